@@ -1,1 +1,27 @@
-//! engine
+//! Who runs next.
+//!
+//! The engine serves many requests with one model. Each [`Forward`] step computes one ragged batch: a row for every
+//! sequence that decodes, and chunks of the prompts of those that do not yet. It is a plain loop on a thread of its
+//! own: no async, no clock in the scheduler (the time is an argument), one seed a request. So a scheduling bug is
+//! replayed from a number, with a fake model.
+//!
+//! What is promised: a request's tokens are the same alone and in any batch; a cancelled request costs at most the step
+//! it is in; each accepted request gets `Done` or `Failed`, even if the engine's thread dies; nothing here grows
+//! with the number of requests served.
+//!
+//! Deliberately absent: HTTP, tokio, templates, metric names.
+
+mod error;
+mod forward;
+mod handle;
+mod params;
+mod request;
+mod sequence;
+mod stats;
+
+pub use error::{Error, Refused};
+pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
+pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
+pub use params::{Dry, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Params, Xtc};
+pub use request::{Event, FinishReason, Gone, Limits, Outbox, Request, Timings, TokenLogprobs, Usage};
+pub use stats::{Stats, StepReport, Unwatched, Watch};

@@ -1,0 +1,61 @@
+//! The two things the engine needs from below, as traits, so that a seeded simulator can stand in for them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows of several sequences, computed together.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// One token a row.
+    pub tokens: &'a [u32],
+    /// Which rows belong to which sequence; they cover `tokens` in order.
+    pub sequences: &'a [SequenceRows<'a>],
+    /// Rows whose logits are wanted, ascending.
+    pub want: &'a [usize],
+}
+
+/// A run of rows of one sequence.
+#[derive(Debug, Clone)]
+pub struct SequenceRows<'a> {
+    /// Rows in the batch.
+    pub rows: Range<usize>,
+    /// Position of the first of them in its sequence.
+    pub first_position: usize,
+    /// KV blocks of the sequence, in order of position; enough for the last row.
+    pub blocks: &'a [u32],
+}
+
+/// A model with its KV memory.
+pub trait Forward: Send {
+    /// Number of logits a row.
+    fn vocab(&self) -> usize;
+    /// Tokens that one sequence may have.
+    fn context(&self) -> usize;
+    /// KV blocks it has, numbered from 0.
+    fn blocks(&self) -> usize;
+    /// Tokens a block holds.
+    fn block_tokens(&self) -> usize;
+    /// Computes the rows, writes their keys and values, returns logits `[want.len(), vocab]`.
+    /// A row's result depends on its own sequence only, never on the rows around it.
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
+}
+
+/// Tokens as text.
+pub trait Vocabulary: Send + Sync {
+    /// Whether the token ends an answer.
+    fn is_end(&self, id: u32) -> bool;
+    /// All tokens that end an answer.
+    fn ends(&self) -> Vec<u32>;
+    /// The token's bytes as they stand in text.
+    fn bytes(&self, id: u32) -> Vec<u8>;
+    /// A detokenizer for one answer.
+    fn speech(self: Arc<Self>) -> Box<dyn Speech>;
+}
+
+/// Turns tokens into whole characters as they come.
+pub trait Speech: Send {
+    /// Appends the characters that `id` completes.
+    fn push(&mut self, id: u32, out: &mut String);
+    /// Appends what was held back.
+    fn finish(&mut self, out: &mut String);
+}

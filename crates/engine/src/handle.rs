@@ -1,0 +1,239 @@
+//! The engine's door: requests in, tickets out.
+//!
+//! One mutex guards the inbox and is held for a few instructions on either side. The engine's thread owns everything
+//! else. Whatever happens to that thread, each accepted request gets its `Done` or `Failed`.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::params::invalid;
+use crate::sequence::Sequence;
+use crate::stats::Counters;
+use crate::{Limits, Outbox, Refused, Request, Stats, Vocabulary};
+
+/// Most stop strings, and bytes of one of them.
+pub const MAX_STOPS: usize = 64;
+/// Bytes of the longest stop string.
+pub const MAX_STOP_BYTES: usize = 1024;
+
+/// A way to the engine; clones lead to the same one. When the last is dropped the engine finishes what it has and ends.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    _door: Arc<Door>,
+}
+
+/// A request in the engine. Dropping it cancels the request.
+#[must_use = "dropping a ticket cancels its request"]
+pub struct Ticket {
+    cancelled: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    seed: u64,
+}
+
+/// What the handles and the engine's thread share.
+pub(crate) struct Shared {
+    inbox: Mutex<Inbox>,
+    /// Rung when the inbox changes or a ticket is dropped.
+    bell: Condvar,
+    /// Rung when the engine's thread has ended.
+    ended: Condvar,
+    pub(crate) counters: Counters,
+    vocabulary: Arc<dyn Vocabulary>,
+    limits: Limits,
+    shape: Shape,
+    began: Instant,
+}
+
+/// Fixed facts of the model that admission needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) vocab: usize,
+    pub(crate) context: usize,
+    pub(crate) blocks: usize,
+    pub(crate) block_tokens: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Inbox {
+    pub(crate) arrived: VecDeque<Sequence>,
+    /// No more submissions.
+    pub(crate) closed: bool,
+    /// After this everything left is cancelled.
+    pub(crate) deadline: Option<Duration>,
+    /// The thread is gone.
+    pub(crate) ended: bool,
+}
+
+/// Closes the inbox when the last handle goes.
+struct Door(Arc<Shared>);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.bell.notify_all();
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.shared.bell.notify_all();
+    }
+}
+
+impl Ticket {
+    /// The seed in use: the request's, or the one taken from the operating system.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Cancels now; what was generated stays sent, and a `Done` with reason `Cancelled` follows.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.shared.bell.notify_all();
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(
+        vocabulary: Arc<dyn Vocabulary>,
+        limits: Limits,
+        shape: Shape,
+    ) -> (Handle, Arc<Shared>) {
+        let shared = Arc::new(Shared {
+            inbox: Mutex::default(),
+            bell: Condvar::new(),
+            ended: Condvar::new(),
+            counters: Counters::default(),
+            vocabulary,
+            limits,
+            shape,
+            began: Instant::now(),
+        });
+        (Handle { shared: shared.clone(), _door: Arc::new(Door(shared.clone())) }, shared)
+    }
+
+    /// Puts a request in the queue. The outbox then gets its events, `Done` or `Failed` last.
+    pub fn submit(&self, request: Request, outbox: Box<dyn Outbox>) -> Result<Ticket, Refused> {
+        self.shared.check(&request)?;
+        let seed = request.params.seed.unwrap_or_else(os_seed);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let prompt = request.prompt.len();
+        let now = self.shared.now();
+        let mut sequence =
+            Sequence::new(request, seed, self.shared.shape.context, &self.shared.vocabulary, outbox, now);
+        sequence.cancelled = cancelled.clone();
+        let mut inbox = self.shared.lock();
+        if inbox.closed {
+            return Err(Refused::Closed);
+        }
+        let counters = &self.shared.counters;
+        let waiting = counters.waiting.load(Ordering::Relaxed);
+        let waiting_tokens = counters.waiting_tokens.load(Ordering::Relaxed);
+        // A lone prompt longer than the limit of tokens is still taken: else it could never be served.
+        let full = waiting >= self.shared.limits.max_queued
+            || (waiting > 0 && waiting_tokens.saturating_add(prompt) > self.shared.limits.max_queued_tokens);
+        if full {
+            counters.refused_busy.fetch_add(1, Ordering::Relaxed);
+            return Err(Refused::Busy { waiting, waiting_tokens });
+        }
+        counters.waiting.fetch_add(1, Ordering::Relaxed);
+        counters.waiting_tokens.fetch_add(prompt, Ordering::Relaxed);
+        inbox.arrived.push_back(sequence);
+        drop(inbox);
+        self.shared.bell.notify_all();
+        Ok(Ticket { cancelled, shared: self.shared.clone(), seed })
+    }
+
+    /// Tokens that one request may have, answer included.
+    pub fn context(&self) -> usize {
+        self.shared.shape.context
+    }
+
+    /// Gauges and totals of now.
+    pub fn stats(&self) -> Stats {
+        let shape = self.shared.shape;
+        self.shared.counters.snapshot(shape.blocks, shape.block_tokens, shape.context)
+    }
+
+    /// Whether the engine still takes requests.
+    pub fn is_open(&self) -> bool {
+        !self.shared.lock().closed
+    }
+
+    /// Takes no more requests, waits until those it has are done, cancels what is left after `deadline`, and returns
+    /// when the engine's thread has ended.
+    pub fn drain(&self, deadline: Duration) {
+        let mut inbox = self.shared.lock();
+        inbox.closed = true;
+        let end = self.shared.now() + deadline;
+        inbox.deadline = Some(inbox.deadline.map_or(end, |earlier| earlier.min(end)));
+        self.shared.bell.notify_all();
+        while !inbox.ended {
+            inbox = self.shared.ended.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time since the engine was started.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Sleeps until there is something to take from the inbox, a drain or an end.
+    pub(crate) fn wait<'a>(&self, inbox: MutexGuard<'a, Inbox>) -> MutexGuard<'a, Inbox> {
+        self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks the thread as gone and hands back what nobody will serve.
+    pub(crate) fn end(&self) -> VecDeque<Sequence> {
+        let mut inbox = self.lock();
+        inbox.closed = true;
+        inbox.ended = true;
+        let left = std::mem::take(&mut inbox.arrived);
+        drop(inbox);
+        self.ended.notify_all();
+        left
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refused> {
+        let Shape { vocab, context, .. } = self.shape;
+        request.params.check(vocab)?;
+        if request.prompt.is_empty() {
+            return Err(invalid("prompt", "empty", "at least 1 token"));
+        }
+        if request.prompt.len() >= context {
+            return Err(Refused::PromptTooLong { tokens: request.prompt.len(), context });
+        }
+        if let Some(id) = request.prompt.iter().chain(&request.stop_ids).find(|id| **id as usize >= vocab) {
+            return Err(invalid("prompt", id, &format!("token ids below {vocab}")));
+        }
+        if request.max_tokens == Some(0) {
+            return Err(invalid("max_tokens", 0, "at least 1"));
+        }
+        if request.stop.len() > MAX_STOPS {
+            return Err(invalid("stop", format!("{} strings", request.stop.len()), "at most 64"));
+        }
+        if let Some(stop) = request.stop.iter().find(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
+            return Err(invalid("stop", format!("a string of {} bytes", stop.len()), "1 to 1024 bytes"));
+        }
+        if request.stop_ids.len() > MAX_STOPS {
+            return Err(invalid("stop_ids", format!("{} ids", request.stop_ids.len()), "at most 64"));
+        }
+        Ok(())
+    }
+}
+
+/// 64 bits of the operating system's randomness, by the way the standard library seeds its hash tables.
+fn os_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,168 @@
+//! What a request may ask of the sampler, with the ranges that are accepted.
+
+use crate::Refused;
+
+/// How the next token is chosen. `docs/sampling.md` gives the order in which these are applied.
+///
+/// The defaults are llama.cpp's, so that a figure or a habit taken from there carries over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// Divides the logits before the draw; 0 is greedy. 0 to 100.
+    pub temperature: f32,
+    /// Keep the k likeliest tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keep the smallest set of likeliest tokens whose probabilities sum to this; 1 keeps all. 0 to 1.
+    pub top_p: f32,
+    /// Drop tokens less likely than this share of the likeliest one; 0 keeps all. 0 to 1.
+    pub min_p: f32,
+    /// Locally typical sampling (Meister et al., 2022): probability mass kept; 1 keeps all. 0 to 1.
+    pub typical_p: f32,
+    /// Divides positive and multiplies negative logits of tokens seen lately (Keskar et al., 2019); 1 is off.
+    pub repeat_penalty: f32,
+    /// How many last tokens, of prompt and answer, the three penalties look at; -1 is all, 0 is none.
+    pub repeat_last_n: i64,
+    /// Taken off a logit for each time its token was seen lately. -2 to 2.
+    pub frequency_penalty: f32,
+    /// Taken off a logit once if its token was seen lately. -2 to 2.
+    pub presence_penalty: f32,
+    /// "Don't repeat yourself": a penalty that grows with the length of a verbatim repeat.
+    pub dry: Dry,
+    /// "Exclude top choices": now and then all likely tokens but the least likely of them are dropped.
+    pub xtc: Xtc,
+    /// Added to the logit of a token, by id; minus infinity bans it.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Where the random numbers start; none takes a seed from the operating system.
+    pub seed: Option<u64>,
+    /// Report the log-probability of each chosen token, and of so many likeliest ones beside it (0 to 20).
+    pub logprobs: Option<usize>,
+}
+
+/// DRY's parameters; a multiplier of 0 turns it off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dry {
+    /// The penalty of a repeat of `allowed_length` tokens; 0 is off.
+    pub multiplier: f32,
+    /// What the penalty grows by with each further token; 1 or more.
+    pub base: f32,
+    /// Repeats shorter than this are free.
+    pub allowed_length: usize,
+    /// How many last tokens are searched; -1 is all, 0 is off.
+    pub last_n: i64,
+    /// A repeat is not followed across these strings.
+    pub sequence_breakers: Vec<String>,
+}
+
+/// XTC's parameters; a probability of 0 turns it off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Xtc {
+    /// How often it acts. 0 to 1.
+    pub probability: f32,
+    /// Tokens at least this likely are "top choices"; above 0.5 it never acts. 0 to 1.
+    pub threshold: f32,
+}
+
+impl Default for Dry {
+    fn default() -> Dry {
+        Dry {
+            multiplier: 0.0,
+            base: 1.75,
+            allowed_length: 2,
+            last_n: -1,
+            sequence_breakers: ["\n", ":", "\"", "*"].map(String::from).to_vec(),
+        }
+    }
+}
+
+impl Default for Xtc {
+    fn default() -> Xtc {
+        Xtc { probability: 0.0, threshold: 0.1 }
+    }
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            temperature: 0.8,
+            top_k: 40,
+            top_p: 0.95,
+            min_p: 0.05,
+            typical_p: 1.0,
+            repeat_penalty: 1.0,
+            repeat_last_n: 64,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            dry: Dry::default(),
+            xtc: Xtc::default(),
+            logit_bias: Vec::new(),
+            seed: None,
+            logprobs: None,
+        }
+    }
+}
+
+/// Most biases one request may carry (OpenAI's limit is 300).
+pub const MAX_LOGIT_BIAS: usize = 1024;
+/// Most likeliest tokens reported beside each chosen one.
+pub const MAX_LOGPROBS: usize = 20;
+/// Most strings in [`Dry::sequence_breakers`], and bytes in one of them.
+pub const MAX_BREAKERS: usize = 64;
+
+impl Params {
+    /// Greedy: the likeliest token each time.
+    pub fn greedy() -> Params {
+        Params { temperature: 0.0, ..Params::default() }
+    }
+
+    /// Refuses what is out of range, naming the parameter, its value and the range.
+    pub fn check(&self, vocab: usize) -> Result<(), Refused> {
+        within("temperature", self.temperature, 0.0, 100.0)?;
+        within("top_p", self.top_p, 0.0, 1.0)?;
+        within("min_p", self.min_p, 0.0, 1.0)?;
+        within("typical_p", self.typical_p, 0.0, 1.0)?;
+        within("repeat_penalty", self.repeat_penalty, 0.01, 100.0)?;
+        within("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?;
+        within("presence_penalty", self.presence_penalty, -2.0, 2.0)?;
+        within("dry_multiplier", self.dry.multiplier, 0.0, 100.0)?;
+        within("dry_base", self.dry.base, 1.0, 100.0)?;
+        within("xtc_probability", self.xtc.probability, 0.0, 1.0)?;
+        within("xtc_threshold", self.xtc.threshold, 0.0, 1.0)?;
+        for (name, last_n) in [("repeat_last_n", self.repeat_last_n), ("dry_penalty_last_n", self.dry.last_n)]
+        {
+            if last_n < -1 {
+                return Err(invalid(name, last_n, "-1 (all) or more"));
+            }
+        }
+        if self.dry.sequence_breakers.len() > MAX_BREAKERS
+            || self.dry.sequence_breakers.iter().any(|b| b.is_empty() || b.len() > MAX_BREAKERS)
+        {
+            let what = format!("{} strings", self.dry.sequence_breakers.len());
+            return Err(invalid("dry_sequence_breakers", what, "at most 64 strings of 1 to 64 bytes"));
+        }
+        if self.logit_bias.len() > MAX_LOGIT_BIAS {
+            return Err(invalid("logit_bias", self.logit_bias.len(), "at most 1024 entries"));
+        }
+        for &(id, bias) in &self.logit_bias {
+            if id as usize >= vocab {
+                return Err(invalid("logit_bias", id, &format!("a token id below {vocab}")));
+            }
+            if bias.is_nan() || bias == f32::INFINITY {
+                return Err(invalid("logit_bias", bias, "a number, or minus infinity"));
+            }
+        }
+        match self.logprobs {
+            Some(n) if n > MAX_LOGPROBS => Err(invalid("logprobs", n, "at most 20")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn within(name: &'static str, value: f32, low: f32, high: f32) -> Result<(), Refused> {
+    if value.is_finite() && (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(name, value, &format!("a number from {low} to {high}")))
+}
+
+pub(crate) fn invalid(name: &'static str, value: impl ToString, expected: &str) -> Refused {
+    Refused::InvalidParam { name, value: value.to_string(), expected: expected.to_owned() }
+}

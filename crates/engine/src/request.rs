@@ -1,0 +1,159 @@
+//! What goes into the engine and what comes out of it.
+
+use std::time::Duration;
+
+use crate::{Error, Params};
+
+/// One text to continue.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Token ids, special ones included.
+    pub prompt: Vec<u32>,
+    /// Most tokens to generate; none is as many as the context has room for. At least 1.
+    pub max_tokens: Option<usize>,
+    /// How tokens are chosen.
+    pub params: Params,
+    /// The answer ends before any of these; they are not part of the text.
+    pub stop: Vec<String>,
+    /// The answer ends at any of these tokens.
+    pub stop_ids: Vec<u32>,
+    /// Never choose one of the model's own end tokens.
+    pub ignore_end: bool,
+    /// Longest time in the queue before the request fails; none is the engine's limit.
+    pub max_wait: Option<Duration>,
+}
+
+/// What happened to a request. After `Done` or `Failed` nothing follows.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// One more token.
+    Token {
+        /// Text that is certain now: whole characters, and no beginning of a stop string. Often empty.
+        text: String,
+        /// The token; an end token comes here too, with empty text.
+        id: u32,
+        /// If [`Params::logprobs`] asked for it.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// The end.
+    Done {
+        /// Text that was held back until now.
+        text: String,
+        /// Why it ended.
+        reason: FinishReason,
+        /// Token counts.
+        usage: Usage,
+        /// Where the time went.
+        timings: Timings,
+    },
+    /// The request could not go on.
+    Failed(Error),
+}
+
+/// The log-probability of a chosen token, from the model's own logits before any sampler touched them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprobs {
+    /// Natural logarithm of the chosen token's probability.
+    pub logprob: f32,
+    /// The likeliest tokens and theirs, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FinishReason {
+    /// An end token, a stop id or a stop string.
+    Stop,
+    /// `max_tokens`, or the context is full.
+    Length,
+    /// The ticket was dropped, the outbox was gone, or a drain ran out of time.
+    Cancelled,
+}
+
+impl FinishReason {
+    /// `stop`, `length` or `cancelled`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Token counts of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Tokens generated, an end token included.
+    pub completion_tokens: usize,
+    /// Tokens of the prompt whose keys and values were there already.
+    pub cached_tokens: usize,
+}
+
+/// Where a request's time went; the parts sum to its life in the engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// From submission to the first step that held one of its rows.
+    pub queued: Duration,
+    /// From there to the first token.
+    pub prefill: Duration,
+    /// From the first token to the last.
+    pub decode: Duration,
+    /// How often it lost its KV blocks to an older request and was computed again.
+    pub preemptions: usize,
+}
+
+/// Where a request's events go.
+pub trait Outbox: Send {
+    /// Takes an event without ever blocking. [`Gone`] cancels the request.
+    fn put(&mut self, event: Event) -> Result<(), Gone>;
+}
+
+/// Nobody reads this outbox any more (or its reader has fallen too far behind).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone;
+
+/// An unbounded channel is an outbox: a request's events are bounded by its `max_tokens`.
+impl Outbox for std::sync::mpsc::Sender<Event> {
+    fn put(&mut self, event: Event) -> Result<(), Gone> {
+        self.send(event).map_err(|_| Gone)
+    }
+}
+
+/// Bounds of an engine. Everything it holds is bounded by one of these.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Most requests computed at once.
+    pub max_running: usize,
+    /// Most requests waiting; past it a submission is refused as [`crate::Refused::Busy`].
+    pub max_queued: usize,
+    /// Most prompt tokens waiting, all requests together; past it [`crate::Refused::Busy`].
+    pub max_queued_tokens: usize,
+    /// Most tokens of prompt and answer of one request; 0 is what the model was trained for.
+    pub context: usize,
+    /// Memory for keys and values, bytes; 0 is room for one full context.
+    pub kv_bytes: u64,
+    /// Most prompt rows in one step.
+    pub prefill_chunk: usize,
+    /// Most prompt rows in a step that also decodes: what a running stream may stall for.
+    pub prefill_beside_decode: usize,
+    /// Longest time in the queue.
+    pub max_wait: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_running: 8,
+            max_queued: 64,
+            max_queued_tokens: 1 << 20,
+            context: 0,
+            kv_bytes: 0,
+            prefill_chunk: 256,
+            prefill_beside_decode: 64,
+            max_wait: Duration::from_secs(300),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A snapshot of the engine that anyone may take at any time, and the hook for what a snapshot cannot show.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::{FinishReason, Timings, Usage};
+
+/// Gauges and totals. Each is exact; together they may be of slightly different moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests being computed.
+    pub running: usize,
+    /// Requests in the queue.
+    pub waiting: usize,
+    /// Prompt tokens in the queue.
+    pub waiting_tokens: usize,
+    /// KV blocks in use.
+    pub kv_blocks_used: usize,
+    /// KV blocks there are.
+    pub kv_blocks_total: usize,
+    /// Tokens a block holds.
+    pub kv_block_tokens: usize,
+    /// Tokens that one request may have, answer included.
+    pub context: usize,
+    /// Prompt rows computed, those computed again after a preemption included.
+    pub prefill_rows: u64,
+    /// Tokens of prompts whose first answer token came.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub generated_tokens: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// Requests that lost their blocks to an older one.
+    pub preemptions: u64,
+    /// Requests ended by a stop.
+    pub stopped: u64,
+    /// Requests ended by length.
+    pub reached_length: u64,
+    /// Requests cancelled.
+    pub cancelled: u64,
+    /// Requests failed.
+    pub failed: u64,
+    /// Submissions refused because the queue was full.
+    pub refused_busy: u64,
+}
+
+/// What a step computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepReport {
+    /// Rows in the batch.
+    pub rows: usize,
+    /// Rows that produced a token of an answer.
+    pub decoded: usize,
+    /// How long the step took.
+    pub took: Duration,
+}
+
+/// Told what happens, on the engine's thread: it must return at once.
+pub trait Watch: Send {
+    /// A step ended.
+    fn step(&mut self, _step: &StepReport) {}
+    /// A request ended; no reason means that it failed.
+    fn finished(&mut self, _reason: Option<FinishReason>, _usage: &Usage, _timings: &Timings) {}
+}
+
+/// Watches nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {}
+
+/// The live form of [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) running: AtomicUsize,
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) waiting_tokens: AtomicUsize,
+    pub(crate) kv_blocks_used: AtomicUsize,
+    pub(crate) prefill_rows: AtomicU64,
+    pub(crate) prompt_tokens: AtomicU64,
+    pub(crate) generated_tokens: AtomicU64,
+    pub(crate) steps: AtomicU64,
+    pub(crate) preemptions: AtomicU64,
+    pub(crate) stopped: AtomicU64,
+    pub(crate) reached_length: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) refused_busy: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count(&self, reason: Option<FinishReason>) {
+        let counter = match reason {
+            Some(FinishReason::Stop) => &self.stopped,
+            Some(FinishReason::Length) => &self.reached_length,
+            Some(FinishReason::Cancelled) => &self.cancelled,
+            None => &self.failed,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self, blocks: usize, block_tokens: usize, context: usize) -> Stats {
+        Stats {
+            running: self.running.load(Relaxed),
+            waiting: self.waiting.load(Relaxed),
+            waiting_tokens: self.waiting_tokens.load(Relaxed),
+            kv_blocks_used: self.kv_blocks_used.load(Relaxed),
+            kv_blocks_total: blocks,
+            kv_block_tokens: block_tokens,
+            context,
+            prefill_rows: self.prefill_rows.load(Relaxed),
+            prompt_tokens: self.prompt_tokens.load(Relaxed),
+            generated_tokens: self.generated_tokens.load(Relaxed),
+            steps: self.steps.load(Relaxed),
+            preemptions: self.preemptions.load(Relaxed),
+            stopped: self.stopped.load(Relaxed),
+            reached_length: self.reached_length.load(Relaxed),
+            cancelled: self.cancelled.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            refused_busy: self.refused_busy.load(Relaxed),
+        }
+    }
+}
