@@ -1,1 +1,25 @@
-//! text
+//! Strings to tokens and back.
+//!
+//! A [`Tokenizer`] is read once, from a `tokenizer.json` or from a GGUF's metadata, into the same machine; after that
+//! everything here is pure: no files, no clock (it is handed to the templates), no threads.
+//! Text that a user wrote and text that a template wrote are told apart by [`Special`]: only the latter may
+//! become control tokens.
+//!
+//! Deliberately absent: training, truncation and padding (a prompt that does not fit is refused, never cut),
+//! pairs of sequences, offsets into the source text.
+
+mod ends;
+mod error;
+mod huggingface;
+mod machine;
+mod pieces;
+mod stop;
+mod stream;
+mod template;
+mod tokenizer;
+
+pub use error::Error;
+pub use stop::{Found, Stops};
+pub use stream::Stream;
+pub use template::{ChatTemplate, TemplateError};
+pub use tokenizer::{Special, Tokenizer};

@@ -1,0 +1,235 @@
+//! Tokenizers from a `tokenizer.json` and the files beside it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::processors::PostProcessorWrapper;
+use tokenizers::{
+    AddedToken, Model as _, ModelWrapper, NormalizerWrapper, PostProcessor as _, PreTokenizerWrapper,
+};
+
+use crate::Error;
+use crate::machine::{Parts, Shared};
+use crate::pieces::{Form, Lead};
+use crate::tokenizer::{Loaded, MAX_TOKENS};
+
+/// Bytes of a `tokenizer.json`; Gemma's has 33 million.
+const MAX_BYTES: u64 = 512 << 20;
+/// Brackets within brackets: real files have at most ten.
+const MAX_DEPTH: usize = 64;
+
+/// What the files beside a `tokenizer.json` say; each may be absent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// `tokenizer_config.json`.
+    pub(crate) tokenizer_config: Option<Value>,
+    /// `generation_config.json`.
+    pub(crate) generation_config: Option<Value>,
+    /// `config.json`.
+    pub(crate) config: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    #[serde(default)]
+    normalizer: Option<NormalizerWrapper>,
+    #[serde(default)]
+    pre_tokenizer: Option<PreTokenizerWrapper>,
+    #[serde(default)]
+    post_processor: Option<PostProcessorWrapper>,
+    #[serde(default)]
+    decoder: Option<Value>,
+    model: ModelWrapper,
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    #[serde(flatten)]
+    token: AddedToken,
+}
+
+/// Opens a `tokenizer.json`, with the configuration files of `folder`.
+pub(crate) fn open(json: &Path, folder: &Path) -> Result<Loaded, Error> {
+    let bytes = read_limited(json)?;
+    let side = |name: &str| -> Result<Option<Value>, Error> {
+        let path = folder.join(name);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let bytes = read_limited(&path)?;
+        serde_json::from_slice(&bytes).map(Some).map_err(|e| Error::malformed(name, e))
+    };
+    let beside = Beside {
+        tokenizer_config: side("tokenizer_config.json")?,
+        generation_config: side("generation_config.json")?,
+        config: side("config.json")?,
+    };
+    read(&bytes, &beside)
+}
+
+fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(io)?.len();
+    if size > MAX_BYTES {
+        return Err(Error::TooLarge { what: "the tokenizer file in bytes", size, limit: MAX_BYTES });
+    }
+    std::fs::read(path).map_err(io)
+}
+
+/// Reads a `tokenizer.json`.
+pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
+    shallow(bytes)?;
+    let file: File = serde_json::from_slice(bytes).map_err(|e| Error::malformed("tokenizer.json", e))?;
+    let form = form(file.decoder.as_ref())?;
+    let texts = texts(&file)?;
+    let added: Vec<(u32, AddedToken)> = file.added_tokens.into_iter().map(|a| (a.id, a.token)).collect();
+    let special: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+    let model = Shared::new(file.model, HashMap::new());
+    let id_of = |text: &str| {
+        let added = added.iter().find(|(_, token)| token.content == text).map(|(id, _)| *id);
+        added.or_else(|| model.token_to_id(text))
+    };
+    let named = |key: &str| {
+        let config = beside.tokenizer_config.as_ref()?;
+        let token = config.get(key)?;
+        id_of(token.as_str().or_else(|| token.get("content")?.as_str())?)
+    };
+    let unknown = model.unknown().and_then(|text| id_of(&text));
+    let (bos, eos) = (named("bos_token"), named("eos_token"));
+    let mut ends: Vec<u32> = eos.into_iter().collect();
+    for config in [&beside.generation_config, &beside.config].into_iter().flatten() {
+        ends.extend(ids(config.get("eos_token_id")));
+    }
+    let around = around(file.post_processor)?;
+    let parts = Parts { normalizer: file.normalizer, pre_tokenizer: file.pre_tokenizer, model, added };
+    Ok(Loaded { parts, form, texts, special, around, bos, eos, ends, unknown })
+}
+
+/// One id or a list of them.
+fn ids(value: Option<&Value>) -> Vec<u32> {
+    let one = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Some(Value::Array(list)) => list.iter().filter_map(one).collect(),
+        Some(value) => one(value).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Refuses nesting that recursive readers could not take.
+fn shallow(bytes: &[u8]) -> Result<(), Error> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => depth += 1,
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            let (size, limit) = (depth as u64, MAX_DEPTH as u64);
+            return Err(Error::TooLarge { what: "the nesting of tokenizer.json", size, limit });
+        }
+    }
+    Ok(())
+}
+
+/// `[ids]`: each token's text, checked for doubles and holes that no model has.
+fn texts(file: &File) -> Result<Vec<Option<String>>, Error> {
+    let vocab = file.model.get_vocab();
+    let count = vocab.len() + file.added_tokens.len();
+    let added = file.added_tokens.iter().map(|added| (added.token.content.clone(), added.id));
+    let mut texts: Vec<Option<String>> = Vec::with_capacity(count);
+    for (text, id) in vocab.into_iter().chain(added) {
+        let at = id as usize;
+        if at >= MAX_TOKENS {
+            return Err(Error::TooLarge {
+                what: "the largest token id",
+                size: at as u64,
+                limit: MAX_TOKENS as u64,
+            });
+        }
+        if at >= texts.len() {
+            texts.resize(at + 1, None);
+        }
+        match &texts[at] {
+            Some(first) if *first != text => {
+                let (value, first) = (id.to_string(), format!("{first:?}"));
+                return Err(Error::Duplicate { what: "token id", value, first, second: format!("{text:?}") });
+            }
+            _ => texts[at] = Some(text),
+        }
+    }
+    if texts.is_empty() {
+        return Err(Error::Missing { what: "vocabulary", key: "model.vocab" });
+    }
+    Ok(texts)
+}
+
+/// The tokens that the post-processor puts before and after a text.
+fn around(processor: Option<PostProcessorWrapper>) -> Result<(Vec<u32>, Vec<u32>), Error> {
+    const MARK: u32 = u32::MAX;
+    let Some(processor) = processor else { return Ok((Vec::new(), Vec::new())) };
+    let text = tokenizers::Encoding::from_tokens(vec![tokenizers::Token::new(MARK, "x".into(), (0, 1))], 0);
+    let whole = processor.process(text, None, true).map_err(|e| Error::malformed("post_processor", e))?;
+    let mut halves = whole.get_ids().split(|id| *id == MARK);
+    let before = halves.next().unwrap_or_default().to_vec();
+    let after = halves.next().unwrap_or_default().to_vec();
+    Ok((before, after))
+}
+
+/// How tokens are written, from the decoder.
+fn form(decoder: Option<&Value>) -> Result<Form, Error> {
+    let Some(decoder) = decoder.filter(|value| !value.is_null()) else { return Ok(Form::Words) };
+    let flat = match decoder.get("decoders").and_then(Value::as_array) {
+        Some(list) => list.iter().collect(),
+        None => vec![decoder],
+    };
+    let kind = |step: &&Value| step.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let find = |name: &str| flat.iter().find(|step| kind(step) == name);
+    if let Some(step) = flat.iter().find(|step| !KNOWN.contains(&kind(step).as_str())) {
+        let supported = KNOWN.join(", ");
+        return Err(Error::Unsupported { what: "the tokenizer's decoder", value: kind(step), supported });
+    }
+    let text = |step: &Value, key: &str| step.get(key).and_then(Value::as_str).map(str::to_owned);
+    if find("ByteLevel").is_some() {
+        return Ok(Form::ByteLevel);
+    }
+    if let Some(step) = find("WordPiece") {
+        let cleanup = step.get("cleanup").and_then(Value::as_bool).unwrap_or(true);
+        return Ok(Form::WordPiece { prefix: text(step, "prefix").unwrap_or_else(|| "##".into()), cleanup });
+    }
+    if let Some(step) = find("BPEDecoder") {
+        return Ok(Form::Suffixed(text(step, "suffix").unwrap_or_else(|| "</w>".into())));
+    }
+    let bytes = find("ByteFallback").is_some();
+    if let Some(step) = find("Metaspace") {
+        let space = text(step, "replacement").and_then(|text| text.chars().next()).unwrap_or('▁');
+        let never = text(step, "prepend_scheme").as_deref() == Some("never")
+            || step.get("add_prefix_space").and_then(Value::as_bool) == Some(false);
+        return Ok(Form::Marked {
+            space,
+            lead: if never { Lead::Keep } else { Lead::StripFirstToken },
+            bytes,
+        });
+    }
+    let replaced =
+        find("Replace").and_then(|step| step.get("pattern")?.get("String")?.as_str()?.chars().next());
+    match replaced {
+        Some(space) => {
+            let lead = if find("Strip").is_some() { Lead::StripOne } else { Lead::Keep };
+            Ok(Form::Marked { space, lead, bytes })
+        }
+        None if bytes => Ok(Form::Marked { space: '▁', lead: Lead::Keep, bytes }),
+        None => Ok(Form::Verbatim),
+    }
+}
+
+const KNOWN: [&str; 8] =
+    ["ByteLevel", "WordPiece", "BPEDecoder", "Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"];

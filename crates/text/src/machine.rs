@@ -1,0 +1,132 @@
+//! The machine that all tokenizers run on: Hugging Face's pipeline of normalizer, pre-tokenizer and model, with the
+//! model shared between the half that sees control tokens in text and the half that does not.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokenizers::models::TrainerWrapper;
+use tokenizers::{
+    AddedToken, DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper,
+    PreTokenizerWrapper, Token, TokenizerImpl,
+};
+
+use crate::Error;
+
+/// The whole pipeline. Post-processors and decoders are not run: what stands around a text, and what a token says, are
+/// worked out once at load.
+pub(crate) type Pipeline =
+    TokenizerImpl<Shared, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+
+/// A pipeline in both of its moods.
+pub(crate) struct Machine {
+    parse: Pipeline,
+    plain: Pipeline,
+}
+
+/// What a file says of a tokenizer, ready to be put together.
+pub(crate) struct Parts {
+    pub(crate) normalizer: Option<NormalizerWrapper>,
+    pub(crate) pre_tokenizer: Option<PreTokenizerWrapper>,
+    pub(crate) model: Shared,
+    /// Tokens found in text before the model sees it, each with the id that the file gives it.
+    pub(crate) added: Vec<(u32, AddedToken)>,
+}
+
+impl Machine {
+    /// Puts the parts together; an added token whose id the pipeline would change is an error.
+    pub(crate) fn build(parts: Parts) -> Result<Machine, Error> {
+        let mut parse = Pipeline::new(parts.model);
+        parse.with_normalizer(parts.normalizer);
+        parse.with_pre_tokenizer(parts.pre_tokenizer);
+        let tokens: Vec<AddedToken> = parts.added.iter().map(|(_, token)| token.clone()).collect();
+        parse.add_tokens(&tokens);
+        for (id, token) in &parts.added {
+            if token.content.is_empty() {
+                continue;
+            }
+            let given = parse.token_to_id(&token.content);
+            if given != Some(*id) {
+                let problem = format!("the file says id {id}, the model says {given:?}");
+                return Err(Error::malformed(format!("added token {:?}", token.content), problem));
+            }
+        }
+        let mut plain = parse.clone();
+        plain.set_encode_special_tokens(true);
+        Ok(Machine { parse, plain })
+    }
+
+    /// The pipeline that turns names of control tokens in text into those tokens, or the one that does not.
+    pub(crate) fn pipeline(&self, parse_special: bool) -> &Pipeline {
+        if parse_special { &self.parse } else { &self.plain }
+    }
+
+    /// The model below the pipeline.
+    pub(crate) fn model(&self) -> &Shared {
+        self.parse.get_model()
+    }
+}
+
+/// A model behind both pipelines, so that a vocabulary is held once.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Kind>);
+
+enum Kind {
+    HuggingFace { model: ModelWrapper, control: HashMap<String, u32> },
+}
+
+impl Shared {
+    /// A model of the library. `control` are tokens that the model itself must never produce but the pipeline may.
+    pub(crate) fn new(model: ModelWrapper, control: HashMap<String, u32>) -> Shared {
+        Shared(Arc::new(Kind::HuggingFace { model, control }))
+    }
+
+    /// The unknown token's text, if the model has one.
+    pub(crate) fn unknown(&self) -> Option<String> {
+        let Kind::HuggingFace { model, .. } = &*self.0;
+        match model {
+            ModelWrapper::BPE(bpe) => bpe.get_unk_token().clone(),
+            ModelWrapper::WordPiece(wordpiece) => Some(wordpiece.unk_token.clone()),
+            ModelWrapper::WordLevel(words) => Some(words.unk_token.clone()),
+            ModelWrapper::Unigram(_) => None,
+        }
+    }
+}
+
+impl Model for Shared {
+    type Trainer = TrainerWrapper;
+
+    fn tokenize(&self, sequence: &str) -> tokenizers::Result<Vec<Token>> {
+        let Kind::HuggingFace { model, .. } = &*self.0;
+        model.tokenize(sequence)
+    }
+
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        let Kind::HuggingFace { model, control } = &*self.0;
+        control.get(token).copied().or_else(|| model.token_to_id(token))
+    }
+
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        let Kind::HuggingFace { model, .. } = &*self.0;
+        model.id_to_token(id)
+    }
+
+    fn get_vocab(&self) -> HashMap<String, u32> {
+        let Kind::HuggingFace { model, .. } = &*self.0;
+        model.get_vocab()
+    }
+
+    fn get_vocab_size(&self) -> usize {
+        let Kind::HuggingFace { model, .. } = &*self.0;
+        model.get_vocab_size()
+    }
+
+    fn save(&self, _folder: &Path, _prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
+        Err("a model in use is not saved".into())
+    }
+
+    fn get_trainer(&self) -> TrainerWrapper {
+        let Kind::HuggingFace { model, .. } = &*self.0;
+        model.get_trainer()
+    }
+}

@@ -1,0 +1,200 @@
+//! What each token says: its bytes, worked out once at load.
+
+use crate::Error;
+
+/// How a vocabulary writes bytes as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// GPT-2's alphabet of 256 printable characters, one a byte.
+    ByteLevel,
+    /// SentencePiece: `▁` is a space, `<0x0A>` a byte.
+    Marked {
+        /// The character that stands for a space.
+        space: char,
+        /// What happens to the space that the tokenizer put before the text.
+        lead: Lead,
+        /// Whether `<0x0A>` is a byte.
+        bytes: bool,
+    },
+    /// BERT: pieces that begin a word have a space before them.
+    WordPiece {
+        /// Marks a piece that continues a word (`##`).
+        prefix: String,
+        /// Whether spaces before punctuation are dropped again.
+        cleanup: bool,
+    },
+    /// Words with an end mark (`</w>`).
+    Suffixed(String),
+    /// Tokens are words with a space between them.
+    Words,
+    /// Tokens are their own text.
+    Verbatim,
+}
+
+/// What happens to the space before the first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lead {
+    /// It belongs to the text.
+    Keep,
+    /// One space at the start of the text is dropped.
+    StripOne,
+    /// All spaces of the first token are dropped.
+    StripFirstToken,
+}
+
+/// The bytes of all tokens, end to end.
+pub(crate) struct Pieces {
+    form: Form,
+    bytes: Vec<u8>,
+    /// `[ids + 1]`: where each token's bytes begin.
+    starts: Vec<u32>,
+}
+
+impl Pieces {
+    /// From each token's text by id; ids without a token are empty.
+    pub(crate) fn new(form: Form, texts: &[Option<String>]) -> Result<Pieces, Error> {
+        let mut pieces = Pieces { form, bytes: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
+        let too_large = |len: usize| Error::TooLarge {
+            what: "the vocabulary's text in bytes",
+            size: len as u64,
+            limit: u64::from(u32::MAX),
+        };
+        pieces.starts.push(0);
+        for text in texts {
+            if let Some(text) = text {
+                pieces.form.write(text, &mut pieces.bytes);
+            }
+            pieces.starts.push(u32::try_from(pieces.bytes.len()).map_err(|_| too_large(pieces.bytes.len()))?);
+        }
+        Ok(pieces)
+    }
+
+    /// The token's own bytes, without what joins it to its neighbours.
+    pub(crate) fn get(&self, id: u32) -> Option<&[u8]> {
+        let at = id as usize;
+        let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
+        Some(&self.bytes[start as usize..end as usize])
+    }
+
+    /// Adds a token's bytes to a text: `first` if it is the first token, `strip` if the text so far is empty and
+    /// begins here.
+    pub(crate) fn append(&self, id: u32, first: bool, strip: bool, out: &mut Vec<u8>) {
+        let Some(piece) = self.get(id) else { return };
+        match &self.form {
+            Form::ByteLevel | Form::Verbatim => out.extend_from_slice(piece),
+            Form::Marked { lead: Lead::Keep, .. } => out.extend_from_slice(piece),
+            Form::Marked { lead: Lead::StripOne, .. } => {
+                out.extend_from_slice(if strip { piece.strip_prefix(b" ").unwrap_or(piece) } else { piece });
+            }
+            Form::Marked { lead: Lead::StripFirstToken, .. } => {
+                out.extend(piece.iter().filter(|byte| !(first && strip && **byte == b' ')));
+            }
+            Form::WordPiece { prefix, cleanup } => {
+                let text = String::from_utf8_lossy(piece);
+                let joined = match text.strip_prefix(prefix.as_str()) {
+                    Some(rest) if !first => rest.to_owned(),
+                    _ if first => text.into_owned(),
+                    _ => format!(" {text}"),
+                };
+                let joined = if *cleanup { tidy(&joined) } else { joined };
+                out.extend_from_slice(joined.as_bytes());
+            }
+            Form::Suffixed(_) => out.extend_from_slice(piece),
+            Form::Words => {
+                if !first {
+                    out.push(b' ');
+                }
+                out.extend_from_slice(piece);
+            }
+        }
+    }
+}
+
+impl Form {
+    /// Writes the bytes that a token's text stands for.
+    fn write(&self, text: &str, out: &mut Vec<u8>) {
+        match self {
+            Form::ByteLevel => {
+                let from = out.len();
+                for c in text.chars() {
+                    let Some(byte) = byte_of(c) else {
+                        out.truncate(from);
+                        out.extend_from_slice(text.as_bytes());
+                        return;
+                    };
+                    out.push(byte);
+                }
+            }
+            Form::Marked { space, bytes, .. } => match byte_piece(text) {
+                Some(byte) if *bytes => out.push(byte),
+                _ => out.extend_from_slice(text.replace(*space, " ").as_bytes()),
+            },
+            Form::Suffixed(suffix) => out.extend_from_slice(text.replace(suffix.as_str(), " ").as_bytes()),
+            Form::WordPiece { .. } | Form::Words | Form::Verbatim => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+}
+
+/// The byte that a piece such as `<0x0A>` stands for.
+pub(crate) fn byte_piece(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() != 2 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    u8::from_str_radix(digits, 16).ok()
+}
+
+/// GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onwards in order.
+/// Source: `bytes_to_unicode` in OpenAI's gpt-2 `encoder.py`.
+fn byte_of(c: char) -> Option<u8> {
+    match u32::from(c) {
+        code @ (0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) => u8::try_from(code).ok(),
+        code @ 0x100..=0x120 => u8::try_from(code - 0x100).ok(),
+        code @ 0x121..=0x142 => u8::try_from(code - 0x121 + 0x7f).ok(),
+        0x143 => Some(0xad),
+        _ => None,
+    }
+}
+
+/// Drops the spaces that joining put before English punctuation, as Hugging Face's WordPiece decoder does.
+fn tidy(text: &str) -> String {
+    const RULES: [(&str, &str); 11] = [
+        (" .", "."),
+        (" ?", "?"),
+        (" !", "!"),
+        (" ,", ","),
+        (" ' ", "'"),
+        (" n't", "n't"),
+        (" 'm", "'m"),
+        (" do not", " don't"),
+        (" 's", "'s"),
+        (" 've", "'ve"),
+        (" 're", "'re"),
+    ];
+    RULES.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alphabet_covers_each_byte_once() {
+        let mut seen = [false; 256];
+        for c in (0..0x200).filter_map(char::from_u32) {
+            if let Some(byte) = byte_of(c) {
+                assert!(!std::mem::replace(&mut seen[usize::from(byte)], true), "{byte} twice");
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        assert_eq!((byte_of('Ġ'), byte_of('Ċ'), byte_of('A')), (Some(b' '), Some(b'\n'), Some(b'A')));
+    }
+
+    #[test]
+    fn byte_pieces_are_exact() {
+        assert_eq!(byte_piece("<0x0A>"), Some(10));
+        assert_eq!(byte_piece("<0x+A>"), None);
+        assert_eq!(byte_piece("<0xA>"), None);
+        assert_eq!(byte_piece("<0x0A>x"), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Tokens to text, one at a time, in whole characters.
+
+use std::sync::Arc;
+
+use crate::Tokenizer;
+
+/// A detokenizer for a stream of tokens: never emits half a UTF-8 character.
+///
+/// All that [`push`](Stream::push) and [`finish`](Stream::finish) return, put together, is the text of the tokens with
+/// each run of bytes that cannot be UTF-8 as one U+FFFD (as `String::from_utf8_lossy` does it). At most three bytes are
+/// held back. Control tokens are not shown unless asked for.
+pub struct Stream {
+    tokenizer: Arc<Tokenizer>,
+    show_special: bool,
+    /// Whether the next shown token is the first of its text.
+    at_start: bool,
+    strip: bool,
+    pending: Vec<u8>,
+    ready: String,
+}
+
+impl Stream {
+    /// For tokens that continue a prompt: the space before the first word, which SentencePiece writes into the
+    /// token, is kept.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Stream {
+        Stream {
+            tokenizer,
+            show_special: false,
+            at_start: false,
+            strip: false,
+            pending: Vec::new(),
+            ready: String::new(),
+        }
+    }
+
+    /// For tokens that begin a text: together the same as [`Tokenizer::decode`].
+    pub fn from_start(tokenizer: Arc<Tokenizer>) -> Stream {
+        Stream { at_start: true, strip: true, ..Stream::new(tokenizer) }
+    }
+
+    /// Also shows control tokens, as their names.
+    pub fn show_special(mut self, yes: bool) -> Stream {
+        self.show_special = yes;
+        self
+    }
+
+    /// Takes the next token; returns the characters that are now complete (perhaps none). An id beyond the vocabulary
+    /// has no text.
+    pub fn push(&mut self, id: u32) -> &str {
+        self.ready.clear();
+        if !self.show_special && self.tokenizer.is_special(id) {
+            return &self.ready;
+        }
+        self.tokenizer.append(id, self.at_start, self.strip, &mut self.pending);
+        self.at_start = false;
+        self.strip = self.strip && self.pending.is_empty();
+        complete(&mut self.pending, &mut self.ready);
+        &self.ready
+    }
+
+    /// The end of the stream: an unfinished character becomes one U+FFFD.
+    pub fn finish(&mut self) -> String {
+        let rest = String::from_utf8_lossy(&self.pending).into_owned();
+        self.pending.clear();
+        rest
+    }
+}
+
+/// Moves whole characters from `pending` to `ready`, and U+FFFD for what can no longer become one.
+fn complete(pending: &mut Vec<u8>, ready: &mut String) {
+    let mut done = 0;
+    while done < pending.len() {
+        match std::str::from_utf8(&pending[done..]) {
+            Ok(text) => {
+                ready.push_str(text);
+                done = pending.len();
+            }
+            Err(error) => {
+                let valid = done + error.valid_up_to();
+                ready.push_str(&String::from_utf8_lossy(&pending[done..valid]));
+                done = valid;
+                let Some(broken) = error.error_len() else { break };
+                ready.push(char::REPLACEMENT_CHARACTER);
+                done += broken;
+            }
+        }
+    }
+    pending.drain(..done);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complete;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn byte_by_byte_equals_lossy(bytes in proptest::collection::vec(
+            prop_oneof![any::<u8>(), Just(0xf0), Just(0x9f), Just(0x98), Just(0x80), Just(0xe4), Just(b'a')], 0..40)) {
+            let (mut pending, mut all) = (Vec::new(), String::new());
+            for byte in &bytes {
+                pending.push(*byte);
+                let mut ready = String::new();
+                complete(&mut pending, &mut ready);
+                prop_assert!(pending.len() < 4);
+                all.push_str(&ready);
+            }
+            all.push_str(&String::from_utf8_lossy(&pending));
+            prop_assert_eq!(all, String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+}

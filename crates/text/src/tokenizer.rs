@@ -1,0 +1,218 @@
+//! The tokenizer: one door before all vocabularies.
+
+use std::path::Path;
+
+use tokenizers::Model as _;
+
+use crate::machine::{Machine, Parts};
+use crate::pieces::{Form, Pieces};
+use crate::{Error, ends, huggingface};
+
+/// Whether names of control tokens in a text become those tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// They do: for text that a chat template wrote.
+    Parse,
+    /// They do not, and no control token comes out: for text that a user wrote.
+    Plain,
+}
+
+/// Strings to tokens and back, for one model. Never changes after load; shared freely between threads.
+pub struct Tokenizer {
+    machine: Machine,
+    pieces: Pieces,
+    texts: Vec<Option<String>>,
+    /// `[ids]`: control tokens.
+    special: Vec<bool>,
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
+    bos: Option<u32>,
+    eos: Option<u32>,
+    ends: Vec<u32>,
+    unknown: Option<u32>,
+}
+
+/// All that a file says, before it is put together.
+pub(crate) struct Loaded {
+    pub(crate) parts: Parts,
+    pub(crate) form: Form,
+    /// `[ids]`: each token's text as the file writes it.
+    pub(crate) texts: Vec<Option<String>>,
+    /// Control tokens.
+    pub(crate) special: Vec<u32>,
+    /// Tokens before and after a text.
+    pub(crate) around: (Vec<u32>, Vec<u32>),
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    /// Ends that the file names itself.
+    pub(crate) ends: Vec<u32>,
+    pub(crate) unknown: Option<u32>,
+}
+
+/// Tokens that any vocabulary may have; Gemma's, the largest in use, has 262,208.
+pub(crate) const MAX_TOKENS: usize = 4 << 20;
+
+impl Tokenizer {
+    /// Reads a folder with a `tokenizer.json`, that file itself, or a GGUF (one with only a vocabulary will do).
+    ///
+    /// # Errors
+    /// What is missing, malformed or unsupported, by name.
+    pub fn open_path(path: &Path) -> Result<Tokenizer, Error> {
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+        let json = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
+        huggingface::open(&json, folder).and_then(Tokenizer::assemble)
+    }
+
+    /// Reads the bytes of a `tokenizer.json` alone; which tokens begin and end a text is then known only from their
+    /// names.
+    ///
+    /// # Errors
+    /// What is missing, malformed or unsupported, by name.
+    pub fn from_json(bytes: &[u8]) -> Result<Tokenizer, Error> {
+        huggingface::read(bytes, &huggingface::Beside::default()).and_then(Tokenizer::assemble)
+    }
+
+    pub(crate) fn assemble(loaded: Loaded) -> Result<Tokenizer, Error> {
+        let size = loaded.texts.len();
+        let check = |what: &str, ids: &[u32]| match ids.iter().find(|id| **id as usize >= size) {
+            Some(id) => Err(Error::OutOfRange { what: what.into(), id: u64::from(*id), size }),
+            None => Ok(()),
+        };
+        check("the first token of a text", &loaded.around.0)?;
+        check("the last token of a text", &loaded.around.1)?;
+        check("a control token", &loaded.special)?;
+        let mut special = vec![false; size];
+        for id in &loaded.special {
+            special[*id as usize] = true;
+        }
+        let control =
+            loaded.special.iter().filter_map(|id| Some((*id, loaded.texts[*id as usize].as_deref()?)));
+        let named: Vec<u32> = loaded.ends.iter().copied().filter(|id| (*id as usize) < size).collect();
+        let ends = ends::find(control, &named);
+        let pieces = Pieces::new(loaded.form, &loaded.texts)?;
+        Ok(Tokenizer {
+            machine: Machine::build(loaded.parts)?,
+            pieces,
+            texts: loaded.texts,
+            special,
+            prefix: loaded.around.0,
+            suffix: loaded.around.1,
+            bos: loaded.bos,
+            eos: loaded.eos,
+            ends,
+            unknown: loaded.unknown,
+        })
+    }
+
+    /// The tokens of a text; with `add_bos_eos`, also those that the model expects around it (perhaps none).
+    ///
+    /// # Errors
+    /// [`Error::Encode`] if the pipeline refuses the text.
+    pub fn encode(&self, text: &str, special: Special, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
+        let pipeline = self.machine.pipeline(special == Special::Parse);
+        let encoding = pipeline.encode_fast(text, false).map_err(|e| Error::Encode(e.to_string()))?;
+        let ids = encoding.get_ids();
+        let around = if add_bos_eos { self.prefix.len() + self.suffix.len() } else { 0 };
+        let mut tokens = Vec::with_capacity(ids.len() + around);
+        if add_bos_eos {
+            tokens.extend_from_slice(&self.prefix);
+        }
+        for id in ids {
+            if special == Special::Plain && self.is_special(*id) && Some(*id) != self.unknown {
+                self.spell(*id, &mut tokens)?;
+            } else {
+                tokens.push(*id);
+            }
+        }
+        if add_bos_eos {
+            tokens.extend_from_slice(&self.suffix);
+        }
+        Ok(tokens)
+    }
+
+    /// The letters of a control token's name, one by one: some models can build such a token out of plain text.
+    fn spell(&self, id: u32, tokens: &mut Vec<u32>) -> Result<(), Error> {
+        let name = self.token_text(id).unwrap_or_default();
+        for letter in name.chars() {
+            let spelt = self.machine.model().tokenize(letter.encode_utf8(&mut [0; 4]));
+            let spelt = spelt.map_err(|e| Error::Encode(e.to_string()))?;
+            tokens.extend(spelt.iter().map(|token| token.id).filter(|id| !self.is_special(*id)));
+        }
+        Ok(())
+    }
+
+    /// The text of tokens; bytes that are not UTF-8 become U+FFFD, and ids beyond the vocabulary have no text.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let mut bytes = Vec::new();
+        let mut first = true;
+        for id in ids.iter().filter(|id| !(skip_special && self.is_special(**id))) {
+            let strip = bytes.is_empty();
+            self.append(*id, first, strip, &mut bytes);
+            first = false;
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub(crate) fn append(&self, id: u32, first: bool, strip: bool, out: &mut Vec<u8>) {
+        self.pieces.append(id, first, strip, out);
+    }
+
+    /// The bytes that a token stands for, which may be part of a character. `None` beyond the vocabulary.
+    pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.pieces.get(id)
+    }
+
+    /// A token as the vocabulary writes it (`Ġhello`, `▁hello`, `<0x0A>`).
+    pub fn token_text(&self, id: u32) -> Option<&str> {
+        self.texts.get(id as usize)?.as_deref()
+    }
+
+    /// The id of a token as the vocabulary writes it.
+    pub fn token_id(&self, text: &str) -> Option<u32> {
+        self.machine.pipeline(true).token_to_id(text)
+    }
+
+    /// The highest id, plus one.
+    pub fn vocab_size(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Whether the token ends an answer.
+    pub fn is_end(&self, id: u32) -> bool {
+        self.ends.binary_search(&id).is_ok()
+    }
+
+    /// All tokens that end an answer, ascending.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// The token that begins a text.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The token that ends a text.
+    pub fn eos(&self) -> Option<u32> {
+        self.eos
+    }
+
+    /// Whether [`encode`](Tokenizer::encode) with `add_bos_eos` puts the first token of a text before it.
+    pub fn adds_bos(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+
+    /// Whether the token is a control token, which has no text of its own.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.special.get(id as usize).copied().unwrap_or(false)
+    }
+}
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("tokens", &self.texts.len())
+            .field("ends", &self.ends)
+            .finish_non_exhaustive()
+    }
+}
