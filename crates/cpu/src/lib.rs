@@ -1,1 +1,14 @@
-//! cpu
+//! What the metal can do: one look at the machine, SIMD tiers, threads and memory.
+//!
+//! This is the only room with `unsafe`, intrinsics and thread creation; the rooms above build on its safe surface.
+//! Deliberately absent: tensors, formats and any notion of a model.
+
+pub mod lanes;
+mod pages;
+mod pool;
+pub mod thread;
+mod tier;
+
+pub use pages::{PageKind, Pages};
+pub use pool::{Pool, Tile};
+pub use tier::{Tier, UnknownTier};

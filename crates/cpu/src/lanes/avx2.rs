@@ -1,0 +1,210 @@
+//! AVX2 with FMA and F16C (Haswell, Zen and later).
+//!
+//! There is no mixed-sign dot product here, so `vpmaddubsw` pairs are widened by a second multiply with ones. It adds
+//! two products in 16 bits with saturation: codes up to 127 cannot reach it (2 · 127 · 128 = 32,512), wider codes go
+//! by magnitude and sign (2 · 128 · 127).
+
+use std::arch::x86_64::*;
+
+use super::{Job, Simd};
+use crate::Tier;
+
+/// Proof that this CPU has AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// The token, if this CPU has the instructions.
+    pub fn new() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        has.then_some(Self(()))
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn with_avx2<J: Job>(s: Avx2, job: J) -> J::Out {
+    job.run(s)
+}
+
+/// Calls intrinsics that the token's existence vouches for.
+macro_rules! isa {
+    ($($e:tt)*) => {
+        // SAFETY: `self` is only made by `new`, after the CPU was asked for these instructions; memory is only
+        // touched through slices whose length was checked.
+        unsafe { $($e)* }
+    };
+}
+
+const N: usize = 8;
+
+impl Simd for Avx2 {
+    const TIER: Tier = Tier::Avx2;
+    const LANES: usize = N;
+    const BF16_DOT: bool = false;
+    const WIDE_ZERO: i32 = 128;
+    type F = __m256;
+    type I = __m256i;
+
+    #[inline]
+    fn call<J: Job>(self, job: J) -> J::Out {
+        isa!(with_avx2(self, job))
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        isa!(_mm256_set1_ps(x))
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> __m256 {
+        isa!(_mm256_loadu_ps(x[..N].as_ptr()))
+    }
+    #[inline(always)]
+    fn store(self, x: __m256, out: &mut [f32]) {
+        isa!(_mm256_storeu_ps(out[..N].as_mut_ptr(), x))
+    }
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        isa!(_mm256_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: __m256, b: __m256) -> __m256 {
+        isa!(_mm256_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m256, b: __m256) -> __m256 {
+        isa!(_mm256_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: __m256, b: __m256) -> __m256 {
+        isa!(_mm256_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        isa!(_mm256_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn max(self, a: __m256, b: __m256) -> __m256 {
+        isa!(_mm256_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: __m256, b: __m256) -> __m256 {
+        isa!(_mm256_min_ps(a, b))
+    }
+    #[inline(always)]
+    fn round(self, a: __m256) -> __m256 {
+        isa!(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+    }
+    #[inline(always)]
+    fn pow2(self, n: __m256) -> __m256 {
+        isa!(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
+            _mm256_cvtps_epi32(n),
+            _mm256_set1_epi32(127)
+        ))))
+    }
+    #[inline(always)]
+    fn sum(self, a: __m256) -> f32 {
+        let mut x = [0.0; N];
+        self.store(a, &mut x);
+        ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
+    }
+    #[inline(always)]
+    fn max_lane(self, a: __m256) -> f32 {
+        let mut x = [0.0; N];
+        self.store(a, &mut x);
+        x.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m })
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[u16]) -> __m256 {
+        isa!(_mm256_cvtph_ps(_mm_loadu_si128(x[..N].as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn store_f16(self, x: __m256, out: &mut [u16]) {
+        isa!(_mm_storeu_si128(out[..N].as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)))
+    }
+    #[inline(always)]
+    fn load_f16_bytes(self, x: &[u8]) -> __m256 {
+        isa!(_mm256_cvtph_ps(_mm_loadu_si128(x[..2 * N].as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn load_f32_bytes(self, x: &[u8]) -> __m256 {
+        isa!(_mm256_loadu_ps(x[..4 * N].as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn load_u8(self, x: &[u8]) -> __m256 {
+        isa!(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(x[..N].as_ptr().cast()))))
+    }
+    #[inline(always)]
+    fn load_i8(self, x: &[u8]) -> __m256 {
+        isa!(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(x[..N].as_ptr().cast()))))
+    }
+    #[inline(always)]
+    fn store_i8(self, x: __m256, out: &mut [i8]) {
+        let mut whole = [0i32; N];
+        isa!(_mm256_storeu_si256(whole.as_mut_ptr().cast(), _mm256_cvtps_epi32(x)));
+        out[..N].iter_mut().zip(whole).for_each(|(o, v)| *o = v.clamp(-128, 127) as i8);
+    }
+    #[inline(always)]
+    fn load_bytes(self, x: &[u8]) -> __m256i {
+        isa!(_mm256_loadu_si256(x[..4 * N].as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> __m256i {
+        isa!(_mm256_set1_epi32(x))
+    }
+    #[inline(always)]
+    fn splat_b(self, x: u8) -> __m256i {
+        isa!(_mm256_set1_epi8(x.cast_signed()))
+    }
+    #[inline(always)]
+    fn splat4(self, x: &[i8]) -> __m256i {
+        isa!(_mm256_set1_epi32(x[..4].as_ptr().cast::<i32>().read_unaligned()))
+    }
+    #[inline(always)]
+    fn and(self, a: __m256i, b: __m256i) -> __m256i {
+        isa!(_mm256_and_si256(a, b))
+    }
+    #[inline(always)]
+    fn or(self, a: __m256i, b: __m256i) -> __m256i {
+        isa!(_mm256_or_si256(a, b))
+    }
+    #[inline(always)]
+    fn shr<const S: i32>(self, a: __m256i) -> __m256i {
+        isa!(_mm256_srli_epi32::<S>(a))
+    }
+    #[inline(always)]
+    fn shl<const S: i32>(self, a: __m256i) -> __m256i {
+        isa!(_mm256_slli_epi32::<S>(a))
+    }
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], index: __m256i) -> __m256i {
+        isa!(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())), index))
+    }
+    #[inline(always)]
+    fn to_f(self, a: __m256i) -> __m256 {
+        isa!(_mm256_cvtepi32_ps(a))
+    }
+    #[inline(always)]
+    fn cast_f(self, a: __m256i) -> __m256 {
+        isa!(_mm256_castsi256_ps(a))
+    }
+    #[inline(always)]
+    fn dot(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+        isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1))))
+    }
+    #[inline(always)]
+    fn dot_wide(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+        isa!({
+            let w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+            let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+            _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        })
+    }
+    #[inline(always)]
+    fn bf16_dot(self, acc: __m256, w: __m256i, x: __m256i) -> __m256 {
+        let high = self.splat_i(0xffff_0000_u32.cast_signed());
+        let acc = self.fma(self.cast_f(self.shl::<16>(w)), self.cast_f(self.shl::<16>(x)), acc);
+        self.fma(self.cast_f(self.and(w, high)), self.cast_f(self.and(x, high)), acc)
+    }
+}

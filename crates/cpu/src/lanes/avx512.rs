@@ -1,0 +1,219 @@
+//! AVX-512 with VNNI (Ice Lake, Zen 4 and later), with or without the bfloat16 dot product.
+
+use std::arch::x86_64::*;
+
+use super::{Job, Simd};
+use crate::Tier;
+
+/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512<const BF16: bool>(());
+
+impl<const BF16: bool> Avx512<BF16> {
+    /// The token, if this CPU has the instructions.
+    pub fn new() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni")
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && (!BF16 || is_x86_feature_detected!("avx512bf16"));
+        has.then_some(Self(()))
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c,bmi2")]
+fn with_bf16<J: Job>(s: Avx512<true>, job: J) -> J::Out {
+    job.run(s)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
+fn without_bf16<J: Job>(s: Avx512<false>, job: J) -> J::Out {
+    job.run(s)
+}
+
+/// Calls intrinsics that the token's existence vouches for.
+macro_rules! isa {
+    ($($e:tt)*) => {
+        // SAFETY: `self` is only made by `new`, after the CPU was asked for these instructions; memory is only
+        // touched through slices whose length was checked.
+        unsafe { $($e)* }
+    };
+}
+
+const N: usize = 16;
+
+impl<const BF16: bool> Simd for Avx512<BF16> {
+    const TIER: Tier = Tier::Avx512;
+    const LANES: usize = N;
+    const BF16_DOT: bool = BF16;
+    const WIDE_ZERO: i32 = 0;
+    type F = __m512;
+    type I = __m512i;
+
+    #[inline]
+    fn call<J: Job>(self, job: J) -> J::Out {
+        if BF16 { isa!(with_bf16(Avx512(()), job)) } else { isa!(without_bf16(Avx512(()), job)) }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        isa!(_mm512_set1_ps(x))
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> __m512 {
+        isa!(_mm512_loadu_ps(x[..N].as_ptr()))
+    }
+    #[inline(always)]
+    fn store(self, x: __m512, out: &mut [f32]) {
+        isa!(_mm512_storeu_ps(out[..N].as_mut_ptr(), x))
+    }
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        isa!(_mm512_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        isa!(_mm512_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        isa!(_mm512_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        isa!(_mm512_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        isa!(_mm512_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        isa!(_mm512_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        isa!(_mm512_min_ps(a, b))
+    }
+    #[inline(always)]
+    fn round(self, a: __m512) -> __m512 {
+        isa!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+    }
+    #[inline(always)]
+    fn pow2(self, n: __m512) -> __m512 {
+        isa!(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(
+            _mm512_cvtps_epi32(n),
+            _mm512_set1_epi32(127)
+        ))))
+    }
+    #[inline(always)]
+    fn sum(self, a: __m512) -> f32 {
+        isa!(_mm512_reduce_add_ps(a))
+    }
+    #[inline(always)]
+    fn max_lane(self, a: __m512) -> f32 {
+        isa!(_mm512_reduce_max_ps(a))
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[u16]) -> __m512 {
+        isa!(_mm512_cvtph_ps(_mm256_loadu_si256(x[..N].as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn store_f16(self, x: __m512, out: &mut [u16]) {
+        isa!(_mm256_storeu_si256(
+            out[..N].as_mut_ptr().cast(),
+            _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x)
+        ))
+    }
+    #[inline(always)]
+    fn load_f16_bytes(self, x: &[u8]) -> __m512 {
+        isa!(_mm512_cvtph_ps(_mm256_loadu_si256(x[..2 * N].as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn load_f32_bytes(self, x: &[u8]) -> __m512 {
+        isa!(_mm512_loadu_ps(x[..4 * N].as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn load_u8(self, x: &[u8]) -> __m512 {
+        isa!(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(x[..N].as_ptr().cast()))))
+    }
+    #[inline(always)]
+    fn load_i8(self, x: &[u8]) -> __m512 {
+        isa!(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x[..N].as_ptr().cast()))))
+    }
+    #[inline(always)]
+    fn store_i8(self, x: __m512, out: &mut [i8]) {
+        isa!(_mm_storeu_si128(out[..N].as_mut_ptr().cast(), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x))))
+    }
+    #[inline(always)]
+    fn load_bytes(self, x: &[u8]) -> __m512i {
+        isa!(_mm512_loadu_si512(x[..4 * N].as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> __m512i {
+        isa!(_mm512_set1_epi32(x))
+    }
+    #[inline(always)]
+    fn splat_b(self, x: u8) -> __m512i {
+        isa!(_mm512_set1_epi8(x.cast_signed()))
+    }
+    #[inline(always)]
+    fn splat4(self, x: &[i8]) -> __m512i {
+        isa!(_mm512_set1_epi32(x[..4].as_ptr().cast::<i32>().read_unaligned()))
+    }
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        isa!(_mm512_and_si512(a, b))
+    }
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        isa!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn shr<const S: i32>(self, a: __m512i) -> __m512i {
+        isa!(_mm512_srl_epi32(a, _mm_cvtsi32_si128(S)))
+    }
+    #[inline(always)]
+    fn shl<const S: i32>(self, a: __m512i) -> __m512i {
+        isa!(_mm512_sll_epi32(a, _mm_cvtsi32_si128(S)))
+    }
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], index: __m512i) -> __m512i {
+        isa!(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index))
+    }
+    #[inline(always)]
+    fn to_f(self, a: __m512i) -> __m512 {
+        isa!(_mm512_cvtepi32_ps(a))
+    }
+    #[inline(always)]
+    fn cast_f(self, a: __m512i) -> __m512 {
+        isa!(_mm512_castsi512_ps(a))
+    }
+    #[inline(always)]
+    fn dot(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i {
+        isa!(_mm512_dpbusd_epi32(acc, w, x))
+    }
+    #[inline(always)]
+    fn dot_wide(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i {
+        isa!(_mm512_dpbusd_epi32(acc, w, x))
+    }
+    #[inline(always)]
+    fn bf16_dot(self, acc: __m512, w: __m512i, x: __m512i) -> __m512 {
+        if BF16 {
+            // SAFETY: with `BF16` the token vouches for avx512bf16; both types are 64 plain bytes.
+            isa!(_mm512_dpbf16_ps(
+                acc,
+                std::mem::transmute::<__m512i, __m512bh>(w),
+                std::mem::transmute::<__m512i, __m512bh>(x)
+            ))
+        } else {
+            let high = self.splat_i(0xffff_0000_u32.cast_signed());
+            let acc = self.fma(self.cast_f(self.shl::<16>(w)), self.cast_f(self.shl::<16>(x)), acc);
+            self.fma(self.cast_f(self.and(w, high)), self.cast_f(self.and(x, high)), acc)
+        }
+    }
+}

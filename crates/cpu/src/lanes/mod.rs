@@ -1,0 +1,196 @@
+//! SIMD tiers as tokens: holding an [`avx512::Avx512`] proves that this CPU has the instructions.
+//!
+//! A kernel is written once, generic over [`Simd`], as a [`Job`]; [`Simd::call`] compiles it with the tier's
+//! instructions switched on. Everything a job calls with lanes in hand must be `#[inline(always)]`, or it would be
+//! compiled without them. [`scalar::Scalar`] is the truth that the others are tested against.
+//!
+//! Deliberately absent: choosing the tier (that is the caller's, once a job handed to the pool) and any notion of a
+//! weight format.
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
+pub mod scalar;
+#[cfg(test)]
+mod tests;
+
+use crate::Tier;
+
+/// Work that is compiled once for each tier.
+pub trait Job {
+    /// What the work returns.
+    type Out;
+    /// Does the work with the lanes of `s`. Implementations are `#[inline(always)]`.
+    fn run<S: Simd>(self, s: S) -> Self::Out;
+}
+
+/// The lanes of one tier: [`Simd::LANES`] floats, as many 32-bit integers, or four times as many bytes.
+///
+/// # Panics
+/// Loads and stores panic when the slice is shorter than the register.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// The tier that these lanes belong to.
+    const TIER: Tier;
+    /// Floats in a register.
+    const LANES: usize;
+    /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
+    const BF16_DOT: bool;
+    /// What [`Simd::dot_wide`] subtracts from each weight code.
+    const WIDE_ZERO: i32;
+    /// A register of floats.
+    type F: Copy;
+    /// A register of 32-bit integers or bytes.
+    type I: Copy;
+
+    /// Runs `job` compiled with this tier's instructions.
+    fn call<J: Job>(self, job: J) -> J::Out;
+
+    /// The value `x` in all lanes.
+    fn splat(self, x: f32) -> Self::F;
+    /// Reads the first lanes of `x`.
+    fn load(self, x: &[f32]) -> Self::F;
+    /// Writes to the first lanes of `out`.
+    fn store(self, x: Self::F, out: &mut [f32]);
+    /// `a + b`
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a - b`
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b`
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a / b`
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once where the tier can.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The larger of each pair.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The smaller of each pair.
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+    /// To the nearest integer, ties to even.
+    fn round(self, a: Self::F) -> Self::F;
+    /// `2^n` for integral `n` from -126 to 127.
+    fn pow2(self, n: Self::F) -> Self::F;
+    /// The sum of all lanes, in an order fixed for the tier.
+    fn sum(self, a: Self::F) -> f32;
+    /// The largest lane.
+    fn max_lane(self, a: Self::F) -> f32;
+
+    /// Reads half-precision floats (IEEE binary16 bits).
+    fn load_f16(self, x: &[u16]) -> Self::F;
+    /// Writes half-precision floats, rounding to nearest even.
+    fn store_f16(self, x: Self::F, out: &mut [u16]);
+    /// Reads half-precision floats from little-endian bytes.
+    fn load_f16_bytes(self, x: &[u8]) -> Self::F;
+    /// Reads floats from little-endian bytes.
+    fn load_f32_bytes(self, x: &[u8]) -> Self::F;
+    /// Reads unsigned bytes, one a lane, as floats.
+    fn load_u8(self, x: &[u8]) -> Self::F;
+    /// Reads signed bytes, one a lane, as floats.
+    fn load_i8(self, x: &[u8]) -> Self::F;
+    /// Rounds to nearest even and writes as signed bytes; the values must lie in -128..=127.
+    fn store_i8(self, x: Self::F, out: &mut [i8]);
+
+    /// Reads `4 * LANES` bytes.
+    fn load_bytes(self, x: &[u8]) -> Self::I;
+    /// The integer `x` in all lanes.
+    fn splat_i(self, x: i32) -> Self::I;
+    /// The byte `x` in all bytes.
+    fn splat_b(self, x: u8) -> Self::I;
+    /// The first four bytes of `x` in all lanes.
+    fn splat4(self, x: &[i8]) -> Self::I;
+    /// Bitwise and.
+    fn and(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise or.
+    fn or(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Each 32-bit lane shifted right by `N`, zeros coming in.
+    fn shr<const N: i32>(self, a: Self::I) -> Self::I;
+    /// Each 32-bit lane shifted left by `N`.
+    fn shl<const N: i32>(self, a: Self::I) -> Self::I;
+    /// Each byte of `index` (0 to 15) replaced by that entry of `table`.
+    fn lookup(self, table: &[u8; 16], index: Self::I) -> Self::I;
+    /// Each lane as a float.
+    fn to_f(self, a: Self::I) -> Self::F;
+    /// The bits of each lane as a float.
+    fn cast_f(self, a: Self::I) -> Self::F;
+
+    /// In each lane `acc + Σ w[j] * x[j]` over its four bytes, `w` unsigned and at most 127, `x` signed.
+    fn dot(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
+    /// In each lane `acc + Σ (w[j] - WIDE_ZERO) * x[j]` over its four bytes, `w` unsigned, `x` signed and not -128.
+    fn dot_wide(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
+    /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
+    fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;
+
+    /// `e^x`, to about two units in the last place; inputs are clamped to where the result is a normal number.
+    ///
+    /// Argument reduction by `ln 2` in two parts and a degree-6 Taylor polynomial on |r| ≤ ln 2 / 2, whose
+    /// truncation error is below 2e-7 relative.
+    #[inline(always)]
+    fn exp(self, x: Self::F) -> Self::F {
+        let x = self.min(self.max(x, self.splat(-87.0)), self.splat(88.0));
+        let n = self.round(self.mul(x, self.splat(std::f32::consts::LOG2_E)));
+        let r = self.fma(n, self.splat(-0.693_359_4), x);
+        let r = self.fma(n, self.splat(2.121_944_4e-4), r);
+        let mut p = self.splat(1.0 / 720.0);
+        for c in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+            p = self.fma(p, r, self.splat(c));
+        }
+        self.mul(p, self.pow2(n))
+    }
+}
+
+/// Runs `job` on the lanes of `tier`, or on the scalar ones when this CPU lacks the tier.
+pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
+    match tier {
+        #[cfg(target_arch = "x86_64")]
+        Tier::Avx512 => {
+            if let Some(s) = avx512::Avx512::<true>::new() {
+                return s.call(job);
+            }
+            if let Some(s) = avx512::Avx512::<false>::new() {
+                return s.call(job);
+            }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Tier::Avx2 => {
+            if let Some(s) = avx2::Avx2::new() {
+                return s.call(job);
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        Tier::Neon => {
+            if let Some(s) = neon::Neon::new() {
+                return s.call(job);
+            }
+        }
+        _ => {}
+    }
+    scalar::Scalar.call(job)
+}
+
+/// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.
+pub fn lanes(tier: Tier) -> usize {
+    struct Lanes;
+    impl Job for Lanes {
+        type Out = usize;
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) -> usize {
+            S::LANES
+        }
+    }
+    dispatch(tier, Lanes)
+}
+
+/// Whether [`dispatch`] on `tier` has a bfloat16 dot product.
+pub fn has_bf16_dot(tier: Tier) -> bool {
+    struct HasBf16Dot;
+    impl Job for HasBf16Dot {
+        type Out = bool;
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) -> bool {
+            S::BF16_DOT
+        }
+    }
+    dispatch(tier, HasBf16Dot)
+}

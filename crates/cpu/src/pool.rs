@@ -1,0 +1,373 @@
+//! A fork-join pool: the caller and its workers share out numbered tasks and meet again at the end.
+//!
+//! A forward pass crosses this barrier hundreds of times a token, so workers spin for a moment before they park, and
+//! tasks are claimed from one counter: a core that is slowed or stolen simply claims fewer.
+//! Deliberately absent: nested parallelism (a task that calls back into its pool runs the inner job alone), futures,
+//! and any queue.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
+
+/// How often an idle worker looks for work before it parks: some tens of microseconds.
+const SPINS: usize = 20_000;
+
+type Job = dyn Fn(usize) + Sync;
+
+/// Keeps a counter on a cache line of its own.
+#[repr(align(128))]
+struct Line<T>(T);
+
+struct Shared {
+    /// Raised by one for each job; a worker that sees it change joins in.
+    epoch: Line<AtomicUsize>,
+    /// The next task to claim.
+    next: Line<AtomicUsize>,
+    /// Workers still inside the current job.
+    inside: Line<AtomicUsize>,
+    /// How many workers are parked or about to be.
+    parked: Line<AtomicUsize>,
+    job: UnsafeCell<Option<(*const Job, usize)>>,
+    stop: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `job` is written only by the owner of the `busy` flag while no worker is inside a job, and read by workers
+// only between seeing a new epoch (acquire) and leaving (release). The pointee outlives the job because `run` waits.
+unsafe impl Sync for Shared {}
+// SAFETY: the raw pointer is only dereferenced under the protocol above.
+unsafe impl Send for Shared {}
+
+/// Threads that run numbered tasks together with the caller.
+pub struct Pool {
+    shared: Arc<Shared>,
+    busy: AtomicBool,
+    unpark: Vec<Thread>,
+    workers: Vec<JoinHandle<()>>,
+    first_cpu: Option<usize>,
+}
+
+impl Pool {
+    /// Makes a pool of `threads` in all: the caller of [`Pool::run`] and `threads - 1` workers.
+    ///
+    /// With `cpus`, worker *i* is pinned to `cpus[i]`; `cpus[0]` is for the caller (see [`Pool::pin_caller`]).
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new(threads: usize, cpus: Option<&[usize]>) -> std::io::Result<Pool> {
+        let threads = threads.max(1);
+        let shared = Arc::new(Shared {
+            epoch: Line(AtomicUsize::new(0)),
+            next: Line(AtomicUsize::new(0)),
+            inside: Line(AtomicUsize::new(0)),
+            parked: Line(AtomicUsize::new(0)),
+            job: UnsafeCell::new(None),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+        });
+        let mut pool = Pool {
+            shared,
+            busy: AtomicBool::new(false),
+            unpark: Vec::new(),
+            workers: Vec::new(),
+            first_cpu: cpus.and_then(|c| c.first().copied()),
+        };
+        for index in 1..threads {
+            let shared = Arc::clone(&pool.shared);
+            let cpu = cpus.and_then(|c| c.get(index).copied());
+            let worker = crate::thread::spawn(&format!("grist-{index}"), move || {
+                if let Some(cpu) = cpu {
+                    crate::thread::pin(cpu);
+                }
+                work(&shared);
+            })?;
+            pool.unpark.push(worker.thread().clone());
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    /// How many threads take part, the caller included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Pins the calling thread to the pool's first CPU, if the pool was made with CPUs.
+    pub fn pin_caller(&self) {
+        if let Some(cpu) = self.first_cpu {
+            crate::thread::pin(cpu);
+        }
+    }
+
+    /// Calls `job(0)` to `job(tasks - 1)`, each once, in no particular order, and returns when all are done.
+    ///
+    /// A panic in a task is passed on to the caller after the others have finished.
+    pub fn run(&self, tasks: usize, job: &(dyn Fn(usize) + Sync)) {
+        let alone = self.workers.is_empty() || tasks <= 1;
+        if alone || self.busy.swap(true, Ordering::Acquire) {
+            (0..tasks).for_each(job);
+            return;
+        }
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime is erased; `run` does not return before every worker has left the job.
+        let erased = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job) };
+        // SAFETY: `busy` is ours and no worker is inside a job, so nobody else touches the cell.
+        unsafe { *shared.job.get() = Some((erased, tasks)) };
+        shared.next.0.store(0, Ordering::Relaxed);
+        shared.inside.0.store(self.workers.len(), Ordering::Relaxed);
+        shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        if shared.parked.0.load(Ordering::SeqCst) > 0 {
+            self.unpark.iter().for_each(Thread::unpark);
+        }
+        let mine = catch_unwind(AssertUnwindSafe(|| claim(shared, job, tasks)));
+        if mine.is_err() {
+            shared.next.0.store(tasks, Ordering::Relaxed);
+        }
+        let mut spins = 0usize;
+        while shared.inside.0.load(Ordering::Acquire) > 0 {
+            spins += 1;
+            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.busy.store(false, Ordering::Release);
+        if let Some(panic) = mine.err().or(theirs) {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Splits `data` into pieces of `chunk` items (the last may be shorter) and calls `job(index, piece)` for each.
+    pub fn chunks_mut<T: Send>(&self, data: &mut [T], chunk: usize, job: &(dyn Fn(usize, &mut [T]) + Sync)) {
+        let chunk = chunk.max(1);
+        let len = data.len();
+        let base = Shareable(data.as_mut_ptr());
+        self.run(len.div_ceil(chunk), &|i| {
+            let start = i * chunk;
+            // SAFETY: pieces of different `i` do not overlap, each `i` runs once, and all lie inside `data`, which
+            // stays mutably borrowed until `run` returns.
+            let piece = unsafe { std::slice::from_raw_parts_mut(base.at(start), chunk.min(len - start)) };
+            job(i, piece);
+        });
+    }
+
+    /// Cuts the matrix `data` of `[rows, row_len]` into tiles of `tile_rows` × `tile_cols` and calls
+    /// `job(tile_row, tile_col, tile)` for each. Tiles at the lower and right edge may be smaller.
+    ///
+    /// # Panics
+    /// When `data` is not a whole number of rows.
+    pub fn tiles_mut<T: Send>(
+        &self,
+        data: &mut [T],
+        row_len: usize,
+        tile_rows: usize,
+        tile_cols: usize,
+        job: &(dyn Fn(usize, usize, Tile<'_, T>) + Sync),
+    ) {
+        if data.is_empty() {
+            return;
+        }
+        let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
+        let rows = data.len() / row_len;
+        assert_eq!(rows * row_len, data.len(), "a matrix of whole rows");
+        let (down, across) = (rows.div_ceil(tile_rows), row_len.div_ceil(tile_cols));
+        let base = Shareable(data.as_mut_ptr());
+        self.run(down * across, &|i| {
+            let (r, c) = (i / across, i % across);
+            let (row, col) = (r * tile_rows, c * tile_cols);
+            let tile = Tile {
+                // SAFETY: the offset is that of an item inside `data`.
+                start: unsafe { base.at(row * row_len + col) },
+                row_len,
+                rows: tile_rows.min(rows - row),
+                cols: tile_cols.min(row_len - col),
+                borrow: PhantomData,
+            };
+            job(r, c, tile);
+        });
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.unpark.iter().for_each(Thread::unpark);
+        for worker in self.workers.drain(..) {
+            // A worker only ends by `stop`; its job panics were caught and passed on.
+            let _ = worker.join();
+        }
+    }
+}
+
+struct Shareable<T>(*mut T);
+// SAFETY: used only to derive non-overlapping exclusive slices, see the callers.
+unsafe impl<T: Send> Sync for Shareable<T> {}
+impl<T> Shareable<T> {
+    /// # Safety
+    /// `offset` must lie inside the allocation.
+    unsafe fn at(&self, offset: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(offset) }
+    }
+}
+
+/// A rectangle of a row-major matrix that one task owns.
+pub struct Tile<'a, T> {
+    start: *mut T,
+    row_len: usize,
+    rows: usize,
+    cols: usize,
+    borrow: PhantomData<&'a mut T>,
+}
+
+impl<T> Tile<'_, T> {
+    /// Rows in the tile.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns in the tile.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The tile's part of its row `r`.
+    ///
+    /// # Panics
+    /// When `r` is not below [`Tile::rows`].
+    #[inline]
+    pub fn row(&mut self, r: usize) -> &mut [T] {
+        assert!(r < self.rows, "row {r} of a tile of {}", self.rows);
+        // SAFETY: inside the tile, which this value owns alone (`Pool::tiles_mut`); `&mut self` keeps it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(r * self.row_len), self.cols) }
+    }
+}
+
+fn claim(shared: &Shared, job: &(dyn Fn(usize) + Sync), tasks: usize) {
+    loop {
+        let task = shared.next.0.fetch_add(1, Ordering::Relaxed);
+        if task >= tasks {
+            return;
+        }
+        job(task);
+    }
+}
+
+fn work(shared: &Shared) {
+    let mut seen = 0;
+    loop {
+        seen = next_epoch(shared, seen);
+        if shared.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        // SAFETY: this worker counts as inside the job, so the owner neither writes the cell nor drops the job.
+        let job = unsafe { (*shared.job.get()).map(|(job, tasks)| (&*job, tasks)) };
+        if let Some((job, tasks)) = job
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| claim(shared, job, tasks)))
+        {
+            shared.next.0.store(tasks, Ordering::Relaxed);
+            *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+        }
+        shared.inside.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Waits until the epoch differs from `seen`: spins first, then parks.
+fn next_epoch(shared: &Shared, seen: usize) -> usize {
+    for _ in 0..SPINS {
+        let now = shared.epoch.0.load(Ordering::Acquire);
+        if now != seen {
+            return now;
+        }
+        std::hint::spin_loop();
+    }
+    shared.parked.0.fetch_add(1, Ordering::SeqCst);
+    let now = loop {
+        let now = shared.epoch.0.load(Ordering::SeqCst);
+        if now != seen {
+            break now;
+        }
+        std::thread::park();
+    };
+    shared.parked.0.fetch_sub(1, Ordering::SeqCst);
+    now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_runs_once() {
+        for threads in [1, 2, 3, 5] {
+            let pool = Pool::new(threads, None).unwrap();
+            for tasks in [0, 1, 2, 7, 1000] {
+                let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+                pool.run(tasks, &|i| {
+                    hits[i].fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn wakes_after_parking_and_survives_many_rounds() {
+        let pool = Pool::new(2, None).unwrap();
+        let total = AtomicUsize::new(0);
+        for round in 0..2000 {
+            if round % 500 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            pool.run(3, &|i| {
+                total.fetch_add(i, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(total.into_inner(), 6000);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
+        let pool = Pool::new(3, None).unwrap();
+        let caught = catch_unwind(AssertUnwindSafe(|| pool.run(64, &|i| assert!(i != 40, "task forty"))));
+        assert!(caught.is_err());
+        let sum = AtomicUsize::new(0);
+        pool.run(10, &|i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+        });
+        assert_eq!(sum.into_inner(), 45);
+    }
+
+    #[test]
+    fn a_nested_run_still_finishes() {
+        let pool = Pool::new(2, None).unwrap();
+        let sum = AtomicUsize::new(0);
+        pool.run(4, &|_| {
+            pool.run(5, &|i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            })
+        });
+        assert_eq!(sum.into_inner(), 40);
+    }
+
+    #[test]
+    fn chunks_and_tiles_cover_everything_once() {
+        let pool = Pool::new(2, None).unwrap();
+        let mut data = vec![0u32; 103];
+        pool.chunks_mut(&mut data, 10, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
+        assert!(data.iter().enumerate().all(|(at, &v)| v == at as u32 / 10 + 1));
+        let mut matrix = vec![0u32; 7 * 11];
+        pool.tiles_mut(&mut matrix, 11, 2, 4, &|r, c, mut tile| {
+            for row in 0..tile.rows() {
+                tile.row(row).iter_mut().for_each(|v| *v += (10 * r + c) as u32 + 1);
+            }
+        });
+        for (at, &v) in matrix.iter().enumerate() {
+            let (r, c) = (at / 11, at % 11);
+            assert_eq!(v, (10 * (r / 2) + c / 4) as u32 + 1);
+        }
+    }
+}
