@@ -1,2 +1,70 @@
 //! The command `gristmill`.
-fn main() {}
+//!
+//! This file is the table of contents: one line a subcommand, each in its own file under [`commands`]. The command
+//! line is the only room that writes to standard output, reads the environment and chooses the exit code; every
+//! other room hands it values.
+
+mod commands;
+mod failure;
+mod flags;
+mod term;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+pub(crate) use failure::Failure;
+
+/// Serves language models on the CPUs you already own.
+#[derive(Parser)]
+#[command(name = "gristmill", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a model over HTTP with the OpenAI API.
+    Serve(commands::serve::Args),
+    /// Answer one prompt, or chat in the terminal.
+    Run(commands::run::Args),
+    /// Fetch a model into the store.
+    Pull(commands::pull::Args),
+    /// List the models in the catalog and in the store.
+    List(commands::list::Args),
+    /// Remove a model from the store.
+    Rm(commands::rm::Args),
+    /// Show what is in a model file, and the memory it needs.
+    Inspect(commands::inspect::Args),
+    /// Turn text into a model's tokens.
+    Tokenize(commands::tokenize::Args),
+    /// Score a text: perplexity by llama-perplexity's definition.
+    Perplexity(commands::perplexity::Args),
+    /// Show what this machine gives us, and what slows it down.
+    Doctor(commands::doctor::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return term::usage(&usage),
+    };
+    let done = match cli.command {
+        Command::Serve(args) => commands::serve::run(args),
+        Command::Run(args) => commands::run::run(args),
+        Command::Pull(args) => commands::pull::run(args),
+        Command::List(args) => commands::list::run(args),
+        Command::Rm(args) => commands::rm::run(args),
+        Command::Inspect(args) => commands::inspect::run(args),
+        Command::Tokenize(args) => commands::tokenize::run(args),
+        Command::Perplexity(args) => commands::perplexity::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            term::failure(&failure);
+            ExitCode::from(failure.code)
+        }
+    }
+}

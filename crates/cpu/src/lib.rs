@@ -6,6 +6,7 @@
 pub mod lanes;
 mod pages;
 mod pool;
+pub mod probe;
 pub mod thread;
 mod tier;
 

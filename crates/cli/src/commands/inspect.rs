@@ -1,0 +1,10 @@
+//! `gristmill inspect`.
+
+use crate::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    Err(Failure::new("`inspect` is not built yet"))
+}

@@ -1,0 +1,11 @@
+//! One file a subcommand. Each has `Args` (its flags, the source of its help) and `run`.
+
+pub(crate) mod doctor;
+pub(crate) mod inspect;
+pub(crate) mod list;
+pub(crate) mod perplexity;
+pub(crate) mod pull;
+pub(crate) mod rm;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod tokenize;

@@ -1,0 +1,10 @@
+//! `gristmill perplexity`.
+
+use crate::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    Err(Failure::new("`perplexity` is not built yet"))
+}

@@ -1,0 +1,10 @@
+//! `gristmill pull`.
+
+use crate::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    Err(Failure::new("`pull` is not built yet"))
+}

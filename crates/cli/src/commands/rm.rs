@@ -1,0 +1,10 @@
+//! `gristmill rm`.
+
+use crate::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Result<(), Failure> {
+    Err(Failure::new("`rm` is not built yet"))
+}
