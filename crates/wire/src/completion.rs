@@ -1,0 +1,160 @@
+//! `POST /v1/completions`.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::chat::Stream;
+use crate::error::Fault;
+use crate::fields::{self, Fields};
+use crate::{Sampling, Usage, limits, logprobs, sampling, unbuilt};
+
+/// Tokens of an answer when the request does not say (OpenAI's default).
+pub const DEFAULT_MAX_TOKENS: usize = 16;
+
+/// A request, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompletionRequest {
+    /// The model asked for; none is the one there is.
+    pub model: Option<String>,
+    /// At least one, at most [`limits::PROMPTS`].
+    pub prompts: Vec<Prompt>,
+    /// Whether a text prompt gets the tokens that the model wants at the start.
+    pub add_special_tokens: bool,
+    /// Most tokens of an answer.
+    pub max_tokens: usize,
+    /// Answers wanted for each prompt, 1 to [`limits::N`]; prompts × n is at most [`limits::CHOICES`].
+    pub n: usize,
+    /// Whether the text starts with the prompt.
+    pub echo: bool,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// Log-probabilities wanted, with so many alternatives.
+    pub logprobs: Option<usize>,
+    /// Whether to send the answer as it comes.
+    pub stream: Stream,
+}
+
+/// What to continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// Text. Special tokens that it spells are taken as such.
+    Text(String),
+    /// Token ids, taken as they are.
+    Tokens(Vec<u32>),
+}
+
+impl CompletionRequest {
+    /// Reads a body. Never panics, whatever the bytes.
+    pub fn parse(body: &[u8]) -> Result<CompletionRequest, Fault> {
+        let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+        let body = Fields::body(&value)?;
+        unbuilt::refuse_for_completion(&body)?;
+        let request = CompletionRequest {
+            model: body.text("model", usize::MAX)?.map(str::to_owned),
+            prompts: prompts(&body)?,
+            add_special_tokens: body.boolean("add_special_tokens")?.unwrap_or(true),
+            max_tokens: sampling::max_tokens(&body)?.unwrap_or(DEFAULT_MAX_TOKENS),
+            n: body.count("n", 1..=limits::N)?.unwrap_or(1),
+            echo: body.boolean("echo")?.unwrap_or(false),
+            sampling: Sampling::read(&body)?,
+            logprobs: logprobs_wanted(&body)?,
+            stream: Stream::read(&body)?,
+        };
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        let choices = self.prompts.len() * self.n;
+        if choices > limits::CHOICES {
+            let message = format!(
+                "n is {} and there are {} prompts, {choices} answers in all; at most {} are allowed",
+                self.n,
+                self.prompts.len(),
+                limits::CHOICES
+            );
+            return Err(Fault::field("n", message));
+        }
+        if self.echo && self.logprobs.is_some() {
+            let message =
+                "echo is true with logprobs: log-probabilities of the prompt are not built into this server";
+            return Err(Fault::unsupported("echo", message));
+        }
+        Ok(())
+    }
+}
+
+/// An integer; vLLM and OpenAI count alternatives here. `true` and `false` are llama.cpp's form.
+fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
+    match body.get("logprobs") {
+        Some(Value::Bool(on)) => Ok(on.then_some(0)),
+        _ => body.count("logprobs", 0..=limits::LOGPROBS),
+    }
+}
+
+fn prompts(body: &Fields<'_>) -> Result<Vec<Prompt>, Fault> {
+    let name = "prompt";
+    match body.get(name) {
+        None => Err(Fault::missing(name)),
+        Some(Value::String(text)) => Ok(vec![Prompt::Text(text.clone())]),
+        Some(Value::Array(list)) if list.is_empty() => {
+            Err(Fault::field(name, "prompt is empty; it must have at least 1 entry"))
+        }
+        Some(Value::Array(list)) if list.iter().all(Value::is_number) => Ok(vec![tokens(name, list)?]),
+        Some(Value::Array(list)) if list.len() > limits::PROMPTS => {
+            Err(fields::too_many(name, list.len(), limits::PROMPTS))
+        }
+        Some(Value::Array(list)) => {
+            list.iter().enumerate().map(|(i, entry)| prompt(format!("prompt[{i}]"), entry)).collect()
+        }
+        Some(other) => Err(fields::wrong(name, other, "a string, an array of strings or of token ids")),
+    }
+}
+
+fn prompt(param: String, entry: &Value) -> Result<Prompt, Fault> {
+    match entry {
+        Value::String(text) => Ok(Prompt::Text(text.clone())),
+        Value::Array(ids) => tokens(&param, ids),
+        other => Err(fields::wrong(&param, other, "a string or an array of token ids")),
+    }
+}
+
+fn tokens(param: &str, ids: &[Value]) -> Result<Prompt, Fault> {
+    if ids.is_empty() {
+        return Err(Fault::field(param, format!("{param} is empty; it must have at least 1 token id")));
+    }
+    Ok(Prompt::Tokens(sampling::token_ids(param, ids)?))
+}
+
+/// A whole answer, or one event of a stream.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer<'a> {
+    /// `cmpl-…`
+    pub id: &'a str,
+    /// `text_completion`, in streams too.
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// The model's name.
+    pub model: &'a str,
+    /// Version of the server.
+    pub system_fingerprint: &'static str,
+    /// The answers: those of the first prompt, then those of the second, and so on.
+    pub choices: Vec<Choice>,
+    /// Token counts. In a stream: null until the last event, absent when it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Option<Usage>>,
+}
+
+/// One answer, or what is new in it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Choice {
+    /// Prompt × n + answer, from 0.
+    pub index: usize,
+    /// The text.
+    pub text: String,
+    /// If asked for.
+    pub logprobs: Option<logprobs::Completion>,
+    /// `stop` or `length`; null while a stream goes on.
+    pub finish_reason: Option<&'static str>,
+}

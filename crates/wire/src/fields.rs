@@ -1,0 +1,158 @@
+//! A reader of JSON objects whose every error names the field, the value and the limit. `null` means absent.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Fault, shorten};
+
+/// An object of the body, and where it stands in it.
+pub(crate) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    path: String,
+}
+
+impl<'a> Fields<'a> {
+    /// The body's outermost object.
+    pub(crate) fn body(value: &'a Value) -> Result<Fields<'a>, Fault> {
+        match value {
+            Value::Object(map) => Ok(Fields { map, path: String::new() }),
+            other => Err(Fault::body(format!("the body must be a JSON object; it is {}", kind(other)))),
+        }
+    }
+
+    /// An object found at `path`.
+    pub(crate) fn at(value: &'a Value, path: String) -> Result<Fields<'a>, Fault> {
+        match value {
+            Value::Object(map) => Ok(Fields { map, path }),
+            other => Err(wrong(&path, other, "an object")),
+        }
+    }
+
+    /// The full name of a field, for `param`.
+    pub(crate) fn param(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.map.get(name).filter(|v| !v.is_null())
+    }
+
+    pub(crate) fn boolean(&self, name: &str) -> Result<Option<bool>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Bool(b)) => Ok(Some(*b)),
+            Some(other) => Err(wrong(&self.param(name), other, "true or false")),
+        }
+    }
+
+    pub(crate) fn float(&self, name: &str, range: RangeInclusive<f32>) -> Result<Option<f32>, Fault> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        float(&self.param(name), value, range).map(Some)
+    }
+
+    pub(crate) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Fault> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        integer(&self.param(name), value, range).map(Some)
+    }
+
+    /// A count of tokens or entries: a number that cannot be negative.
+    pub(crate) fn count(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<usize>, Fault> {
+        Ok(self.integer(name, range)?.map(|n| usize::try_from(n).unwrap_or(0)))
+    }
+
+    pub(crate) fn text(&self, name: &str, max_bytes: usize) -> Result<Option<&'a str>, Fault> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        text(&self.param(name), value, max_bytes).map(Some)
+    }
+
+    pub(crate) fn list(&self, name: &str, max: usize) -> Result<Option<&'a [Value]>, Fault> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        list(&self.param(name), value, max).map(Some)
+    }
+
+    pub(crate) fn object(&self, name: &str, max: usize) -> Result<Option<&'a Map<String, Value>>, Fault> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Object(map)) if map.len() > max => Err(too_many(&self.param(name), map.len(), max)),
+            Some(Value::Object(map)) => Ok(Some(map)),
+            Some(other) => Err(wrong(&self.param(name), other, "an object")),
+        }
+    }
+}
+
+pub(crate) fn float(param: &str, value: &Value, range: RangeInclusive<f32>) -> Result<f32, Fault> {
+    let number = value.as_f64().ok_or_else(|| wrong(param, value, "a number"))?;
+    let (low, high) = (*range.start(), *range.end());
+    // The comparison is in f64, so that 1e300 is out of range rather than infinite.
+    if number >= f64::from(low) && number <= f64::from(high) {
+        #[expect(clippy::cast_possible_truncation, reason = "the range above fits f32")]
+        return Ok(number as f32);
+    }
+    Err(Fault::field(param, format!("{param} is {}; it must be between {low} and {high}", show(value))))
+}
+
+pub(crate) fn integer(param: &str, value: &Value, range: RangeInclusive<i64>) -> Result<i64, Fault> {
+    let whole = |f: f64| f.fract() == 0.0 && f.abs() < 9e15;
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within ±9e15")]
+    let number = value.as_i64().or_else(|| value.as_f64().filter(|f| whole(*f)).map(|f| f as i64));
+    match number {
+        Some(n) if range.contains(&n) => Ok(n),
+        None if !value.is_number() => Err(wrong(param, value, "a whole number")),
+        _ => Err(Fault::field(
+            param,
+            format!(
+                "{param} is {}; it must be a whole number between {} and {}",
+                show(value),
+                range.start(),
+                range.end()
+            ),
+        )),
+    }
+}
+
+pub(crate) fn text<'a>(param: &str, value: &'a Value, max_bytes: usize) -> Result<&'a str, Fault> {
+    let Value::String(s) = value else { return Err(wrong(param, value, "a string")) };
+    if s.len() > max_bytes {
+        let message = format!("{param} has {} bytes; at most {max_bytes} are allowed", s.len());
+        return Err(Fault::field(param, message));
+    }
+    Ok(s)
+}
+
+pub(crate) fn list<'a>(param: &str, value: &'a Value, max: usize) -> Result<&'a [Value], Fault> {
+    let Value::Array(entries) = value else { return Err(wrong(param, value, "an array")) };
+    if entries.len() > max {
+        return Err(too_many(param, entries.len(), max));
+    }
+    Ok(entries)
+}
+
+pub(crate) fn too_many(param: &str, found: usize, max: usize) -> Fault {
+    Fault::field(param, format!("{param} has {found} entries; at most {max} are allowed"))
+}
+
+pub(crate) fn wrong(param: &str, value: &Value, expected: &str) -> Fault {
+    let mut fault = Fault::field(param, format!("{param} must be {expected}; it is {}", kind(value)));
+    fault.code = Some("invalid_type");
+    fault
+}
+
+/// A value as the error message shows it, cut short.
+pub(crate) fn show(value: &Value) -> String {
+    match value {
+        Value::Array(_) | Value::Object(_) => kind(value),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => shorten(&value.to_string()),
+    }
+}
+
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(b) => format!("the boolean {b}"),
+        Value::Number(n) => format!("the number {n}"),
+        Value::String(s) => format!("the string {:?}", shorten(s)),
+        Value::Array(a) => format!("an array of {}", a.len()),
+        Value::Object(_) => "an object".into(),
+    }
+}

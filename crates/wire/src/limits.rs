@@ -1,0 +1,38 @@
+//! Every bound on a request, in one place. `docs/serve.md` lists them; a test there keeps the two equal.
+
+/// Bytes of a request body, unless the server is told otherwise.
+pub const BODY_BYTES: usize = 4 << 20;
+/// Messages in a conversation.
+pub const MESSAGES: usize = 4_096;
+/// Text parts in one message.
+pub const PARTS: usize = 1_024;
+/// Tool calls in one assistant message.
+pub const TOOL_CALLS: usize = 128;
+/// Tools offered to the model.
+pub const TOOLS: usize = 128;
+/// Bytes in a name: a tool, a role, a model, a user.
+pub const NAME_BYTES: usize = 256;
+/// Prompts in one completion request.
+pub const PROMPTS: usize = 64;
+/// Answers (`n`) for one prompt.
+pub const N: i64 = 16;
+/// Answers in one request: prompts × `n`.
+pub const CHOICES: usize = 64;
+/// Stop strings.
+pub const STOPS: usize = 16;
+/// Bytes in a stop string.
+pub const STOP_BYTES: usize = 1_024;
+/// Stop token ids.
+pub const STOP_IDS: usize = 64;
+/// Alternatives reported for each token (`top_logprobs`, or `logprobs` of a completion).
+pub const LOGPROBS: i64 = 20;
+/// Entries of `logit_bias`.
+pub const LOGIT_BIAS: usize = 1_024;
+/// Sequence breakers of the DRY sampler.
+pub const DRY_BREAKERS: usize = 64;
+/// Bytes in a sequence breaker.
+pub const DRY_BREAKER_BYTES: usize = 64;
+/// The largest count of tokens a request may name (`max_tokens`, `repeat_last_n` and the like).
+pub const TOKENS: i64 = 16 << 20;
+/// Entries of `chat_template_kwargs`.
+pub const TEMPLATE_ARGUMENTS: usize = 64;

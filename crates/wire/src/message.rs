@@ -1,0 +1,167 @@
+//! Messages of a conversation, checked and brought into the form that chat templates expect.
+//!
+//! Templates are written for Hugging Face's `apply_chat_template`: `content` is a string, a tool call's `arguments` is
+//! an object rather than the JSON text that the API carries.
+
+use serde_json::{Map, Value};
+
+use crate::error::Fault;
+use crate::fields::{self, Fields};
+use crate::limits;
+
+const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
+
+/// Reads `messages`.
+pub(crate) fn read_all(body: &Fields<'_>) -> Result<Vec<Value>, Fault> {
+    let list = body.list("messages", limits::MESSAGES)?.ok_or_else(|| Fault::missing("messages"))?;
+    if list.is_empty() {
+        return Err(Fault::field("messages", "messages is empty; it must have at least 1 message"));
+    }
+    list.iter().enumerate().map(|(i, message)| read(message, format!("messages[{i}]"))).collect()
+}
+
+fn read(message: &Value, path: String) -> Result<Value, Fault> {
+    let message = Fields::at(message, path)?;
+    let role =
+        message.text("role", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(message.param("role")))?;
+    if !ROLES.contains(&role) {
+        let param = message.param("role");
+        let text = format!(
+            "{param} is {}; it must be one of {}",
+            fields::show(&Value::from(role)),
+            ROLES.join(", ")
+        );
+        return Err(Fault::field(param, text));
+    }
+    let mut out = Map::new();
+    out.insert("role".into(), role.into());
+    let calls = tool_calls(&message)?;
+    let text = match content(&message)? {
+        Some(text) => text,
+        // An assistant that called tools may have said nothing; an empty string suits every template.
+        None if role == "assistant" => String::new(),
+        None => return Err(Fault::missing(message.param("content"))),
+    };
+    out.insert("content".into(), text.into());
+    for name in ["name", "tool_call_id"] {
+        if let Some(text) = message.text(name, limits::NAME_BYTES)? {
+            out.insert(name.into(), text.into());
+        }
+    }
+    if let Some(text) = message.text("reasoning_content", usize::MAX)? {
+        out.insert("reasoning_content".into(), text.into());
+    }
+    if let Some(calls) = calls {
+        out.insert("tool_calls".into(), calls.into());
+    }
+    Ok(Value::Object(out))
+}
+
+/// A string, or text parts joined by line ends as vLLM and llama.cpp join them.
+fn content(message: &Fields<'_>) -> Result<Option<String>, Fault> {
+    let param = message.param("content");
+    let parts = match message.get("content") {
+        None => return Ok(None),
+        Some(Value::String(text)) => return Ok(Some(text.clone())),
+        Some(value @ Value::Array(_)) => fields::list(&param, value, limits::PARTS)?,
+        Some(other) => return Err(fields::wrong(&param, other, "a string or an array of text parts")),
+    };
+    let mut texts = Vec::with_capacity(parts.len());
+    for (i, part) in parts.iter().enumerate() {
+        let part = Fields::at(part, format!("{param}[{i}]"))?;
+        let kind =
+            part.text("type", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(part.param("type")))?;
+        let field = match kind {
+            "text" => "text",
+            "refusal" => "refusal",
+            other => {
+                let shown = fields::show(&Value::from(other));
+                let at = part.param("type");
+                let text = format!("{at} is {shown}; this model reads text only");
+                return Err(Fault::unsupported(at, text));
+            }
+        };
+        let text = part.text(field, usize::MAX)?.ok_or_else(|| Fault::missing(part.param(field)))?;
+        texts.push(text);
+    }
+    Ok(Some(texts.join("\n")))
+}
+
+fn tool_calls(message: &Fields<'_>) -> Result<Option<Vec<Value>>, Fault> {
+    let Some(list) = message.list("tool_calls", limits::TOOL_CALLS)? else { return Ok(None) };
+    let path = message.param("tool_calls");
+    let call = |(i, call): (usize, &Value)| tool_call(call, format!("{path}[{i}]"));
+    let calls: Vec<Value> = list.iter().enumerate().map(call).collect::<Result<_, _>>()?;
+    Ok(Some(calls).filter(|calls| !calls.is_empty()))
+}
+
+fn tool_call(call: &Value, path: String) -> Result<Value, Fault> {
+    let call = Fields::at(call, path)?;
+    let at = call.param("function");
+    let function = Fields::at(call.get("function").ok_or_else(|| Fault::missing(at.clone()))?, at)?;
+    let name =
+        function.text("name", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(function.param("name")))?;
+    let at = function.param("arguments");
+    let arguments = match function.get("arguments") {
+        None => Value::Object(Map::new()),
+        Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
+        Some(Value::String(text)) => {
+            let parsed: Value = serde_json::from_str(text)
+                .map_err(|e| Fault::field(at.clone(), format!("{at} is not valid JSON: {e}")))?;
+            if !parsed.is_object() {
+                return Err(fields::wrong(&at, &parsed, "the JSON text of an object"));
+            }
+            parsed
+        }
+        Some(object @ Value::Object(_)) => object.clone(),
+        Some(other) => return Err(fields::wrong(&at, other, "the JSON text of an object")),
+    };
+    let mut out = Map::new();
+    if let Some(id) = call.text("id", limits::NAME_BYTES)? {
+        out.insert("id".into(), id.into());
+    }
+    out.insert("type".into(), "function".into());
+    let mut inner = Map::new();
+    inner.insert("name".into(), name.into());
+    inner.insert("arguments".into(), arguments);
+    out.insert("function".into(), inner.into());
+    Ok(Value::Object(out))
+}
+
+/// Reads `tools`, for the template. None when there are none.
+pub(crate) fn tools(body: &Fields<'_>) -> Result<Option<Vec<Value>>, Fault> {
+    let list = body.list("tools", limits::TOOLS)?.unwrap_or_default();
+    for (i, tool) in list.iter().enumerate() {
+        let tool = Fields::at(tool, format!("tools[{i}]"))?;
+        let kind =
+            tool.text("type", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(tool.param("type")))?;
+        if kind != "function" {
+            let at = tool.param("type");
+            let text =
+                format!("{at} is {}; only \"function\" is known here", fields::show(&Value::from(kind)));
+            return Err(Fault::unsupported(at, text));
+        }
+        let at = tool.param("function");
+        let function = Fields::at(tool.get("function").ok_or_else(|| Fault::missing(at.clone()))?, at)?;
+        function.text("name", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(function.param("name")))?;
+        function.object("parameters", usize::MAX)?;
+    }
+    check_choice(body)?;
+    Ok(Some(list.to_vec()).filter(|l| !l.is_empty()))
+}
+
+fn check_choice(body: &Fields<'_>) -> Result<(), Fault> {
+    let name = "tool_choice";
+    match body.get(name) {
+        None => Ok(()),
+        Some(Value::String(s)) if s == "none" || s == "auto" => Ok(()),
+        Some(value @ Value::Object(_)) | Some(value @ Value::String(_)) => Err(Fault::unsupported(
+            name,
+            format!(
+                "tool_choice is {}; this server knows \"none\" and \"auto\" (the call is returned as text)",
+                fields::show(value)
+            ),
+        )),
+        Some(other) => Err(fields::wrong(name, other, "a string or an object")),
+    }
+}
