@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     bell: Condvar,
     /// Rung when the engine's thread has ended.
     ended: Condvar,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     vocabulary: Arc<dyn Vocabulary>,
     limits: Limits,
     shape: Shape,
@@ -107,7 +107,7 @@ impl Handle {
             inbox: Mutex::default(),
             bell: Condvar::new(),
             ended: Condvar::new(),
-            counters: Counters::default(),
+            counters: Arc::default(),
             vocabulary,
             limits,
             shape,
@@ -120,12 +120,10 @@ impl Handle {
     pub fn submit(&self, request: Request, outbox: Box<dyn Outbox>) -> Result<Ticket, Refused> {
         self.shared.check(&request)?;
         let seed = request.params.seed.unwrap_or_else(os_seed);
-        let cancelled = Arc::new(AtomicBool::new(false));
         let prompt = request.prompt.len();
-        let now = self.shared.now();
-        let mut sequence =
-            Sequence::new(request, seed, self.shared.shape.context, &self.shared.vocabulary, outbox, now);
-        sequence.cancelled = cancelled.clone();
+        let (context, vocabulary) = (self.shared.shape.context, &self.shared.vocabulary);
+        let sequence = Sequence::new(request, seed, context, vocabulary, outbox, self.shared.now());
+        let cancelled = sequence.cancel_flag();
         let mut inbox = self.shared.lock();
         if inbox.closed {
             return Err(Refused::Closed);
@@ -140,8 +138,7 @@ impl Handle {
             counters.refused_busy.fetch_add(1, Ordering::Relaxed);
             return Err(Refused::Busy { waiting, waiting_tokens });
         }
-        counters.waiting.fetch_add(1, Ordering::Relaxed);
-        counters.waiting_tokens.fetch_add(prompt, Ordering::Relaxed);
+        counters.enters_queue(prompt);
         inbox.arrived.push_back(sequence);
         drop(inbox);
         self.shared.bell.notify_all();
@@ -193,15 +190,17 @@ impl Shared {
         self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the thread as gone and hands back what nobody will serve.
-    pub(crate) fn end(&self) -> VecDeque<Sequence> {
+    /// Takes no more submissions and hands back what nobody will serve.
+    pub(crate) fn shut(&self) -> VecDeque<Sequence> {
         let mut inbox = self.lock();
         inbox.closed = true;
-        inbox.ended = true;
-        let left = std::mem::take(&mut inbox.arrived);
-        drop(inbox);
+        std::mem::take(&mut inbox.arrived)
+    }
+
+    /// Marks the thread as gone.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
         self.ended.notify_all();
-        left
     }
 
     fn check(&self, request: &Request) -> Result<(), Refused> {
@@ -213,7 +212,7 @@ impl Shared {
         if request.prompt.len() >= context {
             return Err(Refused::PromptTooLong { tokens: request.prompt.len(), context });
         }
-        if let Some(id) = request.prompt.iter().chain(&request.stop_ids).find(|id| **id as usize >= vocab) {
+        if let Some(id) = request.prompt.iter().find(|id| **id as usize >= vocab) {
             return Err(invalid("prompt", id, &format!("token ids below {vocab}")));
         }
         if request.max_tokens == Some(0) {
@@ -232,8 +231,9 @@ impl Shared {
     }
 }
 
-/// 64 bits of the operating system's randomness, by the way the standard library seeds its hash tables.
+/// The operating system's randomness, by the way the standard library seeds its hash tables. 32 bits, so that a reported
+/// seed survives readers of JSON that know only doubles.
 fn os_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
+    RandomState::new().build_hasher().finish() >> 32
 }

@@ -11,14 +11,21 @@
 //!
 //! Deliberately absent: HTTP, tokio, templates, metric names.
 
+mod blocks;
+mod engine;
 mod error;
+pub mod fake;
 mod forward;
 mod handle;
 mod params;
 mod request;
+mod sample;
+mod scheduler;
 mod sequence;
 mod stats;
+mod step;
 
+pub use engine::Engine;
 pub use error::{Error, Refused};
 pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};

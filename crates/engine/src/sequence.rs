@@ -1,62 +1,149 @@
 //! One request on its way: its tokens, its sampler, its text, its times.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Event, FinishReason, Outbox, Request, Speech, Timings, Usage, Vocabulary};
+use text::Stops;
+
+use crate::sample::{Bench, Sampler};
+use crate::{Error, Event, FinishReason, Outbox, Request, Speech, Timings, Usage, Vocabulary};
 
 /// A request and everything it needs but KV blocks, which only running ones have.
 pub(crate) struct Sequence {
-    /// Prompt, then answer. Room for the whole answer is taken as it grows.
+    /// Prompt, then answer.
     pub(crate) tokens: Vec<u32>,
     pub(crate) prompt_len: usize,
     /// Most tokens of prompt and answer together.
-    pub(crate) end: usize,
-    pub(crate) request: Request,
-    pub(crate) seed: u64,
-    pub(crate) speech: Box<dyn Speech>,
-    pub(crate) outbox: Box<dyn Outbox>,
-    pub(crate) cancelled: Arc<AtomicBool>,
-    pub(crate) submitted: Duration,
-    pub(crate) started: Option<Duration>,
-    pub(crate) first_token: Option<Duration>,
+    end: usize,
+    stop_ids: Vec<u32>,
+    ignore_end: bool,
+    sampler: Sampler,
+    speech: Box<dyn Speech>,
+    stops: Stops,
+    outbox: Box<dyn Outbox>,
+    cancelled: Arc<AtomicBool>,
+    max_wait: Option<Duration>,
+    submitted: Duration,
+    started: Option<Duration>,
+    first_token: Option<Duration>,
     pub(crate) preemptions: usize,
 }
 
+/// What a token did to its sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It goes on.
+    Continue,
+    /// It is over, for this reason.
+    Finish(FinishReason),
+}
+
 impl Sequence {
+    /// `request` has been checked against the context and the vocabulary.
     pub(crate) fn new(
-        mut request: Request,
+        request: Request,
         seed: u64,
         context: usize,
         vocabulary: &Arc<dyn Vocabulary>,
         outbox: Box<dyn Outbox>,
         now: Duration,
     ) -> Sequence {
-        let tokens = std::mem::take(&mut request.prompt);
+        let tokens = request.prompt;
+        let banned = if request.ignore_end { vocabulary.ends() } else { Vec::new() };
         let prompt_len = tokens.len();
-        let end = context.min(prompt_len.saturating_add(request.max_tokens.unwrap_or(usize::MAX)));
         Sequence {
-            tokens,
             prompt_len,
-            end,
-            request,
-            seed,
+            end: context.min(prompt_len.saturating_add(request.max_tokens.unwrap_or(usize::MAX))),
+            stop_ids: request.stop_ids,
+            ignore_end: request.ignore_end,
+            sampler: Sampler::new(request.params, seed, banned, vocabulary.as_ref(), &tokens),
             speech: vocabulary.clone().speech(),
+            stops: Stops::new(request.stop),
             outbox,
             cancelled: Arc::default(),
+            max_wait: request.max_wait,
             submitted: now,
             started: None,
             first_token: None,
             preemptions: 0,
+            tokens,
         }
     }
 
-    /// Tells the outbox that this was all.
-    pub(crate) fn finish(&mut self, reason: FinishReason, text: String, now: Duration) {
+    /// What a ticket sets to cancel it.
+    pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
+        self.cancelled.clone()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Whether no row of it was ever computed.
+    pub(crate) fn is_new(&self) -> bool {
+        self.started.is_none()
+    }
+
+    /// How long it has been waiting, if that is longer than it may.
+    pub(crate) fn overdue(&self, now: Duration, limit: Duration) -> Option<Error> {
+        let limit = self.max_wait.unwrap_or(limit);
+        let waited = now.saturating_sub(self.submitted);
+        (self.is_new() && waited > limit).then_some(Error::Waited { waited, limit })
+    }
+
+    /// The first step with one of its rows begins.
+    pub(crate) fn start(&mut self, now: Duration) {
+        self.started.get_or_insert(now);
+    }
+
+    /// Chooses the next token from the last row's logits, and tells the outbox.
+    pub(crate) fn advance(
+        &mut self,
+        logits: &[f32],
+        vocabulary: &dyn Vocabulary,
+        bench: &mut Bench,
+        now: Duration,
+    ) -> Result<Next, Error> {
+        let id = self.sampler.pick(logits, &self.tokens, vocabulary, bench)?;
+        let logprobs = self.sampler.logprobs(logits, id);
+        self.tokens.push(id);
+        self.sampler.accept(id, vocabulary);
+        self.first_token.get_or_insert(now);
+        let ends = self.stop_ids.contains(&id) || (!self.ignore_end && vocabulary.is_end(id));
+        let (text, stopped) = if ends { (String::new(), false) } else { self.say(id) };
+        if self.outbox.put(Event::Token { text, id, logprobs }).is_err() {
+            return Ok(Next::Finish(FinishReason::Cancelled));
+        }
+        if ends || stopped {
+            return Ok(Next::Finish(FinishReason::Stop));
+        }
+        Ok(if self.tokens.len() >= self.end { Next::Finish(FinishReason::Length) } else { Next::Continue })
+    }
+
+    /// The text that a token makes certain, and whether a stop string was met.
+    fn say(&mut self, id: u32) -> (String, bool) {
+        let mut text = String::new();
+        self.speech.push(id, &mut text);
+        let found = self.stops.push(&text);
+        (found.emit, found.stopped)
+    }
+
+    /// Tells the outbox that this was all, with the text held back: half a character, and what might have become a
+    /// stop string. After a stop string nothing is left.
+    pub(crate) fn finish(&mut self, reason: FinishReason, now: Duration) {
+        let mut rest = String::new();
+        self.speech.finish(&mut rest);
+        let mut text = self.stops.push(&rest).emit;
+        text.push_str(&self.stops.finish());
         let event = Event::Done { text, reason, usage: self.usage(), timings: self.timings(now) };
         // Gone or not, it is over.
         let _ = self.outbox.put(event);
+    }
+
+    /// Tells the outbox that it cannot go on.
+    pub(crate) fn fail(&mut self, error: Error) {
+        let _ = self.outbox.put(Event::Failed(error));
     }
 
     pub(crate) fn usage(&self) -> Usage {

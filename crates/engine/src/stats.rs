@@ -10,9 +10,9 @@ use crate::{FinishReason, Timings, Usage};
 pub struct Stats {
     /// Requests being computed.
     pub running: usize,
-    /// Requests in the queue.
+    /// Requests in the queue, preempted ones included.
     pub waiting: usize,
-    /// Prompt tokens in the queue.
+    /// Prompt tokens of those in the queue that never ran.
     pub waiting_tokens: usize,
     /// KV blocks in use.
     pub kv_blocks_used: usize,
@@ -75,6 +75,8 @@ pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) waiting: AtomicUsize,
     pub(crate) waiting_tokens: AtomicUsize,
+    /// Preempted requests in the queue; `waiting` counts those that never ran.
+    pub(crate) requeued: AtomicUsize,
     pub(crate) kv_blocks_used: AtomicUsize,
     pub(crate) prefill_rows: AtomicU64,
     pub(crate) prompt_tokens: AtomicU64,
@@ -89,6 +91,16 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn enters_queue(&self, prompt_tokens: usize) {
+        self.waiting.fetch_add(1, Relaxed);
+        self.waiting_tokens.fetch_add(prompt_tokens, Relaxed);
+    }
+
+    pub(crate) fn leaves_queue(&self, prompt_tokens: usize) {
+        self.waiting.fetch_sub(1, Relaxed);
+        self.waiting_tokens.fetch_sub(prompt_tokens, Relaxed);
+    }
+
     pub(crate) fn count(&self, reason: Option<FinishReason>) {
         let counter = match reason {
             Some(FinishReason::Stop) => &self.stopped,
@@ -102,7 +114,7 @@ impl Counters {
     pub(crate) fn snapshot(&self, blocks: usize, block_tokens: usize, context: usize) -> Stats {
         Stats {
             running: self.running.load(Relaxed),
-            waiting: self.waiting.load(Relaxed),
+            waiting: self.waiting.load(Relaxed) + self.requeued.load(Relaxed),
             waiting_tokens: self.waiting_tokens.load(Relaxed),
             kv_blocks_used: self.kv_blocks_used.load(Relaxed),
             kv_blocks_total: blocks,

@@ -1,0 +1,117 @@
+//! The engine's thread: from start to the last answer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::handle::{Shape, Shared};
+use crate::scheduler::Bounds;
+use crate::step::Core;
+use crate::{Error, FinishReason, Forward, Handle, Limits, Vocabulary, Watch};
+
+/// A running engine; only its [`Handle`] is ever held.
+#[derive(Debug)]
+pub enum Engine {}
+
+impl Engine {
+    /// Starts an engine over anything that computes logits, on a thread of its own.
+    ///
+    /// # Errors
+    /// When a limit is 0 that cannot be, or the context needs more KV blocks than there are.
+    pub fn start_with(
+        forward: impl Forward + 'static,
+        vocabulary: Arc<dyn Vocabulary>,
+        limits: Limits,
+        watch: Box<dyn Watch>,
+    ) -> Result<Handle, Error> {
+        let shape = shape(&forward, &limits)?;
+        let bounds = Bounds {
+            max_running: limits.max_running,
+            prefill_chunk: limits.prefill_chunk,
+            prefill_beside_decode: limits.prefill_beside_decode,
+        };
+        let max_wait = limits.max_wait;
+        let (handle, shared) = Handle::new(vocabulary.clone(), limits, shape);
+        let body = move || {
+            // The core holds `Rc`s, so it is made where it lives.
+            let counters = shared.counters.clone();
+            let mut core = Core::new(forward, vocabulary, bounds, max_wait, counters, watch);
+            let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared)));
+            close(core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
+        };
+        cpu::thread::spawn("engine", body).map_err(|error| Error::Start(format!("no thread: {error}")))?;
+        Ok(handle)
+    }
+}
+
+fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
+    for (name, value) in [
+        ("max_running", limits.max_running),
+        ("max_queued", limits.max_queued),
+        ("prefill_chunk", limits.prefill_chunk),
+        ("prefill_beside_decode", limits.prefill_beside_decode),
+    ] {
+        if value == 0 {
+            return Err(Error::Start(format!("{name} is 0, expected at least 1")));
+        }
+    }
+    let (blocks, block_tokens) = (forward.blocks(), forward.block_tokens());
+    let context = if limits.context == 0 { forward.context() } else { limits.context.min(forward.context()) };
+    let room = blocks * block_tokens;
+    if context < 2 || room < context {
+        return Err(Error::Start(format!(
+            "a context of {context} tokens needs as many KV slots and at least 2; there are {room}"
+        )));
+    }
+    Ok(Shape { vocab: forward.vocab(), context, blocks, block_tokens })
+}
+
+/// Steps until the inbox is closed and everything is answered, or a drain has run out of time.
+fn serve<F: Forward>(core: &mut Core<F>, shared: &Shared) {
+    let clock = || shared.now();
+    loop {
+        let mut inbox = shared.lock();
+        loop {
+            for sequence in inbox.arrived.drain(..) {
+                core.accept(sequence);
+            }
+            if inbox.deadline.is_some_and(|deadline| clock() >= deadline) {
+                return;
+            }
+            if !core.is_idle() {
+                break;
+            }
+            if inbox.closed {
+                return;
+            }
+            inbox = shared.wait(inbox);
+        }
+        drop(inbox);
+        core.step(&clock);
+    }
+}
+
+/// Answers whatever is left, even if an outbox panics in turn, and says that the thread is gone.
+fn close<F: Forward>(mut core: Core<F>, shared: &Shared, died: Option<String>) {
+    let left = shared.shut();
+    let outcome = match died {
+        Some(message) => {
+            tracing::error!(%message, "the engine's thread panicked");
+            Err(Error::Died(message))
+        }
+        None => Ok(FinishReason::Cancelled),
+    };
+    for sequence in left {
+        core.accept(sequence);
+    }
+    while !core.is_idle() {
+        // Each round ends at least one, panic or not.
+        let _ = catch_unwind(AssertUnwindSafe(|| core.end_one(&outcome, shared.now())));
+    }
+    drop(core);
+    shared.end();
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic without a message".into())
+}

@@ -1,0 +1,122 @@
+//! A tiny model and vocabulary whose answers can be worked out by hand: for tests of this room and of those above it.
+//!
+//! The model keeps the tokens it is given in its KV slots and takes its logits from a hash of all tokens of the sequence
+//! as it finds them through the block table. So a block that is lost, shared or overwritten changes the text.
+
+use std::sync::Arc;
+
+use crate::{Forward, Rows, Speech, Vocabulary};
+
+/// The fake model.
+#[derive(Debug, Clone)]
+pub struct FakeModel {
+    /// Logits a row.
+    pub vocab: usize,
+    /// Tokens a sequence may have.
+    pub context: usize,
+    /// KV blocks.
+    pub blocks: usize,
+    /// Tokens a block.
+    pub block_tokens: usize,
+    slots: Vec<u32>,
+    logits: Vec<f32>,
+}
+
+impl FakeModel {
+    /// A model with `blocks` blocks of `block_tokens` tokens.
+    pub fn new(vocab: usize, context: usize, blocks: usize, block_tokens: usize) -> FakeModel {
+        let slots = vec![u32::MAX; blocks * block_tokens];
+        FakeModel { vocab, context, blocks, block_tokens, slots, logits: Vec::new() }
+    }
+
+    /// The logits it gives after `tokens`: one of each sequence of tokens, in -4..4.
+    pub fn logits_after(tokens: impl IntoIterator<Item = u32>, vocab: usize, out: &mut Vec<f32>) {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for token in tokens {
+            hash = (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
+        out.extend((0..vocab as u64).map(|id| {
+            let mut z = hash ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+            z ^= z >> 32;
+            (z >> 40) as f32 / (1u64 << 21) as f32 - 4.0
+        }));
+    }
+}
+
+impl Forward for FakeModel {
+    fn vocab(&self) -> usize {
+        self.vocab
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    fn block_tokens(&self) -> usize {
+        self.block_tokens
+    }
+
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        self.logits.clear();
+        let mut covered = 0;
+        let mut wanted = rows.want.iter().copied().peekable();
+        for sequence in rows.sequences {
+            if sequence.rows.start != covered || sequence.rows.is_empty() {
+                return Err(format!("rows {:?} do not follow row {covered}", sequence.rows));
+            }
+            covered = sequence.rows.end;
+            let slot = |position: usize| {
+                let block = sequence.blocks.get(position / self.block_tokens).copied();
+                block.map(|b| b as usize * self.block_tokens + position % self.block_tokens)
+            };
+            for row in sequence.rows.clone() {
+                let position = sequence.first_position + row - sequence.rows.start;
+                let at = slot(position).ok_or_else(|| format!("no block for position {position}"))?;
+                self.slots[at] = rows.tokens[row];
+                if wanted.next_if_eq(&row).is_some() {
+                    let seen = (0..=position).filter_map(slot).map(|at| self.slots[at]);
+                    FakeModel::logits_after(seen, self.vocab, &mut self.logits);
+                }
+            }
+        }
+        if covered != rows.tokens.len() || wanted.next().is_some() {
+            return Err("rows that no sequence covers".into());
+        }
+        Ok(&self.logits)
+    }
+}
+
+/// The fake vocabulary: token 0 ends an answer, the others are `a`, `b`, … `z`, `a`, ….
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FakeVocabulary;
+
+impl Vocabulary for FakeVocabulary {
+    fn is_end(&self, id: u32) -> bool {
+        id == 0
+    }
+
+    fn ends(&self) -> Vec<u32> {
+        vec![0]
+    }
+
+    fn bytes(&self, id: u32) -> Vec<u8> {
+        if id == 0 { Vec::new() } else { vec![b'a' + ((id - 1) % 26) as u8] }
+    }
+
+    fn speech(self: Arc<Self>) -> Box<dyn Speech> {
+        Box::new(FakeVocabulary)
+    }
+}
+
+impl Speech for FakeVocabulary {
+    fn push(&mut self, id: u32, out: &mut String) {
+        out.extend(self.bytes(id).into_iter().map(char::from));
+    }
+
+    fn finish(&mut self, _out: &mut String) {}
+}

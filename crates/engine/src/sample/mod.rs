@@ -1,0 +1,216 @@
+//! From logits to a token.
+//!
+//! The order is llama.cpp's: logit bias, then penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw.
+//! Greedy (temperature 0) takes the best after DRY: the filters would keep it anyway, and XTC, which would not, is
+//! left out so that temperature 0 stays repeatable. Log-probabilities are of the raw logits.
+//!
+//! One [`Bench`] serves all requests of an engine; nothing is allocated for a token unless log-probabilities are asked.
+
+mod dry;
+mod filter;
+mod rng;
+
+use filter::Candidate;
+pub(crate) use rng::Rng;
+
+use crate::{Error, Params, TokenLogprobs, Vocabulary};
+
+/// Buffers for choosing tokens, sized once.
+pub(crate) struct Bench {
+    candidates: Vec<Candidate>,
+    /// `[vocab]`: how often a token was seen lately; zero between picks.
+    seen: Vec<u32>,
+    /// `[vocab]`: DRY's penalty of a token; zero between picks.
+    repeats: Vec<f32>,
+    punished: Vec<u32>,
+    suffixes: Vec<u32>,
+}
+
+impl Bench {
+    pub(crate) fn new(vocab: usize, context: usize) -> Bench {
+        Bench {
+            candidates: Vec::with_capacity(vocab),
+            seen: vec![0; vocab],
+            repeats: vec![0.0; vocab],
+            punished: Vec::with_capacity(context.min(vocab)),
+            suffixes: Vec::with_capacity(context),
+        }
+    }
+}
+
+/// How one request chooses its tokens.
+pub(crate) struct Sampler {
+    params: Params,
+    /// Never chosen: the end tokens of a request that ignores them.
+    banned: Vec<u32>,
+    rng: Rng,
+    breaks: dry::Breaks,
+}
+
+impl Sampler {
+    /// `params` have been checked; `prompt` is what penalties see before the first token.
+    pub(crate) fn new(
+        params: Params,
+        seed: u64,
+        banned: Vec<u32>,
+        vocabulary: &dyn Vocabulary,
+        prompt: &[u32],
+    ) -> Sampler {
+        let mut sampler = Sampler { params, banned, rng: Rng::new(seed), breaks: dry::Breaks::default() };
+        for id in prompt {
+            sampler.accept(*id, vocabulary);
+        }
+        sampler
+    }
+
+    /// Takes note of a token that is now part of the text.
+    pub(crate) fn accept(&mut self, id: u32, vocabulary: &dyn Vocabulary) {
+        if self.params.dry.multiplier > 0.0 {
+            self.breaks.push(&self.params.dry, &vocabulary.bytes(id));
+        }
+    }
+
+    /// Chooses the token after `tokens` from the logits of the last of them.
+    pub(crate) fn pick(
+        &mut self,
+        logits: &[f32],
+        tokens: &[u32],
+        vocabulary: &dyn Vocabulary,
+        bench: &mut Bench,
+    ) -> Result<u32, Error> {
+        if let Some((token, value)) = logits.iter().enumerate().find(|(_, l)| !l.is_finite()) {
+            return Err(Error::Logits { token: token as u32, position: tokens.len() - 1, value: *value });
+        }
+        let candidates = &mut bench.candidates;
+        candidates.clear();
+        let all = logits.iter().zip(0u32..);
+        candidates.extend(all.map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 }));
+        self.bias(candidates);
+        self.penalise(tokens, bench);
+        self.penalise_repeats(tokens, vocabulary, bench);
+        let candidates = &mut bench.candidates;
+        if self.params.temperature == 0.0 {
+            let best = filter::best(candidates).filter(|b| b.logit > f32::NEG_INFINITY);
+            return best.map(|b| b.id).ok_or(Error::NothingLeft);
+        }
+        self.filter(candidates);
+        self.draw(candidates).ok_or(Error::NothingLeft)
+    }
+
+    fn bias(&self, candidates: &mut [Candidate]) {
+        for &(id, bias) in &self.params.logit_bias {
+            candidates[id as usize].logit += bias;
+        }
+        for &id in &self.banned {
+            if let Some(candidate) = candidates.get_mut(id as usize) {
+                candidate.logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+
+    fn penalise(&self, tokens: &[u32], bench: &mut Bench) {
+        let Params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = self.params;
+        if repeat_penalty == 1.0 && frequency_penalty == 0.0 && presence_penalty == 0.0 {
+            return;
+        }
+        let last = usize::try_from(repeat_last_n).map_or(tokens.len(), |n| n.min(tokens.len()));
+        let window = &tokens[tokens.len() - last..];
+        for id in window {
+            bench.seen[*id as usize] += 1;
+        }
+        for id in window {
+            let count = std::mem::take(&mut bench.seen[*id as usize]);
+            if count > 0 {
+                let logit = &mut bench.candidates[*id as usize].logit;
+                *logit = if *logit <= 0.0 { *logit * repeat_penalty } else { *logit / repeat_penalty };
+                *logit -= count as f32 * frequency_penalty + presence_penalty;
+            }
+        }
+    }
+
+    fn penalise_repeats(&self, tokens: &[u32], vocabulary: &dyn Vocabulary, bench: &mut Bench) {
+        let Bench { candidates, repeats, punished, suffixes, .. } = bench;
+        punished.clear();
+        dry::penalties(&self.params.dry, tokens, &self.breaks, suffixes, |id, penalty| {
+            let most = &mut repeats[id as usize];
+            if *most == 0.0 {
+                punished.push(id);
+            }
+            *most = most.max(penalty);
+        });
+        for id in punished.iter() {
+            let penalty = std::mem::take(&mut repeats[*id as usize]);
+            if !dry::holds_breaker(&self.params.dry, vocabulary, *id) {
+                candidates[*id as usize].logit -= penalty;
+            }
+        }
+    }
+
+    fn filter(&mut self, candidates: &mut Vec<Candidate>) {
+        let params = &self.params;
+        if params.top_k > 0 {
+            filter::top_k(candidates, params.top_k);
+        }
+        if params.typical_p < 1.0 {
+            filter::typical(candidates, params.typical_p);
+        }
+        if params.top_p < 1.0 {
+            filter::top_p(candidates, params.top_p);
+        }
+        if params.min_p > 0.0 {
+            filter::min_p(candidates, params.min_p);
+        }
+        // Two top choices need at most half each.
+        let xtc = params.xtc;
+        if xtc.probability > 0.0 && xtc.threshold <= 0.5 && self.rng.unit() < f64::from(xtc.probability) {
+            filter::exclude_top_choices(candidates, xtc.threshold);
+        }
+    }
+
+    /// Draws in proportion to exp(logit / temperature).
+    fn draw(&mut self, candidates: &mut [Candidate]) -> Option<u32> {
+        let max = filter::best(candidates)?.logit;
+        if max == f32::NEG_INFINITY {
+            return None;
+        }
+        let mut total = 0.0f64;
+        for c in candidates.iter_mut() {
+            c.key = ((c.logit - max) / self.params.temperature).exp();
+            total += f64::from(c.key);
+        }
+        let mut left = self.rng.unit() * total;
+        let mut last = None;
+        for c in candidates.iter().filter(|c| c.key > 0.0) {
+            last = Some(c.id);
+            left -= f64::from(c.key);
+            if left < 0.0 {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Log-probabilities of `chosen` and of the likeliest tokens, if the request asked for them.
+    pub(crate) fn logprobs(&self, logits: &[f32], chosen: u32) -> Option<TokenLogprobs> {
+        self.params.logprobs.map(|count| logprobs(logits, chosen, count))
+    }
+}
+
+/// Log-softmax of raw logits: of `chosen`, and of the `count` likeliest tokens, best first.
+fn logprobs(logits: &[f32], chosen: u32, count: usize) -> TokenLogprobs {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let log_total = logits.iter().map(|l| f64::from(l - max).exp()).sum::<f64>().ln();
+    let of = |logit: f32| (f64::from(logit - max) - log_total) as f32;
+    let mut top: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
+    for (logit, id) in logits.iter().zip(0u32..) {
+        if top.len() < count || top.last().is_some_and(|least| *logit > least.1) {
+            let at = top.partition_point(|better| better.1 >= *logit);
+            top.insert(at, (id, *logit));
+            top.truncate(count);
+        }
+    }
+    for (_, logit) in &mut top {
+        *logit = of(*logit);
+    }
+    TokenLogprobs { logprob: of(logits[chosen as usize]), top }
+}
