@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn top_p_keeps_the_shortest_run_that_reaches_it() {
-        for (p, kept) in [(0.0, vec![3]), (0.69, vec![3, 2]), (0.8, vec![3, 2, 1]), (0.999_999, vec![3, 2, 1, 0])] {
+        for (p, kept) in
+            [(0.0, vec![3]), (0.69, vec![3, 2]), (0.8, vec![3, 2, 1]), (0.999_999, vec![3, 2, 1, 0])]
+        {
             let mut c = of(&[0.1, 0.2, 0.3, 0.4]);
             top_p(&mut c, p);
             assert_eq!(ids(&c), kept, "top_p {p}");
@@ -143,7 +145,8 @@ mod tests {
 
     #[test]
     fn min_p_is_relative_to_the_likeliest() {
-        for (p, kept) in [(0.24, vec![0, 1, 2, 3]), (0.26, vec![1, 2, 3]), (0.51, vec![2, 3]), (1.0, vec![3])] {
+        for (p, kept) in [(0.24, vec![0, 1, 2, 3]), (0.26, vec![1, 2, 3]), (0.51, vec![2, 3]), (1.0, vec![3])]
+        {
             let mut c = of(&[0.1, 0.2, 0.3, 0.4]);
             min_p(&mut c, p);
             assert_eq!(ids(&c), kept, "min_p {p}");
@@ -162,7 +165,9 @@ mod tests {
 
     #[test]
     fn top_choices_but_the_last_go() {
-        for (threshold, kept) in [(0.09, vec![0]), (0.19, vec![1, 0]), (0.29, vec![2, 1, 0]), (0.39, vec![3, 2, 1, 0])] {
+        for (threshold, kept) in
+            [(0.09, vec![0]), (0.19, vec![1, 0]), (0.29, vec![2, 1, 0]), (0.39, vec![3, 2, 1, 0])]
+        {
             let mut c = of(&[0.1, 0.2, 0.3, 0.4]);
             exclude_top_choices(&mut c, threshold);
             assert_eq!(ids(&c), kept, "xtc {threshold}");
