@@ -22,6 +22,8 @@ mod request;
 mod sample;
 mod scheduler;
 mod sequence;
+#[cfg(test)]
+mod simulator;
 mod stats;
 mod step;
 

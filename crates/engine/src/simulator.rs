@@ -1,0 +1,226 @@
+//! The engine under seeded chance: arrivals, cancellations, readers that leave, a queue that overflows its time, a pool
+//! of blocks so small that sequences are preempted. A failure names its seed, and the seed replays it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::fake::{FakeModel, FakeVocabulary};
+use crate::sample::Rng;
+use crate::scheduler::Bounds;
+use crate::sequence::Sequence;
+use crate::stats::{Counters, Unwatched};
+use crate::step::Core;
+use crate::{Error, Event, FinishReason, Forward, Gone, Outbox, Params, Request, Rows, Vocabulary};
+
+const VOCAB: usize = 40;
+const CONTEXT: usize = 48;
+const MAX_WAIT: Duration = Duration::from_millis(400);
+
+#[derive(Debug, Default, Clone)]
+struct Seen {
+    tokens: Vec<u32>,
+    text: String,
+    end: Option<Result<FinishReason, Error>>,
+    /// The reader leaves after so many tokens.
+    leaves_after: Option<usize>,
+}
+
+struct Reader(Arc<Mutex<Seen>>);
+
+impl Outbox for Reader {
+    fn put(&mut self, event: Event) -> Result<(), Gone> {
+        let mut seen = self.0.lock().unwrap();
+        assert!(seen.end.is_none(), "nothing follows the end");
+        match event {
+            Event::Token { text, id, .. } => {
+                seen.tokens.push(id);
+                seen.text.push_str(&text);
+                if seen.leaves_after.is_some_and(|n| seen.tokens.len() >= n) {
+                    return Err(Gone);
+                }
+            }
+            Event::Done { text, reason, usage, .. } => {
+                assert_eq!(usage.completion_tokens, seen.tokens.len());
+                seen.text.push_str(&text);
+                seen.end = Some(Ok(reason));
+            }
+            Event::Failed(error) => seen.end = Some(Err(error)),
+        }
+        Ok(())
+    }
+}
+
+/// The fake model, checking the step's bounds, with a clock that its rows drive.
+struct Timed {
+    model: FakeModel,
+    max_rows: usize,
+    clock: Arc<Mutex<Duration>>,
+}
+
+impl Forward for Timed {
+    fn vocab(&self) -> usize {
+        self.model.vocab()
+    }
+    fn context(&self) -> usize {
+        self.model.context()
+    }
+    fn blocks(&self) -> usize {
+        self.model.blocks()
+    }
+    fn block_tokens(&self) -> usize {
+        self.model.block_tokens()
+    }
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        assert!(rows.tokens.len() <= self.max_rows, "{} rows of {}", rows.tokens.len(), self.max_rows);
+        *self.clock.lock().unwrap() += Duration::from_millis(1 + rows.tokens.len() as u64 / 4);
+        self.model.forward(rows)
+    }
+}
+
+/// What one request does by itself, worked out without an engine.
+fn alone(request: &Request, seed: u64) -> (Vec<u32>, FinishReason) {
+    let vocabulary = FakeVocabulary;
+    let mut bench = crate::sample::Bench::new(VOCAB, CONTEXT);
+    let mut sampler =
+        crate::sample::Sampler::new(request.params.clone(), seed, Vec::new(), &vocabulary, &request.prompt);
+    let mut tokens = request.prompt.clone();
+    let end = CONTEXT.min(tokens.len() + request.max_tokens.unwrap_or(CONTEXT));
+    loop {
+        let mut logits = Vec::new();
+        FakeModel::logits_after(tokens.iter().copied(), VOCAB, &mut logits);
+        let id = sampler.pick(&logits, &tokens, &vocabulary, &mut bench).unwrap();
+        tokens.push(id);
+        let reason = if id == 0 || request.stop_ids.contains(&id) {
+            FinishReason::Stop
+        } else if tokens.len() == end {
+            FinishReason::Length
+        } else {
+            continue;
+        };
+        return (tokens.split_off(request.prompt.len()), reason);
+    }
+}
+
+struct Chance(Rng);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        (self.0.next() % n as u64) as usize
+    }
+
+    fn request(&mut self) -> Request {
+        let prompt = (0..1 + self.below(30)).map(|_| 1 + self.below(VOCAB - 1) as u32).collect();
+        let mut params = Params { temperature: [0.0, 0.7, 1.5][self.below(3)], ..Params::default() };
+        params.top_k = [0, 5, 40][self.below(3)];
+        params.repeat_penalty = [1.0, 1.2][self.below(2)];
+        params.dry.multiplier = [0.0, 0.8][self.below(2)];
+        params.xtc.probability = [0.0, 0.5][self.below(2)];
+        let max_tokens = (self.below(4) > 0).then(|| 1 + self.below(30));
+        let stop_ids = if self.below(3) == 0 { vec![7, 8] } else { Vec::new() };
+        Request { prompt, params, max_tokens, stop_ids, ..Request::default() }
+    }
+}
+
+fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
+    let mut chance = Chance(Rng::new(seed));
+    let block_tokens = 1 + chance.below(5);
+    // From barely one sequence's blocks, where preemption is the rule, to plenty.
+    let blocks = CONTEXT.div_ceil(block_tokens) * (1 + chance.below(6));
+    let bounds = Bounds {
+        max_running: 1 + chance.below(8),
+        prefill_chunk: 1 + chance.below(20),
+        prefill_beside_decode: 1 + chance.below(8),
+    };
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let model = FakeModel::new(VOCAB, CONTEXT, blocks, block_tokens);
+    let forward = Timed { model, max_rows: bounds.max_rows(), clock: clock.clone() };
+    let counters = Arc::new(Counters::default());
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+    let mut core =
+        Core::new(forward, vocabulary.clone(), bounds, MAX_WAIT, counters.clone(), Box::new(Unwatched));
+    let now = || *clock.lock().unwrap();
+    let mut requests = Vec::new();
+    let outcomes = Rc::new(RefCell::new(BTreeMap::new()));
+    let steps = Cell::new(0);
+    while requests.len() < 40 || !core.is_idle() {
+        let arrivals = if requests.len() < 40 && chance.below(3) == 0 { 1 + chance.below(5) } else { 0 };
+        for _ in 0..arrivals {
+            let request = chance.request();
+            let seen = Arc::new(Mutex::new(Seen::default()));
+            if chance.below(8) == 0 {
+                seen.lock().unwrap().leaves_after = Some(1 + chance.below(6));
+            }
+            let seed = chance.0.next();
+            let outbox = Box::new(Reader(seen.clone()));
+            let sequence = Sequence::new(request.clone(), seed, CONTEXT, &vocabulary, outbox, now());
+            counters.enters_queue(request.prompt.len());
+            let cancel_at = (chance.below(8) == 0).then(|| steps.get() + chance.below(30));
+            requests.push((request, seed, seen, sequence.cancel_flag(), cancel_at));
+            core.accept(sequence);
+        }
+        for (_, _, seen, flag, at) in &requests {
+            if *at == Some(steps.get()) {
+                flag.store(true, Ordering::Release);
+            }
+            // A cancelled request is over after the step that follows.
+            let late = at.is_some_and(|at| steps.get() > at);
+            assert!(!late || seen.lock().unwrap().end.is_some(), "seed {seed}: cancelled one lives on");
+        }
+        let idle = core.is_idle();
+        let rows = core.step(&now);
+        assert!(rows > 0 || idle || core.is_idle(), "seed {seed}: a step without rows and without an end");
+        steps.set(steps.get() + 1);
+        assert!(steps.get() < 100_000, "seed {seed}: no end");
+        let stats = counters.snapshot(blocks, block_tokens, CONTEXT);
+        assert!(stats.running <= bounds.max_running && stats.kv_blocks_used <= blocks);
+    }
+    for (i, (request, rng_seed, seen, _, cancel_at)) in requests.iter().enumerate() {
+        let seen = seen.lock().unwrap();
+        let (tokens, reason) = alone(request, *rng_seed);
+        let what = format!("seed {seed}, request {i}: {request:?}");
+        let end = seen.end.clone().expect("every request ends");
+        assert!(tokens.starts_with(&seen.tokens), "{what}: {:?} is not how {tokens:?} begins", seen.tokens);
+        let name = match end {
+            Ok(FinishReason::Cancelled) => {
+                assert!(cancel_at.is_some() || seen.leaves_after.is_some(), "{what}");
+                "cancelled"
+            }
+            Ok(end) => {
+                assert_eq!((seen.tokens.len(), end), (tokens.len(), reason), "{what}");
+                end.name()
+            }
+            Err(Error::Waited { waited, limit }) => {
+                assert!(waited > limit && seen.tokens.is_empty(), "{what}");
+                "waited"
+            }
+            Err(error) => panic!("{what}: {error}"),
+        };
+        *outcomes.borrow_mut().entry(name).or_insert(0) += 1;
+    }
+    let stats = counters.snapshot(blocks, block_tokens, CONTEXT);
+    let zero = (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_used);
+    assert_eq!(zero, (0, 0, 0, 0), "seed {seed}: something is left");
+    let ends = stats.stopped + stats.reached_length + stats.cancelled + stats.failed;
+    assert_eq!(ends, requests.len() as u64, "seed {seed}: each request is counted once");
+    let mut outcomes = outcomes.take();
+    outcomes.insert("preempted", stats.preemptions as usize);
+    outcomes
+}
+
+#[test]
+fn a_thousand_seeds_of_traffic() {
+    let mut total = BTreeMap::new();
+    for seed in 0..1000 {
+        for (name, count) in simulate(seed) {
+            *total.entry(name).or_insert(0) += count;
+        }
+    }
+    // The simulator would be worth little if it met only the easy cases.
+    for name in ["stop", "length", "cancelled", "waited", "preempted"] {
+        assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
+    }
+}
