@@ -1,1 +1,12 @@
-//! tensor
+//! What the bytes of a weight mean.
+//!
+//! A format is its block layout and the scalar code that reads and writes it: `format/<name>.rs` is the definition that
+//! every fast kernel is tested against, bit-exact with the `gguf` Python package. Absent on purpose: unsafe code, I/O,
+//! threads, and anything that multiplies matrices.
+
+mod dtype;
+mod error;
+pub mod format;
+
+pub use dtype::Dtype;
+pub use error::Error;
