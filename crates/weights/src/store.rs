@@ -1,1 +1,259 @@
-//! store
+//! The models on this machine: from what a user calls a model to a path that can be opened.
+//!
+//! ```text
+//! HOME/models/NAME/…            a whole model and its record.json; appears by one rename
+//! HOME/partial/NAME/…           a pull under way, or what a killed one left to go on from
+//! HOME/locks/NAME               held while NAME is pulled or removed
+//! ```
+//!
+//! A model is in `models/` whole and checked or not at all. Its record keeps size, time and hash of each file: opening
+//! an installed model looks at sizes and times only, so it costs microseconds and not a second for each gigabyte.
+//!
+//! Deliberately absent: the environment (a [`Home`] is told by its maker), threads, and a cache that fetches anything
+//! nobody asked for.
+
+mod lock;
+mod name;
+mod pull;
+mod record;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::catalog::{Catalog, Entry};
+use crate::fetch::{self, Hub, Limits, Outside, Progress, Pythons};
+
+pub use pull::{Freed, Pulled, pull, remove};
+pub use record::{FileRecord, Record};
+
+use name::Target;
+
+/// The model that `gristmill serve` takes when none is named.
+pub const DEFAULT_MODEL: &str = "smollm2-135m-instruct";
+
+/// Why there is no model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Neither a name nor a path.
+    #[error("no model {model:?}: it is neither in the catalog nor a file{hint}")]
+    Unknown {
+        /// As given.
+        model: String,
+        /// Names that may have been meant; empty or begins with `; `.
+        hint: String,
+    },
+    /// A path that is not there.
+    #[error("no such file or directory: {path}", path = path.display())]
+    NoSuchPath {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Meant as a source, but not well-formed.
+    #[error("{source_text:?} is no source: {reason}")]
+    BadSource {
+        /// As given.
+        source_text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Every source failed.
+    #[error("cannot pull {model}: {}", list(failures))]
+    AllFailed {
+        /// Model as the user knows it.
+        model: String,
+        /// Each source in its written form, with its failure, in the order tried.
+        failures: Vec<(String, fetch::Error)>,
+    },
+    /// Another process held the model for too long.
+    #[error("another process has been pulling or removing {model} for {waited_s} s; its lock is {lock}", lock = lock.display())]
+    Locked {
+        /// Model as the user knows it.
+        model: String,
+        /// Seconds waited.
+        waited_s: u64,
+        /// The lock file.
+        lock: PathBuf,
+    },
+    /// Nothing by that name is installed.
+    #[error("{model:?} is not installed{hint}")]
+    NotInstalled {
+        /// As given.
+        model: String,
+        /// What is installed, or why this cannot be.
+        hint: String,
+    },
+    /// Neither `GRISTMILL_HOME` nor `XDG_CACHE_HOME` nor `HOME` says where models are kept.
+    #[error("no place for models: set GRISTMILL_HOME, or HOME")]
+    NoHome,
+    /// A step that no other source could do better.
+    #[error(transparent)]
+    Fetch(#[from] fetch::Error),
+}
+
+fn list(failures: &[(String, fetch::Error)]) -> String {
+    if failures.is_empty() {
+        return "it has no source".to_owned();
+    }
+    let each: Vec<String> = failures.iter().map(|(source, error)| format!("[{source}] {error}")).collect();
+    each.join("; ")
+}
+
+/// Where models are kept, and what pulling may use.
+#[derive(Debug, Clone)]
+pub struct Home {
+    root: PathBuf,
+    outside: Outside,
+}
+
+impl Home {
+    /// A home at `root` with everything outside given.
+    pub fn new(root: impl Into<PathBuf>, outside: Outside) -> Home {
+        Home { root: root.into(), outside }
+    }
+
+    /// The home that the environment names: `GRISTMILL_HOME`, else `$XDG_CACHE_HOME/gristmill`, else
+    /// `~/.cache/gristmill`. Call it as `Home::from_env(|name| std::env::var_os(name))`.
+    pub fn from_env(env: impl Fn(&str) -> Option<OsString>) -> Result<Home, Error> {
+        let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        // The XDG rules say that a relative path is to be ignored.
+        let cache = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+        let root = set("GRISTMILL_HOME")
+            .or_else(|| cache.map(|cache| cache.join("gristmill")))
+            .or_else(|| set("HOME").map(|home| home.join(".cache/gristmill")))
+            .ok_or(Error::NoHome)?;
+        let root = std::path::absolute(&root).map_err(fetch::Error::io("find", &root))?;
+        let outside =
+            Outside { hub: Hub::from_env(&env), pythons: Pythons::from_env(&env), limits: Limits::default() };
+        Ok(Home { root, outside })
+    }
+
+    /// The same home with other timeouts and retries.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Home {
+        self.outside.limits = limits;
+        self
+    }
+
+    /// Directory that everything is below.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Timeouts and retries.
+    pub fn limits(&self) -> Limits {
+        self.outside.limits
+    }
+
+    fn models(&self) -> PathBuf {
+        self.root.join("models")
+    }
+
+    fn model(&self, slug: &str) -> PathBuf {
+        self.models().join(slug)
+    }
+
+    fn partial(&self, slug: &str) -> PathBuf {
+        self.root.join("partial").join(slug)
+    }
+
+    fn lock(&self, slug: &str) -> PathBuf {
+        self.root.join("locks").join(slug)
+    }
+
+    /// What is installed, by name. Directories without a readable record are left out.
+    pub fn installed(&self) -> Result<Vec<Installed>, Error> {
+        let dir = self.models();
+        let entries = match std::fs::read_dir(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(fetch::Error::io("list", &dir))?,
+        };
+        let mut found: Vec<Installed> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|slug| name::is_slug(slug))
+            .filter_map(|slug| Installed::open(self, &slug))
+            .collect();
+        found.sort_by(|a, b| a.record.model.cmp(&b.record.model));
+        Ok(found)
+    }
+
+    /// The installed model that `model` (a catalog name or a source) means.
+    pub fn find(&self, model: &str) -> Option<Installed> {
+        let slug = match Target::read(model) {
+            Ok(target) => target.slug,
+            Err(_) => model.to_owned(),
+        };
+        if !name::is_slug(&slug) {
+            return None;
+        }
+        Installed::open(self, &slug)
+    }
+}
+
+/// A model in the store.
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// Its directory's name.
+    pub slug: String,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What was written down when it arrived.
+    pub record: Record,
+}
+
+impl Installed {
+    fn open(home: &Home, slug: &str) -> Option<Installed> {
+        let dir = home.model(slug);
+        // A link in place of the directory would lead outside.
+        let real = std::fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_dir());
+        let record = if real { Record::load(&dir)? } else { return None };
+        Some(Installed { slug: slug.to_owned(), dir, record })
+    }
+
+    /// What to open: the GGUF, or the directory.
+    pub fn path(&self) -> PathBuf {
+        self.record.file.as_ref().map_or_else(|| self.dir.clone(), |file| self.dir.join(file))
+    }
+
+    /// Bytes of its files.
+    pub fn size_bytes(&self) -> u64 {
+        self.record.files.iter().fold(0, |sum, file| sum.saturating_add(file.size_bytes))
+    }
+
+    /// The catalog's entry for it, if it has one.
+    pub fn entry(&self) -> Option<&'static Entry> {
+        Catalog::embedded().find(&self.record.model)
+    }
+}
+
+/// From MODEL to a path that can be opened, pulling what is not there yet.
+///
+/// MODEL is a catalog name, a path to a GGUF or a Hugging Face directory, or a source (`hf:`, `py:`, `http(s)://`).
+/// A catalog name comes before a file of that name in the current directory; write `./name` for the file.
+pub fn resolve(model: &str, home: &Home, progress: &mut dyn Progress) -> Result<PathBuf, Error> {
+    if let Some(path) = local(model) {
+        return path;
+    }
+    let target = Target::read(model)?;
+    if let Some(installed) = Installed::open(home, &target.slug)
+        && installed.record.looks_untouched(&installed.dir)
+    {
+        return Ok(installed.path());
+    }
+    pull(model, home, false, progress).map(|pulled| pulled.installed.path())
+}
+
+/// The path that `model` is, when it is one.
+fn local(model: &str) -> Option<Result<PathBuf, Error>> {
+    if fetch::Source::is_meant(model) || Catalog::embedded().find(model).is_some() {
+        return None;
+    }
+    let path = PathBuf::from(model);
+    if path.exists() {
+        return Some(Ok(path));
+    }
+    let looks = model.contains(['/', '\\'])
+        || model.starts_with('.')
+        || path.extension().is_some_and(|e| e == "gguf");
+    looks.then_some(Err(Error::NoSuchPath { path }))
+}

