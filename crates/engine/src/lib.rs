@@ -26,6 +26,7 @@ mod sequence;
 mod simulator;
 mod stats;
 mod step;
+mod voice;
 
 pub use engine::Engine;
 pub use error::{Error, Refused};

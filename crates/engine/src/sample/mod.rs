@@ -214,3 +214,6 @@ fn logprobs(logits: &[f32], chosen: u32, count: usize) -> TokenLogprobs {
     }
     TokenLogprobs { logprob: of(logits[chosen as usize]), top }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! The tokenizer as the engine's vocabulary.
+
+use std::sync::Arc;
+
+use text::{Stream, Tokenizer};
+
+use crate::{Speech, Vocabulary};
+
+impl Vocabulary for Tokenizer {
+    fn is_end(&self, id: u32) -> bool {
+        Tokenizer::is_end(self, id)
+    }
+
+    fn ends(&self) -> Vec<u32> {
+        Tokenizer::ends(self).to_vec()
+    }
+
+    fn bytes(&self, id: u32) -> Vec<u8> {
+        self.token_bytes(id).map(<[u8]>::to_vec).unwrap_or_default()
+    }
+
+    fn speech(self: Arc<Self>) -> Box<dyn Speech> {
+        Box::new(Voice(Stream::new(self)))
+    }
+}
+
+/// An answer continues a prompt: a space before its first word is kept.
+struct Voice(Stream);
+
+impl Speech for Voice {
+    fn push(&mut self, id: u32, out: &mut String) {
+        out.push_str(self.0.push(id));
+    }
+
+    fn finish(&mut self, out: &mut String) {
+        out.push_str(&self.0.finish());
+    }
+}
