@@ -7,6 +7,7 @@
 mod commands;
 mod failure;
 mod flags;
+mod store;
 mod term;
 
 use clap::{Parser, Subcommand};

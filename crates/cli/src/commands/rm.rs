@@ -1,10 +1,47 @@
 //! `gristmill rm`.
 
+use serde::Serialize;
+use weights::store::remove;
+
 use crate::Failure;
+use crate::store::{Watch, home, size};
+use crate::term::{json, out};
 
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Models as `gristmill list` names them.
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::new("`rm` is not built yet"))
+    /// Print a list of objects, one for each model.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One removal, as `--json` prints it.
+#[derive(Serialize)]
+struct Report<'a> {
+    name: &'a str,
+    freed_bytes: u64,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let home = home()?;
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    for name in &args.names {
+        match remove(name, &home, &mut Watch::new()) {
+            Ok(freed) => {
+                if !args.json {
+                    out!("{name}: freed {}", size(freed.bytes));
+                }
+                done.push(Report { name, freed_bytes: freed.bytes });
+            }
+            Err(error) => failed.push(Failure::from(error).message),
+        }
+    }
+    if args.json {
+        json(&done)?;
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("; "))) }
 }
