@@ -4,6 +4,7 @@
 //! Deliberately absent: tensors, formats and any notion of a model.
 
 pub mod lanes;
+pub mod measure;
 mod pages;
 mod pool;
 pub mod probe;

@@ -11,8 +11,10 @@ pub struct Machine {
     pub architecture: String,
     /// The CPU's name as the kernel tells it, or `unknown`.
     pub model_name: String,
-    /// What this machine runs under (`kvm`, `xen`, `docker`, …) as far as it can be seen; `None` for bare metal.
+    /// The hypervisor (`kvm`, `xen`, `hyper-v`, …) as far as it can be seen; `None` for bare metal.
     pub virtualization: Option<String>,
+    /// The kind of container (`docker`, `kubernetes`, `podman`, `lxc`) as far as it can be seen.
+    pub container: Option<String>,
     /// The instruction tier chosen.
     pub tier: Tier,
     /// Why that tier, in a sentence.
@@ -52,6 +54,8 @@ pub struct Machine {
     pub caches: Vec<Cache>,
     /// Huge pages.
     pub huge_pages: HugePages,
+    /// Share of the CPU time wanted since boot that the hypervisor gave to others, 0 to 1.
+    pub steal: f64,
     /// What slows this machine down, or will surprise its user.
     pub warnings: Vec<Warning>,
 }

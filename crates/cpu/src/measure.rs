@@ -1,0 +1,371 @@
+//! The machine's ceilings, measured: how fast memory and caches are read, and how many multiply-adds a second the
+//! chosen tier makes.
+//!
+//! The loops are written over [`crate::lanes`], so they are made of the very instructions that the kernels use, and
+//! there is one of each whatever the tier. Best of several passes: a ceiling is what nothing disturbed.
+//! Deliberately absent: writing, and latency. Decoding reads weights in one forward stream a thread.
+
+use crate::lanes::{self, Job, Simd};
+use crate::probe::Machine;
+use crate::{Pages, Tier, thread};
+use serde::Serialize;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Passes of which the best counts.
+const PASSES: usize = 5;
+/// How long one pass takes at least.
+const PASS: Duration = Duration::from_millis(150);
+
+/// What was measured, with one thread and with all.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// The tier measured.
+    pub tier: Tier,
+    /// How many threads "all" are.
+    pub threads: usize,
+    /// Read bandwidth of memory and caches.
+    pub bandwidth: Vec<Bandwidth>,
+    /// Arithmetic peaks.
+    pub peaks: Vec<Peak>,
+}
+
+/// Read bandwidth in GB/s (1e9 bytes).
+#[derive(Clone, Debug, Serialize)]
+pub struct Bandwidth {
+    /// `memory`, `L3`, `L2`, `L1`.
+    pub what: String,
+    /// `huge` or `4 KiB` pages.
+    pub pages: &'static str,
+    /// Bytes that each of the threads reads over and over.
+    pub bytes_per_thread: usize,
+    /// One thread, GB/s.
+    pub one_thread: f64,
+    /// All threads together, GB/s.
+    pub all_threads: f64,
+}
+
+/// An arithmetic peak in G multiply-adds/s.
+#[derive(Clone, Debug, Serialize)]
+pub struct Peak {
+    /// `int8`, `bf16`, `f32`.
+    pub numbers: &'static str,
+    /// The instructions it is made of.
+    pub instructions: &'static str,
+    /// One thread, G multiply-adds/s.
+    pub one_thread: f64,
+    /// All threads together, G multiply-adds/s.
+    pub all_threads: f64,
+}
+
+/// Measures `machine` with its tier and threads; `progress` hears what is being measured. Takes some 15 seconds and up
+/// to 1 GiB, never more than a quarter of the memory available.
+pub fn run(machine: &Machine, progress: &mut dyn FnMut(&str)) -> Measured {
+    let team = Team { cpus: machine.pin_cpus(), threads: machine.threads };
+    let tier = machine.tier;
+    let mut bandwidth = Vec::new();
+    let total = usize::try_from(machine.memory_available_bytes / 4).unwrap_or(usize::MAX).min(1 << 30);
+    let share = (total / machine.threads) & !0xfff;
+    for pages in ["huge", "4 KiB"] {
+        progress(&format!("memory through {pages} pages"));
+        bandwidth.extend(measure_read(tier, &team, "memory".to_owned(), pages, share));
+    }
+    for cache in machine.caches.iter().rev().filter(|cache| cache.kind != "instruction") {
+        progress(&format!("L{} cache", cache.level));
+        // Half of what a thread has for itself, so that nothing else pushes it out.
+        let sharers = cache.shared_by.min(machine.threads.div_ceil(cache.instances.max(1))).max(1);
+        let share = (usize::try_from(cache.bytes).unwrap_or(0) / 2 / sharers) & !0xfff;
+        bandwidth.extend(measure_read(tier, &team, format!("L{}", cache.level), "huge", share));
+    }
+    let mut peaks = Vec::new();
+    for numbers in ["int8", "bf16", "f32"] {
+        progress(&format!("{numbers} multiply-adds"));
+        peaks.push(measure_peak(tier, &team, numbers));
+    }
+    Measured { tier, threads: machine.threads, bandwidth, peaks }
+}
+
+/// The threads that measure.
+struct Team {
+    cpus: Option<Vec<usize>>,
+    threads: usize,
+}
+
+impl Team {
+    /// Runs `work(thread, memory of the thread)` on the first `threads` threads at once; the best pass's work a second.
+    /// `work` returns how much it did.
+    fn best<M: Send>(&self, memory: &mut [M], work: &(dyn Fn(&mut M) -> f64 + Sync)) -> f64 {
+        let threads = memory.len();
+        let barrier = Barrier::new(threads);
+        let pass = |index: usize, memory: &mut M| {
+            if let Some(&cpu) = self.cpus.as_ref().and_then(|cpus| cpus.get(index)) {
+                thread::pin(cpu);
+            }
+            let mut passes = Vec::with_capacity(PASSES);
+            for _ in 0..PASSES {
+                barrier.wait();
+                let start = Instant::now();
+                let mut done = 0.0;
+                while start.elapsed() < PASS {
+                    done += work(memory);
+                }
+                passes.push(done / start.elapsed().as_secs_f64());
+            }
+            passes
+        };
+        let rates: Vec<Vec<f64>> = std::thread::scope(|scope| {
+            let pass = &pass;
+            let started: Vec<_> = memory
+                .iter_mut()
+                .enumerate()
+                .map(|(index, memory)| scope.spawn(move || pass(index, memory)))
+                .collect();
+            started.into_iter().map(|handle| handle.join().unwrap_or_default()).collect()
+        });
+        (0..PASSES)
+            .map(|pass| rates.iter().map(|thread| thread.get(pass).copied().unwrap_or(0.0)).sum())
+            .fold(0.0, f64::max)
+    }
+}
+
+/// Nothing when the memory cannot be had or is too little to tell anything.
+fn measure_read(
+    tier: Tier,
+    team: &Team,
+    what: String,
+    pages: &'static str,
+    share: usize,
+) -> Option<Bandwidth> {
+    if share < 4096 {
+        return None;
+    }
+    let mut memory = Vec::new();
+    for _ in 0..team.threads {
+        memory.push(Memory::new(share, pages == "huge")?);
+    }
+    let read = |memory: &mut Memory| {
+        // Small buffers are read many times for each look at the clock.
+        let times = ((1 << 20) / share).max(1);
+        for _ in 0..times {
+            lanes::dispatch(tier, Read(black_box(memory.bytes())));
+        }
+        (share * times) as f64 / 1e9
+    };
+    let one_thread = team.best(&mut memory[..1], &read);
+    let all_threads = team.best(&mut memory, &read);
+    Some(Bandwidth { what, pages, bytes_per_thread: share, one_thread, all_threads })
+}
+
+/// Bytes to read, every page written once.
+enum Memory {
+    Huge(Pages),
+    Plain(Vec<u8>),
+}
+
+impl Memory {
+    fn new(len: usize, huge: bool) -> Option<Memory> {
+        if huge {
+            let mut pages = Pages::new(len).ok()?;
+            pages.fill(1);
+            return Some(Memory::Huge(pages));
+        }
+        let mut plain: Vec<u8> = Vec::new();
+        plain.try_reserve_exact(len).ok()?;
+        refuse_huge_pages(&plain);
+        plain.resize(len, 1);
+        Some(Memory::Plain(plain))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Huge(pages) => pages,
+            Memory::Plain(plain) => plain,
+        }
+    }
+}
+
+/// Where transparent huge pages are `always` on, a large allocation gets them unasked.
+fn refuse_huge_pages(memory: &Vec<u8>) {
+    const PAGE: usize = 4096;
+    let start = memory.as_ptr().addr().next_multiple_of(PAGE);
+    let end = (memory.as_ptr().addr() + memory.capacity()) & !(PAGE - 1);
+    if end > start {
+        let whole_pages = memory.as_ptr().with_addr(start).cast_mut().cast();
+        // SAFETY: the range is made of whole pages inside one live allocation; this advice changes no contents.
+        unsafe {
+            libc::madvise(whole_pages, end - start, libc::MADV_NOHUGEPAGE);
+        }
+    }
+}
+
+/// Reads the bytes once from end to end.
+struct Read<'a>(&'a [u8]);
+
+impl Job for Read<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        const AT_ONCE: usize = 8;
+        let step = 4 * S::LANES;
+        let mut seen = [s.splat_i(0); AT_ONCE];
+        for chunk in self.0.chunks_exact(AT_ONCE * step) {
+            for (register, bytes) in seen.iter_mut().zip(chunk.chunks_exact(step)) {
+                *register = s.or(*register, s.load_bytes(bytes));
+            }
+        }
+        for register in seen {
+            let mut out = [0.0f32; 64];
+            s.store(s.cast_f(register), &mut out);
+            black_box(out);
+        }
+    }
+}
+
+fn measure_peak(tier: Tier, team: &Team, numbers: &'static str) -> Peak {
+    let mut nothing = vec![(); team.threads];
+    let work = |(): &mut ()| match numbers {
+        "int8" => lanes::dispatch(tier, Int8),
+        "bf16" => lanes::dispatch(tier, Bf16),
+        _ => lanes::dispatch(tier, F32),
+    };
+    let one_thread = team.best(&mut nothing[..1], &work) / 1e9;
+    let all_threads = team.best(&mut nothing, &work) / 1e9;
+    Peak { numbers, instructions: instructions(tier, numbers), one_thread, all_threads }
+}
+
+fn instructions(tier: Tier, numbers: &str) -> &'static str {
+    match (tier, numbers) {
+        (Tier::Avx512, "int8") => "vpdpbusd, 512 bits",
+        (Tier::Avx512, "bf16") if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
+        (Tier::Avx2, "int8") => "vpmaddubsw + vpmaddwd, 256 bits",
+        (Tier::Neon, "int8") => "widening multiplies, 128 bits",
+        (Tier::Scalar, "int8") => "plain code",
+        (Tier::Scalar, "f32") => "plain code",
+        (_, "f32") => "fused multiply-add",
+        (_, _) => "widened to f32, multiply-add",
+    }
+}
+
+/// Independent sums: latency times instructions a cycle, with registers left for the operands.
+const SUMS: usize = 12;
+/// Rounds over the sums for each look at the clock.
+const ROUNDS: usize = 20_000;
+
+// Each returns how many multiply-adds it did. Operands are read again each round from memory that the compiler must
+// think changed, so that no product can be taken out of the loop; the numbers keep every sum small.
+
+struct Int8;
+
+impl Job for Int8 {
+    type Out = f64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f64 {
+        let weights = [3u8; 64];
+        let x: [i8; 4 * SUMS] = std::array::from_fn(|i| if i % 2 == 0 { 5 } else { -5 });
+        let mut sums = [s.splat_i(0); SUMS];
+        for _ in 0..ROUNDS {
+            let w = s.load_bytes(&black_box(&weights)[..]);
+            let x = black_box(&x);
+            for (i, sum) in sums.iter_mut().enumerate() {
+                *sum = s.dot(*sum, w, s.splat4(&x[4 * i..]));
+            }
+        }
+        keep(s, sums.map(|sum| s.to_f(sum)));
+        (ROUNDS * SUMS * S::LANES * 4) as f64
+    }
+}
+
+struct Bf16;
+
+impl Job for Bf16 {
+    type Out = f64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f64 {
+        // 1.0 in bfloat16 is 0x3f80; its sign bit is 0x8000.
+        let weights: [u8; 64] = std::array::from_fn(|i| if i % 2 == 0 { 0x80 } else { 0x3f });
+        let x = [0xbf80_3f80_u32 as i32; SUMS];
+        let x_f32 = [1.0f32; SUMS];
+        let mut sums = [s.splat(0.0); SUMS];
+        for _ in 0..ROUNDS {
+            let w = s.load_bytes(&black_box(&weights)[..]);
+            if S::BF16_DOT {
+                let x = black_box(&x);
+                for (sum, &pair) in sums.iter_mut().zip(x) {
+                    *sum = s.bf16_dot(*sum, w, s.splat_i(pair));
+                }
+            } else {
+                let x = black_box(&x_f32);
+                let low = s.cast_f(s.shl::<16>(w));
+                let high = s.cast_f(s.and(w, s.splat_i(0xffff_0000_u32 as i32)));
+                for (sum, &value) in sums.iter_mut().zip(x) {
+                    let value = s.splat(value);
+                    *sum = s.fma(high, value, s.fma(low, value, *sum));
+                }
+            }
+        }
+        keep(s, sums);
+        (ROUNDS * SUMS * S::LANES * 2) as f64
+    }
+}
+
+struct F32;
+
+impl Job for F32 {
+    type Out = f64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> f64 {
+        let weights = [0.5f32; 64];
+        let x = [0.25f32; SUMS];
+        let mut sums = [s.splat(0.0); SUMS];
+        for _ in 0..ROUNDS {
+            let w = s.load(&black_box(&weights)[..]);
+            for (sum, &value) in sums.iter_mut().zip(black_box(&x)) {
+                *sum = s.fma(w, s.splat(value), *sum);
+            }
+        }
+        keep(s, sums);
+        (ROUNDS * SUMS * S::LANES) as f64
+    }
+}
+
+/// Makes the compiler believe that the sums are used.
+#[inline(always)]
+fn keep<S: Simd>(s: S, sums: [S::F; SUMS]) {
+    for sum in sums {
+        let mut out = [0.0f32; 64];
+        s.store(sum, &mut out);
+        black_box(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bf16, F32, Int8, Memory, Read};
+    use crate::{Tier, lanes};
+
+    #[test]
+    fn every_tier_counts_its_work_by_its_width() {
+        for tier in Tier::available() {
+            let lanes = lanes::lanes(tier) as f64;
+            let f32s = lanes::dispatch(tier, F32);
+            assert_eq!(f32s % lanes, 0.0, "{tier}");
+            assert_eq!(lanes::dispatch(tier, Int8), 4.0 * f32s, "{tier}");
+            assert_eq!(lanes::dispatch(tier, Bf16), 2.0 * f32s, "{tier}");
+        }
+    }
+
+    #[test]
+    fn memory_is_as_long_as_asked_and_written() {
+        for huge in [false, true] {
+            let memory = Memory::new(3 << 20, huge).expect("3 MiB can be had");
+            assert_eq!(memory.bytes().len(), 3 << 20);
+            assert!(memory.bytes().iter().all(|&byte| byte == 1));
+            lanes::dispatch(Tier::widest(), Read(memory.bytes()));
+        }
+    }
+}
