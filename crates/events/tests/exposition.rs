@@ -1,0 +1,154 @@
+//! What a scraper sees.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use events::{Ending, Event, Format, Gauges, Metrics, Rejection};
+
+fn served() -> Metrics {
+    let metrics = Metrics::new("1.2.3");
+    metrics.add_model("tiny \"quoted\\\n", 1_000, 40, 32);
+    metrics.record(Event::Ready { after: Duration::from_millis(1_500) });
+    metrics.record(Event::HttpAnswered {
+        handler: "/v1/models",
+        method: "GET",
+        status: 204,
+        took: Duration::from_millis(200),
+    });
+    metrics.record(Event::Rejected(Rejection::QueuedRequests));
+    metrics.record(Event::FirstToken { after: Duration::from_millis(30) });
+    metrics.record(Event::NextToken { after: Duration::from_millis(20) });
+    metrics.record(Event::NextToken { after: Duration::from_millis(90) });
+    metrics.record(Event::Step { rows: 7, took: Duration::from_millis(3) });
+    metrics.record(Event::Finished {
+        ending: Ending::Stop,
+        prompt_tokens: 12,
+        cached_tokens: 4,
+        generated_tokens: 3,
+        max_tokens: Some(64),
+        total: Duration::from_millis(700),
+        queued: Duration::from_millis(10),
+        prefill: Duration::from_millis(20),
+        decode: Duration::from_millis(110),
+        preemptions: 0,
+    });
+    metrics.record(Event::GroupFinished { n: 2, longest_tokens: 3 });
+    metrics
+}
+
+const GAUGES: Gauges = Gauges {
+    running: 3,
+    waiting: 2,
+    waiting_tokens: 99,
+    kv_blocks_used: 10,
+    kv_blocks_total: 40,
+    preemptions: 5,
+    prefill_rows: 77,
+};
+
+const M: &str = r#"model_name="tiny \"quoted\\\n",engine="0""#;
+
+#[test]
+fn prometheus_lines() {
+    let text = served().write(Some(&GAUGES), Format::Prometheus);
+    for line in [
+        "# HELP vllm:num_requests_running Requests being computed.".to_owned(),
+        "# TYPE vllm:num_requests_running gauge".into(),
+        format!("vllm:num_requests_running{{{M}}} 3"),
+        format!("vllm:num_requests_waiting{{{M}}} 2"),
+        format!("vllm:num_requests_waiting_by_reason{{{M},reason=\"capacity\"}} 2"),
+        format!("vllm:num_requests_waiting_by_reason{{{M},reason=\"deferred\"}} 0"),
+        format!("vllm:kv_cache_usage_perc{{{M}}} 0.25"),
+        "# TYPE vllm:prompt_tokens_total counter".into(),
+        format!("vllm:prompt_tokens_total{{{M}}} 12"),
+        format!("vllm:prompt_tokens_cached_total{{{M}}} 4"),
+        format!("vllm:generation_tokens_total{{{M}}} 3"),
+        format!("vllm:num_preemptions_total{{{M}}} 5"),
+        format!("vllm:request_success_total{{{M},finished_reason=\"stop\"}} 1"),
+        format!("vllm:request_success_total{{{M},finished_reason=\"abort\"}} 0"),
+        format!("vllm:admission_rejections_total{{{M},reason=\"max_num_queued_reqs\"}} 1"),
+        "# TYPE vllm:time_to_first_token_seconds histogram".into(),
+        format!("vllm:time_to_first_token_seconds_bucket{{le=\"0.02\",{M}}} 0"),
+        format!("vllm:time_to_first_token_seconds_bucket{{le=\"0.04\",{M}}} 1"),
+        format!("vllm:time_to_first_token_seconds_bucket{{le=\"2560.0\",{M}}} 1"),
+        format!("vllm:time_to_first_token_seconds_bucket{{le=\"+Inf\",{M}}} 1"),
+        format!("vllm:time_to_first_token_seconds_count{{{M}}} 1"),
+        format!("vllm:inter_token_latency_seconds_count{{{M}}} 2"),
+        "# TYPE vllm:iteration_tokens_total histogram".into(),
+        format!("vllm:iteration_tokens_total_sum{{{M}}} 7.0"),
+        format!("vllm:request_params_max_tokens_sum{{{M}}} 64.0"),
+        format!("vllm:request_params_n_sum{{{M}}} 2.0"),
+        format!("vllm:request_prefill_kv_computed_tokens_sum{{{M}}} 8.0"),
+        format!("vllm:cache_config_info{{{M},block_size=\"32\",num_gpu_blocks=\"40\"}} 1"),
+        "gristmill_ready 1".into(),
+        "gristmill_load_seconds 1.5".into(),
+        "gristmill_build_info{version=\"1.2.3\"} 1".into(),
+        "gristmill_requests_rejected_total{reason=\"loading\"} 0".into(),
+        "# TYPE http_requests_total counter".into(),
+        "http_requests_total{handler=\"/v1/models\",status=\"2xx\",method=\"GET\"} 1".into(),
+    ] {
+        // The order of labels in a line means nothing.
+        assert!(text.lines().any(|l| same(l, &line)), "no line {line}\nin\n{text}");
+    }
+    assert!(!text.contains("# EOF"));
+    assert!(!text.contains("_total_total"), "a counter was named twice");
+}
+
+fn same(a: &str, b: &str) -> bool {
+    if a.starts_with('#') || b.starts_with('#') {
+        return a == b;
+    }
+    let sorted = |line: &str| {
+        let (head, tail) = line.split_once('{')?;
+        let (labels, value) = tail.rsplit_once('}')?;
+        let mut labels: Vec<String> = labels.split(',').map(str::to_owned).collect();
+        labels.sort();
+        Some((head.to_owned(), labels, value.to_owned()))
+    };
+    match (sorted(a), sorted(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+#[test]
+fn open_metrics_ends_once() {
+    let text = served().write(Some(&GAUGES), Format::OpenMetrics);
+    assert!(text.ends_with("# EOF\n"));
+    assert_eq!(text.matches("# EOF").count(), 1);
+    assert!(text.contains("# TYPE vllm:prompt_tokens counter\n"));
+}
+
+#[test]
+fn every_family_has_one_help_and_one_type() {
+    for format in [Format::Prometheus, Format::OpenMetrics] {
+        let text = served().write(Some(&GAUGES), format);
+        let mut types: HashMap<&str, &str> = HashMap::new();
+        let mut helps = 0;
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(types.insert(name, kind).is_none(), "{name} twice");
+            }
+            helps += usize::from(line.starts_with("# HELP "));
+        }
+        assert_eq!(helps, types.len());
+        // Each sample belongs to a family.
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let belongs = ["", "_total", "_bucket", "_sum", "_count"]
+                .iter()
+                .any(|s| name.strip_suffix(s).is_some_and(|family| types.contains_key(family)));
+            assert!(belongs, "{name} has no TYPE");
+        }
+    }
+}
+
+#[test]
+fn before_the_model_is_there() {
+    let metrics = Metrics::new("1");
+    metrics.record(Event::FirstToken { after: Duration::ZERO });
+    let text = metrics.write(None, Format::Prometheus);
+    assert!(text.contains("gristmill_ready 0\n"));
+    assert!(!text.contains("vllm:"));
+}
