@@ -12,5 +12,5 @@ pub mod thread;
 mod tier;
 
 pub use pages::{PageKind, Pages};
-pub use pool::{Pool, Tile};
+pub use pool::{Columns, Pool, Tile};
 pub use tier::{Tier, UnknownTier};

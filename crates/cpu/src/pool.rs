@@ -190,6 +190,61 @@ impl Pool {
     }
 }
 
+/// A row-major matrix `[rows, row_len]` to be cut into tiles of `tile_cols` columns, for [`Pool::columns_mut`].
+pub struct Columns<'a, T> {
+    /// The matrix.
+    pub data: &'a mut [T],
+    /// Its row length.
+    pub row_len: usize,
+    /// Columns in a tile; the last one may be narrower.
+    pub tile_cols: usize,
+}
+
+impl Pool {
+    /// Cuts each of up to `N` matrices into column tiles and calls `job(matrix, tile_col, tile)` for each, all in
+    /// one round of the pool.
+    ///
+    /// # Panics
+    /// When a matrix is not a whole number of rows.
+    pub fn columns_mut<T: Send, const N: usize>(
+        &self,
+        mut outs: [Option<Columns<'_, T>>; N],
+        job: &(dyn Fn(usize, usize, Tile<'_, T>) + Sync),
+    ) {
+        let parts = outs.each_mut().map(|out| {
+            out.as_mut().filter(|o| !o.data.is_empty()).map(|o| {
+                let rows = o.data.len() / o.row_len;
+                assert_eq!(rows * o.row_len, o.data.len(), "a matrix of whole rows");
+                let cols = o.tile_cols.max(1);
+                (Shareable(o.data.as_mut_ptr()), rows, o.row_len, cols, o.row_len.div_ceil(cols))
+            })
+        });
+        let tasks = parts.iter().flatten().map(|p| p.4).sum();
+        self.run(tasks, &|task| {
+            let mut i = task;
+            for (index, part) in parts.iter().enumerate() {
+                let Some((base, rows, row_len, cols, tiles)) = part else { continue };
+                if i >= *tiles {
+                    i -= tiles;
+                    continue;
+                }
+                let col = i * cols;
+                let tile = Tile {
+                    // SAFETY: the offset is that of an item inside this matrix; tiles of different tasks are
+                    // disjoint columns, and the matrices stay mutably borrowed until `run` returns.
+                    start: unsafe { base.at(col) },
+                    row_len: *row_len,
+                    rows: *rows,
+                    cols: (*cols).min(row_len - col),
+                    borrow: PhantomData,
+                };
+                job(index, i, tile);
+                return;
+            }
+        });
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);

@@ -1,1 +1,48 @@
-//! kernels
+//! Arithmetic, fast: matrix products on packed weights, attention, norms, rotary embedding, activations.
+//!
+//! The shape of the room: a weight format is an *unpacker* (`unpack/`, one file a format); the loops over it are
+//! written once (`matmul`), generic over the SIMD tier and the number of rows. The tier is chosen once for each job
+//! that is handed to the pool. The scalar tier is the truth that the others are tested against.
+//!
+//! A row's result never depends on the rows around it, on the tile it falls into or on the number of threads: sums
+//! run over `k` in one fixed order, and threads split output columns, never `k`. Batched equals alone, bit for bit.
+//!
+//! Deliberately absent: `unsafe`, I/O, the clock, logging, and allocation outside constructors.
+
+mod activations;
+mod attention;
+mod elementwise;
+mod error;
+mod kv;
+mod matmul;
+mod matrix;
+mod norm;
+mod rope;
+mod unpack;
+
+pub use activations::{Activations, Needs};
+pub use attention::{MAX_HEAD_DIM, SeqRows, attention};
+pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap};
+pub use error::Error;
+pub use kv::{BLOCK_TOKENS, KvDtype, KvPool, KvShape};
+pub use matmul::{MAX_GROUP, matmul, matmul_group};
+pub use matrix::{Matrix, Precision};
+pub use norm::{layer_norm, rms_norm, rms_norm_in_place};
+pub use rope::{Pairing, RopeTable, rope};
+
+use cpu::{Pool, Tier};
+
+/// Who computes: a SIMD tier and the threads.
+pub struct Compute {
+    /// The instructions to use.
+    pub tier: Tier,
+    /// The threads to use.
+    pub pool: Pool,
+}
+
+impl Compute {
+    /// Kernels that run on `pool` with the instructions of `tier`.
+    pub fn new(tier: Tier, pool: Pool) -> Compute {
+        Compute { tier, pool }
+    }
+}

@@ -1,0 +1,191 @@
+//! The input rows of a matrix product, in each form that some weight format reads.
+//!
+//! Rows are quantized once and shared by all matrices that read them (Q, K and V; gate and up).
+
+use cpu::lanes::{Job, Simd, dispatch};
+use std::ops::BitOr;
+
+use crate::Compute;
+
+/// Weights that share one scale of the quantized activations.
+pub(crate) const BLOCK: usize = 32;
+
+/// Which forms of the rows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Needs {
+    pub(crate) int8: bool,
+    pub(crate) bf16: bool,
+    pub(crate) f32: bool,
+}
+
+impl BitOr for Needs {
+    type Output = Needs;
+    fn bitor(self, o: Needs) -> Needs {
+        Needs { int8: self.int8 | o.int8, bf16: self.bf16 | o.bf16, f32: self.f32 | o.f32 }
+    }
+}
+
+/// Thirty-two activations in eight bits, with what the weight formats' offsets and minima need: one cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Block {
+    /// Rounded to nearest even, from -127 to 127.
+    pub(crate) q: [i8; BLOCK],
+    /// Value of one step.
+    pub(crate) scale: f32,
+    /// Sums of the two halves of `q`.
+    pub(crate) sums: [i32; 2],
+    /// The same times `scale`.
+    pub(crate) sums_f: [f32; 2],
+}
+
+const _: () = assert!(size_of::<Block>() == 64);
+
+/// Rows of activations. All memory is taken by [`Activations::new`]; physical pages only for the forms that are used.
+pub struct Activations {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) int8: Vec<Block>,
+    pub(crate) bf16: Vec<[i8; 4]>,
+    pub(crate) f32: Vec<f32>,
+}
+
+impl Activations {
+    /// Room for `max_rows` rows of up to `max_cols` columns.
+    pub fn new(max_rows: usize, max_cols: usize) -> Activations {
+        let int8 = max_rows * max_cols.div_ceil(BLOCK);
+        Activations {
+            rows: 0,
+            cols: 0,
+            int8: vec![Block::default(); int8],
+            bf16: vec![[0; 4]; max_rows * max_cols.div_ceil(2)],
+            f32: vec![0.0; max_rows * max_cols],
+        }
+    }
+
+    /// Takes the rows `x` of `[rows, cols]`, in the forms that `needs` names.
+    ///
+    /// # Panics
+    /// When `x` is no whole number of rows, or larger than what [`Activations::new`] made room for.
+    pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, needs: Needs) {
+        assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
+        (self.rows, self.cols) = (x.len() / cols, cols);
+        if needs.f32 {
+            self.f32[..x.len()].copy_from_slice(x);
+        }
+        if needs.bf16 {
+            let pairs = cols.div_ceil(2);
+            for (row, out) in x.chunks_exact(cols).zip(self.bf16.chunks_exact_mut(pairs)) {
+                for (pair, o) in row.chunks(2).zip(out) {
+                    let bits = |v: f32| half::bf16::from_f32(v).to_bits().to_le_bytes().map(u8::cast_signed);
+                    let (a, b) = (bits(pair[0]), bits(pair.get(1).copied().unwrap_or(0.0)));
+                    *o = [a[0], a[1], b[0], b[1]];
+                }
+            }
+        }
+        if needs.int8 {
+            let blocks = cols.div_ceil(BLOCK);
+            let out = &mut self.int8[..self.rows * blocks];
+            let share = quantize_share(out.len(), c.pool.threads(), blocks);
+            c.pool.chunks_mut(out, share * blocks, &|i, out| {
+                let rows = out.len() / blocks;
+                let x = &x[i * share * cols..][..rows * cols];
+                dispatch(c.tier, Quantize { x, cols, out });
+            });
+        }
+    }
+}
+
+/// Rows for each task: enough that a task is worth a hand-over.
+fn quantize_share(blocks: usize, threads: usize, blocks_per_row: usize) -> usize {
+    let rows = blocks / blocks_per_row;
+    if blocks < 512 { rows.max(1) } else { rows.div_ceil(threads * 2).max(1) }
+}
+
+struct Quantize<'a> {
+    x: &'a [f32],
+    cols: usize,
+    out: &'a mut [Block],
+}
+
+impl Job for Quantize<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let blocks = self.cols.div_ceil(BLOCK);
+        let mut tail = [0.0; BLOCK];
+        for (row, out) in self.x.chunks_exact(self.cols).zip(self.out.chunks_exact_mut(blocks)) {
+            for (part, block) in row.chunks(BLOCK).zip(out) {
+                if let Some(whole) = part.first_chunk::<BLOCK>() {
+                    quantize(s, whole, block);
+                } else {
+                    tail.fill(0.0);
+                    tail[..part.len()].copy_from_slice(part);
+                    quantize(s, &tail, block);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn quantize<S: Simd>(s: S, x: &[f32; BLOCK], block: &mut Block) {
+    let zero = s.splat(0.0);
+    let mut top = zero;
+    for part in x.chunks_exact(S::LANES) {
+        let v = s.load(part);
+        top = s.max(top, s.max(v, s.sub(zero, v)));
+    }
+    let top = s.max_lane(top);
+    // An infinite or NaN row stays visible in the residual stream; here it only must not do harm.
+    let usable = top > 0.0 && top.is_finite();
+    let (scale, inverse) = if usable { (top / 127.0, 127.0 / top) } else { (0.0, 0.0) };
+    // A denormal maximum has an infinite inverse: such a block is zero at this precision.
+    let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
+    let factor = s.splat(inverse);
+    let (low, high) = (s.splat(-127.0), s.splat(127.0));
+    for (part, q) in x.chunks_exact(S::LANES).zip(block.q.chunks_exact_mut(S::LANES)) {
+        let v = if inverse == 0.0 { zero } else { s.mul(s.load(part), factor) };
+        s.store_i8(s.min(s.max(v, low), high), q);
+    }
+    let half = |part: &[i8]| part.iter().map(|&q| i32::from(q)).sum::<i32>();
+    block.scale = scale;
+    block.sums = [half(&block.q[..16]), half(&block.q[16..])];
+    block.sums_f = block.sums.map(|v| v as f32 * scale);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpu::{Pool, Tier};
+
+    #[test]
+    fn quantized_rows_are_within_half_a_step_on_every_tier() {
+        for tier in Tier::available() {
+            let c = Compute::new(tier, Pool::new(2, None).unwrap());
+            let cols = 100;
+            let x: Vec<f32> = (0..7 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.13).collect();
+            let mut a = Activations::new(7, cols);
+            a.set(&c, &x, cols, Needs { int8: true, ..Needs::default() });
+            for (r, row) in x.chunks(cols).enumerate() {
+                for (k, &v) in row.iter().enumerate() {
+                    let block = &a.int8[r * 4 + k / BLOCK];
+                    let got = f32::from(block.q[k % BLOCK]) * block.scale;
+                    assert!((got - v).abs() <= block.scale * 0.5001, "{tier}: {got} for {v}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_values_give_no_panic() {
+        let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
+        for v in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 4.0, 1e-45, f32::MAX] {
+            let mut x = vec![0.25; 64];
+            x[3] = v;
+            let mut a = Activations::new(1, 64);
+            a.set(&c, &x, 64, Needs { int8: true, bf16: true, f32: true });
+            assert!(a.int8.iter().all(|b| b.scale.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Causal attention over blocks of keys and values, with an online softmax (Milakov and Gimelshein, 2018).
+//!
+//! A task takes some rows of the batch and one key-value head; the queries that share the head are computed together
+//! in tiles of up to eight, so that keys and values are read once for the tile. A query walks the blocks of its own
+//! sequence in order of position, so its result depends on nothing else.
+
+use std::ops::Range;
+
+use cpu::Tile;
+use cpu::lanes::{Job, Simd, dispatch};
+
+use crate::Compute;
+use crate::elementwise::tanh;
+use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
+
+/// The widest head that the kernels take.
+pub const MAX_HEAD_DIM: usize = 512;
+
+/// Queries computed together.
+const TILE: usize = 8;
+
+/// The rows of one sequence in a batch.
+#[derive(Clone, Debug)]
+pub struct SeqRows<'a> {
+    /// Which rows of the batch.
+    pub rows: Range<usize>,
+    /// The position of the first of them; the others follow.
+    pub first_position: usize,
+    /// The sequence's blocks, in order of position, the rows' own included.
+    pub blocks: &'a [u32],
+}
+
+/// `out = softmax(scale · q kᵀ) v`, causal, for each row over its own sequence. `q` and `out` are
+/// `[rows, heads · head_dim]`, each group of `heads / kv_heads` query heads sharing a key-value head.
+///
+/// With `window`, a row sees the last `window` positions only, its own included. With `soft_cap`, scores pass
+/// `cap · tanh(score / cap)` first. Keys and values of the rows must have been written.
+///
+/// # Panics
+/// When shapes do not fit, or a block table is shorter than its sequence.
+pub fn attention(
+    c: &Compute,
+    kv: &KvPool,
+    layer: usize,
+    q: &[f32],
+    heads: usize,
+    seqs: &[SeqRows<'_>],
+    window: Option<usize>,
+    scale: f32,
+    soft_cap: Option<f32>,
+    out: &mut [f32],
+) {
+    let shape = kv.shape();
+    let group = heads / shape.kv_heads;
+    assert_eq!(group * shape.kv_heads, heads, "{heads} heads over {} key-value heads", shape.kv_heads);
+    let cols = heads * shape.head_dim;
+    assert!(q.len() == out.len() && q.len().is_multiple_of(cols), "queries of {cols}");
+    let seen = seqs.iter().all(|s| s.first_position + s.rows.len() <= s.blocks.len() * BLOCK_TOKENS);
+    assert!(seen, "a block table shorter than its sequence");
+    let rows_a_task = if q.len() / cols > 4 * TILE { 32 } else { (TILE / group).max(1) };
+    c.pool.tiles_mut(out, cols, rows_a_task, group * shape.head_dim, &|tile_row, head, mut out| {
+        let first = tile_row * rows_a_task;
+        let rows = first..first + out.rows();
+        for seq in seqs.iter().filter(|s| s.rows.start < rows.end && s.rows.end > rows.start) {
+            let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);
+            let head = Head { kv, cells: kv.head(layer, head), head, group, window, scale, soft_cap };
+            dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out });
+        }
+    });
+}
+
+/// One key-value head and how to attend to it.
+struct Head<'a> {
+    kv: &'a KvPool,
+    cells: &'a [u8],
+    head: usize,
+    group: usize,
+    window: Option<usize>,
+    scale: f32,
+    soft_cap: Option<f32>,
+}
+
+struct Attend<'a, 'o> {
+    head: Head<'a>,
+    q: &'a [f32],
+    cols: usize,
+    seq: &'a SeqRows<'a>,
+    /// Rows of the batch to compute.
+    part: Range<usize>,
+    /// The batch row of the output tile's first row.
+    first: usize,
+    out: &'a mut Tile<'o, f32>,
+}
+
+/// A query: where it lies, and what it may see.
+#[derive(Clone, Copy, Default)]
+struct Query {
+    row: usize,
+    head_in_group: usize,
+    position: usize,
+}
+
+impl Job for Attend<'_, '_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let group = self.head.group;
+        let total = self.part.len() * group;
+        let mut at = 0;
+        while at < total {
+            let count = TILE.min(total - at);
+            let mut queries = [Query::default(); TILE];
+            for (i, query) in queries[..count].iter_mut().enumerate() {
+                let row = self.part.start + (at + i) / group;
+                let position = self.seq.first_position + (row - self.seq.rows.start);
+                *query = Query { row, head_in_group: (at + i) % group, position };
+            }
+            match count {
+                1 => self.tile::<S, 1>(s, &queries),
+                2 => self.tile::<S, 2>(s, &queries),
+                3 => self.tile::<S, 3>(s, &queries),
+                4 => self.tile::<S, 4>(s, &queries),
+                5 => self.tile::<S, 5>(s, &queries),
+                6 => self.tile::<S, 6>(s, &queries),
+                7 => self.tile::<S, 7>(s, &queries),
+                _ => self.tile::<S, 8>(s, &queries),
+            }
+            at += count;
+        }
+    }
+}
+
+impl Attend<'_, '_> {
+    #[inline(always)]
+    fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
+        let shape = self.head.kv.shape();
+        let (dim, wide) = (shape.head_dim, shape.value_dim());
+        let q: [&[f32]; N] = std::array::from_fn(|i| {
+            let head = self.head.head * self.head.group + queries[i].head_in_group;
+            &self.q[queries[i].row * self.cols + head * dim..][..dim]
+        });
+        let mut sums = [[0.0f32; MAX_HEAD_DIM]; N];
+        let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
+        let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
+        let start = lowest(queries[0].position) / BLOCK_TOKENS;
+        let last = queries[N - 1].position;
+        for b in start..=last / BLOCK_TOKENS {
+            let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
+            let base = b * BLOCK_TOKENS;
+            let mut scores = match shape.dtype {
+                KvDtype::F16 => scores::<S, N>(s, &q, keys, 2, |x| s.load_f16_bytes(x)),
+                KvDtype::F32 => scores::<S, N>(s, &q, keys, 4, |x| s.load_f32_bytes(x)),
+            };
+            for i in 0..N {
+                let p = queries[i].position;
+                // A query that sees nothing of this block keeps its state bit for bit.
+                let sees = lowest(p).max(base)..(p + 1).min(base + BLOCK_TOKENS);
+                if sees.is_empty() {
+                    scores[i] = [0.0; BLOCK_TOKENS];
+                    continue;
+                }
+                let sees = sees.start - base..sees.end - base;
+                let shrink = soften(s, &mut scores[i], sees, &self.head, &mut top[i], &mut total[i]);
+                if shrink != 1.0 {
+                    sums[i][..wide].iter_mut().for_each(|v| *v *= shrink);
+                }
+            }
+            // Positions past the tile's last were never written by this sequence: their values are not read.
+            let count = (last + 1 - base).min(BLOCK_TOKENS);
+            match shape.dtype {
+                KvDtype::F16 => {
+                    weigh::<S, N>(s, &scores, values, wide, 2, count, &mut sums, |x| s.load_f16_bytes(x))
+                }
+                KvDtype::F32 => {
+                    weigh::<S, N>(s, &scores, values, wide, 4, count, &mut sums, |x| s.load_f32_bytes(x))
+                }
+            }
+        }
+        for i in 0..N {
+            let at = queries[i].head_in_group * dim;
+            let out = &mut self.out.row(queries[i].row - self.first)[at..at + dim];
+            let inverse = 1.0 / total[i];
+            out.iter_mut().zip(&sums[i]).for_each(|(o, v)| *o = v * inverse);
+        }
+    }
+}
+
+/// The products of each query with the 32 keys of a block.
+#[inline(always)]
+fn scores<S: Simd, const N: usize>(
+    s: S,
+    q: &[&[f32]; N],
+    keys: &[u8],
+    unit: usize,
+    load: impl Fn(&[u8]) -> S::F,
+) -> [[f32; BLOCK_TOKENS]; N] {
+    let mut out = [[0.0; BLOCK_TOKENS]; N];
+    let dim = q[0].len();
+    for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
+        let mut sums = [s.splat(0.0); N];
+        for (d, row) in keys.chunks_exact(BLOCK_TOKENS * unit).enumerate().take(dim) {
+            let key = load(&row[at * unit..]);
+            for i in 0..N {
+                sums[i] = s.fma(key, s.splat(q[i][d]), sums[i]);
+            }
+        }
+        for i in 0..N {
+            s.store(sums[i], &mut out[i][at..]);
+        }
+    }
+    out
+}
+
+/// Turns the scores of one query into weights relative to the largest so far, zero outside `sees`; returns the
+/// factor by which earlier sums shrink.
+#[inline(always)]
+fn soften<S: Simd>(
+    s: S,
+    scores: &mut [f32; BLOCK_TOKENS],
+    sees: Range<usize>,
+    head: &Head<'_>,
+    top: &mut f32,
+    total: &mut f32,
+) -> f32 {
+    let scale = s.splat(head.scale);
+    for part in scores.chunks_exact_mut(S::LANES) {
+        let mut v = s.mul(s.load(part), scale);
+        if let Some(cap) = head.soft_cap {
+            v = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
+        }
+        s.store(v, part);
+    }
+    for (i, v) in scores.iter_mut().enumerate() {
+        if !sees.contains(&i) {
+            *v = f32::NEG_INFINITY;
+        }
+    }
+    let mut most = s.load(scores);
+    for part in scores.chunks_exact(S::LANES) {
+        most = s.max(most, s.load(part));
+    }
+    let new_top = top.max(s.max_lane(most));
+    let mut sum = s.splat(0.0);
+    for part in scores.chunks_exact_mut(S::LANES) {
+        let v = s.exp(s.sub(s.load(part), s.splat(new_top)));
+        s.store(v, part);
+    }
+    for (i, v) in scores.iter_mut().enumerate() {
+        if !sees.contains(&i) {
+            *v = 0.0;
+        }
+    }
+    for part in scores.chunks_exact(S::LANES) {
+        sum = s.add(sum, s.load(part));
+    }
+    let shrink = if *top == new_top { 1.0 } else { (*top - new_top).exp() };
+    *total = *total * shrink + s.sum(sum);
+    *top = new_top;
+    shrink
+}
+
+/// Adds the first `count` values of a block, weighted, to the sums of each query.
+#[inline(always)]
+fn weigh<S: Simd, const N: usize>(
+    s: S,
+    weights: &[[f32; BLOCK_TOKENS]; N],
+    values: &[u8],
+    wide: usize,
+    unit: usize,
+    count: usize,
+    sums: &mut [[f32; MAX_HEAD_DIM]; N],
+    load: impl Fn(&[u8]) -> S::F,
+) {
+    for at in (0..wide).step_by(S::LANES) {
+        let mut all: [S::F; N] = std::array::from_fn(|i| s.load(&sums[i][at..]));
+        for (p, row) in values.chunks_exact(wide * unit).take(count).enumerate() {
+            let v = load(&row[at * unit..]);
+            for i in 0..N {
+                all[i] = s.fma(v, s.splat(weights[i][p]), all[i]);
+            }
+        }
+        for i in 0..N {
+            s.store(all[i], &mut sums[i][at..]);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "attention_tests.rs"]
+mod tests;

@@ -1,0 +1,233 @@
+//! What happens to each value alone: activations, sums, scaling, soft caps.
+
+use cpu::lanes::{Job, Simd, dispatch};
+
+use crate::Compute;
+
+/// Values below which a hand-over to other threads costs more than it brings.
+const ALONE: usize = 16 << 10;
+
+/// Calls `job(first_row, rows)` on parts of `data`, `[rows, cols]`, in parallel when there is enough of it.
+pub(crate) fn in_rows(c: &Compute, data: &mut [f32], cols: usize, job: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+    if data.is_empty() {
+        return;
+    }
+    assert!(cols > 0 && data.len().is_multiple_of(cols), "{} values in rows of {cols}", data.len());
+    if data.len() < ALONE {
+        return job(0, data);
+    }
+    let rows = (data.len() / cols).div_ceil(c.pool.threads() * 4).max(1);
+    c.pool.chunks_mut(data, rows * cols, &|i, part| job(i * rows, part));
+}
+
+/// A feed-forward activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x · sigmoid(x)`
+    Silu,
+    /// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`
+    GeluTanh,
+    /// `x/2 · (1 + erf(x/√2))`
+    Gelu,
+    /// `max(x, 0)`
+    Relu,
+}
+
+/// `gate = act(gate) · up`
+///
+/// # Panics
+/// When the lengths differ.
+pub fn gated(c: &Compute, act: Activation, gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "gate and up");
+    in_rows(c, gate, 1, &|first, gate| {
+        let up = &up[first..][..gate.len()];
+        dispatch(c.tier, Act { act, x: gate, by: Some(up) });
+    });
+}
+
+/// `x = act(x)`
+pub fn activate(c: &Compute, act: Activation, x: &mut [f32]) {
+    in_rows(c, x, 1, &|_, x| dispatch(c.tier, Act { act, x, by: None }));
+}
+
+/// `x += y`
+///
+/// # Panics
+/// When the lengths differ.
+pub fn add(c: &Compute, x: &mut [f32], y: &[f32]) {
+    assert_eq!(x.len(), y.len(), "summands");
+    in_rows(c, x, 1, &|first, x| x.iter_mut().zip(&y[first..]).for_each(|(x, y)| *x += y));
+}
+
+/// Adds `bias` to each row of `x`, `[rows, bias.len()]`.
+///
+/// # Panics
+/// When `x` is no whole number of rows.
+pub fn add_bias(c: &Compute, x: &mut [f32], bias: &[f32]) {
+    in_rows(c, x, bias.len(), &|_, x| {
+        for row in x.chunks_exact_mut(bias.len()) {
+            row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
+        }
+    });
+}
+
+/// `x *= factor`
+pub fn scale(c: &Compute, x: &mut [f32], factor: f32) {
+    in_rows(c, x, 1, &|_, x| x.iter_mut().for_each(|x| *x *= factor));
+}
+
+/// `x = cap · tanh(x / cap)`
+pub fn soft_cap(c: &Compute, x: &mut [f32], cap: f32) {
+    in_rows(c, x, 1, &|_, x| dispatch(c.tier, Cap { x, cap }));
+}
+
+struct Act<'a> {
+    act: Activation,
+    x: &'a mut [f32],
+    by: Option<&'a [f32]>,
+}
+
+impl Job for Act<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Act { act, x, by } = self;
+        let by = by.unwrap_or(&[]);
+        in_lanes(s, x, by, |v, y| {
+            let v = match act {
+                Activation::Silu => s.div(v, s.add(s.splat(1.0), s.exp(s.sub(s.splat(0.0), v)))),
+                Activation::GeluTanh => {
+                    let cube = s.mul(s.mul(v, v), v);
+                    let u = s.mul(s.fma(cube, s.splat(0.044_715), v), s.splat(0.797_884_6));
+                    s.mul(s.mul(v, s.splat(0.5)), s.add(s.splat(1.0), tanh(s, u)))
+                }
+                Activation::Gelu => {
+                    let e = erf(s, s.mul(v, s.splat(std::f32::consts::FRAC_1_SQRT_2)));
+                    s.mul(s.mul(v, s.splat(0.5)), s.add(s.splat(1.0), e))
+                }
+                Activation::Relu => s.max(v, s.splat(0.0)),
+            };
+            if by.is_empty() { v } else { s.mul(v, y) }
+        });
+    }
+}
+
+struct Cap<'a> {
+    x: &'a mut [f32],
+    cap: f32,
+}
+
+impl Job for Cap<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (cap, inverse) = (s.splat(self.cap), s.splat(1.0 / self.cap));
+        in_lanes(s, self.x, &[], |v, _| s.mul(cap, tanh(s, s.mul(v, inverse))));
+    }
+}
+
+/// `x = f(x, y)` in registers; an empty `y` reads as zeros. The last, partial register is padded with zeros, so a
+/// value's result does not depend on where it lies.
+#[inline(always)]
+fn in_lanes<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::F, S::F) -> S::F) {
+    let mut at = 0;
+    while at < x.len() {
+        let end = (at + S::LANES).min(x.len());
+        let part = &mut x[at..end];
+        if part.len() == S::LANES {
+            let by = if y.is_empty() { s.splat(0.0) } else { s.load(&y[at..]) };
+            s.store(f(s.load(part), by), part);
+        } else {
+            let (mut a, mut b) = ([0.0; 64], [0.0; 64]);
+            a[..part.len()].copy_from_slice(part);
+            if !y.is_empty() {
+                b[..part.len()].copy_from_slice(&y[at..end]);
+            }
+            let v = f(s.load(&a), s.load(&b));
+            s.store(v, &mut a);
+            part.copy_from_slice(&a[..part.len()]);
+        }
+        at = end;
+    }
+}
+
+/// `tanh(x) = 1 − 2 / (e^2x + 1)`
+#[inline(always)]
+pub(crate) fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
+    let e = s.exp(s.add(x, x));
+    s.sub(s.splat(1.0), s.div(s.splat(2.0), s.add(e, s.splat(1.0))))
+}
+
+/// The error function by formula 7.1.26 of Abramowitz and Stegun; absolute error at most 1.5e-7.
+#[inline(always)]
+fn erf<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    let a = s.max(x, s.sub(s.splat(0.0), x));
+    let t = s.div(one, s.fma(a, s.splat(0.327_591_1), one));
+    let mut p = s.splat(1.061_405_4);
+    for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+        p = s.fma(p, t, s.splat(c));
+    }
+    let e = s.sub(one, s.mul(s.mul(p, t), s.exp(s.sub(s.splat(0.0), s.mul(a, a)))));
+    // The sign of x: −1, 0 or 1.
+    let big = s.splat(1e30);
+    let sign = s.min(s.max(s.mul(s.mul(x, big), big), s.splat(-1.0)), one);
+    s.mul(e, sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpu::{Pool, Tier};
+
+    /// The error function by its Taylor series, for the test.
+    fn erf_series(x: f64) -> f64 {
+        let (mut term, mut sum) = (x, x);
+        for n in 1..200 {
+            term *= -x * x / f64::from(n);
+            sum += term / f64::from(2 * n + 1);
+        }
+        sum * 2.0 / std::f64::consts::PI.sqrt()
+    }
+
+    #[test]
+    fn activations_match_their_formulas_on_every_tier() {
+        let x: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.0) * 0.01).collect();
+        for tier in Tier::available() {
+            let c = Compute::new(tier, Pool::new(2, None).unwrap());
+            for act in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
+                let mut got = x.clone();
+                activate(&c, act, &mut got);
+                let mut with_up = x.clone();
+                gated(&c, act, &mut with_up, &x);
+                for (i, &v) in x.iter().enumerate() {
+                    let v = f64::from(v);
+                    let want = match act {
+                        Activation::Silu => v / (1.0 + (-v).exp()),
+                        Activation::GeluTanh => {
+                            let u = (2.0 / std::f64::consts::PI).sqrt() * (v + 0.044715 * v * v * v);
+                            v / 2.0 * (1.0 + u.tanh())
+                        }
+                        Activation::Gelu => v / 2.0 * (1.0 + erf_series(v / 2f64.sqrt())),
+                        Activation::Relu => v.max(0.0),
+                    };
+                    assert!((f64::from(got[i]) - want).abs() < 2e-6, "{tier} {act:?}({v}) = {}", got[i]);
+                    assert_eq!(with_up[i], got[i] * x[i]);
+                }
+            }
+            let mut capped = x.clone();
+            soft_cap(&c, &mut capped, 2.0);
+            assert!(capped.iter().zip(&x).all(|(c, v)| (c - 2.0 * (v / 2.0).tanh()).abs() < 2e-6));
+        }
+    }
+
+    #[test]
+    fn a_value_does_not_depend_on_its_place() {
+        for tier in Tier::available() {
+            let c = Compute::new(tier, Pool::new(2, None).unwrap());
+            let mut many = vec![0.777; 70_001];
+            activate(&c, Activation::Silu, &mut many);
+            assert!(many.iter().all(|v| *v == many[0]));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+use tensor::Dtype;
+
+/// What can be wrong with the data handed to this room.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bytes do not hold `rows` × `cols` weights.
+    #[error("a {rows} × {cols} matrix of {dtype:?} needs {need} bytes, not {got}")]
+    Bytes {
+        /// Output width.
+        rows: usize,
+        /// Input width.
+        cols: usize,
+        /// The weight format.
+        dtype: Dtype,
+        /// Bytes that such a matrix has.
+        need: u64,
+        /// Bytes that were given.
+        got: usize,
+    },
+    /// A row is not a whole number of the format's blocks.
+    #[error("rows of {cols} weights are no whole number of {dtype:?} blocks of {block}")]
+    RowLength {
+        /// Input width.
+        cols: usize,
+        /// The weight format.
+        dtype: Dtype,
+        /// Weights in a block.
+        block: usize,
+    },
+    /// The system has no memory for the packed matrix or cache.
+    #[error("no memory for {bytes} bytes: {source}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A size that the kernels are not built for.
+    #[error("{what} is {value}, above the limit of {limit}")]
+    Limit {
+        /// The thing.
+        what: &'static str,
+        /// Its size.
+        value: usize,
+        /// The largest size.
+        limit: usize,
+    },
+    /// The weights could not be decoded.
+    #[error("decoding {dtype:?} weights: {why}")]
+    Decode {
+        /// The weight format.
+        dtype: Dtype,
+        /// What the decoder said.
+        why: String,
+    },
+}

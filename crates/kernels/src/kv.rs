@@ -1,0 +1,209 @@
+//! Keys and values of past tokens, in blocks that sequences own by number.
+//!
+//! For one layer and one head, a block holds [`BLOCK_TOKENS`] positions: the keys transposed, `[head_dim, 32]`, so
+//! that a register holds one dimension of many positions and scores need no horizontal sums; the values as
+//! `[32, value_dim]`. Who owns which block is the engine's business.
+
+use cpu::Pages;
+use cpu::lanes::{Job, Simd, dispatch};
+
+use crate::attention::MAX_HEAD_DIM;
+use crate::{Compute, Error};
+
+/// Positions in a block.
+pub const BLOCK_TOKENS: usize = 32;
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KvDtype {
+    /// Four bytes a value: for exactness tests.
+    F32,
+    /// IEEE half precision.
+    F16,
+}
+
+impl KvDtype {
+    /// Bytes of a stored value.
+    pub fn bytes(self) -> usize {
+        match self {
+            KvDtype::F32 => 4,
+            KvDtype::F16 => 2,
+        }
+    }
+}
+
+/// The size of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Layers that keep keys and values.
+    pub layers: usize,
+    /// Blocks in the pool.
+    pub blocks: usize,
+    /// Key and value heads in a layer.
+    pub kv_heads: usize,
+    /// Width of a key or value head.
+    pub head_dim: usize,
+    /// How values are stored.
+    pub dtype: KvDtype,
+}
+
+impl KvShape {
+    /// The value rows' stride: `head_dim` rounded up to whole registers of any tier.
+    pub(crate) fn value_dim(&self) -> usize {
+        self.head_dim.next_multiple_of(16)
+    }
+
+    /// Values of one block, one head, one layer: the keys, then the values.
+    fn cell(&self) -> usize {
+        BLOCK_TOKENS * (self.head_dim + self.value_dim())
+    }
+
+    /// Bytes of one block over all layers and heads.
+    pub fn block_bytes(&self) -> usize {
+        self.layers * self.kv_heads * self.cell() * self.dtype.bytes()
+    }
+}
+
+/// Memory for the keys and values of all sequences: `[layer, head, block]` cells.
+pub struct KvPool {
+    shape: KvShape,
+    pages: Pages,
+}
+
+impl KvPool {
+    /// Reserves the pool; physical memory is taken as blocks are first written.
+    ///
+    /// # Errors
+    /// For a head wider than [`MAX_HEAD_DIM`], or without memory.
+    pub fn new(shape: KvShape) -> Result<KvPool, Error> {
+        if shape.head_dim > MAX_HEAD_DIM || shape.head_dim == 0 {
+            return Err(Error::Limit { what: "head_dim", value: shape.head_dim, limit: MAX_HEAD_DIM });
+        }
+        let bytes = shape.block_bytes() as u128 * shape.blocks as u128;
+        let memory = |source| Error::Memory { bytes: u64::try_from(bytes).unwrap_or(u64::MAX), source };
+        let len = usize::try_from(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
+        Ok(KvPool { shape, pages: Pages::new(len).map_err(memory)? })
+    }
+
+    /// The pool's size.
+    pub fn shape(&self) -> KvShape {
+        self.shape
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Stores the keys and values of some rows, `[rows, kv_heads · head_dim]`, where row `r` goes to
+    /// `(block, offset)` = `slots[r]`.
+    ///
+    /// # Panics
+    /// When shapes do not fit or a slot is outside the pool.
+    pub fn write(&mut self, c: &Compute, layer: usize, k: &[f32], v: &[f32], slots: &[(u32, u32)]) {
+        let shape = self.shape;
+        let cols = shape.kv_heads * shape.head_dim;
+        assert!(
+            k.len() == slots.len() * cols && v.len() == k.len(),
+            "keys and values of {} rows",
+            slots.len()
+        );
+        assert!(
+            slots.iter().all(|s| (s.0 as usize) < shape.blocks && (s.1 as usize) < BLOCK_TOKENS),
+            "slots"
+        );
+        let head_bytes = shape.blocks * shape.cell() * shape.dtype.bytes();
+        let layer = &mut self.pages[layer * shape.kv_heads * head_bytes..][..shape.kv_heads * head_bytes];
+        // A single row is not worth a hand-over.
+        let heads = if k.len() < 8192 { shape.kv_heads } else { 1 };
+        c.pool.chunks_mut(layer, heads * head_bytes, &|i, cells| {
+            for (j, cells) in cells.chunks_exact_mut(head_bytes).enumerate() {
+                let at = (i * heads + j) * shape.head_dim;
+                for (r, slot) in slots.iter().enumerate() {
+                    let row = r * cols + at..r * cols + at + shape.head_dim;
+                    let bytes = shape.cell() * shape.dtype.bytes();
+                    let cell = &mut cells[slot.0 as usize * bytes..][..bytes];
+                    let (k, v) = (&k[row.clone()], &v[row]);
+                    dispatch(c.tier, Write { cell, k, v, offset: slot.1 as usize, shape });
+                }
+            }
+        });
+    }
+
+    /// Copies a whole block, for a sequence that leaves a shared one.
+    ///
+    /// # Panics
+    /// When a block is outside the pool.
+    pub fn copy_block(&mut self, from: u32, to: u32) {
+        let bytes = self.shape.cell() * self.shape.dtype.bytes();
+        let (from, to) = (from as usize, to as usize);
+        assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
+        for head in self.pages.chunks_exact_mut(bytes * self.shape.blocks) {
+            head.copy_within(from * bytes..(from + 1) * bytes, to * bytes);
+        }
+    }
+
+    /// The cells of one layer and head, a block after the other.
+    pub(crate) fn head(&self, layer: usize, head: usize) -> &[u8] {
+        let bytes = self.shape.blocks * self.shape.cell() * self.shape.dtype.bytes();
+        &self.pages[(layer * self.shape.kv_heads + head) * bytes..][..bytes]
+    }
+
+    /// Keys and values of block `block` among the cells of a head.
+    pub(crate) fn block<'a>(&self, head: &'a [u8], block: u32) -> (&'a [u8], &'a [u8]) {
+        let bytes = self.shape.cell() * self.shape.dtype.bytes();
+        let keys = BLOCK_TOKENS * self.shape.head_dim * self.shape.dtype.bytes();
+        head[block as usize * bytes..][..bytes].split_at(keys)
+    }
+}
+
+struct Write<'a> {
+    cell: &'a mut [u8],
+    k: &'a [f32],
+    v: &'a [f32],
+    offset: usize,
+    shape: KvShape,
+}
+
+impl Job for Write<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Write { cell, k, v, offset, shape } = self;
+        let (keys, values) = cell.split_at_mut(BLOCK_TOKENS * shape.head_dim * shape.dtype.bytes());
+        match shape.dtype {
+            KvDtype::F32 => {
+                for (d, k) in k.iter().enumerate() {
+                    let at = (d * BLOCK_TOKENS + offset) * 4;
+                    keys[at..at + 4].copy_from_slice(&k.to_le_bytes());
+                }
+                let row = &mut values[offset * shape.value_dim() * 4..];
+                for (out, v) in row.chunks_exact_mut(4).zip(v) {
+                    out.copy_from_slice(&v.to_le_bytes());
+                }
+            }
+            KvDtype::F16 => {
+                let mut put = |d: usize, bits: u16| {
+                    let at = (d * BLOCK_TOKENS + offset) * 2;
+                    keys[at..at + 2].copy_from_slice(&bits.to_le_bytes());
+                };
+                in_halves(s, k, &mut put);
+                let row = &mut values[offset * shape.value_dim() * 2..];
+                in_halves(s, v, &mut |d, bits| row[2 * d..2 * d + 2].copy_from_slice(&bits.to_le_bytes()));
+            }
+        }
+    }
+}
+
+/// Calls `put(index, half-precision bits)` for each value.
+#[inline(always)]
+fn in_halves<S: Simd>(s: S, x: &[f32], put: &mut impl FnMut(usize, u16)) {
+    for (i, part) in x.chunks(S::LANES).enumerate() {
+        let (mut padded, mut bits) = ([0.0; 64], [0u16; 64]);
+        padded[..part.len()].copy_from_slice(part);
+        s.store_f16(s.load(&padded), &mut bits);
+        for j in 0..part.len() {
+            put(i * S::LANES + j, bits[j]);
+        }
+    }
+}

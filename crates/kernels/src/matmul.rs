@@ -1,0 +1,272 @@
+//! Matrix products: `out[t, r] = Σ_k x[t, k] · w[r, k]`, written once for all formats, tiers and numbers of rows.
+//!
+//! A task owns some panels of the output and walks all input rows over each panel, in tiles of up to eight rows
+//! that share the unpacked weights. The sum of one output runs over `k` in the same order in every tile size, so a
+//! row's result does not depend on the batch.
+
+use cpu::lanes::{Job, Simd, dispatch};
+use cpu::{Columns, Tile};
+
+use crate::activations::{Activations, BLOCK, Block};
+use crate::matrix::{Layout, Matrix, with_format};
+use crate::unpack::codes::Codes;
+use crate::unpack::scales::Scales;
+use crate::unpack::{self, Format};
+use crate::{Compute, unpack::SUB};
+
+/// The most matrices that [`matmul_group`] takes.
+pub const MAX_GROUP: usize = 4;
+
+/// A task should be worth its hand-over: some microseconds of reading.
+const TASK_BYTES: usize = 32 << 10;
+
+/// `out = x · wᵀ`, with `out` of `[x rows, w.rows()]`.
+///
+/// # Panics
+/// When shapes do not fit, or `x` was not [`set`](Activations::set) in the form that `w` reads.
+pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
+    matmul_group(c, &mut [(w, out)], x);
+}
+
+/// Several products of the same rows in one round of the pool: Q, K and V, or gate and up.
+///
+/// # Panics
+/// As [`matmul`], and for more than [`MAX_GROUP`] matrices.
+pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activations) {
+    assert!(jobs.len() <= MAX_GROUP, "{} matrices in a group of at most {MAX_GROUP}", jobs.len());
+    let mut matrices: [Option<&Matrix>; MAX_GROUP] = [None; MAX_GROUP];
+    let mut outs: [Option<Columns<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
+    let mut panels = [0; MAX_GROUP];
+    for (i, (w, out)) in jobs.iter_mut().enumerate() {
+        assert_eq!(w.cols, x.cols, "weights of {} columns times rows of {}", w.cols, x.cols);
+        assert_eq!(w.tier, c.tier, "weights packed for {} used on {}", w.tier, c.tier);
+        assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);
+        panels[i] = panels_a_task(w, c.pool.threads());
+        matrices[i] = Some(w);
+        outs[i] = Some(Columns { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
+    }
+    c.pool.columns_mut(outs, &|i, tile_col, out| {
+        if let Some(w) = matrices[i] {
+            product(w, tile_col * panels[i], x, out);
+        }
+    });
+}
+
+fn panels_a_task(w: &Matrix, threads: usize) -> usize {
+    let panels = w.rows.div_ceil(w.lanes);
+    let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1));
+    if threads == 1 { panels } else { panels.div_ceil(threads * 8).max(worth) }.max(1)
+}
+
+/// Fills `out` from the panels that start at `panel`.
+fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
+    let data = &w.data[panel * w.panel_bytes..];
+    let work = Work { data, panel_bytes: w.panel_bytes, cols: w.cols, out };
+    match w.layout {
+        Layout::Quantized(dtype) => with_format!(
+            dtype,
+            F => dispatch(w.tier, Product { work, x: Quantized::<F> { rows: &x.int8, format: Default::default() } }),
+            ()
+        ),
+        Layout::F32 => dispatch(w.tier, Product { work, x: Floats { rows: &x.f32, half: false } }),
+        Layout::F16 => dispatch(w.tier, Product { work, x: Floats { rows: &x.f32, half: true } }),
+        Layout::Bf16 => dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } }),
+    }
+}
+
+struct Work<'a> {
+    /// The panels, from this task's first on.
+    data: &'a [u8],
+    panel_bytes: usize,
+    cols: usize,
+    out: Tile<'a, f32>,
+}
+
+/// Input rows in the form that one weight layout multiplies.
+trait Rows {
+    /// The products of rows `first` to `first + T - 1` with a panel, a lane for each weight row.
+    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T];
+}
+
+struct Product<'a, R> {
+    work: Work<'a>,
+    x: R,
+}
+
+impl<R: Rows> Job for Product<'_, R> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let rows = self.work.out.rows();
+        let panels = self.work.out.cols().div_ceil(S::LANES);
+        for (p, panel) in self.work.data.chunks_exact(self.work.panel_bytes).take(panels).enumerate() {
+            let mut t = 0;
+            while t < rows {
+                t += match rows - t {
+                    1 => self.rows::<S, 1>(s, p, panel, t),
+                    2..4 => self.rows::<S, 2>(s, p, panel, t),
+                    4..8 => self.rows::<S, 4>(s, p, panel, t),
+                    _ => self.rows::<S, 8>(s, p, panel, t),
+                };
+            }
+        }
+    }
+}
+
+impl<R: Rows> Product<'_, R> {
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize>(&mut self, s: S, p: usize, panel: &[u8], first: usize) -> usize {
+        let sums = self.x.tile::<S, T>(s, panel, self.work.cols, first);
+        for (t, sum) in sums.into_iter().enumerate() {
+            let out = &mut self.work.out.row(first + t)[p * S::LANES..];
+            if out.len() >= S::LANES {
+                s.store(sum, out);
+            } else {
+                let mut all = [0.0; 64];
+                s.store(sum, &mut all);
+                out.copy_from_slice(&all[..out.len()]);
+            }
+        }
+        T
+    }
+}
+
+/// Quantized weights times rows in eight bits.
+struct Quantized<'a, F> {
+    rows: &'a [Block],
+    format: std::marker::PhantomData<F>,
+}
+
+impl<F: Format> Rows for Quantized<'_, F> {
+    #[inline(always)]
+    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
+        const { assert!(SUB == BLOCK) };
+        let blocks = cols / BLOCK;
+        let x: [&[Block]; T] = std::array::from_fn(|t| &self.rows[(first + t) * blocks..][..blocks]);
+        let mut sums = [s.splat(0.0); T];
+        let subs = F::WEIGHTS / SUB;
+        for (b, block) in panel.chunks_exact(unpack::block_bytes::<F>(S::LANES)).enumerate() {
+            for i in 0..subs {
+                let u = unpack::unpack::<S, F>(s, block, i);
+                for t in 0..T {
+                    sums[t] = multiply::<S, F>(s, &u, &x[t][b * subs + i], sums[t]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// `sum` + 32 weights of each lane's row times the 32 activations of `x`.
+#[inline(always)]
+fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut sum: S::F) -> S::F {
+    let wide = F::Codes::WIDE;
+    let shift = F::OFFSET - if wide { S::WIDE_ZERO } else { 0 };
+    let dot = |acc, j: usize| {
+        let x = s.splat4(&x.q[4 * j..]);
+        if wide { s.dot_wide(acc, u.w[j], x) } else { s.dot(acc, u.w[j], x) }
+    };
+    let scale = s.splat(x.scale);
+    if F::Scales::GROUPS == 1 {
+        let mut acc = s.splat_i(-shift * (x.sums[0] + x.sums[1]));
+        for j in 0..8 {
+            acc = dot(acc, j);
+        }
+        sum = s.fma(s.to_f(acc), s.mul(u.scale[0], scale), sum);
+        if F::Scales::BIAS {
+            sum = s.fma(u.bias[0], s.splat(x.sums_f[0] + x.sums_f[1]), sum);
+        }
+    } else {
+        for half in 0..2 {
+            let mut acc = s.splat_i(-shift * x.sums[half]);
+            for j in 4 * half..4 * half + 4 {
+                acc = dot(acc, j);
+            }
+            sum = s.fma(s.to_f(acc), s.mul(u.scale[half], scale), sum);
+            if F::Scales::BIAS {
+                sum = s.fma(u.bias[half], s.splat(x.sums_f[half]), sum);
+            }
+        }
+    }
+    sum
+}
+
+/// `f32` or half-precision weights times `f32` rows.
+struct Floats<'a> {
+    rows: &'a [f32],
+    half: bool,
+}
+
+impl Floats<'_> {
+    #[inline(always)]
+    fn sums<S: Simd, const T: usize>(
+        &self,
+        s: S,
+        panel: &[u8],
+        cols: usize,
+        first: usize,
+        unit: usize,
+        load: impl Fn(&[u8]) -> S::F,
+    ) -> [S::F; T] {
+        let x: [&[f32]; T] = std::array::from_fn(|t| &self.rows[(first + t) * cols..][..cols]);
+        let mut sums = [s.splat(0.0); T];
+        for (k, weights) in panel.chunks_exact(unit * S::LANES).enumerate().take(cols) {
+            let w = load(weights);
+            for t in 0..T {
+                sums[t] = s.fma(w, s.splat(x[t][k]), sums[t]);
+            }
+        }
+        sums
+    }
+}
+
+impl Rows for Floats<'_> {
+    #[inline(always)]
+    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
+        if self.half {
+            self.sums::<S, T>(s, panel, cols, first, 2, |w| s.load_f16_bytes(w))
+        } else {
+            self.sums::<S, T>(s, panel, cols, first, 4, |w| s.load_f32_bytes(w))
+        }
+    }
+}
+
+/// bfloat16 weights times bfloat16 rows where the tier has that product, else times `f32` rows.
+struct Brains<'a> {
+    f32: &'a [f32],
+    pairs: &'a [[i8; 4]],
+}
+
+impl Rows for Brains<'_> {
+    #[inline(always)]
+    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
+        let mut sums = [s.splat(0.0); T];
+        let vectors = panel.chunks_exact(4 * S::LANES);
+        if S::BF16_DOT {
+            let pairs = cols.div_ceil(2);
+            let x: [&[[i8; 4]]; T] = std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]);
+            for (k, weights) in vectors.enumerate().take(pairs) {
+                let w = s.load_bytes(weights);
+                for t in 0..T {
+                    sums[t] = s.bf16_dot(sums[t], w, s.splat4(&x[t][k]));
+                }
+            }
+        } else {
+            let x: [&[f32]; T] = std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols]);
+            let high = s.splat_i(0xffff_0000_u32.cast_signed());
+            for (k, weights) in vectors.enumerate().take(cols.div_ceil(2)) {
+                let w = s.load_bytes(weights);
+                let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
+                for t in 0..T {
+                    sums[t] = s.fma(even, s.splat(x[t][2 * k]), sums[t]);
+                    sums[t] = s.fma(odd, s.splat(x[t].get(2 * k + 1).copied().unwrap_or(0.0)), sums[t]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+#[path = "matmul_tests.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+//! A weight matrix, packed for one tier.
+
+use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, lanes};
+use cpu::{Pages, Tier};
+use tensor::Dtype;
+
+use crate::activations::Needs;
+use crate::unpack::{self, Format};
+use crate::{Compute, Error};
+
+/// How exactly to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Quantized weights as they are, activations in eight bits or bfloat16.
+    Fast,
+    /// Weights widened to `f32` at load, activations in `f32`: slow, large, and the truth for quality tests.
+    F32,
+}
+
+/// What a panel holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Blocks of a quantized format, see [`crate::unpack`].
+    Quantized(Dtype),
+    /// A vector of `f32` for each k.
+    F32,
+    /// A vector of half-precision floats for each k.
+    F16,
+    /// A vector of bfloat16 pairs for each two k.
+    Bf16,
+}
+
+/// Calls `$body` with `$F` as the format type of `$dtype`; `$other` for the float types.
+macro_rules! with_format {
+    ($dtype:expr, $F:ident => $body:expr, $other:expr) => {{
+        use ::tensor::Dtype as D;
+        use $crate::unpack::*;
+        macro_rules! arm {
+            ($t:ty) => {{
+                type $F = $t;
+                $body
+            }};
+        }
+        match $dtype {
+            D::Q4_0 => arm!(Q4_0),
+            D::Q4_1 => arm!(Q4_1),
+            D::Q5_0 => arm!(Q5_0),
+            D::Q5_1 => arm!(Q5_1),
+            D::Q8_0 => arm!(Q8_0),
+            D::Q2_K => arm!(Q2K),
+            D::Q3_K => arm!(Q3K),
+            D::Q4_K => arm!(Q4K),
+            D::Q5_K => arm!(Q5K),
+            D::Q6_K => arm!(Q6K),
+            D::IQ4_NL => arm!(Iq4Nl),
+            D::IQ4_XS => arm!(Iq4Xs),
+            D::MXFP4 => arm!(Mxfp4),
+            D::F32 | D::F16 | D::BF16 => $other,
+        }
+    }};
+}
+pub(crate) use with_format;
+
+/// A matrix of `[rows, cols]` weights: `rows` outputs, `cols` inputs.
+pub struct Matrix {
+    pub(crate) layout: Layout,
+    pub(crate) tier: Tier,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// Rows interleaved in a panel.
+    pub(crate) lanes: usize,
+    pub(crate) panel_bytes: usize,
+    pub(crate) data: Pages,
+}
+
+impl Matrix {
+    /// Packs `bytes`, row-major blocks of `dtype` as they lie in a file, for the tier and threads of `c`.
+    ///
+    /// # Errors
+    /// When the bytes are too few or too many, a row is no whole number of blocks, or memory does not suffice.
+    pub fn pack(
+        c: &Compute,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        bytes: &[u8],
+        p: Precision,
+    ) -> Result<Matrix, Error> {
+        let row_bytes =
+            dtype.row_bytes(cols).ok_or(Error::RowLength { cols, dtype, block: dtype.block_weights() })?;
+        let need = row_bytes as u64 * rows as u64;
+        if need != bytes.len() as u64 {
+            return Err(Error::Bytes { rows, cols, dtype, need, got: bytes.len() });
+        }
+        let lanes = lanes(c.tier);
+        let layout = layout(dtype, p);
+        let panel_bytes = panel_bytes(layout, lanes, cols);
+        let total = rows.div_ceil(lanes).checked_mul(panel_bytes);
+        let memory = |source| Error::Memory { bytes: need, source };
+        let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
+        let mut data = Pages::new(total).map_err(memory)?;
+        if cols > 0 && rows > 0 {
+            let panels = (512 << 10_usize).div_ceil(panel_bytes).max(1);
+            c.pool.chunks_mut(&mut data, panels * panel_bytes, &|i, chunk| {
+                for (j, panel) in chunk.chunks_exact_mut(panel_bytes).enumerate() {
+                    let first = (i * panels + j) * lanes;
+                    let count = lanes.min(rows - first);
+                    pack_panel(
+                        layout,
+                        dtype,
+                        lanes,
+                        cols,
+                        &bytes[first * row_bytes..][..count * row_bytes],
+                        panel,
+                    );
+                }
+            });
+        }
+        Ok(Matrix { layout, tier: c.tier, rows, cols, lanes, panel_bytes, data })
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Bytes of memory that the packed weights take.
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Bytes that [`Matrix::pack`] would take on `tier`, without packing.
+    pub fn packed_bytes(tier: Tier, dtype: Dtype, rows: usize, cols: usize, p: Precision) -> u64 {
+        let lanes = lanes(tier);
+        rows.div_ceil(lanes) as u64 * panel_bytes(layout(dtype, p), lanes, cols) as u64
+    }
+
+    /// The form of activations that a product with this matrix reads.
+    pub fn activations(&self) -> Needs {
+        match self.layout {
+            Layout::Quantized(_) => Needs { int8: true, ..Needs::default() },
+            Layout::Bf16 if has_bf16_dot(self.tier) => Needs { bf16: true, ..Needs::default() },
+            Layout::F32 | Layout::F16 | Layout::Bf16 => Needs { f32: true, ..Needs::default() },
+        }
+    }
+
+    /// Widens row `row` to `f32`, for an embedding look-up.
+    ///
+    /// # Panics
+    /// When `row` is not below [`Matrix::rows`] or `out` is not [`Matrix::cols`] long.
+    pub fn row_into(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows && out.len() == self.cols, "row {row} of {} into {}", self.rows, out.len());
+        let panel = &self.data[row / self.lanes * self.panel_bytes..][..self.panel_bytes];
+        let lane = row % self.lanes;
+        match self.layout {
+            Layout::Quantized(dtype) => {
+                with_format!(dtype, F => dispatch(self.tier, Row::<F> { panel, lane, out, format: Default::default() }), ())
+            }
+            Layout::F32 => each_k(panel, self.lanes, lane, out, |b: [u8; 4]| f32::from_le_bytes(b)),
+            Layout::F16 => {
+                each_k(panel, self.lanes, lane, out, |b: [u8; 2]| half::f16::from_le_bytes(b).to_f32())
+            }
+            Layout::Bf16 => {
+                for (pair, out) in panel.chunks_exact(4 * self.lanes).zip(out.chunks_mut(2)) {
+                    for (half, o) in out.iter_mut().enumerate() {
+                        let at = 4 * lane + 2 * half;
+                        *o = half::bf16::from_le_bytes([pair[at], pair[at + 1]]).to_f32();
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn each_k<const B: usize>(
+    panel: &[u8],
+    lanes: usize,
+    lane: usize,
+    out: &mut [f32],
+    value: impl Fn([u8; B]) -> f32,
+) {
+    for (vector, o) in panel.chunks_exact(B * lanes).zip(out) {
+        if let Some(bytes) = vector[B * lane..].first_chunk::<B>() {
+            *o = value(*bytes);
+        }
+    }
+}
+
+struct Row<'a, F> {
+    panel: &'a [u8],
+    lane: usize,
+    out: &'a mut [f32],
+    format: std::marker::PhantomData<F>,
+}
+
+impl<F: Format> Job for Row<'_, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let block = unpack::block_bytes::<F>(S::LANES);
+        let pick = |v: S::F| {
+            let mut all = [0.0f32; 64];
+            s.store(v, &mut all);
+            all[self.lane]
+        };
+        for (block, out) in self.panel.chunks_exact(block).zip(self.out.chunks_exact_mut(F::WEIGHTS)) {
+            for (i, out) in out.chunks_exact_mut(unpack::SUB).enumerate() {
+                let u = unpack::unpack::<S, F>(s, block, i);
+                let (scale, bias) = (u.scale.map(pick), u.bias.map(pick));
+                for (k, o) in out.iter_mut().enumerate() {
+                    // The code of one k: the dot product with a unit vector.
+                    let mut unit = [0i8; 4];
+                    unit[k % 4] = 1;
+                    let wide = <F::Codes as unpack::codes::Codes>::WIDE;
+                    let (zero, x) = (s.splat_i(0), s.splat4(&unit));
+                    let dot = if wide { s.dot_wide(zero, u.w[k / 4], x) } else { s.dot(zero, u.w[k / 4], x) };
+                    let shift = F::OFFSET - if wide { S::WIDE_ZERO } else { 0 };
+                    *o = scale[k / 16] * (pick(s.to_f(dot)) - shift as f32) + bias[k / 16];
+                }
+            }
+        }
+    }
+}
+
+fn layout(dtype: Dtype, p: Precision) -> Layout {
+    match (p, dtype) {
+        (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
+        (_, Dtype::F16) => Layout::F16,
+        (_, Dtype::BF16) => Layout::Bf16,
+        _ => Layout::Quantized(dtype),
+    }
+}
+
+fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
+    match layout {
+        Layout::F32 => cols * lanes * 4,
+        Layout::F16 => cols * lanes * 2,
+        Layout::Bf16 => cols.div_ceil(2) * lanes * 4,
+        Layout::Quantized(dtype) => {
+            with_format!(dtype, F => cols / F::WEIGHTS * unpack::block_bytes::<F>(lanes), 0)
+        }
+    }
+}
+
+fn pack_panel(layout: Layout, dtype: Dtype, lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) {
+    let row_bytes = dtype.row_bytes(cols).unwrap_or(1).max(1);
+    let mut each = rows.chunks_exact(row_bytes);
+    match layout {
+        Layout::Quantized(dtype) => with_format!(dtype, F => unpack::pack::<F>(lanes, &mut each, panel), ()),
+        Layout::F16 => interleave(&mut each, 2, lanes, panel),
+        Layout::Bf16 => interleave(&mut each, 4, lanes, panel),
+        Layout::F32 if dtype == Dtype::F32 => interleave(&mut each, 4, lanes, panel),
+        Layout::F32 => {
+            let mut wide = vec![0.0f32; cols];
+            for (lane, row) in each.enumerate() {
+                // Lengths were checked by the caller; a decoder that still refuses leaves zeros.
+                if tensor::dequantize(dtype, row, &mut wide).is_err() {
+                    continue;
+                }
+                for (k, v) in wide.iter().enumerate() {
+                    let at = (k * lanes + lane) * 4;
+                    panel[at..at + 4].copy_from_slice(&v.to_le_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Interleaves the rows in units of `unit` bytes; a last unit that a row fills only in part is padded with zeros.
+fn interleave(rows: &mut dyn Iterator<Item = &[u8]>, unit: usize, lanes: usize, panel: &mut [u8]) {
+    for (lane, row) in rows.take(lanes).enumerate() {
+        for (from, to) in row.chunks(unit).zip(panel.chunks_exact_mut(unit * lanes)) {
+            to[lane * unit..][..from.len()].copy_from_slice(from);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Rotary position embedding (Su et al., 2021): each pair of a head's values is turned by position × frequency.
+
+use crate::Compute;
+use crate::elementwise::in_rows;
+
+/// Which values of a head make a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// `i` and `i + rotary / 2`, as Hugging Face and GPT-NeoX.
+    Halves,
+    /// `2i` and `2i + 1`, as Meta's and GGUF's llama.
+    Adjacent,
+}
+
+/// Cosines and sines of a batch's positions: `[rows, frequencies]` each. Filled once a batch, read by every layer.
+pub struct RopeTable {
+    frequencies: usize,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+impl RopeTable {
+    /// Room for `max_rows` rows of `frequencies` (half the rotary width).
+    pub fn new(max_rows: usize, frequencies: usize) -> RopeTable {
+        RopeTable {
+            frequencies,
+            cos: vec![0.0; max_rows * frequencies],
+            sin: vec![0.0; max_rows * frequencies],
+        }
+    }
+
+    /// Computes the angles of row `row`, at `position`, from the inverse frequencies; both factors are multiplied by
+    /// `magnitude` (1, or the attention factor of yarn and longrope).
+    ///
+    /// # Panics
+    /// When `row` or the number of frequencies is beyond what [`RopeTable::new`] made room for.
+    pub fn set_row(&mut self, row: usize, position: usize, inverse_frequencies: &[f32], magnitude: f32) {
+        assert_eq!(inverse_frequencies.len(), self.frequencies, "rotary frequencies");
+        let at = row * self.frequencies..(row + 1) * self.frequencies;
+        let out = self.cos[at.clone()].iter_mut().zip(&mut self.sin[at]);
+        for ((cos, sin), inverse) in out.zip(inverse_frequencies) {
+            // The product is rounded to f32, as in the reference implementations.
+            let (s, c) = (position as f32 * inverse).sin_cos();
+            (*cos, *sin) = (c * magnitude, s * magnitude);
+        }
+    }
+}
+
+/// Turns the first `2 × frequencies` values of each head of `x`, `[rows, heads · head_dim]`, where row `r` uses row
+/// `r` of `table`.
+///
+/// # Panics
+/// When shapes do not fit.
+pub fn rope(c: &Compute, x: &mut [f32], table: &RopeTable, heads: usize, head_dim: usize, pairing: Pairing) {
+    let half = table.frequencies;
+    assert!(2 * half <= head_dim, "{half} rotary frequencies in heads of {head_dim}");
+    let cols = heads * head_dim;
+    in_rows(c, x, cols, &|first, x| {
+        for (r, row) in x.chunks_exact_mut(cols).enumerate() {
+            let at = (first + r) * half..(first + r + 1) * half;
+            let (cos, sin) = (&table.cos[at.clone()], &table.sin[at]);
+            for head in row.chunks_exact_mut(head_dim) {
+                turn(head, cos, sin, pairing);
+            }
+        }
+    });
+}
+
+fn turn(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing) {
+    match pairing {
+        Pairing::Halves => {
+            let (a, b) = head.split_at_mut(cos.len());
+            for (((a, b), c), s) in a.iter_mut().zip(b).zip(cos).zip(sin) {
+                (*a, *b) = (*a * c - *b * s, *b * c + *a * s);
+            }
+        }
+        Pairing::Adjacent => {
+            for ((pair, c), s) in head.chunks_exact_mut(2).zip(cos).zip(sin) {
+                (pair[0], pair[1]) = (pair[0] * c - pair[1] * s, pair[1] * c + pair[0] * s);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpu::{Pool, Tier};
+
+    #[test]
+    fn both_pairings_turn_by_the_same_angles_and_keep_the_rest() {
+        let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
+        let mut table = RopeTable::new(3, 2);
+        for row in 0..3 {
+            table.set_row(row, 10 * row, &[1.0, 0.1], 1.0);
+        }
+        let halves: Vec<f32> = (0..3 * 2 * 5).map(|i| i as f32).collect();
+        // The same pairs in the other order: (0, 2), (1, 3) against (0, 1), (2, 3).
+        let order = [0, 2, 1, 3, 4];
+        let swap = |x: &[f32]| -> Vec<f32> { x.chunks(5).flat_map(|h| order.map(|i| h[i])).collect() };
+        let mut adjacent = swap(&halves);
+        let mut turned = halves.clone();
+        rope(&c, &mut turned, &table, 2, 5, Pairing::Halves);
+        rope(&c, &mut adjacent, &table, 2, 5, Pairing::Adjacent);
+        assert_eq!(swap(&turned), adjacent);
+        assert_eq!(turned[..10], halves[..10], "position 0 turns nothing");
+        assert!(turned.chunks(5).zip(halves.chunks(5)).all(|(t, h)| t[4] == h[4]));
+        let (x, y) = (halves[10], halves[12]);
+        let (sin, cos) = 10f32.sin_cos();
+        assert_eq!((turned[10], turned[12]), (x * cos - y * sin, y * cos + x * sin));
+    }
+}

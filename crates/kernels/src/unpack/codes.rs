@@ -1,0 +1,226 @@
+//! How the codes of 32 weights lie in a panel.
+//!
+//! A *quad* is four consecutive `k` of one row. A byte vector has, for each lane, the four bytes of one quad; quads
+//! are numbered 0 to 7 within a sub-block. `put` places one lane's codes, `get` reads all lanes.
+
+use super::SUB;
+use cpu::lanes::Simd;
+
+/// A code layout.
+pub(crate) trait Codes {
+    /// Bytes for 32 codes of one row.
+    const BYTES: usize;
+    /// Whether codes use all eight bits, and the products need [`Simd::dot_wide`].
+    const WIDE: bool = false;
+    /// Writes the codes of `lane`.
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]);
+    /// Reads the eight quads of all lanes.
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8];
+}
+
+/// ORs `bits(quad, byte)` of each quad into vector `vector_of(quad)`.
+#[inline(always)]
+fn scatter(lane: usize, vectors: usize, out: &mut [u8], bits: impl Fn(usize, usize) -> (usize, u8)) {
+    let width = out.len() / vectors;
+    for quad in 0..8 {
+        for byte in 0..4 {
+            let (vector, bits) = bits(quad, byte);
+            out[vector * width + 4 * lane + byte] |= bits;
+        }
+    }
+}
+
+/// Four bits: the low nibbles of vector `j` are quad `j`, the high nibbles quad `j + 4`.
+pub(crate) struct Nibble;
+
+impl Codes for Nibble {
+    const BYTES: usize = 16;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        scatter(lane, 4, out, |quad, byte| (quad % 4, (q[4 * quad + byte] & 15) << (4 * (quad / 4))));
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        let low = s.splat_b(15);
+        let v: [S::I; 4] = std::array::from_fn(|j| s.load_bytes(&codes[4 * S::LANES * j..]));
+        std::array::from_fn(|j| if j < 4 { s.and(v[j], low) } else { s.and(s.shr::<4>(v[j - 4]), low) })
+    }
+}
+
+/// One bit: bit `j` of the single vector belongs to quad `j`; read as the value 2^`TO`.
+struct Bit;
+
+impl Bit {
+    const BYTES: usize = 4;
+    fn put(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
+        scatter(lane, 1, out, |quad, byte| (0, ((q[4 * quad + byte] >> from) & 1) << quad));
+    }
+    /// The eight quads, each bit moved to position `TO` (2 or 4).
+    #[inline(always)]
+    fn get<S: Simd, const TO: i32>(s: S, codes: &[u8]) -> [S::I; 8] {
+        let v = s.load_bytes(codes);
+        let mask = s.splat_b(1 << TO);
+        // Shifts by a constant each; the mask drops what crosses byte borders.
+        let shifted = if TO == 4 {
+            [
+                s.shl::<4>(v),
+                s.shl::<3>(v),
+                s.shl::<2>(v),
+                s.shl::<1>(v),
+                v,
+                s.shr::<1>(v),
+                s.shr::<2>(v),
+                s.shr::<3>(v),
+            ]
+        } else {
+            [
+                s.shl::<2>(v),
+                s.shl::<1>(v),
+                v,
+                s.shr::<1>(v),
+                s.shr::<2>(v),
+                s.shr::<3>(v),
+                s.shr::<4>(v),
+                s.shr::<5>(v),
+            ]
+        };
+        shifted.map(|x| s.and(x, mask))
+    }
+}
+
+/// Two bits: bits 2·(j mod 4) of vector `j / 4` belong to quad `j`.
+pub(crate) struct Two;
+
+impl Two {
+    fn put_from(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
+        scatter(lane, 2, out, |quad, byte| {
+            (quad / 4, ((q[4 * quad + byte] >> from) & 3) << (2 * (quad % 4)))
+        });
+    }
+    /// The eight quads, each pair of bits moved to the positions `TO` (0 or 4) and up.
+    #[inline(always)]
+    fn get_to<S: Simd, const TO: i32>(s: S, codes: &[u8]) -> [S::I; 8] {
+        let mask = s.splat_b(3 << TO);
+        let v: [S::I; 2] = std::array::from_fn(|h| s.load_bytes(&codes[4 * S::LANES * h..]));
+        let quads = |v: S::I| {
+            if TO == 4 {
+                [s.shl::<4>(v), s.shl::<2>(v), v, s.shr::<2>(v)]
+            } else {
+                [v, s.shr::<2>(v), s.shr::<4>(v), s.shr::<6>(v)]
+            }
+        };
+        let (a, b) = (quads(v[0]), quads(v[1]));
+        std::array::from_fn(|j| s.and(if j < 4 { a[j] } else { b[j - 4] }, mask))
+    }
+}
+
+impl Codes for Two {
+    const BYTES: usize = 8;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        Two::put_from(q, 0, lane, out);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        Two::get_to::<S, 0>(s, codes)
+    }
+}
+
+/// Three bits: two low ones, then one high one.
+pub(crate) struct TwoAndBit;
+
+impl Codes for TwoAndBit {
+    const BYTES: usize = Two::BYTES + Bit::BYTES;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        let (low, high) = out.split_at_mut(out.len() * Two::BYTES / Self::BYTES);
+        Two::put_from(q, 0, lane, low);
+        Bit::put(q, 2, lane, high);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        let low = Two::get_to::<S, 0>(s, codes);
+        let high = Bit::get::<S, 2>(s, &codes[Two::BYTES * S::LANES..]);
+        std::array::from_fn(|j| s.or(low[j], high[j]))
+    }
+}
+
+/// Five bits: a nibble, then one high bit.
+pub(crate) struct NibbleAndBit;
+
+impl Codes for NibbleAndBit {
+    const BYTES: usize = Nibble::BYTES + Bit::BYTES;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
+        Nibble::put(q, lane, low);
+        Bit::put(q, 4, lane, high);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        let low = Nibble::get(s, codes);
+        let high = Bit::get::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..]);
+        std::array::from_fn(|j| s.or(low[j], high[j]))
+    }
+}
+
+/// Six bits: a nibble, then two high bits.
+pub(crate) struct NibbleAndTwo;
+
+impl Codes for NibbleAndTwo {
+    const BYTES: usize = Nibble::BYTES + Two::BYTES;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
+        Nibble::put(q, lane, low);
+        Two::put_from(q, 4, lane, high);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        let low = Nibble::get(s, codes);
+        let high = Two::get_to::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..]);
+        std::array::from_fn(|j| s.or(low[j], high[j]))
+    }
+}
+
+/// Eight bits: vector `j` is quad `j`.
+pub(crate) struct Byte;
+
+impl Codes for Byte {
+    const BYTES: usize = 32;
+    const WIDE: bool = true;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        scatter(lane, 8, out, |quad, byte| (quad, q[4 * quad + byte]));
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        std::array::from_fn(|j| s.load_bytes(&codes[4 * S::LANES * j..]))
+    }
+}
+
+/// Sixteen values that a nibble chooses from, each plus 128.
+pub(crate) trait Table {
+    /// The values.
+    const VALUES: [u8; 16];
+}
+
+/// Four bits that index a [`Table`].
+pub(crate) struct Lookup<T>(std::marker::PhantomData<T>);
+
+impl<T: Table> Codes for Lookup<T> {
+    const BYTES: usize = Nibble::BYTES;
+    const WIDE: bool = true;
+    fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
+        Nibble::put(q, lane, out);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        Nibble::get(s, codes).map(|index| s.lookup(&T::VALUES, index))
+    }
+}
+
+/// Adds 128 to each of sixteen signed values.
+pub(crate) const fn biased(values: [i8; 16]) -> [u8; 16] {
+    let mut out = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        out[i] = values[i].cast_unsigned() ^ 0x80;
+        i += 1;
+    }
+    out
+}

@@ -1,0 +1,138 @@
+//! How each weight format runs fast: one file a format, a few lines each.
+//!
+//! At load, [`pack`] interleaves the rows of a matrix into *panels* of [`Simd::LANES`] rows, so that each lane of a
+//! register is one output row and a dot product needs no horizontal sum. A panel is one forward stream of blocks:
+//!
+//! ```text
+//! block      head: the block's scales (and minima), a vector each
+//!            then for each 32 weights (a sub-block):
+//!              the sub-block's own small scales, a vector of bytes each
+//!              the codes: byte vectors of LANES rows × 4 consecutive k
+//! ```
+//!
+//! A format is the pair of a code layout ([`codes`]) and a scale layout ([`scales`]), an offset, and `split`, which
+//! takes a block of the file apart. Its meaning is defined in `tensor/format`, file by file.
+
+pub(crate) mod codes;
+pub(crate) mod scales;
+
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+
+pub(crate) use iq4_nl::Iq4Nl;
+pub(crate) use iq4_xs::Iq4Xs;
+pub(crate) use mxfp4::Mxfp4;
+pub(crate) use q2_k::Q2K;
+pub(crate) use q3_k::Q3K;
+pub(crate) use q4_0::Q4_0;
+pub(crate) use q4_1::Q4_1;
+pub(crate) use q4_k::Q4K;
+pub(crate) use q5_0::Q5_0;
+pub(crate) use q5_1::Q5_1;
+pub(crate) use q5_k::Q5K;
+pub(crate) use q6_k::Q6K;
+pub(crate) use q8_0::Q8_0;
+
+use codes::Codes;
+use cpu::lanes::Simd;
+use scales::Scales;
+
+/// Weights in a sub-block: the step of the product loops.
+pub(crate) const SUB: usize = 32;
+
+/// A block of the file, taken apart.
+pub(crate) struct Raw {
+    /// The code of each weight, unsigned, in the order of `k`.
+    pub(crate) codes: [u8; 256],
+    /// The block's scale, as the bits of the file.
+    pub(crate) d: u16,
+    /// The block's second factor (see [`scales`]), as bits.
+    pub(crate) m: u16,
+    /// Small scales, one for each group of the scale layout.
+    pub(crate) small: [u8; 16],
+    /// Small minima, likewise.
+    pub(crate) small_min: [u8; 16],
+}
+
+/// A quantized format: weight = scale · (code − `OFFSET`) + bias.
+pub(crate) trait Format: 'static {
+    /// Weights in a block of the file.
+    const WEIGHTS: usize;
+    /// Bytes of such a block in the file.
+    const FILE_BYTES: usize;
+    /// The code that means zero.
+    const OFFSET: i32;
+    /// How codes lie in a panel.
+    type Codes: Codes;
+    /// How scales lie in a panel.
+    type Scales: Scales;
+    /// Takes a block of [`Format::FILE_BYTES`] apart.
+    fn split(block: &[u8], raw: &mut Raw);
+}
+
+/// Bytes of a panel's block for `lanes` rows.
+pub(crate) const fn block_bytes<F: Format>(lanes: usize) -> usize {
+    lanes * (F::Scales::HEAD + F::WEIGHTS / SUB * sub_bytes_a_lane::<F>())
+}
+
+const fn sub_bytes_a_lane<F: Format>() -> usize {
+    F::Scales::SMALL + F::Codes::BYTES
+}
+
+/// Thirty-two weights of each lane's row, ready to multiply.
+pub(crate) struct Unpacked<S: Simd> {
+    /// Codes of `k` = 4j to 4j+3.
+    pub(crate) w: [S::I; 8],
+    /// Scale of each half; equal where one scale serves both.
+    pub(crate) scale: [S::F; 2],
+    /// Bias of each half.
+    pub(crate) bias: [S::F; 2],
+}
+
+/// Unpacks sub-block `i` of `block`.
+#[inline(always)]
+pub(crate) fn unpack<S: Simd, F: Format>(s: S, block: &[u8], i: usize) -> Unpacked<S> {
+    let head = &block[..F::Scales::HEAD * S::LANES];
+    let sub = &block[S::LANES * (F::Scales::HEAD + i * sub_bytes_a_lane::<F>())..]
+        [..S::LANES * sub_bytes_a_lane::<F>()];
+    let (small, codes) = sub.split_at(F::Scales::SMALL * S::LANES);
+    let (scale, bias) = F::Scales::get(s, head, small);
+    Unpacked { w: F::Codes::get(s, codes), scale, bias }
+}
+
+/// Writes the rows `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero.
+pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) {
+    let mut raw = Raw { codes: [0; 256], d: 0, m: 0, small: [0; 16], small_min: [0; 16] };
+    for (lane, row) in rows.take(lanes).enumerate() {
+        for (file, block) in
+            row.chunks_exact(F::FILE_BYTES).zip(panel.chunks_exact_mut(block_bytes::<F>(lanes)))
+        {
+            F::split(file, &mut raw);
+            let (head, subs) = block.split_at_mut(F::Scales::HEAD * lanes);
+            F::Scales::put_head(&raw, lane, lanes, head);
+            for (i, sub) in subs.chunks_exact_mut(lanes * sub_bytes_a_lane::<F>()).enumerate() {
+                let (small, codes) = sub.split_at_mut(F::Scales::SMALL * lanes);
+                F::Scales::put_small(&raw, i, lane, lanes, small);
+                if let Some(q) = raw.codes[i * SUB..].first_chunk::<SUB>() {
+                    F::Codes::put(q, lane, codes);
+                }
+            }
+        }
+    }
+}
+
+/// The little-endian 16-bit value at `at`.
+pub(crate) fn bits(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
+}

@@ -1,0 +1,181 @@
+//! How the scales of a block lie in a panel.
+//!
+//! A *head* is stored once a block, *small* scales once a sub-block of 32 weights. `get` returns scale and bias for
+//! each half of the sub-block; with one scale for all 32 both halves are the same register.
+
+use super::Raw;
+use cpu::lanes::Simd;
+
+/// A scale layout.
+pub(crate) trait Scales {
+    /// Bytes a row in the head.
+    const HEAD: usize;
+    /// Bytes a row with each sub-block.
+    const SMALL: usize;
+    /// Scales in a sub-block: 1 or 2.
+    const GROUPS: usize;
+    /// Whether there is a bias.
+    const BIAS: bool;
+    /// Writes the head of `lane`.
+    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]);
+    /// Writes the small scales of sub-block `i` of `lane`.
+    fn put_small(_raw: &Raw, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
+    /// Scale and bias of each half, for all lanes.
+    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]);
+}
+
+fn put16(v: u16, lane: usize, out: &mut [u8]) {
+    out[2 * lane..2 * lane + 2].copy_from_slice(&v.to_le_bytes());
+}
+
+/// A half-precision scale for 32 weights.
+pub(crate) struct Half;
+
+impl Scales for Half {
+    const HEAD: usize = 2;
+    const SMALL: usize = 0;
+    const GROUPS: usize = 1;
+    const BIAS: bool = false;
+    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+        put16(raw.d, lane, head);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([s.load_f16_bytes(head); 2], [s.splat(0.0); 2])
+    }
+}
+
+/// A half-precision scale and bias for 32 weights.
+pub(crate) struct HalfBias;
+
+impl Scales for HalfBias {
+    const HEAD: usize = 4;
+    const SMALL: usize = 0;
+    const GROUPS: usize = 1;
+    const BIAS: bool = true;
+    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+        let (d, m) = head.split_at_mut(2 * lanes);
+        put16(raw.d, lane, d);
+        put16(raw.m, lane, m);
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([s.load_f16_bytes(head); 2], [s.load_f16_bytes(&head[2 * S::LANES..]); 2])
+    }
+}
+
+/// A power of two for 32 weights: 2^(byte − 128), as MXFP4's E8M0 with doubled values.
+pub(crate) struct Exponent;
+
+impl Scales for Exponent {
+    const HEAD: usize = 1;
+    const SMALL: usize = 0;
+    const GROUPS: usize = 1;
+    const BIAS: bool = false;
+    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+        head[lane] = raw.d.to_le_bytes()[0];
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        // The two smallest of 256 exponents are denormal; they round up to the least normal number, 1.2e-38.
+        let n = s.max(s.sub(s.load_u8(head), s.splat(128.0)), s.splat(-126.0));
+        ([s.pow2(n); 2], [s.splat(0.0); 2])
+    }
+}
+
+/// Half-precision factors of scale and bias for 256 weights, each times a byte for 32 weights. The bias factor is
+/// stored negated, so that bias = factor · byte.
+pub(crate) struct SuperBias;
+
+impl Scales for SuperBias {
+    const HEAD: usize = 4;
+    const SMALL: usize = 2;
+    const GROUPS: usize = 1;
+    const BIAS: bool = true;
+    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+        let (d, m) = head.split_at_mut(2 * lanes);
+        put16(raw.d, lane, d);
+        put16(raw.m ^ 0x8000, lane, m);
+    }
+    fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+        small[lane] = raw.small[i];
+        small[lanes + lane] = raw.small_min[i];
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let scale = s.mul(s.load_f16_bytes(head), s.load_u8(small));
+        let bias = s.mul(s.load_f16_bytes(&head[2 * S::LANES..]), s.load_u8(&small[S::LANES..]));
+        ([scale; 2], [bias; 2])
+    }
+}
+
+/// As [`SuperBias`], with a byte for 16 weights whose low nibble is the scale and whose high nibble the bias.
+pub(crate) struct SuperBias16;
+
+impl Scales for SuperBias16 {
+    const HEAD: usize = 4;
+    const SMALL: usize = 2;
+    const GROUPS: usize = 2;
+    const BIAS: bool = true;
+    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+        SuperBias::put_head(raw, lane, lanes, head);
+    }
+    fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+        for half in 0..2 {
+            small[half * lanes + lane] = raw.small[2 * i + half] | (raw.small_min[2 * i + half] << 4);
+        }
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let (d, m) = (s.load_f16_bytes(head), s.load_f16_bytes(&head[2 * S::LANES..]));
+        let both: [S::F; 2] = std::array::from_fn(|half| s.load_u8(&small[half * S::LANES..]));
+        // The high nibble: x/16 rounded down, as x/16 − 15/32 rounded to nearest.
+        let high = both.map(|x| s.round(s.fma(x, s.splat(0.0625), s.splat(-0.46875))));
+        let low: [S::F; 2] = std::array::from_fn(|half| s.fma(high[half], s.splat(-16.0), both[half]));
+        (low.map(|x| s.mul(d, x)), high.map(|x| s.mul(m, x)))
+    }
+}
+
+/// A half-precision factor for 256 weights times a signed byte for 32.
+pub(crate) struct Super;
+
+impl Scales for Super {
+    const HEAD: usize = 2;
+    const SMALL: usize = 1;
+    const GROUPS: usize = 1;
+    const BIAS: bool = false;
+    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+        put16(raw.d, lane, head);
+    }
+    fn put_small(raw: &Raw, i: usize, lane: usize, _: usize, small: &mut [u8]) {
+        small[lane] = raw.small[i];
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([s.mul(s.load_f16_bytes(head), s.load_i8(small)); 2], [s.splat(0.0); 2])
+    }
+}
+
+/// A half-precision factor for 256 weights times a signed byte for 16.
+pub(crate) struct Super16;
+
+impl Scales for Super16 {
+    const HEAD: usize = 2;
+    const SMALL: usize = 2;
+    const GROUPS: usize = 2;
+    const BIAS: bool = false;
+    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+        put16(raw.d, lane, head);
+    }
+    fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+        for half in 0..2 {
+            small[half * lanes + lane] = raw.small[2 * i + half];
+        }
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let d = s.load_f16_bytes(head);
+        let scale = std::array::from_fn(|half| s.mul(d, s.load_i8(&small[half * S::LANES..])));
+        (scale, [s.splat(0.0); 2])
+    }
+}
