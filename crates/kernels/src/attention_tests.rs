@@ -1,1 +1,143 @@
+use super::*;
+use crate::kv::KvShape;
+use cpu::{Pool, Tier};
 
+fn noise(seed: &mut u64) -> f32 {
+    *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*seed >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+}
+
+struct Case {
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    len: usize,
+    window: Option<usize>,
+    cap: Option<f32>,
+}
+
+/// Attention as the formula says, for one sequence: `[len, heads · dim]`.
+fn naive(case: &Case, q: &[f32], k: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
+    let Case { heads, kv_heads, dim, len, .. } = *case;
+    let mut out = vec![0.0; len * heads * dim];
+    for row in 0..len {
+        for h in 0..heads {
+            let kv = h / (heads / kv_heads);
+            let from = case.window.map_or(0, |w| (row + 1).saturating_sub(w));
+            let at = |x: &[f32], t: usize, n: usize, h: usize, d: usize| f64::from(x[(t * n + h) * dim + d]);
+            let score = |t: usize| {
+                let dot: f64 = (0..dim).map(|d| at(q, row, heads, h, d) * at(k, t, kv_heads, kv, d)).sum();
+                let s = dot * f64::from(scale);
+                case.cap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh()).exp()
+            };
+            let total: f64 = (from..=row).map(score).sum();
+            for d in 0..dim {
+                let sum: f64 = (from..=row).map(|t| score(t) * at(v, t, kv_heads, kv, d)).sum();
+                out[(row * heads + h) * dim + d] = sum / total;
+            }
+        }
+    }
+    out
+}
+
+fn check(case: &Case, dtype: KvDtype) {
+    let Case { heads, kv_heads, dim, len, window, cap } = *case;
+    let mut seed = 3;
+    let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| noise(&mut seed)).collect() };
+    let (q, k, v) = (random(len * heads * dim), random(len * kv_heads * dim), random(len * kv_heads * dim));
+    let scale = 1.0 / (dim as f32).sqrt() * 3.0;
+    let want = naive(case, &q, &k, &v, scale);
+    // Half-precision keys move a score by 2^-11 of it, values likewise; the results are below one.
+    let limit = if dtype == KvDtype::F32 { 3e-6 } else { 4e-3 };
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        let count = len.div_ceil(BLOCK_TOKENS);
+        let shape = KvShape { layers: 2, blocks: count + 2, kv_heads, head_dim: dim, dtype };
+        let mut pool = KvPool::new(shape).unwrap();
+        // Unwritten and foreign memory must not matter: fill everything with NaN first.
+        let poison = vec![f32::NAN; kv_heads * dim];
+        for block in 0..shape.blocks as u32 {
+            for offset in 0..BLOCK_TOKENS as u32 {
+                pool.write(&c, 1, &poison, &poison, &[(block, offset)]);
+            }
+        }
+        let blocks: Vec<u32> = (0..count as u32).map(|b| (b * 5 + 1) % (count as u32 + 2)).collect();
+        let blocks: Vec<u32> = if blocks.iter().collect::<std::collections::HashSet<_>>().len() == count {
+            blocks
+        } else {
+            (0..count as u32).rev().collect()
+        };
+        let slot = |p: usize| (blocks[p / BLOCK_TOKENS], (p % BLOCK_TOKENS) as u32);
+        let mut whole = Vec::new();
+        // In chunks: all at once, one by one, and in uneven pieces.
+        for chunk in [len, 1, 13] {
+            let mut out = vec![0.0; q.len()];
+            for first in (0..len).step_by(chunk) {
+                let n = chunk.min(len - first);
+                let kv = first * kv_heads * dim..(first + n) * kv_heads * dim;
+                let slots: Vec<_> = (first..first + n).map(slot).collect();
+                pool.write(&c, 1, &k[kv.clone()], &v[kv], &slots);
+                let rows = first * heads * dim..(first + n) * heads * dim;
+                let seq = SeqRows { rows: 0..n, first_position: first, blocks: &blocks };
+                let o = &mut out[rows.clone()];
+                attention(&c, &pool, 1, &q[rows], heads, &[seq], window, scale, cap, o);
+            }
+            for (i, (o, w)) in out.iter().zip(&want).enumerate() {
+                assert!((f64::from(*o) - w).abs() < limit, "{tier} {dtype:?} at {i}: {o}, not {w}");
+            }
+            if whole.is_empty() {
+                whole = out;
+            } else {
+                assert_eq!(whole, out, "{tier}: chunks of {chunk}");
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_matches_its_formula_in_any_chunks() {
+    let base = Case { heads: 4, kv_heads: 2, dim: 16, len: 70, window: None, cap: None };
+    for dtype in [KvDtype::F32, KvDtype::F16] {
+        check(&base, dtype);
+        check(&Case { heads: 9, kv_heads: 3, dim: 64, ..base }, dtype);
+        check(&Case { heads: 12, kv_heads: 1, dim: 20, ..base }, dtype);
+        check(&Case { heads: 2, kv_heads: 2, dim: 80, window: Some(10), ..base }, dtype);
+        check(&Case { window: Some(33), cap: Some(1.5), ..base }, dtype);
+        check(&Case { window: Some(1), ..base }, dtype);
+    }
+}
+
+#[test]
+fn sequences_in_one_batch_do_not_touch_each_other() {
+    let c = Compute::new(Tier::best(), Pool::new(2, None).unwrap());
+    let (heads, dim, lens) = (4, 16, [5usize, 1, 40, 9]);
+    let shape = KvShape { layers: 1, blocks: 8, kv_heads: 2, head_dim: dim, dtype: KvDtype::F16 };
+    let mut seed = 1;
+    let total: usize = lens.iter().sum();
+    let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| noise(&mut seed)).collect() };
+    let (q, k, v) = (random(total * heads * dim), random(total * 2 * dim), random(total * 2 * dim));
+    let tables: [&[u32]; 4] = [&[3], &[0], &[5, 1], &[7]];
+    let mut pool = KvPool::new(shape).unwrap();
+    let (mut slots, mut seqs, mut at) = (Vec::new(), Vec::new(), 0);
+    for (len, table) in lens.iter().zip(tables) {
+        slots.extend((0..*len).map(|p| (table[p / BLOCK_TOKENS], (p % BLOCK_TOKENS) as u32)));
+        seqs.push(SeqRows { rows: at..at + len, first_position: 0, blocks: table });
+        at += len;
+    }
+    pool.write(&c, 0, &k, &v, &slots);
+    let mut together = vec![0.0; q.len()];
+    attention(&c, &pool, 0, &q, heads, &seqs, None, 0.25, None, &mut together);
+    for seq in &seqs {
+        let rows = seq.rows.start * heads * dim..seq.rows.end * heads * dim;
+        let mut alone = vec![0.0; rows.len()];
+        let own = SeqRows { rows: 0..seq.rows.len(), ..seq.clone() };
+        attention(&c, &pool, 0, &q[rows.clone()], heads, &[own], None, 0.25, None, &mut alone);
+        assert_eq!(alone, together[rows]);
+    }
+    pool.copy_block(5, 6);
+    let mut moved = vec![0.0; 40 * heads * dim];
+    let seq = SeqRows { rows: 0..40, first_position: 0, blocks: &[6, 1] };
+    let rows = 6 * heads * dim..46 * heads * dim;
+    attention(&c, &pool, 0, &q[rows.clone()], heads, &[seq], None, 0.25, None, &mut moved);
+    assert_eq!(moved, together[rows]);
+}

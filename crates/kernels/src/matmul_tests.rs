@@ -1,1 +1,169 @@
+use super::*;
+use crate::Precision;
+use cpu::{Pool, Tier};
+use tensor::Dtype;
 
+/// Pseudo-random 32-bit values.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as u32
+    }
+    fn unit(&mut self) -> f32 {
+        self.next() as f32 / (1u32 << 30) as f32 - 1.0
+    }
+}
+
+/// Random rows of `dtype`: any codes and small scales, sane half-precision factors.
+fn random_weights(dtype: Dtype, rows: usize, cols: usize, noise: &mut Noise) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..rows * dtype.row_bytes(cols).unwrap()).map(|_| noise.next() as u8).collect();
+    let factors: &[usize] = match dtype {
+        Dtype::Q4_0 | Dtype::Q5_0 | Dtype::Q8_0 | Dtype::IQ4_NL | Dtype::IQ4_XS => &[0],
+        Dtype::Q4_1 | Dtype::Q5_1 | Dtype::Q4_K | Dtype::Q5_K => &[0, 2],
+        Dtype::Q2_K => &[80, 82],
+        Dtype::Q3_K => &[108],
+        Dtype::Q6_K => &[208],
+        Dtype::MXFP4 | Dtype::F32 | Dtype::F16 | Dtype::BF16 => &[],
+    };
+    for block in bytes.chunks_exact_mut(dtype.block_bytes()) {
+        for &at in factors {
+            let v = half::f16::from_f32(noise.unit() * 0.05);
+            block[at..at + 2].copy_from_slice(&v.to_le_bytes());
+        }
+        match dtype {
+            Dtype::MXFP4 => block[0] = 120 + block[0] % 8,
+            Dtype::F32 => block.copy_from_slice(&noise.unit().to_le_bytes()),
+            Dtype::F16 => block.copy_from_slice(&half::f16::from_f32(noise.unit()).to_le_bytes()),
+            Dtype::BF16 => block.copy_from_slice(&half::bf16::from_f32(noise.unit()).to_le_bytes()),
+            _ => {}
+        }
+    }
+    bytes
+}
+
+fn run(c: &Compute, w: &Matrix, x: &[f32]) -> Vec<f32> {
+    let rows = x.len() / w.cols();
+    let mut a = Activations::new(rows, w.cols());
+    a.set(c, x, w.cols(), w.activations());
+    let mut out = vec![0.0; rows * w.rows()];
+    matmul(c, w, &a, &mut out);
+    out
+}
+
+/// The budget: rounding each activation to eight bits moves it by at most half a step, so a product by at most
+/// Σ |w| · step / 2; to bfloat16 by 2⁻⁸ of itself. On top, rounding of the `f32` sum: 2⁻²² for each of its terms.
+fn budget(needs: crate::Needs, w: &[f32], x: &[f32]) -> f32 {
+    let mut sum = 1e-6;
+    for (w, x) in w.chunks(BLOCK).zip(x.chunks(BLOCK)) {
+        let step = x.iter().fold(0.0f32, |m, v| m.max(v.abs())) / 127.0;
+        for (w, x) in w.iter().zip(x) {
+            let activation =
+                if needs.int8 { step * 0.5001 } else { x.abs() / 256.0 * f32::from(u8::from(needs.bf16)) };
+            // The sum of a format with a bias runs through larger terms than its result has: |w| + the bias.
+            sum += w.abs() * activation + (w.abs() * x.abs() + step) * 2e-6;
+        }
+    }
+    sum
+}
+
+#[test]
+fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matter() {
+    let mut noise = Noise(11);
+    for dtype in Dtype::ALL {
+        let (rows, cols) = (37, 512);
+        let bytes = random_weights(dtype, rows, cols, &mut noise);
+        let x: Vec<f32> = (0..19 * cols).map(|_| noise.unit() * 3.0).collect();
+        for tier in Tier::available() {
+            let c = Compute::new(tier, Pool::new(2, None).unwrap());
+            let w = Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::Fast).unwrap();
+            let truth = Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::F32).unwrap();
+            let (mut fast_row, mut row) = (vec![0.0; cols], vec![0.0; cols]);
+            let all = run(&c, &w, &x);
+            for r in 0..rows {
+                truth.row_into(r, &mut row);
+                w.row_into(r, &mut fast_row);
+                assert_eq!(row, fast_row, "{tier} {dtype:?} row {r}");
+                for (t, x) in x.chunks(cols).enumerate() {
+                    let want: f64 = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
+                    let error = (f64::from(all[t * rows + r]) - want).abs();
+                    let limit = budget(w.activations(), &row, x);
+                    assert!(
+                        error <= f64::from(limit),
+                        "{tier} {dtype:?} [{t}, {r}]: off by {error} of {limit}"
+                    );
+                }
+            }
+            for count in [1, 2, 3, 5, 7, 8, 11] {
+                for first in [0, 4, 8] {
+                    let alone = run(&c, &w, &x[first * cols..(first + count) * cols]);
+                    assert_eq!(
+                        alone,
+                        all[first * rows..(first + count) * rows],
+                        "{tier} {dtype:?} rows {first}+{count}"
+                    );
+                }
+            }
+            let one = Compute::new(tier, Pool::new(1, None).unwrap());
+            assert_eq!(run(&one, &w, &x), all, "{tier} {dtype:?} on one thread");
+        }
+    }
+}
+
+#[test]
+fn float_weights_take_any_width() {
+    let mut noise = Noise(5);
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::BF16] {
+        for cols in [1, 2, 7, 50] {
+            let bytes = random_weights(dtype, 3, cols, &mut noise);
+            let x: Vec<f32> = (0..2 * cols).map(|_| noise.unit()).collect();
+            for tier in Tier::available() {
+                let c = Compute::new(tier, Pool::new(1, None).unwrap());
+                let w = Matrix::pack(&c, dtype, 3, cols, &bytes, Precision::Fast).unwrap();
+                let out = run(&c, &w, &x);
+                let mut row = vec![0.0; cols];
+                for r in 0..3 {
+                    w.row_into(r, &mut row);
+                    for (t, x) in x.chunks(cols).enumerate() {
+                        let want: f32 = row.iter().zip(x).map(|(w, x)| w * x).sum();
+                        assert!((out[t * 3 + r] - want).abs() <= budget(w.activations(), &row, x));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_gives_what_its_members_give() {
+    let mut noise = Noise(9);
+    let c = Compute::new(Tier::best(), Pool::new(2, None).unwrap());
+    let (cols, x) = (256, 5);
+    let x: Vec<f32> = (0..x * cols).map(|_| noise.unit()).collect();
+    let shapes = [(64, Dtype::Q4_K), (17, Dtype::Q6_K), (33, Dtype::Q8_0)];
+    let w: Vec<Matrix> = shapes
+        .iter()
+        .map(|&(rows, dtype)| {
+            let bytes = random_weights(dtype, rows, cols, &mut noise);
+            Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::Fast).unwrap()
+        })
+        .collect();
+    let mut a = Activations::new(5, cols);
+    a.set(&c, &x, cols, w.iter().fold(crate::Needs::default(), |n, w| n | w.activations()));
+    let mut outs: Vec<Vec<f32>> = w.iter().map(|w| vec![0.0; 5 * w.rows()]).collect();
+    let mut jobs: Vec<(&Matrix, &mut [f32])> = w.iter().zip(outs.iter_mut().map(Vec::as_mut_slice)).collect();
+    matmul_group(&c, &mut jobs, &a);
+    for (w, out) in w.iter().zip(&outs) {
+        assert_eq!(&run(&c, w, &x), out);
+    }
+}
+
+#[test]
+fn wrong_sizes_are_errors() {
+    let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
+    let too_few = Matrix::pack(&c, Dtype::Q4_0, 2, 32, &[0; 35], Precision::Fast);
+    assert!(matches!(too_few, Err(crate::Error::Bytes { need: 36, got: 35, .. })));
+    let broken = Matrix::pack(&c, Dtype::Q4_K, 1, 100, &[0; 144], Precision::Fast);
+    assert!(matches!(broken, Err(crate::Error::RowLength { block: 256, .. })));
+}

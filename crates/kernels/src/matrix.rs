@@ -100,7 +100,7 @@ impl Matrix {
         let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut data = Pages::new(total).map_err(memory)?;
         if cols > 0 && rows > 0 {
-            let panels = (512 << 10_usize).div_ceil(panel_bytes).max(1);
+            let panels = (512usize << 10).div_ceil(panel_bytes).max(1);
             c.pool.chunks_mut(&mut data, panels * panel_bytes, &|i, chunk| {
                 for (j, panel) in chunk.chunks_exact_mut(panel_bytes).enumerate() {
                     let first = (i * panels + j) * lanes;
@@ -258,15 +258,30 @@ fn pack_panel(layout: Layout, dtype: Dtype, lanes: usize, cols: usize, rows: &[u
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];
             for (lane, row) in each.enumerate() {
-                // Lengths were checked by the caller; a decoder that still refuses leaves zeros.
-                if tensor::dequantize(dtype, row, &mut wide).is_err() {
-                    continue;
-                }
+                widen_row(dtype, row, &mut wide);
                 for (k, v) in wide.iter().enumerate() {
                     let at = (k * lanes + lane) * 4;
                     panel[at..at + 4].copy_from_slice(&v.to_le_bytes());
                 }
             }
+        }
+    }
+}
+
+/// One row of the file as `f32`.
+fn widen_row(dtype: Dtype, row: &[u8], wide: &mut [f32]) {
+    match dtype {
+        Dtype::F16 => each_k(row, 1, 0, wide, |b: [u8; 2]| half::f16::from_le_bytes(b).to_f32()),
+        Dtype::BF16 => each_k(row, 1, 0, wide, |b: [u8; 2]| half::bf16::from_le_bytes(b).to_f32()),
+        Dtype::F32 => each_k(row, 1, 0, wide, f32::from_le_bytes),
+        _ => {
+            let lanes = lanes(Tier::Scalar);
+            let mut panel = vec![0; panel_bytes(Layout::Quantized(dtype), lanes, wide.len())];
+            pack_panel(Layout::Quantized(dtype), dtype, lanes, wide.len(), row, &mut panel);
+            with_format!(dtype, F => dispatch(
+                Tier::Scalar,
+                Row::<F> { panel: &panel, lane: 0, out: wide, format: Default::default() }
+            ), ());
         }
     }
 }
