@@ -4,6 +4,7 @@
 //! Deliberately absent: tensors, formats and any notion of a model.
 
 pub mod lanes;
+mod map;
 pub mod measure;
 mod pages;
 mod pool;
@@ -11,6 +12,7 @@ pub mod probe;
 pub mod thread;
 mod tier;
 
+pub use map::Map;
 pub use pages::{PageKind, Pages};
 pub use pool::{Columns, Pool, Tile};
 pub use tier::{Tier, UnknownTier};

@@ -1,1 +1,157 @@
-//! huggingface
+//! Hugging Face model directories: JSON files beside one or several safetensors files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::opened::Error;
+
+/// Largest small JSON file (configs, templates).
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
+/// Largest tokenizer.json or shard index; the largest in use have some 40 MB.
+const MAX_LIST_BYTES: u64 = 256 << 20;
+/// Most shards a model may have.
+const MAX_SHARDS: usize = 4096;
+
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+
+/// The files of a directory that are not weights.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata {
+    /// `config.json`.
+    pub config: Value,
+    /// `tokenizer_config.json`.
+    pub tokenizer_config: Option<Value>,
+    /// `generation_config.json`.
+    pub generation_config: Option<Value>,
+    /// `special_tokens_map.json`.
+    pub special_tokens_map: Option<Value>,
+    /// The chat template: `chat_template.jinja`, or else the one in `chat_template.json`, or else the (default) one in
+    /// `tokenizer_config.json`; the order transformers looks in.
+    pub chat_template: Option<String>,
+    /// `tokenizer.json` as it is.
+    pub tokenizer_json: Option<Vec<u8>>,
+}
+
+impl Metadata {
+    /// Reads the files of `dir`. Only `config.json` has to be there.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is larger than its limit, or is not JSON; named.
+    pub fn read(dir: &Path) -> Result<Metadata, Error> {
+        let config = json(&dir.join("config.json"), MAX_CONFIG_BYTES)?
+            .ok_or_else(|| Error::NotAModel { path: dir.to_owned(), problem: "it has no config.json" })?;
+        let tokenizer_config = json(&dir.join("tokenizer_config.json"), MAX_CONFIG_BYTES)?;
+        let chat_template = chat_template(dir, tokenizer_config.as_ref())?;
+        Ok(Metadata {
+            config,
+            generation_config: json(&dir.join("generation_config.json"), MAX_CONFIG_BYTES)?,
+            special_tokens_map: json(&dir.join("special_tokens_map.json"), MAX_CONFIG_BYTES)?,
+            tokenizer_config,
+            chat_template,
+            tokenizer_json: bytes(&dir.join("tokenizer.json"), MAX_LIST_BYTES)?,
+        })
+    }
+}
+
+fn chat_template(dir: &Path, tokenizer_config: Option<&Value>) -> Result<Option<String>, Error> {
+    let path = dir.join("chat_template.jinja");
+    if let Some(bytes) = bytes(&path, MAX_CONFIG_BYTES)? {
+        let text = String::from_utf8(bytes);
+        return text.map(Some).map_err(|_| Error::NotUtf8 { path });
+    }
+    let file = json(&dir.join("chat_template.json"), MAX_CONFIG_BYTES)?;
+    let beside = file.as_ref().and_then(template_in);
+    Ok(beside.or_else(|| tokenizer_config.and_then(template_in)))
+}
+
+/// `chat_template` is a string, or a list of `{name, template}` of which "default" is taken.
+fn template_in(value: &Value) -> Option<String> {
+    match value.get("chat_template")? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(list) => {
+            let default = list.iter().find(|t| t.get("name").and_then(Value::as_str) == Some("default"))?;
+            default.get("template")?.as_str().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// The safetensors files of `dir`, with the tensors that the shard index says each holds.
+///
+/// # Errors
+/// No weights, weights in another form, or an index that is not one.
+pub(crate) fn shards(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, Error> {
+    let path = dir.join(INDEX);
+    let Some(index) = json(&path, MAX_LIST_BYTES)? else {
+        return Ok(BTreeMap::from([(single(dir)?, Vec::new())]));
+    };
+    let bad = |problem: String| Error::Index { path: path.clone(), problem };
+    let map = index.get("weight_map").and_then(Value::as_object);
+    let map = map.ok_or_else(|| bad("it has no object 'weight_map'".to_owned()))?;
+    let mut shards: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for (tensor, file) in map {
+        let file = file.as_str().ok_or_else(|| bad(format!("the file of '{tensor}' is not a string")))?;
+        // A shard lies beside its index. Anything else would let an index name files all over the machine, or itself.
+        let plain =
+            file.ends_with(".safetensors") && !file.contains(['/', '\\', '\0']) && !file.starts_with('.');
+        if !plain {
+            return Err(bad(format!("'{file}' is not the plain name of a .safetensors file")));
+        }
+        shards.entry(dir.join(file)).or_default().push(tensor.clone());
+        if shards.len() > MAX_SHARDS {
+            return Err(bad(format!("it names more than {MAX_SHARDS} files")));
+        }
+    }
+    if shards.is_empty() {
+        return Err(bad("it names no tensors".to_owned()));
+    }
+    Ok(shards)
+}
+
+/// The one safetensors file of a directory without a shard index.
+fn single(dir: &Path) -> Result<PathBuf, Error> {
+    let path = dir.join(SINGLE);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let problem =
+        if dir.join("pytorch_model.bin").exists() || dir.join("pytorch_model.bin.index.json").exists() {
+            "its weights are a PyTorch pickle; only safetensors are read"
+        } else {
+            "it has neither model.safetensors nor model.safetensors.index.json"
+        };
+    Err(Error::NotAModel { path: dir.to_owned(), problem })
+}
+
+fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
+    let Some(bytes) = bytes(path, limit)? else { return Ok(None) };
+    // serde_json bounds the depth of nesting.
+    let value = serde_json::from_slice(&bytes);
+    value.map(Some).map_err(|source| Error::Json { path: path.to_owned(), source })
+}
+
+/// The bytes of a file, none if there is no such file.
+fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(error)),
+        // Opening a pipe would wait for ever.
+        Ok(meta) if !meta.is_file() => {
+            return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
+        }
+        Ok(_) => {}
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed, so that a file that grows meanwhile is noticed too.
+    File::open(path).map_err(io)?.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > limit {
+        return Err(Error::TooLarge { path: path.to_owned(), limit });
+    }
+    Ok(Some(bytes))
+}

@@ -1,6 +1,6 @@
 //! Files to tensors.
 //!
-//! A model on disk is a GGUF file (one, or split in parts) or a Hugging Face directory. Both open to `Opened`:
+//! A model on disk is a GGUF file (one, or split in parts) or a Hugging Face directory. Both open to [`Opened`]:
 //! metadata, and named tensors that borrow from the mapped file. Files are untrusted: every length, count, offset,
 //! alignment and type is checked against the file's size before it is used. Absent on purpose: arithmetic on weights.
 
@@ -12,3 +12,6 @@ pub mod ledger;
 pub mod opened;
 pub mod safetensors;
 pub mod store;
+
+pub use ledger::Ledger;
+pub use opened::{Element, Error, Kind, Metadata, Opened, Tensor, TensorInfo, open};

@@ -1,1 +1,375 @@
-//! opened
+//! A model on disk, whatever its form.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use cpu::Map;
+use tensor::Dtype;
+
+use crate::gguf::{self, Gguf, Split};
+use crate::huggingface;
+use crate::ledger::Ledger;
+use crate::safetensors;
+
+/// Why a model cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message says what its fields are")]
+pub enum Error {
+    #[error("cannot read {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} is not a model this can load: {problem}", path.display())]
+    NotAModel { path: PathBuf, problem: &'static str },
+    #[error("{} is not a valid GGUF file", path.display())]
+    Gguf { path: PathBuf, source: gguf::Error },
+    #[error("{} is not a valid safetensors file", path.display())]
+    Safetensors { path: PathBuf, source: safetensors::Error },
+    #[error("{} is not valid JSON", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+    #[error("{} is not UTF-8", path.display())]
+    NotUtf8 { path: PathBuf },
+    #[error("{} is larger than the limit of {limit} bytes", path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
+    #[error("{} is not a valid shard index: {problem}", path.display())]
+    Index { path: PathBuf, problem: String },
+    #[error("{}: {problem}", path.display())]
+    Part { path: PathBuf, problem: String },
+    #[error("tensor '{name}' is in {} and in {}", first.display(), second.display())]
+    Duplicate { name: String, first: PathBuf, second: PathBuf },
+    #[error("tensor '{name}' is listed for {} but is not in it", path.display())]
+    Absent { name: String, path: PathBuf },
+}
+
+/// The two forms of a model on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One GGUF file, or a split one.
+    Gguf,
+    /// A directory with config.json and safetensors.
+    HuggingFace,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Gguf => "GGUF",
+            Kind::HuggingFace => "Hugging Face",
+        })
+    }
+}
+
+/// What a tensor's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// Weights in a format that can be computed with.
+    Weights(Dtype),
+    /// Something else that files carry and no matrix is made of (integers, 64-bit floats), by its name.
+    Other(&'static str),
+}
+
+impl Element {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Element::Weights(dtype) => dtype.name(),
+            Element::Other(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A model's metadata, in its file's own terms.
+#[derive(Clone, Debug)]
+pub enum Metadata {
+    /// Key/value pairs of the (first) GGUF file.
+    Gguf(gguf::Metadata),
+    /// The JSON files of a directory.
+    HuggingFace(Box<huggingface::Metadata>),
+}
+
+impl Metadata {
+    /// The key/value pairs, if it is a GGUF file.
+    pub fn gguf(&self) -> Option<&gguf::Metadata> {
+        match self {
+            Metadata::Gguf(metadata) => Some(metadata),
+            Metadata::HuggingFace(_) => None,
+        }
+    }
+
+    /// The JSON files, if it is a Hugging Face directory.
+    pub fn hugging_face(&self) -> Option<&huggingface::Metadata> {
+        match self {
+            Metadata::Gguf(_) => None,
+            Metadata::HuggingFace(metadata) => Some(metadata),
+        }
+    }
+}
+
+/// What is known of a tensor without touching its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorInfo<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its bytes are.
+    pub element: Element,
+    /// Row-major, outermost first: `[rows, cols]`.
+    pub shape: &'a [usize],
+    /// Size in the file.
+    pub bytes: usize,
+}
+
+impl TensorInfo<'_> {
+    /// Numbers in it.
+    pub fn count(&self) -> u64 {
+        // No overflow: the count fits the file size times the weights a byte can hold, which parsing checked.
+        self.shape.iter().map(|&d| d as u64).product()
+    }
+}
+
+/// A tensor's bytes in the mapped file, with what they mean.
+#[derive(Clone, Debug)]
+pub struct Tensor<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its format.
+    pub dtype: Dtype,
+    /// Row-major, outermost first: `[rows, cols]`.
+    pub shape: Vec<usize>,
+    /// Exactly the bytes of the shape in the format.
+    pub bytes: &'a [u8],
+}
+
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    map: Map,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    element: Element,
+    shape: Vec<usize>,
+    part: usize,
+    range: Range<usize>,
+}
+
+/// A model on disk, opened: metadata read, weights mapped.
+#[derive(Debug)]
+pub struct Opened {
+    path: PathBuf,
+    metadata: Metadata,
+    parts: Vec<Part>,
+    entries: Vec<Entry>,
+    index: HashMap<String, usize>,
+}
+
+/// Opens the GGUF file (any part of a split one) or the Hugging Face directory at `path`.
+///
+/// # Errors
+/// The file and what is wrong with it.
+pub fn open(path: &Path) -> Result<Opened, Error> {
+    let meta = std::fs::metadata(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    if meta.is_dir() { Opened::directory(path) } else { Opened::gguf(path) }
+}
+
+impl Opened {
+    fn gguf(path: &Path) -> Result<Opened, Error> {
+        let (part, file) = map_gguf(path)?;
+        let split = file.split().map_err(|source| Error::Gguf { path: path.to_owned(), source })?;
+        let mut opened = Opened::empty(path, Metadata::Gguf(gguf::Metadata::default()));
+        match split {
+            None => opened.add_gguf(part, file)?,
+            Some(split) => opened.add_split(path, split)?,
+        }
+        Ok(opened)
+    }
+
+    /// Opens every part of the split model that `path` is a part of, in order.
+    fn add_split(&mut self, path: &Path, split: Split) -> Result<(), Error> {
+        let paths = part_paths(path, split)?;
+        for (number, path) in paths.iter().enumerate() {
+            let (part, file) = map_gguf(path)?;
+            let found = file.split().map_err(|source| Error::Gguf { path: path.clone(), source })?;
+            let expected = Split { number, ..split };
+            if found != Some(expected) {
+                let problem = format!("expected part {} of {}, found {found:?}", number + 1, split.count);
+                return Err(Error::Part { path: path.clone(), problem });
+            }
+            self.add_gguf(part, file)?;
+        }
+        if self.entries.len() != split.tensors {
+            let (have, want) = (self.entries.len(), split.tensors);
+            let problem = format!("the parts hold {have} tensors, split.tensors.count is {want}");
+            return Err(Error::Part { path: path.to_owned(), problem });
+        }
+        Ok(())
+    }
+
+    fn add_gguf(&mut self, part: Part, file: Gguf) -> Result<(), Error> {
+        // The first part has the model's metadata, the others little more than their numbers.
+        if self.parts.is_empty() {
+            self.metadata = Metadata::Gguf(file.metadata);
+        }
+        let number = self.parts.len();
+        self.parts.push(part);
+        for t in file.tensors {
+            self.add(Entry {
+                name: t.name,
+                element: t.element,
+                shape: t.shape,
+                part: number,
+                range: t.range,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn directory(dir: &Path) -> Result<Opened, Error> {
+        let metadata = huggingface::Metadata::read(dir)?;
+        let mut opened = Opened::empty(dir, Metadata::HuggingFace(Box::new(metadata)));
+        for (number, (path, listed)) in huggingface::shards(dir)?.into_iter().enumerate() {
+            let map = Map::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+            let records = safetensors::parse(&map)
+                .map_err(|source| Error::Safetensors { path: path.clone(), source })?;
+            opened.parts.push(Part { path: path.clone(), map });
+            for t in records {
+                opened.add(Entry {
+                    name: t.name,
+                    element: t.element,
+                    shape: t.shape,
+                    part: number,
+                    range: t.range,
+                })?;
+            }
+            let here =
+                |name: &String| opened.index.get(name).is_some_and(|&i| opened.entries[i].part == number);
+            if let Some(name) = listed.iter().find(|name| !here(name)) {
+                return Err(Error::Absent { name: name.clone(), path });
+            }
+        }
+        Ok(opened)
+    }
+
+    fn empty(path: &Path, metadata: Metadata) -> Opened {
+        let path = path.to_owned();
+        Opened { path, metadata, parts: Vec::new(), entries: Vec::new(), index: HashMap::new() }
+    }
+
+    fn add(&mut self, entry: Entry) -> Result<(), Error> {
+        match self.index.entry(entry.name.clone()) {
+            Slot::Occupied(slot) => Err(Error::Duplicate {
+                name: entry.name,
+                first: self.parts[self.entries[*slot.get()].part].path.clone(),
+                second: self.parts[entry.part].path.clone(),
+            }),
+            Slot::Vacant(slot) => {
+                slot.insert(self.entries.len());
+                self.entries.push(entry);
+                Ok(())
+            }
+        }
+    }
+
+    /// What was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its form.
+    pub fn kind(&self) -> Kind {
+        match self.metadata {
+            Metadata::Gguf(_) => Kind::Gguf,
+            Metadata::HuggingFace(_) => Kind::HuggingFace,
+        }
+    }
+
+    /// Its metadata.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Files that hold tensors, with their sizes in bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.parts.iter().map(|p| (p.path.as_path(), p.map.len() as u64))
+    }
+
+    /// Every tensor, in file order.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = TensorInfo<'_>> {
+        self.entries.iter().map(Entry::info)
+    }
+
+    /// What is known of the tensor `name`.
+    pub fn info(&self, name: &str) -> Option<TensorInfo<'_>> {
+        self.index.get(name).map(|&i| self.entries[i].info())
+    }
+
+    /// The tensor `name`; none if there is no such tensor, or if its elements are not weights.
+    pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
+        let entry = &self.entries[*self.index.get(name)?];
+        let Element::Weights(dtype) = entry.element else { return None };
+        let bytes = &self.parts[entry.part].map[entry.range.clone()];
+        Some(Tensor { name: &entry.name, dtype, shape: entry.shape.clone(), bytes })
+    }
+
+    /// An account of the tensors, none claimed.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(self.entries.iter().map(|e| e.name.clone()))
+    }
+
+    /// Size of all files with tensors.
+    pub fn file_bytes(&self) -> u64 {
+        self.files().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Gives the resident pages of the weights back to the system; the next read fetches them again.
+    pub fn drop_pages(&self) {
+        for part in &self.parts {
+            part.map.drop_pages();
+        }
+    }
+
+    /// As [`Opened::drop_pages`], for one tensor: a loader that has repacked it needs it no more.
+    pub fn drop_tensor_pages(&self, name: &str) {
+        if let Some(&i) = self.index.get(name) {
+            let entry = &self.entries[i];
+            self.parts[entry.part].map.drop_range(entry.range.clone());
+        }
+    }
+}
+
+impl Entry {
+    fn info(&self) -> TensorInfo<'_> {
+        TensorInfo { name: &self.name, element: self.element, shape: &self.shape, bytes: self.range.len() }
+    }
+}
+
+fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
+    let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let file = gguf::parse(&map).map_err(|source| Error::Gguf { path: path.to_owned(), source })?;
+    Ok((Part { path: path.to_owned(), map }, file))
+}
+
+/// The paths of all parts of a split model, from the name of one: `NAME-00002-of-00005.gguf`.
+fn part_paths(path: &Path, split: Split) -> Result<Vec<PathBuf>, Error> {
+    let tail = |number: usize| format!("-{:05}-of-{:05}.gguf", number + 1, split.count);
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(stem) = name.and_then(|name| name.strip_suffix(&tail(split.number))) else {
+        let problem = format!(
+            "part {} of {} must end its name in '{}'",
+            split.number + 1,
+            split.count,
+            tail(split.number)
+        );
+        return Err(Error::Part { path: path.to_owned(), problem });
+    };
+    Ok((0..split.count).map(|n| path.with_file_name(format!("{stem}{}", tail(n)))).collect())
+}
