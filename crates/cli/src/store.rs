@@ -16,6 +16,8 @@ use crate::term::err;
 
 /// How often a plain line is written while bytes arrive.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Files below this size get no line of their own.
+const QUIET_BYTES: u64 = 1 << 20;
 
 /// The store that the environment names.
 ///
@@ -59,6 +61,9 @@ impl Watch {
         self.total = total;
         self.line = Instant::now();
         if !self.terminal {
+            if total.is_some_and(|total| total < QUIET_BYTES) {
+                return;
+            }
             let resumed = if done > 0 { format!(", going on from {}", size(done)) } else { String::new() };
             let whole = total.map_or(String::new(), |total| format!(" ({})", size(total)));
             err!("{file}{whole}{resumed}");

@@ -7,11 +7,13 @@
 //! Deliberately absent: running any code of a package, following a redirect from https to http, sending a token to
 //! a host other than the one it was given for, and a size that is trusted before it is checked.
 
+mod download;
 mod http;
 mod hub;
 mod journal;
 mod python;
 mod source;
+mod url;
 mod wheel;
 
 use std::path::{Path, PathBuf};
@@ -345,7 +347,7 @@ pub(crate) fn fetch(
 ) -> Result<Delivery, Error> {
     let delivery = match source {
         Source::Hub(hub) => hub::fetch(hub, want, dir, outside, progress)?,
-        Source::Url(url) => http::fetch(url, want, dir, outside, progress)?,
+        Source::Url(url) => url::fetch(url, want, dir, outside, progress)?,
         Source::Python(parts) => python::fetch(source, parts, want, dir, outside, progress)?,
     };
     for pin in &want.pinned {
@@ -437,4 +439,27 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// True for 64 lower-case hex digits.
 pub(crate) fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_too_small_is_refused_with_both_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(reserve(dir.path(), 1).is_ok());
+        let error = reserve(dir.path(), u64::MAX / 2).unwrap_err();
+        assert!(matches!(error, Error::Disk { need, free, .. } if need > free && free > 0), "{error}");
+        assert!(error.is_final());
+    }
+
+    #[test]
+    fn hex_digests_are_told_from_other_text() {
+        assert_eq!(hex(&[0, 0xab, 0xff]), "00abff");
+        assert!(is_sha256(&"0a".repeat(32)));
+        for text in ["", "zz", &"0A".repeat(32), &"a".repeat(63)] {
+            assert!(!is_sha256(text));
+        }
+    }
 }

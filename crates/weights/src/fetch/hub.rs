@@ -9,7 +9,8 @@ use std::path::Path;
 use serde::Deserialize;
 use ureq::http::Uri;
 
-use super::http::{Client, Order, Token, download, place};
+use super::download::{Order, download};
+use super::http::{Client, Token, place};
 use super::source::{check_relative, shown};
 use super::{Delivery, Error, HubSource, Journal, Outside, Progress, Source, Want, is_sha256};
 

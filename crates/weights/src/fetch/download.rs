@@ -1,0 +1,344 @@
+//! One file over HTTP: resumed by range, hashed while it arrives, and believed only when its hash is right.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use ureq::http::{HeaderMap, header};
+
+use super::http::{Answer, Client, Tries, io_reason, is_passing, number, refused, retry_after};
+use super::journal::{FileState, digest, hash_prefix};
+use super::{Arrived, Checked, Error, Event, Journal, MAX_FILE_BYTES, Pinned, Progress, reserve};
+
+/// A server that says no length is checked against the disk again after this many bytes.
+const DISK_STEP_BYTES: u64 = 256 << 20;
+
+/// One file to bring.
+pub(crate) struct Order<'a> {
+    pub(crate) url: &'a str,
+    /// Name within the model.
+    pub(crate) name: &'a str,
+    /// What its bytes must be, when that is known.
+    pub(crate) pin: Option<&'a Pinned>,
+    /// Hash and length that the hub's listing gave.
+    pub(crate) listed: (Option<&'a str>, Option<u64>),
+}
+
+impl Order<'_> {
+    pub(crate) fn sha256(&self) -> Option<&str> {
+        self.pin.map(|pin| pin.sha256.as_str()).or(self.listed.0)
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.pin.map(|pin| pin.size_bytes).or(self.listed.1)
+    }
+}
+
+/// A download under way: the open `.part`, and the hash of what it holds.
+struct Part<'a> {
+    order: &'a Order<'a>,
+    file: std::fs::File,
+    hasher: Sha256,
+    /// Bytes in the file and in the hash.
+    at: u64,
+    state: FileState,
+    network_bytes: u64,
+    /// The server has answered in this run.
+    answered: bool,
+}
+
+/// Brings one file; returns it with the bytes that came over the network.
+pub(crate) fn download(
+    client: &Client,
+    order: &Order<'_>,
+    journal: &mut Journal,
+    progress: &mut dyn Progress,
+) -> Result<(Arrived, u64), Error> {
+    if let Some((sha256, size_bytes)) = journal.finished(order.name) {
+        if order.sha256().is_none_or(|want| want == sha256) {
+            let checked = vouched(order, order.listed.0.is_some());
+            return Ok((Arrived { name: order.name.to_owned(), sha256, size_bytes, checked }, 0));
+        }
+        journal.discard(order.name)?;
+    }
+    let mut part = Part::open(order, journal, progress)?;
+    let mut tries = Tries::new(client.limits);
+    let mut spoiled_before = false;
+    let mut linked = None;
+    loop {
+        let before = part.network_bytes;
+        let resumed = part.at;
+        match part.attempt(client, journal, progress, &mut linked) {
+            Ok(()) => {}
+            Err(Attempt::End(error)) => return Err(error),
+            Err(Attempt::Again(error, asked)) => {
+                tries.gain(part.network_bytes - before);
+                tries.again(error, asked, order.name, progress)?;
+                continue;
+            }
+        }
+        let (sha256, size) = (digest(std::mem::take(&mut part.hasher)), part.at);
+        let want = order.sha256().map(str::to_owned).or_else(|| linked.clone());
+        let wrong = want.filter(|want| *want != sha256);
+        let Some(want) = wrong else {
+            let network_bytes = part.network_bytes;
+            journal.finish(order.name, &sha256, size)?;
+            progress.event(Event::End { file: order.name });
+            let checked = vouched(order, linked.is_some());
+            let name = order.name.to_owned();
+            return Ok((Arrived { name, sha256, size_bytes: size, checked }, network_bytes));
+        };
+        // Bytes kept from an earlier attempt may be the bad ones: they get one fresh start.
+        let network_bytes = part.network_bytes;
+        journal.discard(order.name)?;
+        if resumed == 0 || spoiled_before {
+            return Err(Error::Hash { file: order.name.to_owned(), got: sha256, want });
+        }
+        spoiled_before = true;
+        part = Part::open(order, journal, progress)?;
+        part.network_bytes = network_bytes;
+    }
+}
+
+fn vouched(order: &Order<'_>, hub: bool) -> Checked {
+    match (order.pin, hub || order.listed.0.is_some()) {
+        (Some(_), _) => Checked::Pinned,
+        (None, true) => Checked::Hub,
+        (None, false) => Checked::Recorded,
+    }
+}
+
+/// How an attempt ended when it did not succeed.
+enum Attempt {
+    End(Error),
+    Again(Error, Option<Duration>),
+}
+
+impl From<Error> for Attempt {
+    fn from(error: Error) -> Self {
+        Attempt::End(error)
+    }
+}
+
+impl<'a> Part<'a> {
+    fn open(
+        order: &'a Order<'a>,
+        journal: &mut Journal,
+        progress: &mut dyn Progress,
+    ) -> Result<Part<'a>, Error> {
+        let path = journal.part(order.name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(Error::io("open", &path))?;
+        let length = file.metadata().map_err(Error::io("look at", &path))?.len();
+        let state = journal.state(order.name);
+        // Without a validator and without a hash nobody would notice if the file had changed meanwhile.
+        let usable = state.validator.is_some() || order.sha256().is_some();
+        let at = if usable && order.size().is_none_or(|size| length <= size) { length } else { 0 };
+        let hasher = hash_prefix(&path, order.name, at, progress)?;
+        let mut part = Part { order, file, hasher, at, state, network_bytes: 0, answered: false };
+        if at == 0 {
+            part.restart(journal)?;
+        }
+        Ok(part)
+    }
+
+    fn restart(&mut self, journal: &mut Journal) -> Result<(), Error> {
+        let path = journal.part(self.order.name);
+        self.file.set_len(0).map_err(Error::io("truncate", &path))?;
+        self.hasher = Sha256::new();
+        self.at = 0;
+        self.state = FileState::default();
+        journal.set(self.order.name, self.state.clone())
+    }
+
+    fn attempt(
+        &mut self,
+        client: &Client,
+        journal: &mut Journal,
+        progress: &mut dyn Progress,
+        linked: &mut Option<String>,
+    ) -> Result<(), Attempt> {
+        if self.at > 0 && self.order.size() == Some(self.at) {
+            return Ok(());
+        }
+        let mut extra = Vec::new();
+        if self.at > 0 {
+            extra.push((header::RANGE, format!("bytes={}-", self.at)));
+            if let Some(validator) = &self.state.validator {
+                extra.push((header::IF_RANGE, validator.clone()));
+            }
+        }
+        let answer = client.get(self.order.url, &extra).map_err(|failed| {
+            let hopeless = failed.unreachable && !self.answered;
+            if hopeless { Attempt::End(failed.error) } else { Attempt::Again(failed.error, None) }
+        })?;
+        self.answered = true;
+        if let (Some(want), Some(says)) = (self.order.sha256(), &answer.linked_sha256)
+            && want != says
+        {
+            let (file, got, want) = (self.order.name.to_owned(), says.clone(), want.to_owned());
+            return Err(Attempt::End(Error::Hash { file, got, want }));
+        }
+        *linked = answer.linked_sha256.clone().or(linked.take());
+        if answer.status == 416 && unsatisfied_range(&answer.headers) == Some(self.at) {
+            // The last run stopped between the last byte and the rename.
+            return Ok(());
+        }
+        let total = self.place_in_file(&answer, journal)?;
+        self.check_total(total, journal)?;
+        let (file, resumed_bytes) = (self.order.name, self.at);
+        progress.event(Event::Begin { file, total_bytes: total, resumed_bytes });
+        self.receive(answer, total, journal, progress)
+    }
+
+    /// Reads status and headers; afterwards the body continues at `self.at`. Returns the whole file's length.
+    fn place_in_file(&mut self, answer: &Answer, journal: &mut Journal) -> Result<Option<u64>, Attempt> {
+        let encoding = answer.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_vec());
+        if encoding.is_some_and(|encoding| encoding != b"identity") {
+            let reason = "the server insists on compressing the file".to_owned();
+            return Err(Attempt::End(Error::Http { url: answer.url.clone(), reason }));
+        }
+        match answer.status {
+            200 => {
+                if self.at > 0 {
+                    self.restart(journal)?;
+                }
+                self.state.validator = validator(&answer.headers);
+                journal.set(self.order.name, self.state.clone())?;
+                Ok(number(&answer.headers, header::CONTENT_LENGTH))
+            }
+            206 => match content_range(&answer.headers) {
+                Some((start, total)) if start == self.at && self.at > 0 => Ok(total),
+                _ => {
+                    self.restart(journal)?;
+                    let reason = "the server sent another range than was asked for".to_owned();
+                    Err(Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None))
+                }
+            },
+            416 => {
+                self.restart(journal)?;
+                let reason = "the server refused to go on where the last attempt stopped".to_owned();
+                Err(Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None))
+            }
+            status if is_passing(status) => {
+                Err(Attempt::Again(refused(answer), retry_after(&answer.headers)))
+            }
+            _ => Err(Attempt::End(refused(answer))),
+        }
+    }
+
+    fn check_total(&mut self, total: Option<u64>, journal: &Journal) -> Result<(), Attempt> {
+        let want = self.order.size();
+        if let (Some(want), Some(got)) = (want, total)
+            && want != got
+        {
+            return Err(Attempt::End(Error::Size { file: self.order.name.to_owned(), got, want }));
+        }
+        let size = want.or(total).unwrap_or(0);
+        if size > MAX_FILE_BYTES {
+            let what = self.order.name.to_owned();
+            return Err(Attempt::End(Error::TooLarge { what, limit: MAX_FILE_BYTES }));
+        }
+        reserve(journal.dir(), size.saturating_sub(self.at)).map_err(Attempt::End)
+    }
+
+    fn receive(
+        &mut self,
+        answer: Answer,
+        total: Option<u64>,
+        journal: &Journal,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Attempt> {
+        let path = journal.part(self.order.name);
+        let limit = self.order.size().or(total).unwrap_or(MAX_FILE_BYTES);
+        let mut body = answer.body.into_reader();
+        let mut chunk = vec![0; 1 << 18];
+        let mut unchecked = 0u64;
+        self.file.seek(SeekFrom::Start(self.at)).map_err(Error::io("seek in", &path))?;
+        loop {
+            if progress.cancelled() {
+                return Err(Attempt::End(Error::Cancelled));
+            }
+            let count = body.read(&mut chunk).map_err(|error| {
+                let reason = format!("the connection broke at byte {}: {}", self.at, io_reason(&error));
+                Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None)
+            })?;
+            if count == 0 {
+                break;
+            }
+            if self.at + count as u64 > limit {
+                return Err(Attempt::End(Error::TooLarge { what: self.order.name.to_owned(), limit }));
+            }
+            self.file.write_all(&chunk[..count]).map_err(Error::io("write", &path))?;
+            self.hasher.update(&chunk[..count]);
+            self.at += count as u64;
+            self.network_bytes += count as u64;
+            unchecked += count as u64;
+            if total.is_none() && unchecked >= DISK_STEP_BYTES {
+                unchecked = 0;
+                reserve(journal.dir(), 0)?;
+            }
+            progress.event(Event::Bytes { file: self.order.name, done_bytes: self.at });
+        }
+        match self.order.size().or(total) {
+            Some(want) if self.at < want => {
+                let reason = format!("the connection ended at byte {} of {want}", self.at);
+                Err(Attempt::Again(Error::Http { url: answer.url, reason }, None))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A strong ETag, else the date; RFC 9110 13.1.5 allows nothing else in `If-Range`.
+fn validator(headers: &HeaderMap) -> Option<String> {
+    let etag = headers
+        .get(header::ETAG)
+        .and_then(|value| value.to_str().ok())
+        .filter(|etag| !etag.starts_with("W/"));
+    let date = headers.get(header::LAST_MODIFIED).and_then(|value| value.to_str().ok());
+    etag.or(date).filter(|text| text.len() <= 256).map(str::to_owned)
+}
+
+/// First byte and whole length of `Content-Range: bytes 5-9/10`.
+fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+    let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (start, end) = range.split_once('-')?;
+    let (start, end): (u64, u64) = (start.parse().ok()?, end.parse().ok()?);
+    let total = if total == "*" { None } else { Some(total.parse::<u64>().ok()?) };
+    (start <= end && total.is_none_or(|total| end < total)).then_some((start, total))
+}
+
+/// Whole length from the `Content-Range: bytes */10` of a 416.
+fn unsatisfied_range(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes */")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_strictly() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_RANGE, text.parse().unwrap());
+            content_range(&headers)
+        };
+        assert_eq!(read("bytes 5-9/10"), Some((5, Some(10))));
+        assert_eq!(read("bytes 5-9/*"), Some((5, None)));
+        for text in
+            ["bytes */10", "bytes 9-5/10", "bytes 5-10/10", "5-9/10", "bytes 5-9/99999999999999999999999"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
