@@ -23,7 +23,8 @@ pub(super) struct Limits {
 pub(super) fn read(root: &Root) -> Limits {
     let mut limits = Limits::default();
     let membership = root.read("/proc/self/cgroup").unwrap_or_default();
-    let mounts = mounts(&root.read("/proc/self/mountinfo").unwrap_or_default());
+    let lines = root.read_lines("/proc/self/mountinfo", |line| line.contains(" - cgroup"));
+    let mounts = mounts(&lines.unwrap_or_default());
     for mount in &mounts {
         let Some(path) = path_in(mount, &membership) else { continue };
         let levels = levels(mount, path);

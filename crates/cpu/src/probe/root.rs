@@ -22,9 +22,14 @@ impl Root {
 
     /// The text of the file at the absolute `path`, without the white space around it; `None` if it cannot be read.
     pub(super) fn read(&self, path: &str) -> Option<String> {
+        self.read_lines(path, |_| true)
+    }
+
+    /// The lines of the file at `path` that are to be kept; the others are not recorded either.
+    pub(super) fn read_lines(&self, path: &str, keep: impl Fn(&str) -> bool) -> Option<String> {
         let mut text = String::new();
         File::open(self.real(path)).ok()?.take(FILE_LIMIT).read_to_string(&mut text).ok()?;
-        let text = text.trim().to_owned();
+        let text = text.trim().lines().filter(|line| keep(line)).collect::<Vec<_>>().join("\n");
         let mut seen = self.seen.borrow_mut();
         if seen.iter().all(|(known, _)| known != path) {
             seen.push((path.to_owned(), text.clone()));

@@ -11,9 +11,8 @@ pub(super) fn online(root: &Root) -> Option<Vec<usize>> {
 
 /// The ids in this process's affinity mask.
 pub(super) fn affinity(root: &Root) -> Option<Vec<usize>> {
-    let status = root.read("/proc/self/status")?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    Some(id_list(list)).filter(|ids| !ids.is_empty())
+    let line = root.read_lines("/proc/self/status", |line| line.starts_with("Cpus_allowed_list:"))?;
+    Some(id_list(line.strip_prefix("Cpus_allowed_list:")?)).filter(|ids| !ids.is_empty())
 }
 
 /// Groups the allowed `cpus` by physical core.
