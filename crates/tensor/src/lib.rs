@@ -10,3 +10,4 @@ pub mod format;
 
 pub use dtype::Dtype;
 pub use error::Error;
+pub use format::{Blocked, Super, blocked, check_finite, codes, dequantize, quantize, sub_scales};

@@ -1,1 +1,272 @@
 //! One file a format: its layout, and the scalar code that defines it.
+//!
+//! Every quantized format here obeys one law: a weight is `scale * (q - offset) - min`, with `scale` and `min` shared by
+//! a group of 16 or 32 weights and `q` a small unsigned code. So a format is its [`Blocked`] shape and a way to read
+//! codes, scales and minima from a block ([`codes`]); dequantizing is written once, on top of that. The results are bit
+//! for bit those of the `gguf` Python package, since each step is one IEEE operation on the same values in the same
+//! order. Layouts: `ggml/src/ggml-common.h` of llama.cpp; MXFP4 also in the OCP Microscaling Formats specification 1.0.
+
+mod bits;
+mod encode;
+pub mod iq4_nl;
+pub mod iq4_xs;
+pub mod mxfp4;
+pub mod plain;
+pub mod q2_k;
+pub mod q3_k;
+pub mod q4_0;
+pub mod q4_1;
+pub mod q4_k;
+pub mod q5_0;
+pub mod q5_1;
+pub mod q5_k;
+pub mod q6_k;
+pub mod q8_0;
+
+use crate::{Dtype, Error};
+
+/// Most weights in a block of any format.
+pub const MAX_BLOCK_WEIGHTS: usize = 256;
+/// Most bytes in a block of any format.
+pub const MAX_BLOCK_BYTES: usize = 210;
+/// Most groups in a block of any format.
+pub const MAX_GROUPS: usize = 16;
+
+/// The shape of a quantized format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Weights that share a scale: 16 or 32.
+    pub group: usize,
+    /// What is taken from a code before it is scaled.
+    pub offset: i32,
+    /// Whether groups have a minimum.
+    pub has_min: bool,
+    /// Codes are `0..=max_code`.
+    pub max_code: u8,
+}
+
+/// The raw scales of a block: group `g` has `scale = f16(d) * sc[g]` and `min = f16(dmin) * m[g]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Super {
+    /// Bits of the f16 that multiplies the sub-scales.
+    pub d: u16,
+    /// Bits of the f16 that multiplies the sub-minima; 0 where the format has none.
+    pub dmin: u16,
+}
+
+/// The functions of one quantized format, by which the dispatch below is one table. Lengths are exact: a block of
+/// bytes, a block of weights, one scale and one minimum for each group.
+struct Format {
+    codes: fn(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]),
+    encode: fn(values: &[f32], block: &mut [u8]),
+    sub_scales: Option<fn(block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Super>,
+}
+
+macro_rules! formats {
+    ($($dtype:ident => $module:ident),* $(,)?) => {
+        const fn shape(dtype: Dtype) -> Option<Blocked> {
+            match dtype {
+                $(Dtype::$dtype => Some($module::BLOCKED),)*
+                Dtype::F32 | Dtype::F16 | Dtype::BF16 => None,
+            }
+        }
+
+        fn format(dtype: Dtype) -> Option<Format> {
+            match dtype {
+                $(Dtype::$dtype => Some(Format {
+                    codes: $module::codes,
+                    encode: $module::encode,
+                    sub_scales: $module::SUB_SCALES,
+                }),)*
+                Dtype::F32 | Dtype::F16 | Dtype::BF16 => None,
+            }
+        }
+
+        // What holds for every format.
+        const _: () = {
+            $(
+                let blocked = $module::BLOCKED;
+                let weights = Dtype::$dtype.block_weights();
+                assert!(weights <= MAX_BLOCK_WEIGHTS && weights.is_multiple_of(blocked.group));
+                assert!(weights / blocked.group <= MAX_GROUPS);
+                assert!(Dtype::$dtype.block_bytes() <= MAX_BLOCK_BYTES);
+                assert!($module::BYTES == Dtype::$dtype.block_bytes());
+            )*
+        };
+    };
+}
+
+formats! {
+    Q4_0 => q4_0,
+    Q4_1 => q4_1,
+    Q5_0 => q5_0,
+    Q5_1 => q5_1,
+    Q8_0 => q8_0,
+    Q2_K => q2_k,
+    Q3_K => q3_k,
+    Q4_K => q4_k,
+    Q5_K => q5_k,
+    Q6_K => q6_k,
+    IQ4_NL => iq4_nl,
+    IQ4_XS => iq4_xs,
+    MXFP4 => mxfp4,
+}
+
+/// The shape of a quantized format; none for the plain floats.
+pub const fn blocked(dtype: Dtype) -> Option<Blocked> {
+    shape(dtype)
+}
+
+/// Reads one block of a quantized format: `weight[i] = scale[g] * (q[i] - offset) - min[g]` with `g = i / group`.
+///
+/// `block`: [`Dtype::block_bytes`]; `q`: `[block_weights]`, in weight order; `scale` and `min`: `[groups]`, `min` all 0
+/// where the format has none. For the formats with a table (IQ4_NL, IQ4_XS, MXFP4) `q` is the table's value plus the
+/// offset, so that the law holds for them too; [`indices`] gives their 4-bit indices.
+///
+/// # Panics
+/// On lengths other than these, and on plain floats, which have no codes: both are mistakes of the caller.
+pub fn codes(dtype: Dtype, block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {
+    let (Some(blocked), Some(format)) = (shape(dtype), format(dtype)) else {
+        panic!("{dtype} has no codes");
+    };
+    let groups = dtype.block_weights() / blocked.group;
+    assert_eq!(block.len(), dtype.block_bytes(), "{dtype}: bytes of a block");
+    assert_eq!(q.len(), dtype.block_weights(), "{dtype}: weights of a block");
+    assert_eq!((scale.len(), min.len()), (groups, groups), "{dtype}: groups of a block");
+    (format.codes)(block, q, scale, min);
+}
+
+/// The raw scales of one block: `sc` and `m` (`[groups]`, `m` 0 where the format has none) under the two f16 that are
+/// returned. The formats with one scale a block have `sc` 1. None for plain floats, and for MXFP4, whose scale is a
+/// power of two.
+///
+/// # Panics
+/// On lengths that are not a block and its groups.
+pub fn sub_scales(dtype: Dtype, block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Option<Super> {
+    let (blocked, read) = (shape(dtype)?, format(dtype)?.sub_scales?);
+    let groups = dtype.block_weights() / blocked.group;
+    assert_eq!(block.len(), dtype.block_bytes(), "{dtype}: bytes of a block");
+    assert_eq!((sc.len(), m.len()), (groups, groups), "{dtype}: groups of a block");
+    Some(read(block, sc, m))
+}
+
+/// The table that a format's 4-bit indices look up, if it has one.
+pub const fn table(dtype: Dtype) -> Option<&'static [i8; 16]> {
+    match dtype {
+        Dtype::IQ4_NL | Dtype::IQ4_XS => Some(&iq4_nl::TABLE),
+        Dtype::MXFP4 => Some(&mxfp4::TABLE),
+        _ => None,
+    }
+}
+
+/// The 4-bit indices of one block of a format with a [`table`], in weight order; false for the other formats.
+///
+/// # Panics
+/// On lengths that are not a block and its weights.
+pub fn indices(dtype: Dtype, block: &[u8], q: &mut [u8]) -> bool {
+    let start = match dtype {
+        Dtype::IQ4_NL => iq4_nl::QS,
+        Dtype::IQ4_XS => iq4_xs::QS,
+        Dtype::MXFP4 => mxfp4::QS,
+        _ => return false,
+    };
+    assert_eq!(block.len(), dtype.block_bytes(), "{dtype}: bytes of a block");
+    assert_eq!(q.len(), dtype.block_weights(), "{dtype}: weights of a block");
+    bits::nibbles(&block[start..], 16, q);
+    true
+}
+
+/// Turns encoded weights into f32, bit for bit as the `gguf` Python package does.
+///
+/// # Errors
+/// `out` is not whole blocks, or `bytes` is not their size.
+pub fn dequantize(dtype: Dtype, bytes: &[u8], out: &mut [f32]) -> Result<(), Error> {
+    let need = dtype.row_bytes(out.len()).ok_or(Error::NotWholeBlocks { dtype, weights: out.len() })?;
+    if bytes.len() != need {
+        return Err(Error::WrongLength { dtype, weights: out.len(), need, have: bytes.len() });
+    }
+    let (Some(blocked), Some(format)) = (shape(dtype), format(dtype)) else {
+        plain::decode(dtype, bytes, out);
+        return Ok(());
+    };
+    let weights = dtype.block_weights();
+    let groups = weights / blocked.group;
+    let (mut q, mut scale, mut min) = ([0; MAX_BLOCK_WEIGHTS], [0.0; MAX_GROUPS], [0.0; MAX_GROUPS]);
+    for (block, out) in bytes.chunks_exact(dtype.block_bytes()).zip(out.chunks_exact_mut(weights)) {
+        (format.codes)(block, &mut q[..weights], &mut scale[..groups], &mut min[..groups]);
+        for (g, (out, q)) in
+            out.chunks_exact_mut(blocked.group).zip(q.chunks_exact(blocked.group)).enumerate()
+        {
+            for (w, &q) in out.iter_mut().zip(q) {
+                // Taking away a minimum of 0 changes no bit, not even of a negative zero.
+                *w = scale[g] * (i32::from(q) - blocked.offset) as f32 - min[g];
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends `values` encoded. Any valid encoding: the formats of one scale as the `gguf` package rounds them, K-quants by
+/// the range of each group.
+///
+/// # Errors
+/// `values` are not whole blocks, or one is not finite and the format is a quantized one.
+pub fn quantize(dtype: Dtype, values: &[f32], out: &mut Vec<u8>) -> Result<(), Error> {
+    let bytes =
+        dtype.row_bytes(values.len()).ok_or(Error::NotWholeBlocks { dtype, weights: values.len() })?;
+    let Some(format) = format(dtype) else {
+        plain::encode(dtype, values, out);
+        return Ok(());
+    };
+    if let Some(index) = values.iter().position(|v| !v.is_finite()) {
+        return Err(Error::NotFinite { dtype, index, value: values[index].to_string() });
+    }
+    let start = out.len();
+    out.resize(start + bytes, 0);
+    let blocks = out[start..].chunks_exact_mut(dtype.block_bytes());
+    for (block, values) in blocks.zip(values.chunks_exact(dtype.block_weights())) {
+        (format.encode)(values, block);
+    }
+    Ok(())
+}
+
+/// Checks that every weight is a finite number, which for quantized formats needs their scales only.
+///
+/// # Errors
+/// The first weight that is not finite (of a block: its first), or bytes that are not whole blocks.
+pub fn check_finite(dtype: Dtype, bytes: &[u8]) -> Result<(), Error> {
+    let (size, weights) = (dtype.block_bytes(), dtype.block_weights());
+    if !bytes.len().is_multiple_of(size) {
+        let blocks = bytes.len() / size;
+        return Err(Error::WrongLength {
+            dtype,
+            weights: blocks * weights,
+            need: blocks * size,
+            have: bytes.len(),
+        });
+    }
+    let finite_half = |bits: u16| bits & 0x7c00 != 0x7c00;
+    let block_is_finite = |block: &[u8]| match dtype {
+        Dtype::F32 => plain::f32_bits(block) & 0x7f80_0000 != 0x7f80_0000,
+        Dtype::F16 => finite_half(bits::half_bits(block, 0)),
+        Dtype::BF16 => bits::half_bits(block, 0) & 0x7f80 != 0x7f80,
+        Dtype::MXFP4 => block[mxfp4::E] <= mxfp4::MAX_FINITE_E,
+        Dtype::Q4_0 | Dtype::Q5_0 | Dtype::Q8_0 | Dtype::IQ4_NL | Dtype::IQ4_XS => {
+            finite_half(bits::half_bits(block, 0))
+        }
+        Dtype::Q4_1 | Dtype::Q5_1 | Dtype::Q4_K | Dtype::Q5_K => {
+            finite_half(bits::half_bits(block, 0)) && finite_half(bits::half_bits(block, 2))
+        }
+        Dtype::Q2_K => {
+            finite_half(bits::half_bits(block, q2_k::D)) && finite_half(bits::half_bits(block, q2_k::DMIN))
+        }
+        Dtype::Q3_K => finite_half(bits::half_bits(block, q3_k::D)),
+        Dtype::Q6_K => finite_half(bits::half_bits(block, q6_k::D)),
+    };
+    match bytes.chunks_exact(size).position(|block| !block_is_finite(block)) {
+        None => Ok(()),
+        Some(block) => {
+            Err(Error::NotFinite { dtype, index: block * weights, value: "not a finite number".to_owned() })
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Q4_0: 32 weights, `d * (q - 8)`. Bytes: d f16, then 16 bytes of nibbles (weights 0..16 low, 16..32 high).
+
+use super::encode::{extreme, inverse};
+use super::{Blocked, Super, bits};
+
+/// Byte of the scale.
+pub const D: usize = 0;
+/// First byte of the codes.
+pub const QS: usize = 2;
+/// Bytes of a block.
+pub const BYTES: usize = QS + 16;
+/// The format's shape.
+pub const BLOCKED: Blocked = Blocked { group: 32, offset: 8, has_min: false, max_code: 15 };
+
+pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+    (sc[0], m[0]) = (1, 0);
+    Super { d: bits::half_bits(block, D), dmin: 0 }
+});
+
+pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {
+    bits::nibbles(&block[QS..], 16, q);
+    (scale[0], min[0]) = (bits::half(block, D), 0.0);
+}
+
+pub(super) fn encode(values: &[f32], block: &mut [u8]) {
+    let d = extreme(values) / -8.0;
+    let inv = inverse(d);
+    let mut q = [0; 32];
+    for (q, v) in q.iter_mut().zip(values) {
+        *q = ((v * inv + 8.5) as u8).min(15);
+    }
+    bits::put_half(block, D, d);
+    bits::put_nibbles(&q, 16, &mut block[QS..]);
+}

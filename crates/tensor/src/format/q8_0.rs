@@ -1,0 +1,34 @@
+//! Q8_0: 32 weights, `d * q` with q a signed byte. Bytes: d f16, then 32 bytes.
+
+use super::encode::{extreme, inverse};
+use super::{Blocked, Super, bits};
+
+/// Byte of the scale.
+pub const D: usize = 0;
+/// First byte of the weights, as i8.
+pub const QS: usize = 2;
+/// Bytes of a block.
+pub const BYTES: usize = QS + 32;
+/// The format's shape; codes are the signed bytes plus 128.
+pub const BLOCKED: Blocked = Blocked { group: 32, offset: 128, has_min: false, max_code: 255 };
+
+pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+    (sc[0], m[0]) = (1, 0);
+    Super { d: bits::half_bits(block, D), dmin: 0 }
+});
+
+pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {
+    for (q, b) in q.iter_mut().zip(&block[QS..]) {
+        *q = b ^ 0x80;
+    }
+    (scale[0], min[0]) = (bits::half(block, D), 0.0);
+}
+
+pub(super) fn encode(values: &[f32], block: &mut [u8]) {
+    let d = extreme(values).abs() / 127.0;
+    let inv = inverse(d);
+    bits::put_half(block, D, d);
+    for (b, v) in block[QS..].iter_mut().zip(values) {
+        *b = (v * inv).round() as i8 as u8;
+    }
+}
