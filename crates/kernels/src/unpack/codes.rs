@@ -210,7 +210,12 @@ impl<T: Table> Codes for Lookup<T> {
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        Nibble::get(s, codes).map(|index| s.lookup(&T::VALUES, index))
+        // A loop and not `map`: the closure would be compiled without the tier's instructions.
+        let mut quads = Nibble::get(s, codes);
+        for quad in &mut quads {
+            *quad = s.lookup(&T::VALUES, *quad);
+        }
+        quads
     }
 }
 
