@@ -12,6 +12,7 @@ use cpu::lanes::{Job, Simd, dispatch};
 use crate::Compute;
 use crate::elementwise::tanh;
 use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
+use crate::stored::{Half, Single, Stored};
 
 /// The widest head that the kernels take.
 pub const MAX_HEAD_DIM: usize = 512;
@@ -148,8 +149,8 @@ impl Attend<'_, '_> {
             let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
             let base = b * BLOCK_TOKENS;
             let mut scores = match shape.dtype {
-                KvDtype::F16 => scores::<S, N>(s, &q, keys, 2, |x| s.load_f16_bytes(x)),
-                KvDtype::F32 => scores::<S, N>(s, &q, keys, 4, |x| s.load_f32_bytes(x)),
+                KvDtype::F16 => scores::<S, Half, N>(s, &q, keys),
+                KvDtype::F32 => scores::<S, Single, N>(s, &q, keys),
             };
             for i in 0..N {
                 let p = queries[i].position;
@@ -168,12 +169,8 @@ impl Attend<'_, '_> {
             // Positions past the tile's last were never written by this sequence: their values are not read.
             let count = (last + 1 - base).min(BLOCK_TOKENS);
             match shape.dtype {
-                KvDtype::F16 => {
-                    weigh::<S, N>(s, &scores, values, wide, 2, count, &mut sums, |x| s.load_f16_bytes(x))
-                }
-                KvDtype::F32 => {
-                    weigh::<S, N>(s, &scores, values, wide, 4, count, &mut sums, |x| s.load_f32_bytes(x))
-                }
+                KvDtype::F16 => weigh::<S, Half, N>(s, &scores, values, wide, count, &mut sums),
+                KvDtype::F32 => weigh::<S, Single, N>(s, &scores, values, wide, count, &mut sums),
             }
         }
         for i in 0..N {
@@ -187,19 +184,17 @@ impl Attend<'_, '_> {
 
 /// The products of each query with the 32 keys of a block.
 #[inline(always)]
-fn scores<S: Simd, const N: usize>(
+fn scores<S: Simd, K: Stored, const N: usize>(
     s: S,
     q: &[&[f32]; N],
     keys: &[u8],
-    unit: usize,
-    load: impl Fn(&[u8]) -> S::F,
 ) -> [[f32; BLOCK_TOKENS]; N] {
     let mut out = [[0.0; BLOCK_TOKENS]; N];
     let dim = q[0].len();
     for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
         let mut sums = [s.splat(0.0); N];
-        for (d, row) in keys.chunks_exact(BLOCK_TOKENS * unit).enumerate().take(dim) {
-            let key = load(&row[at * unit..]);
+        for (d, row) in keys.chunks_exact(BLOCK_TOKENS * K::BYTES).enumerate().take(dim) {
+            let key = K::load(s, &row[at * K::BYTES..]);
             for i in 0..N {
                 sums[i] = s.fma(key, s.splat(q[i][d]), sums[i]);
             }
@@ -261,20 +256,21 @@ fn soften<S: Simd>(
 
 /// Adds the first `count` values of a block, weighted, to the sums of each query.
 #[inline(always)]
-fn weigh<S: Simd, const N: usize>(
+fn weigh<S: Simd, V: Stored, const N: usize>(
     s: S,
     weights: &[[f32; BLOCK_TOKENS]; N],
     values: &[u8],
     wide: usize,
-    unit: usize,
     count: usize,
     sums: &mut [[f32; MAX_HEAD_DIM]; N],
-    load: impl Fn(&[u8]) -> S::F,
 ) {
     for at in (0..wide).step_by(S::LANES) {
-        let mut all: [S::F; N] = std::array::from_fn(|i| s.load(&sums[i][at..]));
-        for (p, row) in values.chunks_exact(wide * unit).take(count).enumerate() {
-            let v = load(&row[at * unit..]);
+        let mut all = [s.splat(0.0); N];
+        for i in 0..N {
+            all[i] = s.load(&sums[i][at..]);
+        }
+        for (p, row) in values.chunks_exact(wide * V::BYTES).take(count).enumerate() {
+            let v = V::load(s, &row[at * V::BYTES..]);
             for i in 0..N {
                 all[i] = s.fma(v, s.splat(weights[i][p]), all[i]);
             }

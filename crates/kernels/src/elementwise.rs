@@ -92,23 +92,12 @@ impl Job for Act<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Act { act, x, by } = self;
-        let by = by.unwrap_or(&[]);
-        in_lanes(s, x, by, |v, y| {
-            let v = match act {
-                Activation::Silu => s.div(v, s.add(s.splat(1.0), s.exp(s.sub(s.splat(0.0), v)))),
-                Activation::GeluTanh => {
-                    let cube = s.mul(s.mul(v, v), v);
-                    let u = s.mul(s.fma(cube, s.splat(0.044_715), v), s.splat(0.797_884_6));
-                    s.mul(s.mul(v, s.splat(0.5)), s.add(s.splat(1.0), tanh(s, u)))
-                }
-                Activation::Gelu => {
-                    let e = erf(s, s.mul(v, s.splat(std::f32::consts::FRAC_1_SQRT_2)));
-                    s.mul(s.mul(v, s.splat(0.5)), s.add(s.splat(1.0), e))
-                }
-                Activation::Relu => s.max(v, s.splat(0.0)),
-            };
-            if by.is_empty() { v } else { s.mul(v, y) }
-        });
+        match act {
+            Activation::Silu => in_lanes::<S, Silu>(s, x, by, 0.0),
+            Activation::GeluTanh => in_lanes::<S, GeluTanh>(s, x, by, 0.0),
+            Activation::Gelu => in_lanes::<S, Gelu>(s, x, by, 0.0),
+            Activation::Relu => in_lanes::<S, Relu>(s, x, by, 0.0),
+        }
     }
 }
 
@@ -121,29 +110,80 @@ impl Job for Cap<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (cap, inverse) = (s.splat(self.cap), s.splat(1.0 / self.cap));
-        in_lanes(s, self.x, &[], |v, _| s.mul(cap, tanh(s, s.mul(v, inverse))));
+        in_lanes::<S, SoftCap>(s, self.x, None, self.cap);
     }
 }
 
-/// `x = f(x, y)` in registers; an empty `y` reads as zeros. The last, partial register is padded with zeros, so a
-/// value's result does not depend on where it lies.
+/// A function of one value. A trait and no closure: a closure would be compiled without the tier's instructions.
+trait Lanewise {
+    fn at<S: Simd>(s: S, v: S::F, parameter: f32) -> S::F;
+}
+
+struct Silu;
+struct GeluTanh;
+struct Gelu;
+struct Relu;
+struct SoftCap;
+
+impl Lanewise for Silu {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        s.div(v, s.add(s.splat(1.0), s.exp(s.sub(s.splat(0.0), v))))
+    }
+}
+
+impl Lanewise for GeluTanh {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        let cube = s.mul(s.mul(v, v), v);
+        let u = s.mul(s.fma(cube, s.splat(0.044_715), v), s.splat(0.797_884_6));
+        s.mul(s.mul(v, s.splat(0.5)), s.add(s.splat(1.0), tanh(s, u)))
+    }
+}
+
+impl Lanewise for Gelu {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        let e = erf(s, s.mul(v, s.splat(std::f32::consts::FRAC_1_SQRT_2)));
+        s.mul(s.mul(v, s.splat(0.5)), s.add(s.splat(1.0), e))
+    }
+}
+
+impl Lanewise for Relu {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        s.max(v, s.splat(0.0))
+    }
+}
+
+impl Lanewise for SoftCap {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, cap: f32) -> S::F {
+        s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))))
+    }
+}
+
+/// `x = f(x)`, or `f(x) · by`, in registers. The last, partial register is padded with zeros, so a value's result
+/// does not depend on where it lies.
 #[inline(always)]
-fn in_lanes<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::F, S::F) -> S::F) {
+fn in_lanes<S: Simd, L: Lanewise>(s: S, x: &mut [f32], by: Option<&[f32]>, parameter: f32) {
     let mut at = 0;
     while at < x.len() {
         let end = (at + S::LANES).min(x.len());
         let part = &mut x[at..end];
         if part.len() == S::LANES {
-            let by = if y.is_empty() { s.splat(0.0) } else { s.load(&y[at..]) };
-            s.store(f(s.load(part), by), part);
-        } else {
-            let (mut a, mut b) = ([0.0; 64], [0.0; 64]);
-            a[..part.len()].copy_from_slice(part);
-            if !y.is_empty() {
-                b[..part.len()].copy_from_slice(&y[at..end]);
+            let mut v = L::at(s, s.load(part), parameter);
+            if let Some(by) = by {
+                v = s.mul(v, s.load(&by[at..]));
             }
-            let v = f(s.load(&a), s.load(&b));
+            s.store(v, part);
+        } else {
+            let (mut a, mut b) = ([0.0; 64], [1.0; 64]);
+            a[..part.len()].copy_from_slice(part);
+            if let Some(by) = by {
+                b[..part.len()].copy_from_slice(&by[at..end]);
+            }
+            let v = s.mul(L::at(s, s.load(&a), parameter), s.load(&b));
             s.store(v, &mut a);
             part.copy_from_slice(&a[..part.len()]);
         }

@@ -18,6 +18,7 @@ mod matmul;
 mod matrix;
 mod norm;
 mod rope;
+mod stored;
 mod unpack;
 
 pub use activations::{Activations, Needs};

@@ -9,6 +9,7 @@ use cpu::{Columns, Tile};
 
 use crate::activations::{Activations, BLOCK, Block};
 use crate::matrix::{Layout, Matrix, with_format};
+use crate::stored::{Half, Single, Stored};
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format};
@@ -68,10 +69,14 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
             F => dispatch(w.tier, Product { work, x: Quantized::<F> { rows: &x.int8, format: Default::default() } }),
             ()
         ),
-        Layout::F32 => dispatch(w.tier, Product { work, x: Floats { rows: &x.f32, half: false } }),
-        Layout::F16 => dispatch(w.tier, Product { work, x: Floats { rows: &x.f32, half: true } }),
+        Layout::F32 => dispatch(w.tier, Product { work, x: floats::<Single>(&x.f32) }),
+        Layout::F16 => dispatch(w.tier, Product { work, x: floats::<Half>(&x.f32) }),
         Layout::Bf16 => dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } }),
     }
+}
+
+fn floats<W>(rows: &[f32]) -> Floats<'_, W> {
+    Floats { rows, stored: Default::default() }
 }
 
 struct Work<'a> {
@@ -160,17 +165,12 @@ impl<F: Format> Rows for Quantized<'_, F> {
 /// `sum` + 32 weights of each lane's row times the 32 activations of `x`.
 #[inline(always)]
 fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut sum: S::F) -> S::F {
-    let wide = F::Codes::WIDE;
-    let shift = F::OFFSET - if wide { S::WIDE_ZERO } else { 0 };
-    let dot = |acc, j: usize| {
-        let x = s.splat4(&x.q[4 * j..]);
-        if wide { s.dot_wide(acc, u.w[j], x) } else { s.dot(acc, u.w[j], x) }
-    };
+    let shift = F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 };
     let scale = s.splat(x.scale);
     if F::Scales::GROUPS == 1 {
         let mut acc = s.splat_i(-shift * (x.sums[0] + x.sums[1]));
         for j in 0..8 {
-            acc = dot(acc, j);
+            acc = dot::<S, F>(s, acc, u, x, j);
         }
         sum = s.fma(s.to_f(acc), s.mul(u.scale[0], scale), sum);
         if F::Scales::BIAS {
@@ -180,7 +180,7 @@ fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut su
         for half in 0..2 {
             let mut acc = s.splat_i(-shift * x.sums[half]);
             for j in 4 * half..4 * half + 4 {
-                acc = dot(acc, j);
+                acc = dot::<S, F>(s, acc, u, x, j);
             }
             sum = s.fma(s.to_f(acc), s.mul(u.scale[half], scale), sum);
             if F::Scales::BIAS {
@@ -191,43 +191,32 @@ fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut su
     sum
 }
 
-/// `f32` or half-precision weights times `f32` rows.
-struct Floats<'a> {
-    rows: &'a [f32],
-    half: bool,
+/// `acc` + quad `j` of the weights times that of the activations. No closure: it would be compiled without the
+/// tier's instructions.
+#[inline(always)]
+fn dot<S: Simd, F: Format>(s: S, acc: S::I, u: &unpack::Unpacked<S>, x: &Block, j: usize) -> S::I {
+    let x = s.splat4(&x.q[4 * j..]);
+    if F::Codes::WIDE { s.dot_wide(acc, u.w[j], x) } else { s.dot(acc, u.w[j], x) }
 }
 
-impl Floats<'_> {
+/// Weights stored as `W` times `f32` rows.
+struct Floats<'a, W> {
+    rows: &'a [f32],
+    stored: std::marker::PhantomData<W>,
+}
+
+impl<W: Stored> Rows for Floats<'_, W> {
     #[inline(always)]
-    fn sums<S: Simd, const T: usize>(
-        &self,
-        s: S,
-        panel: &[u8],
-        cols: usize,
-        first: usize,
-        unit: usize,
-        load: impl Fn(&[u8]) -> S::F,
-    ) -> [S::F; T] {
+    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
         let x: [&[f32]; T] = std::array::from_fn(|t| &self.rows[(first + t) * cols..][..cols]);
         let mut sums = [s.splat(0.0); T];
-        for (k, weights) in panel.chunks_exact(unit * S::LANES).enumerate().take(cols) {
-            let w = load(weights);
+        for (k, weights) in panel.chunks_exact(W::BYTES * S::LANES).enumerate().take(cols) {
+            let w = W::load(s, weights);
             for t in 0..T {
                 sums[t] = s.fma(w, s.splat(x[t][k]), sums[t]);
             }
         }
         sums
-    }
-}
-
-impl Rows for Floats<'_> {
-    #[inline(always)]
-    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
-        if self.half {
-            self.sums::<S, T>(s, panel, cols, first, 2, |w| s.load_f16_bytes(w))
-        } else {
-            self.sums::<S, T>(s, panel, cols, first, 4, |w| s.load_f32_bytes(w))
-        }
     }
 }
 

@@ -30,6 +30,24 @@ fn scatter(lane: usize, vectors: usize, out: &mut [u8], bits: impl Fn(usize, usi
     }
 }
 
+// Loops and not `map` or `from_fn` below: a closure would be compiled without the tier's instructions.
+
+#[inline(always)]
+fn and_all<S: Simd>(s: S, mut quads: [S::I; 8], mask: S::I) -> [S::I; 8] {
+    for quad in &mut quads {
+        *quad = s.and(*quad, mask);
+    }
+    quads
+}
+
+#[inline(always)]
+fn or_all<S: Simd>(s: S, mut low: [S::I; 8], high: [S::I; 8]) -> [S::I; 8] {
+    for (low, high) in low.iter_mut().zip(high) {
+        *low = s.or(*low, high);
+    }
+    low
+}
+
 /// Four bits: the low nibbles of vector `j` are quad `j`, the high nibbles quad `j + 4`.
 pub(crate) struct Nibble;
 
@@ -41,8 +59,12 @@ impl Codes for Nibble {
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
         let low = s.splat_b(15);
-        let v: [S::I; 4] = std::array::from_fn(|j| s.load_bytes(&codes[4 * S::LANES * j..]));
-        std::array::from_fn(|j| if j < 4 { s.and(v[j], low) } else { s.and(s.shr::<4>(v[j - 4]), low) })
+        let mut quads = [low; 8];
+        for j in 0..4 {
+            let v = s.load_bytes(&codes[4 * S::LANES * j..]);
+            (quads[j], quads[j + 4]) = (s.and(v, low), s.and(s.shr::<4>(v), low));
+        }
+        quads
     }
 }
 
@@ -83,7 +105,7 @@ impl Bit {
                 s.shr::<5>(v),
             ]
         };
-        shifted.map(|x| s.and(x, mask))
+        and_all(s, shifted, mask)
     }
 }
 
@@ -100,16 +122,13 @@ impl Two {
     #[inline(always)]
     fn get_to<S: Simd, const TO: i32>(s: S, codes: &[u8]) -> [S::I; 8] {
         let mask = s.splat_b(3 << TO);
-        let v: [S::I; 2] = std::array::from_fn(|h| s.load_bytes(&codes[4 * S::LANES * h..]));
-        let quads = |v: S::I| {
-            if TO == 4 {
-                [s.shl::<4>(v), s.shl::<2>(v), v, s.shr::<2>(v)]
-            } else {
-                [v, s.shr::<2>(v), s.shr::<4>(v), s.shr::<6>(v)]
-            }
+        let (v, w) = (s.load_bytes(codes), s.load_bytes(&codes[4 * S::LANES..]));
+        let shifted = if TO == 4 {
+            [s.shl::<4>(v), s.shl::<2>(v), v, s.shr::<2>(v), s.shl::<4>(w), s.shl::<2>(w), w, s.shr::<2>(w)]
+        } else {
+            [v, s.shr::<2>(v), s.shr::<4>(v), s.shr::<6>(v), w, s.shr::<2>(w), s.shr::<4>(w), s.shr::<6>(w)]
         };
-        let (a, b) = (quads(v[0]), quads(v[1]));
-        std::array::from_fn(|j| s.and(if j < 4 { a[j] } else { b[j - 4] }, mask))
+        and_all(s, shifted, mask)
     }
 }
 
@@ -138,7 +157,7 @@ impl Codes for TwoAndBit {
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
         let low = Two::get_to::<S, 0>(s, codes);
         let high = Bit::get::<S, 2>(s, &codes[Two::BYTES * S::LANES..]);
-        std::array::from_fn(|j| s.or(low[j], high[j]))
+        or_all(s, low, high)
     }
 }
 
@@ -156,7 +175,7 @@ impl Codes for NibbleAndBit {
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
         let low = Nibble::get(s, codes);
         let high = Bit::get::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..]);
-        std::array::from_fn(|j| s.or(low[j], high[j]))
+        or_all(s, low, high)
     }
 }
 
@@ -174,7 +193,7 @@ impl Codes for NibbleAndTwo {
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
         let low = Nibble::get(s, codes);
         let high = Two::get_to::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..]);
-        std::array::from_fn(|j| s.or(low[j], high[j]))
+        or_all(s, low, high)
     }
 }
 
@@ -189,7 +208,11 @@ impl Codes for Byte {
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        std::array::from_fn(|j| s.load_bytes(&codes[4 * S::LANES * j..]))
+        let mut quads = [s.splat_i(0); 8];
+        for (j, quad) in quads.iter_mut().enumerate() {
+            *quad = s.load_bytes(&codes[4 * S::LANES * j..]);
+        }
+        quads
     }
 }
 
@@ -210,7 +233,6 @@ impl<T: Table> Codes for Lookup<T> {
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        // A loop and not `map`: the closure would be compiled without the tier's instructions.
         let mut quads = Nibble::get(s, codes);
         for quad in &mut quads {
             *quad = s.lookup(&T::VALUES, *quad);

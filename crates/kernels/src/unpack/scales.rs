@@ -128,11 +128,15 @@ impl Scales for SuperBias16 {
     #[inline(always)]
     fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
         let (d, m) = (s.load_f16_bytes(head), s.load_f16_bytes(&head[2 * S::LANES..]));
-        let both: [S::F; 2] = std::array::from_fn(|half| s.load_u8(&small[half * S::LANES..]));
-        // The high nibble: x/16 rounded down, as x/16 − 15/32 rounded to nearest.
-        let high = both.map(|x| s.round(s.fma(x, s.splat(0.0625), s.splat(-0.46875))));
-        let low: [S::F; 2] = std::array::from_fn(|half| s.fma(high[half], s.splat(-16.0), both[half]));
-        (low.map(|x| s.mul(d, x)), high.map(|x| s.mul(m, x)))
+        let (mut scale, mut bias) = ([d; 2], [m; 2]);
+        for half in 0..2 {
+            let both = s.load_u8(&small[half * S::LANES..]);
+            // The high nibble: x/16 rounded down, as x/16 − 15/32 rounded to nearest.
+            let high = s.round(s.fma(both, s.splat(0.0625), s.splat(-0.46875)));
+            scale[half] = s.mul(d, s.fma(high, s.splat(-16.0), both));
+            bias[half] = s.mul(m, high);
+        }
+        (scale, bias)
     }
 }
 
@@ -175,7 +179,7 @@ impl Scales for Super16 {
     #[inline(always)]
     fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
         let d = s.load_f16_bytes(head);
-        let scale = std::array::from_fn(|half| s.mul(d, s.load_i8(&small[half * S::LANES..])));
+        let scale = [s.mul(d, s.load_i8(small)), s.mul(d, s.load_i8(&small[S::LANES..]))];
         (scale, [s.splat(0.0); 2])
     }
 }
