@@ -45,12 +45,4 @@ pub enum Error {
         /// The largest size.
         limit: usize,
     },
-    /// The weights could not be decoded.
-    #[error("decoding {dtype:?} weights: {why}")]
-    Decode {
-        /// The weight format.
-        dtype: Dtype,
-        /// What the decoder said.
-        why: String,
-    },
 }
