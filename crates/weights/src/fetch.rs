@@ -32,6 +32,9 @@ pub const MAX_FILE_BYTES: u64 = 1 << 40;
 /// Free space that a download leaves on the disk, in bytes.
 pub const DISK_MARGIN_BYTES: u64 = 64 << 20;
 
+/// Names that a model's files may not have.
+const RESERVED: [&str; 2] = [journal::NAME, crate::store::RECORD_NAME];
+
 /// Why a file did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -359,6 +362,10 @@ pub(crate) fn fetch(
         check(pin, &got.sha256, got.size_bytes)?;
     }
     for file in &delivery.files {
+        if RESERVED.contains(&file.name.as_str()) {
+            let reason = "the store keeps its own papers under that name".to_owned();
+            return Err(Error::NotAModel { file: file.name.clone(), reason });
+        }
         look_like_a_model(dir, &file.name)?;
     }
     Ok(delivery)

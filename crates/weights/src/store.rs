@@ -24,6 +24,7 @@ use crate::catalog::{Catalog, Entry};
 use crate::fetch::{self, Hub, Limits, Outside, Progress, Pythons};
 
 pub use pull::{Freed, Pulled, pull, remove};
+pub(crate) use record::NAME as RECORD_NAME;
 pub use record::{FileRecord, Record};
 
 use name::Target;

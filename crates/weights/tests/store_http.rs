@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod packages;
 mod served;
 
 use std::path::Path;
@@ -9,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use served::{Reply, Server, gguf, sha256};
+use packages::sha256;
+use served::{Reply, Server, gguf};
 use weights::fetch::{self, Event, Hub, Limits, Outside, Progress, Pythons, Quiet};
 use weights::store::{Error, Home, pull, remove, resolve};
 

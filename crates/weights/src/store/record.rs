@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fetch::{Checked, Error, Progress, check_relative, digest, hash_prefix, write_whole};
 
-const NAME: &str = "record.json";
+/// Beside the model's files.
+pub(crate) const NAME: &str = "record.json";
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
 /// One file of an installed model.
