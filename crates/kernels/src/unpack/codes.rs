@@ -12,6 +12,8 @@ pub(crate) trait Codes {
     const BYTES: usize;
     /// Whether codes use all eight bits, and the products need [`Simd::dot_wide`].
     const WIDE: bool = false;
+    /// Whether the stored bits index a table.
+    const LOOKS_UP: bool = false;
     /// Writes the codes of `lane`.
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]);
     /// Reads the eight quads of all lanes.
@@ -228,6 +230,7 @@ pub(crate) struct Lookup<T>(std::marker::PhantomData<T>);
 impl<T: Table> Codes for Lookup<T> {
     const BYTES: usize = Nibble::BYTES;
     const WIDE: bool = true;
+    const LOOKS_UP: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         Nibble::put(q, lane, out);
     }
@@ -242,7 +245,7 @@ impl<T: Table> Codes for Lookup<T> {
 }
 
 /// Adds 128 to each of sixteen signed values.
-pub(crate) const fn biased(values: [i8; 16]) -> [u8; 16] {
+pub(crate) const fn biased(values: &[i8; 16]) -> [u8; 16] {
     let mut out = [0; 16];
     let mut i = 0;
     while i < 16 {

@@ -10,8 +10,8 @@
 //!              the codes: byte vectors of LANES rows × 4 consecutive k
 //! ```
 //!
-//! A format is the pair of a code layout ([`codes`]) and a scale layout ([`scales`]), an offset, and `split`, which
-//! takes a block of the file apart. Its meaning is defined in `tensor/format`, file by file.
+//! A format is the pair of a code layout ([`codes`]) and a scale layout ([`scales`]). What its bytes in a file mean
+//! is defined in `tensor/format`, file by file under the same names, and read through that definition.
 
 pub(crate) mod codes;
 pub(crate) mod scales;
@@ -47,38 +47,69 @@ pub(crate) use q8_0::Q8_0;
 use codes::Codes;
 use cpu::lanes::Simd;
 use scales::Scales;
+use tensor::Dtype;
+use tensor::format::{self, MAX_BLOCK_WEIGHTS, MAX_GROUPS};
 
 /// Weights in a sub-block: the step of the product loops.
 pub(crate) const SUB: usize = 32;
 
 /// A block of the file, taken apart.
 pub(crate) struct Raw {
-    /// The code of each weight, unsigned, in the order of `k`.
-    pub(crate) codes: [u8; 256],
-    /// The block's scale, as the bits of the file.
+    /// The code of each weight, or its index into the format's table, in the order of `k`.
+    pub(crate) codes: [u8; MAX_BLOCK_WEIGHTS],
+    /// The block's scale, as bits of a half-precision float.
     pub(crate) d: u16,
-    /// The block's second factor (see [`scales`]), as bits.
-    pub(crate) m: u16,
-    /// Small scales, one for each group of the scale layout.
-    pub(crate) small: [u8; 16],
+    /// The block's factor of the minima, likewise.
+    pub(crate) dmin: u16,
+    /// The scale as a power of two, where the format has that.
+    pub(crate) exponent: u8,
+    /// Small scales, one for each group of the format.
+    pub(crate) small: [i8; MAX_GROUPS],
     /// Small minima, likewise.
-    pub(crate) small_min: [u8; 16],
+    pub(crate) small_min: [u8; MAX_GROUPS],
+}
+
+impl Raw {
+    fn new() -> Raw {
+        let (codes, small, small_min) = ([0; MAX_BLOCK_WEIGHTS], [0; MAX_GROUPS], [0; MAX_GROUPS]);
+        Raw { codes, d: 0, dmin: 0, exponent: 0, small, small_min }
+    }
+
+    /// Reads `block`, a block of `F` as it lies in a file.
+    fn read<F: Format>(&mut self, block: &[u8]) {
+        let weights = F::DTYPE.block_weights();
+        let groups = weights / F::BLOCKED.group;
+        let codes = &mut self.codes[..weights];
+        if !format::indices(F::DTYPE, block, codes) {
+            let (mut scale, mut min) = ([0.0; MAX_GROUPS], [0.0; MAX_GROUPS]);
+            format::codes(F::DTYPE, block, codes, &mut scale[..groups], &mut min[..groups]);
+        }
+        let (small, small_min) = (&mut self.small[..groups], &mut self.small_min[..groups]);
+        match format::sub_scales(F::DTYPE, block, small, small_min) {
+            Some(factors) => (self.d, self.dmin) = (factors.d, factors.dmin),
+            None => self.exponent = block[format::mxfp4::E],
+        }
+    }
 }
 
 /// A quantized format: weight = scale · (code − `OFFSET`) + bias.
 pub(crate) trait Format: 'static {
-    /// Weights in a block of the file.
-    const WEIGHTS: usize;
-    /// Bytes of such a block in the file.
-    const FILE_BYTES: usize;
-    /// The code that means zero.
-    const OFFSET: i32;
+    /// The format's name and meaning.
+    const DTYPE: Dtype;
     /// How codes lie in a panel.
     type Codes: Codes;
     /// How scales lie in a panel.
     type Scales: Scales;
-    /// Takes a block of [`Format::FILE_BYTES`] apart.
-    fn split(block: &[u8], raw: &mut Raw);
+
+    /// The shape that its definition gives.
+    const BLOCKED: format::Blocked = match format::blocked(Self::DTYPE) {
+        Some(blocked) => blocked,
+        None => panic!("a quantized format"),
+    };
+    /// Weights in a block of the file.
+    const WEIGHTS: usize = Self::DTYPE.block_weights();
+    /// The code that means zero; table look-ups yield the value plus 128.
+    const OFFSET: i32 = if Self::Codes::LOOKS_UP { 128 } else { Self::BLOCKED.offset };
 }
 
 /// Bytes of a panel's block for `lanes` rows.
@@ -113,12 +144,13 @@ pub(crate) fn unpack<S: Simd, F: Format>(s: S, block: &[u8], i: usize) -> Unpack
 
 /// Writes the rows `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero.
 pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) {
-    let mut raw = Raw { codes: [0; 256], d: 0, m: 0, small: [0; 16], small_min: [0; 16] };
+    const { assert!(SUB / F::BLOCKED.group == F::Scales::GROUPS && F::BLOCKED.has_min == F::Scales::BIAS) };
+    let mut raw = Raw::new();
     for (lane, row) in rows.take(lanes).enumerate() {
         for (file, block) in
-            row.chunks_exact(F::FILE_BYTES).zip(panel.chunks_exact_mut(block_bytes::<F>(lanes)))
+            row.chunks_exact(F::DTYPE.block_bytes()).zip(panel.chunks_exact_mut(block_bytes::<F>(lanes)))
         {
-            F::split(file, &mut raw);
+            raw.read::<F>(file);
             let (head, subs) = block.split_at_mut(F::Scales::HEAD * lanes);
             F::Scales::put_head(&raw, lane, lanes, head);
             for (i, sub) in subs.chunks_exact_mut(lanes * sub_bytes_a_lane::<F>()).enumerate() {
@@ -130,9 +162,4 @@ pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]
             }
         }
     }
-}
-
-/// The little-endian 16-bit value at `at`.
-pub(crate) fn bits(block: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([block[at], block[at + 1]])
 }

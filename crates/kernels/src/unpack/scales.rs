@@ -45,7 +45,7 @@ impl Scales for Half {
     }
 }
 
-/// A half-precision scale and bias for 32 weights.
+/// A half-precision scale and bias (the minimum, negated) for 32 weights.
 pub(crate) struct HalfBias;
 
 impl Scales for HalfBias {
@@ -56,7 +56,7 @@ impl Scales for HalfBias {
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
         let (d, m) = head.split_at_mut(2 * lanes);
         put16(raw.d, lane, d);
-        put16(raw.m, lane, m);
+        put16(raw.dmin ^ 0x8000, lane, m);
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
@@ -73,7 +73,7 @@ impl Scales for Exponent {
     const GROUPS: usize = 1;
     const BIAS: bool = false;
     fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
-        head[lane] = raw.d.to_le_bytes()[0];
+        head[lane] = raw.exponent;
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
@@ -95,10 +95,10 @@ impl Scales for SuperBias {
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
         let (d, m) = head.split_at_mut(2 * lanes);
         put16(raw.d, lane, d);
-        put16(raw.m ^ 0x8000, lane, m);
+        put16(raw.dmin ^ 0x8000, lane, m);
     }
     fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
-        small[lane] = raw.small[i];
+        small[lane] = raw.small[i].cast_unsigned();
         small[lanes + lane] = raw.small_min[i];
     }
     #[inline(always)]
@@ -122,7 +122,8 @@ impl Scales for SuperBias16 {
     }
     fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         for half in 0..2 {
-            small[half * lanes + lane] = raw.small[2 * i + half] | (raw.small_min[2 * i + half] << 4);
+            small[half * lanes + lane] =
+                raw.small[2 * i + half].cast_unsigned() | (raw.small_min[2 * i + half] << 4);
         }
     }
     #[inline(always)]
@@ -152,7 +153,7 @@ impl Scales for Super {
         put16(raw.d, lane, head);
     }
     fn put_small(raw: &Raw, i: usize, lane: usize, _: usize, small: &mut [u8]) {
-        small[lane] = raw.small[i];
+        small[lane] = raw.small[i].cast_unsigned();
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
@@ -173,7 +174,7 @@ impl Scales for Super16 {
     }
     fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         for half in 0..2 {
-            small[half * lanes + lane] = raw.small[2 * i + half];
+            small[half * lanes + lane] = raw.small[2 * i + half].cast_unsigned();
         }
     }
     #[inline(always)]
