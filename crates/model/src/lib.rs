@@ -1,1 +1,30 @@
-//! model
+//! One transformer, described as data.
+//!
+//! A decoder is `x = x + inside(f(before(x)))`, where `f` is attention or feed-forward and an absent norm is the
+//! identity. A [`Spec`] holds the widths, norms, rope, windows, caps and experts of one model; a file in
+//! [`families`] reads them from a GGUF's metadata or from a Hugging Face `config.json`. The loader fills
+//! [`Spec::weights`] through the name maps, and [`Model::forward`] runs any of them on a ragged batch of rows.
+//!
+//! Deliberately absent: one forward pass per family, tokenizers, sampling, threads of its own, and allocation in
+//! `forward`: every buffer is in [`Scratch`], sized once.
+
+mod error;
+mod experts;
+pub mod families;
+mod forward;
+mod load;
+mod memory;
+mod names;
+mod rope;
+mod scratch;
+mod source;
+mod spec;
+
+pub use error::Error;
+pub use forward::Batch;
+pub use load::Model;
+pub use memory::Need;
+pub use rope::{Rope, Scaling};
+pub use scratch::Scratch;
+pub use source::Source;
+pub use spec::{Biases, Feed, Layer, Norm, NormKind, Part, Role, Spec, WeightDecl};

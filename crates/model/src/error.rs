@@ -1,0 +1,69 @@
+//! What can be wrong with a model file or with a batch: each names the thing, the value and the limit.
+
+/// An error of the model room.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file's architecture has no family here.
+    #[error("unknown model family {found:?}; supported: {supported}")]
+    UnknownFamily {
+        /// The name in the file.
+        found: String,
+        /// The names known, joined by commas.
+        supported: String,
+    },
+    /// A metadata key that the family needs is absent.
+    #[error("the model's metadata has no {key}")]
+    MissingKey {
+        /// The key as the file's format spells it.
+        key: String,
+    },
+    /// A metadata value is of the wrong type or out of range.
+    #[error("metadata {key} is {value}; expected {expected}")]
+    BadValue {
+        /// The key as the file's format spells it.
+        key: String,
+        /// What the file says.
+        value: String,
+        /// What would do.
+        expected: String,
+    },
+    /// A tensor has another shape than the metadata implies.
+    #[error("tensor {name} has shape {found:?}; the metadata implies {expected:?}")]
+    Shape {
+        /// The tensor's name in the file.
+        name: String,
+        /// Its shape there, outermost first.
+        found: Vec<usize>,
+        /// The shape that the spec declares.
+        expected: Vec<usize>,
+    },
+    /// A batch that cannot be run: a row, token or block out of range.
+    #[error("bad batch: {what} is {value}, the limit is {limit}")]
+    Batch {
+        /// The thing out of range.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// The largest that would do, or the number expected.
+        limit: usize,
+    },
+    /// Tensors are missing or left over.
+    #[error(transparent)]
+    Ledger(#[from] weights::ledger::Error),
+    /// A vector (a norm's weight, a bias, rope factors) is stored in a format that no writer uses for vectors.
+    #[error("tensor {name} is a vector of {found}; vectors are F32, F16 or BF16")]
+    VectorFormat {
+        /// The tensor's name in the file.
+        name: String,
+        /// Its format.
+        found: &'static str,
+    },
+    /// A weight could not be packed.
+    #[error("tensor {name}: {source}")]
+    Pack {
+        /// The tensor's name in the file.
+        name: String,
+        /// Why.
+        source: kernels::Error,
+    },
+}

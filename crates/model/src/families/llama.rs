@@ -1,0 +1,25 @@
+//! Llama 2 and 3.x, and all that were built like it: SmolLM2, TinyLlama, Mistral with its sliding window.
+
+use crate::error::Error;
+use crate::source::{Defaults, Key, Source, WINDOW};
+use crate::spec::Spec;
+use kernels::Pairing;
+
+pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    let mut spec = source.decoder("llama", &Defaults::default())?;
+    if source.is_gguf() {
+        // The converter reorders rows of query and key so that neighbours rotate together.
+        spec.pairing = Pairing::Adjacent;
+        spec.biases.qkv = source.has("blk.0.attn_q.bias") || source.has("blk.0.attn_qkv.bias");
+        spec.biases.out = source.has("blk.0.attn_output.bias");
+        spec.biases.feed = source.has("blk.0.ffn_up.bias");
+    } else {
+        let attention = source.flag(Key("", &["attention_bias"]))?.unwrap_or(false);
+        spec.biases.qkv = attention;
+        spec.biases.out = attention;
+        spec.biases.feed = source.flag(Key("", &["mlp_bias"]))?.unwrap_or(false);
+    }
+    let window = source.size(WINDOW)?.filter(|&w| w > 0);
+    spec.layers.iter_mut().for_each(|layer| layer.window = window);
+    Ok(spec)
+}

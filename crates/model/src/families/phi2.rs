@@ -1,0 +1,20 @@
+//! Phi-1 to Phi-2: attention and feed-forward side by side, layer norm, biases everywhere, part of a head rotates.
+
+use crate::error::Error;
+use crate::source::{Defaults, Key, Source};
+use crate::spec::{Biases, NormKind, Spec};
+use kernels::Activation;
+
+pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    let defaults = Defaults { norm: NormKind::Layer, partial_rotary: 0.5, ..Defaults::default() };
+    let mut spec = source.decoder("phi2", &defaults)?;
+    let qk = Key("", &["qk_layernorm"]);
+    if source.flag(qk)?.unwrap_or(false) {
+        return Err(source.bad(qk, true, "false: no published model has it".into()));
+    }
+    spec.parallel = true;
+    spec.gated = false;
+    spec.activation = Activation::GeluTanh;
+    spec.biases = Biases { qkv: true, out: true, feed: true, head: true };
+    Ok(spec)
+}

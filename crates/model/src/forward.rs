@@ -1,0 +1,311 @@
+//! One forward pass over a ragged batch of rows, the same for every family.
+//!
+//! A row's result depends on its own sequence only: norms, rope and activations work row by row, a matrix product
+//! sums each row in one order whatever the batch, attention reads the row's own blocks, and experts add to a row in
+//! ascending order of expert. Nothing is allocated here.
+
+use crate::error::Error;
+use crate::experts;
+use crate::load::{Block, FeedWeights, Linear, Mlp, Model, NormWeights};
+use crate::scratch::Scratch;
+use crate::spec::{NormKind, Spec};
+use kernels::{Activations, BLOCK_TOKENS, Compute, KvPool, SeqRows};
+
+/// Rows to compute together.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// One token a row.
+    pub tokens: &'a [u32],
+    /// Which rows belong to which sequence; they cover all rows in order.
+    pub sequences: &'a [SeqRows<'a>],
+    /// Rows whose logits are wanted, strictly ascending.
+    pub want: &'a [usize],
+}
+
+impl Model {
+    /// Runs the batch: writes keys and values of every row to its blocks, and returns logits `[want.len(), vocab]`.
+    ///
+    /// # Errors
+    /// A token outside the vocabulary, rows or blocks out of range, more rows than the scratch was made for.
+    pub fn forward<'s>(
+        &self,
+        compute: &Compute,
+        batch: &Batch,
+        kv: &mut KvPool,
+        scratch: &'s mut Scratch,
+    ) -> Result<&'s [f32], Error> {
+        check(&self.spec, batch, kv, scratch)?;
+        self.place(batch, scratch);
+        self.embed(compute, batch.tokens, scratch);
+        let last = self.blocks.len() - 1;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let mut rows = batch.tokens.len();
+            let wanted = (layer == last).then_some(batch.want);
+            self.keys_and_values(compute, block, layer, rows, kv, scratch);
+            if wanted.is_some_and(<[usize]>::is_empty) {
+                return Ok(&[]);
+            }
+            self.mix(compute, layer, batch, kv, scratch);
+            if let Some(want) = wanted {
+                // Past the last keys and values, only rows whose logits are wanted matter.
+                rows = compact(&self.spec, want, scratch);
+            }
+            self.rest(compute, block, rows, scratch);
+        }
+        Ok(self.logits(compute, batch.want.len(), scratch))
+    }
+
+    /// Finds each row's rotation by its position, and the block and offset of its key and value.
+    fn place(&self, batch: &Batch, scratch: &mut Scratch) {
+        for sequence in batch.sequences {
+            for (step, row) in sequence.rows.clone().enumerate() {
+                let position = sequence.first_position + step;
+                let block = sequence.blocks[position / BLOCK_TOKENS];
+                scratch.slots[row] = (block, (position % BLOCK_TOKENS) as u32);
+                for (table, (inv_freq, mscale)) in scratch.ropes.iter_mut().zip(&self.ropes) {
+                    table.set_row(row, position, inv_freq, *mscale);
+                }
+            }
+        }
+    }
+
+    /// Fills the residual stream with embeddings.
+    fn embed(&self, compute: &Compute, tokens: &[u32], scratch: &mut Scratch) {
+        let width = self.spec.width;
+        let x = &mut scratch.x[..tokens.len() * width];
+        for (row, &token) in x.chunks_exact_mut(width).zip(tokens) {
+            self.embedding.row_into(token as usize, row);
+        }
+        if self.spec.embedding_scale != 1.0 {
+            kernels::scale(compute, x, self.spec.embedding_scale);
+        }
+    }
+
+    /// Norm, query, key and value with their biases, norms and rope; key and value go to their blocks.
+    fn keys_and_values(
+        &self,
+        compute: &Compute,
+        block: &Block,
+        layer: usize,
+        rows: usize,
+        kv: &mut KvPool,
+        scratch: &mut Scratch,
+    ) {
+        let spec = &self.spec;
+        let Scratch { x, h, q, k, v, ropes, slots, activations, .. } = scratch;
+        let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
+        let h = &mut h[..rows * width];
+        norm(compute, spec, &x[..rows * width], &block.attention_norm, h);
+        activations.set(compute, h, width, block.qkv_needs);
+        let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
+        kernels::matmul_group(
+            compute,
+            &mut [
+                (&block.query.matrix, &mut *q),
+                (&block.key.matrix, &mut *k),
+                (&block.value.matrix, &mut *v),
+            ],
+            activations,
+        );
+        bias(compute, &block.query, q);
+        bias(compute, &block.key, k);
+        bias(compute, &block.value, v);
+        if let (Some(query_norm), Some(key_norm)) = (&block.query_norm, &block.key_norm) {
+            kernels::rms_norm_in_place(compute, q, query_norm, spec.norm.eps, spec.head_dim);
+            kernels::rms_norm_in_place(compute, k, key_norm, spec.norm.eps, spec.head_dim);
+        }
+        if let Some(index) = spec.layers[layer].rope {
+            kernels::rope(compute, q, &ropes[index], spec.heads, spec.head_dim, spec.pairing);
+            kernels::rope(compute, k, &ropes[index], spec.kv_heads, spec.head_dim, spec.pairing);
+        }
+        kv.write(compute, layer, k, v, &slots[..rows]);
+    }
+
+    /// Attention: each row's mix of the values it may see.
+    fn mix(&self, compute: &Compute, layer: usize, batch: &Batch, kv: &KvPool, scratch: &mut Scratch) {
+        let spec = &self.spec;
+        let used = batch.tokens.len() * spec.query_width();
+        kernels::attention(
+            compute,
+            kv,
+            layer,
+            &scratch.q[..used],
+            spec.heads,
+            batch.sequences,
+            spec.layers[layer].window,
+            spec.attention_scale,
+            spec.attention_soft_cap,
+            &mut scratch.mix[..used],
+        );
+    }
+
+    /// Attention's output and the feed-forward, each added to the residual.
+    fn rest(&self, compute: &Compute, block: &Block, rows: usize, scratch: &mut Scratch) {
+        let spec = &self.spec;
+        let width = spec.width;
+        let Scratch { x, h, out, mix, gate, up, activations, routing, .. } = scratch;
+        let (x, h, out) = (&mut x[..rows * width], &mut h[..rows * width], &mut out[..rows * width]);
+        activations.set(
+            compute,
+            &mix[..rows * spec.query_width()],
+            spec.query_width(),
+            block.out.matrix.activations(),
+        );
+        kernels::matmul(compute, &block.out.matrix, activations, out);
+        bias(compute, &block.out, out);
+        inside(compute, spec, block.attention_inside.as_deref(), out);
+        join(compute, spec, x, out);
+        if let Some(feed_norm) = &block.feed_norm {
+            norm(compute, spec, x, feed_norm, h);
+        }
+        match &block.feed {
+            FeedWeights::Dense(mlp) => feed_forward(compute, spec, mlp, h, gate, up, activations, out),
+            FeedWeights::Experts { router, experts, used, renormalise } => {
+                experts::route(compute, router, *used, *renormalise, h, width, activations, routing);
+                experts::run(compute, spec, experts, h, gate, up, activations, routing, out);
+            }
+        }
+        inside(compute, spec, block.feed_inside.as_deref(), out);
+        join(compute, spec, x, out);
+    }
+
+    /// The last norm and the head, for the first `rows` rows.
+    fn logits<'s>(&self, compute: &Compute, rows: usize, scratch: &'s mut Scratch) -> &'s [f32] {
+        let spec = &self.spec;
+        let Scratch { x, h, logits, activations, .. } = scratch;
+        let h = &mut h[..rows * spec.width];
+        let logits = &mut logits[..rows * spec.vocab];
+        norm(compute, spec, &x[..rows * spec.width], &self.final_norm, h);
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        activations.set(compute, h, spec.width, head.activations());
+        kernels::matmul(compute, head, activations, logits);
+        if let Some(head_bias) = &self.head_bias {
+            kernels::add_bias(compute, logits, head_bias);
+        }
+        if spec.logit_scale != 1.0 {
+            kernels::scale(compute, logits, spec.logit_scale);
+        }
+        if let Some(cap) = spec.logit_soft_cap {
+            kernels::soft_cap(compute, logits, cap);
+        }
+        logits
+    }
+}
+
+/// `down(act(gate h) * up h)`, or `down(act(up h))`, from `h` into `out`.
+pub(crate) fn feed_forward(
+    compute: &Compute,
+    spec: &Spec,
+    mlp: &Mlp,
+    h: &[f32],
+    gate: &mut [f32],
+    up: &mut [f32],
+    activations: &mut Activations,
+    out: &mut [f32],
+) {
+    let rows = h.len() / spec.width;
+    let inner = mlp.up.matrix.rows();
+    let (gate, up) = (&mut gate[..rows * inner], &mut up[..rows * inner]);
+    activations.set(compute, h, spec.width, mlp.needs);
+    let product = match &mlp.gate {
+        Some(gated) => {
+            let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
+            kernels::matmul_group(compute, jobs, activations);
+            bias(compute, gated, gate);
+            bias(compute, &mlp.up, up);
+            kernels::gated(compute, spec.activation, gate, up);
+            gate
+        }
+        None => {
+            kernels::matmul(compute, &mlp.up.matrix, activations, up);
+            bias(compute, &mlp.up, up);
+            kernels::activate(compute, spec.activation, up);
+            up
+        }
+    };
+    activations.set(compute, product, inner, mlp.down.matrix.activations());
+    kernels::matmul(compute, &mlp.down.matrix, activations, out);
+    bias(compute, &mlp.down, out);
+}
+
+fn norm(compute: &Compute, spec: &Spec, x: &[f32], weights: &NormWeights, out: &mut [f32]) {
+    let eps = spec.norm.eps;
+    match spec.norm.kind {
+        NormKind::Rms => kernels::rms_norm(compute, x, &weights.weight, eps, spec.width, out),
+        NormKind::Layer => {
+            kernels::layer_norm(compute, x, &weights.weight, weights.bias.as_deref(), eps, spec.width, out);
+        }
+    }
+}
+
+/// The norm between a part and the residual, if the model has one.
+fn inside(compute: &Compute, spec: &Spec, weight: Option<&[f32]>, out: &mut [f32]) {
+    if let Some(weight) = weight {
+        kernels::rms_norm_in_place(compute, out, weight, spec.norm.eps, spec.width);
+    }
+}
+
+fn join(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) {
+    if spec.residual_scale != 1.0 {
+        kernels::scale(compute, out, spec.residual_scale);
+    }
+    kernels::add(compute, x, out);
+}
+
+fn bias(compute: &Compute, linear: &Linear, out: &mut [f32]) {
+    if let Some(bias) = &linear.bias {
+        kernels::add_bias(compute, out, bias);
+    }
+}
+
+/// Moves the wanted rows to the front of every buffer that is still read; returns how many there are.
+fn compact(spec: &Spec, want: &[usize], scratch: &mut Scratch) -> usize {
+    let (width, q_width) = (spec.width, spec.query_width());
+    for (to, &from) in want.iter().enumerate() {
+        if to != from {
+            scratch.x.copy_within(from * width..(from + 1) * width, to * width);
+            scratch.h.copy_within(from * width..(from + 1) * width, to * width);
+            scratch.mix.copy_within(from * q_width..(from + 1) * q_width, to * q_width);
+        }
+    }
+    want.len()
+}
+
+/// Refuses a batch that would index out of range anywhere below.
+fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(), Error> {
+    let within = |what, value: usize, limit: usize| {
+        if value <= limit { Ok(()) } else { Err(Error::Batch { what, value, limit }) }
+    };
+    let equal = |what, value: usize, limit: usize| {
+        if value == limit { Ok(()) } else { Err(Error::Batch { what, value, limit }) }
+    };
+    let shape = kv.shape();
+    equal("layers of the KV pool", shape.layers, spec.layers.len())?;
+    equal("KV heads of the KV pool", shape.kv_heads, spec.kv_heads)?;
+    equal("head size of the KV pool", shape.head_dim, spec.head_dim)?;
+    let rows = batch.tokens.len();
+    within("rows", rows, scratch.max_rows)?;
+    within("wanted rows", batch.want.len(), scratch.max_logit_rows)?;
+    for &token in batch.tokens {
+        within("token", token as usize, spec.vocab - 1)?;
+    }
+    let mut next = 0;
+    for &row in batch.want {
+        within("wanted row, ascending from", next, row)?;
+        within("wanted row", row + 1, rows)?;
+        next = row + 1;
+    }
+    let mut covered = 0;
+    for sequence in batch.sequences {
+        equal("first row of a sequence", sequence.rows.start, covered)?;
+        within("first row of a sequence", sequence.rows.start, sequence.rows.end)?;
+        covered = sequence.rows.end;
+        let end = sequence.first_position.saturating_add(sequence.rows.len());
+        within("position", end, sequence.blocks.len().saturating_mul(BLOCK_TOKENS))?;
+        within("position", end, u32::MAX as usize)?;
+        for &block in sequence.blocks {
+            within("KV block", block as usize + 1, shape.blocks)?;
+        }
+    }
+    equal("rows covered by sequences", covered, rows)
+}

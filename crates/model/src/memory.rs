@@ -1,0 +1,73 @@
+//! What a model will need, before anything is loaded.
+
+use crate::error::Error;
+use crate::load;
+use crate::scratch::Scratch;
+use crate::source::Source;
+use crate::spec::Spec;
+use cpu::Tier;
+use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision};
+use weights::Opened;
+
+/// Bytes that serving a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Packed weights.
+    pub weights: u64,
+    /// The pool of keys and values.
+    pub kv: u64,
+    /// Buffers of the forward pass.
+    pub scratch: u64,
+}
+
+impl Need {
+    /// All of it, in bytes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.kv).saturating_add(self.scratch)
+    }
+}
+
+impl Spec {
+    /// The shape of a pool of `blocks` blocks of keys and values for this model.
+    #[must_use]
+    pub fn kv_shape(&self, blocks: usize, dtype: KvDtype) -> KvShape {
+        KvShape { layers: self.layers.len(), blocks, kv_heads: self.kv_heads, head_dim: self.head_dim, dtype }
+    }
+
+    /// Bytes of keys and values that one token of context takes, over all layers.
+    #[must_use]
+    pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> usize {
+        self.kv_shape(1, dtype).block_bytes().div_ceil(BLOCK_TOKENS)
+    }
+
+    /// What serving takes: weights of `weight_bytes`, a pool for `kv_tokens` tokens of context (all sequences
+    /// together, rounded up to blocks), and batches of at most `rows` rows and `logit_rows` wanted ones.
+    #[must_use]
+    pub fn memory(
+        &self,
+        weight_bytes: u64,
+        kv_tokens: usize,
+        dtype: KvDtype,
+        rows: usize,
+        logit_rows: usize,
+    ) -> Need {
+        let blocks = kv_tokens.div_ceil(BLOCK_TOKENS) as u64;
+        Need {
+            weights: weight_bytes,
+            kv: blocks.saturating_mul(self.kv_shape(1, dtype).block_bytes() as u64),
+            scratch: Scratch::bytes(self, rows, logit_rows),
+        }
+    }
+
+    /// Bytes that this file's weights will take once packed. Also finds missing and left-over tensors and wrong
+    /// shapes, without reading any weight.
+    ///
+    /// # Errors
+    /// What the file lacks or has too much, by name.
+    pub fn weight_bytes(&self, opened: &Opened, tier: Tier, precision: Precision) -> Result<u64, Error> {
+        let source = Source::new(opened)?;
+        let found = load::find(opened, &source, self)?;
+        Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision)).sum())
+    }
+}

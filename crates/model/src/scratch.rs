@@ -1,0 +1,120 @@
+//! Every buffer that `forward` writes, sized once from the spec and the largest batch.
+
+use crate::spec::{Feed, Spec};
+use kernels::{Activations, RopeTable};
+
+/// The working memory of one forward pass at a time.
+pub struct Scratch {
+    pub(crate) max_rows: usize,
+    pub(crate) max_logit_rows: usize,
+    /// The residual stream `[rows, width]`.
+    pub(crate) x: Vec<f32>,
+    /// A normalised row, later what a part adds to the residual `[rows, width]`.
+    pub(crate) h: Vec<f32>,
+    /// What a part adds to the residual `[rows, width]`.
+    pub(crate) out: Vec<f32>,
+    /// Queries `[rows, heads * head_dim]`.
+    pub(crate) q: Vec<f32>,
+    /// Attention's mix of values `[rows, heads * head_dim]`.
+    pub(crate) mix: Vec<f32>,
+    /// Keys `[rows, kv_heads * head_dim]`.
+    pub(crate) k: Vec<f32>,
+    /// Values `[rows, kv_heads * head_dim]`.
+    pub(crate) v: Vec<f32>,
+    /// Gate, and the product `[rows, feed_width]`.
+    pub(crate) gate: Vec<f32>,
+    /// Up `[rows, feed_width]`.
+    pub(crate) up: Vec<f32>,
+    /// Logits `[logit_rows, vocab]`.
+    pub(crate) logits: Vec<f32>,
+    /// Cosines and sines of each row's position, for each of the spec's ropes.
+    pub(crate) ropes: Vec<RopeTable>,
+    /// Where each row's key and value go: block, and token within.
+    pub(crate) slots: Vec<(u32, u32)>,
+    /// What matrices read.
+    pub(crate) activations: Activations,
+    /// Which expert takes which rows.
+    pub(crate) routing: Routing,
+}
+
+/// Which expert takes which rows, and the buffers for it; empty for a dense model.
+pub(crate) struct Routing {
+    /// Router scores, then probabilities `[rows, experts]`.
+    pub(crate) scores: Vec<f32>,
+    /// Expert and weight of each pick `[rows, used]`, before grouping.
+    pub(crate) picks: Vec<(u32, f32)>,
+    /// Row and weight of each pick, grouped by expert, rows ascending `[rows * used]`.
+    pub(crate) grouped: Vec<(u32, f32)>,
+    /// Where each expert's group starts in `grouped`, and its end `[experts + 1]`.
+    pub(crate) starts: Vec<u32>,
+    /// The rows of one expert `[rows, width]`.
+    pub(crate) gathered: Vec<f32>,
+    /// What one expert answers `[rows, width]`.
+    pub(crate) answer: Vec<f32>,
+}
+
+impl Scratch {
+    /// Buffers for batches of at most `max_rows` rows of which at most `max_logit_rows` are wanted.
+    #[must_use]
+    pub fn new(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> Scratch {
+        let (rows, logit_rows) = (max_rows.max(1), max_logit_rows.max(1));
+        let floats = |cols: usize| vec![0.0; rows * cols];
+        let (q, kv, feed) = (spec.query_width(), spec.kv_width(), spec.feed_width());
+        Scratch {
+            max_rows: rows,
+            max_logit_rows: logit_rows,
+            x: floats(spec.width),
+            h: floats(spec.width),
+            out: floats(spec.width),
+            q: floats(q),
+            mix: floats(q),
+            k: floats(kv),
+            v: floats(kv),
+            gate: floats(feed),
+            up: floats(feed),
+            logits: vec![0.0; logit_rows * spec.vocab],
+            ropes: spec.ropes.iter().map(|r| RopeTable::new(rows, r.rotary_dim / 2)).collect(),
+            slots: vec![(0, 0); rows],
+            activations: Activations::new(rows, widest(spec)),
+            routing: Routing::new(spec, rows),
+        }
+    }
+
+    /// Bytes that [`Scratch::new`] will take.
+    #[must_use]
+    pub fn bytes(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> u64 {
+        let (rows, logit_rows) = (max_rows.max(1) as u64, max_logit_rows.max(1) as u64);
+        let (experts, used) = spec.experts();
+        let rotary: usize = spec.ropes.iter().map(|r| r.rotary_dim).sum();
+        let mut floats =
+            3 * spec.width + 2 * spec.query_width() + 2 * spec.kv_width() + 2 * spec.feed_width();
+        floats += rotary + 2;
+        if experts > 0 {
+            floats += experts + 4 * used + 2 * spec.width;
+        }
+        // Eight-bit blocks with their scales and sums take 2 bytes a value, bfloat16 2, f32 4.
+        let activations = 8 * rows * widest(spec).next_multiple_of(32) as u64;
+        4 * (rows * floats as u64 + logit_rows * spec.vocab as u64 + experts as u64) + activations
+    }
+}
+
+/// The widest row that any matrix reads.
+fn widest(spec: &Spec) -> usize {
+    spec.width.max(spec.query_width()).max(spec.feed_width())
+}
+
+impl Routing {
+    fn new(spec: &Spec, rows: usize) -> Routing {
+        let (experts, used) = spec.experts();
+        let sparse = spec.layers.iter().any(|l| matches!(l.feed, Feed::Experts { .. }));
+        let width = if sparse { spec.width } else { 0 };
+        Routing {
+            scores: vec![0.0; rows * experts],
+            picks: vec![(0, 0.0); rows * used],
+            grouped: vec![(0, 0.0); rows * used],
+            starts: vec![0; if sparse { experts + 1 } else { 0 }],
+            gathered: vec![0.0; rows * width],
+            answer: vec![0.0; rows * width],
+        }
+    }
+}

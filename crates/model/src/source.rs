@@ -1,0 +1,309 @@
+//! One way to ask a file about its model, whichever of the two formats it has.
+//!
+//! A GGUF answers from its typed key/value map (`{architecture}.{key}`), a Hugging Face folder from `config.json`, both
+//! its older spelling (`rope_theta`, `rope_scaling`, `torch_dtype`) and the newer one (`rope_parameters`,
+//! `layer_types`). What all decoders share is read here once; a family's file adds what sets it apart.
+
+mod rope;
+
+use crate::error::Error;
+use crate::spec::{Biases, Feed, Layer, Norm, NormKind, Spec};
+use kernels::{Activation, Pairing};
+use serde_json::{Map, Value};
+use weights::{Metadata, Opened};
+
+/// A key by its two spellings: a GGUF's without the architecture, and `config.json`'s (the first present counts).
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub(crate) &'static str, pub(crate) &'static [&'static str]);
+
+const LAYERS: Key = Key("block_count", &["num_hidden_layers"]);
+const WIDTH: Key = Key("embedding_length", &["hidden_size"]);
+const CONTEXT: Key = Key("context_length", &["max_position_embeddings"]);
+const HEADS: Key = Key("attention.head_count", &["num_attention_heads"]);
+const KV_HEADS: Key = Key("attention.head_count_kv", &["num_key_value_heads"]);
+const HEAD_DIM: Key = Key("attention.key_length", &["head_dim"]);
+const VALUE_DIM: Key = Key("attention.value_length", &["head_dim"]);
+const FEED: Key = Key("feed_forward_length", &["intermediate_size"]);
+const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps"]);
+const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon"]);
+pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
+
+/// A model file's answers.
+pub struct Source<'a> {
+    opened: &'a Opened,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Gguf { architecture: String },
+    HuggingFace { config: &'a Map<String, Value>, text: Option<&'a Map<String, Value>> },
+}
+
+impl<'a> Source<'a> {
+    /// Finds out which format answers.
+    ///
+    /// # Errors
+    /// A file that does not name its architecture.
+    pub fn new(opened: &'a Opened) -> Result<Self, Error> {
+        let form = match opened.metadata() {
+            Metadata::Gguf(keys) => {
+                let name =
+                    keys.get_str("general.architecture").ok_or_else(|| missing("general.architecture"))?;
+                Form::Gguf { architecture: name.to_owned() }
+            }
+            Metadata::HuggingFace(folder) => {
+                let config = folder.config.as_object().ok_or_else(|| missing("config.json"))?;
+                Form::HuggingFace { config, text: config.get("text_config").and_then(Value::as_object) }
+            }
+        };
+        Ok(Source { opened, form })
+    }
+
+    /// Whether the file is a GGUF.
+    #[must_use]
+    pub fn is_gguf(&self) -> bool {
+        matches!(self.form, Form::Gguf { .. })
+    }
+
+    /// The names under which the file may know its architecture: one for a GGUF; `model_type` and `architectures` for
+    /// a Hugging Face folder.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        match &self.form {
+            Form::Gguf { architecture } => vec![architecture],
+            Form::HuggingFace { config, text } => {
+                let listed = config.get("architectures").and_then(Value::as_array).into_iter().flatten();
+                let mut names: Vec<&str> = listed.filter_map(Value::as_str).collect();
+                names.extend(config.get("model_type").and_then(Value::as_str));
+                names.extend(text.and_then(|t| t.get("model_type")).and_then(Value::as_str));
+                names
+            }
+        }
+    }
+
+    /// Whether the file holds a tensor of this name.
+    #[must_use]
+    pub fn has(&self, tensor: &str) -> bool {
+        self.opened.info(tensor).is_some()
+    }
+
+    /// The spec that all decoders share, to be completed by the family. Norms before, one window for none, a gated
+    /// SiLU feed-forward, halves rotated together.
+    pub(crate) fn decoder(&self, family: &'static str, defaults: &Defaults) -> Result<Spec, Error> {
+        let width = self.need(WIDTH, defaults.width)?;
+        let heads = self.need(HEADS, defaults.heads)?;
+        let kv_heads = self.size(KV_HEADS)?.or(defaults.kv_heads).unwrap_or(heads);
+        let head_dim = self.size(HEAD_DIM)?.or(defaults.head_dim).unwrap_or(width / heads.max(1));
+        let value_dim = self.size(VALUE_DIM)?.unwrap_or(head_dim);
+        if value_dim != head_dim {
+            return Err(self.bad(VALUE_DIM, value_dim, format!("the key heads' {head_dim}")));
+        }
+        let kind = defaults.norm;
+        let (eps_key, eps_default) = match kind {
+            NormKind::Rms => (RMS_EPS, 1e-6),
+            NormKind::Layer => (LAYER_EPS, 1e-5),
+        };
+        let eps = self.float(eps_key)?.unwrap_or(eps_default);
+        let layers = self.need(LAYERS, defaults.layers)?;
+        if layers > 4096 {
+            return Err(self.bad(LAYERS, layers, "at most 4096".into()));
+        }
+        let feed = Feed::Dense { width: self.need(FEED, defaults.feed)? };
+        Ok(Spec {
+            family,
+            vocab: self.vocabulary()?,
+            width,
+            context: self.need(CONTEXT, defaults.context)?,
+            heads,
+            kv_heads,
+            head_dim,
+            layers: vec![Layer { window: None, rope: Some(0), feed }; layers],
+            norm: Norm { kind, eps, plus_one: false },
+            inside_norms: false,
+            parallel: false,
+            qk_norm: false,
+            biases: Biases::default(),
+            activation: Activation::Silu,
+            gated: true,
+            pairing: Pairing::Halves,
+            ropes: vec![self.rope(head_dim, defaults)?],
+            attention_scale: 1.0 / (head_dim as f32).sqrt(),
+            attention_soft_cap: None,
+            logit_soft_cap: None,
+            embedding_scale: 1.0,
+            residual_scale: 1.0,
+            logit_scale: 1.0,
+            tied: self.tied(defaults.tied),
+        })
+    }
+
+    fn vocabulary(&self) -> Result<usize, Error> {
+        let name = match self.form {
+            Form::Gguf { .. } => "token_embd.weight".to_owned(),
+            Form::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
+        };
+        let embedding = self.opened.tensor(&name).ok_or_else(|| missing(&format!("tensor {name}")))?;
+        // Converters drop embedding rows that no token uses, and pad them: the tensor is what will be read.
+        Ok(embedding.shape.first().copied().unwrap_or(0))
+    }
+
+    /// What stands before `embed_tokens.weight` and `layers.0.…` in a Hugging Face folder.
+    pub(crate) fn prefix(&self) -> &'static str {
+        const PREFIXES: [&str; 4] = ["model.", "language_model.model.", "model.language_model.", ""];
+        PREFIXES.into_iter().find(|p| self.has(&format!("{p}embed_tokens.weight"))).unwrap_or("model.")
+    }
+
+    /// The name of the untied head in this file.
+    pub(crate) fn head_name(&self) -> &'static str {
+        match self.form {
+            Form::Gguf { .. } => "output.weight",
+            Form::HuggingFace { .. } if self.has("language_model.lm_head.weight") => {
+                "language_model.lm_head.weight"
+            }
+            Form::HuggingFace { .. } => "lm_head.weight",
+        }
+    }
+
+    fn tied(&self, default: bool) -> bool {
+        match self.form {
+            Form::Gguf { .. } => !self.has("output.weight"),
+            Form::HuggingFace { .. } => match self.value(&["tie_word_embeddings"]).and_then(Value::as_bool) {
+                Some(declared) => declared,
+                None => default || !self.has(self.head_name()),
+            },
+        }
+    }
+
+    /// Layer types by Hugging Face's `layer_types`: whether each layer slides. `None` where the file has no list.
+    pub(crate) fn sliding_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
+        let Some(list) = self.value(&["layer_types"]).and_then(Value::as_array) else { return Ok(None) };
+        let key = Key("", &["layer_types"]);
+        if list.len() != layers {
+            return Err(self.bad(key, list.len(), format!("one for each of the {layers} layers")));
+        }
+        let known = |v: &Value| match v.as_str() {
+            Some("sliding_attention") => Ok(true),
+            Some("full_attention") => Ok(false),
+            _ => Err(self.bad(key, v, "sliding_attention or full_attention".into())),
+        };
+        list.iter().map(known).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A whole number, if the file has the key.
+    pub(crate) fn size(&self, key: Key) -> Result<Option<usize>, Error> {
+        let Some(number) = self.number(key)? else { return Ok(None) };
+        if number.fract() != 0.0 || !(0.0..=1e15).contains(&number) {
+            return Err(self.bad(key, number, "a whole number".into()));
+        }
+        Ok(Some(number as usize))
+    }
+
+    /// A whole number that must be there, unless the family has a default for it.
+    pub(crate) fn need(&self, key: Key, default: Option<usize>) -> Result<usize, Error> {
+        self.size(key)?.or(default).ok_or_else(|| missing(&self.spelled(key)))
+    }
+
+    /// A real number, if the file has the key.
+    pub(crate) fn float(&self, key: Key) -> Result<Option<f32>, Error> {
+        Ok(self.number(key)?.map(|n| n as f32))
+    }
+
+    /// A truth value, if the file has the key.
+    pub(crate) fn flag(&self, key: Key) -> Result<Option<bool>, Error> {
+        match (&self.form, self.opened.metadata()) {
+            (Form::Gguf { .. }, Metadata::Gguf(keys)) => Ok(keys.get_bool(&self.spelled(key))),
+            _ => match self.value(key.1) {
+                None => Ok(None),
+                Some(v) => v.as_bool().map(Some).ok_or_else(|| self.bad(key, v, "true or false".into())),
+            },
+        }
+    }
+
+    /// A text, if the file has the key.
+    pub(crate) fn text(&self, key: Key) -> Option<&str> {
+        match (&self.form, self.opened.metadata()) {
+            (Form::Gguf { .. }, Metadata::Gguf(keys)) => keys.get_str(&self.spelled(key)),
+            _ => self.value(key.1).and_then(Value::as_str),
+        }
+    }
+
+    /// A list of whole numbers of `config.json`; empty where absent.
+    pub(crate) fn sizes(&self, name: &'static str) -> Vec<usize> {
+        let list = self.value(&[name]).and_then(Value::as_array).into_iter().flatten();
+        list.filter_map(Value::as_u64).map(|n| n as usize).collect()
+    }
+
+    fn number(&self, key: Key) -> Result<Option<f64>, Error> {
+        match (&self.form, self.opened.metadata()) {
+            (Form::Gguf { .. }, Metadata::Gguf(keys)) => {
+                let name = self.spelled(key);
+                match keys.get(&name) {
+                    None => Ok(None),
+                    Some(value) => {
+                        value.as_f64().map(Some).ok_or_else(|| self.bad(key, "no number", "a number".into()))
+                    }
+                }
+            }
+            _ => match self.value(key.1) {
+                None => Ok(None),
+                Some(v) => v.as_f64().map(Some).ok_or_else(|| self.bad(key, v, "a number".into())),
+            },
+        }
+    }
+
+    /// The first of `names` that `config.json` has and that is not null; the text model's part counts first.
+    fn value(&self, names: &[&str]) -> Option<&'a Value> {
+        let Form::HuggingFace { config, text } = &self.form else { return None };
+        let places = text.iter().copied().chain([*config]);
+        places.flat_map(|map| names.iter().filter_map(|n| map.get(*n))).find(|v| !v.is_null())
+    }
+
+    fn spelled(&self, key: Key) -> String {
+        match &self.form {
+            Form::Gguf { architecture } => format!("{architecture}.{}", key.0),
+            Form::HuggingFace { .. } => key.1.join(" or "),
+        }
+    }
+
+    pub(crate) fn bad(&self, key: Key, value: impl ToString, expected: String) -> Error {
+        Error::BadValue { key: self.spelled(key), value: value.to_string(), expected }
+    }
+}
+
+/// What a family's published configuration class fills in where `config.json` is silent.
+#[derive(Clone, Copy)]
+pub(crate) struct Defaults {
+    pub(crate) norm: NormKind,
+    pub(crate) tied: bool,
+    pub(crate) rope_base: f32,
+    pub(crate) partial_rotary: f64,
+    pub(crate) width: Option<usize>,
+    pub(crate) layers: Option<usize>,
+    pub(crate) heads: Option<usize>,
+    pub(crate) kv_heads: Option<usize>,
+    pub(crate) head_dim: Option<usize>,
+    pub(crate) feed: Option<usize>,
+    pub(crate) context: Option<usize>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Defaults {
+            norm: NormKind::Rms,
+            tied: false,
+            rope_base: 10_000.0,
+            partial_rotary: 1.0,
+            width: None,
+            layers: None,
+            heads: None,
+            kv_heads: None,
+            head_dim: None,
+            feed: None,
+            context: None,
+        }
+    }
+}
+
+pub(crate) fn missing(key: &str) -> Error {
+    Error::MissingKey { key: key.to_owned() }
+}

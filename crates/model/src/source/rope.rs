@@ -1,0 +1,195 @@
+//! How a file says its rotary tables: base, how much of a head rotates, and one of the scalings.
+
+use super::{CONTEXT, Defaults, Form, Key, Source, missing};
+use crate::error::Error;
+use crate::load;
+use crate::rope::{Rope, Scaling, long_mscale, yarn_mscale};
+use serde_json::{Map, Value};
+
+const ORIGINAL: Key = Key("rope.scaling.original_context_length", &["original_max_position_embeddings"]);
+const FACTOR: Key = Key("rope.scaling.factor", &["factor"]);
+const OLD_FACTOR: Key = Key("rope.scale_linear", &[]);
+const BETA_FAST: Key = Key("rope.scaling.yarn_beta_fast", &["beta_fast"]);
+const BETA_SLOW: Key = Key("rope.scaling.yarn_beta_slow", &["beta_slow"]);
+const KIND: Key = Key("rope.scaling.type", &["rope_type"]);
+
+impl Source<'_> {
+    /// The rotary table of all layers, or of the global ones.
+    pub(super) fn rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
+        match self.form {
+            Form::Gguf { .. } => self.gguf_rope(head_dim, defaults),
+            Form::HuggingFace { .. } => self.hf_rope(head_dim, defaults, "full_attention"),
+        }
+    }
+
+    /// The rotary table of sliding layers: its own base, no scaling (Gemma 3).
+    pub(crate) fn local_rope(&self, head_dim: usize, base: f32) -> Result<Rope, Error> {
+        let stored = self.float(Key("rope.freq_base_swa", &["rope_local_base_freq"]))?;
+        let named = self.value(&["rope_parameters"]).and_then(|p| p.get("sliding_attention"));
+        if stored.is_none() && named.is_some() {
+            let defaults = Defaults { rope_base: base, ..Defaults::default() };
+            return self.hf_rope(head_dim, &defaults, "sliding_attention");
+        }
+        Ok(Rope { rotary_dim: head_dim, base: stored.unwrap_or(base), scaling: Scaling::None })
+    }
+
+    fn gguf_rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
+        let rotary_dim = self.size(Key("rope.dimension_count", &[]))?.unwrap_or(head_dim);
+        let base = self.float(Key("rope.freq_base", &[]))?.unwrap_or(defaults.rope_base);
+        Ok(Rope { rotary_dim, base, scaling: self.gguf_scaling(rotary_dim)? })
+    }
+
+    fn gguf_scaling(&self, rotary_dim: usize) -> Result<Scaling, Error> {
+        if let Some(factors) = self.factors("rope_freqs.weight", rotary_dim)? {
+            return Ok(Scaling::Factors(factors));
+        }
+        let attention = self.float(Key("rope.scaling.attn_factor", &[]))?.unwrap_or(1.0);
+        if let Some(long) = self.factors("rope_factors_long.weight", rotary_dim)? {
+            let short = self.factors("rope_factors_short.weight", rotary_dim)?;
+            let short = short.ok_or_else(|| missing("tensor rope_factors_short.weight"))?;
+            let original = self.need(ORIGINAL, None)?;
+            return Ok(Scaling::Long { short, long, original, mscale: attention });
+        }
+        let factor = self.float(FACTOR)?.or(self.float(OLD_FACTOR)?).unwrap_or(1.0);
+        match self.text(KIND).unwrap_or("linear") {
+            "yarn" => Ok(Scaling::Yarn {
+                factor,
+                original: self.need(ORIGINAL, None)?,
+                beta_fast: self.float(BETA_FAST)?.unwrap_or(32.0),
+                beta_slow: self.float(BETA_SLOW)?.unwrap_or(1.0),
+                mscale: match self.float(Key("rope.scaling.yarn_attn_factor", &[]))? {
+                    Some(given) => given,
+                    None => attention * yarn_mscale(factor, 1.0),
+                },
+                truncate: true,
+            }),
+            "linear" if factor != 1.0 => Ok(Scaling::Linear { factor }),
+            "none" | "linear" | "longrope" => Ok(Scaling::None),
+            other => Err(self.bad(KIND, other, "none, linear, yarn or longrope".into())),
+        }
+    }
+
+    /// Rope factors stored as a tensor `[rotary_dim / 2]`.
+    fn factors(&self, name: &str, rotary_dim: usize) -> Result<Option<Vec<f32>>, Error> {
+        let Some(tensor) = self.opened.tensor(name) else { return Ok(None) };
+        let expected = vec![rotary_dim / 2];
+        if tensor.shape != expected {
+            return Err(Error::Shape { name: name.to_owned(), found: tensor.shape, expected });
+        }
+        load::floats(name, tensor.dtype, tensor.bytes).map(Some)
+    }
+
+    fn hf_rope(&self, head_dim: usize, defaults: &Defaults, layer_type: &str) -> Result<Rope, Error> {
+        let stored = self.value(&["rope_parameters", "rope_scaling"]).and_then(Value::as_object);
+        let own = stored.map(|p| p.get(layer_type).and_then(Value::as_object).unwrap_or(p));
+        let params = Parameters { source: self, own, context: defaults.context };
+        let partial = params.number("partial_rotary_factor")?.unwrap_or(defaults.partial_rotary);
+        let rotary_dim = (head_dim as f64 * partial) as usize;
+        let base = params.number("rope_theta")?.map_or(defaults.rope_base, |b| b as f32);
+        Ok(Rope { rotary_dim, base, scaling: params.scaling(rotary_dim)? })
+    }
+}
+
+/// `rope_parameters` (or the older `rope_scaling`), with the keys of `config.json` itself behind it.
+struct Parameters<'a> {
+    source: &'a Source<'a>,
+    own: Option<&'a Map<String, Value>>,
+    context: Option<usize>,
+}
+
+impl Parameters<'_> {
+    fn own(&self, name: &str) -> Option<&Value> {
+        self.own.and_then(|map| map.get(name)).filter(|value| !value.is_null())
+    }
+
+    fn number(&self, name: &'static str) -> Result<Option<f64>, Error> {
+        let Some(value) = self.own(name).or_else(|| self.source.value(&[name])) else { return Ok(None) };
+        let wrong = || self.wrong(name, value.to_string(), "a number".into());
+        value.as_f64().map(Some).ok_or_else(wrong)
+    }
+
+    fn required(&self, name: &'static str) -> Result<f32, Error> {
+        Ok(self.number(name)?.ok_or_else(|| missing(name))? as f32)
+    }
+
+    fn wrong(&self, key: &str, value: String, expected: String) -> Error {
+        Error::BadValue { key: key.to_owned(), value, expected }
+    }
+
+    /// The context of the first training; the whole context where the file does not say.
+    fn original(&self) -> Result<usize, Error> {
+        match self.number("original_max_position_embeddings")? {
+            Some(tokens) => Ok(tokens as usize),
+            None => self.source.need(CONTEXT, self.context),
+        }
+    }
+
+    /// The stretch: as written, or the context over that of the first training.
+    fn stretch(&self) -> Result<f64, Error> {
+        match self.number("factor")? {
+            Some(factor) => Ok(factor),
+            None => Ok(self.source.need(CONTEXT, self.context)? as f64 / self.original()?.max(1) as f64),
+        }
+    }
+
+    fn scaling(&self, rotary_dim: usize) -> Result<Scaling, Error> {
+        let kind = self.own("rope_type").or_else(|| self.own("type")).and_then(Value::as_str);
+        match kind.unwrap_or("default") {
+            "default" => Ok(Scaling::None),
+            "linear" => Ok(Scaling::Linear { factor: self.required("factor")? }),
+            "llama3" => Ok(Scaling::Llama3 {
+                factor: self.required("factor")?,
+                low: self.required("low_freq_factor")?,
+                high: self.required("high_freq_factor")?,
+                original: self.original()?,
+            }),
+            // Phi-3's first configs said "su", and "yarn", for what became long rope.
+            "longrope" | "su" | "yarn" if self.own("long_factor").is_some() => self.long(rotary_dim),
+            "yarn" => self.yarn(),
+            other => Err(self.wrong(
+                "rope_type",
+                other.to_owned(),
+                "default, linear, llama3, yarn or longrope".into(),
+            )),
+        }
+    }
+
+    fn long(&self, rotary_dim: usize) -> Result<Scaling, Error> {
+        let original = self.original()?;
+        let mscale = match self.number("attention_factor")? {
+            Some(given) => given as f32,
+            None => long_mscale(self.stretch()?, original),
+        };
+        let (short, long) = (self.list("short_factor", rotary_dim)?, self.list("long_factor", rotary_dim)?);
+        Ok(Scaling::Long { short, long, original, mscale })
+    }
+
+    fn yarn(&self) -> Result<Scaling, Error> {
+        let factor = self.stretch()? as f32;
+        let weight = |name| Ok::<_, Error>(self.number(name)?.filter(|&w| w != 0.0));
+        let mscale = match (self.number("attention_factor")?, weight("mscale")?, weight("mscale_all_dim")?) {
+            (Some(given), _, _) => given as f32,
+            (None, Some(own), Some(all)) => yarn_mscale(factor, own as f32) / yarn_mscale(factor, all as f32),
+            (None, _, _) => yarn_mscale(factor, 1.0),
+        };
+        Ok(Scaling::Yarn {
+            factor,
+            original: self.original()?,
+            beta_fast: self.number("beta_fast")?.unwrap_or(32.0) as f32,
+            beta_slow: self.number("beta_slow")?.unwrap_or(1.0) as f32,
+            mscale,
+            truncate: self.own("truncate").and_then(Value::as_bool).unwrap_or(true),
+        })
+    }
+
+    /// A list of divisors `[rotary_dim / 2]`.
+    fn list(&self, name: &'static str, rotary_dim: usize) -> Result<Vec<f32>, Error> {
+        let list = self.own(name).and_then(Value::as_array).ok_or_else(|| missing(name))?;
+        let numbers: Vec<f32> = list.iter().filter_map(Value::as_f64).map(|n| n as f32).collect();
+        if numbers.len() == rotary_dim / 2 {
+            return Ok(numbers);
+        }
+        let value = format!("a list of {} numbers", numbers.len());
+        Err(self.wrong(name, value, format!("{} numbers", rotary_dim / 2)))
+    }
+}

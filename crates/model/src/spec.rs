@@ -1,0 +1,369 @@
+//! A model as data: everything that tells one decoder from another, and the list of its weights.
+
+use crate::error::Error;
+use crate::families;
+use crate::rope::Rope;
+use crate::source::Source;
+use kernels::{Activation, Pairing};
+
+/// One decoder, described.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The family's name as a GGUF spells it, for example `llama`.
+    pub family: &'static str,
+    /// Tokens in the vocabulary: rows of the embedding and of the head.
+    pub vocab: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Tokens of context: what the file declares, or less after [`Spec::limit_context`].
+    pub context: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Size of one head.
+    pub head_dim: usize,
+    /// The blocks, first to last.
+    pub layers: Vec<Layer>,
+    /// The norm of every place.
+    pub norm: Norm,
+    /// A norm after attention and after feed-forward, before each joins the residual (Gemma 2 and 3).
+    pub inside_norms: bool,
+    /// Attention and feed-forward read the same norm and join the residual together (Phi-2).
+    pub parallel: bool,
+    /// RMS norm of each query and key head before rope.
+    pub qk_norm: bool,
+    /// Which linear maps add a bias.
+    pub biases: Biases,
+    /// The activation of feed-forward.
+    pub activation: Activation,
+    /// Feed-forward is `down(act(gate x) * up x)`, else `down(act(up x))`.
+    pub gated: bool,
+    /// Which dimensions of a head rotate together, in this file.
+    pub pairing: Pairing,
+    /// Rotary tables; a layer names one.
+    pub ropes: Vec<Rope>,
+    /// The factor on attention scores.
+    pub attention_scale: f32,
+    /// `cap * tanh(score / cap)` on attention scores.
+    pub attention_soft_cap: Option<f32>,
+    /// `cap * tanh(logit / cap)` on logits.
+    pub logit_soft_cap: Option<f32>,
+    /// The factor on embeddings.
+    pub embedding_scale: f32,
+    /// The factor on what each block adds to the residual.
+    pub residual_scale: f32,
+    /// The factor on logits.
+    pub logit_scale: f32,
+    /// The head is the embedding.
+    pub tied: bool,
+}
+
+/// One block.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// A position sees itself and the `window - 1` before it; `None` sees all.
+    pub window: Option<usize>,
+    /// Index into [`Spec::ropes`]; `None` does not rotate.
+    pub rope: Option<usize>,
+    /// Its feed-forward.
+    pub feed: Feed,
+}
+
+/// A feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// One, for every row.
+    Dense {
+        /// Rows of gate and up.
+        width: usize,
+    },
+    /// Several; a router picks some for each row.
+    Experts {
+        /// How many there are.
+        count: usize,
+        /// How many a row uses.
+        used: usize,
+        /// Rows of one expert's gate and up.
+        width: usize,
+        /// The picked experts' weights are scaled to sum to one.
+        renormalise: bool,
+    },
+}
+
+/// How a row is normalised.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// Which norm.
+    pub kind: NormKind,
+    /// Added to the variance.
+    pub eps: f32,
+    /// The file stores the weight less one (Gemma in safetensors).
+    pub plus_one: bool,
+}
+
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Root mean square with a weight.
+    Rms,
+    /// Mean and variance, with a weight and a bias.
+    Layer,
+}
+
+/// Which linear maps add a bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Biases {
+    /// Query, key and value.
+    pub qkv: bool,
+    /// Attention's output.
+    pub out: bool,
+    /// Feed-forward, all its maps.
+    pub feed: bool,
+    /// The head.
+    pub head: bool,
+}
+
+/// What a weight is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Token embedding `[vocab, width]`.
+    Embedding,
+    /// The last norm's weight `[width]`.
+    FinalNorm,
+    /// The last norm's bias `[width]`.
+    FinalNormBias,
+    /// The output head `[vocab, width]`, absent when tied.
+    Head,
+    /// The head's bias `[vocab]`.
+    HeadBias,
+    /// A part of a block.
+    Layer(usize, Part),
+}
+
+/// A part of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are the documentation; Spec::weights gives the shapes")]
+pub enum Part {
+    AttentionNorm,
+    AttentionNormBias,
+    Query,
+    QueryBias,
+    Key,
+    KeyBias,
+    Value,
+    ValueBias,
+    QueryNorm,
+    KeyNorm,
+    Out,
+    OutBias,
+    AttentionInside,
+    FeedNorm,
+    FeedNormBias,
+    Gate,
+    GateBias,
+    Up,
+    UpBias,
+    Down,
+    DownBias,
+    FeedInside,
+    Router,
+    ExpertGate(usize),
+    ExpertUp(usize),
+    ExpertDown(usize),
+}
+
+/// One weight that a model has: its role, and its shape, outermost first (`[rows, cols]` or `[cols]`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightDecl {
+    /// What it is for.
+    pub role: Role,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
+
+/// A router of more than this many picks a row would be a broken file.
+pub(crate) const MAX_EXPERTS_USED: usize = 64;
+
+impl Spec {
+    /// Reads what a file says about its model.
+    ///
+    /// # Errors
+    /// An unknown family, a missing key, a value of the wrong type or out of range; each is named.
+    pub fn read(opened: &weights::Opened) -> Result<Spec, Error> {
+        let source = Source::new(opened)?;
+        let spec = families::read(&source)?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Serves at most `tokens` of context. Long rope picks its factors by it, so call this before loading.
+    pub fn limit_context(&mut self, tokens: usize) {
+        self.context = self.context.min(tokens.max(1));
+    }
+
+    /// Width of all query heads together.
+    #[must_use]
+    pub fn query_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Width of all key heads together, and of all value heads.
+    #[must_use]
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// The widest feed-forward of any layer (of one expert where there are experts).
+    #[must_use]
+    pub fn feed_width(&self) -> usize {
+        self.layers.iter().map(|l| l.feed.width()).max().unwrap_or(0)
+    }
+
+    /// The experts of the layer that has most, and the picks of a row: `(count, used)`, zeros without experts.
+    #[must_use]
+    pub fn experts(&self) -> (usize, usize) {
+        self.layers.iter().fold((0, 0), |(count, used), layer| match layer.feed {
+            Feed::Dense { .. } => (count, used),
+            Feed::Experts { count: c, used: u, .. } => (count.max(c), used.max(u)),
+        })
+    }
+
+    /// Parameters of the whole model.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        self.weights().iter().map(|w| w.shape.iter().map(|&n| n as u64).product::<u64>()).sum()
+    }
+
+    /// Every weight of the model with its shape, once, in the order in which a row meets them.
+    #[must_use]
+    pub fn weights(&self) -> Vec<WeightDecl> {
+        let mut all = vec![decl(Role::Embedding, &[self.vocab, self.width])];
+        for (index, layer) in self.layers.iter().enumerate() {
+            self.layer_weights(layer, &mut |part, shape| all.push(decl(Role::Layer(index, part), shape)));
+        }
+        all.push(decl(Role::FinalNorm, &[self.width]));
+        if self.norm.kind == NormKind::Layer {
+            all.push(decl(Role::FinalNormBias, &[self.width]));
+        }
+        if !self.tied {
+            all.push(decl(Role::Head, &[self.vocab, self.width]));
+        }
+        if self.biases.head {
+            all.push(decl(Role::HeadBias, &[self.vocab]));
+        }
+        all
+    }
+
+    fn layer_weights(&self, layer: &Layer, put: &mut dyn FnMut(Part, &[usize])) {
+        let (width, q, kv) = (self.width, self.query_width(), self.kv_width());
+        let layer_norm = self.norm.kind == NormKind::Layer;
+        let mut optional = |there: bool, part: Part, shape: &[usize]| {
+            if there {
+                put(part, shape);
+            }
+        };
+        optional(true, Part::AttentionNorm, &[width]);
+        optional(layer_norm, Part::AttentionNormBias, &[width]);
+        for (weight, bias, rows) in [
+            (Part::Query, Part::QueryBias, q),
+            (Part::Key, Part::KeyBias, kv),
+            (Part::Value, Part::ValueBias, kv),
+        ] {
+            optional(true, weight, &[rows, width]);
+            optional(self.biases.qkv, bias, &[rows]);
+        }
+        optional(self.qk_norm, Part::QueryNorm, &[self.head_dim]);
+        optional(self.qk_norm, Part::KeyNorm, &[self.head_dim]);
+        optional(true, Part::Out, &[width, q]);
+        optional(self.biases.out, Part::OutBias, &[width]);
+        optional(self.inside_norms, Part::AttentionInside, &[width]);
+        optional(!self.parallel, Part::FeedNorm, &[width]);
+        optional(!self.parallel && layer_norm, Part::FeedNormBias, &[width]);
+        match layer.feed {
+            Feed::Dense { width: ff } => {
+                optional(self.gated, Part::Gate, &[ff, width]);
+                optional(self.gated && self.biases.feed, Part::GateBias, &[ff]);
+                optional(true, Part::Up, &[ff, width]);
+                optional(self.biases.feed, Part::UpBias, &[ff]);
+                optional(true, Part::Down, &[width, ff]);
+                optional(self.biases.feed, Part::DownBias, &[width]);
+            }
+            Feed::Experts { count, width: ff, .. } => {
+                optional(true, Part::Router, &[count, width]);
+                for expert in 0..count {
+                    optional(true, Part::ExpertGate(expert), &[ff, width]);
+                    optional(true, Part::ExpertUp(expert), &[ff, width]);
+                    optional(true, Part::ExpertDown(expert), &[width, ff]);
+                }
+            }
+        }
+        optional(self.inside_norms, Part::FeedInside, &[width]);
+    }
+
+    /// Refuses what no model has and what the kernels could not run.
+    fn check(&self) -> Result<(), Error> {
+        let limits = [
+            ("vocabulary", self.vocab, 1 << 24),
+            ("width", self.width, 1 << 20),
+            ("context", self.context, 1 << 28),
+            ("heads", self.heads, 4096),
+            ("key and value heads", self.kv_heads, self.heads),
+            ("head size", self.head_dim, kernels::MAX_HEAD_DIM),
+            ("layers", self.layers.len(), 4096),
+            ("feed-forward width", self.feed_width(), 1 << 22),
+        ];
+        for (what, value, limit) in limits {
+            require((1..=limit).contains(&value), what, value, &format!("1 to {limit}"))?;
+        }
+        require(
+            self.heads.is_multiple_of(self.kv_heads),
+            "heads",
+            self.heads,
+            &format!("a multiple of the {} key and value heads", self.kv_heads),
+        )?;
+        for rope in &self.ropes {
+            let ok =
+                rope.rotary_dim >= 2 && rope.rotary_dim.is_multiple_of(2) && rope.rotary_dim <= self.head_dim;
+            require(
+                ok,
+                "rotary dimensions",
+                rope.rotary_dim,
+                &format!("even, at most the head's {}", self.head_dim),
+            )?;
+            let finite = rope.base > 0.0 && rope.base.is_finite() && rope.mscale().is_finite();
+            require(finite, "rope base", rope.base, "a positive number")?;
+        }
+        require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
+        for layer in &self.layers {
+            require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
+            if let Feed::Experts { count, used, .. } = layer.feed {
+                require((1..=4096).contains(&count), "experts", count, "1 to 4096")?;
+                let most = count.min(MAX_EXPERTS_USED);
+                require((1..=most).contains(&used), "experts used", used, &format!("1 to {most}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Feed {
+    /// Rows of gate and up (of one expert).
+    #[must_use]
+    pub fn width(&self) -> usize {
+        match *self {
+            Feed::Dense { width } | Feed::Experts { width, .. } => width,
+        }
+    }
+}
+
+fn decl(role: Role, shape: &[usize]) -> WeightDecl {
+    WeightDecl { role, shape: shape.to_vec() }
+}
+
+fn require(ok: bool, key: &str, value: impl ToString, expected: &str) -> Result<(), Error> {
+    if ok {
+        return Ok(());
+    }
+    Err(Error::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.to_owned() })
+}

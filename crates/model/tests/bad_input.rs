@@ -1,0 +1,179 @@
+//! Broken files and batches give an error that names the thing, never a panic.
+
+mod runner;
+
+use cpu::{Pool, Tier};
+use kernels::{Compute, KvDtype, KvPool, Precision, SeqRows};
+use model::{Batch, Error, Model, Scratch, Spec};
+use runner::fixtures;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A copy of a fixture's folder with `edit` applied to its two files.
+fn broken(case: &str, edit: impl Fn(&mut serde_json::Value, &mut Vec<u8>)) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = fixtures().join(case);
+    let mut config = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
+    let mut tensors = std::fs::read(from.join("model.safetensors")).unwrap();
+    edit(&mut config, &mut tensors);
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    std::fs::write(folder.path().join("model.safetensors"), tensors).unwrap();
+    folder
+}
+
+/// Renames a tensor to another name of the same length.
+fn rename(bytes: &mut [u8], from: &str, to: &str) {
+    assert_eq!(from.len(), to.len());
+    let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).expect("the name is in the header");
+    bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+}
+
+fn load(path: &Path) -> Result<Model, Error> {
+    let opened = weights::open(path).expect("a readable folder");
+    let compute = Compute::new(Tier::best(), Pool::new(1, None).expect("a thread"));
+    Model::load(&opened, &compute, Precision::Fast, &mut |_| ())
+}
+
+fn refusal(folder: &TempDir) -> String {
+    match load(folder.path()) {
+        Ok(_) => panic!("a broken model was loaded"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn an_unknown_family_is_named_with_those_that_are_known() {
+    let said = refusal(&broken("qwen2", |config, _| {
+        config["architectures"] = serde_json::json!(["MambaForCausalLM"]);
+        config["model_type"] = "mamba".into();
+    }));
+    assert!(
+        said.contains("MambaForCausalLM") && said.contains("qwen3moe") && said.contains("phi3"),
+        "{said}"
+    );
+}
+
+#[test]
+fn missing_and_left_over_tensors_are_named() {
+    let said =
+        refusal(&broken("qwen2", |_, tensors| rename(tensors, "model.norm.weight", "model.mron.weight")));
+    assert!(said.contains("model.norm.weight") && said.contains("model.mron.weight"), "{said}");
+}
+
+#[test]
+fn a_shape_that_the_metadata_does_not_imply_is_named_with_both() {
+    let said = refusal(&broken("qwen2", |config, _| config["intermediate_size"] = 96.into()));
+    assert!(said.contains("layers.0.mlp.") && said.contains("64") && said.contains("96"), "{said}");
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    type Edit = (&'static str, fn(&mut serde_json::Value));
+    let edits: [Edit; 14] = [
+        ("num_hidden_layers", |c| c["num_hidden_layers"] = 1_000_000_000.into()),
+        ("layers", |c| c["num_hidden_layers"] = 0.into()),
+        ("hidden_size", |c| c["hidden_size"] = "wide".into()),
+        ("hidden_size", |c| c["hidden_size"] = (-3).into()),
+        ("hidden_size", |c| c["hidden_size"] = 1e300.into()),
+        ("heads", |c| c["num_attention_heads"] = 0.into()),
+        ("heads", |c| c["num_attention_heads"] = 3.into()),
+        ("key and value heads", |c| c["num_key_value_heads"] = 0.into()),
+        ("context", |c| c["max_position_embeddings"] = 0.into()),
+        ("rope_type", |c| c["rope_parameters"] = serde_json::json!({"rope_type": "spiral"})),
+        ("factor", |c| c["rope_parameters"] = serde_json::json!({"rope_type": "linear"})),
+        ("rotary", |c| c["rope_parameters"] = serde_json::json!({"partial_rotary_factor": 7.0})),
+        ("rope base", |c| c["rope_parameters"] = serde_json::json!({"rope_theta": -1.0})),
+        ("short_factor", |c| {
+            c["rope_parameters"] = serde_json::json!({"rope_type": "longrope", "long_factor": [1.0]});
+        }),
+    ];
+    for (name, edit) in edits {
+        let said = refusal(&broken("llama-2", |config, _| edit(config)));
+        assert!(said.contains(name), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_layer_list_of_another_length_is_refused() {
+    let said =
+        refusal(&broken("gemma3", |config, _| config["layer_types"] = serde_json::json!(["full_attention"])));
+    assert!(said.contains("layer_types") && said.contains('7'), "{said}");
+}
+
+/// A folder all of whose weights are `value`, in bf16.
+fn filled(case: &str, value: u16) -> TempDir {
+    broken(case, |_, tensors| {
+        let header = u64::from_le_bytes(tensors[..8].try_into().unwrap()) as usize;
+        for pair in tensors[8 + header..].chunks_exact_mut(2) {
+            pair.copy_from_slice(&value.to_le_bytes());
+        }
+    })
+}
+
+#[test]
+fn weights_of_nan_or_infinity_run_without_a_panic() {
+    for case in ["llama-3", "qwen3moe", "gemma2", "phi2"] {
+        for (value, precision) in
+            [(0x7fc0, Precision::Fast), (0x7f80, Precision::F32), (0xff7f, Precision::Fast)]
+        {
+            let folder = filled(case, value);
+            let mut runner = runner::Runner::load(folder.path(), Tier::best(), precision, KvDtype::F16, None);
+            let tokens: Vec<u32> = (0..40).collect();
+            let logits = runner.prompt(&tokens, 9);
+            assert_eq!(logits.len(), 40 * runner.model.spec.vocab);
+            assert!(value == 0xff7f || logits.iter().any(|l| l.is_nan()), "{case}: NaN does not vanish");
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_refused() {
+    let compute = Compute::new(Tier::best(), Pool::new(1, None).expect("a thread"));
+    let opened = weights::open(&fixtures().join("qwen2")).expect("a fixture");
+    let model = Model::load(&opened, &compute, Precision::Fast, &mut |_| ()).expect("a fixture");
+    let mut kv = KvPool::new(model.spec.kv_shape(2, KvDtype::F16)).expect("a small pool");
+    let mut scratch = Scratch::new(&model.spec, 40, 2);
+    let run = |rows, first_position, blocks| vec![SeqRows { rows, first_position, blocks }];
+    let tokens: Vec<u32> = (0..41).collect();
+    let cases: [(&str, &[u32], Vec<SeqRows>, &[usize]); 10] = [
+        ("rows", &tokens, run(0..41, 0, &[0, 1]), &[]),
+        ("token", &[128], run(0..1, 0, &[0]), &[0]),
+        ("wanted rows", &tokens[..4], run(0..4, 0, &[0]), &[0, 1, 2]),
+        ("wanted row", &tokens[..4], run(0..4, 0, &[0]), &[4]),
+        ("wanted row", &tokens[..4], run(0..4, 0, &[0]), &[2, 2]),
+        ("position", &tokens[..4], run(0..4, 30, &[0]), &[0]),
+        ("position", &tokens[..4], run(0..4, usize::MAX, &[0]), &[0]),
+        ("KV block", &tokens[..4], run(0..4, 0, &[2]), &[0]),
+        ("rows covered", &tokens[..4], run(0..3, 0, &[0]), &[0]),
+        ("first row", &tokens[..4], run(1..4, 0, &[0]), &[0]),
+    ];
+    for (what, tokens, sequences, want) in cases {
+        let batch = Batch { tokens, sequences: &sequences, want };
+        let said = model.forward(&compute, &batch, &mut kv, &mut scratch).expect_err(what).to_string();
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let batch = Batch { tokens: &[], sequences: &[], want: &[] };
+    assert!(model.forward(&compute, &batch, &mut kv, &mut scratch).expect("nothing to do").is_empty());
+}
+
+#[test]
+fn memory_is_known_before_loading() {
+    for case in runner::cases() {
+        for precision in [Precision::Fast, Precision::F32] {
+            let opened = weights::open(&case).expect("a fixture");
+            let spec = Spec::read(&opened).expect("a fixture");
+            let tier = Tier::best();
+            let said = spec.weight_bytes(&opened, tier, precision).expect("a fixture");
+            let compute = Compute::new(tier, Pool::new(1, None).expect("a thread"));
+            let model = Model::load(&opened, &compute, precision, &mut |_| ()).expect("a fixture");
+            // Memory comes in pages of 4096 bytes for each matrix.
+            let matrices = spec.weights().iter().filter(|w| w.shape.len() == 2).count() as u64;
+            let taken = model.bytes() as u64;
+            assert!(said <= taken && taken <= said + 4096 * matrices, "{said} said, {taken} taken");
+            let need = spec.memory(said, 100, KvDtype::F16, 64, 4);
+            let pool = KvPool::new(spec.kv_shape(4, KvDtype::F16)).expect("a small pool");
+            assert_eq!(need.kv, pool.bytes() as u64, "100 tokens are 4 blocks");
+            assert_eq!(need.total(), need.weights + need.kv + need.scratch);
+        }
+    }
+}

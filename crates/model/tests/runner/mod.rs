@@ -1,0 +1,170 @@
+//! Runs a model on prompts in every way that the engine may: whole, in chunks, token by token, among others.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use cpu::{Pool, Tier};
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, Precision, SeqRows};
+use model::{Batch, Model, Scratch, Spec};
+use std::path::{Path, PathBuf};
+
+/// A model with memory for a few sequences.
+pub(crate) struct Runner {
+    pub(crate) model: Model,
+    pub(crate) compute: Compute,
+    kv: KvPool,
+    scratch: Scratch,
+    free: Vec<u32>,
+}
+
+/// A sequence on its way: its blocks and how many tokens are in.
+#[derive(Default)]
+pub(crate) struct Sequence {
+    blocks: Vec<u32>,
+    len: usize,
+}
+
+/// A part of a batch: a sequence and the tokens it goes on with.
+pub(crate) struct Run<'a> {
+    pub(crate) sequence: &'a mut Sequence,
+    pub(crate) tokens: &'a [u32],
+}
+
+impl Runner {
+    /// Loads a model; `context` limits it first, if given.
+    pub(crate) fn load(
+        path: &Path,
+        tier: Tier,
+        precision: Precision,
+        kv: KvDtype,
+        context: Option<usize>,
+    ) -> Runner {
+        let opened = weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut spec = Spec::read(&opened).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        if let Some(context) = context {
+            spec.limit_context(context);
+        }
+        Runner::with_spec(path, spec, tier, precision, kv)
+    }
+
+    /// Loads a model by a spec of the test's own.
+    pub(crate) fn with_spec(
+        path: &Path,
+        spec: Spec,
+        tier: Tier,
+        precision: Precision,
+        kv: KvDtype,
+    ) -> Runner {
+        let compute = Compute::new(tier, Pool::new(2, None).expect("two threads"));
+        let opened = weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let model = Model::load_spec(spec, &opened, &compute, precision, &mut |_| ())
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let blocks = 96;
+        let kv = KvPool::new(model.spec.kv_shape(blocks, kv)).expect("a small pool");
+        let scratch = Scratch::new(&model.spec, 256, 256);
+        // Blocks in no order, as after a day of serving.
+        let free = (0..blocks as u32).map(|b| (b * 37) % blocks as u32).collect();
+        Runner { model, compute, kv, scratch, free }
+    }
+
+    /// Runs one batch; returns the logits of every row `[rows, vocab]`.
+    pub(crate) fn step(&mut self, runs: &mut [Run]) -> Vec<f32> {
+        let want: Vec<usize> = (0..runs.iter().map(|r| r.tokens.len()).sum()).collect();
+        self.step_wanting(runs, &want)
+    }
+
+    /// Runs one batch; returns the logits of the wanted rows.
+    pub(crate) fn step_wanting(&mut self, runs: &mut [Run], want: &[usize]) -> Vec<f32> {
+        let mut tokens = Vec::new();
+        let mut parts = Vec::new();
+        for run in runs.iter_mut() {
+            let first = tokens.len();
+            tokens.extend_from_slice(run.tokens);
+            let end = run.sequence.len + run.tokens.len();
+            while run.sequence.blocks.len() * BLOCK_TOKENS < end {
+                run.sequence.blocks.push(self.free.pop().expect("enough blocks"));
+            }
+            parts.push((first..tokens.len(), run.sequence.len));
+            run.sequence.len = end;
+        }
+        let sequences: Vec<SeqRows> = parts
+            .into_iter()
+            .zip(runs.iter())
+            .map(|((rows, first_position), run)| SeqRows {
+                rows,
+                first_position,
+                blocks: &run.sequence.blocks,
+            })
+            .collect();
+        let batch = Batch { tokens: &tokens, sequences: &sequences, want };
+        self.model
+            .forward(&self.compute, &batch, &mut self.kv, &mut self.scratch)
+            .expect("a good batch")
+            .to_vec()
+    }
+
+    /// Gives a finished sequence's blocks back.
+    pub(crate) fn end(&mut self, sequence: Sequence) {
+        self.free.extend(sequence.blocks);
+    }
+
+    /// The logits of every position of a prompt, in chunks of `chunk` tokens.
+    pub(crate) fn prompt(&mut self, tokens: &[u32], chunk: usize) -> Vec<f32> {
+        let mut sequence = Sequence::default();
+        let mut logits = Vec::new();
+        for part in tokens.chunks(chunk) {
+            logits.extend(self.step(&mut [Run { sequence: &mut sequence, tokens: part }]));
+        }
+        self.end(sequence);
+        logits
+    }
+}
+
+/// Where fixtures are.
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// Every fixture, by name.
+pub(crate) fn cases() -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::fs::read_dir(fixtures())
+        .expect("fixtures")
+        .map(|e| e.expect("entry").path())
+        .filter(|p| p.join("config.json").exists())
+        .collect();
+    all.sort();
+    assert!(all.len() >= 18, "fixtures are missing: {}", all.len());
+    all
+}
+
+/// A fixture's prompts.
+pub(crate) fn prompts(case: &Path) -> Vec<Vec<u32>> {
+    let text = std::fs::read_to_string(case.join("tokens.json")).expect("tokens.json");
+    serde_json::from_str(&text).expect("lists of tokens")
+}
+
+/// The logits that transformers gave for a fixture's prompt `[positions, vocab]`.
+pub(crate) fn truth(case: &Path, prompt: usize) -> Vec<f32> {
+    let bytes = std::fs::read(case.join(format!("logits.{prompt}.f32"))).expect("logits");
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// Both files of a fixture, or the one it has.
+pub(crate) fn files(case: &Path) -> Vec<PathBuf> {
+    let gguf = case.join("model.gguf");
+    let mut files = vec![case.to_owned()];
+    if gguf.exists() {
+        files.push(gguf);
+    }
+    files
+}
+
+/// The largest difference over the largest true value.
+pub(crate) fn error(ours: &[f32], truth: &[f32]) -> f32 {
+    assert_eq!(ours.len(), truth.len());
+    let largest = truth.iter().fold(0.0_f32, |m, t| m.max(t.abs()));
+    let worst = ours.iter().zip(truth).fold(0.0_f32, |m, (o, t)| {
+        let difference = (o - t).abs();
+        if difference.is_nan() { f32::INFINITY } else { m.max(difference) }
+    });
+    worst / largest
+}

@@ -1,0 +1,141 @@
+//! Each family against Hugging Face transformers in fp32: `tools/fixtures/transformers.py` made the files and logits.
+
+mod runner;
+
+use cpu::Tier;
+use kernels::{KvDtype, Precision};
+use model::{Scaling, Spec};
+use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
+use std::path::Path;
+
+/// The budget that the project set: the largest error over the largest logit, all positions.
+const BUDGET: f32 = 1e-4;
+
+/// Long rope picks its factors by the context served; a prompt within the first training's context was made with the
+/// short ones.
+fn context(case: &Path, prompt: &[u32]) -> Option<usize> {
+    (case.ends_with("phi4-mini") && prompt.len() <= 24).then_some(24)
+}
+
+fn compare(tier: Tier) {
+    let mut failures = Vec::new();
+    let mut worst: f32 = 0.0;
+    for case in cases() {
+        for (index, prompt) in prompts(&case).iter().enumerate() {
+            let truth = truth(&case, index);
+            for file in files(&case) {
+                let limit = context(&case, prompt);
+                let mut runner = Runner::load(&file, tier, Precision::F32, KvDtype::F32, limit);
+                let ways = [
+                    ("whole", runner.prompt(prompt, prompt.len())),
+                    ("in chunks of 7", runner.prompt(prompt, 7)),
+                    ("token by token", runner.prompt(prompt, 1)),
+                    ("among others", among_others(&mut runner, prompt)),
+                ];
+                for (way, logits) in ways {
+                    let error = error(&logits, &truth);
+                    worst = worst.max(error);
+                    if error > BUDGET {
+                        failures.push(format!(
+                            "{} {way}: {error:e}",
+                            file.strip_prefix(fixtures()).unwrap().display()
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    println!("{tier}: worst error {worst:e} of the largest logit");
+    assert!(failures.is_empty(), "{tier}: over {BUDGET:e}:\n{}", failures.join("\n"));
+}
+
+/// The prompt in uneven chunks, between two other sequences in every batch.
+fn among_others(runner: &mut Runner, prompt: &[u32]) -> Vec<f32> {
+    let vocab = runner.model.spec.vocab;
+    let [mut before, mut own, mut after] = [Sequence::default(), Sequence::default(), Sequence::default()];
+    let backwards: Vec<u32> = prompt.iter().rev().copied().collect();
+    let (mut logits, mut done, mut step) = (Vec::new(), 0, 0);
+    while done < prompt.len() {
+        let take = (1 + step * 5 % 11).min(prompt.len() - done);
+        let others = 1 + step % 3;
+        let at = (step * 3) % (prompt.len() - 3);
+        let rows = runner.step(&mut [
+            Run { sequence: &mut before, tokens: &backwards[at..at + others] },
+            Run { sequence: &mut own, tokens: &prompt[done..done + take] },
+            Run { sequence: &mut after, tokens: &prompt[at..at + 1] },
+        ]);
+        logits.extend_from_slice(&rows[others * vocab..(others + take) * vocab]);
+        done += take;
+        step += 1;
+    }
+    [before, own, after].into_iter().for_each(|s| runner.end(s));
+    logits
+}
+
+#[test]
+fn every_tier_of_this_machine_gives_the_logits_of_transformers() {
+    for tier in Tier::available() {
+        compare(tier);
+    }
+}
+
+#[test]
+fn every_family_of_the_table_has_a_fixture() {
+    let made: Vec<&str> =
+        cases().iter().map(|case| Spec::read(&weights::open(case).unwrap()).unwrap().family).collect();
+    for family in model::families::FAMILIES {
+        assert!(made.contains(&family.gguf), "{} has no fixture", family.gguf);
+    }
+}
+
+/// A fixture that could not tell would prove nothing: leaving out any feature that a spec turns on must show.
+#[test]
+fn a_feature_left_out_is_noticed() {
+    type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
+    let features: [Feature; 9] = [
+        (
+            "window",
+            |s| s.layers.iter().any(|l| l.window.is_some()),
+            |s| {
+                s.layers.iter_mut().for_each(|l| l.window = None);
+            },
+        ),
+        (
+            "global layers",
+            |s| s.layers.iter().any(|l| l.window.is_some()),
+            |s| {
+                let window = s.layers.iter().find_map(|l| l.window).map(|w| w - 1);
+                s.layers.iter_mut().for_each(|l| l.window = window);
+            },
+        ),
+        ("rope scaling", |s| s.ropes[0].scaling != Scaling::None, |s| s.ropes[0].scaling = Scaling::None),
+        ("local rope", |s| s.ropes.len() > 1, |s| s.layers.iter_mut().for_each(|l| l.rope = Some(0))),
+        ("score cap", |s| s.attention_soft_cap.is_some(), |s| s.attention_soft_cap = None),
+        ("logit cap", |s| s.logit_soft_cap.is_some(), |s| s.logit_soft_cap = None),
+        ("embedding scale", |s| s.embedding_scale != 1.0, |s| s.embedding_scale = 1.0),
+        ("attention scale", |_| true, |s| s.attention_scale *= 1.01),
+        ("epsilon", |_| true, |s| s.norm.eps *= 100.0),
+    ];
+    let mut seen = vec![false; features.len()];
+    for case in cases() {
+        let prompt = prompts(&case).pop().unwrap();
+        let truth = truth(&case, prompts(&case).len() - 1);
+        let spec = Spec::read(&weights::open(&case).unwrap()).unwrap();
+        for (index, (name, has, leave_out)) in features.iter().enumerate() {
+            if !has(&spec) {
+                continue;
+            }
+            seen[index] = true;
+            let mut less = spec.clone();
+            leave_out(&mut less);
+            let mut runner = Runner::with_spec(&case, less, Tier::best(), Precision::F32, KvDtype::F32);
+            let error = error(&runner.prompt(&prompt, prompt.len()), &truth);
+            assert!(error > BUDGET, "{}: {name} left out, error only {error:e}", case.display());
+        }
+    }
+    assert!(
+        seen.iter().all(|&s| s),
+        "no fixture has {:?}",
+        seen.iter().position(|&s| !s).map(|i| features[i].0)
+    );
+}
