@@ -159,7 +159,9 @@ impl Lanewise for Relu {
 impl Lanewise for SoftCap {
     #[inline(always)]
     fn at<S: Simd>(s: S, v: S::F, cap: f32) -> S::F {
-        s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))))
+        let capped = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
+        // Adding nothing times v keeps a NaN visible, which the exponential's limits would turn into the cap.
+        s.fma(v, s.splat(0.0), capped)
     }
 }
 

@@ -13,11 +13,12 @@ use tempfile::TempDir;
 fn broken(case: &str, edit: impl Fn(&mut serde_json::Value, &mut Vec<u8>)) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let from = fixtures().join(case);
-    let mut config = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
-    let mut tensors = std::fs::read(from.join("model.safetensors")).unwrap();
+    let mut config = serde_json::from_slice(&std::fs::read(from.join("config.json")).expect("a fixture"))
+        .expect("a fixture");
+    let mut tensors = std::fs::read(from.join("model.safetensors")).expect("a fixture");
     edit(&mut config, &mut tensors);
-    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-    std::fs::write(folder.path().join("model.safetensors"), tensors).unwrap();
+    std::fs::write(folder.path().join("config.json"), config.to_string()).expect("a fixture");
+    std::fs::write(folder.path().join("model.safetensors"), tensors).expect("a fixture");
     folder
 }
 
@@ -103,7 +104,7 @@ fn a_layer_list_of_another_length_is_refused() {
 /// A folder all of whose weights are `value`, in bf16.
 fn filled(case: &str, value: u16) -> TempDir {
     broken(case, |_, tensors| {
-        let header = u64::from_le_bytes(tensors[..8].try_into().unwrap()) as usize;
+        let header = u64::from_le_bytes(tensors[..8].try_into().expect("a length")) as usize;
         for pair in tensors[8 + header..].chunks_exact_mut(2) {
             pair.copy_from_slice(&value.to_le_bytes());
         }

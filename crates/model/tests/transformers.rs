@@ -38,7 +38,7 @@ fn compare(tier: Tier) {
                     if error > BUDGET {
                         failures.push(format!(
                             "{} {way}: {error:e}",
-                            file.strip_prefix(fixtures()).unwrap().display()
+                            file.strip_prefix(fixtures()).expect("a fixture").display()
                         ));
                     }
                 }
@@ -81,8 +81,10 @@ fn every_tier_of_this_machine_gives_the_logits_of_transformers() {
 
 #[test]
 fn every_family_of_the_table_has_a_fixture() {
-    let made: Vec<&str> =
-        cases().iter().map(|case| Spec::read(&weights::open(case).unwrap()).unwrap().family).collect();
+    let made: Vec<&str> = cases()
+        .iter()
+        .map(|case| Spec::read(&weights::open(case).expect("a fixture")).expect("a spec").family)
+        .collect();
     for family in model::families::FAMILIES {
         assert!(made.contains(&family.gguf), "{} has no fixture", family.gguf);
     }
@@ -118,9 +120,9 @@ fn a_feature_left_out_is_noticed() {
     ];
     let mut seen = vec![false; features.len()];
     for case in cases() {
-        let prompt = prompts(&case).pop().unwrap();
+        let prompt = prompts(&case).pop().expect("a prompt");
         let truth = truth(&case, prompts(&case).len() - 1);
-        let spec = Spec::read(&weights::open(&case).unwrap()).unwrap();
+        let spec = Spec::read(&weights::open(&case).expect("a fixture")).expect("a spec");
         for (index, (name, has, leave_out)) in features.iter().enumerate() {
             if !has(&spec) {
                 continue;
