@@ -338,6 +338,8 @@ pub struct Outside {
     pub pythons: Pythons,
     /// Timeouts and retries.
     pub limits: Limits,
+    /// PEM file of the authorities to trust, in place of those built in.
+    pub trust: Option<PathBuf>,
 }
 
 /// Brings all files of `want` from `source` into `dir`, going on from what is already there.

@@ -124,8 +124,8 @@ impl Home {
             .or_else(|| set("HOME").map(|home| home.join(".cache/gristmill")))
             .ok_or(Error::NoHome)?;
         let root = std::path::absolute(&root).map_err(fetch::Error::io("find", &root))?;
-        let outside =
-            Outside { hub: Hub::from_env(&env), pythons: Pythons::from_env(&env), limits: Limits::default() };
+        let (hub, pythons) = (Hub::from_env(&env), Pythons::from_env(&env));
+        let outside = Outside { hub, pythons, limits: Limits::default(), trust: set("SSL_CERT_FILE") };
         Ok(Home { root, outside })
     }
 
@@ -236,12 +236,25 @@ pub fn resolve(model: &str, home: &Home, progress: &mut dyn Progress) -> Result<
         return path;
     }
     let target = Target::read(model)?;
-    if let Some(installed) = Installed::open(home, &target.slug)
-        && installed.record.looks_untouched(&installed.dir)
-    {
+    let installed = Installed::open(home, &target.slug);
+    if let Some(installed) = installed.as_ref().filter(|one| one.record.looks_untouched(&one.dir)) {
         return Ok(installed.path());
     }
-    pull(model, home, false, progress).map(|pulled| pulled.installed.path())
+    match pull(model, home, false, progress) {
+        // A store on a read-only disk cannot take a lock, nor does it need one.
+        Err(Error::Fetch(fetch::Error::Io { source, .. }))
+            if is_read_only(&source) && installed.is_some() =>
+        {
+            let installed = installed.expect("the guard has just looked");
+            installed.record.check(&installed.dir, progress)?;
+            Ok(installed.path())
+        }
+        done => done.map(|pulled| pulled.installed.path()),
+    }
+}
+
+fn is_read_only(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
 }
 
 /// The path that `model` is, when it is one.

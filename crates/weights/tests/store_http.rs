@@ -28,8 +28,12 @@ fn limits() -> Limits {
 }
 
 fn home(dir: &Path) -> Home {
-    let outside =
-        Outside { hub: Hub::new("http://127.0.0.1:1", None), pythons: Pythons::new([]), limits: limits() };
+    let outside = Outside {
+        hub: Hub::new("http://127.0.0.1:1", None),
+        pythons: Pythons::new([]),
+        limits: limits(),
+        trust: None,
+    };
     Home::new(dir, outside)
 }
 

@@ -23,7 +23,7 @@ fn home(dir: &Path, endpoint: &str, token: Option<&str>) -> Home {
         ..Limits::default()
     };
     let hub = Hub::new(endpoint, token.map(str::to_owned));
-    Home::new(dir, Outside { hub, pythons: Pythons::new([]), limits })
+    Home::new(dir, Outside { hub, pythons: Pythons::new([]), limits, trust: None })
 }
 
 fn failure(error: Error) -> fetch::Error {
@@ -295,6 +295,7 @@ fn a_pinned_name_refuses_other_bytes_before_it_takes_them_and_tries_the_next_sou
         hub: Hub::new(&server.url(""), None),
         pythons: Pythons::new([python.into_os_string()]),
         limits: Limits::default(),
+        trust: None,
     };
     let home = Home::new(dir.path().join("home"), outside);
     let Err(Error::AllFailed { model, failures }) = resolve("smollm2-135m-instruct", &home, &mut Quiet)

@@ -17,7 +17,7 @@ use weights::store::{Error, Home, pull, resolve};
 fn home(dir: &Path, extra: &str) -> Home {
     let pythons = Pythons::new([fake_python(dir, extra).into_os_string()]);
     let limits = Limits { stall: Duration::from_millis(100), ..Limits::default() };
-    Home::new(dir.join("home"), Outside { hub: Hub::default(), pythons, limits })
+    Home::new(dir.join("home"), Outside { hub: Hub::default(), pythons, limits, trust: None })
 }
 
 fn failure(error: Error) -> fetch::Error {
@@ -126,7 +126,10 @@ fn pips_words_reach_the_user() {
 fn no_python_is_said_plainly() {
     let dir = tempfile::tempdir().unwrap();
     let pythons = Pythons::new(["/nonexistent/python".into(), "false".into()]);
-    let home = Home::new(dir.path(), Outside { hub: Hub::default(), pythons, limits: Limits::default() });
+    let home = Home::new(
+        dir.path(),
+        Outside { hub: Hub::default(), pythons, limits: Limits::default(), trust: None },
+    );
     let error = failure(resolve("py:pk==1", &home, &mut Quiet).unwrap_err());
     assert!(error.to_string().contains("no Python with pip (tried /nonexistent/python, false)"), "{error}");
     assert!(error.to_string().contains("GRISTMILL_PYTHON"), "{error}");

@@ -1,11 +1,17 @@
 //! `gristmill rm`.
 
+use std::time::Duration;
+
 use serde::Serialize;
+use weights::fetch::Limits;
 use weights::store::remove;
 
 use crate::Failure;
 use crate::store::{Watch, home, size};
 use crate::term::{json, out};
+
+/// A model that is being pulled is not worth a long wait to remove.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -26,7 +32,8 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let home = home()?;
+    let limits = Limits { lock: PATIENCE, ..Limits::default() };
+    let home = home()?.with_limits(limits);
     let mut done = Vec::new();
     let mut failed = Vec::new();
     for name in &args.names {

@@ -5,12 +5,14 @@
 //! https down to http is refused.
 
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use ureq::http::{HeaderMap, Uri, header};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::source::shown;
-use super::{Error, Event, Limits, Progress, pause};
+use super::{Error, Event, Limits, Outside, Progress, pause};
 
 const MAX_REDIRECTS: usize = 8;
 /// Progress that forgives the failures before it.
@@ -66,8 +68,11 @@ impl From<Error> for Unanswered {
 }
 
 impl Client {
-    pub(crate) fn new(limits: Limits, token: Option<Token>) -> Client {
+    pub(crate) fn new(outside: &Outside, token: Option<Token>) -> Result<Client, Error> {
+        let limits = outside.limits;
+        let roots = outside.trust.as_deref().map(trust).transpose()?.unwrap_or(RootCerts::WebPki);
         let config = ureq::Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
@@ -80,7 +85,7 @@ impl Client {
             .accept_encoding("identity")
             .user_agent(concat!("gristmill/", env!("CARGO_PKG_VERSION")))
             .build();
-        Client { agent: config.into(), limits, token }
+        Ok(Client { agent: config.into(), limits, token })
     }
 
     fn token_for(&self, uri: &Uri) -> Option<&str> {
@@ -156,6 +161,25 @@ impl Client {
             tries.again(failure.0, failure.1, &shown(url), progress)?;
         }
     }
+}
+
+/// The authorities in a PEM file, such as that of a company whose proxy opens every connection.
+fn trust(path: &Path) -> Result<RootCerts, Error> {
+    const MAX_PEM_BYTES: u64 = 16 << 20;
+    let mut pem = Vec::new();
+    let file = std::fs::File::open(path).map_err(Error::io("open", path))?;
+    file.take(MAX_PEM_BYTES).read_to_end(&mut pem).map_err(Error::io("read", path))?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(&pem) {
+        if let Ok(PemItem::Certificate(certificate)) = item {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() {
+        let nothing = std::io::Error::new(std::io::ErrorKind::InvalidData, "it holds no certificate");
+        return Err(Error::io("use", path)(nothing));
+    }
+    Ok(RootCerts::new_with_certs(&certificates))
 }
 
 /// Counts failures in a row, and pauses between them.
@@ -302,6 +326,23 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn outside(trust: Option<std::path::PathBuf>) -> Outside {
+        let (hub, pythons) = (super::super::Hub::default(), super::super::Pythons::new([]));
+        Outside { hub, pythons, limits: Limits::default(), trust }
+    }
+
+    #[test]
+    fn a_file_of_authorities_must_hold_some() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").unwrap();
+        assert!(Client::new(&outside(Some(path.clone())), None).is_ok());
+        std::fs::write(&path, "nothing").unwrap();
+        let error = Client::new(&outside(Some(path)), None).unwrap_err();
+        assert!(error.to_string().contains("holds no certificate"), "{error}");
+        assert!(Client::new(&outside(Some(dir.path().join("none"))), None).is_err());
+    }
+
     #[test]
     fn redirects_lead_where_they_say_and_never_down() {
         let from = uri("https://a.example/x/y?q=1");
@@ -323,7 +364,7 @@ mod tests {
     fn the_token_goes_to_its_own_place_only() {
         let token = |endpoint: &str| {
             let token = Token { endpoint: endpoint.to_owned(), secret: "s".to_owned() };
-            Client::new(Limits::default(), Some(token))
+            Client::new(&outside(None), Some(token)).unwrap()
         };
         let hub = token("https://hub.example:443");
         assert!(hub.token_for(&uri("https://HUB.example/a")).is_some());

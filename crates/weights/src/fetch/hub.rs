@@ -83,13 +83,13 @@ impl Hub {
         Hub { offline, ..Hub::new(&endpoint, token) }
     }
 
-    fn client(&self, outside: &Outside) -> Client {
+    fn client(&self, outside: &Outside) -> Result<Client, Error> {
         let place = self.endpoint.parse::<Uri>().ok().and_then(|uri| place(&uri));
         let token = match (&self.token, place) {
             (Some(secret), Some(endpoint)) => Some(Token { endpoint, secret: secret.clone() }),
             _ => None,
         };
-        Client::new(outside.limits, token)
+        Client::new(outside, token)
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) fn fetch(
     if hub.offline {
         return Err(fail("HF_HUB_OFFLINE is set".to_owned()));
     }
-    let client = hub.client(outside);
+    let client = hub.client(outside)?;
     let revision = source.revision.as_deref().unwrap_or("main");
     let url =
         format!("{}/api/models/{}/revision/{}?blobs=true", hub.endpoint, source.repo, escaped(revision, ""));

@@ -17,7 +17,7 @@ pub(super) fn fetch(
     outside: &Outside,
     progress: &mut dyn Progress,
 ) -> Result<Delivery, Error> {
-    let client = Client::new(outside.limits, None);
+    let client = Client::new(outside, None)?;
     let named = file_name(&source.url);
     let parts = named.as_deref().and_then(split_names);
     let shown = shown(&source.url);

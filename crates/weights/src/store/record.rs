@@ -62,32 +62,47 @@ impl Record {
 
     /// Every file is there with the length and time it had when it was hashed.
     pub(super) fn looks_untouched(&self, dir: &Path) -> bool {
-        !self.files.is_empty()
-            && self.files.iter().all(|file| {
-                stamp(&dir.join(&file.name)).is_some_and(|stamp| stamp == (file.size_bytes, file.modified_ns))
-            })
+        !self.files.is_empty() && self.files.iter().all(|file| file.looks_untouched(&dir.join(&file.name)))
     }
 
-    /// Hashes files again: all of them, or those that do not look untouched. Notes new times.
-    /// The error says what is wrong with the first bad one.
+    /// Hashes every file; the error says what is wrong with the first bad one.
+    pub(super) fn check(&self, dir: &Path, progress: &mut dyn Progress) -> Result<(), Error> {
+        self.files.iter().try_for_each(|file| file.check(&dir.join(&file.name), progress))
+    }
+
+    /// Hashes files again, all of them or those that do not look untouched, and notes their new times.
     pub(super) fn verify(&mut self, dir: &Path, all: bool, progress: &mut dyn Progress) -> Result<(), Error> {
         for file in &mut self.files {
             let path = dir.join(&file.name);
-            let found = stamp(&path);
-            if !all && found == Some((file.size_bytes, file.modified_ns)) {
-                continue;
+            if all || !file.looks_untouched(&path) {
+                file.check(&path, progress)?;
+                file.modified_ns = stamp(&path).map_or(0, |(_, modified)| modified);
             }
-            let got = found.map_or(0, |(bytes, _)| bytes);
-            if got != file.size_bytes {
-                return Err(Error::Size { file: file.name.clone(), got, want: file.size_bytes });
-            }
-            let got = digest(hash_prefix(&path, &file.name, file.size_bytes, progress)?);
-            if got != file.sha256 {
-                return Err(Error::Hash { file: file.name.clone(), got, want: file.sha256.clone() });
-            }
-            file.modified_ns = found.map_or(0, |(_, modified)| modified);
         }
         self.save(dir)
+    }
+}
+
+impl FileRecord {
+    fn looks_untouched(&self, path: &Path) -> bool {
+        const SECOND: u64 = 1_000_000_000;
+        stamp(path).is_some_and(|(size, modified)| {
+            // Archives and image layers may keep whole seconds only.
+            let whole = modified % SECOND == 0 && modified / SECOND == self.modified_ns / SECOND;
+            size == self.size_bytes && (modified == self.modified_ns || whole)
+        })
+    }
+
+    fn check(&self, path: &Path, progress: &mut dyn Progress) -> Result<(), Error> {
+        let got = stamp(path).map_or(0, |(bytes, _)| bytes);
+        if got != self.size_bytes {
+            return Err(Error::Size { file: self.name.clone(), got, want: self.size_bytes });
+        }
+        let got = digest(hash_prefix(path, &self.name, self.size_bytes, progress)?);
+        if got != self.sha256 {
+            return Err(Error::Hash { file: self.name.clone(), got, want: self.sha256.clone() });
+        }
+        Ok(())
     }
 }
 
@@ -100,4 +115,61 @@ pub(super) fn stamp(path: &Path) -> Option<(u64, u64)> {
 
 pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::Quiet;
+
+    #[test]
+    fn times_cut_to_seconds_still_count_as_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"abc").unwrap();
+        let set = |ns: u64| {
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(UNIX_EPOCH + std::time::Duration::from_nanos(ns)).unwrap();
+        };
+        let sha256 = crate::fetch::hex(&<sha2::Sha256 as sha2::Digest>::digest(b"abc"));
+        let modified_ns = 1_700_000_000_123_456_789;
+        let mut file =
+            FileRecord { name: "f".into(), size_bytes: 3, sha256, checked: Checked::Hub, modified_ns };
+        for (ns, untouched) in [(0, true), (123_456_789, true), (123_456_788, false), (1_000_000_000, false)]
+        {
+            set(1_700_000_000_000_000_000 + ns);
+            assert_eq!(file.looks_untouched(&path), untouched, "{ns}");
+        }
+        assert!(file.check(&path, &mut Quiet).is_ok());
+        file.size_bytes = 4;
+        assert!(!file.looks_untouched(&path));
+        assert!(matches!(file.check(&path, &mut Quiet), Err(Error::Size { got: 3, want: 4, .. })));
+    }
+
+    #[test]
+    fn a_record_that_points_outside_is_no_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| FileRecord {
+            name: name.to_owned(),
+            size_bytes: 1,
+            sha256: String::new(),
+            checked: Checked::Recorded,
+            modified_ns: 0,
+        };
+        let record = |name: &str, main: &str| Record {
+            model: "m".into(),
+            origin: "o".into(),
+            file: Some(main.to_owned()),
+            files: vec![file(name)],
+            pulled_s: 0,
+        };
+        for (name, main, fine) in
+            [("a", "a", true), ("../a", "a", false), ("a", "/etc/passwd", false), ("a/../b", "a", false)]
+        {
+            record(name, main).save(dir.path()).unwrap();
+            assert_eq!(Record::load(dir.path()).is_some(), fine, "{name} {main}");
+        }
+        std::fs::write(dir.path().join(NAME), b"{").unwrap();
+        assert!(Record::load(dir.path()).is_none());
+    }
 }
