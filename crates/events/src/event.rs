@@ -10,7 +10,9 @@ pub enum Event {
         /// From the start of the process.
         after: Duration,
     },
-    /// An HTTP request was answered; for a stream, its headers and its last byte.
+    /// The server takes no more requests.
+    Draining,
+    /// An HTTP request was answered; for a stream, its headers were sent.
     HttpAnswered {
         /// The route's pattern, never the path as sent: labels must not grow with input.
         handler: &'static str,
@@ -18,7 +20,7 @@ pub enum Event {
         method: &'static str,
         /// The status.
         status: u16,
-        /// From the request's head to the end of the answer.
+        /// From the request's head to the answer's.
         took: Duration,
     },
     /// A connection was opened.

@@ -191,12 +191,8 @@ impl Machine {
             Event::Connected => _ = self.connections.inc(),
             Event::Disconnected => _ = self.connections.dec(),
             Event::ConnectionRefused => _ = self.connections_refused.inc(),
-            Event::Rejected(reason) => {
-                if reason == Rejection::Draining {
-                    self.ready.set(0);
-                }
-                self.rejected.get_or_create(&[("reason", reason.name())]).inc();
-            }
+            Event::Draining => _ = self.ready.set(0),
+            Event::Rejected(reason) => _ = self.rejected.get_or_create(&[("reason", reason.name())]).inc(),
             Event::SlowReader
             | Event::FirstToken { .. }
             | Event::NextToken { .. }
@@ -409,6 +405,7 @@ impl Model {
             Event::SlowReader => _ = self.slow_readers.inc(),
             Event::Rejected(_)
             | Event::Ready { .. }
+            | Event::Draining
             | Event::HttpAnswered { .. }
             | Event::Connected
             | Event::Disconnected

@@ -1,1 +1,74 @@
-//! server
+//! One machine over HTTP.
+//!
+//! A request's way: connection (bounded, with deadlines for heads and writes) → request id → host and key → body
+//! (bounded in size, time and memory) → admission (a permit that frees itself) → template and tokenizer, off the async
+//! threads → the engine → a bounded channel → the answer, whole or as events. Whoever leaves takes its ticket along: a
+//! dropped handler or stream cancels the request in the engine.
+//!
+//! The server answers from the moment it is bound; until a model is [`Server::ready`], with 503 and a reason.
+//!
+//! Deliberately absent: kernels, files, the environment, signals (the `cli` room tells when to stop), and any queue
+//! without a bound.
+
+mod admission;
+mod answer;
+mod auth;
+mod body;
+mod connection;
+mod generation;
+mod layers;
+mod options;
+mod outbox;
+mod patience;
+mod plan;
+mod routes;
+mod served;
+mod state;
+mod stream;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+
+pub use auth::{Keys, KeysError};
+pub use options::Options;
+pub use served::{Language, Served, Spoken};
+
+use state::State;
+
+/// The server; clones are the same one.
+#[derive(Clone)]
+pub struct Server {
+    state: Arc<State>,
+}
+
+impl Server {
+    /// A server that has no model yet.
+    pub fn new(options: Options) -> Server {
+        Server { state: Arc::new(State::new(options)) }
+    }
+
+    /// What the answer to `/health` says while there is no model.
+    pub fn loading(&self, what: impl Into<String>) {
+        self.state.loading(what.into());
+    }
+
+    /// Takes requests from now on. `since` is the start of the process. Ignored when the server is already draining.
+    pub fn ready(&self, served: Served, since: Instant) {
+        self.state.ready(served, since.elapsed());
+    }
+
+    /// What the engine is to be started with, so that its steps are counted.
+    pub fn watch(&self) -> Box<dyn engine::Watch> {
+        Box::new(outbox::Steps::new(self.state.metrics.clone()))
+    }
+
+    /// Serves `listener` until `stop` is done, then drains: takes no more connections or requests, lets running ones
+    /// finish for at most `drain`, cancels what is left. Gives back how many connections had to be cut.
+    pub async fn run(&self, listener: TcpListener, stop: impl Future<Output = ()>, drain: Duration) -> usize {
+        let router = routes::router(self.state.clone());
+        connection::serve(self.state.clone(), router, listener, stop, drain).await
+    }
+}

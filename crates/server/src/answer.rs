@@ -1,0 +1,103 @@
+//! The whole answer, both endpoints.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use engine::TokenLogprobs;
+use wire::{Fault, chat, completion, logprobs};
+
+use crate::generation::Generation;
+use crate::outbox::News;
+use crate::plan::Form;
+use crate::served::unix_seconds;
+
+/// Version of the server, in every answer.
+pub(crate) const FINGERPRINT: &str = concat!("gristmill-", env!("CARGO_PKG_VERSION"));
+
+/// One choice, as it comes together.
+#[derive(Default)]
+struct Gathered {
+    text: String,
+    /// Kept as ids: their texts are looked up once, at the end.
+    scored: Vec<(u32, Option<TokenLogprobs>)>,
+    finish_reason: &'static str,
+}
+
+/// Reads a generation to its end.
+pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
+    let mut choices: Vec<Gathered> = Vec::new();
+    choices.resize_with(generation.choices, Gathered::default);
+    while !generation.is_over() {
+        let (index, news) = generation.next().await?;
+        let choice = &mut choices[index];
+        match news {
+            News::Token { text, id, logprobs } => {
+                choice.text.push_str(&text);
+                if logprobs.is_some() {
+                    choice.scored.push((id, logprobs));
+                }
+            }
+            News::Done { text, reason, .. } => {
+                choice.text.push_str(&text);
+                choice.finish_reason = reason.name();
+            }
+            News::Failed(_) => {}
+        }
+    }
+    let json = match generation.plan.form {
+        Form::Chat => chat_json(&generation, choices, id),
+        Form::Completion(_) => completion_json(&mut generation, choices, &id),
+    };
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+fn positions(generation: &Generation, choice: &mut Gathered) -> Option<Vec<logprobs::Position>> {
+    generation.plan.template.params.logprobs?;
+    let scored = std::mem::take(&mut choice.scored);
+    Some(scored.into_iter().filter_map(|(id, l)| generation.position(id, l)).collect())
+}
+
+fn chat_json(generation: &Generation, choices: Vec<Gathered>, id: String) -> String {
+    let choice = |(index, mut gathered): (usize, Gathered)| chat::Choice {
+        index,
+        logprobs: positions(generation, &mut gathered).map(|p| logprobs::Chat::new(&p)),
+        message: chat::Said::new(gathered.text),
+        finish_reason: gathered.finish_reason,
+    };
+    let answer = chat::Answer {
+        id,
+        object: "chat.completion",
+        created: unix_seconds(),
+        model: generation.served.name().to_owned(),
+        system_fingerprint: FINGERPRINT,
+        choices: choices.into_iter().enumerate().map(choice).collect(),
+        usage: generation.usage(),
+    };
+    serde_json::to_string(&answer).expect("answers have string keys, which serialize")
+}
+
+fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str) -> String {
+    let n = generation.plan.n;
+    let echoes = match &mut generation.plan.form {
+        Form::Completion(echoes) => echoes.take(),
+        Form::Chat => None,
+    };
+    let choice = |(index, mut gathered): (usize, Gathered)| completion::Choice {
+        index,
+        logprobs: positions(generation, &mut gathered).map(|p| logprobs::Completion::new(&p, 0).0),
+        text: match &echoes {
+            Some(echoes) => format!("{}{}", echoes[index / n], gathered.text),
+            None => gathered.text,
+        },
+        finish_reason: Some(gathered.finish_reason),
+    };
+    let answer = completion::Answer {
+        id,
+        object: "text_completion",
+        created: unix_seconds(),
+        model: generation.served.name(),
+        system_fingerprint: FINGERPRINT,
+        choices: choices.into_iter().enumerate().map(choice).collect(),
+        usage: Some(Some(generation.usage())),
+    };
+    serde_json::to_string(&answer).expect("answers have string keys, which serialize")
+}

@@ -1,0 +1,177 @@
+//! The choices of a request in the engine, read through one channel.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use engine::{FinishReason, Refused, Ticket, TokenLogprobs};
+use events::{Event, Rejection};
+use tokio::sync::mpsc::{self, Receiver};
+use wire::logprobs::{Position, Scored};
+use wire::{Fault, Usage};
+
+use crate::Served;
+use crate::admission::Permit;
+use crate::outbox::{Group, News, Outbox};
+use crate::plan::Plan;
+use crate::state::State;
+
+/// A running request. Dropped, it cancels its choices and frees its places.
+pub(crate) struct Generation {
+    pub(crate) served: Arc<Served>,
+    pub(crate) plan: Plan,
+    /// How many answers there will be.
+    pub(crate) choices: usize,
+    news: Receiver<(usize, News)>,
+    tally: Tally,
+    _tickets: Vec<Ticket>,
+    _permit: Permit,
+}
+
+/// What has ended so far.
+struct Tally {
+    open: usize,
+    prompt_tokens: usize,
+    cached_tokens: usize,
+    completion_tokens: usize,
+}
+
+impl Generation {
+    /// Hands the choices to the engine.
+    pub(crate) fn start(
+        state: &State,
+        served: Arc<Served>,
+        mut plan: Plan,
+        permit: Permit,
+        arrived: Instant,
+    ) -> Result<Generation, Fault> {
+        let choices = plan.choices();
+        let context = served.engine.context();
+        if let Some(long) = plan.prompts.iter().find(|p| p.len() >= context) {
+            return Err(Fault::context(plan.prompt_field, long.len(), context));
+        }
+        // A whole answer is read as it comes and held anyway; a stream may be a bounded number of events behind.
+        let events = if plan.stream.on {
+            state.options.stream_events
+        } else {
+            (plan.template.max_tokens.unwrap_or(context).min(context) + 2) * choices
+        };
+        let (sender, news) = mpsc::channel(events.min(tokio::sync::Semaphore::MAX_PERMITS));
+        let overflow = Arc::new(AtomicBool::new(false));
+        let mut tickets = Vec::with_capacity(choices);
+        let mut prompt_tokens = 0;
+        for (p, prompt) in std::mem::take(&mut plan.prompts).into_iter().enumerate() {
+            prompt_tokens += prompt.len();
+            let group = Arc::new(Group::new(plan.n));
+            for k in 0..plan.n {
+                let mut request = plan.template.clone();
+                request.prompt.clone_from(&prompt);
+                // Answers to one prompt differ; the first is the one that the seed alone would give.
+                request.params.seed = request.params.seed.map(|seed| seed.wrapping_add(k as u64));
+                let outbox = Outbox {
+                    choice: p * plan.n + k,
+                    sender: sender.clone(),
+                    metrics: state.metrics.clone(),
+                    admission: state.admission.clone(),
+                    group: group.clone(),
+                    overflow: overflow.clone(),
+                    arrived,
+                    last: None,
+                    tokens: 0,
+                    max_tokens: plan.template.max_tokens,
+                };
+                let ticket = served.engine.submit(request, Box::new(outbox));
+                tickets.push(ticket.map_err(|refused| fault_of(state, refused, plan.prompt_field))?);
+            }
+        }
+        let tally = Tally { open: choices, prompt_tokens, cached_tokens: 0, completion_tokens: 0 };
+        Ok(Generation { served, plan, choices, news, tally, _tickets: tickets, _permit: permit })
+    }
+
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(usize, News), Fault>> {
+        self.news.poll_recv(context).map(|news| self.accept(news))
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<(usize, News), Fault> {
+        let news = self.news.recv().await;
+        self.accept(news)
+    }
+
+    /// Keeps count; turns ends that are no answer into faults.
+    fn accept(&mut self, news: Option<(usize, News)>) -> Result<(usize, News), Fault> {
+        let Some((choice, news)) = news else {
+            // All outboxes are gone and not all choices have ended: the reader was cut off.
+            return Err(Fault::internal("the reader of this answer fell too far behind; it was cut off"));
+        };
+        match &news {
+            News::Token { .. } => {}
+            News::Failed(error) => return Err(fault_of_error(error)),
+            News::Done { reason: FinishReason::Cancelled, .. } => {
+                return Err(Fault::unavailable(
+                    "draining",
+                    "the server shut down before the answer was complete",
+                    5,
+                ));
+            }
+            News::Done { usage, .. } => {
+                self.tally.open -= 1;
+                self.tally.completion_tokens += usage.completion_tokens;
+                if choice % self.plan.n == 0 {
+                    self.tally.cached_tokens += usage.cached_tokens;
+                }
+            }
+        }
+        Ok((choice, news))
+    }
+
+    /// Whether every choice has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tally.open == 0
+    }
+
+    /// Counts so far; a prompt counts once, however many answers it has.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::new(self.tally.prompt_tokens, self.tally.completion_tokens, self.tally.cached_tokens)
+    }
+
+    /// The log-probabilities of a token, unless it is one that ends the answer: that has no text.
+    pub(crate) fn position(&self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Position> {
+        let logprobs = logprobs?;
+        if self.served.language.is_end(id) || self.plan.template.stop_ids.contains(&id) {
+            return None;
+        }
+        let scored = |(id, logprob): (u32, f32)| Scored { bytes: self.served.language.bytes(id), logprob };
+        Some(Position {
+            chosen: scored((id, logprobs.logprob)),
+            top: logprobs.top.into_iter().map(scored).collect(),
+        })
+    }
+}
+
+fn fault_of(state: &State, refused: Refused, prompt_field: &str) -> Fault {
+    match refused {
+        Refused::PromptTooLong { tokens, context } => Fault::context(prompt_field, tokens, context),
+        Refused::InvalidParam { name, value, expected } => {
+            Fault::field(name, format!("{name} is {value}, expected {expected}"))
+        }
+        Refused::Closed => {
+            state.metrics.record(Event::Rejected(Rejection::Draining));
+            Fault::unavailable("draining", "the server is shutting down", 5)
+        }
+        busy => {
+            state.metrics.record(Event::Rejected(Rejection::QueuedTokens));
+            Fault::busy(busy.to_string(), state.admission.retry_after_s())
+        }
+    }
+}
+
+fn fault_of_error(error: &engine::Error) -> Fault {
+    match error {
+        engine::Error::NothingLeft => Fault::field("logit_bias", error.to_string()),
+        engine::Error::Waited { .. } => Fault::unavailable("queue_timeout", error.to_string(), 10),
+        other => Fault::internal(other.to_string()),
+    }
+}

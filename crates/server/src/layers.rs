@@ -1,0 +1,175 @@
+//! What every request goes through before its route, and every answer after it.
+
+use std::any::Any;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Request, State as Shared};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use events::{Event, Rejection};
+use wire::Fault;
+
+use crate::routes;
+use crate::state::State;
+
+/// The header that names a request, taken from the client if it sent a sane one.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MAX_ID_BYTES: usize = 128;
+
+/// A fault as a response.
+pub(crate) fn respond(fault: &Fault) -> Response {
+    let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Body::from(fault.json()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(seconds) = fault.retry_after_s {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// A handler that panicked. What it said goes to the log, not to the client.
+pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(panic = %text, "a request's handler panicked");
+    respond(&Fault::internal("the server failed on this request; its log has the reason"))
+}
+
+/// Names the request, counts and logs it.
+pub(crate) async fn name_and_count(
+    Shared(state): Shared<Arc<State>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let began = Instant::now();
+    let id = request.headers().get(&REQUEST_ID).filter(|v| is_sane(v)).cloned();
+    let id = id.unwrap_or_else(|| HeaderValue::from_str(&new_id(&state)).expect("hex digits"));
+    request.headers_mut().insert(REQUEST_ID, id.clone());
+    let method = method_name(request.method());
+    let handler = routes::pattern(request.uri().path());
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(REQUEST_ID, id.clone());
+    let (status, took) = (response.status().as_u16(), began.elapsed());
+    if let Some(handler) = handler {
+        state.metrics.record(Event::HttpAnswered { handler, method, status, took });
+    }
+    tracing::debug!(id = ?id, method, handler, status, ?took, "answered");
+    response
+}
+
+fn is_sane(value: &HeaderValue) -> bool {
+    !value.is_empty() && value.len() <= MAX_ID_BYTES && value.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+/// 128 bits in hex: a keyed hash of a counter, whose key the operating system drew.
+pub(crate) fn new_id(state: &State) -> String {
+    let count = {
+        let mut ids = state.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        *ids += 1;
+        *ids
+    };
+    let half = |salt: u64| {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u64(count ^ salt);
+        hasher.finish()
+    };
+    format!("{:016x}{:016x}", half(0), half(u64::MAX))
+}
+
+fn method_name(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        "PATCH" => "PATCH",
+        _ => "OTHER",
+    }
+}
+
+/// Lets in who may come in. `/health` tells nothing and is open.
+pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+    match check(&state, &request) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => respond(&fault),
+    }
+}
+
+fn check(state: &State, request: &Request) -> Result<(), Fault> {
+    let keys = &state.options.keys;
+    if keys.is_empty() {
+        return if state.options.loopback_names_only { check_host(request) } else { Ok(()) };
+    }
+    if request.uri().path() == routes::HEALTH {
+        return Ok(());
+    }
+    let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));
+    if keys.admit(shown) {
+        return Ok(());
+    }
+    state.metrics.record(Event::Rejected(Rejection::Unauthorized));
+    Err(Fault::unauthorized(match shown {
+        None => "an API key is needed: send the header `Authorization: Bearer KEY`",
+        Some(_) => "the API key is not known here",
+    }))
+}
+
+fn check_host(request: &Request) -> Result<(), Fault> {
+    let from_header = request.headers().get(header::HOST).map(|v| v.to_str().unwrap_or("?"));
+    // A request of HTTP/1.0 may have no Host, and no browser sends those.
+    let Some(host) = request.uri().authority().map(|a| a.as_str()).or(from_header) else { return Ok(()) };
+    if is_loopback_name(host) { Ok(()) } else { Err(Fault::misdirected(host)) }
+}
+
+fn is_loopback_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_names() {
+        for good in [
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1:80",
+            "127.8.0.1",
+            "[::1]:8080",
+            "api.localhost",
+            "localhost.",
+        ] {
+            assert!(is_loopback_name(good), "{good}");
+        }
+        for bad in [
+            "example.com",
+            "localhost.evil.com",
+            "10.0.0.1:8080",
+            "[2001:db8::1]:80",
+            "",
+            "127.0.0.1.evil.com",
+        ] {
+            assert!(!is_loopback_name(bad), "{bad}");
+        }
+    }
+}

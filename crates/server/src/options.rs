@@ -1,0 +1,57 @@
+//! What a server is told; every default is a bound.
+
+use std::time::Duration;
+
+use crate::Keys;
+
+/// Bounds and secrets of a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Keys that clients must show; none lets everybody in.
+    pub keys: Keys,
+    /// Without keys: answer only to requests whose `Host` is a loopback name. A page in a browser can send requests
+    /// to 127.0.0.1 under a name of its own (DNS rebinding); this refuses them.
+    pub loopback_names_only: bool,
+    /// Bytes of one body.
+    pub body_bytes: usize,
+    /// Bytes of all bodies that are being read, together.
+    pub body_memory_bytes: usize,
+    /// For the head of a request, and for an idle connection.
+    pub head_timeout: Duration,
+    /// For the body of a request.
+    pub body_timeout: Duration,
+    /// For a client to take any byte of an answer.
+    pub write_timeout: Duration,
+    /// Bytes of the head of a request.
+    pub head_bytes: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Answers in work or in the queue, all requests together.
+    pub requests: usize,
+    /// Answers computed at once; only for estimating `Retry-After`.
+    pub parallel: usize,
+    /// Events that a stream may be behind the engine.
+    pub stream_events: usize,
+    /// Silence after which a stream gets a comment.
+    pub ping: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            keys: Keys::default(),
+            loopback_names_only: true,
+            body_bytes: wire::limits::BODY_BYTES,
+            body_memory_bytes: 64 << 20,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            head_bytes: 64 << 10,
+            connections: 1_024,
+            requests: 72,
+            parallel: 8,
+            stream_events: 1_024,
+            ping: Duration::from_secs(15),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! From the engine's thread to the async side: a bounded channel that is counted on the way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::{FinishReason, Gone, StepReport, TokenLogprobs, Usage};
+use events::{Ending, Event, Metrics};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::admission::Admission;
+
+/// What a choice has to say.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A token, with text that may be empty.
+    Token { text: String, id: u32, logprobs: Option<TokenLogprobs> },
+    /// The end.
+    Done { text: String, reason: FinishReason, usage: Usage },
+    /// The engine could not go on.
+    Failed(engine::Error),
+}
+
+/// The outbox of one choice. It never blocks: a reader that is too far behind loses its request.
+pub(crate) struct Outbox {
+    pub(crate) choice: usize,
+    pub(crate) sender: Sender<(usize, News)>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) overflow: Arc<AtomicBool>,
+    pub(crate) arrived: Instant,
+    pub(crate) last: Option<Instant>,
+    pub(crate) tokens: usize,
+    pub(crate) max_tokens: Option<usize>,
+}
+
+/// The choices of one prompt, which vLLM counts as one request.
+pub(crate) struct Group {
+    n: usize,
+    left: AtomicUsize,
+    longest: AtomicUsize,
+}
+
+impl Group {
+    pub(crate) fn new(n: usize) -> Group {
+        Group { n, left: AtomicUsize::new(n), longest: AtomicUsize::new(0) }
+    }
+
+    fn ended(&self, tokens: usize, metrics: &Metrics) {
+        self.longest.fetch_max(tokens, Ordering::Relaxed);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let longest_tokens = self.longest.load(Ordering::Relaxed);
+            metrics.record(Event::GroupFinished { n: self.n, longest_tokens });
+        }
+    }
+}
+
+impl engine::Outbox for Outbox {
+    fn put(&mut self, event: engine::Event) -> Result<(), Gone> {
+        let news = match event {
+            engine::Event::Token { text, id, logprobs } => {
+                self.count_token();
+                News::Token { text, id, logprobs }
+            }
+            engine::Event::Done { text, reason, usage, timings } => {
+                self.count_end(ending(reason), &usage, &timings);
+                News::Done { text, reason, usage }
+            }
+            engine::Event::Failed(error) => {
+                let usage = Usage { completion_tokens: self.tokens, ..Usage::default() };
+                self.count_end(Ending::Error, &usage, &engine::Timings::default());
+                News::Failed(error)
+            }
+        };
+        self.sender.try_send((self.choice, news)).map_err(|error| {
+            if matches!(error, TrySendError::Full(_)) && !self.overflow.swap(true, Ordering::Relaxed) {
+                self.metrics.record(Event::SlowReader);
+            }
+            Gone
+        })
+    }
+}
+
+impl Outbox {
+    fn count_token(&mut self) {
+        let now = Instant::now();
+        self.tokens += 1;
+        self.metrics.record(match self.last {
+            None => Event::FirstToken { after: now - self.arrived },
+            Some(last) => Event::NextToken { after: now - last },
+        });
+        self.last = Some(now);
+    }
+
+    fn count_end(&mut self, ending: Ending, usage: &Usage, timings: &engine::Timings) {
+        self.admission.took(timings.prefill + timings.decode);
+        self.metrics.record(Event::Finished {
+            ending,
+            prompt_tokens: usage.prompt_tokens,
+            cached_tokens: usage.cached_tokens,
+            generated_tokens: usage.completion_tokens,
+            max_tokens: self.max_tokens,
+            total: self.arrived.elapsed(),
+            queued: timings.queued,
+            prefill: timings.prefill,
+            decode: timings.decode,
+            preemptions: timings.preemptions,
+        });
+        self.group.ended(usage.completion_tokens, &self.metrics);
+    }
+}
+
+fn ending(reason: FinishReason) -> Ending {
+    match reason {
+        FinishReason::Stop => Ending::Stop,
+        FinishReason::Length => Ending::Length,
+        FinishReason::Cancelled => Ending::Abort,
+    }
+}
+
+/// Counts the engine's steps.
+pub(crate) struct Steps {
+    metrics: Arc<Metrics>,
+}
+
+impl Steps {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Steps {
+        Steps { metrics }
+    }
+}
+
+impl engine::Watch for Steps {
+    fn step(&mut self, step: &StepReport) {
+        let took: Duration = step.took;
+        self.metrics.record(Event::Step { rows: step.rows, took });
+    }
+}

@@ -1,0 +1,165 @@
+//! From a body to what the engine is asked: parsing, template, tokens. Plain computing, done off the async threads.
+
+use serde_json::Value;
+use wire::completion::Prompt;
+use wire::{ChatRequest, CompletionRequest, Fault, Sampling};
+
+use crate::Served;
+
+/// What is to be computed, and how the answer is to look.
+pub(crate) struct Plan {
+    /// One a prompt.
+    pub(crate) prompts: Vec<Vec<u32>>,
+    /// Answers a prompt.
+    pub(crate) n: usize,
+    /// The request of every answer, without prompt and seed.
+    pub(crate) template: engine::Request,
+    pub(crate) form: Form,
+    pub(crate) stream: wire::chat::Stream,
+    /// The field at fault when a prompt is too long.
+    pub(crate) prompt_field: &'static str,
+}
+
+/// How the answer looks.
+pub(crate) enum Form {
+    Chat,
+    /// With the text that each prompt's answers begin with, if it is wanted.
+    Completion(Option<Vec<String>>),
+}
+
+impl Plan {
+    pub(crate) fn choices(&self) -> usize {
+        self.prompts.len() * self.n
+    }
+}
+
+pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
+    let request = ChatRequest::parse(body)?;
+    check_model(served, request.model.as_deref())?;
+    let render = |messages: &[Value]| {
+        served.language.render(
+            messages,
+            request.tools.as_deref(),
+            request.add_generation_prompt,
+            &request.template_arguments,
+        )
+    };
+    // Few templates know OpenAI's newer name for "system". Where it is refused or not heard, the older one is used.
+    let mut messages = request.messages.clone();
+    let renamed = rename_developer(&mut messages);
+    let text = match render(&request.messages) {
+        Ok(text) if !renamed || says_all(&text, &request.messages) => text,
+        _ if renamed => render(&messages).map_err(Fault::template)?,
+        Ok(text) => text,
+        Err(message) => return Err(Fault::template(message)),
+    };
+    // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
+    let prompt = served.language.encode(&text, false).map_err(Fault::template)?;
+    if prompt.is_empty() {
+        return Err(Fault::template("the chat template made an empty prompt of these messages"));
+    }
+    Ok(Plan {
+        prompts: vec![prompt],
+        n: request.n,
+        template: engine_request(&request.sampling, request.max_tokens, request.logprobs),
+        form: Form::Chat,
+        stream: request.stream,
+        prompt_field: "messages",
+    })
+}
+
+pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
+    let request = CompletionRequest::parse(body)?;
+    check_model(served, request.model.as_deref())?;
+    let encode = |prompt: &Prompt| match prompt {
+        Prompt::Tokens(ids) => Ok(ids.clone()),
+        Prompt::Text(text) => {
+            let ids = served.language.encode(text, request.add_special_tokens);
+            match ids.map_err(|e| Fault::field("prompt", e))? {
+                ids if ids.is_empty() => {
+                    Err(Fault::field("prompt", "prompt has no tokens; it must have at least 1"))
+                }
+                ids => Ok(ids),
+            }
+        }
+    };
+    let spell = |prompt: &Prompt| match prompt {
+        Prompt::Tokens(ids) => served.language.decode(ids),
+        Prompt::Text(text) => text.clone(),
+    };
+    Ok(Plan {
+        prompts: request.prompts.iter().map(encode).collect::<Result<_, _>>()?,
+        n: request.n,
+        template: engine_request(&request.sampling, Some(request.max_tokens), request.logprobs),
+        form: Form::Completion(request.echo.then(|| request.prompts.iter().map(spell).collect())),
+        stream: request.stream,
+        prompt_field: "prompt",
+    })
+}
+
+fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fault> {
+    match asked {
+        Some(name) if !served.names.iter().any(|n| n == name) => Err(Fault::no_model(name, &served.names)),
+        _ => Ok(()),
+    }
+}
+
+fn rename_developer(messages: &mut [Value]) -> bool {
+    let mut renamed = false;
+    for message in messages {
+        if let Some(role) = message.get_mut("role").filter(|role| *role == "developer") {
+            *role = "system".into();
+            renamed = true;
+        }
+    }
+    renamed
+}
+
+/// Whether the text holds what each developer message says under that name: `<|im_start|>developer` written by a
+/// template that copies any role is not what the model was trained on, so the role's own name must not appear either.
+fn says_all(text: &str, messages: &[Value]) -> bool {
+    let said = |m: &Value| {
+        m.get("role").is_none_or(|role| role != "developer")
+            || m.get("content").and_then(Value::as_str).is_some_and(|c| text.contains(c.trim()))
+    };
+    !text.contains("developer") && messages.iter().all(said)
+}
+
+/// Server defaults are the engine's, which are llama.cpp's.
+fn engine_request(s: &Sampling, max_tokens: Option<usize>, logprobs: Option<usize>) -> engine::Request {
+    let d = engine::Params::default();
+    let params = engine::Params {
+        temperature: s.temperature.unwrap_or(d.temperature),
+        top_k: s.top_k.unwrap_or(d.top_k),
+        top_p: s.top_p.unwrap_or(d.top_p),
+        min_p: s.min_p.unwrap_or(d.min_p),
+        typical_p: s.typical_p.unwrap_or(d.typical_p),
+        repeat_penalty: s.repetition_penalty.unwrap_or(d.repeat_penalty),
+        repeat_last_n: s.repeat_last_n.unwrap_or(d.repeat_last_n),
+        frequency_penalty: s.frequency_penalty.unwrap_or(d.frequency_penalty),
+        presence_penalty: s.presence_penalty.unwrap_or(d.presence_penalty),
+        dry: engine::Dry {
+            multiplier: s.dry_multiplier.unwrap_or(d.dry.multiplier),
+            base: s.dry_base.unwrap_or(d.dry.base),
+            allowed_length: s.dry_allowed_length.unwrap_or(d.dry.allowed_length),
+            last_n: s.dry_penalty_last_n.unwrap_or(d.dry.last_n),
+            sequence_breakers: s.dry_sequence_breakers.clone().unwrap_or(d.dry.sequence_breakers),
+        },
+        xtc: engine::Xtc {
+            probability: s.xtc_probability.unwrap_or(d.xtc.probability),
+            threshold: s.xtc_threshold.unwrap_or(d.xtc.threshold),
+        },
+        logit_bias: s.logit_bias.clone(),
+        seed: s.seed,
+        logprobs,
+    };
+    engine::Request {
+        prompt: Vec::new(),
+        max_tokens,
+        params,
+        stop: s.stop.clone(),
+        stop_ids: s.stop_token_ids.clone(),
+        ignore_end: s.ignore_eos,
+        max_wait: None,
+    }
+}

@@ -1,0 +1,143 @@
+//! The table of contents of the API.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Path, Request, State as Shared};
+use axum::http::{Method, Uri, header};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use events::Format;
+use tower_http::catch_panic::CatchPanicLayer;
+use wire::{Fault, models};
+
+use crate::generation::Generation;
+use crate::plan::{Form, Plan};
+use crate::state::State;
+use crate::{Served, answer, body, layers, plan, stream};
+
+pub(crate) const HEALTH: &str = "/health";
+const METRICS: &str = "/metrics";
+const CHAT: &str = "/v1/chat/completions";
+const COMPLETIONS: &str = "/v1/completions";
+const MODELS: &str = "/v1/models";
+const MODEL: &str = "/v1/models/{*id}";
+
+/// Every route, behind the layers that all requests go through.
+pub(crate) fn router(state: Arc<State>) -> Router {
+    Router::new()
+        .route(HEALTH, get(health))
+        .route(METRICS, get(metrics))
+        .route(CHAT, post(chat))
+        .route(COMPLETIONS, post(completions))
+        .route(MODELS, get(list_models))
+        .route(MODEL, get(one_model))
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(state.clone(), layers::guard))
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(middleware::from_fn_with_state(state.clone(), layers::name_and_count))
+        .with_state(state)
+}
+
+/// A path's route for the metrics: a fixed set of labels. None for those that are not counted.
+pub(crate) fn pattern(path: &str) -> Option<&'static str> {
+    match path {
+        HEALTH | METRICS => None,
+        CHAT => Some(CHAT),
+        COMPLETIONS => Some(COMPLETIONS),
+        MODELS => Some(MODELS),
+        _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
+        _ => Some("none"),
+    }
+}
+
+async fn health(Shared(state): Shared<Arc<State>>) -> Response {
+    match state.served() {
+        Ok(_) => json(r#"{"status":"ok"}"#.to_owned()),
+        Err(fault) => layers::respond(&fault),
+    }
+}
+
+async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    let format = Format::accepted(accept);
+    let text = state.metrics.write(state.gauges().as_ref(), format);
+    ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
+}
+
+fn cards(served: &Served) -> impl Iterator<Item = models::Card> {
+    let context = served.engine.context();
+    served.names.iter().map(move |name| models::Card::new(name, served.created, context))
+}
+
+async fn list_models(Shared(state): Shared<Arc<State>>) -> Response {
+    match state.served_or_reject() {
+        Ok(served) => to_json(&models::List::new(cards(&served).collect())),
+        Err(fault) => layers::respond(&fault),
+    }
+}
+
+async fn one_model(Shared(state): Shared<Arc<State>>, Path(id): Path<String>) -> Response {
+    match state.served_or_reject() {
+        Ok(served) => match cards(&served).find(|card| card.id == id) {
+            Some(card) => to_json(&card),
+            None => layers::respond(&Fault::no_model(&id, &served.names)),
+        },
+        Err(fault) => layers::respond(&fault),
+    }
+}
+
+async fn chat(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    generate(state, request, plan::chat).await.unwrap_or_else(|fault| layers::respond(&fault))
+}
+
+async fn completions(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    generate(state, request, plan::completion).await.unwrap_or_else(|fault| layers::respond(&fault))
+}
+
+/// One request, from body to answer.
+async fn generate(
+    state: Arc<State>,
+    request: Request,
+    make: fn(&Served, &[u8]) -> Result<Plan, Fault>,
+) -> Result<Response, Fault> {
+    let arrived = Instant::now();
+    let served = state.served_or_reject()?;
+    let id = request.headers().get(&layers::REQUEST_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let body = body::read(&state, request).await?;
+    let mut permit = state.enter()?;
+    let planner = served.clone();
+    let planned = tokio::task::spawn_blocking(move || make(&planner, &body.bytes)).await;
+    let plan = match planned {
+        Ok(plan) => plan?,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    };
+    permit.grow(plan.choices()).inspect_err(|fault| state.count_refusal(fault))?;
+    let prefix = if matches!(plan.form, Form::Chat) { "chatcmpl" } else { "cmpl" };
+    let id = format!("{prefix}-{}", id.unwrap_or_else(|| layers::new_id(&state)));
+    let streamed = plan.stream.on;
+    let generation = Generation::start(&state, served, plan, permit, arrived)?;
+    if streamed {
+        return Ok(stream::response(generation, id, state.options.ping));
+    }
+    answer::whole(generation, id).await
+}
+
+async fn nothing_there(uri: Uri) -> Response {
+    layers::respond(&Fault::not_found(uri.path()))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    layers::respond(&Fault::method(method.as_str(), uri.path()))
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> Response {
+    json(serde_json::to_string(value).expect("cards have string keys, which serialize"))
+}
+
+fn json(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}

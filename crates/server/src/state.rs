@@ -1,0 +1,131 @@
+//! What all requests share.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use events::{Event, Gauges, Metrics, Rejection};
+use tokio::sync::Semaphore;
+use wire::Fault;
+
+use crate::admission::Admission;
+use crate::{Options, Served};
+
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) admission: Arc<Admission>,
+    /// KiB of bodies that may still be read.
+    pub(crate) body_memory: Arc<Semaphore>,
+    phase: RwLock<Phase>,
+    /// Randomness of request ids, drawn once.
+    pub(crate) ids: Mutex<u64>,
+}
+
+enum Phase {
+    Loading(String),
+    Ready(Arc<Served>),
+    Draining(Option<Arc<Served>>),
+}
+
+impl State {
+    pub(crate) fn new(options: Options) -> State {
+        let kib = options.body_memory_bytes.max(options.body_bytes) / 1024;
+        State {
+            metrics: Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"))),
+            admission: Arc::new(Admission::new(options.requests, options.parallel)),
+            body_memory: Arc::new(Semaphore::new(kib)),
+            phase: RwLock::new(Phase::Loading("starting".into())),
+            ids: Mutex::new(0),
+            options,
+        }
+    }
+
+    pub(crate) fn loading(&self, what: String) {
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        if let Phase::Loading(now) = &mut *phase {
+            *now = what;
+        }
+    }
+
+    pub(crate) fn ready(&self, served: Served, after: Duration) {
+        let stats = served.engine.stats();
+        self.metrics.add_model(
+            served.name(),
+            served.engine.context(),
+            stats.kv_blocks_total,
+            stats.kv_block_tokens,
+        );
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*phase, Phase::Loading(_)) {
+            *phase = Phase::Ready(Arc::new(served));
+            self.metrics.record(Event::Ready { after });
+        }
+    }
+
+    /// No more requests; gives back the model that was served.
+    pub(crate) fn drain(&self) -> Option<Arc<Served>> {
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        let served = match &*phase {
+            Phase::Ready(served) => Some(served.clone()),
+            Phase::Draining(served) => served.clone(),
+            Phase::Loading(_) => None,
+        };
+        *phase = Phase::Draining(served.clone());
+        self.metrics.record(Event::Draining);
+        served
+    }
+
+    /// The model, or why there is none.
+    pub(crate) fn served(&self) -> Result<Arc<Served>, Fault> {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        match &*phase {
+            Phase::Ready(served) if served.engine.is_open() => Ok(served.clone()),
+            Phase::Ready(_) => Err(Fault::unavailable(
+                "engine_stopped",
+                "the engine has stopped; the server must be restarted",
+                60,
+            )),
+            Phase::Loading(what) => {
+                Err(Fault::unavailable("model_loading", format!("the model is loading: {what}"), 2))
+            }
+            Phase::Draining(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
+        }
+    }
+
+    /// As [`State::served`], counting a refusal.
+    pub(crate) fn served_or_reject(&self) -> Result<Arc<Served>, Fault> {
+        self.served().inspect_err(|fault| {
+            let reason =
+                if fault.code == Some("model_loading") { Rejection::Loading } else { Rejection::Draining };
+            self.metrics.record(Event::Rejected(reason));
+        })
+    }
+
+    pub(crate) fn gauges(&self) -> Option<Gauges> {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        let (Phase::Ready(served) | Phase::Draining(Some(served))) = &*phase else { return None };
+        let stats = served.engine.stats();
+        Some(Gauges {
+            running: stats.running,
+            waiting: stats.waiting,
+            waiting_tokens: stats.waiting_tokens,
+            kv_blocks_used: stats.kv_blocks_used,
+            kv_blocks_total: stats.kv_blocks_total,
+            preemptions: stats.preemptions,
+            prefill_rows: stats.prefill_rows,
+        })
+    }
+}
+
+impl State {
+    /// A place for one answer.
+    pub(crate) fn enter(&self) -> Result<crate::admission::Permit, Fault> {
+        self.admission.enter().inspect_err(|fault| self.count_refusal(fault))
+    }
+
+    pub(crate) fn count_refusal(&self, fault: &Fault) {
+        if fault.status == 429 {
+            self.metrics.record(Event::Rejected(Rejection::QueuedRequests));
+        }
+    }
+}

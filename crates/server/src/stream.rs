@@ -1,0 +1,230 @@
+//! An answer as server-sent events.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tokio::time::{Instant, Sleep};
+use tokio_stream::Stream;
+use wire::logprobs::Position;
+use wire::{Fault, Usage, chat, completion, logprobs, sse};
+
+use crate::answer::FINGERPRINT;
+use crate::generation::Generation;
+use crate::outbox::News;
+use crate::plan::Form;
+use crate::served::unix_seconds;
+
+/// Bytes of events that are gathered before they are sent, when more are ready at once.
+const GATHER_BYTES: usize = 16 << 10;
+
+/// The response of a stream. Its headers leave at once.
+pub(crate) fn response(generation: Generation, id: String, ping: Duration) -> Response {
+    let events = Events::new(generation, id, ping);
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        // nginx would gather the events otherwise.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, Body::from_stream(events)).into_response()
+}
+
+struct Events {
+    generation: Option<Generation>,
+    writer: Writer,
+    ping: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl Events {
+    fn new(mut generation: Generation, id: String, ping: Duration) -> Events {
+        let (chat, echoes) = match &mut generation.plan.form {
+            Form::Chat => (true, None),
+            Form::Completion(echoes) => (false, echoes.take()),
+        };
+        let writer = Writer {
+            id,
+            chat,
+            echoes,
+            n: generation.plan.n,
+            created: unix_seconds(),
+            model: generation.served.name().to_owned(),
+            usage: generation.plan.stream.usage,
+            begun: vec![false; generation.choices],
+            offsets: vec![0; generation.choices],
+        };
+        let silence = Box::pin(tokio::time::sleep(ping));
+        Events { generation: Some(generation), writer, ping, silence }
+    }
+
+    /// The events of what is ready now; none when nothing is.
+    fn gather(&mut self, context: &mut Context<'_>) -> Option<String> {
+        let mut out = String::new();
+        while let Some(generation) = &mut self.generation {
+            if generation.is_over() {
+                if self.writer.usage {
+                    self.writer.last(generation.usage(), &mut out);
+                }
+                out.push_str(sse::DONE);
+                self.generation = None;
+                break;
+            }
+            match generation.poll(context) {
+                Poll::Pending => break,
+                Poll::Ready(Ok((choice, news))) => self.writer.write(generation, choice, news, &mut out),
+                Poll::Ready(Err(fault)) => {
+                    self.fail(&fault, &mut out);
+                    break;
+                }
+            }
+            if out.len() >= GATHER_BYTES {
+                break;
+            }
+        }
+        Some(out).filter(|out| !out.is_empty())
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut String) {
+        out.push_str(&sse::fault(fault));
+        out.push_str(sse::DONE);
+        self.generation = None;
+    }
+}
+
+impl Stream for Events {
+    type Item = Result<String, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.generation.is_none() {
+            return Poll::Ready(None);
+        }
+        let out = match this.gather(context) {
+            Some(out) => out,
+            None if this.silence.as_mut().poll(context).is_pending() => return Poll::Pending,
+            None => sse::PING.to_owned(),
+        };
+        this.silence.as_mut().reset(Instant::now() + this.ping);
+        Poll::Ready(Some(Ok(out)))
+    }
+}
+
+/// Turns news into chunks of either endpoint.
+struct Writer {
+    id: String,
+    chat: bool,
+    echoes: Option<Vec<String>>,
+    n: usize,
+    created: u64,
+    model: String,
+    usage: bool,
+    /// A choice: whether its first event was written.
+    begun: Vec<bool>,
+    /// A choice: characters written, for `text_offset`.
+    offsets: Vec<usize>,
+}
+
+impl Writer {
+    fn write(&mut self, generation: &Generation, choice: usize, news: News, out: &mut String) {
+        if !std::mem::replace(&mut self.begun[choice], true) {
+            self.begin(choice, out);
+        }
+        let (text, position, finish) = match news {
+            News::Token { text, id, logprobs } => (text, generation.position(id, logprobs), None),
+            News::Done { text, reason, .. } => (text, None, Some(reason.name())),
+            News::Failed(_) => return,
+        };
+        if !text.is_empty() || position.is_some() {
+            self.text(choice, text, position.as_slice(), out);
+        }
+        if finish.is_some() {
+            self.piece(choice, chat::Saying::default(), String::new(), &[], finish, out);
+        }
+    }
+
+    /// The role, or the echoed prompt. Sent with the first token and not before, so that a client's time to the first
+    /// event is the time to the first token.
+    fn begin(&mut self, choice: usize, out: &mut String) {
+        if self.chat {
+            let saying = chat::Saying { role: Some("assistant"), content: Some(String::new()) };
+            self.piece(choice, saying, String::new(), &[], None, out);
+        } else if let Some(echo) = self.echoes.as_ref().map(|e| e[choice / self.n].clone()) {
+            self.text(choice, echo, &[], out);
+        }
+    }
+
+    fn text(&mut self, choice: usize, text: String, positions: &[Position], out: &mut String) {
+        if self.chat {
+            let saying = chat::Saying { role: None, content: Some(text) };
+            self.piece(choice, saying, String::new(), positions, None, out);
+        } else {
+            self.piece(choice, chat::Saying::default(), text, positions, None, out);
+        }
+    }
+
+    fn piece(
+        &mut self,
+        index: usize,
+        delta: chat::Saying,
+        text: String,
+        positions: &[Position],
+        finish_reason: Option<&'static str>,
+        out: &mut String,
+    ) {
+        if self.chat {
+            let logprobs = (!positions.is_empty()).then(|| logprobs::Chat::new(positions));
+            self.chat_chunk(vec![chat::Delta { index, delta, logprobs, finish_reason }], None, out);
+            return;
+        }
+        let logprobs = (!positions.is_empty()).then(|| {
+            let (lists, next) = logprobs::Completion::new(positions, self.offsets[index]);
+            self.offsets[index] = next;
+            lists
+        });
+        self.completion_chunk(vec![completion::Choice { index, text, logprobs, finish_reason }], None, out);
+    }
+
+    /// The event that has the usage and no choices.
+    fn last(&self, usage: Usage, out: &mut String) {
+        if self.chat {
+            self.chat_chunk(Vec::new(), Some(usage), out);
+        } else {
+            self.completion_chunk(Vec::new(), Some(usage), out);
+        }
+    }
+
+    fn chat_chunk(&self, choices: Vec<chat::Delta>, usage: Option<Usage>, out: &mut String) {
+        let chunk = chat::Chunk {
+            id: &self.id,
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: &self.model,
+            system_fingerprint: FINGERPRINT,
+            choices,
+            usage: self.usage.then_some(usage),
+        };
+        push(&chunk, out);
+    }
+
+    fn completion_chunk(&self, choices: Vec<completion::Choice>, usage: Option<Usage>, out: &mut String) {
+        let chunk = completion::Answer {
+            id: &self.id,
+            object: "text_completion",
+            created: self.created,
+            model: &self.model,
+            system_fingerprint: FINGERPRINT,
+            choices,
+            usage: self.usage.then_some(usage),
+        };
+        push(&chunk, out);
+    }
+}
+
+fn push<T: Serialize>(chunk: &T, out: &mut String) {
+    out.push_str(&sse::data(chunk));
+}
