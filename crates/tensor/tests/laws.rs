@@ -1,5 +1,7 @@
 //! What holds for every format, whatever the bytes.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use half::f16;
 use proptest::prelude::*;
 use tensor::format::{MAX_BLOCK_BYTES, MAX_BLOCK_WEIGHTS, MAX_GROUPS, indices, table};

@@ -1,5 +1,7 @@
 //! Every format against the `gguf` Python package. Fixtures: `python tools/fixtures/formats.py`.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use std::path::Path;
 
 use tensor::{Dtype, dequantize, quantize};

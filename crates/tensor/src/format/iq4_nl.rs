@@ -1,7 +1,7 @@
 //! IQ4_NL: 32 weights, `d * TABLE[index]`. Bytes: d f16, then 16 bytes of nibbles as in Q4_0.
 
 use super::encode::{extreme, inverse, nearest};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -14,7 +14,7 @@ pub const BLOCKED: Blocked = Blocked { group: 32, offset: 128, has_min: false, m
 /// What an index stands for: steps that widen away from zero, as weights thin out.
 pub const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     (sc[0], m[0]) = (1, 0);
     Super { d: bits::half_bits(block, D), dmin: 0 }
 });

@@ -4,7 +4,7 @@
 
 use super::encode::{inverse, nearest, signed};
 use super::iq4_nl::{TABLE, look_up};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -45,7 +45,7 @@ fn scales(block: &[u8]) -> [i8; 8] {
     unpack_scales(bits::half_bits(block, SCALES_H), &low)
 }
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     sc.copy_from_slice(&scales(block));
     m.fill(0);
     Super { d: bits::half_bits(block, D), dmin: 0 }

@@ -54,12 +54,15 @@ pub struct Super {
     pub dmin: u16,
 }
 
+type ReadCodes = fn(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]);
+type ReadSubScales = fn(block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Super;
+
 /// The functions of one quantized format, by which the dispatch below is one table. Lengths are exact: a block of
 /// bytes, a block of weights, one scale and one minimum for each group.
 struct Format {
-    codes: fn(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]),
+    codes: ReadCodes,
     encode: fn(values: &[f32], block: &mut [u8]),
-    sub_scales: Option<fn(block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Super>,
+    sub_scales: Option<ReadSubScales>,
 }
 
 macro_rules! formats {

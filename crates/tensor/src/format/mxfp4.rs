@@ -2,7 +2,7 @@
 //! Q4_0. The table holds the floats doubled, so that they are integers; the scale is halved for it.
 
 use super::encode::{extreme, nearest};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, bits};
 
 /// Byte of the exponent.
 pub const E: usize = 0;
@@ -18,7 +18,7 @@ pub const TABLE: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8,
 pub(super) const MAX_FINITE_E: u8 = 252;
 
 /// No f16 is the scale of this format.
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = None;
+pub(super) const SUB_SCALES: Option<ReadSubScales> = None;
 
 /// Half of `2^(e - 127)`; the two smallest are subnormal.
 pub fn half_power(e: u8) -> f32 {

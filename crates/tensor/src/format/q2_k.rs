@@ -2,7 +2,7 @@
 //! Bytes: 16 of (sc low nibble, m high nibble), 64 of 2-bit codes, d f16, dmin f16.
 
 use super::encode::Affine;
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// First byte of the sub-scales and sub-minima.
 pub const SCALES: usize = 0;
@@ -17,7 +17,7 @@ pub const BYTES: usize = DMIN + 2;
 /// The format's shape.
 pub const BLOCKED: Blocked = Blocked { group: 16, offset: 0, has_min: true, max_code: 3 };
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     for (g, &byte) in block[SCALES..QS].iter().enumerate() {
         (sc[g], m[g]) = ((byte & 15) as i8, byte >> 4);
     }

@@ -2,7 +2,7 @@
 //! Bytes: 32 of third bits, 64 of 2-bit codes, 12 of 6-bit sub-scales, d f16.
 
 use super::encode::{inverse, signed};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// First byte of the third bits.
 pub const HMASK: usize = 0;
@@ -44,7 +44,7 @@ fn scales(block: &[u8]) -> [i8; 16] {
     unpack_scales(&packed)
 }
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     sc.copy_from_slice(&scales(block));
     m.fill(0);
     Super { d: bits::half_bits(block, D), dmin: 0 }

@@ -2,7 +2,7 @@
 //! Bytes: d f16, dmin f16, 12 of 6-bit sub-scales and sub-minima, 128 of nibbles (each 32 bytes: 32 low, 32 high).
 
 use super::encode::Affine;
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -45,7 +45,7 @@ pub(super) fn scales(block: &[u8]) -> ([u8; 8], [u8; 8]) {
     unpack_scales(&packed)
 }
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     let (scales, mins) = scales(block);
     sc.copy_from_slice(&scales.map(|s| s as i8));
     m.copy_from_slice(&mins);

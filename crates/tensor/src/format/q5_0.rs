@@ -1,7 +1,7 @@
 //! Q5_0: 32 weights, `d * (q - 16)`. Bytes: d f16, 32 fifth bits, then 16 bytes of nibbles as in Q4_0.
 
 use super::encode::{extreme, inverse};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -14,7 +14,7 @@ pub const BYTES: usize = QS + 16;
 /// The format's shape.
 pub const BLOCKED: Blocked = Blocked { group: 32, offset: 16, has_min: false, max_code: 31 };
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     (sc[0], m[0]) = (1, 0);
     Super { d: bits::half_bits(block, D), dmin: 0 }
 });

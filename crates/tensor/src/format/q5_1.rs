@@ -1,7 +1,7 @@
 //! Q5_1: 32 weights, `d * q + m`. Bytes: d f16, m f16, 32 fifth bits, then 16 bytes of nibbles as in Q4_0.
 
 use super::encode::{inverse, range};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -16,7 +16,7 @@ pub const BYTES: usize = QS + 16;
 /// The format's shape.
 pub const BLOCKED: Blocked = Blocked { group: 32, offset: 0, has_min: true, max_code: 31 };
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     (sc[0], m[0]) = (1, 1);
     Super { d: bits::half_bits(block, D), dmin: bits::half_bits(block, M) ^ 0x8000 }
 });

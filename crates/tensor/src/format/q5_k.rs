@@ -1,7 +1,7 @@
 //! Q5_K: 256 weights in groups of 32, `d * sc * q - dmin * m`.
 //! Bytes: d, dmin and sub-scales as in Q4_K, 32 of fifth bits, 128 of nibbles as in Q4_K.
 
-use super::{Blocked, Super, bits, q4_k};
+use super::{Blocked, ReadSubScales, bits, q4_k};
 
 /// Byte of the scale.
 pub const D: usize = q4_k::D;
@@ -18,7 +18,7 @@ pub const BYTES: usize = QS + 128;
 /// The format's shape.
 pub const BLOCKED: Blocked = Blocked { group: 32, offset: 0, has_min: true, max_code: 31 };
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = q4_k::SUB_SCALES;
+pub(super) const SUB_SCALES: Option<ReadSubScales> = q4_k::SUB_SCALES;
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {
     q4_k::final_scales(block, scale, min);

@@ -2,7 +2,7 @@
 //! Bytes: 128 of nibbles (each 64 bytes: 64 low, 64 high), 64 of upper bit pairs, 16 sub-scales i8, d f16.
 
 use super::encode::{inverse, signed};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// First byte of the low four bits.
 pub const QL: usize = 0;
@@ -17,7 +17,7 @@ pub const BYTES: usize = D + 2;
 /// The format's shape.
 pub const BLOCKED: Blocked = Blocked { group: 16, offset: 32, has_min: false, max_code: 63 };
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     for (sc, &byte) in sc.iter_mut().zip(&block[SCALES..D]) {
         *sc = byte as i8;
     }

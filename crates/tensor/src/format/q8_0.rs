@@ -1,7 +1,7 @@
 //! Q8_0: 32 weights, `d * q` with q a signed byte. Bytes: d f16, then 32 bytes.
 
 use super::encode::{extreme, inverse};
-use super::{Blocked, Super, bits};
+use super::{Blocked, ReadSubScales, Super, bits};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -12,7 +12,7 @@ pub const BYTES: usize = QS + 32;
 /// The format's shape; codes are the signed bytes plus 128.
 pub const BLOCKED: Blocked = Blocked { group: 32, offset: 128, has_min: false, max_code: 255 };
 
-pub(super) const SUB_SCALES: Option<fn(&[u8], &mut [i8], &mut [u8]) -> Super> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
     (sc[0], m[0]) = (1, 0);
     Super { d: bits::half_bits(block, D), dmin: 0 }
 });
