@@ -1,1 +1,54 @@
-fn main() {}
+//! The project's own chores: `cargo xtask ci` is what the README and CI run.
+//!
+//! Everything here calls cargo (or the built `gristmill`) as a person would. The walls between the rooms are tests,
+//! in `tests/`, so that they run wherever tests run.
+
+mod aarch64;
+mod ci;
+mod docs;
+mod fuzz;
+mod models;
+mod shell;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  ci [--no-models] [--no-fuzz] [--no-aarch64]
+                            everything a change must pass; ends with the tests
+  docs [--check]            write docs/cli.md from the flags, and check that commands in the docs have real flags
+  fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
+  aarch64                   build for AArch64 and run the tests of its vector code under emulation
+  models                    fetch the models that the ignored tests need, into the store
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["ci", flags @ ..] => ci::run(flags),
+        ["docs"] => docs::write(),
+        ["docs", "--check"] => docs::check(),
+        ["fuzz", "list"] => fuzz::list(),
+        ["fuzz", "all", rest @ ..] => fuzz::seconds(rest, 60).and_then(fuzz::all),
+        ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),
+        ["aarch64"] => aarch64::run(),
+        ["models"] => models::pull(),
+        ["--help" | "-h" | "help"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! AArch64: the whole workspace is type-checked for it, and the rooms with vector code run their tests there.
+//!
+//! Needs a standard library for the target, a linker, and (on another machine) an emulator. `rustup target add
+//! aarch64-unknown-linux-gnu` gives the first; where rustup cannot download, `.ci/aarch64-toolchain FOLDER` unpacks
+//! Debian's compiler and library, and `GRISTMILL_AARCH64=FOLDER` points here. What is missing is said, and is an
+//! error only when CI asked for it (`GRISTMILL_AARCH64` is set).
+
+use crate::shell::{Done, cargo, has, output, call};
+use std::path::PathBuf;
+use std::process::Command;
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+const LINKER: &str = "aarch64-linux-gnu-gcc";
+/// The names under which Debian and others install the emulator.
+const EMULATORS: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
+
+pub fn run_tests(packages: &[&str], toolchain: &Toolchain) -> Done {
+    let mut command = toolchain.cargo(&["test", "--locked", "--lib", "--target", TARGET]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    call(&mut command)
+}
+
+pub fn run() -> Done {
+    let toolchain = match Toolchain::find() {
+        Ok(toolchain) => toolchain,
+        Err(missing) if std::env::var_os("GRISTMILL_AARCH64").is_none() => {
+            eprintln!("skipped: {missing}");
+            return Ok(());
+        }
+        Err(missing) => return Err(missing),
+    };
+    call(&mut toolchain.cargo(&["check", "--package", "cli", "--locked", "--quiet", "--target", TARGET]))?;
+    if toolchain.emulator.is_none() && cfg!(not(target_arch = "aarch64")) {
+        eprintln!("type-checked only: no {}", EMULATORS.join(" or "));
+        return Ok(());
+    }
+    run_tests(&["cpu", "tensor", "kernels"], &toolchain)
+}
+
+/// A compiler that knows the target.
+pub struct Toolchain {
+    /// Debian's, unpacked; `None` for rustup's own.
+    unpacked: Option<PathBuf>,
+    emulator: Option<&'static str>,
+}
+
+impl Toolchain {
+    fn find() -> Result<Toolchain, String> {
+        if !has(LINKER, "--version") {
+            return Err(format!("no {LINKER} (Debian: gcc-aarch64-linux-gnu)"));
+        }
+        let emulator = EMULATORS.into_iter().find(|name| has(name, "--version"));
+        if let Some(folder) = std::env::var_os("GRISTMILL_AARCH64").map(PathBuf::from) {
+            let library = folder.join("usr/lib/rustlib").join(TARGET);
+            if !library.is_dir() {
+                return Err(format!(
+                    "GRISTMILL_AARCH64: no {}; run .ci/aarch64-toolchain first",
+                    library.display()
+                ));
+            }
+            return Ok(Toolchain { unpacked: Some(folder), emulator });
+        }
+        let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        if !PathBuf::from(sysroot.trim()).join("lib/rustlib").join(TARGET).is_dir() {
+            return Err(format!("no standard library for {TARGET} (rustup target add {TARGET})"));
+        }
+        Ok(Toolchain { unpacked: None, emulator })
+    }
+
+    fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = cargo(args);
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
+        command.env("CC_aarch64_unknown_linux_gnu", LINKER);
+        if let Some(emulator) = self.emulator {
+            command.env(
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+                format!("{emulator} -L /usr/aarch64-linux-gnu"),
+            );
+        }
+        if let Some(folder) = &self.unpacked {
+            // Another compiler's artifacts: a folder of their own, or each would throw the other's away.
+            let base = std::env::var_os("CARGO_TARGET_DIR")
+                .map_or_else(|| crate::shell::root().join("target"), PathBuf::from);
+            command.env("CARGO_TARGET_DIR", base.join("aarch64"));
+            command.env("RUSTC", folder.join("usr/bin/rustc"));
+            command.env("LD_LIBRARY_PATH", folder.join("usr/lib/x86_64-linux-gnu"));
+        }
+        command
+    }
+}

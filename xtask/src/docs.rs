@@ -1,0 +1,158 @@
+//! Docs that list things are written from the code: docs/cli.md from `gristmill --help`. And commands that any page
+//! shows must have flags that exist.
+
+use crate::shell::{Done, cargo, output, root, call};
+use std::path::{Path, PathBuf};
+
+const PAGE: &str = "docs/cli.md";
+
+/// A subcommand and its help.
+struct Help {
+    name: String,
+    text: String,
+}
+
+pub fn write() -> Done {
+    let helps = helps()?;
+    let path = root().join(PAGE);
+    std::fs::write(&path, page(&helps)).map_err(|error| format!("{}: {error}", path.display()))?;
+    mentions(&helps)
+}
+
+pub fn check() -> Done {
+    let helps = helps()?;
+    let written = std::fs::read_to_string(root().join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
+    if written != page(&helps) {
+        return Err(format!("{PAGE} is not what the flags say; run `cargo xtask docs` and commit it"));
+    }
+    mentions(&helps)
+}
+
+/// The overall help first, under the name `gristmill`.
+fn helps() -> Result<Vec<Help>, String> {
+    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
+    let top = help(&[])?;
+    let commands = top.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let names: Vec<String> = commands
+        .take_while(|line| !line.trim().is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .filter(|name| name != "help")
+        .collect();
+    let mut helps = vec![Help { name: "gristmill".to_owned(), text: top }];
+    for name in names {
+        let text = help(&[&name])?;
+        helps.push(Help { name, text });
+    }
+    Ok(helps)
+}
+
+fn help(command: &[&str]) -> Result<String, String> {
+    let mut words = vec!["run", "--package", "cli", "--locked", "--quiet", "--"];
+    words.extend(command);
+    words.push("--help");
+    let mut command = cargo(&words);
+    // Help shows the value that a variable has now; the page must not depend on it.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_") || name == "COLUMNS") {
+            command.env_remove(name);
+        }
+    }
+    let text = output(&mut command)?;
+    Ok(text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned())
+}
+
+fn page(helps: &[Help]) -> String {
+    let mut page = "# Commands and flags\n\nWritten by `cargo xtask docs` from the program; CI checks that it is up to date.\n".to_owned();
+    for help in helps {
+        let title = if help.name == "gristmill" {
+            "gristmill".to_owned()
+        } else {
+            format!("gristmill {}", help.name)
+        };
+        page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", help.text));
+    }
+    page
+}
+
+/// Every `gristmill …` and `cargo run … -- …` line in the pages' code blocks names a command and flags that exist.
+fn mentions(helps: &[Help]) -> Done {
+    let mut wrong = Vec::new();
+    for path in pages()? {
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut inside = false;
+        for (number, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with("```") {
+                inside = !inside && !line.contains("text");
+                continue;
+            }
+            if let Some(problem) = inside.then(|| problem(line, helps)).flatten() {
+                wrong.push(format!("{}:{}: {problem}", path.display(), number + 1));
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("commands that do not exist:\n{}", wrong.join("\n"))) }
+}
+
+/// What is wrong with a line of a code block, if it is a command of ours.
+fn problem(line: &str, helps: &[Help]) -> Option<String> {
+    let line = line.trim().trim_start_matches("$ ");
+    let command = match line.split_once("cargo run --release -- ") {
+        Some((_, rest)) => rest,
+        None => line.split("&& ").find_map(|part| part.trim().strip_prefix("gristmill "))?,
+    };
+    // Only up to a pipe, a redirection or a comment.
+    let words: Vec<&str> = command
+        .split_whitespace()
+        .take_while(|word| !["|", ">", ">>", "#", "&", "&&", ";"].contains(word))
+        .collect();
+    let name = words.first().filter(|word| !word.starts_with('-'))?;
+    let Some(help) = helps.iter().find(|help| help.name == *name) else {
+        return Some(format!("`gristmill {name}` is no command"));
+    };
+    let flags = words.iter().filter(|word| word.starts_with("--") && word.len() > 2);
+    for flag in flags.map(|word| word.split('=').next().unwrap_or(word)) {
+        let known =
+            help.text.split(|c: char| c.is_whitespace() || ",=[<".contains(c)).any(|word| word == flag);
+        if !known {
+            return Some(format!("`gristmill {name}` has no `{flag}`"));
+        }
+    }
+    None
+}
+
+fn pages() -> Result<Vec<PathBuf>, String> {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).collect();
+    pages.retain(|page| page.is_file());
+    markdown(&root().join("docs"), &mut pages)?;
+    Ok(pages)
+}
+
+fn markdown(folder: &Path, pages: &mut Vec<PathBuf>) -> Done {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            markdown(&path, pages)?;
+        } else if path.extension().is_some_and(|ext| ext == "md") && !path.ends_with("cli.md") {
+            pages.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Help, problem};
+
+    #[test]
+    fn commands_in_pages_are_held_to_the_help() {
+        let helps =
+            [Help { name: "serve".to_owned(), text: "  --port <PORT>  where [default: 8080]".to_owned() }];
+        assert_eq!(problem("$ gristmill serve --port 80 | tee log --x", &helps), None);
+        assert_eq!(problem("cargo run --release -- serve --port=80", &helps), None);
+        assert_eq!(problem("curl --port localhost", &helps), None);
+        assert!(problem("gristmill serve --ports 80", &helps).is_some_and(|p| p.contains("--ports")));
+        assert!(problem("gristmill server", &helps).is_some_and(|p| p.contains("no command")));
+    }
+}

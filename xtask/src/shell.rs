@@ -1,0 +1,61 @@
+//! Running other programs and saying so.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Why a chore failed, in a line.
+pub type Done = Result<(), String>;
+
+/// The project's root.
+pub fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+/// The cargo that runs this, in the project's root.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    // What cargo sets for `cargo xtask` itself would make the inner cargo rebuild what the outer one built.
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs it; an error unless it exits with 0.
+pub fn call(command: &mut Command) -> Done {
+    let words = words(command);
+    match command.stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{words}` failed: {status}")),
+        Err(error) => Err(format!("cannot run `{words}`: {error}")),
+    }
+}
+
+/// Runs it and gives what it wrote to standard output.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let words = words(command);
+    let out = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run `{words}`: {error}"))?;
+    if !out.status.success() {
+        return Err(format!("`{words}` failed: {}", out.status));
+    }
+    String::from_utf8(out.stdout).map_err(|_| format!("`{words}` wrote something that is not UTF-8"))
+}
+
+/// Whether `program` can be started at all.
+pub fn has(program: &str, arg: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg(arg).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn words(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
+    words.join(" ")
+}
