@@ -5,7 +5,7 @@
 //! Debian's compiler and library, and `GRISTMILL_AARCH64=FOLDER` points here. What is missing is said, and is an
 //! error only when CI asked for it (`GRISTMILL_AARCH64` is set).
 
-use crate::shell::{Done, cargo, has, output, call};
+use crate::shell::{Done, call, cargo, has, output};
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! Everything a change must pass, cheapest first, the tests last so that their summary ends the log.
 
-use crate::shell::{Done, cargo, has, call};
+use crate::shell::{Done, call, cargo, has};
 use crate::{aarch64, docs, fuzz, models};
 use std::time::Instant;
 
@@ -24,13 +24,17 @@ pub fn run(flags: &[&str]) -> Done {
     let wanted = |flag: &str| !flags.contains(&flag);
     run_step("formatting", formatting)?;
     run_step("lints", || {
-        call(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet"])
-            .args(["--", "-D", "warnings"]))
+        call(
+            cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet"])
+                .args(["--", "-D", "warnings"]),
+        )
     })?;
     run_step("generated docs", docs::check)?;
     run_step("API docs", || {
-        call(cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
-            .env("RUSTDOCFLAGS", "-D warnings"))
+        call(
+            cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )
     })?;
     if wanted("--no-fuzz") {
         run_step("fuzz smoke", || fuzz::all(SMOKE_SECONDS))?;

@@ -1,7 +1,7 @@
 //! Docs that list things are written from the code: docs/cli.md from `gristmill --help`. And commands that any page
 //! shows must have flags that exist.
 
-use crate::shell::{Done, cargo, output, root, call};
+use crate::shell::{Done, call, cargo, output, root};
 use std::path::{Path, PathBuf};
 
 const PAGE: &str = "docs/cli.md";

@@ -3,7 +3,7 @@
 //! cargo-fuzz wants nightly for the sanitizers. Safe Rust gains little from those; what finds bugs is coverage, and
 //! its instrumentation is a compiler pass that stable takes through `-C passes`. The flags are cargo-fuzz's own.
 
-use crate::shell::{Done, cargo, root, call};
+use crate::shell::{Done, call, cargo, root};
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -4,7 +4,7 @@
 //! names are read from there, so a new test brings its own model along.
 
 use crate::ci;
-use crate::shell::{Done, cargo, root, call};
+use crate::shell::{Done, call, cargo, root};
 use std::collections::BTreeSet;
 use std::path::Path;
 
