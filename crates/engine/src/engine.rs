@@ -3,16 +3,49 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use kernels::Compute;
+use model::Model;
+use text::Tokenizer;
+
 use crate::handle::{Shape, Shared};
-use crate::scheduler::Bounds;
+use crate::machine::Machine;
 use crate::step::Core;
-use crate::{Error, FinishReason, Forward, Handle, Limits, Vocabulary, Watch};
+use crate::{Error, FinishReason, Forward, Handle, Limits, Unwatched, Vocabulary, Watch};
 
 /// A running engine; only its [`Handle`] is ever held.
 #[derive(Debug)]
 pub enum Engine {}
 
 impl Engine {
+    /// Starts an engine over a model, on a thread of its own.
+    ///
+    /// # Errors
+    /// When there is no memory for keys and values, or as [`Engine::start_with`].
+    pub fn start(
+        model: Arc<Model>,
+        tokenizer: Arc<Tokenizer>,
+        compute: Compute,
+        limits: Limits,
+    ) -> Result<Handle, Error> {
+        Engine::start_watched(model, tokenizer, compute, limits, Box::new(Unwatched))
+    }
+
+    /// As [`Engine::start`], telling `watch` what happens.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_watched(
+        model: Arc<Model>,
+        tokenizer: Arc<Tokenizer>,
+        compute: Compute,
+        limits: Limits,
+        watch: Box<dyn Watch>,
+    ) -> Result<Handle, Error> {
+        check(&limits)?;
+        let machine = Machine::new(model, compute, &limits)?;
+        Engine::start_with(machine, tokenizer, limits, watch)
+    }
+
     /// Starts an engine over anything that computes logits, on a thread of its own.
     ///
     /// # Errors
@@ -24,16 +57,14 @@ impl Engine {
         watch: Box<dyn Watch>,
     ) -> Result<Handle, Error> {
         let shape = shape(&forward, &limits)?;
-        let bounds = Bounds {
-            max_running: limits.max_running,
-            prefill_chunk: limits.prefill_chunk,
-            prefill_beside_decode: limits.prefill_beside_decode,
-        };
+        let bounds = limits.bounds();
         let max_wait = limits.max_wait;
         let (handle, shared) = Handle::new(vocabulary.clone(), limits, shape);
         let body = move || {
             // The core holds `Rc`s, so it is made where it lives.
             let counters = shared.counters.clone();
+            let mut forward = forward;
+            forward.settle();
             let mut core = Core::new(forward, vocabulary, bounds, max_wait, counters, watch);
             let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared)));
             close(core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
@@ -43,7 +74,7 @@ impl Engine {
     }
 }
 
-fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
+fn check(limits: &Limits) -> Result<(), Error> {
     for (name, value) in [
         ("max_running", limits.max_running),
         ("max_queued", limits.max_queued),
@@ -54,6 +85,11 @@ fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
             return Err(Error::Start(format!("{name} is 0, expected at least 1")));
         }
     }
+    Ok(())
+}
+
+fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
+    check(limits)?;
     let (blocks, block_tokens) = (forward.blocks(), forward.block_tokens());
     let context = if limits.context == 0 { forward.context() } else { limits.context.min(forward.context()) };
     let room = blocks * block_tokens;

@@ -1,7 +1,8 @@
 //! The two things the engine needs from below, as traits, so that a seeded simulator can stand in for them.
 
-use std::ops::Range;
 use std::sync::Arc;
+
+pub use kernels::SeqRows as SequenceRows;
 
 /// Rows of several sequences, computed together.
 #[derive(Debug, Clone, Copy)]
@@ -14,17 +15,6 @@ pub struct Rows<'a> {
     pub want: &'a [usize],
 }
 
-/// A run of rows of one sequence.
-#[derive(Debug, Clone)]
-pub struct SequenceRows<'a> {
-    /// Rows in the batch.
-    pub rows: Range<usize>,
-    /// Position of the first of them in its sequence.
-    pub first_position: usize,
-    /// KV blocks of the sequence, in order of position; enough for the last row.
-    pub blocks: &'a [u32],
-}
-
 /// A model with its KV memory.
 pub trait Forward: Send {
     /// Number of logits a row.
@@ -35,6 +25,8 @@ pub trait Forward: Send {
     fn blocks(&self) -> usize;
     /// Tokens a block holds.
     fn block_tokens(&self) -> usize;
+    /// Called once, on the thread that will compute.
+    fn settle(&mut self) {}
     /// Computes the rows, writes their keys and values, returns logits `[want.len(), vocab]`.
     /// A row's result depends on its own sequence only, never on the rows around it.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;

@@ -17,6 +17,7 @@ mod error;
 pub mod fake;
 mod forward;
 mod handle;
+mod machine;
 mod params;
 mod request;
 mod sample;

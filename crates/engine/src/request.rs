@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::scheduler::Bounds;
 use crate::{Error, Params};
 
 /// One text to continue.
@@ -155,5 +156,20 @@ impl Default for Limits {
             prefill_beside_decode: 64,
             max_wait: Duration::from_secs(300),
         }
+    }
+}
+
+impl Limits {
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            max_running: self.max_running,
+            prefill_chunk: self.prefill_chunk,
+            prefill_beside_decode: self.prefill_beside_decode,
+        }
+    }
+
+    /// Most rows of one step: what the model's buffers are sized for.
+    pub fn max_rows(&self) -> usize {
+        self.bounds().max_rows()
     }
 }

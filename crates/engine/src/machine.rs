@@ -1,0 +1,70 @@
+//! A real model, with its KV memory and buffers, as the engine runs it.
+
+use std::sync::Arc;
+
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape};
+use model::{Batch, Model, Scratch};
+
+use crate::{Error, Forward, Limits, Rows};
+
+/// Everything a forward pass needs.
+pub(crate) struct Machine {
+    model: Arc<Model>,
+    compute: Compute,
+    kv: KvPool,
+    scratch: Scratch,
+    context: usize,
+}
+
+impl Machine {
+    /// Reserves KV memory and buffers for steps within `limits`.
+    pub(crate) fn new(model: Arc<Model>, compute: Compute, limits: &Limits) -> Result<Machine, Error> {
+        let spec = &model.spec;
+        let context = if limits.context == 0 { spec.context } else { limits.context.min(spec.context) };
+        let mut shape = KvShape {
+            layers: spec.layers.len(),
+            blocks: context.div_ceil(BLOCK_TOKENS),
+            kv_heads: spec.kv_heads,
+            head_dim: spec.head_dim,
+            dtype: KvDtype::F16,
+        };
+        if limits.kv_bytes > 0 {
+            let most = limits.max_running.saturating_mul(shape.blocks);
+            let paid =
+                usize::try_from(limits.kv_bytes / shape.block_bytes().max(1) as u64).unwrap_or(usize::MAX);
+            shape.blocks = paid.min(most).min(u32::MAX as usize);
+        }
+        let kv = KvPool::new(shape)
+            .map_err(|error| Error::Start(format!("no memory for keys and values: {error}")))?;
+        let scratch = Scratch::new(spec, limits.bounds().max_rows(), limits.max_running);
+        Ok(Machine { kv, scratch, context, model, compute })
+    }
+}
+
+impl Forward for Machine {
+    fn vocab(&self) -> usize {
+        self.model.spec.vocab
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    fn blocks(&self) -> usize {
+        self.kv.shape().blocks
+    }
+
+    fn block_tokens(&self) -> usize {
+        BLOCK_TOKENS
+    }
+
+    fn settle(&mut self) {
+        self.compute.pool.pin_caller();
+    }
+
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        let batch = Batch { tokens: rows.tokens, sequences: rows.sequences, want: rows.want };
+        let result = self.model.forward(&self.compute, &batch, &mut self.kv, &mut self.scratch);
+        result.map_err(|error| error.to_string())
+    }
+}
