@@ -1,5 +1,7 @@
 //! What a scraper sees.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 use std::collections::HashMap;
 use std::time::Duration;
 

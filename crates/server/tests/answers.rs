@@ -1,5 +1,7 @@
 //! What good requests get.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 mod frame;
 
 use std::collections::HashSet;
@@ -196,9 +198,9 @@ fn tools_developer_and_arguments_reach_the_template() {
 #[test]
 fn eight_at_once_are_each_as_alone() {
     let server = ready(options(), Duration::from_micros(300));
-    let body = |i: usize| json!({"prompt": "abcdefgh"[..=i], "seed": i, "temperature": 1, "max_tokens": 60, "stream": i % 2 == 0});
+    let body = |i: usize| json!({"prompt": "abcdefgh"[..=i], "seed": i, "temperature": 1, "max_tokens": 60, "stream": i.is_multiple_of(2)});
     let text = |answer: frame::Answer, i: usize| -> String {
-        if i % 2 == 0 {
+        if i.is_multiple_of(2) {
             answer.events().iter().map(|e| e["choices"][0]["text"].as_str().unwrap()).collect()
         } else {
             answer.json()["choices"][0]["text"].as_str().unwrap().to_owned()

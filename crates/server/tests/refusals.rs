@@ -1,5 +1,7 @@
 //! What bad requests get: always OpenAI's error shape, always the right status.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 mod frame;
 
 use std::io::{Read, Write};
@@ -21,13 +23,16 @@ fn error(answer: &Answer) -> Value {
     error
 }
 
+/// Method, path, headers, body, status, and a word of the message.
+type Case<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>, &'a [u8], u16, &'a str);
+
 #[test]
 fn every_refusal_has_the_shape() {
     let server = ready(options(), Duration::ZERO);
     let good = chat_body(json!({})).to_string();
     let large = vec![b' '; wire::limits::BODY_BYTES + 1];
     let chat = "/v1/chat/completions";
-    let table: Vec<(&str, &str, Vec<(&str, &str)>, &[u8], u16, &str)> = vec![
+    let table: Vec<Case<'_>> = vec![
         ("GET", "/nothing", vec![], b"", 404, "/nothing"),
         ("GET", "/v1/chat", vec![], b"", 404, "/v1/chat"),
         ("GET", chat, vec![], b"", 405, "GET"),

@@ -1,5 +1,7 @@
 //! Bodies in, requests or faults out.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::completion::Prompt;
