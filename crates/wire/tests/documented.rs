@@ -1,0 +1,46 @@
+//! The bounds in `docs/serve.md` are those of the code.
+
+use wire::{limits, unbuilt};
+
+const MANUAL: &str = include_str!("../../../docs/serve.md");
+
+fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    match digits.len() {
+        4..=6 => format!("{},{}", &digits[..digits.len() - 3], &digits[digits.len() - 3..]),
+        _ => digits,
+    }
+}
+
+#[test]
+fn every_bound_is_in_the_manual() {
+    for (what, words) in [
+        ("MESSAGES", format!("1 to {}; roles", thousands(limits::MESSAGES))),
+        ("PARTS", format!("up to {} text parts", thousands(limits::PARTS))),
+        ("PROMPTS", format!("or up to {} of either", limits::PROMPTS)),
+        ("N, CHOICES", format!("1 to {}; prompts × n at most {}", limits::N, limits::CHOICES)),
+        ("STOPS", format!("up to {}, of 1 to {} bytes each", limits::STOPS, thousands(limits::STOP_BYTES))),
+        ("STOP_IDS", format!("up to {} token ids", limits::STOP_IDS)),
+        ("LOGPROBS", format!("0 to {} alternatives", limits::LOGPROBS)),
+        ("LOGIT_BIAS", format!("up to {} entries", thousands(limits::LOGIT_BIAS))),
+        (
+            "DRY_BREAKERS",
+            format!("up to {} strings of 1 to {} bytes", limits::DRY_BREAKERS, limits::DRY_BREAKER_BYTES),
+        ),
+        ("TOOLS", format!("up to {} functions", limits::TOOLS)),
+        ("TEMPLATE_ARGUMENTS", format!("up to {} variables", limits::TEMPLATE_ARGUMENTS)),
+        ("NAME_BYTES", format!("{} bytes", limits::NAME_BYTES)),
+        ("TOOL_CALLS", format!("| {} | 400 |", limits::TOOL_CALLS)),
+        ("BODY_BYTES", format!("{} MiB", limits::BODY_BYTES >> 20)),
+    ] {
+        assert!(MANUAL.contains(&words), "docs/serve.md lacks {words:?} ({what})");
+    }
+}
+
+#[test]
+fn every_refusal_is_in_the_manual() {
+    for (name, why) in unbuilt::table() {
+        let family = if name.starts_with("guided_") { "guided_*" } else { name };
+        assert!(MANUAL.contains(&format!("`{family}")), "docs/serve.md lacks {name} ({why})");
+    }
+}

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Exercises a running server through the `openai` package, the way its users will.
+
+    gristmill serve MODEL --port 8080 &
+    pip install -r tools/clients/requirements.txt
+    python tools/clients/openai_check.py http://127.0.0.1:8080 [--api-key KEY] [--model NAME]
+
+Prints one line a check and leaves with 1 if any failed. Answers are checked for being well-formed, equal where they
+must be equal and (with --sensible WORD) for saying what the model is able to know; nothing here depends on a model.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import openai
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
+from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
+
+PROMPT = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+class Server:
+    def __init__(self, url, key, model):
+        self.url, self.key = url.rstrip("/"), key
+        self.client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key or "none", max_retries=0, timeout=300)
+        self.model = model or self.client.models.list().data[0].id
+
+    def chat(self, **extra):
+        body = dict(model=self.model, messages=PROMPT, max_tokens=32, temperature=0) | extra
+        return self.client.chat.completions.create(**body)
+
+    def complete(self, **extra):
+        body = dict(model=self.model, prompt="The capital of France is", max_tokens=16, temperature=0) | extra
+        return self.client.completions.create(**body)
+
+    def raw(self, path, data=None, headers=()):
+        """Status, headers and text of a plain request."""
+        sent = dict(headers)
+        if self.key:
+            sent.setdefault("authorization", f"Bearer {self.key}")
+        request = urllib.request.Request(self.url + path, data=data, headers=sent)
+        try:
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                return answer.status, answer.headers, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read().decode()
+
+
+def text_of(stream):
+    return "".join(c.choices[0].delta.content or "" for c in stream if c.choices)
+
+
+@check
+def models_are_listed(s):
+    card = s.client.models.list().data[0]
+    assert card.object == "model" and card.created > 1_600_000_000
+    assert s.client.models.retrieve(card.id).id == card.id
+    assert card.max_model_len >= 512, card
+    return f"{card.id}, context {card.max_model_len}"
+
+
+@check
+def chat_plain(s):
+    answer = s.chat()
+    choice = answer.choices[0]
+    assert answer.object == "chat.completion" and choice.message.role == "assistant"
+    assert choice.message.content.strip(), "an empty answer"
+    assert choice.finish_reason in ("stop", "length")
+    assert answer.usage.prompt_tokens > 0 and 0 < answer.usage.completion_tokens <= 32
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    if s.sensible:
+        assert s.sensible.lower() in choice.message.content.lower(), choice.message.content
+    return repr(choice.message.content)
+
+
+@check
+def chat_stream_equals_plain(s):
+    plain = s.chat()
+    began, first, chunks = time.monotonic(), None, []
+    for chunk in s.chat(stream=True, stream_options={"include_usage": True}):
+        first = first or time.monotonic() - began
+        chunks.append(chunk)
+    assert text_of(chunks) == plain.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
+    ends = [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason]
+    assert ends == [plain.choices[0].finish_reason]
+    assert chunks[-1].choices == [] and chunks[-1].usage == plain.usage
+    assert len({c.id for c in chunks}) == 1
+    return f"{len(chunks)} chunks, the first after {first * 1000:.0f} ms"
+
+
+@check
+def the_stream_helper_works(s):
+    with s.client.chat.completions.stream(model=s.model, messages=PROMPT, max_tokens=16, temperature=0) as stream:
+        for _ in stream:
+            pass
+        final = stream.get_final_completion()
+    assert final.choices[0].message.content
+
+
+@check
+def multi_turn_with_system(s):
+    messages = [
+        {"role": "system", "content": "You answer briefly."},
+        {"role": "user", "content": [{"type": "text", "text": "My name is Ada."}]},
+        {"role": "assistant", "content": "Hello Ada."},
+        {"role": "user", "content": "What is my name?"},
+    ]
+    answer = s.chat(messages=messages)
+    assert answer.choices[0].message.content.strip()
+    developer = [dict(messages[0], role="developer")] + messages[1:]
+    assert s.chat(messages=developer).usage.prompt_tokens == answer.usage.prompt_tokens
+    return repr(answer.choices[0].message.content)
+
+
+@check
+def stop_strings(s):
+    free = s.chat().choices[0].message.content
+    stop = free[len(free) // 2 :][:4]
+    cut = s.chat(stop=[stop, "never said"])
+    assert cut.choices[0].message.content == free[: free.index(stop)], (free, stop, cut)
+    assert cut.choices[0].finish_reason == "stop"
+    assert text_of(s.chat(stop=stop, stream=True)) == cut.choices[0].message.content
+
+
+@check
+def logprobs_chat(s):
+    answer = s.chat(logprobs=True, top_logprobs=5)
+    records = answer.choices[0].logprobs.content
+    joined = b"".join(bytes(r.bytes) for r in records).decode(errors="replace")
+    assert joined.strip() == answer.choices[0].message.content.strip(), (joined, answer.choices[0].message.content)
+    for record in records:
+        assert len(record.top_logprobs) == 5
+        assert record.logprob == record.top_logprobs[0].logprob, "greedy takes the likeliest"
+        assert sum(math.exp(t.logprob) for t in record.top_logprobs) <= 1 + 1e-3
+    streamed = [r for c in s.chat(logprobs=True, top_logprobs=5, stream=True) if c.choices
+                and c.choices[0].logprobs for r in c.choices[0].logprobs.content]
+    assert streamed == records
+    return f"{len(records)} tokens"
+
+
+@check
+def completions(s):
+    plain = s.complete()
+    assert plain.object == "text_completion" and plain.choices[0].text
+    streamed = "".join(c.choices[0].text for c in s.complete(stream=True) if c.choices)
+    assert streamed == plain.choices[0].text
+    echoed = s.complete(echo=True).choices[0].text
+    assert echoed == "The capital of France is" + plain.choices[0].text
+    scored = s.complete(logprobs=2).choices[0].logprobs
+    assert len(scored.tokens) == len(scored.token_logprobs) == len(scored.top_logprobs) == len(scored.text_offset)
+    assert scored.text_offset[0] == 0 and all(len(t) == 2 for t in scored.top_logprobs)
+    two = s.complete(prompt=["The capital of France is", "One two three"], n=2, seed=1)
+    assert [c.index for c in two.choices] == [0, 1, 2, 3]
+    assert two.choices[0].text == two.choices[1].text == plain.choices[0].text, "greedy answers are equal"
+    return repr(plain.choices[0].text)
+
+
+@check
+def seeds(s):
+    def texts(seed):
+        return [c.message.content for c in s.chat(temperature=1.5, top_p=1, seed=seed, n=3).choices]
+
+    first = texts(7)
+    assert first == texts(7), "the same seed, the same answers"
+    assert len(set(first + texts(8))) > 1, "another seed, other answers"
+
+
+@check
+def samplers_are_taken(s):
+    extra = {"top_k": 20, "min_p": 0.1, "typical_p": 0.9, "repetition_penalty": 1.1, "repeat_last_n": 32,
+             "dry_multiplier": 0.8, "xtc_probability": 0.2, "xtc_threshold": 0.1, "ignore_eos": True}
+    answer = s.chat(temperature=0.9, frequency_penalty=0.2, presence_penalty=0.2, max_tokens=12, extra_body=extra)
+    assert answer.usage.completion_tokens == 12 and answer.choices[0].finish_reason == "length"
+
+
+@check
+def logit_bias(s):
+    free = s.complete(logprobs=1, max_tokens=1)
+    ids = s.complete(prompt="The capital of France is", max_tokens=1).choices[0].text
+    banned = s.complete(max_tokens=1, logit_bias={str(i): -100 for i in range(1000)}, logprobs=1)
+    assert banned.usage.completion_tokens == 1 and free.choices[0].text == ids
+
+
+@check
+def tools_as_text(s):
+    tool = {"type": "function", "function": {"name": "weather", "description": "The weather in a city",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+    without = s.chat().usage.prompt_tokens
+    answer = s.chat(tools=[tool], tool_choice="auto")
+    return f"{without} prompt tokens without, {answer.usage.prompt_tokens} with"
+
+
+@check
+def errors_are_openais(s):
+    def fails(kind, code, param, call):
+        try:
+            call()
+        except kind as error:
+            assert (error.code, error.param) == (code, param), (error.code, error.param, error.body)
+            return error
+        raise AssertionError(f"no {kind.__name__} with {code}")
+
+    bad, value = openai.BadRequestError, "invalid_value"
+    fails(bad, value, "temperature", lambda: s.chat(temperature=9))
+    fails(bad, value, "n", lambda: s.chat(n=99))
+    fails(bad, value, "messages", lambda: s.chat(messages=[]))
+    fails(bad, value, "messages[0].role", lambda: s.chat(messages=[{"role": "king", "content": "x"}]))
+    fails(bad, value, "top_logprobs", lambda: s.chat(logprobs=True, top_logprobs=50))
+    fails(bad, "unsupported_parameter", "tool_choice", lambda: s.chat(tool_choice="required"))
+    fails(bad, "unsupported_parameter", "response_format",
+          lambda: s.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}))
+    fails(bad, "unsupported_parameter", "suffix", lambda: s.complete(suffix="x"))
+    fails(openai.NotFoundError, "model_not_found", "model", lambda: s.chat(model="gpt-9"))
+    context = s.client.models.list().data[0].max_model_len
+    error = fails(bad, "context_length_exceeded", "prompt", lambda: s.complete(prompt=[1] * (context + 5)))
+    assert str(context) in error.message and str(context + 5) in error.message, error.message
+    status, headers, text = s.raw("/v1/chat/completions", b'{"messages": [}', {"content-type": "application/json"})
+    assert status == 400 and "line 1 column" in json.loads(text)["error"]["message"], text
+    assert headers["x-request-id"]
+    assert s.raw("/v1/nothing")[0] == 404
+    assert s.raw("/v1/chat/completions")[0] == 405
+    assert s.raw("/v1/chat/completions", b"{}", {"content-type": "text/plain"})[0] == 415
+    assert s.raw("/v1/completions", b" " * (5 << 20), {"content-type": "application/json"})[0] == 413
+
+
+@check
+def eight_at_once_are_each_as_alone(s):
+    prompts = [f"Count from {i} to {i + 9}:" for i in range(8)]
+    alone = [s.complete(prompt=p, max_tokens=24).choices[0].text for p in prompts]
+
+    async def together():
+        client = openai.AsyncOpenAI(base_url=f"{s.url}/v1", api_key=s.key or "none", max_retries=0, timeout=300)
+        calls = [client.completions.create(model=s.model, prompt=p, max_tokens=24, temperature=0) for p in prompts]
+        return [a.choices[0].text for a in await asyncio.gather(*calls)]
+
+    began = time.monotonic()
+    texts = asyncio.run(together())
+    assert texts == alone, [(a, b) for a, b in zip(alone, texts) if a != b]
+    return f"8 × 24 tokens in {time.monotonic() - began:.1f} s"
+
+
+@check
+def who_leaves_is_cancelled(s):
+    def running():
+        lines = s.raw("/metrics")[2].splitlines()
+        return sum(float(l.rsplit(" ", 1)[1]) for l in lines if l.startswith("vllm:num_requests_running{"))
+
+    stream = s.chat(stream=True, max_tokens=400, extra_body={"ignore_eos": True})
+    next(iter(stream))
+    assert running() == 1
+    stream.close()
+    end = time.monotonic() + 5
+    while running() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert running() == 0, "still running"
+
+
+@check
+def metrics_parse(s):
+    def families(parser, accept):
+        status, headers, text = s.raw("/metrics", headers={"accept": accept})
+        assert status == 200
+        return {f.name: f for f in parser(text)}, headers["content-type"]
+
+    old, kind = families(parse_prometheus, "text/plain")
+    assert kind.startswith("text/plain; version=0.0.4")
+    new, kind = families(parse_open_metrics, "application/openmetrics-text")
+    assert kind.startswith("application/openmetrics-text")
+    for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+                 "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
+                 "vllm:e2e_request_latency_seconds", "vllm:request_time_per_output_token_seconds",
+                 "vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds",
+                 "vllm:request_decode_time_seconds", "vllm:request_prompt_tokens", "vllm:request_generation_tokens",
+                 "vllm:prompt_tokens", "vllm:generation_tokens", "vllm:request_success", "vllm:num_preemptions"):
+        assert name in old, f"{name} is not in the Prometheus text"
+        assert name in new, f"{name} is not in the OpenMetrics text"
+        assert old[name].type == new[name].type != "unknown", (name, old[name].type, new[name].type)
+    return f"{len(old)} families"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("url")
+    parser.add_argument("--api-key")
+    parser.add_argument("--model")
+    parser.add_argument("--sensible", metavar="WORD", help="a word the answer about the capital of France must have")
+    parser.add_argument("--only", help="run the checks whose name has this in it")
+    options = parser.parse_args()
+    server = Server(options.url, options.api_key, options.model)
+    server.sensible = options.sensible
+    failed = 0
+    for function in CHECKS:
+        if options.only and options.only not in function.__name__:
+            continue
+        try:
+            said = function(server)
+            print(f"ok    {function.__name__}" + (f": {said}" if said else ""), flush=True)
+        except Exception as error:  # every check runs, whatever the one before did
+            failed += 1
+            print(f"FAIL  {function.__name__}: {type(error).__name__}: {error}", flush=True)
+    print(f"{failed} failed" if failed else "all passed")
+    sys.exit(1 if failed else 0)
+
+
+main()
