@@ -75,6 +75,9 @@ pub enum Error {
     /// The tokenizer refused a text.
     #[error("cannot tokenize: {0}")]
     Encode(String),
+    /// The model file itself is broken.
+    #[error(transparent)]
+    Weights(#[from] weights::opened::Error),
     /// The chat template does not compile.
     #[error(transparent)]
     Template(#[from] crate::TemplateError),

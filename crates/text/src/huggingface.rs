@@ -1,6 +1,5 @@
 //! Tokenizers from a `tokenizer.json` and the files beside it.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -89,7 +88,7 @@ pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
     let texts = texts(&file)?;
     let added: Vec<(u32, AddedToken)> = file.added_tokens.into_iter().map(|a| (a.id, a.token)).collect();
     let special: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
-    let model = Shared::new(file.model, HashMap::new());
+    let model = Shared::new(file.model);
     let id_of = |text: &str| {
         let added = added.iter().find(|(_, token)| token.content == text).map(|(id, _)| *id);
         added.or_else(|| model.token_to_id(text))

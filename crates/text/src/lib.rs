@@ -10,9 +10,11 @@
 
 mod ends;
 mod error;
+mod gguf;
 mod huggingface;
 mod machine;
 mod pieces;
+mod spm;
 mod stop;
 mod stream;
 mod template;

@@ -12,6 +12,7 @@ use tokenizers::{
 };
 
 use crate::Error;
+use crate::spm::Spm;
 
 /// The whole pipeline. Post-processors and decoders are not run: what stands around a text, and what a token says, are
 /// worked out once at load.
@@ -72,18 +73,24 @@ impl Machine {
 pub(crate) struct Shared(Arc<Kind>);
 
 enum Kind {
-    HuggingFace { model: ModelWrapper, control: HashMap<String, u32> },
+    Library(ModelWrapper),
+    Spm(Spm),
 }
 
 impl Shared {
-    /// A model of the library. `control` are tokens that the model itself must never produce but the pipeline may.
-    pub(crate) fn new(model: ModelWrapper, control: HashMap<String, u32>) -> Shared {
-        Shared(Arc::new(Kind::HuggingFace { model, control }))
+    /// A model of the library.
+    pub(crate) fn new(model: ModelWrapper) -> Shared {
+        Shared(Arc::new(Kind::Library(model)))
+    }
+
+    /// Our own SentencePiece.
+    pub(crate) fn spm(model: Spm) -> Shared {
+        Shared(Arc::new(Kind::Spm(model)))
     }
 
     /// The unknown token's text, if the model has one.
     pub(crate) fn unknown(&self) -> Option<String> {
-        let Kind::HuggingFace { model, .. } = &*self.0;
+        let Kind::Library(model) = &*self.0 else { return None };
         match model {
             ModelWrapper::BPE(bpe) => bpe.get_unk_token().clone(),
             ModelWrapper::WordPiece(wordpiece) => Some(wordpiece.unk_token.clone()),
@@ -97,28 +104,38 @@ impl Model for Shared {
     type Trainer = TrainerWrapper;
 
     fn tokenize(&self, sequence: &str) -> tokenizers::Result<Vec<Token>> {
-        let Kind::HuggingFace { model, .. } = &*self.0;
-        model.tokenize(sequence)
+        match &*self.0 {
+            Kind::Library(model) => model.tokenize(sequence),
+            Kind::Spm(model) => model.tokenize(sequence).map_err(Into::into),
+        }
     }
 
     fn token_to_id(&self, token: &str) -> Option<u32> {
-        let Kind::HuggingFace { model, control } = &*self.0;
-        control.get(token).copied().or_else(|| model.token_to_id(token))
+        match &*self.0 {
+            Kind::Library(model) => model.token_to_id(token),
+            Kind::Spm(model) => model.id(token),
+        }
     }
 
     fn id_to_token(&self, id: u32) -> Option<String> {
-        let Kind::HuggingFace { model, .. } = &*self.0;
-        model.id_to_token(id)
+        match &*self.0 {
+            Kind::Library(model) => model.id_to_token(id),
+            Kind::Spm(_) => None,
+        }
     }
 
     fn get_vocab(&self) -> HashMap<String, u32> {
-        let Kind::HuggingFace { model, .. } = &*self.0;
-        model.get_vocab()
+        match &*self.0 {
+            Kind::Library(model) => model.get_vocab(),
+            Kind::Spm(_) => HashMap::new(),
+        }
     }
 
     fn get_vocab_size(&self) -> usize {
-        let Kind::HuggingFace { model, .. } = &*self.0;
-        model.get_vocab_size()
+        match &*self.0 {
+            Kind::Library(model) => model.get_vocab_size(),
+            Kind::Spm(model) => model.size(),
+        }
     }
 
     fn save(&self, _folder: &Path, _prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
@@ -126,7 +143,9 @@ impl Model for Shared {
     }
 
     fn get_trainer(&self) -> TrainerWrapper {
-        let Kind::HuggingFace { model, .. } = &*self.0;
-        model.get_trainer()
+        match &*self.0 {
+            Kind::Library(model) => model.get_trainer(),
+            Kind::Spm(_) => tokenizers::models::bpe::BpeTrainer::default().into(),
+        }
     }
 }

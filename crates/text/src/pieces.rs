@@ -42,6 +42,15 @@ pub(crate) enum Lead {
     StripFirstToken,
 }
 
+/// Where a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// It begins a text.
+    Text,
+    /// Others are before it.
+    Middle,
+}
+
 /// The bytes of all tokens, end to end.
 pub(crate) struct Pieces {
     form: Form,
@@ -76,37 +85,41 @@ impl Pieces {
         Some(&self.bytes[start as usize..end as usize])
     }
 
-    /// Adds a token's bytes to a text: `first` if it is the first token, `strip` if the text so far is empty and
-    /// begins here.
-    pub(crate) fn append(&self, id: u32, first: bool, strip: bool, out: &mut Vec<u8>) {
-        let Some(piece) = self.get(id) else { return };
+    /// Adds a token's bytes to a text, and tells where the text then stands.
+    pub(crate) fn append(&self, id: u32, start: Start, out: &mut Vec<u8>) -> Start {
+        let piece = match self.get(id) {
+            Some(piece) if !piece.is_empty() => piece,
+            _ => return start,
+        };
         match &self.form {
-            Form::ByteLevel | Form::Verbatim => out.extend_from_slice(piece),
-            Form::Marked { lead: Lead::Keep, .. } => out.extend_from_slice(piece),
-            Form::Marked { lead: Lead::StripOne, .. } => {
-                out.extend_from_slice(if strip { piece.strip_prefix(b" ").unwrap_or(piece) } else { piece });
-            }
-            Form::Marked { lead: Lead::StripFirstToken, .. } => {
-                out.extend(piece.iter().filter(|byte| !(first && strip && **byte == b' ')));
-            }
+            Form::ByteLevel | Form::Verbatim | Form::Suffixed(_) => out.extend_from_slice(piece),
+            Form::Marked { lead, .. } => match (lead, start) {
+                (Lead::StripOne, Start::Text) => {
+                    out.extend_from_slice(piece.strip_prefix(b" ").unwrap_or(piece))
+                }
+                (Lead::StripFirstToken, Start::Text) => {
+                    out.extend(piece.iter().filter(|byte| **byte != b' '))
+                }
+                _ => out.extend_from_slice(piece),
+            },
             Form::WordPiece { prefix, cleanup } => {
                 let text = String::from_utf8_lossy(piece);
-                let joined = match text.strip_prefix(prefix.as_str()) {
-                    Some(rest) if !first => rest.to_owned(),
-                    _ if first => text.into_owned(),
-                    _ => format!(" {text}"),
+                let joined = match (start, text.strip_prefix(prefix.as_str())) {
+                    (Start::Text, _) => text.into_owned(),
+                    (Start::Middle, Some(rest)) => rest.to_owned(),
+                    (Start::Middle, None) => format!(" {text}"),
                 };
                 let joined = if *cleanup { tidy(&joined) } else { joined };
                 out.extend_from_slice(joined.as_bytes());
             }
-            Form::Suffixed(_) => out.extend_from_slice(piece),
             Form::Words => {
-                if !first {
+                if start == Start::Middle {
                     out.push(b' ');
                 }
                 out.extend_from_slice(piece);
             }
         }
+        Start::Middle
     }
 }
 

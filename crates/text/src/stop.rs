@@ -26,8 +26,8 @@ impl Stops {
         Stops { stops, held: String::new(), stopped: false }
     }
 
-    /// Takes the next piece of text. The stop string itself is never emitted; of several, the one that begins first
-    /// counts.
+    /// Takes the next piece of text. The stop string itself is never emitted; of several, the one that is complete
+    /// first counts (then the longest), so that the result does not depend on how the text was cut into pieces.
     pub fn push(&mut self, text: &str) -> Found {
         if self.stopped {
             return Found { emit: String::new(), stopped: true };
@@ -36,8 +36,7 @@ impl Stops {
             return Found { emit: text.to_owned(), stopped: false };
         }
         self.held.push_str(text);
-        let first = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min();
-        if let Some(at) = first {
+        if let Some(at) = earliest(&self.held, &self.stops) {
             self.stopped = true;
             self.held.truncate(at);
             return Found { emit: std::mem::take(&mut self.held), stopped: true };
@@ -63,9 +62,16 @@ impl Stops {
     }
 }
 
+/// Where the stop string that is complete first begins.
+fn earliest<S: AsRef<str>>(text: &str, stops: &[S]) -> Option<usize> {
+    let found =
+        stops.iter().filter_map(|stop| text.find(stop.as_ref()).map(|at| (at + stop.as_ref().len(), at)));
+    found.min().map(|(_, at)| at)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Stops;
     use proptest::prelude::*;
 
     fn all(stops: &[&str], pieces: &[&str]) -> (String, bool) {
@@ -89,8 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_of_several_counts() {
-        assert_eq!(all(&["bcd", "c"], &["ab", "cd"]), ("a".into(), true));
+    fn the_first_complete_of_several_counts() {
+        assert_eq!(all(&["bcd", "c"], &["ab", "cd"]), ("ab".into(), true));
+        assert_eq!(all(&["bcd", "c"], &["a", "b", "c", "d"]), ("ab".into(), true));
+        assert_eq!(all(&["bc", "c"], &["abcd"]), ("a".into(), true));
     }
 
     #[test]
@@ -111,7 +119,7 @@ mod tests {
         ) {
             let whole: String = pieces.concat();
             let stops: Vec<&str> = stops.iter().map(String::as_str).collect();
-            let cut = stops.iter().filter_map(|s| whole.find(s)).min();
+            let cut = super::earliest(&whole, &stops);
             let (text, stopped) = all(&stops, &pieces.iter().map(String::as_str).collect::<Vec<_>>());
             prop_assert_eq!(stopped, cut.is_some());
             prop_assert_eq!(&text, &whole[..cut.unwrap_or(whole.len())]);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Tokenizer;
+use crate::pieces::Start;
 
 /// A detokenizer for a stream of tokens: never emits half a UTF-8 character.
 ///
@@ -12,9 +13,7 @@ use crate::Tokenizer;
 pub struct Stream {
     tokenizer: Arc<Tokenizer>,
     show_special: bool,
-    /// Whether the next shown token is the first of its text.
-    at_start: bool,
-    strip: bool,
+    start: Start,
     pending: Vec<u8>,
     ready: String,
 }
@@ -26,8 +25,7 @@ impl Stream {
         Stream {
             tokenizer,
             show_special: false,
-            at_start: false,
-            strip: false,
+            start: Start::Middle,
             pending: Vec::new(),
             ready: String::new(),
         }
@@ -35,7 +33,7 @@ impl Stream {
 
     /// For tokens that begin a text: together the same as [`Tokenizer::decode`].
     pub fn from_start(tokenizer: Arc<Tokenizer>) -> Stream {
-        Stream { at_start: true, strip: true, ..Stream::new(tokenizer) }
+        Stream { start: Start::Text, ..Stream::new(tokenizer) }
     }
 
     /// Also shows control tokens, as their names.
@@ -51,9 +49,7 @@ impl Stream {
         if !self.show_special && self.tokenizer.is_special(id) {
             return &self.ready;
         }
-        self.tokenizer.append(id, self.at_start, self.strip, &mut self.pending);
-        self.at_start = false;
-        self.strip = self.strip && self.pending.is_empty();
+        self.start = self.tokenizer.append(id, self.start, &mut self.pending);
         complete(&mut self.pending, &mut self.ready);
         &self.ready
     }

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use tokenizers::Model as _;
+use weights::opened::{Metadata, Opened};
 
 use crate::machine::{Machine, Parts};
-use crate::pieces::{Form, Pieces};
-use crate::{Error, ends, huggingface};
+use crate::pieces::{Form, Pieces, Start};
+use crate::{Error, ends, gguf, huggingface};
 
 /// Whether names of control tokens in a text become those tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +54,38 @@ pub(crate) struct Loaded {
 pub(crate) const MAX_TOKENS: usize = 4 << 20;
 
 impl Tokenizer {
+    /// The tokenizer of an opened model, of either kind.
+    ///
+    /// # Errors
+    /// What is missing, malformed or unsupported, by name.
+    pub fn open(opened: &Opened) -> Result<Tokenizer, Error> {
+        let loaded = match opened.metadata() {
+            Metadata::Gguf(metadata) => gguf::load(gguf::Vocabulary::read(metadata)?),
+            Metadata::HuggingFace(files) => {
+                let json = files.tokenizer_json.as_deref();
+                let json = json.ok_or(Error::Missing { what: "vocabulary", key: "tokenizer.json" })?;
+                let beside = huggingface::Beside {
+                    tokenizer_config: files.tokenizer_config.clone(),
+                    generation_config: files.generation_config.clone(),
+                    config: Some(files.config.clone()),
+                };
+                huggingface::read(json, &beside)
+            }
+        };
+        loaded.and_then(Tokenizer::assemble)
+    }
+
     /// Reads a folder with a `tokenizer.json`, that file itself, or a GGUF (one with only a vocabulary will do).
     ///
     /// # Errors
     /// What is missing, malformed or unsupported, by name.
     pub fn open_path(path: &Path) -> Result<Tokenizer, Error> {
-        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
-        let json = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
+        let is_folder = path.is_dir();
+        if !is_folder && path.extension().is_none_or(|extension| extension != "json") {
+            return Tokenizer::open(&weights::opened::open(path)?);
+        }
+        let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new(".")) };
+        let json = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
         huggingface::open(&json, folder).and_then(Tokenizer::assemble)
     }
 
@@ -144,17 +170,15 @@ impl Tokenizer {
     /// The text of tokens; bytes that are not UTF-8 become U+FFFD, and ids beyond the vocabulary have no text.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let mut bytes = Vec::new();
-        let mut first = true;
+        let mut start = Start::Text;
         for id in ids.iter().filter(|id| !(skip_special && self.is_special(**id))) {
-            let strip = bytes.is_empty();
-            self.append(*id, first, strip, &mut bytes);
-            first = false;
+            start = self.append(*id, start, &mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    pub(crate) fn append(&self, id: u32, first: bool, strip: bool, out: &mut Vec<u8>) {
-        self.pieces.append(id, first, strip, out);
+    pub(crate) fn append(&self, id: u32, start: Start, out: &mut Vec<u8>) -> Start {
+        self.pieces.append(id, start, out)
     }
 
     /// The bytes that a token stands for, which may be part of a character. `None` beyond the vocabulary.

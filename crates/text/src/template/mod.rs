@@ -1,15 +1,43 @@
 //! Chat templates: messages to the text that a model was trained to continue.
+//!
+//! A template is Jinja2 as Hugging Face transformers runs it (`apply_chat_template`), on minijinja. It comes with the model
+//! file and is not trusted: it has fuel for so many steps and may write so many bytes, and it can reach nothing but its
+//! variables. What Python does differently from minijinja is in `python` and `methods`.
 
+mod methods;
 mod named;
+mod python;
+mod source;
+mod strftime;
 
 use std::fmt;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
-use minijinja::Environment;
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value};
+
+pub(crate) use source::Templates;
+
+/// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
+const FUEL: u64 = 5_000_000;
+/// Bytes that a template may write.
+const MAX_OUTPUT: usize = 64 << 20;
+/// Bytes of a template; the longest in use has 40 thousand.
+const MAX_SOURCE: usize = 1 << 20;
+const NAME: &str = "chat";
+const TOOL_NAME: &str = "tool_use";
+
+/// Seconds since 1970, asked for when a template wants the date.
+type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// A chat template, compiled.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    /// The names of control tokens, as variables (`bos_token`, …).
+    tokens: Map<String, Value>,
+    for_tools: bool,
 }
 
 /// Why a template does not compile or does not render these messages.
@@ -18,7 +46,7 @@ pub struct ChatTemplate {
 pub struct TemplateError {
     /// The line of the template, from 1, where known.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// What is wrong; what the template itself raised, in its words.
     pub message: String,
 }
 
@@ -32,43 +60,79 @@ impl fmt::Display for Line {
 
 impl From<minijinja::Error> for TemplateError {
     fn from(error: minijinja::Error) -> TemplateError {
-        TemplateError { line: error.line(), message: error.to_string() }
+        let line = error.line();
+        let message = match (error.kind(), error.detail()) {
+            (ErrorKind::OutOfFuel, _) => format!("takes more than {FUEL} steps"),
+            (ErrorKind::WriteFailure, _) => format!("writes more than {MAX_OUTPUT} bytes"),
+            (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
+            (kind, Some(detail)) => format!("{kind}: {detail}"),
+            (kind, None) => kind.to_string(),
+        };
+        TemplateError { line, message }
     }
 }
-
-const NAME: &str = "chat";
-const FUEL: u64 = 20_000_000;
 
 impl ChatTemplate {
     /// Compiles a template.
     ///
     /// # Errors
-    /// A syntax error with its line.
+    /// A syntax error with its line; a source that is too long.
     pub fn compile(source: &str) -> Result<ChatTemplate, TemplateError> {
-        let mut environment = Environment::new();
-        environment.set_fuel(Some(FUEL));
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_template_owned(NAME, source.to_owned())?;
-        Ok(ChatTemplate { environment })
+        ChatTemplate::assemble(&Templates { default: source.to_owned(), tool_use: None }, Map::new())
     }
 
     /// One of the well-known formats by name, for models without a template.
     pub fn named(name: &str) -> Option<ChatTemplate> {
-        named::source(name).and_then(|source| ChatTemplate::compile(source).ok())
+        let (tokens, source) = named::find(name)?;
+        let tokens = tokens.iter().map(|(name, token)| ((*name).to_owned(), Value::from(*token))).collect();
+        ChatTemplate::assemble(&Templates { default: source.to_owned(), tool_use: None }, tokens).ok()
     }
 
     /// The names that [`named`](ChatTemplate::named) knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        named::TEMPLATES.iter().map(|(name, _)| *name)
+        named::names()
     }
 
-    /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the
-    /// assistant's turn. `extra` are further variables of the template.
+    /// Gives the template the names of control tokens (`bos_token`, `eos_token`, …).
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: Map<String, Value>) -> ChatTemplate {
+        self.tokens.extend(tokens);
+        self
+    }
+
+    /// Gives the template another clock than the system's, in seconds since 1970 (dates are in UTC).
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Fn() -> i64 + Send + Sync + 'static) -> ChatTemplate {
+        python::install_clock(&mut self.environment, Arc::new(clock));
+        self
+    }
+
+    pub(crate) fn assemble(
+        templates: &Templates,
+        tokens: Map<String, Value>,
+    ) -> Result<ChatTemplate, TemplateError> {
+        let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(100);
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        python::install(&mut environment);
+        python::install_clock(&mut environment, Arc::new(system_clock));
+        environment.add_template_owned(NAME, source::prepare(&templates.default)?)?;
+        if let Some(source) = &templates.tool_use {
+            environment.add_template_owned(TOOL_NAME, source::prepare(source)?)?;
+        }
+        Ok(ChatTemplate { environment, tokens, for_tools: templates.tool_use.is_some() })
+    }
+
+    /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the assistant's turn.
+    /// `extra` are further variables of the template. As in transformers, keys of a message whose value is null are left
+    /// out, and reasoning is found under each of its usual names.
     ///
     /// # Errors
-    /// What the template refuses or where it fails, with the line; running out of fuel.
+    /// What the template refuses or where it fails, with the line; running out of steps or of room.
     pub fn render(
         &self,
         messages: &[Value],
@@ -76,19 +140,83 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
     ) -> Result<String, TemplateError> {
-        let template = self.environment.get_template(NAME)?;
-        let mut variables = extra.clone();
-        variables.insert("messages".into(), messages.into());
-        if let Some(tools) = tools {
-            variables.insert("tools".into(), tools.into());
-        }
+        let name = if self.for_tools && tools.is_some() { TOOL_NAME } else { NAME };
+        let template = self.environment.get_template(name)?;
+        let mut variables = self.tokens.clone();
+        variables.insert("documents".into(), Value::Null);
+        variables.extend(extra.clone());
+        variables.insert("messages".into(), messages.iter().map(message).collect());
+        variables.insert("tools".into(), tools.map_or(Value::Null, Into::into));
         variables.insert("add_generation_prompt".into(), add_generation_prompt.into());
-        Ok(template.render(variables)?)
+        let mut out = Limited(Vec::new());
+        // The template is not ours and neither is its interpreter: a slip in one of its many operations must not take the
+        // server down.
+        let run = AssertUnwindSafe(|| template.render_captured_to(variables, &mut out).map(|_| ()));
+        match std::panic::catch_unwind(run) {
+            Ok(Ok(())) => {
+                String::from_utf8(out.0).map_err(|e| TemplateError { line: None, message: e.to_string() })
+            }
+            Ok(Err(error)) => Err(raised(&error).unwrap_or(error.into())),
+            Err(_) => {
+                Err(TemplateError { line: None, message: "the interpreter failed on this template".into() })
+            }
+        }
+    }
+}
+
+/// A message as templates know it.
+fn message(message: &Value) -> Value {
+    const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+    let Value::Object(given) = message else { return message.clone() };
+    let mut known: Map<String, Value> = Map::new();
+    let set = given.iter().filter(|(_, value)| !value.is_null());
+    let reasoning = REASONING.iter().find_map(|name| given.get(*name).filter(|value| !value.is_null()));
+    if let Some(reasoning) = reasoning {
+        known.insert("thinking".into(), reasoning.clone());
+    }
+    known.extend(set.map(|(key, value)| (key.clone(), value.clone())));
+    if let Some(reasoning) = reasoning {
+        known.insert("reasoning_content".into(), reasoning.clone());
+    }
+    Value::Object(known)
+}
+
+/// What the template raised by `raise_exception`, whose words are for the user alone.
+fn raised(error: &minijinja::Error) -> Option<TemplateError> {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = source {
+        if let Some(raised) = current.downcast_ref::<python::Raised>() {
+            return Some(TemplateError { line: error.line(), message: raised.0.clone() });
+        }
+        source = current.source();
+    }
+    None
+}
+
+fn system_clock() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Text up to a limit.
+struct Limited(Vec<u8>);
+
+impl io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTemplate").finish_non_exhaustive()
+        f.debug_struct("ChatTemplate").field("for_tools", &self.for_tools).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,8 @@
+//! Tokenizers from a GGUF's metadata, built into the same machine as a `tokenizer.json`.
+
+mod build;
+mod pre;
+mod read;
+
+pub(crate) use build::load;
+pub(crate) use read::Vocabulary;

@@ -1,0 +1,163 @@
+//! SentencePiece's byte-pair model: the two neighbours whose joint piece scores best are joined, the leftmost first among
+//! equals, until none are left; what is then not a piece becomes bytes.
+//!
+//! Merges are by score alone, as in SentencePiece (`bpe_model.cc`), so a file needs no list of merges.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+
+use tokenizers::Token;
+
+/// A vocabulary with scores.
+pub(crate) struct Spm {
+    /// Pieces that text may become.
+    ids: HashMap<Box<str>, u32>,
+    /// Pieces that only the pipeline may produce (control tokens).
+    control: HashMap<Box<str>, u32>,
+    /// `[ids]`.
+    scores: Vec<f32>,
+    /// `[256]`: the piece of each byte.
+    bytes: Vec<Option<u32>>,
+    unknown: Option<u32>,
+    size: usize,
+}
+
+/// A run of the text: bytes `start..start + len` (`len` 0: joined to the left), and its neighbours.
+struct Symbol {
+    start: usize,
+    len: usize,
+    previous: Option<usize>,
+    next: Option<usize>,
+}
+
+/// Two neighbours that make a piece.
+struct Pair {
+    score: f32,
+    left: usize,
+    right: usize,
+    len: usize,
+}
+
+impl PartialEq for Pair {
+    fn eq(&self, other: &Pair) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Pair {}
+
+impl PartialOrd for Pair {
+    fn partial_cmp(&self, other: &Pair) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pair {
+    fn cmp(&self, other: &Pair) -> Ordering {
+        self.score.total_cmp(&other.score).then(other.left.cmp(&self.left)).then(self.len.cmp(&other.len))
+    }
+}
+
+impl Spm {
+    /// A model of pieces by id, their scores, and the pieces of bytes.
+    pub(crate) fn new(
+        ids: HashMap<Box<str>, u32>,
+        control: HashMap<Box<str>, u32>,
+        scores: Vec<f32>,
+        bytes: Vec<Option<u32>>,
+        unknown: Option<u32>,
+    ) -> Spm {
+        let size = ids.len() + control.len();
+        Spm { ids, control, scores, bytes, unknown, size }
+    }
+
+    /// Pieces of all kinds.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The id of a piece of any kind.
+    pub(crate) fn id(&self, piece: &str) -> Option<u32> {
+        self.control.get(piece).or_else(|| self.ids.get(piece)).copied()
+    }
+
+    /// The tokens of a text. Time: n log n in its length.
+    pub(crate) fn tokenize(&self, text: &str) -> Result<Vec<Token>, String> {
+        let mut symbols: Vec<Symbol> = text
+            .char_indices()
+            .enumerate()
+            .map(|(at, (start, c))| Symbol {
+                start,
+                len: c.len_utf8(),
+                previous: at.checked_sub(1),
+                next: Some(at + 1).filter(|_| start + c.len_utf8() < text.len()),
+            })
+            .collect();
+        let mut pairs = BinaryHeap::new();
+        for left in 0..symbols.len() {
+            self.consider(text, &symbols, Some(left), symbols[left].next, &mut pairs);
+        }
+        while let Some(pair) = pairs.pop() {
+            let (left, right) = (&symbols[pair.left], &symbols[pair.right]);
+            // One of the two has been joined elsewhere since.
+            if left.len == 0 || right.len == 0 || left.len + right.len != pair.len {
+                continue;
+            }
+            let next = right.next;
+            symbols[pair.left].len = pair.len;
+            symbols[pair.left].next = next;
+            symbols[pair.right].len = 0;
+            if let Some(next) = next {
+                symbols[next].previous = Some(pair.left);
+            }
+            self.consider(text, &symbols, symbols[pair.left].previous, Some(pair.left), &mut pairs);
+            self.consider(text, &symbols, Some(pair.left), next, &mut pairs);
+        }
+        let mut tokens = Vec::new();
+        let mut at = (!symbols.is_empty()).then_some(0);
+        while let Some(index) = at {
+            let symbol = &symbols[index];
+            self.emit(text, symbol.start, symbol.len, &mut tokens)?;
+            at = symbol.next;
+        }
+        Ok(tokens)
+    }
+
+    fn consider(
+        &self,
+        text: &str,
+        symbols: &[Symbol],
+        left: Option<usize>,
+        right: Option<usize>,
+        pairs: &mut BinaryHeap<Pair>,
+    ) {
+        let (Some(left), Some(right)) = (left, right) else { return };
+        let len = symbols[left].len + symbols[right].len;
+        let start = symbols[left].start;
+        if let Some(id) = text.get(start..start + len).and_then(|piece| self.ids.get(piece)) {
+            pairs.push(Pair { score: self.scores[*id as usize], left, right, len });
+        }
+    }
+
+    fn emit(&self, text: &str, start: usize, len: usize, tokens: &mut Vec<Token>) -> Result<(), String> {
+        let piece = text.get(start..start + len).unwrap_or_default();
+        let place = |from: usize, to: usize| (start + from, start + to);
+        if let Some(id) = self.ids.get(piece) {
+            tokens.push(Token::new(*id, String::new(), place(0, len)));
+            return Ok(());
+        }
+        let bytes: Option<Vec<u32>> = piece.bytes().map(|byte| self.bytes[usize::from(byte)]).collect();
+        if let Some(bytes) = bytes {
+            let each = bytes.into_iter().enumerate();
+            tokens.extend(each.map(|(at, id)| Token::new(id, String::new(), place(at, at + 1))));
+            return Ok(());
+        }
+        let unknown = self.unknown.ok_or_else(|| format!("the vocabulary has no piece for {piece:?}"))?;
+        match tokens.last_mut() {
+            // A run of unknown characters is one unknown token.
+            Some(last) if last.id == unknown => last.offsets.1 = start + len,
+            _ => tokens.push(Token::new(unknown, String::new(), place(0, len))),
+        }
+        Ok(())
+    }
+}
