@@ -7,6 +7,8 @@
 mod commands;
 mod failure;
 mod flags;
+mod loading;
+mod sampling;
 mod store;
 mod term;
 
@@ -28,7 +30,7 @@ enum Command {
     /// Serve a model over HTTP with the OpenAI API.
     Serve(commands::serve::Args),
     /// Answer one prompt, or chat in the terminal.
-    Run(commands::run::Args),
+    Run(Box<commands::run::Args>),
     /// Fetch a model into the store.
     Pull(commands::pull::Args),
     /// List the models in the catalog and in the store.
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Serve(args) => commands::serve::run(args),
-        Command::Run(args) => commands::run::run(args),
+        Command::Run(args) => commands::run::run(*args),
         Command::Pull(args) => commands::pull::run(args),
         Command::List(args) => commands::list::run(args),
         Command::Rm(args) => commands::rm::run(args),

@@ -1,10 +1,216 @@
-//! `gristmill run`.
+//! `gristmill run`: one answer, or a chat in the terminal. `docs/run.md` is its manual.
 
-use crate::Failure;
+mod answer;
+mod chat;
+
+use std::io::{IsTerminal, Read};
+use std::time::Duration;
+
+use engine::{Engine, Handle, Params, Request};
+use serde_json::{Map, Value, json};
+use text::{ChatTemplate, Special, Tokenizer};
+
+use crate::loading::{Loaded, Wish, plan};
+use crate::sampling::Sampling;
+use crate::term::err;
+use crate::{Failure, flags, term};
+
+/// Longest prompt read from a pipe: far more than any context holds.
+const MAX_PROMPT_BYTES: u64 = 64 << 20;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Catalog name, path, or source (hf:…, https://…, py:…).
+    #[arg(value_name = "MODEL")]
+    model: String,
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::new("`run` is not built yet"))
+    /// What to answer; `-`, or none with something piped in, reads standard input; none on a terminal is a chat.
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+
+    /// Continue the text as it is: no chat template.
+    #[arg(long, conflicts_with_all = ["system", "template"])]
+    raw: bool,
+
+    /// Instructions before the conversation.
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+
+    /// A chat template in place of the model's: a file, or one of the well-known names (chatml, llama3, …).
+    #[arg(long, value_name = "NAME|FILE")]
+    template: Option<String>,
+
+    /// Most tokens of the answer [default: as many as the context has room for].
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+
+    /// The answer ends before this text; may be given again.
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+
+    /// Never choose the model's end tokens.
+    #[arg(long)]
+    ignore_end: bool,
+
+    /// Report log-probabilities of each token and of the N likeliest (with --json).
+    #[arg(long, value_name = "N", requires = "json")]
+    logprobs: Option<usize>,
+
+    /// Print one object: text, tokens, prompt_tokens, finish_reason, timings.
+    #[arg(long)]
+    json: bool,
+
+    /// Say on standard error how long it took.
+    #[arg(long)]
+    timings: bool,
+
+    /// Tokens of prompt and answer together [default: the model's own, as far as memory allows].
+    #[arg(long, short = 'c', value_name = "N", help_heading = "Machine")]
+    context: Option<usize>,
+
+    #[command(flatten)]
+    compute: flags::Compute,
+
+    #[command(flatten)]
+    sampling: Sampling,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let prompt = prompt(&args)?;
+    if prompt.is_none() && args.json {
+        return Err(Failure::usage("--json answers one prompt: give a PROMPT, or pipe one in"));
+    }
+    let session = Session::open(args)?;
+    match prompt {
+        Some(prompt) => once(&session, &prompt),
+        None => chat::talk(&session),
+    }
+}
+
+/// The prompt of a single answer; none means a chat.
+fn prompt(args: &Args) -> Result<Option<String>, Failure> {
+    match args.prompt.as_deref() {
+        Some("-") => stdin().map(Some),
+        Some(text) => Ok(Some(text.to_owned())),
+        None if std::io::stdin().is_terminal() => Ok(None),
+        None => stdin().map(Some),
+    }
+}
+
+fn stdin() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::new(format!("cannot read the prompt from standard input: {error}")))?;
+    if bytes.len() as u64 > MAX_PROMPT_BYTES {
+        return Err(Failure::new(format!(
+            "the prompt on standard input is longer than {MAX_PROMPT_BYTES} bytes"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(format!("the prompt on standard input is not UTF-8: byte {at} begins no character"))
+    })
+}
+
+/// A model ready to answer, and how it is to be asked.
+struct Session {
+    args: Args,
+    tokenizer: std::sync::Arc<Tokenizer>,
+    /// None: text is continued as it is.
+    template: Option<ChatTemplate>,
+    handle: Handle,
+    params: Params,
+    load: Duration,
+}
+
+impl Session {
+    fn open(args: Args) -> Result<Session, Failure> {
+        let wish = Wish {
+            model: &args.model,
+            compute: &args.compute,
+            precision: kernels::Precision::Fast,
+            context: args.context,
+            max_running: 1,
+        };
+        let planned = plan(&wish)?;
+        let mut bar = crate::loading::Bar::new(&args.model);
+        let loaded = planned.load(&mut |share| bar.set(share));
+        drop(bar);
+        let Loaded { model, tokenizer, template, compute, limits, took, .. } = loaded?;
+        let params = args.sampling.params(model.spec.vocab, args.logprobs)?;
+        let template = choose_template(&args, template)?;
+        let handle = Engine::start(model, tokenizer.clone(), compute, limits)?;
+        Ok(Session { args, tokenizer, template, handle, params, load: took })
+    }
+
+    /// The conversation as tokens, ready for the assistant's turn.
+    fn conversation(&self, messages: &[Value]) -> Result<Vec<u32>, Failure> {
+        let Some(template) = &self.template else {
+            let text = messages.last().and_then(|m| m["content"].as_str()).unwrap_or_default();
+            return Ok(self.tokenizer.encode(text, Special::Parse, true)?);
+        };
+        let text = template.render(messages, None, true, &Map::new())?;
+        // The template has written the control tokens, the first one included.
+        Ok(self.tokenizer.encode(&text, Special::Parse, false)?)
+    }
+
+    fn request(&self, prompt: Vec<u32>) -> Request {
+        Request {
+            prompt,
+            max_tokens: self.args.max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+            params: self.params.clone(),
+            stop: self.args.stop.clone(),
+            ignore_end: self.args.ignore_end,
+            ..Request::default()
+        }
+    }
+
+    fn system(&self) -> Vec<Value> {
+        self.args.system.iter().map(|text| json!({ "role": "system", "content": text })).collect()
+    }
+}
+
+/// The template to use: the flag's, else the model's. A base model has none, and then text is continued.
+fn choose_template(args: &Args, own: Option<ChatTemplate>) -> Result<Option<ChatTemplate>, Failure> {
+    if args.raw {
+        return Ok(None);
+    }
+    let Some(wanted) = &args.template else {
+        if own.is_none() {
+            if args.system.is_some() {
+                return Err(Failure::usage(format!(
+                    "{} has no chat template for --system to go into; give one with --template",
+                    args.model
+                )));
+            }
+            err!("{} has no chat template: continuing the text as it is (--template gives one)", args.model);
+        }
+        return Ok(own);
+    };
+    if let Some(template) = ChatTemplate::named(wanted) {
+        return Ok(Some(template));
+    }
+    let source = std::fs::read_to_string(wanted).map_err(|error| {
+        let names: Vec<_> = ChatTemplate::names().collect();
+        Failure::new(format!("--template {wanted}: {error}; names known: {}", names.join(", ")))
+    })?;
+    Ok(Some(ChatTemplate::compile(&source)?))
+}
+
+/// One prompt, one answer.
+fn once(session: &Session, prompt: &str) -> Result<(), Failure> {
+    let mut messages = session.system();
+    messages.push(json!({ "role": "user", "content": prompt }));
+    let prompt = session.conversation(&messages)?;
+    let (args, shown) = (&session.args, !session.args.json);
+    let answer = answer::stream(session, prompt.clone(), None, shown)?;
+    if args.json {
+        term::json(&answer.report(&prompt, session.load, args.logprobs.is_some()))?;
+    } else {
+        term::write(if answer.text.ends_with('\n') { "" } else { "\n" });
+    }
+    if args.timings {
+        answer.say_timings(session.load);
+    }
+    Ok(())
 }

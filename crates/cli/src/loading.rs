@@ -1,0 +1,247 @@
+//! From MODEL to something that runs, the same for every command that computes.
+//!
+//! resolve (pull if it is not there) → open → read the spec → plan memory, and refuse before anything is loaded →
+//! load weights, tokenizer and template.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cpu::probe::Machine;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kernels::{Compute, KvDtype, Precision};
+use model::{Model, Need, Spec};
+use text::{ChatTemplate, Tokenizer};
+
+use crate::store::size;
+use crate::{Failure, flags};
+
+/// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
+const OTHER_BYTES: u64 = 64 << 20;
+/// A context shorter than this is not worth starting for, unless the model or the user says so.
+const LEAST_CONTEXT: usize = 512;
+
+/// What a command wants of a model.
+pub(crate) struct Wish<'a> {
+    /// Catalog name, path or source.
+    pub(crate) model: &'a str,
+    /// Tier and threads.
+    pub(crate) compute: &'a flags::Compute,
+    /// The fast path or the f32 one.
+    pub(crate) precision: Precision,
+    /// Tokens of prompt and answer; none is the model's own, as far as memory allows.
+    pub(crate) context: Option<usize>,
+    /// Sequences computed at once: what the KV pool is sized for, as far as memory allows.
+    pub(crate) max_running: usize,
+}
+
+/// A model found and planned, not loaded yet.
+pub(crate) struct Planned {
+    pub(crate) path: PathBuf,
+    pub(crate) machine: Machine,
+    pub(crate) need: Need,
+    /// For [`engine::Engine::start`].
+    pub(crate) limits: engine::Limits,
+    opened: weights::Opened,
+    spec: Spec,
+    precision: Precision,
+    tier: cpu::Tier,
+    threads: usize,
+}
+
+/// A model in memory.
+#[allow(dead_code, reason = "each command reads a part of it")]
+pub(crate) struct Loaded {
+    pub(crate) path: PathBuf,
+    pub(crate) machine: Machine,
+    pub(crate) need: Need,
+    pub(crate) limits: engine::Limits,
+    pub(crate) model: Arc<Model>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    /// None for a base model: its file has no template.
+    pub(crate) template: Option<ChatTemplate>,
+    pub(crate) compute: Compute,
+    pub(crate) took: Duration,
+}
+
+/// Finds the model, pulling it if need be, and works out whether it fits.
+///
+/// # Errors
+/// No such model, a damaged or unsupported file, a flag out of range, or memory that does not suffice.
+pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
+    let machine = cpu::probe::look();
+    let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
+    let path = crate::store::resolve(wish.model)?;
+    let opened = weights::open(&path)?;
+    let mut spec = Spec::read(&opened)?;
+    let weight_bytes = spec.weight_bytes(&opened, tier, wish.precision)?;
+    let mut limits = engine::Limits { max_running: wish.max_running, ..engine::Limits::default() };
+    let room = Room {
+        available: machine.memory_available_bytes.min(machine.memory_limit_bytes),
+        fixed: spec.memory(weight_bytes, 0, KvDtype::F16, limits.max_rows(), limits.max_running).total()
+            + OTHER_BYTES,
+        per_token: spec.kv_bytes_per_token(KvDtype::F16) as u64,
+    };
+    let kv = room.kv(wish.context, spec.context, wish.max_running)?;
+    limits.context = kv.context;
+    limits.kv_bytes = kv.tokens as u64 * room.per_token;
+    spec.limit_context(kv.context);
+    let need = spec.memory(weight_bytes, kv.tokens, KvDtype::F16, limits.max_rows(), limits.max_running);
+    let parts = format!(
+        " (weights {}, keys and values {}, buffers {}, other {}; a smaller --context needs less)",
+        size(need.weights),
+        size(need.kv),
+        size(need.scratch),
+        size(OTHER_BYTES)
+    );
+    check_memory(&machine, need.total() + OTHER_BYTES, wish.model, &parts)?;
+    Ok(Planned { path, machine, need, limits, opened, spec, precision: wish.precision, tier, threads })
+}
+
+impl Planned {
+    /// Loads what was planned. `progress` gets the share that is done, 0 to 1.
+    ///
+    /// # Errors
+    /// A damaged file, or no threads or memory after all.
+    pub(crate) fn load(self, progress: &mut dyn FnMut(f32)) -> Result<Loaded, Failure> {
+        let began = Instant::now();
+        let tokenizer = Tokenizer::open(&self.opened)?;
+        let template = ChatTemplate::open(&self.opened, &tokenizer)?;
+        let compute = compute(&self.machine, self.tier, self.threads)?;
+        let model = Model::load_spec(self.spec, &self.opened, &compute, self.precision, progress)?;
+        if tokenizer.vocab_size() > model.spec.vocab {
+            let (words, rows) = (tokenizer.vocab_size(), model.spec.vocab);
+            return Err(Failure::new(format!("the tokenizer has {words} tokens and the model only {rows}")));
+        }
+        Ok(Loaded {
+            path: self.path,
+            machine: self.machine,
+            need: self.need,
+            limits: self.limits,
+            model: Arc::new(model),
+            tokenizer: Arc::new(tokenizer),
+            template,
+            compute,
+            took: began.elapsed(),
+        })
+    }
+}
+
+/// Kernels on `threads` threads, each on a core of its own if there are that many.
+pub(crate) fn compute(machine: &Machine, tier: cpu::Tier, threads: usize) -> Result<Compute, Failure> {
+    let cpus = machine.pin_cpus().filter(|cpus| cpus.len() >= threads);
+    let pool = cpu::Pool::new(threads, cpus.as_deref())
+        .map_err(|error| Failure::new(format!("cannot start {threads} compute threads: {error}")))?;
+    Ok(Compute::new(tier, pool))
+}
+
+/// A bar on a terminal while weights are loaded; nothing elsewhere.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn new(model: &str) -> Bar {
+        let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("loading {msg} [{bar:24}] {percent}%") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(model.to_owned());
+        Bar(bar)
+    }
+
+    /// Shows that `share`, 0 to 1, is done.
+    pub(crate) fn set(&mut self, share: f32) {
+        self.0.set_position((share * 1000.0) as u64);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Refuses what takes more than can be had: `need` bytes for `model`, of which `parts` tells more.
+///
+/// # Errors
+/// With the need, what can be had, and the limit.
+pub(crate) fn check_memory(machine: &Machine, need: u64, model: &str, parts: &str) -> Result<(), Failure> {
+    let available = machine.memory_available_bytes.min(machine.memory_limit_bytes);
+    if need <= available {
+        return Ok(());
+    }
+    let (need, available, limit) = (size(need), size(available), size(machine.memory_limit_bytes));
+    let source = &machine.memory_limit_source;
+    Err(Failure::new(format!(
+        "{model} needs {need} of memory{parts} and {available} can be had; the limit is {limit}, by {source}"
+    )))
+}
+
+/// Memory, before it is divided.
+struct Room {
+    /// What can be had now.
+    available: u64,
+    /// Weights, buffers and everything else but KV.
+    fixed: u64,
+    /// KV bytes a token.
+    per_token: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Kv {
+    /// Tokens one request may have.
+    context: usize,
+    /// Tokens the pool holds.
+    tokens: usize,
+}
+
+impl Room {
+    /// Shares out half of what is left: the rest stays for the file cache, other programs, and growth of the machine's
+    /// own needs. An asked context is taken as it is and checked against all of what is left.
+    fn kv(&self, asked: Option<usize>, trained: usize, max_running: usize) -> Result<Kv, Failure> {
+        if let Some(asked) = asked
+            && !(2..=trained).contains(&asked)
+        {
+            return Err(Failure::usage(format!(
+                "--context {asked} is outside 2..={trained}, what the model can do"
+            )));
+        }
+        let half = self.available.saturating_sub(self.fixed) / 2;
+        let affordable = usize::try_from(half / self.per_token.max(1)).unwrap_or(usize::MAX);
+        let context = asked.unwrap_or_else(|| trained.min(affordable.max(LEAST_CONTEXT)));
+        let tokens = context.saturating_mul(max_running).min(affordable).max(context);
+        Ok(Kv { context, tokens: tokens.next_multiple_of(kernels::BLOCK_TOKENS) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room = Room { available: 1_000_000, fixed: 200_000, per_token: 100 };
+
+    #[test]
+    fn the_context_is_the_models_if_it_can_be_had() {
+        // Half of what is left pays for 4000 tokens.
+        let kv = |asked, trained, running| ROOM.kv(asked, trained, running).unwrap();
+        assert_eq!(kv(None, 2048, 1), Kv { context: 2048, tokens: 2048 });
+        assert_eq!(kv(None, 2048, 8), Kv { context: 2048, tokens: 4000 });
+        assert_eq!(kv(None, 32_768, 1), Kv { context: 4000, tokens: 4000 });
+        assert_eq!(kv(Some(6000), 32_768, 8), Kv { context: 6000, tokens: 6016 });
+        assert_eq!(kv(Some(100), 32_768, 8), Kv { context: 100, tokens: 800 });
+    }
+
+    #[test]
+    fn a_context_beyond_the_model_names_both() {
+        let failure = ROOM.kv(Some(4096), 2048, 1).unwrap_err();
+        assert_eq!(failure.message, "--context 4096 is outside 2..=2048, what the model can do");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_need_and_limit() {
+        let machine = cpu::probe::look();
+        let failure = check_memory(&machine, 1 << 60, "m", " (all of it)").unwrap_err();
+        assert!(failure.message.starts_with("m needs ") && failure.message.contains("(all of it) and "));
+        assert!(failure.message.contains(&machine.memory_limit_source));
+        assert!(check_memory(&machine, 1, "m", "").is_ok());
+    }
+}
