@@ -324,6 +324,22 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in "(hf:|py:|https://)?[a-z0-9{}.=:/@#_ é-]{0,60}") {
+            if let Ok(source) = Source::parse(&text) {
+                proptest::prop_assert!(!source.to_string().is_empty());
+                if let Source::Python(parts) = source {
+                    proptest::prop_assert!((1..=MAX_PARTS).contains(&parts.len()));
+                }
+            }
+            if check_relative(&text).is_ok() {
+                let joined = std::path::Path::new("/base").join(&text);
+                proptest::prop_assert!(joined.starts_with("/base") && text.split('/').all(|part| part != ".."), "{text}");
+            }
+        }
+    }
+
     #[test]
     fn signatures_are_not_shown() {
         assert_eq!(Source::parse("https://h/x.gguf?token=s3cret").unwrap().to_string(), "https://h/x.gguf");
