@@ -70,8 +70,8 @@ impl Watch {
             return;
         }
         let template = match total {
-            Some(_) => "{msg} [{bar:24}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-            None => "{msg} {spinner} {bytes} {bytes_per_sec}",
+            Some(_) => "{msg} [{bar:24}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}",
+            None => "{msg} {spinner} {decimal_bytes} {decimal_bytes_per_sec}",
         };
         let style = ProgressStyle::with_template(template);
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
