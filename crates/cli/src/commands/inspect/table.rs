@@ -61,8 +61,10 @@ fn flatten(key: &str, value: &Value, lines: &mut Vec<(String, String)>) {
         if let (Some(of), Some(Value::Array(first))) = (map.get("array_of"), map.get("first")) {
             let shown: Vec<String> = first.iter().map(plain).collect();
             let of = of.as_str().unwrap_or_default();
-            let value = format!("[{}, …] {} × {of}", shown.join(", "), grouped(number("length")));
-            lines.push((escape(key), clip(&value)));
+            let tail = format!(" …] {} × {of}", grouped(number("length")));
+            let head = format!("[{},", shown.join(", "));
+            let head = clip_to(&head, VALUE_WIDTH.saturating_sub(tail.chars().count()));
+            lines.push((escape(key), format!("{head}{tail}")));
         } else if map.contains_key("text_of_chars") {
             let chars = format!(" ({} characters)", grouped(number("text_of_chars")));
             let first = clip_to(&escape(text("first")), VALUE_WIDTH - chars.len());
