@@ -50,6 +50,14 @@ pub enum Error {
     /// Tensors are missing or left over.
     #[error(transparent)]
     Ledger(#[from] weights::ledger::Error),
+    /// A weight is not a finite number.
+    #[error("tensor {name}: {source}")]
+    Weights {
+        /// The tensor's name in the file.
+        name: String,
+        /// Which weight.
+        source: tensor::Error,
+    },
     /// A vector (a norm's weight, a bias, rope factors) is stored in a format that no writer uses for vectors.
     #[error("tensor {name} is a vector of {found}; vectors are F32, F16 or BF16")]
     VectorFormat {

@@ -24,6 +24,7 @@ pub struct Batch<'a> {
 
 impl Model {
     /// Runs the batch: writes keys and values of every row to its blocks, and returns logits `[want.len(), vocab]`.
+    /// A row that overflowed has logits of NaN.
     ///
     /// # Errors
     /// A token outside the vocabulary, rows or blocks out of range, more rows than the scratch was made for.
@@ -187,6 +188,12 @@ impl Model {
         }
         if let Some(cap) = spec.logit_soft_cap {
             kernels::soft_cap(compute, logits, cap);
+        }
+        // Eight-bit activations cannot hold a NaN and would turn it into plausible logits.
+        for (row, logits) in h.chunks_exact(spec.width).zip(logits.chunks_exact_mut(spec.vocab)) {
+            if row.iter().any(|v| !v.is_finite()) {
+                logits.fill(f32::NAN);
+            }
         }
         logits
     }

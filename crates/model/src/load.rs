@@ -12,6 +12,7 @@ use crate::spec::{Feed, Part, Role, Spec, WeightDecl};
 use cpu::Tier;
 use kernels::{Compute, Matrix, Needs, Precision};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tensor::Dtype;
 use weights::Opened;
 
@@ -191,6 +192,7 @@ impl Model {
             Store { precision, spec: &spec, vectors: HashMap::new(), matrices: HashMap::new(), bytes: 0 };
         let (mut done, mut dropped) = (0_u64, 0_u64);
         for weight in &found {
+            check_finite(compute, weight)?;
             store.take(compute, weight)?;
             done += weight.bytes.len() as u64;
             if done - dropped > DROP_EVERY {
@@ -317,6 +319,24 @@ impl Mlp {
         }
         Mlp { gate, up, down, needs }
     }
+}
+
+/// Refuses weights that are NaN or infinite: a model that holds one answers nonsense to everything.
+fn check_finite(compute: &Compute, weight: &Found) -> Result<(), Error> {
+    let check = |bytes| tensor::check_finite(weight.dtype, bytes);
+    let part = (1 << 20) / weight.dtype.block_bytes() * weight.dtype.block_bytes();
+    let sound = AtomicBool::new(true);
+    compute.pool.run(weight.bytes.len().div_ceil(part), &|task| {
+        let end = weight.bytes.len().min((task + 1) * part);
+        if check(&weight.bytes[task * part..end]).is_err() {
+            sound.store(false, Ordering::Relaxed);
+        }
+    });
+    if sound.into_inner() {
+        return Ok(());
+    }
+    // Again in one piece, for the place of the first.
+    check(weight.bytes).map_err(|source| Error::Weights { name: weight.name.clone(), source })
 }
 
 /// A vector's values.
