@@ -99,6 +99,11 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
 }
 
 impl Planned {
+    /// Bytes of keys and values a token.
+    pub(crate) fn kv_bytes_per_token(&self) -> u64 {
+        self.spec.kv_bytes_per_token(KvDtype::F16) as u64
+    }
+
     /// Loads what was planned. `progress` gets the share that is done, 0 to 1.
     ///
     /// # Errors

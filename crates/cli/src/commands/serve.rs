@@ -1,10 +1,331 @@
-//! `gristmill serve`.
+//! `gristmill serve`. `docs/serve.md` is its manual.
+//!
+//! The socket is bound first and answers 503 while a thread loads the model, so that whoever waits for the server can
+//! tell "not yet" from "not there".
 
-use crate::Failure;
+mod door;
+
+use std::future::Future;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::Engine;
+use kernels::Precision;
+use server::{Options, Served, Server, Spoken};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use weights::store::DEFAULT_MODEL;
+
+use crate::loading::{Bar, Loaded, Wish, check_memory, plan};
+use crate::store::size;
+use crate::term::err;
+use crate::{Failure, flags};
+
+/// Threads for sockets and events; the rest of the machine is for the model.
+const ASYNC_THREADS: usize = 2;
+/// Threads for templates and tokenizers: what is parsed at once, and so what parsing may take in memory.
+const PLANNING_THREADS: usize = 4;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Catalog name, path, or source (hf:…, https://…, py:…); pulled if it is not there.
+    #[arg(value_name = "MODEL", default_value = DEFAULT_MODEL)]
+    model: String,
 
-pub(crate) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::new("`serve` is not built yet"))
+    /// Address to listen on. Other than loopback only with an API key.
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    host: String,
+
+    /// Port to listen on; 0 takes a free one.
+    #[arg(long, default_value_t = 8080, value_name = "PORT")]
+    port: u16,
+
+    /// The name clients put into `model`; may be given again [default: MODEL].
+    #[arg(long, value_name = "NAME")]
+    served_model_name: Vec<String>,
+
+    /// A key that clients must show as `Authorization: Bearer KEY`; may be given again. Other users of this machine
+    /// can see command lines: prefer the variable or the file.
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "GRISTMILL_API_KEY",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    #[arg(help_heading = "Access")]
+    api_key: Vec<String>,
+
+    /// A file of keys, one a line; `#` begins a comment.
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    api_key_file: Option<PathBuf>,
+
+    /// Let everybody who reaches the address use the server without a key.
+    #[arg(long, help_heading = "Access")]
+    insecure_no_auth: bool,
+
+    /// Answers computed at once.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(help_heading = "Limits")]
+    parallel: u16,
+
+    /// Answers that may wait; past it the server says 429.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=8192))]
+    #[arg(help_heading = "Limits")]
+    max_queued: u16,
+
+    /// Open connections; past it the server says 503.
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(help_heading = "Limits")]
+    max_connections: u32,
+
+    /// Bytes of a request's body, as 4M or 4194304; past it the server says 413.
+    #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = door::bytes, help_heading = "Limits")]
+    max_body: u64,
+
+    /// Seconds that running answers get to finish after Ctrl-C or SIGTERM; a second signal ends at once.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u16))]
+    #[arg(help_heading = "Limits")]
+    drain_timeout: u16,
+
+    /// Tokens of prompt and answer together [default: the model's own, as far as memory allows].
+    #[arg(long, short = 'c', value_name = "N", help_heading = "Machine")]
+    context: Option<usize>,
+
+    /// Memory for keys and values of all answers at once, as 2G [default: half of what is left beside the weights,
+    /// at most --parallel full contexts].
+    #[arg(long, value_name = "BYTES", value_parser = door::bytes, help_heading = "Machine")]
+    kv_memory: Option<u64>,
+
+    #[command(flatten)]
+    compute: flags::Compute,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    let began = Instant::now();
+    log_to_stderr();
+    let options = options(&args)?;
+    let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
+    let address = listener.local_addr()?;
+    err!("listening on http://{address}; loading {}", args.model);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(ASYNC_THREADS)
+        .max_blocking_threads(PLANNING_THREADS)
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start the HTTP threads: {error}")))?;
+    let server = Server::new(options);
+    let drain = Duration::from_secs(args.drain_timeout.into());
+    let failed = load_beside(args, server.clone(), address.to_string(), began)?;
+    serve(&runtime, server, listener, drain, failed)
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let mut keys = server::Keys::default();
+    args.api_key.iter().try_for_each(|key| keys.add(key)).map_err(|e| Failure::usage(e.to_string()))?;
+    if let Some(file) = &args.api_key_file {
+        let at = file.display();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::new(format!("cannot read --api-key-file {at}: {error}")))?;
+        keys.add_lines(&text).map_err(|error| Failure::new(format!("--api-key-file {at}: {error}")))?;
+        if keys.is_empty() {
+            return Err(Failure::new(format!("--api-key-file {at} has no key in it")));
+        }
+    }
+    let body_bytes = usize::try_from(args.max_body).unwrap_or(usize::MAX);
+    if !(1024..=1 << 30).contains(&body_bytes) {
+        return Err(Failure::usage(format!("--max-body {body_bytes} is outside 1024..=1073741824")));
+    }
+    let standard = Options::default();
+    Ok(Options {
+        keys,
+        loopback_names_only: !args.insecure_no_auth,
+        body_bytes,
+        body_memory_bytes: standard.body_memory_bytes.max(4 * body_bytes),
+        connections: args.max_connections as usize,
+        requests: usize::from(args.parallel) + usize::from(args.max_queued),
+        parallel: args.parallel.into(),
+        ..standard
+    })
+}
+
+/// `GRISTMILL_LOG` chooses, as in `debug` or `server=debug`; warnings by default.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GRISTMILL_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Somebody else's log is as good.
+    let _ = log.try_init();
+}
+
+/// Loads the model on a thread of its own. The receiver hears of it only if that fails.
+fn load_beside(
+    args: Args,
+    server: Server,
+    address: String,
+    began: Instant,
+) -> Result<oneshot::Receiver<Failure>, Failure> {
+    let (tell, failed) = oneshot::channel();
+    let body = move || match load(&args, &server, began) {
+        Ok(ready) => {
+            ready.say(&address, began);
+            // Kept, so that the receiver goes on waiting.
+            std::mem::forget(tell);
+        }
+        Err(failure) => drop(tell.send(failure)),
+    };
+    cpu::thread::spawn("loader", body)
+        .map_err(|error| Failure::new(format!("no thread to load: {error}")))?;
+    Ok(failed)
+}
+
+/// What is said when the server is ready.
+struct Ready {
+    name: String,
+    chats: bool,
+    facts: String,
+}
+
+fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> {
+    let wish = Wish {
+        model: &args.model,
+        compute: &args.compute,
+        precision: Precision::Fast,
+        context: args.context,
+        max_running: args.parallel.into(),
+    };
+    server.loading("finding the model");
+    let mut planned = plan(&wish)?;
+    if let Some(kv_bytes) = args.kv_memory {
+        let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
+        if kv_bytes < context_bytes {
+            return Err(Failure::usage(format!(
+                "--kv-memory {} does not hold one context of {} tokens, which takes {}; a smaller --context may",
+                size(kv_bytes),
+                planned.limits.context,
+                size(context_bytes)
+            )));
+        }
+        planned.limits.kv_bytes = kv_bytes;
+        check_memory(&planned.machine, planned.need.total() - planned.need.kv + kv_bytes, &args.model, "")?;
+    }
+    planned.limits.max_queued = usize::from(args.parallel) + usize::from(args.max_queued);
+    let mut bar = Bar::new(&args.model);
+    let loaded = planned.load(&mut |share| {
+        bar.set(share);
+        server.loading(format!("{:.0} % of the weights are read", share * 100.0));
+    })?;
+    drop(bar);
+    start(args, server, loaded, began)
+}
+
+fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result<Ready, Failure> {
+    let names = match args.served_model_name.as_slice() {
+        [] => vec![args.model.clone()],
+        names => names.to_vec(),
+    };
+    let (threads, tier) = (loaded.compute.pool.threads(), loaded.compute.tier);
+    let watch = server.watch();
+    let engine =
+        Engine::start_watched(loaded.model, loaded.tokenizer.clone(), loaded.compute, loaded.limits, watch)?;
+    let stats = engine.stats();
+    let facts = format!(
+        "weights read in {:.1} s · {threads} threads, {tier} · context {} tokens · {} answers at once · \
+         KV room for {} tokens",
+        loaded.took.as_secs_f64(),
+        engine.context(),
+        args.parallel,
+        stats.kv_blocks_total * stats.kv_block_tokens
+    );
+    let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
+    let spoken = Spoken::new(loaded.tokenizer, loaded.template);
+    server.ready(Served::new(names, engine, Arc::new(spoken)), began);
+    Ok(ready)
+}
+
+impl Ready {
+    fn say(&self, address: &str, began: Instant) {
+        err!("{} is ready after {:.2} s: {}", self.name, began.elapsed().as_secs_f64(), self.facts);
+        let (path, body) = if self.chats {
+            ("chat/completions", r#"{"messages": [{"role": "user", "content": "What is a grist mill?"}]}"#)
+        } else {
+            ("completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#)
+        };
+        err!("try it:\n  curl http://{address}/v1/{path} -H 'content-type: application/json' -d '{body}'");
+    }
+}
+
+/// Serves until a signal, or until loading fails.
+fn serve(
+    runtime: &Runtime,
+    server: Server,
+    listener: TcpListener,
+    drain: Duration,
+    mut failed: oneshot::Receiver<Failure>,
+) -> Result<(), Failure> {
+    let mut failure = None;
+    let cut = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut signals = Signals::new()?;
+        let stop = async {
+            tokio::select! {
+                name = signals.next() => {
+                    err!("{name}: finishing running answers for at most {} s; again to end at once", drain.as_secs());
+                    tokio::spawn(end_at_once(signals));
+                }
+                // A loader that panicked has said so and dropped the channel.
+                loading = &mut failed => {
+                    failure = Some(loading.unwrap_or_else(|_| Failure::new("the model could not be loaded")));
+                }
+            }
+        };
+        Ok::<usize, std::io::Error>(server.run(listener, stop, drain).await)
+    })?;
+    match failure {
+        Some(failure) => Err(failure),
+        None if cut > 0 => {
+            err!("stopped; {cut} connections were cut");
+            Ok(())
+        }
+        None => {
+            err!("stopped");
+            Ok(())
+        }
+    }
+}
+
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next of either.
+    fn next(&mut self) -> impl Future<Output = &'static str> {
+        async {
+            tokio::select! {
+                _ = self.interrupt.recv() => "interrupted",
+                _ = self.terminate.recv() => "terminated",
+            }
+        }
+    }
+}
+
+#[allow(clippy::exit, reason = "the second signal means now, whatever is still running")]
+async fn end_at_once(mut signals: Signals) {
+    let name = signals.next().await;
+    err!("{name} again: ending at once");
+    std::process::exit(130)
 }
