@@ -1,7 +1,7 @@
 //! Everything a change must pass, cheapest first, the tests last so that their summary ends the log.
 
 use crate::shell::{Done, call, cargo, has};
-use crate::{aarch64, docs, fuzz, models};
+use crate::{aarch64, client, docs, fuzz, models};
 use std::time::Instant;
 
 /// Seconds of fuzzing a target in a smoke run.
@@ -48,6 +48,7 @@ pub fn run(flags: &[&str]) -> Done {
     if wanted("--no-models") {
         run_step("models for the tests", models::pull)?;
         run_step("tests on real models", models::tests)?;
+        run_step("the openai client", client::check)?;
     }
     run_step("tests", tests)
 }

@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod ci;
+mod client;
 mod docs;
 mod fuzz;
 mod models;
@@ -20,7 +21,8 @@ usage: cargo xtask COMMAND
   docs [--check]            write docs/cli.md from the flags, and check that commands in the docs have real flags
   fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
   aarch64                   build for AArch64 and run the tests of its vector code under emulation
-  models                    fetch the models that the ignored tests need, into the store
+  models                    fetch the models and vocabularies that the ignored tests need
+  client                    serve the default model and check it with the openai package
 ";
 
 fn main() -> ExitCode {
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),
         ["aarch64"] => aarch64::run(),
         ["models"] => models::pull(),
+        ["client"] => client::check(),
         ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

