@@ -7,12 +7,26 @@ use std::time::Instant;
 /// Seconds of fuzzing a target in a smoke run.
 const SMOKE_SECONDS: u64 = 5;
 
-pub fn run_step(name: &str, step: impl FnOnce() -> Done) -> Done {
-    eprintln!("\n=== {name}");
-    let start = Instant::now();
-    step().map_err(|error| format!("{name}: {error}"))?;
-    eprintln!("=== {name}: done in {:.0} s", start.elapsed().as_secs_f64());
-    Ok(())
+/// The steps that failed. All steps run, so that one run tells everything that is wrong.
+#[derive(Default)]
+struct Report {
+    failed: Vec<String>,
+}
+
+impl Report {
+    fn step(&mut self, name: &str, step: impl FnOnce() -> Done) {
+        eprintln!("\n=== {name}");
+        let start = Instant::now();
+        let done = step();
+        let seconds = start.elapsed().as_secs_f64();
+        match done {
+            Ok(()) => eprintln!("=== {name}: done in {seconds:.0} s"),
+            Err(error) => {
+                eprintln!("=== {name}: FAILED after {seconds:.0} s: {error}");
+                self.failed.push(name.to_owned());
+            }
+        }
+    }
 }
 
 pub fn run(flags: &[&str]) -> Done {
@@ -22,35 +36,37 @@ pub fn run(flags: &[&str]) -> Done {
         return Err(format!("`{unknown}` is no flag of `cargo xtask ci`"));
     }
     let wanted = |flag: &str| !flags.contains(&flag);
-    run_step("formatting", formatting)?;
-    run_step("lints", || {
-        call(
-            cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet"])
-                .args(["--", "-D", "warnings"]),
-        )
-    })?;
-    run_step("generated docs", docs::check)?;
-    run_step("API docs", || {
-        call(
-            cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
-                .env("RUSTDOCFLAGS", "-D warnings"),
-        )
-    })?;
+    let mut report = Report::default();
+    report.step("formatting", formatting);
+    report.step("lints", lints);
+    report.step("generated docs", docs::check);
+    report.step("API docs", api_docs);
     if wanted("--no-fuzz") {
-        run_step("fuzz smoke", || fuzz::all(SMOKE_SECONDS))?;
+        report.step("fuzz smoke", || fuzz::all(SMOKE_SECONDS));
     }
     if wanted("--no-aarch64") {
-        run_step("AArch64", aarch64::run)?;
+        report.step("AArch64", aarch64::run);
     }
     for tier in ["scalar", "avx2"] {
-        run_step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier))?;
+        report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));
     }
     if wanted("--no-models") {
-        run_step("models for the tests", models::pull)?;
-        run_step("tests on real models", models::tests)?;
-        run_step("the openai client", client::check)?;
+        report.step("models for the tests", models::pull);
+        report.step("tests on real models", models::tests);
+        report.step("the openai client", client::check);
     }
-    run_step("tests", tests)
+    report.step("tests", tests);
+    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
+}
+
+fn lints() -> Done {
+    let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet"]);
+    call(clippy.args(["--", "-D", "warnings"]))
+}
+
+fn api_docs() -> Done {
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+    call(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn formatting() -> Done {
