@@ -75,7 +75,7 @@ mod tests {
     fn reads_the_file_before_and_after_dropping_its_pages() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bytes");
-        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let map = Map::open(&path).unwrap();
         assert_eq!(&*map, &bytes[..]);
