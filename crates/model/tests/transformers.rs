@@ -94,7 +94,7 @@ fn every_family_of_the_table_has_a_fixture() {
 #[test]
 fn a_feature_left_out_is_noticed() {
     type Feature = (&'static str, fn(&Spec) -> bool, fn(&mut Spec));
-    let features: [Feature; 9] = [
+    let features: [Feature; 11] = [
         (
             "window",
             |s| s.layers.iter().any(|l| l.window.is_some()),
@@ -116,6 +116,8 @@ fn a_feature_left_out_is_noticed() {
         ("logit cap", |s| s.logit_soft_cap.is_some(), |s| s.logit_soft_cap = None),
         ("embedding scale", |s| s.embedding_scale != 1.0, |s| s.embedding_scale = 1.0),
         ("attention scale", |_| true, |s| s.attention_scale *= 1.01),
+        ("residual scale", |s| s.residual_scale != 1.0, |s| s.residual_scale = 1.0),
+        ("logit scale", |s| s.logit_scale != 1.0, |s| s.logit_scale = 1.0),
         ("epsilon", |_| true, |s| s.norm.eps *= 100.0),
     ];
     let mut seen = vec![false; features.len()];

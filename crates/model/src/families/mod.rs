@@ -3,6 +3,7 @@
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod granite;
 mod llama;
 mod phi2;
 mod phi3;
@@ -37,6 +38,7 @@ pub const FAMILIES: &[Family] = &[
     Family { gguf: "gemma3",   hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
     Family { gguf: "phi2",     hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
     Family { gguf: "phi3",     hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
+    Family { gguf: "granite",  hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x, dense",                            read: granite::read },
 ];
 
 /// Reads a file's spec by the family it names.

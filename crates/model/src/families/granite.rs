@@ -1,0 +1,17 @@
+//! Granite 3 (dense): Llama with a factor on embeddings, on scores, on what each part adds, and under the logits.
+
+use super::llama;
+use crate::error::Error;
+use crate::source::{Key, Source};
+use crate::spec::Spec;
+
+pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    let mut spec = llama::read(source)?;
+    spec.family = "granite";
+    let factor = |key| source.float(key).map(|f| f.unwrap_or(1.0));
+    spec.embedding_scale = factor(Key("embedding_scale", &["embedding_multiplier"]))?;
+    spec.residual_scale = factor(Key("residual_scale", &["residual_multiplier"]))?;
+    spec.attention_scale = factor(Key("attention.scale", &["attention_multiplier"]))?;
+    spec.logit_scale = 1.0 / factor(Key("logit_scale", &["logits_scaling"]))?;
+    Ok(spec)
+}
