@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("planner", &[]),
     ("kernels", &["cpu", "tensor"]),
     ("weights", &["cpu", "tensor"]),
-    ("text", &["weights"]),
+    ("text", &["cpu", "weights"]),
     ("model", &["cpu", "tensor", "kernels", "weights"]),
     ("engine", &["cpu", "kernels", "model", "text", "events"]),
     ("server", &["engine", "text", "model", "events", "wire"]),
@@ -63,8 +63,9 @@ const EFFECTS: [(&[&str], &[&str], &str); 6] = [
     ),
 ];
 
-/// Rooms without any clock: the time is an argument, or does not matter.
-const NO_CLOCK: [&str; 8] = ["tensor", "kernels", "text", "model", "planner", "wire", "events", "gateway"];
+/// Rooms without any clock: the time is an argument, or does not matter. (`text` has one for templates that print the
+/// date, unless it is given another.)
+const NO_CLOCK: [&str; 7] = ["tensor", "kernels", "model", "planner", "wire", "events", "gateway"];
 /// Rooms without files and sockets.
 const NO_FILES: [&str; 7] = ["tensor", "kernels", "engine", "planner", "wire", "events", "model"];
 

@@ -15,6 +15,20 @@ where
     Builder::new().name(name.to_owned()).spawn(body)
 }
 
+/// Runs `body` on a thread of its own with `bytes` of stack, and waits for it; a panic in it goes on in the caller.
+///
+/// For work whose recursion is as deep as untrusted input makes it. The stack is address space, memory only as far as it
+/// is used.
+///
+/// # Errors
+/// When the operating system refuses such a thread.
+pub fn with_stack<T: Send>(bytes: usize, body: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name("deep".to_owned()).stack_size(bytes).spawn_scoped(scope, body)?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 /// Keeps the calling thread on logical CPU `cpu`; returns whether the system agreed.
 ///
 /// A refusal is no error: the thread then runs where it did before, only less predictably.
@@ -32,5 +46,17 @@ pub fn pin(cpu: usize) -> bool {
     {
         let _ = cpu;
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn deep_recursion_fits_on_a_deep_stack() {
+        fn depth(n: u32) -> u32 {
+            let frame = std::hint::black_box([n; 64]);
+            if n == 0 { 0 } else { 1 + depth(std::hint::black_box(frame[63] - 1)) }
+        }
+        assert_eq!(super::with_stack(256 << 20, || depth(100_000)).expect("a thread"), 100_000);
     }
 }

@@ -21,11 +21,15 @@ use serde_json::{Map, Value};
 pub(crate) use source::Templates;
 
 /// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
-const FUEL: u64 = 5_000_000;
+const FUEL: u64 = 1_000_000;
+/// Stack for the interpreter, as address space. It recurses where a template nests: `1+1+1…` while compiling, one level
+/// every two bytes; `{% set ns.x = [ns.x] %}` in a loop when the value is dropped, one level every few steps. No limit of
+/// its own holds that, so the stack is deep enough for what `MAX_SOURCE` and `FUEL` allow.
+const STACK: usize = 1 << 30;
 /// Bytes that a template may write.
 const MAX_OUTPUT: usize = 64 << 20;
 /// Bytes of a template; the longest in use has 40 thousand.
-const MAX_SOURCE: usize = 1 << 20;
+const MAX_SOURCE: usize = 128 << 10;
 const NAME: &str = "chat";
 const TOOL_NAME: &str = "tool_use";
 
@@ -120,10 +124,13 @@ impl ChatTemplate {
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         python::install(&mut environment);
         python::install_clock(&mut environment, Arc::new(system_clock));
-        environment.add_template_owned(NAME, source::prepare(&templates.default)?)?;
-        if let Some(source) = &templates.tool_use {
-            environment.add_template_owned(TOOL_NAME, source::prepare(source)?)?;
-        }
+        deep(|| {
+            environment.add_template_owned(NAME, source::prepare(&templates.default)?)?;
+            if let Some(source) = &templates.tool_use {
+                environment.add_template_owned(TOOL_NAME, source::prepare(source)?)?;
+            }
+            Ok(())
+        })?;
         Ok(ChatTemplate { environment, tokens, for_tools: templates.tool_use.is_some() })
     }
 
@@ -141,13 +148,17 @@ impl ChatTemplate {
         extra: &Map<String, Value>,
     ) -> Result<String, TemplateError> {
         let name = if self.for_tools && tools.is_some() { TOOL_NAME } else { NAME };
-        let template = self.environment.get_template(name)?;
         let mut variables = self.tokens.clone();
         variables.insert("documents".into(), Value::Null);
         variables.extend(extra.clone());
         variables.insert("messages".into(), messages.iter().map(message).collect());
         variables.insert("tools".into(), tools.map_or(Value::Null, Into::into));
         variables.insert("add_generation_prompt".into(), add_generation_prompt.into());
+        deep(|| self.run(name, &variables))
+    }
+
+    fn run(&self, name: &str, variables: &Map<String, Value>) -> Result<String, TemplateError> {
+        let template = self.environment.get_template(name)?;
         let mut out = Limited(Vec::new());
         // The template is not ours and neither is its interpreter: a slip in one of its many operations must not take the
         // server down.
@@ -162,6 +173,12 @@ impl ChatTemplate {
             }
         }
     }
+}
+
+/// Runs `body` on a stack that no template can exhaust.
+fn deep<T: Send>(body: impl FnOnce() -> Result<T, TemplateError> + Send) -> Result<T, TemplateError> {
+    cpu::thread::with_stack(STACK, body)
+        .map_err(|error| TemplateError { line: None, message: format!("no thread to run it on: {error}") })?
 }
 
 /// A message as templates know it.
@@ -218,5 +235,43 @@ impl io::Write for Limited {
 impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatTemplate").field("for_tools", &self.for_tools).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChatTemplate, MAX_SOURCE};
+    use serde_json::{Map, json};
+
+    /// Found by fuzzing: each of these overflowed the stack, which no `catch_unwind` catches.
+    #[test]
+    fn nesting_ends_in_an_answer() {
+        let fill = |head: &str, unit: &str, tail: &str| {
+            let count = (MAX_SOURCE - head.len() - tail.len()) / unit.len();
+            format!("{head}{}{tail}", unit.repeat(count))
+        };
+        let hostile = [
+            "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}".to_owned(),
+            "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = {'a': ns.x} %}{% endfor %}{{ ns.x | tojson }}"
+                .to_owned(),
+            fill("{{ 1", "+1", " }}"),
+            fill("{{ ", "-", "1 }}"),
+            fill("{{ ", "not ", "1 }}"),
+            fill("{{ a", ".a", " }}"),
+            fill("{% if 0 %}", "{%elif 0%}", "{% endif %}"),
+            fill("{{ 1", "**1", " }}"),
+            fill("{{ ", "1 if 1 else ", "1 }}"),
+        ];
+        for source in hostile {
+            let start: String = source.chars().take(60).collect();
+            // Whether it is refused or rendered does not matter; that there is an answer does.
+            match ChatTemplate::compile(&source) {
+                Ok(template) => {
+                    let said = template.render(&[json!({"role": "user"})], None, true, &Map::new());
+                    assert!(said.map_or_else(|e| e.to_string(), |t| t).len() < (1 << 26), "{start}");
+                }
+                Err(error) => assert!(!error.message.is_empty(), "{start}"),
+            }
+        }
     }
 }
