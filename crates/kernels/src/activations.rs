@@ -14,6 +14,8 @@ pub(crate) const BLOCK: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Needs {
     pub(crate) int8: bool,
+    /// Sixteen bits, as two rows of eight: the coarse part, then the rest.
+    pub(crate) fine: bool,
     pub(crate) bf16: bool,
     pub(crate) f32: bool,
 }
@@ -21,7 +23,12 @@ pub struct Needs {
 impl BitOr for Needs {
     type Output = Needs;
     fn bitor(self, o: Needs) -> Needs {
-        Needs { int8: self.int8 | o.int8, bf16: self.bf16 | o.bf16, f32: self.f32 | o.f32 }
+        Needs {
+            int8: self.int8 | o.int8,
+            fine: self.fine | o.fine,
+            bf16: self.bf16 | o.bf16,
+            f32: self.f32 | o.f32,
+        }
     }
 }
 
@@ -45,6 +52,8 @@ const _: () = assert!(size_of::<Block>() == 64);
 pub struct Activations {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
+    /// Whether `int8` has two rows for each row.
+    pub(crate) fine: bool,
     pub(crate) int8: Vec<Block>,
     pub(crate) bf16: Vec<[i8; 4]>,
     pub(crate) f32: Vec<f32>,
@@ -53,10 +62,11 @@ pub struct Activations {
 impl Activations {
     /// Room for `max_rows` rows of up to `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Activations {
-        let int8 = max_rows * max_cols.div_ceil(BLOCK);
+        let int8 = 2 * max_rows * max_cols.div_ceil(BLOCK);
         Activations {
             rows: 0,
             cols: 0,
+            fine: false,
             int8: vec![Block::default(); int8],
             bf16: vec![[0; 4]; max_rows * max_cols.div_ceil(2)],
             f32: vec![0.0; max_rows * max_cols],
@@ -66,7 +76,8 @@ impl Activations {
     /// Takes the rows `x` of `[rows, cols]`, in the forms that `needs` names.
     ///
     /// # Panics
-    /// When `x` is no whole number of rows, or larger than what [`Activations::new`] made room for.
+    /// When `x` is no whole number of rows, or larger than what [`Activations::new`] made room for, and when
+    /// matrices of both [`Precision::Fast`](crate::Precision) and `Fine` are to read the same rows.
     pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, needs: Needs) {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
@@ -83,14 +94,17 @@ impl Activations {
                 }
             }
         }
-        if needs.int8 {
-            let blocks = cols.div_ceil(BLOCK);
+        assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
+        self.fine = needs.fine;
+        if needs.int8 || needs.fine {
+            let parts = if needs.fine { 2 } else { 1 };
+            let blocks = parts * cols.div_ceil(BLOCK);
             let out = &mut self.int8[..self.rows * blocks];
             let share = quantize_share(out.len(), c.pool.threads(), blocks);
             c.pool.chunks_mut(out, share * blocks, &|i, out| {
                 let rows = out.len() / blocks;
                 let x = &x[i * share * cols..][..rows * cols];
-                dispatch(c.tier, Quantize { x, cols, out });
+                dispatch(c.tier, Quantize { x, cols, fine: needs.fine, out });
             });
         }
     }
@@ -105,6 +119,7 @@ fn quantize_share(blocks: usize, threads: usize, blocks_per_row: usize) -> usize
 struct Quantize<'a> {
     x: &'a [f32],
     cols: usize,
+    fine: bool,
     out: &'a mut [Block],
 }
 
@@ -113,23 +128,26 @@ impl Job for Quantize<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let blocks = self.cols.div_ceil(BLOCK);
-        let mut tail = [0.0; BLOCK];
-        for (row, out) in self.x.chunks_exact(self.cols).zip(self.out.chunks_exact_mut(blocks)) {
-            for (part, block) in row.chunks(BLOCK).zip(out) {
-                if let Some(whole) = part.first_chunk::<BLOCK>() {
-                    quantize(s, whole, block);
-                } else {
-                    tail.fill(0.0);
-                    tail[..part.len()].copy_from_slice(part);
-                    quantize(s, &tail, block);
+        let parts = if self.fine { 2 } else { 1 };
+        let mut padded = [0.0; BLOCK];
+        for (row, out) in self.x.chunks_exact(self.cols).zip(self.out.chunks_exact_mut(parts * blocks)) {
+            let (out, rest) = out.split_at_mut(blocks);
+            for (i, part) in row.chunks(BLOCK).enumerate() {
+                padded.fill(0.0);
+                padded[..part.len()].copy_from_slice(part);
+                match rest.get_mut(i) {
+                    Some(rest) => quantize_fine(s, &padded, &mut out[i], rest),
+                    None => quantize(s, &padded, &mut out[i]),
                 }
             }
         }
     }
 }
 
+/// The step and its inverse that map the largest magnitude of `x` to `levels`; zeros for a block that is zero, or
+/// holds no finite values: such a row stays visible in the residual stream, here it must only do no harm.
 #[inline(always)]
-fn quantize<S: Simd>(s: S, x: &[f32; BLOCK], block: &mut Block) {
+fn step<S: Simd>(s: S, x: &[f32; BLOCK], levels: f32) -> (f32, f32) {
     let zero = s.splat(0.0);
     let mut top = zero;
     for part in x.chunks_exact(S::LANES) {
@@ -137,21 +155,46 @@ fn quantize<S: Simd>(s: S, x: &[f32; BLOCK], block: &mut Block) {
         top = s.max(top, s.max(v, s.sub(zero, v)));
     }
     let top = s.max_lane(top);
-    // An infinite or NaN row stays visible in the residual stream; here it only must not do harm.
-    let usable = top > 0.0 && top.is_finite();
-    let (scale, inverse) = if usable { (top / 127.0, 127.0 / top) } else { (0.0, 0.0) };
+    let inverse = levels / top;
     // A denormal maximum has an infinite inverse: such a block is zero at this precision.
-    let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
-    let factor = s.splat(inverse);
+    if top > 0.0 && top.is_finite() && inverse.is_finite() { (top / levels, inverse) } else { (0.0, 0.0) }
+}
+
+#[inline(always)]
+fn quantize<S: Simd>(s: S, x: &[f32; BLOCK], block: &mut Block) {
+    let (scale, inverse) = step(s, x, 127.0);
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
     for (part, q) in x.chunks_exact(S::LANES).zip(block.q.chunks_exact_mut(S::LANES)) {
-        let v = if inverse == 0.0 { zero } else { s.mul(s.load(part), factor) };
+        let v = if inverse == 0.0 { s.splat(0.0) } else { s.mul(s.load(part), s.splat(inverse)) };
         s.store_i8(s.min(s.max(v, low), high), q);
     }
+    finish(block, scale);
+}
+
+/// The steps of the rest in a step of the coarse part: the rest then lies in -127..=127.
+const FINE: f32 = 254.0;
+
+#[inline(always)]
+fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], coarse: &mut Block, rest: &mut Block) {
+    let (scale, inverse) = step(s, x, 127.0 * FINE + 127.0);
+    let (low, high) = (s.splat(-127.0), s.splat(127.0));
+    for (i, part) in x.chunks_exact(S::LANES).enumerate() {
+        let v = if inverse == 0.0 { s.splat(0.0) } else { s.round(s.mul(s.load(part), s.splat(inverse))) };
+        let top = s.min(s.max(s.round(s.mul(v, s.splat(1.0 / FINE))), low), high);
+        let left = s.min(s.max(s.fma(top, s.splat(-FINE), v), low), high);
+        s.store_i8(top, &mut coarse.q[i * S::LANES..]);
+        s.store_i8(left, &mut rest.q[i * S::LANES..]);
+    }
+    finish(coarse, scale * FINE);
+    finish(rest, scale);
+}
+
+#[inline(always)]
+fn finish(block: &mut Block, scale: f32) {
     let half = |part: &[i8]| part.iter().map(|&q| i32::from(q)).sum::<i32>();
     block.scale = scale;
     block.sums = [half(&block.q[..16]), half(&block.q[16..])];
-    block.sums_f = block.sums.map(|v| v as f32 * scale);
+    block.sums_f = [block.sums[0] as f32 * scale, block.sums[1] as f32 * scale];
 }
 
 #[cfg(test)]
@@ -174,6 +217,17 @@ mod tests {
                     assert!((got - v).abs() <= block.scale * 0.5001, "{tier}: {got} for {v}");
                 }
             }
+            a.set(&c, &x, cols, Needs { fine: true, ..Needs::default() });
+            for (r, row) in x.chunks(cols).enumerate() {
+                for (k, &v) in row.iter().enumerate() {
+                    let (top, rest) = (&a.int8[r * 8 + k / BLOCK], &a.int8[r * 8 + 4 + k / BLOCK]);
+                    let q = |b: &Block| f32::from(b.q[k % BLOCK]) * b.scale;
+                    assert!(
+                        (q(top) + q(rest) - v).abs() <= rest.scale * 0.51 + v.abs() * 1e-6,
+                        "{tier}: {v}"
+                    );
+                }
+            }
         }
     }
 
@@ -184,7 +238,7 @@ mod tests {
             let mut x = vec![0.25; 64];
             x[3] = v;
             let mut a = Activations::new(1, 64);
-            a.set(&c, &x, 64, Needs { int8: true, bf16: true, f32: true });
+            a.set(&c, &x, 64, Needs { int8: true, bf16: true, f32: true, fine: false });
             assert!(a.int8.iter().all(|b| b.scale.is_finite()));
         }
     }

@@ -62,7 +62,9 @@ fn panels_a_task(w: &Matrix, threads: usize) -> usize {
 /// Fills `out` from the panels that start at `panel`.
 fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
     let data = &w.data[panel * w.panel_bytes..];
-    let work = Work { data, panel_bytes: w.panel_bytes, cols: w.cols, out };
+    let fine = w.fine && matches!(w.layout, Layout::Quantized(_));
+    assert!(!matches!(w.layout, Layout::Quantized(_)) || fine == x.fine, "rows in another precision");
+    let work = Work { data, panel_bytes: w.panel_bytes, cols: w.cols, parts: if fine { 2 } else { 1 }, out };
     match w.layout {
         Layout::Quantized(dtype) => with_format!(
             dtype,
@@ -84,6 +86,8 @@ struct Work<'a> {
     data: &'a [u8],
     panel_bytes: usize,
     cols: usize,
+    /// Rows of the input for each row of the output: two when the input is in sixteen bits.
+    parts: usize,
     out: Tile<'a, f32>,
 }
 
@@ -102,7 +106,7 @@ impl<R: Rows> Job for Product<'_, R> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let rows = self.work.out.rows();
+        let rows = self.work.parts * self.work.out.rows();
         let panels = self.work.out.cols().div_ceil(S::LANES);
         for (p, panel) in self.work.data.chunks_exact(self.work.panel_bytes).take(panels).enumerate() {
             let mut t = 0;
@@ -122,8 +126,11 @@ impl<R: Rows> Product<'_, R> {
     #[inline(always)]
     fn rows<S: Simd, const T: usize>(&mut self, s: S, p: usize, panel: &[u8], first: usize) -> usize {
         let sums = self.x.tile::<S, T>(s, panel, self.work.cols, first);
-        for (t, sum) in sums.into_iter().enumerate() {
-            let out = &mut self.work.out.row(first + t)[p * S::LANES..];
+        let parts = self.work.parts;
+        for t in 0..T / parts {
+            // Tiles hold an even number of rows when each output row has two.
+            let sum = if parts == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
+            let out = &mut self.work.out.row(first / parts + t)[p * S::LANES..];
             if out.len() >= S::LANES {
                 s.store(sum, out);
             } else {

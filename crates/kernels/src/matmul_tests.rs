@@ -1,5 +1,5 @@
 use super::*;
-use crate::Precision;
+use crate::{Needs, Precision};
 use cpu::{Pool, Tier};
 use tensor::Dtype;
 
@@ -105,6 +105,22 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
                     );
                 }
             }
+            let fine = Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::Fine).unwrap();
+            let finer = run(&c, &fine, &x);
+            for (t, x) in x.chunks(cols).enumerate() {
+                truth.row_into(t, &mut row);
+                let want: f64 = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
+                let error = (f64::from(finer[t * rows + t]) - want).abs();
+                // A 254th of the step, and the f32 sums' rounding as before.
+                let eight = Needs { int8: true, ..Needs::default() };
+                let limit = if w.activations() == eight {
+                    budget(eight, &row, x) / 254.0 + budget(Needs::default(), &row, x)
+                } else {
+                    budget(w.activations(), &row, x)
+                };
+                assert!(error <= f64::from(limit), "{tier} {dtype:?} fine [{t}]: off by {error} of {limit}");
+            }
+            assert_eq!(run(&c, &fine, &x[..3 * cols]), finer[..3 * rows], "{tier} {dtype:?} fine");
             let one = Compute::new(tier, Pool::new(1, None).unwrap());
             assert_eq!(run(&one, &w, &x), all, "{tier} {dtype:?} on one thread");
         }

@@ -222,6 +222,9 @@ impl Model {
 /// How much of the file is read before its pages are given back, in bytes.
 const DROP_EVERY: u64 = 16 << 20;
 
+/// The widest model that is computed with sixteen-bit activations throughout.
+const NARROW: usize = 768;
+
 /// Loaded weights on their way into blocks.
 struct Store<'a> {
     precision: Precision,
@@ -232,11 +235,28 @@ struct Store<'a> {
 }
 
 impl Store<'_> {
+    /// The output head is computed finer: its rounding goes straight into the logits, its rows are few, and reading
+    /// it costs more than multiplying. So is all of a narrow model, whose sums average rounding over fewer terms
+    /// (measured: docs/decisions/0009-fine-activations.md).
+    fn precision_of(&self, role: Role) -> Precision {
+        let head = matches!(role, Role::Head | Role::Embedding);
+        match self.precision {
+            Precision::Fast if head || self.spec.width <= NARROW => Precision::Fine,
+            precision => precision,
+        }
+    }
+
     fn take(&mut self, compute: &Compute, weight: &Found) -> Result<(), Error> {
         if !weight.vector {
-            let packed =
-                Matrix::pack(compute, weight.dtype, weight.rows, weight.cols, weight.bytes, self.precision)
-                    .map_err(|source| Error::Pack { name: weight.name.clone(), source })?;
+            let packed = Matrix::pack(
+                compute,
+                weight.dtype,
+                weight.rows,
+                weight.cols,
+                weight.bytes,
+                self.precision_of(weight.role),
+            )
+            .map_err(|source| Error::Pack { name: weight.name.clone(), source })?;
             self.bytes += packed.bytes();
             self.matrices.insert(weight.role, packed);
             return Ok(());

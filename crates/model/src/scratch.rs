@@ -92,8 +92,8 @@ impl Scratch {
         if experts > 0 {
             floats += experts + 4 * used + 2 * spec.width;
         }
-        // Eight-bit blocks with their scales and sums take 2 bytes a value, bfloat16 2, f32 4.
-        let activations = 8 * rows * widest(spec).next_multiple_of(32) as u64;
+        // Two parts of eight-bit blocks with their scales and sums take 4 bytes a value, bfloat16 2, f32 4.
+        let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         4 * (rows * floats as u64 + logit_rows * spec.vocab as u64 + experts as u64) + activations
     }
 }
