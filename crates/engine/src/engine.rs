@@ -36,14 +36,14 @@ impl Engine {
     /// As [`Engine::start`].
     pub fn start_watched(
         model: Arc<Model>,
-        tokenizer: Arc<Tokenizer>,
+        vocabulary: Arc<dyn Vocabulary>,
         compute: Compute,
         limits: Limits,
         watch: Box<dyn Watch>,
     ) -> Result<Handle, Error> {
         check(&limits)?;
         let machine = Machine::new(model, compute, &limits)?;
-        Engine::start_with(machine, tokenizer, limits, watch)
+        Engine::start_with(machine, vocabulary, limits, watch)
     }
 
     /// Starts an engine over anything that computes logits, on a thread of its own.

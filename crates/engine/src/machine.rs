@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape};
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool};
 use model::{Batch, Model, Scratch};
 
 use crate::{Error, Forward, Limits, Rows};
@@ -21,13 +21,7 @@ impl Machine {
     pub(crate) fn new(model: Arc<Model>, compute: Compute, limits: &Limits) -> Result<Machine, Error> {
         let spec = &model.spec;
         let context = if limits.context == 0 { spec.context } else { limits.context.min(spec.context) };
-        let mut shape = KvShape {
-            layers: spec.layers.len(),
-            blocks: context.div_ceil(BLOCK_TOKENS),
-            kv_heads: spec.kv_heads,
-            head_dim: spec.head_dim,
-            dtype: KvDtype::F16,
-        };
+        let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), KvDtype::F16);
         if limits.kv_bytes > 0 {
             let most = limits.max_running.saturating_mul(shape.blocks);
             let paid =

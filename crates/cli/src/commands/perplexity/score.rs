@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, SeqRows};
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, SeqRows};
 use model::{Batch, Model, Scratch, Spec};
 use text::{Special, Tokenizer};
 
@@ -95,13 +95,7 @@ impl Runner {
     pub(super) fn new(model: Model, context: usize, exact: bool) -> Result<Runner, Failure> {
         let spec = &model.spec;
         let blocks = context.div_ceil(BLOCK_TOKENS);
-        let shape = KvShape {
-            layers: spec.layers.len(),
-            blocks,
-            kv_heads: spec.kv_heads,
-            head_dim: spec.head_dim,
-            dtype: if exact { KvDtype::F32 } else { KvDtype::F16 },
-        };
+        let shape = spec.kv_shape(blocks, if exact { KvDtype::F32 } else { KvDtype::F16 });
         let (kv, scratch) = (KvPool::new(shape)?, Scratch::new(spec, PIECE, PIECE));
         Ok(Runner { kv, scratch, blocks: (0..blocks as u32).collect(), model })
     }

@@ -1,0 +1,92 @@
+//! Every family's tiny model, from the fixtures of room `model`: a request's tokens are the same alone, twice, in a batch of
+//! eight that decodes and prefills at once, and after it lost its KV blocks and was computed again.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::{ask, request};
+use cpu::{Pool, Tier};
+use engine::fake::FakeVocabulary;
+use engine::{Engine, Handle, Limits, Params, Request, Unwatched};
+use kernels::{Compute, KvDtype, Precision};
+use model::Model;
+
+fn fixtures() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(root)
+        .expect("the fixtures")
+        .map(|entry| entry.expect("a fixture").path())
+        .filter(|path| path.join("config.json").exists())
+        .collect();
+    found.sort();
+    assert!(found.len() >= 10, "fixtures of the families: {found:?}");
+    found
+}
+
+fn requests(model: &Model) -> Vec<Request> {
+    let vocab = model.spec.vocab as u32;
+    let context = model.spec.context;
+    (0..8u32)
+        .map(|i| {
+            let length = (3 + 9 * i as usize).min(context / 2);
+            let prompt = (0..length as u32).map(|k| (1 + i * 37 + k * k * 11) % vocab).collect();
+            let params = Params {
+                temperature: [0.0, 1.0][i as usize % 2],
+                seed: Some(u64::from(i)),
+                ..Params::default()
+            };
+            let mut request = request(prompt, 64.min(context / 2), params);
+            request.ignore_end = true;
+            request
+        })
+        .collect()
+}
+
+fn engine(path: &Path, tier: Tier, kv_contexts: usize) -> (Arc<Model>, Handle) {
+    let compute = Compute::new(tier, Pool::new(2, None).expect("threads"));
+    let opened = weights::open(path).expect("a fixture");
+    let model = Arc::new(Model::load(&opened, &compute, Precision::Fast, &mut |_| {}).expect("a fixture"));
+    let context = model.spec.context.min(128);
+    let bytes = model.spec.kv_bytes_per_token(KvDtype::F16) as u64 * context.next_multiple_of(32) as u64;
+    let limits = Limits {
+        context,
+        kv_bytes: bytes * kv_contexts as u64,
+        prefill_chunk: 16,
+        prefill_beside_decode: 5,
+        ..Limits::default()
+    };
+    let vocabulary = Arc::new(FakeVocabulary);
+    let handle = Engine::start_watched(model.clone(), vocabulary, compute, limits, Box::new(Unwatched));
+    (model, handle.expect("an engine"))
+}
+
+#[test]
+fn every_family_says_the_same_alone_and_together() {
+    for path in fixtures() {
+        for tier in Tier::available() {
+            let (model, handle) = engine(&path, tier, 8);
+            let requests = requests(&model);
+            let alone: Vec<_> = requests.iter().map(|r| ask(&handle, vec![r.clone()]).remove(0)).collect();
+            let together = ask(&handle, requests.clone());
+            assert_eq!(alone, together, "{} on {tier}", path.display());
+            let again = ask(&handle, requests);
+            assert_eq!(again, together, "{} on {tier}, again", path.display());
+            assert!(alone.iter().any(|answer| !answer.tokens.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn every_family_survives_preemption() {
+    let mut preemptions = 0;
+    for path in fixtures() {
+        let (model, ample) = engine(&path, Tier::best(), 8);
+        let (_, tight) = engine(&path, Tier::best(), 1);
+        let requests = requests(&model);
+        assert_eq!(ask(&tight, requests.clone()), ask(&ample, requests), "{}", path.display());
+        preemptions += tight.stats().preemptions;
+    }
+    assert!(preemptions > 0, "the pools were too large to test anything");
+}
