@@ -147,7 +147,8 @@ fn a_batch_that_does_not_fit_is_refused() {
     let mut scratch = Scratch::new(&model.spec, 40, 2);
     let run = |rows, first_position, blocks| vec![SeqRows { rows, first_position, blocks }];
     let tokens: Vec<u32> = (0..41).collect();
-    let cases: [(&str, &[u32], Vec<SeqRows>, &[usize]); 10] = [
+    type Case<'a> = (&'a str, &'a [u32], Vec<SeqRows<'a>>, &'a [usize]);
+    let cases: [Case; 10] = [
         ("rows", &tokens, run(0..41, 0, &[0, 1]), &[]),
         ("token", &[128], run(0..1, 0, &[0]), &[0]),
         ("wanted rows", &tokens[..4], run(0..4, 0, &[0]), &[0, 1, 2]),

@@ -1,5 +1,7 @@
 //! Each family against Hugging Face transformers in fp32: `tools/fixtures/transformers.py` made the files and logits.
 
+#![allow(clippy::print_stdout, reason = "a test may tell how close it came")]
+
 mod runner;
 
 use cpu::Tier;

@@ -72,6 +72,7 @@ impl Machine {
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Kind>);
 
+#[allow(clippy::large_enum_variant, reason = "one lives behind an Arc for each tokenizer")]
 enum Kind {
     Library(ModelWrapper),
     Spm(Spm),

@@ -21,10 +21,10 @@ pub(super) fn call(
             None => value.try_iter().map(|items| items.collect::<Vec<_>>().into_iter().rev().collect()),
         };
     }
-    if let (ValueKind::String, Some(text)) = (value.kind(), value.as_str()) {
-        if let Some(result) = of_string(text, method, args)? {
-            return Ok(result);
-        }
+    if let (ValueKind::String, Some(text)) = (value.kind(), value.as_str())
+        && let Some(result) = of_string(text, method, args)?
+    {
+        return Ok(result);
     }
     if value.kind() == ValueKind::Map && method == "copy" && args.is_empty() {
         return Ok(value.clone());

@@ -268,7 +268,7 @@ mod tests {
             match ChatTemplate::compile(&source) {
                 Ok(template) => {
                     let said = template.render(&[json!({"role": "user"})], None, true, &Map::new());
-                    assert!(said.map_or_else(|e| e.to_string(), |t| t).len() < (1 << 26), "{start}");
+                    assert!(said.unwrap_or_else(|e| e.to_string()).len() < (1 << 26), "{start}");
                 }
                 Err(error) => assert!(!error.message.is_empty(), "{start}"),
             }
