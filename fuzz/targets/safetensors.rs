@@ -4,11 +4,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weights::Element;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(tensors) = weights::safetensors::parse(bytes) {
-        for tensor in tensors {
-            assert!(bytes.get(tensor.range.clone()).is_some(), "{} is outside the file", tensor.name);
+    let Ok(tensors) = weights::safetensors::parse(bytes) else { return };
+    for tensor in tensors {
+        assert!(bytes.get(tensor.range.clone()).is_some(), "{} is outside the file", tensor.name);
+        if let Element::Weights(dtype) = tensor.element {
+            let count = tensor.shape.iter().product();
+            assert_eq!(dtype.row_bytes(count), Some(tensor.range.len()), "{}", tensor.name);
         }
     }
 });
