@@ -27,12 +27,12 @@ fn model() -> FakeModel {
 }
 
 fn start(forward: impl Forward + 'static, limits: Limits) -> Handle {
-    Engine::start_with(forward, Arc::new(FakeVocabulary), limits, Box::new(Unwatched)).unwrap()
+    Engine::start_with(forward, Arc::new(FakeVocabulary), limits, Box::new(Unwatched)).expect("an engine")
 }
 
 fn submit(handle: &Handle, request: Request) -> (Ticket, Receiver<Event>) {
     let (to, from) = channel();
-    (handle.submit(request, Box::new(to)).unwrap(), from)
+    (handle.submit(request, Box::new(to)).expect("a place"), from)
 }
 
 /// Prompt, seeded sampling, and no end before `max_tokens`.

@@ -5,7 +5,6 @@
 
 mod door;
 
-use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -313,12 +312,10 @@ impl Signals {
     }
 
     /// Waits for the next of either.
-    fn next(&mut self) -> impl Future<Output = &'static str> {
-        async {
-            tokio::select! {
-                _ = self.interrupt.recv() => "interrupted",
-                _ = self.terminate.recv() => "terminated",
-            }
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "interrupted",
+            _ = self.terminate.recv() => "terminated",
         }
     }
 }

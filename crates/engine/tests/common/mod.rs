@@ -1,5 +1,7 @@
 //! Loading a model and asking it several things at once.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
