@@ -83,6 +83,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
 /// Reads a `tokenizer.json`.
 pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
     shallow(bytes)?;
+    prefixed_merges(bytes)?;
     let file: File = serde_json::from_slice(bytes).map_err(|e| Error::malformed("tokenizer.json", e))?;
     let form = form(file.decoder.as_ref())?;
     let texts = texts(&file)?;
@@ -107,6 +108,42 @@ pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
     let around = around(file.post_processor)?;
     let parts = Parts { normalizer: file.normalizer, pre_tokenizer: file.pre_tokenizer, model, added };
     Ok(Loaded { parts, form, texts, special, around, bos, eos, ends, unknown })
+}
+
+/// Refuses merges whose right side lacks the prefix of continuing pieces: tokenizers 0.22 cuts as many bytes off it
+/// without looking, and panics. Found by fuzzing.
+fn prefixed_merges(bytes: &[u8]) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct File<T> {
+        model: T,
+    }
+    #[derive(Deserialize)]
+    struct Prefix {
+        #[serde(default)]
+        continuing_subword_prefix: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Merges {
+        #[serde(default)]
+        merges: Vec<Value>,
+    }
+    let malformed = |e: serde_json::Error| Error::malformed("tokenizer.json", e);
+    let file: File<Prefix> = serde_json::from_slice(bytes).map_err(malformed)?;
+    let Some(prefix) = file.model.continuing_subword_prefix.filter(|prefix| !prefix.is_empty()) else {
+        return Ok(());
+    };
+    let file: File<Merges> = serde_json::from_slice(bytes).map_err(malformed)?;
+    for merge in &file.model.merges {
+        let right = match merge {
+            Value::String(pair) => pair.split_once(' ').map(|(_, right)| right),
+            pair => pair.get(1).and_then(Value::as_str),
+        };
+        if !right.is_some_and(|right| right.starts_with(&prefix)) {
+            let problem = format!("the merge {merge} does not continue with the prefix {prefix:?}");
+            return Err(Error::Malformed { what: "model.merges".into(), problem });
+        }
+    }
+    Ok(())
 }
 
 /// One id or a list of them.
@@ -232,3 +269,28 @@ fn form(decoder: Option<&Value>) -> Result<Form, Error> {
 
 const KNOWN: [&str; 8] =
     ["ByteLevel", "WordPiece", "BPEDecoder", "Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"];
+
+#[cfg(test)]
+mod tests {
+    use super::{Beside, read};
+    use serde_json::json;
+
+    /// The interpreter of tokenizer.json panicked on the first of these.
+    #[test]
+    fn merges_must_continue_with_the_prefix() {
+        let open = |prefix: &str, merges: serde_json::Value| {
+            let vocab = json!({"a": 0, "b": 1, "ab": 2, "##b": 3});
+            let model =
+                json!({"type": "BPE", "continuing_subword_prefix": prefix, "vocab": vocab, "merges": merges});
+            let file = json!({"version": "1.0", "added_tokens": [], "decoder": {"type": "ByteLevel",
+                "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, "model": model});
+            read(file.to_string().as_bytes(), &Beside::default()).map(|_| ()).map_err(|e| e.to_string())
+        };
+        for merges in [json!(["a b"]), json!([["a", "b"]])] {
+            let message = open("##", merges.clone()).expect_err("is refused");
+            assert!(message.contains("##") && message.contains('b'), "{message}");
+            assert_eq!(open("", merges), Ok(()));
+        }
+        assert_eq!(open("##", json!(["a ##b"])), Ok(()));
+    }
+}
