@@ -5,7 +5,7 @@
 
 mod door;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -110,6 +110,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
     err!("listening on http://{address}; loading {}", args.model);
+    let invitation = Invitation { address: door::reachable(address), keyed: !options.keys.is_empty() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
         .max_blocking_threads(PLANNING_THREADS)
@@ -119,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot start the HTTP threads: {error}")))?;
     let server = Server::new(options);
     let drain = Duration::from_secs(args.drain_timeout.into());
-    let failed = load_beside(args, server.clone(), address.to_string(), began)?;
+    let failed = load_beside(args, server.clone(), invitation, began)?;
     serve(&runtime, server, listener, drain, failed)
 }
 
@@ -165,13 +166,13 @@ fn log_to_stderr() {
 fn load_beside(
     args: Args,
     server: Server,
-    address: String,
+    invitation: Invitation,
     began: Instant,
 ) -> Result<oneshot::Receiver<Failure>, Failure> {
     let (tell, failed) = oneshot::channel();
     let body = move || match load(&args, &server, began) {
         Ok(ready) => {
-            ready.say(&address, began);
+            ready.say(&invitation, began);
             // Kept, so that the receiver goes on waiting.
             std::mem::forget(tell);
         }
@@ -180,6 +181,12 @@ fn load_beside(
     cpu::thread::spawn("loader", body)
         .map_err(|error| Failure::new(format!("no thread to load: {error}")))?;
     Ok(failed)
+}
+
+/// How to reach the server, for the line to try.
+struct Invitation {
+    address: SocketAddr,
+    keyed: bool,
 }
 
 /// What is said when the server is ready.
@@ -247,14 +254,18 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
 }
 
 impl Ready {
-    fn say(&self, address: &str, began: Instant) {
+    fn say(&self, to: &Invitation, began: Instant) {
         err!("{} is ready after {:.2} s: {}", self.name, began.elapsed().as_secs_f64(), self.facts);
         let (path, body) = if self.chats {
             ("chat/completions", r#"{"messages": [{"role": "user", "content": "What is a grist mill?"}]}"#)
         } else {
             ("completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#)
         };
-        err!("try it:\n  curl http://{address}/v1/{path} -H 'content-type: application/json' -d '{body}'");
+        let key = if to.keyed { " -H \"authorization: Bearer $GRISTMILL_API_KEY\"" } else { "" };
+        let address = to.address;
+        err!(
+            "try it:\n  curl http://{address}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
+        );
     }
 }
 

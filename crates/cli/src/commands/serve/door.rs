@@ -1,7 +1,7 @@
 //! Where the server may listen, and sizes as people write them.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 use crate::Failure;
 
@@ -24,6 +24,16 @@ pub(super) fn bind(host: &str, port: u16, guarded: bool) -> Result<TcpListener, 
     let listener = TcpListener::bind(addresses.as_slice()).map_err(|error| refused(host, port, &error))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// An address that this machine can reach the server at: 0.0.0.0 is a place to listen, not to call.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 fn refused(host: &str, port: u16, error: &std::io::Error) -> Failure {
@@ -84,6 +94,15 @@ mod tests {
         }
         assert!(bind("0.0.0.0", 0, true).is_ok());
         assert!(bind("localhost", 0, false).is_ok());
+    }
+
+    #[test]
+    fn an_address_to_call() {
+        for (listens, called) in
+            [("0.0.0.0:80", "127.0.0.1:80"), ("[::]:80", "[::1]:80"), ("10.0.0.7:80", "10.0.0.7:80")]
+        {
+            assert_eq!(reachable(listens.parse().unwrap()).to_string(), called);
+        }
     }
 
     #[test]
