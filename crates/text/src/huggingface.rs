@@ -99,7 +99,10 @@ pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
         let token = config.get(key)?;
         id_of(token.as_str().or_else(|| token.get("content")?.as_str())?)
     };
-    let unknown = model.unknown().and_then(|text| id_of(&text));
+    let unknown = match model.unknown() {
+        Some(text) => id_of(&text),
+        None => unigram_unknown(bytes),
+    };
     let (bos, eos) = (named("bos_token"), named("eos_token"));
     let mut ends: Vec<u32> = eos.into_iter().collect();
     for config in [&beside.generation_config, &beside.config].into_iter().flatten() {
@@ -144,6 +147,19 @@ fn prefixed_merges(bytes: &[u8]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The unknown token of a unigram model, which the library keeps to itself.
+fn unigram_unknown(bytes: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Outer {
+        model: Inner,
+    }
+    #[derive(Deserialize)]
+    struct Inner {
+        unk_id: Option<u32>,
+    }
+    serde_json::from_slice::<Outer>(bytes).ok()?.model.unk_id
 }
 
 /// One id or a list of them.

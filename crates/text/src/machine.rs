@@ -74,14 +74,20 @@ pub(crate) struct Shared(Arc<Kind>);
 
 #[allow(clippy::large_enum_variant, reason = "one lives behind an Arc for each tokenizer")]
 enum Kind {
-    Library(ModelWrapper),
+    /// With the tokens that the model itself must not produce out of text.
+    Library(ModelWrapper, HashMap<String, u32>),
     Spm(Spm),
 }
 
 impl Shared {
     /// A model of the library.
     pub(crate) fn new(model: ModelWrapper) -> Shared {
-        Shared(Arc::new(Kind::Library(model)))
+        Shared::with_control(model, HashMap::new())
+    }
+
+    /// A model of the library that holds unreachable texts in place of the `control` tokens.
+    pub(crate) fn with_control(model: ModelWrapper, control: HashMap<String, u32>) -> Shared {
+        Shared(Arc::new(Kind::Library(model, control)))
     }
 
     /// Our own SentencePiece.
@@ -91,7 +97,7 @@ impl Shared {
 
     /// The unknown token's text, if the model has one.
     pub(crate) fn unknown(&self) -> Option<String> {
-        let Kind::Library(model) = &*self.0 else { return None };
+        let Kind::Library(model, _) = &*self.0 else { return None };
         match model {
             ModelWrapper::BPE(bpe) => bpe.get_unk_token().clone(),
             ModelWrapper::WordPiece(wordpiece) => Some(wordpiece.unk_token.clone()),
@@ -106,35 +112,35 @@ impl Model for Shared {
 
     fn tokenize(&self, sequence: &str) -> tokenizers::Result<Vec<Token>> {
         match &*self.0 {
-            Kind::Library(model) => model.tokenize(sequence),
+            Kind::Library(model, _) => model.tokenize(sequence),
             Kind::Spm(model) => model.tokenize(sequence).map_err(Into::into),
         }
     }
 
     fn token_to_id(&self, token: &str) -> Option<u32> {
         match &*self.0 {
-            Kind::Library(model) => model.token_to_id(token),
+            Kind::Library(model, control) => control.get(token).copied().or_else(|| model.token_to_id(token)),
             Kind::Spm(model) => model.id(token),
         }
     }
 
     fn id_to_token(&self, id: u32) -> Option<String> {
         match &*self.0 {
-            Kind::Library(model) => model.id_to_token(id),
+            Kind::Library(model, _) => model.id_to_token(id),
             Kind::Spm(_) => None,
         }
     }
 
     fn get_vocab(&self) -> HashMap<String, u32> {
         match &*self.0 {
-            Kind::Library(model) => model.get_vocab(),
+            Kind::Library(model, _) => model.get_vocab(),
             Kind::Spm(_) => HashMap::new(),
         }
     }
 
     fn get_vocab_size(&self) -> usize {
         match &*self.0 {
-            Kind::Library(model) => model.get_vocab_size(),
+            Kind::Library(model, _) => model.get_vocab_size(),
             Kind::Spm(model) => model.size(),
         }
     }
@@ -145,7 +151,7 @@ impl Model for Shared {
 
     fn get_trainer(&self) -> TrainerWrapper {
         match &*self.0 {
-            Kind::Library(model) => model.get_trainer(),
+            Kind::Library(model, _) => model.get_trainer(),
             Kind::Spm(_) => tokenizers::models::bpe::BpeTrainer::default().into(),
         }
     }

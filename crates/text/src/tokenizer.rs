@@ -59,7 +59,7 @@ impl Tokenizer {
     /// # Errors
     /// What is missing, malformed or unsupported, by name.
     pub fn open(opened: &Opened) -> Result<Tokenizer, Error> {
-        let loaded = match opened.metadata() {
+        let loaded = guarded(|| match opened.metadata() {
             Metadata::Gguf(metadata) => gguf::load(gguf::Vocabulary::read(metadata)?),
             Metadata::HuggingFace(files) => {
                 let json = files.tokenizer_json.as_deref();
@@ -71,7 +71,7 @@ impl Tokenizer {
                 };
                 huggingface::read(json, &beside)
             }
-        };
+        });
         loaded.and_then(Tokenizer::assemble)
     }
 
@@ -86,7 +86,7 @@ impl Tokenizer {
         }
         let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new(".")) };
         let json = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
-        huggingface::open(&json, folder).and_then(Tokenizer::assemble)
+        guarded(|| huggingface::open(&json, folder)).and_then(Tokenizer::assemble)
     }
 
     /// Reads the bytes of a `tokenizer.json` alone; which tokens begin and end a text is then known only from their
@@ -95,10 +95,14 @@ impl Tokenizer {
     /// # Errors
     /// What is missing, malformed or unsupported, by name.
     pub fn from_json(bytes: &[u8]) -> Result<Tokenizer, Error> {
-        huggingface::read(bytes, &huggingface::Beside::default()).and_then(Tokenizer::assemble)
+        guarded(|| huggingface::read(bytes, &huggingface::Beside::default())).and_then(Tokenizer::assemble)
     }
 
     pub(crate) fn assemble(loaded: Loaded) -> Result<Tokenizer, Error> {
+        guarded(|| Tokenizer::assemble_unguarded(loaded))
+    }
+
+    fn assemble_unguarded(loaded: Loaded) -> Result<Tokenizer, Error> {
         let size = loaded.texts.len();
         let check = |what: &str, ids: &[u32]| match ids.iter().find(|id| **id as usize >= size) {
             Some(id) => Err(Error::OutOfRange { what: what.into(), id: u64::from(*id), size }),
@@ -135,6 +139,10 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
     pub fn encode(&self, text: &str, special: Special, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
+        guarded(|| self.encode_unguarded(text, special, add_bos_eos))
+    }
+
+    fn encode_unguarded(&self, text: &str, special: Special, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
         let pipeline = self.machine.pipeline(special == Special::Parse);
         let encoding = pipeline.encode_fast(text, false).map_err(|e| Error::Encode(e.to_string()))?;
         let ids = encoding.get_ids();
@@ -230,6 +238,13 @@ impl Tokenizer {
     pub fn is_special(&self, id: u32) -> bool {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
+}
+
+/// Runs the library's code on a file that is not trusted: tables of it (a normalizer's character map) are read without
+/// bounds checks of their own, so a slip there is caught and told, and does not take the server down.
+fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    caught.unwrap_or_else(|_| Err(Error::Encode("the tokenizer's tables are broken".into())))
 }
 
 impl std::fmt::Debug for Tokenizer {

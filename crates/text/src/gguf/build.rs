@@ -195,10 +195,13 @@ fn marked_merges(vocabulary: &Vocabulary) -> Result<Core, Error> {
 fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
     let scores = vocabulary.finite_scores()?;
     let pieces = vocabulary.tokens.iter().zip(&scores).enumerate().map(|(id, (text, score))| {
-        // The library's trie cannot hold an empty piece.
-        let text = if text.is_empty() { format!("[EMPTY_{id}]") } else { text.clone() };
+        // The library's trie cannot hold an empty piece, and would find control tokens in any text.
+        let hidden = text.is_empty() || matches!(vocabulary.types[id], Type::Control | Type::Unknown);
+        let text = if hidden { format!("\u{10ffff}{id}\u{10ffff}") } else { text.clone() };
         (text, f64::from(*score))
     });
+    let control =
+        vocabulary.of_type(&[Type::Control, Type::Unknown]).map(|(id, text)| (text.to_owned(), id)).collect();
     let has_bytes = vocabulary.types.contains(&Type::Byte);
     let unknown = vocabulary.unknown.map(|id| id as usize);
     let model = Unigram::from(pieces.collect(), unknown, has_bytes);
@@ -219,7 +222,7 @@ fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
     Ok(Core {
         normalizer: (!steps.is_empty()).then(|| Sequence::new(steps).into()),
         pre_tokenizer: Some(Metaspace::new('▁', scheme, true).into()),
-        model: Shared::new(ModelWrapper::Unigram(model)),
+        model: Shared::with_control(ModelWrapper::Unigram(model), control),
         form: Form::Marked { space: '▁', lead, bytes: has_bytes },
         before,
         after,

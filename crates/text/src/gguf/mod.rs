@@ -3,6 +3,8 @@
 mod build;
 mod pre;
 mod read;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use build::load;
 pub(crate) use read::Vocabulary;

@@ -57,6 +57,9 @@ impl Vocabulary {
         let keys = Keys(metadata);
         let tokens = keys.strings("tokens")?.unwrap_or_default();
         let size = tokens.len();
+        if size == 0 {
+            return Err(Error::Missing { what: "vocabulary", key: "tokenizer.ggml.tokens" });
+        }
         let id = |key: &'static str| keys.id(key, size);
         let model =
             keys.text("model")?.ok_or(Error::Missing { what: "model", key: "tokenizer.ggml.model" })?;
@@ -97,9 +100,6 @@ impl Vocabulary {
     /// Refuses lists of other lengths than `tokens`, the same token twice, too many tokens.
     pub(super) fn check(&self) -> Result<(), Error> {
         let size = self.tokens.len();
-        if size == 0 {
-            return Err(Error::Missing { what: "vocabulary", key: "tokenizer.ggml.tokens" });
-        }
         if size > MAX_TOKENS {
             let (size, limit) = (size as u64, MAX_TOKENS as u64);
             return Err(Error::TooLarge { what: "the number of tokens", size, limit });

@@ -44,6 +44,11 @@ pub fn ids_hash(ids: &[u32]) -> u32 {
 /// Compares a tokenizer with `expected/NAME.txt` on all strings: ids with control tokens, ids without, decoded text,
 /// what stands around a text, and that the stream and `decode` agree.
 pub fn compare(name: &str, tokenizer: &Tokenizer) {
+    compare_but(name, tokenizer, |_| false);
+}
+
+/// The same; where `stricter` says so of a text, ours may differ in the tokens of plain text.
+pub fn compare_but(name: &str, tokenizer: &Tokenizer, stricter: impl Fn(&str) -> bool) {
     let path = fixtures().join("expected").join(format!("{name}.txt"));
     let expected = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut lines = expected.lines();
@@ -60,7 +65,8 @@ pub fn compare(name: &str, tokenizer: &Tokenizer) {
         let plain = tokenizer.encode(text, Special::Plain, false).expect("encodes");
         let decoded = tokenizer.decode(&parsed, false);
         let ours = format!("{:08x} {:08x} {:08x}", ids_hash(&parsed), ids_hash(&plain), fnv(decoded.bytes()));
-        if ours != line {
+        let same = |at: &[usize]| at.iter().all(|at| ours.split(' ').nth(*at) == line.split(' ').nth(*at));
+        if !same(if stricter(text) { &[0, 2] } else { &[0, 1, 2] }) {
             wrong.push(format!("{text:?}\n  ours {ours} {parsed:?} {plain:?} {decoded:?}\n  want {line}"));
         }
     }
