@@ -4,6 +4,11 @@
 //! line is the only room that writes to standard output, reads the environment and chooses the exit code; every
 //! other room hands it values.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are written for the terminal: [x] is an option there"
+)]
+
 mod commands;
 mod failure;
 mod flags;

@@ -1,7 +1,7 @@
 //! The public API on paper: what a request may say, what an answer looks like, what an error is.
 //!
 //! A request body goes through two doors. First it must be JSON (`serde_json`, which bounds nesting at 128 levels);
-//! then every field this server knows is read by hand through [`fields`], so that a bad value is answered with the
+//! then every field this server knows is read by hand through `fields`, so that a bad value is answered with the
 //! field's own name in `param` and with the value and the limit in the message. Fields nobody knows are ignored, as
 //! OpenAI's server does; fields that are known elsewhere but not built here are refused ([`unbuilt`]), because an
 //! option that is silently dropped changes the answer without saying so.
