@@ -90,6 +90,23 @@ impl Matrix {
         bytes: &[u8],
         p: Precision,
     ) -> Result<Matrix, Error> {
+        Matrix::pack_in_bands(c, dtype, rows, cols, bytes, p, &mut || ())
+    }
+
+    /// As [`Matrix::pack`]; `read` is called whenever some 16 MB more have been packed, so that the caller can give
+    /// back the pages of the file behind `bytes` and never holds a large tensor twice.
+    ///
+    /// # Errors
+    /// As [`Matrix::pack`].
+    pub fn pack_in_bands(
+        c: &Compute,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        bytes: &[u8],
+        p: Precision,
+        read: &mut dyn FnMut(),
+    ) -> Result<Matrix, Error> {
         let row_bytes =
             dtype.row_bytes(cols).ok_or(Error::RowLength { cols, dtype, block: dtype.block_weights() })?;
         let need = row_bytes as u64 * rows as u64;
@@ -105,20 +122,18 @@ impl Matrix {
         let mut data = Pages::new(total).map_err(memory)?;
         if cols > 0 && rows > 0 {
             let panels = (512usize << 10).div_ceil(panel_bytes).max(1);
-            c.pool.chunks_mut(&mut data, panels * panel_bytes, &|i, chunk| {
-                for (j, panel) in chunk.chunks_exact_mut(panel_bytes).enumerate() {
-                    let first = (i * panels + j) * lanes;
-                    let count = lanes.min(rows - first);
-                    pack_panel(
-                        layout,
-                        dtype,
-                        lanes,
-                        cols,
-                        &bytes[first * row_bytes..][..count * row_bytes],
-                        panel,
-                    );
-                }
-            });
+            let band = ((16usize << 20) / panel_bytes).max(1).next_multiple_of(panels);
+            for (b, part) in data.chunks_mut(band * panel_bytes).enumerate() {
+                c.pool.chunks_mut(part, panels * panel_bytes, &|i, chunk| {
+                    for (j, panel) in chunk.chunks_exact_mut(panel_bytes).enumerate() {
+                        let first = (b * band + i * panels + j) * lanes;
+                        let count = lanes.min(rows - first);
+                        let rows = &bytes[first * row_bytes..][..count * row_bytes];
+                        pack_panel(layout, dtype, lanes, cols, rows, panel);
+                    }
+                });
+                read();
+            }
         }
         Ok(Matrix { layout, fine: p == Precision::Fine, tier: c.tier, rows, cols, lanes, panel_bytes, data })
     }

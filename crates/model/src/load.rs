@@ -2,7 +2,7 @@
 //!
 //! First every weight of [`Spec::weights`] is found, its shape checked and the ledger closed, so that a broken file is
 //! refused before any work. Then each is packed in the order of the layers, and the file's pages are given back as the
-//! loading goes on: the peak is the packed weights and the largest tensor.
+//! loading goes on, within a large tensor too: the peak is the packed weights and some 16 MB.
 
 use crate::error::Error;
 use crate::names::{self, Place, Slice};
@@ -192,8 +192,8 @@ impl Model {
             Store { precision, spec: &spec, vectors: HashMap::new(), matrices: HashMap::new(), bytes: 0 };
         let (mut done, mut dropped) = (0_u64, 0_u64);
         for weight in &found {
-            check_finite(compute, weight)?;
-            store.take(compute, weight)?;
+            check_finite(compute, weight, &|| opened.drop_pages())?;
+            store.take(compute, weight, &mut || opened.drop_pages())?;
             done += weight.bytes.len() as u64;
             if done - dropped > DROP_EVERY {
                 opened.drop_pages();
@@ -246,15 +246,17 @@ impl Store<'_> {
         }
     }
 
-    fn take(&mut self, compute: &Compute, weight: &Found) -> Result<(), Error> {
+    /// Loads one weight; `read` is called as its bytes have been read.
+    fn take(&mut self, compute: &Compute, weight: &Found, read: &mut dyn FnMut()) -> Result<(), Error> {
         if !weight.vector {
-            let packed = Matrix::pack(
+            let packed = Matrix::pack_in_bands(
                 compute,
                 weight.dtype,
                 weight.rows,
                 weight.cols,
                 weight.bytes,
                 self.precision_of(weight.role),
+                read,
             )
             .map_err(|source| Error::Pack { name: weight.name.clone(), source })?;
             self.bytes += packed.bytes();
@@ -342,16 +344,21 @@ impl Mlp {
 }
 
 /// Refuses weights that are NaN or infinite: a model that holds one answers nonsense to everything.
-fn check_finite(compute: &Compute, weight: &Found) -> Result<(), Error> {
+fn check_finite(compute: &Compute, weight: &Found, read: &dyn Fn()) -> Result<(), Error> {
     let check = |bytes| tensor::check_finite(weight.dtype, bytes);
     let part = (1 << 20) / weight.dtype.block_bytes() * weight.dtype.block_bytes();
     let sound = AtomicBool::new(true);
-    compute.pool.run(weight.bytes.len().div_ceil(part), &|task| {
-        let end = weight.bytes.len().min((task + 1) * part);
-        if check(&weight.bytes[task * part..end]).is_err() {
-            sound.store(false, Ordering::Relaxed);
+    for band in weight.bytes.chunks(16 * part) {
+        compute.pool.run(band.len().div_ceil(part), &|task| {
+            let end = band.len().min((task + 1) * part);
+            if check(&band[task * part..end]).is_err() {
+                sound.store(false, Ordering::Relaxed);
+            }
+        });
+        if band.len() == 16 * part {
+            read();
         }
-    });
+    }
     if sound.into_inner() {
         return Ok(());
     }
