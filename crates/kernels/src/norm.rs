@@ -64,7 +64,7 @@ impl Job for Norm<'_> {
         let cols = self.weight.len();
         for (x, out) in self.x.chunks_exact(cols).zip(self.out.chunks_exact_mut(cols)) {
             let mean = if self.mean { sum(s, x) / cols as f32 } else { 0.0 };
-            let factor = 1.0 / (squares(s, x, mean) / cols as f32 + self.eps).sqrt();
+            let factor = factor(s, x, mean, self.eps);
             for (i, (o, v)) in out.iter_mut().zip(x).enumerate() {
                 *o = (v - mean) * factor * self.weight[i] + self.bias.map_or(0.0, |b| b[i]);
             }
@@ -84,12 +84,18 @@ impl Job for NormInPlace<'_> {
     fn run<S: Simd>(self, s: S) {
         let cols = self.weight.len();
         for x in self.x.chunks_exact_mut(cols) {
-            let factor = 1.0 / (squares(s, x, 0.0) / cols as f32 + self.eps).sqrt();
+            let factor = factor(s, x, 0.0, self.eps);
             for (v, w) in x.iter_mut().zip(self.weight) {
                 *v = *v * factor * w;
             }
         }
     }
+}
+
+/// One over the root of the mean square about `mean`.
+#[inline(always)]
+fn factor<S: Simd>(s: S, x: &[f32], mean: f32, eps: f32) -> f32 {
+    1.0 / (squares(s, x, mean) / x.len() as f32 + eps).sqrt()
 }
 
 #[inline(always)]

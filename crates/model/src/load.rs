@@ -190,15 +190,11 @@ impl Model {
         let total: u64 = found.iter().map(|w| w.bytes.len() as u64).sum();
         let mut store =
             Store { precision, spec: &spec, vectors: HashMap::new(), matrices: HashMap::new(), bytes: 0 };
-        let (mut done, mut dropped) = (0_u64, 0_u64);
+        let mut done = 0_u64;
         for weight in &found {
             check_finite(compute, weight, &|| opened.drop_pages())?;
             store.take(compute, weight, &mut || opened.drop_pages())?;
             done += weight.bytes.len() as u64;
-            if done - dropped > DROP_EVERY {
-                opened.drop_pages();
-                dropped = done;
-            }
             progress(done as f32 / total.max(1) as f32);
         }
         opened.drop_pages();
@@ -218,9 +214,6 @@ impl Model {
         self.bytes
     }
 }
-
-/// How much of the file is read before its pages are given back, in bytes.
-const DROP_EVERY: u64 = 16 << 20;
 
 /// The widest model that is computed with sixteen-bit activations throughout.
 const NARROW: usize = 768;

@@ -47,14 +47,14 @@ pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
     // Few templates know OpenAI's newer name for "system". Where it is refused or not heard, the older one is used.
     let mut messages = request.messages.clone();
     let renamed = rename_developer(&mut messages);
-    let text = match render(&request.messages) {
-        Ok(text) if !renamed || says_all(&text, &request.messages) => text,
+    let prompt = match render(&request.messages) {
+        Ok(prompt) if !renamed || says_all(&prompt.text, &request.messages) => prompt,
         _ if renamed => render(&messages).map_err(Fault::template)?,
-        Ok(text) => text,
+        Ok(prompt) => prompt,
         Err(message) => return Err(Fault::template(message)),
     };
     // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
-    let prompt = served.language.encode(&text, false).map_err(Fault::template)?;
+    let prompt = served.language.encode_prompt(&prompt).map_err(Fault::template)?;
     if prompt.is_empty() {
         return Err(Fault::template("the chat template made an empty prompt of these messages"));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
-use text::{ChatTemplate, Special, Tokenizer};
+use text::{ChatTemplate, Prompt, Special, Tokenizer};
 
 /// A model that answers.
 pub struct Served {
@@ -45,7 +45,13 @@ pub trait Language: Send + Sync {
         tools: Option<&[Value]>,
         add_generation_prompt: bool,
         arguments: &Map<String, Value>,
-    ) -> Result<String, String>;
+    ) -> Result<Prompt, String>;
+
+    /// Tokens of a conversation; only what the template wrote becomes control tokens.
+    ///
+    /// # Errors
+    /// In words.
+    fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, String>;
 
     /// Tokens of a text; control tokens that it spells are taken as such. `wrapped` adds those that the model expects
     /// around a text.
@@ -84,11 +90,16 @@ impl Language for Spoken {
         tools: Option<&[Value]>,
         add_generation_prompt: bool,
         arguments: &Map<String, Value>,
-    ) -> Result<String, String> {
+    ) -> Result<Prompt, String> {
         let Some(template) = &self.template else {
             return Err("this model has no chat template; use /v1/completions".into());
         };
-        template.render(messages, tools, add_generation_prompt, arguments).map_err(|e| e.to_string())
+        let prompt = template.prompt(&self.tokenizer, messages, tools, add_generation_prompt, arguments);
+        prompt.map_err(|e| e.to_string())
+    }
+
+    fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
+        self.tokenizer.encode_prompt(prompt).map_err(|e| e.to_string())
     }
 
     fn encode(&self, text: &str, wrapped: bool) -> Result<Vec<u32>, String> {

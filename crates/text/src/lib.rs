@@ -2,8 +2,8 @@
 //!
 //! A [`Tokenizer`] is read once, from a `tokenizer.json` or from a GGUF's metadata, into the same machine; after that
 //! everything here is pure: no files, no clock (it is handed to the templates), no threads.
-//! Text that a user wrote and text that a template wrote are told apart by [`Special`]: only the latter may
-//! become control tokens.
+//! Text that a user wrote and text that a template wrote are told apart by [`Special`], and inside one prompt by
+//! [`Prompt`]: only the template's may become control tokens.
 //!
 //! Deliberately absent: training, truncation and padding (a prompt that does not fit is refused, never cut),
 //! pairs of sequences, offsets into the source text.
@@ -14,6 +14,7 @@ mod gguf;
 mod huggingface;
 mod machine;
 mod pieces;
+mod prompt;
 mod spm;
 mod stop;
 mod stream;
@@ -21,6 +22,7 @@ mod template;
 mod tokenizer;
 
 pub use error::Error;
+pub use prompt::Prompt;
 pub use stop::{Found, Stops};
 pub use stream::Stream;
 pub use template::{ChatTemplate, TemplateError};

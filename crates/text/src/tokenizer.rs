@@ -7,6 +7,7 @@ use weights::opened::{Metadata, Opened};
 
 use crate::machine::{Machine, Parts};
 use crate::pieces::{Form, Pieces, Start};
+use crate::prompt::Names;
 use crate::{Error, ends, gguf, huggingface};
 
 /// Whether names of control tokens in a text become those tokens.
@@ -25,6 +26,7 @@ pub struct Tokenizer {
     texts: Vec<Option<String>>,
     /// `[ids]`: control tokens.
     special: Vec<bool>,
+    names: Names,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
     bos: Option<u32>,
@@ -116,15 +118,17 @@ impl Tokenizer {
             special[*id as usize] = true;
         }
         let control =
-            loaded.special.iter().filter_map(|id| Some((*id, loaded.texts[*id as usize].as_deref()?)));
+            || loaded.special.iter().filter_map(|id| Some((*id, loaded.texts[*id as usize].as_deref()?)));
         let named: Vec<u32> = loaded.ends.iter().copied().filter(|id| (*id as usize) < size).collect();
-        let ends = ends::find(control, &named);
+        let ends = ends::find(control(), &named);
+        let names = Names::new(control().map(|(_, name)| name))?;
         let pieces = Pieces::new(loaded.form, &loaded.texts)?;
         Ok(Tokenizer {
             machine: Machine::build(loaded.parts)?,
             pieces,
             texts: loaded.texts,
             special,
+            names,
             prefix: loaded.around.0,
             suffix: loaded.around.1,
             bos: loaded.bos,
@@ -173,6 +177,11 @@ impl Tokenizer {
             tokens.extend(spelt.iter().map(|token| token.id).filter(|id| !self.is_special(*id)));
         }
         Ok(())
+    }
+
+    /// The names of control tokens.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The text of tokens; bytes that are not UTF-8 become U+FFFD, and ids beyond the vocabulary have no text.

@@ -149,9 +149,9 @@ impl Session {
             let text = messages.last().and_then(|m| m["content"].as_str()).unwrap_or_default();
             return Ok(self.tokenizer.encode(text, Special::Parse, true)?);
         };
-        let text = template.render(messages, None, true, &Map::new())?;
+        let prompt = template.prompt(&self.tokenizer, messages, None, true, &Map::new())?;
         // The template has written the control tokens, the first one included.
-        Ok(self.tokenizer.encode(&text, Special::Parse, false)?)
+        Ok(self.tokenizer.encode_prompt(&prompt)?)
     }
 
     fn request(&self, prompt: Vec<u32>) -> Request {

@@ -28,6 +28,13 @@ fn put16(v: u16, lane: usize, out: &mut [u8]) {
     out[2 * lane..2 * lane + 2].copy_from_slice(&v.to_le_bytes());
 }
 
+/// The scale, and the minimum negated.
+fn put_pair(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+    let (d, m) = head.split_at_mut(2 * lanes);
+    put16(raw.d, lane, d);
+    put16(raw.dmin ^ 0x8000, lane, m);
+}
+
 /// A half-precision scale for 32 weights.
 pub(crate) struct Half;
 
@@ -54,9 +61,7 @@ impl Scales for HalfBias {
     const GROUPS: usize = 1;
     const BIAS: bool = true;
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
-        let (d, m) = head.split_at_mut(2 * lanes);
-        put16(raw.d, lane, d);
-        put16(raw.dmin ^ 0x8000, lane, m);
+        put_pair(raw, lane, lanes, head);
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
@@ -93,9 +98,7 @@ impl Scales for SuperBias {
     const GROUPS: usize = 1;
     const BIAS: bool = true;
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
-        let (d, m) = head.split_at_mut(2 * lanes);
-        put16(raw.d, lane, d);
-        put16(raw.dmin ^ 0x8000, lane, m);
+        put_pair(raw, lane, lanes, head);
     }
     fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         small[lane] = raw.small[i].cast_unsigned();
@@ -118,7 +121,7 @@ impl Scales for SuperBias16 {
     const GROUPS: usize = 2;
     const BIAS: bool = true;
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
-        SuperBias::put_head(raw, lane, lanes, head);
+        put_pair(raw, lane, lanes, head);
     }
     fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         for half in 0..2 {

@@ -11,6 +11,7 @@ use engine::fake::{FakeModel, FakeVocabulary};
 use engine::{Engine, Forward, Limits, Rows, Vocabulary};
 use serde_json::{Map, Value, json};
 use server::{Language, Options, Served, Server};
+use text::Prompt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -27,7 +28,7 @@ impl Language for Letters {
         tools: Option<&[Value]>,
         generate: bool,
         arguments: &Map<String, Value>,
-    ) -> Result<String, String> {
+    ) -> Result<Prompt, String> {
         let mut out = String::new();
         for message in messages {
             let content = message["content"].as_str().unwrap_or_default();
@@ -46,7 +47,11 @@ impl Language for Letters {
         if generate {
             out.push_str("assistant");
         }
-        Ok(out)
+        Ok(out.into())
+    }
+
+    fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
+        self.encode(&prompt.text, false)
     }
 
     fn encode(&self, text: &str, wrapped: bool) -> Result<Vec<u32>, String> {

@@ -20,6 +20,9 @@ use serde_json::{Map, Value};
 
 pub(crate) use source::Templates;
 
+use crate::Tokenizer;
+use crate::prompt::{Prompt, Written, unmarked};
+
 /// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
 const FUEL: u64 = 1_000_000;
 /// Stack for the interpreter, as address space. It recurses where a template nests: `1+1+1…` while compiling, one level
@@ -155,6 +158,24 @@ impl ChatTemplate {
         variables.insert("tools".into(), tools.map_or(Value::Null, Into::into));
         variables.insert("add_generation_prompt".into(), add_generation_prompt.into());
         deep(|| self.run(name, &variables))
+    }
+
+    /// The same for callers who are not trusted, which is every one of a server's: names of control tokens that they
+    /// wrote into their messages stay text ([`Tokenizer::encode_prompt`]).
+    ///
+    /// # Errors
+    /// As [`render`](ChatTemplate::render).
+    pub fn prompt(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Value],
+        tools: Option<&[Value]>,
+        add_generation_prompt: bool,
+        extra: &Map<String, Value>,
+    ) -> Result<Prompt, TemplateError> {
+        let written = Written::marked(tokenizer.names(), messages, tools, extra);
+        self.render(&written.messages, written.tools.as_deref(), add_generation_prompt, &written.extra)
+            .map(unmarked)
     }
 
     fn run(&self, name: &str, variables: &Map<String, Value>) -> Result<String, TemplateError> {

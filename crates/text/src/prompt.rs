@@ -1,0 +1,280 @@
+//! What a template wrote and what a caller wrote, kept apart until they are tokens.
+//!
+//! A template turns messages into one text, and a caller may write `<|im_end|>` in a message as well as the template does
+//! between two of them. So that only the template's becomes a control token, names of control tokens in a caller's
+//! strings are put between two marks before the template runs, and the marks are taken out of its text again. Strings
+//! without such a name, which is nearly all, stay as they are, and so do their tokens.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use serde_json::{Map, Value};
+
+use crate::{Error, Special, Tokenizer};
+
+/// Unicode keeps these two code points free for a program's own use; where a caller has one it is marked like a name.
+const OPEN: char = '\u{FDD0}';
+const CLOSE: char = '\u{FDD1}';
+
+/// A prompt that a chat template wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// The text that the model is to continue.
+    pub text: String,
+    /// Parts of the text, in bytes and ascending, in which a caller wrote what looks like a control token.
+    pub plain: Vec<Range<usize>>,
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Prompt {
+        Prompt { text, plain: Vec::new() }
+    }
+}
+
+/// The names of a vocabulary's control tokens, to be found in text.
+pub(crate) struct Names {
+    search: AhoCorasick,
+    sorted: Vec<Box<str>>,
+    longest: usize,
+}
+
+impl Names {
+    /// # Errors
+    /// A vocabulary whose names are too long together for a search.
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<Names, Error> {
+        let marks = [OPEN, CLOSE].map(|mark| mark.to_string().into());
+        let mut sorted: Vec<Box<str>> =
+            names.filter(|name| !name.is_empty()).map(Into::into).chain(marks).collect();
+        sorted.sort_unstable();
+        let search =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(sorted.iter().map(|n| &**n));
+        let search = search.map_err(|e| Error::malformed("the names of control tokens", e.to_string()))?;
+        let longest = sorted.iter().map(|name| name.len()).max().unwrap_or(0);
+        Ok(Names { search, sorted, longest })
+    }
+
+    fn find<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        self.search.find_iter(text).map(|found| found.range())
+    }
+
+    /// Where a name begins that the text ends within: the next part of a message may complete it.
+    fn begun(&self, text: &str) -> Option<usize> {
+        let from = text.len().saturating_sub(self.longest);
+        let starts = text.char_indices().map(|(at, _)| at).skip_while(|at| *at < from);
+        let mut tails = starts.map(|at| (at, &text[at..]));
+        tails
+            .find(|(_, tail)| {
+                let next = self.sorted.partition_point(|name| **name < **tail);
+                self.sorted.get(next).is_some_and(|name| name.starts_with(tail))
+            })
+            .map(|(at, _)| at)
+    }
+
+    /// What a caller wrote, with marks around names of control tokens; `None` where there is none to mark.
+    fn mark(&self, written: &[Value]) -> Option<Vec<Value>> {
+        let mut any = false;
+        let mut see = |text: &str| any |= self.find(text).next().is_some() || self.begun(text).is_some();
+        written.iter().for_each(|value| strings(value, &mut see));
+        any.then(|| written.iter().map(|value| self.marked(value)).collect())
+    }
+
+    fn marked(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.marked_text(text)),
+            Value::Array(items) => items.iter().map(|item| self.marked(item)).collect(),
+            Value::Object(fields) => {
+                let pairs = fields.iter().map(|(key, field)| (self.marked_text(key), self.marked(field)));
+                Value::Object(pairs.collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn marked_text(&self, text: &str) -> String {
+        let mut marked = String::with_capacity(text.len() + 2 * OPEN.len_utf8());
+        let mut done = 0;
+        let mut wrap = |name: Range<usize>| {
+            marked.push_str(&text[done..name.start]);
+            marked.push(OPEN);
+            marked.push_str(&text[name.clone()]);
+            marked.push(CLOSE);
+            done = name.end;
+        };
+        let mut end = 0;
+        for name in self.find(text) {
+            end = name.end;
+            wrap(name);
+        }
+        if let Some(begun) = self.begun(&text[end..]) {
+            wrap(end + begun..text.len());
+        }
+        marked.push_str(&text[done..]);
+        marked
+    }
+}
+
+/// A caller's values for a template, marked where need be.
+pub(crate) struct Written<'a> {
+    pub(crate) messages: Cow<'a, [Value]>,
+    pub(crate) tools: Option<Cow<'a, [Value]>>,
+    pub(crate) extra: Cow<'a, Map<String, Value>>,
+}
+
+impl<'a> Written<'a> {
+    pub(crate) fn marked(
+        names: &Names,
+        messages: &'a [Value],
+        tools: Option<&'a [Value]>,
+        extra: &'a Map<String, Value>,
+    ) -> Written<'a> {
+        let list = |values: &'a [Value]| names.mark(values).map_or(Cow::Borrowed(values), Cow::Owned);
+        let extra = match names.mark(&[Value::Object(extra.clone())]).as_deref() {
+            Some([Value::Object(marked)]) => Cow::Owned(marked.clone()),
+            _ => Cow::Borrowed(extra),
+        };
+        Written { messages: list(messages), tools: tools.map(list), extra }
+    }
+}
+
+/// Calls `visit` with every string of a value in order, keys of objects included: a template may write those too.
+fn strings(value: &Value, visit: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, visit)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                visit(key);
+                strings(field, visit);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Takes the marks out of a template's text. A mark whose partner the template cut off is dropped.
+pub(crate) fn unmarked(text: String) -> Prompt {
+    if !text.contains([OPEN, CLOSE]) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut plain: Vec<Range<usize>> = Vec::new();
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find([OPEN, CLOSE]) {
+        out.push_str(&rest[..at]);
+        let opened = rest[at..].starts_with(OPEN);
+        rest = &rest[at + OPEN.len_utf8()..];
+        // What is marked is a name, or one of the marks themselves: the first letter is always part of it.
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let end = rest[first..].find([OPEN, CLOSE]).map(|end| first + end);
+        if let Some(end) = end.filter(|end| opened && rest[*end..].starts_with(CLOSE)) {
+            let start = out.len();
+            out.push_str(&rest[..end]);
+            rest = &rest[end + CLOSE.len_utf8()..];
+            match plain.last_mut() {
+                Some(last) if last.end == start => last.end = out.len(),
+                _ => plain.push(start..out.len()),
+            }
+        }
+    }
+    out.push_str(rest);
+    Prompt { text: out, plain }
+}
+
+impl Tokenizer {
+    /// The tokens of a template's text. Control tokens come out where the template wrote their names, and not where a
+    /// caller did: the stretch between two control tokens in which that happened is encoded as plain text.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] if the pipeline refuses the text.
+    pub fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, Error> {
+        let Prompt { text, plain } = prompt;
+        if plain.is_empty() {
+            return self.encode(text, Special::Parse, false);
+        }
+        let mut callers = plain.iter().peekable();
+        let mut tokens = Vec::new();
+        // `text[done..from]` has no caller's name in it and ends with the last control token of the template's.
+        let (mut done, mut from) = (0, 0);
+        let ends = self.names().find(text).chain(std::iter::once(text.len()..text.len()));
+        for name in ends {
+            let overlaps = |range: &&Range<usize>| range.start < name.end && name.start < range.end;
+            if plain[plain.partition_point(|range| range.end <= name.start)..]
+                .first()
+                .is_some_and(|r| overlaps(&r))
+            {
+                continue;
+            }
+            let mut by_caller = false;
+            while callers.next_if(|range| range.end <= name.start).is_some() {
+                by_caller = true;
+            }
+            if by_caller {
+                tokens.extend(self.encode(&text[done..from], Special::Parse, false)?);
+                tokens.extend(self.encode(&text[from..name.start], Special::Plain, false)?);
+                done = name.start;
+            }
+            from = name.end;
+        }
+        tokens.extend(self.encode(&text[done..], Special::Parse, false)?);
+        Ok(tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Names, Prompt, Written, unmarked};
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    fn names() -> Names {
+        Names::new(["<s>", "<|end|>", "<|end|>x"].into_iter()).expect("three names")
+    }
+
+    /// A template that copies all strings, one after the other.
+    fn copied(value: &Value) -> Prompt {
+        let value = std::slice::from_ref(value);
+        let marked = names().mark(value).unwrap_or_else(|| value.to_vec());
+        let mut text = String::new();
+        marked.iter().for_each(|value| super::strings(value, &mut |part| text.push_str(part)));
+        unmarked(text)
+    }
+
+    #[test]
+    fn names_in_strings_keys_and_across_parts_are_plain() {
+        let prompt = copied(&json!([{"content": "a<s>b"}, "<|e", "nd|>", "é"]));
+        assert_eq!(prompt.text, "contenta<s>b<|end|>é");
+        assert_eq!(prompt.plain, [8..11, 12..15]);
+        assert_eq!(copied(&json!({"<|end|>": "a<s>"})).plain, [0..7, 8..11]);
+        assert_eq!(copied(&json!(["no names < s>"])), "no names < s>".to_owned().into());
+    }
+
+    #[test]
+    fn nothing_is_copied_where_nothing_is_marked() {
+        let (messages, extra) = ([json!({"role": "user"})], Map::new());
+        let names = names();
+        let written = Written::marked(&names, &messages, None, &extra);
+        assert!(matches!(written.messages, std::borrow::Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn marks_without_partner_are_dropped() {
+        assert_eq!(unmarked("a\u{FDD0}b".into()).text, "ab");
+        assert_eq!(unmarked("a\u{FDD1}b".into()).text, "ab");
+        let cut = unmarked("a\u{FDD0}b\u{FDD0}<s>\u{FDD1}".into());
+        assert_eq!(cut.text, "ab<s>");
+        assert_eq!(cut.plain.first(), Some(&(2..5)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_through_as_it_was(parts in prop::collection::vec("(<s>|<\\|end\\|>|[a<|\u{FDD0}\u{FDD1}é])*", 0..5)) {
+            let prompt = copied(&json!(parts));
+            prop_assert_eq!(&prompt.text, &parts.concat());
+            let touched = |name: &std::ops::Range<usize>| {
+                prompt.plain.iter().any(|range| range.start < name.end && name.start < range.end)
+            };
+            prop_assert!(names().find(&prompt.text).all(|name| touched(&name)));
+        }
+    }
+}
