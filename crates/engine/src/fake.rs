@@ -91,6 +91,49 @@ impl Forward for FakeModel {
     }
 }
 
+/// The fake model with something done around each step: a delay, a check, an accident.
+pub struct Around<F> {
+    model: FakeModel,
+    step: F,
+    logits: Vec<f32>,
+}
+
+impl<F> Around<F>
+where
+    F: FnMut(&mut FakeModel, &Rows<'_>) -> Result<Vec<f32>, String> + Send,
+{
+    /// `step` computes in the model's place, mostly by asking it.
+    pub fn new(model: FakeModel, step: F) -> Around<F> {
+        Around { model, step, logits: Vec::new() }
+    }
+}
+
+impl<F> Forward for Around<F>
+where
+    F: FnMut(&mut FakeModel, &Rows<'_>) -> Result<Vec<f32>, String> + Send,
+{
+    fn vocab(&self) -> usize {
+        self.model.vocab
+    }
+
+    fn context(&self) -> usize {
+        self.model.context
+    }
+
+    fn blocks(&self) -> usize {
+        self.model.blocks
+    }
+
+    fn block_tokens(&self) -> usize {
+        self.model.block_tokens
+    }
+
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        self.logits = (self.step)(&mut self.model, rows)?;
+        Ok(&self.logits)
+    }
+}
+
 /// The fake vocabulary: token 0 ends an answer, the others are `a`, `b`, … `z`, `a`, ….
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FakeVocabulary;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fake::{FakeModel, FakeVocabulary};
+use crate::fake::{Around, FakeModel, FakeVocabulary};
 use crate::sample::Rng;
 use crate::scheduler::Bounds;
 use crate::sequence::Sequence;
@@ -55,30 +55,12 @@ impl Outbox for Reader {
 }
 
 /// The fake model, checking the step's bounds, with a clock that its rows drive.
-struct Timed {
-    model: FakeModel,
-    max_rows: usize,
-    clock: Arc<Mutex<Duration>>,
-}
-
-impl Forward for Timed {
-    fn vocab(&self) -> usize {
-        self.model.vocab()
-    }
-    fn context(&self) -> usize {
-        self.model.context()
-    }
-    fn blocks(&self) -> usize {
-        self.model.blocks()
-    }
-    fn block_tokens(&self) -> usize {
-        self.model.block_tokens()
-    }
-    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
-        assert!(rows.tokens.len() <= self.max_rows, "{} rows of {}", rows.tokens.len(), self.max_rows);
-        *self.clock.lock().unwrap() += Duration::from_millis(1 + rows.tokens.len() as u64 / 4);
-        self.model.forward(rows)
-    }
+fn timed(model: FakeModel, max_rows: usize, clock: Arc<Mutex<Duration>>) -> impl Forward {
+    Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
+        assert!(rows.tokens.len() <= max_rows, "{} rows of {max_rows}", rows.tokens.len());
+        *clock.lock().unwrap() += Duration::from_millis(1 + rows.tokens.len() as u64 / 4);
+        model.forward(rows).map(<[f32]>::to_vec)
+    })
 }
 
 /// What one request does by itself, worked out without an engine.
@@ -137,7 +119,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     };
     let clock = Arc::new(Mutex::new(Duration::ZERO));
     let model = FakeModel::new(VOCAB, CONTEXT, blocks, block_tokens);
-    let forward = Timed { model, max_rows: bounds.max_rows(), clock: clock.clone() };
+    let forward = timed(model, bounds.max_rows(), clock.clone());
     let counters = Arc::new(Counters::default());
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let mut core =

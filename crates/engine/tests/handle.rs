@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use engine::fake::{FakeModel, FakeVocabulary};
+use engine::fake::{Around, FakeModel, FakeVocabulary};
 use engine::{
     Engine, Error, Event, FinishReason, Forward, Handle, Limits, Params, Refused, Request, Rows, Ticket,
     Unwatched, Usage,
@@ -69,13 +69,6 @@ fn read(from: &Receiver<Event>) -> Answer {
     }
 }
 
-/// The fake model, held until let go at each step, or broken on purpose.
-struct Gate {
-    model: FakeModel,
-    pass: Receiver<Broken>,
-    poisoned: Vec<f32>,
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Broken {
     No,
@@ -85,40 +78,22 @@ enum Broken {
     NotANumber,
 }
 
-impl Gate {
-    fn new() -> (Gate, Sender<Broken>) {
-        let (open, pass) = channel();
-        (Gate { model: model(), pass, poisoned: Vec::new() }, open)
-    }
-}
-
-impl Forward for Gate {
-    fn vocab(&self) -> usize {
-        self.model.vocab()
-    }
-    fn context(&self) -> usize {
-        self.model.context()
-    }
-    fn blocks(&self) -> usize {
-        self.model.blocks()
-    }
-    fn block_tokens(&self) -> usize {
-        self.model.block_tokens()
-    }
-    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+/// The fake model, held until let go at each step, or broken on purpose.
+fn gate() -> (impl Forward, Sender<Broken>) {
+    let (open, pass) = channel();
+    let forward = Around::new(model(), move |model: &mut FakeModel, rows: &Rows<'_>| {
         // A test that has dropped its end lets everything pass.
-        let broken = self.pass.recv().unwrap_or(Broken::No);
+        let broken = pass.recv().unwrap_or(Broken::No);
+        let mut logits = model.forward(rows)?.to_vec();
         match broken {
-            Broken::No => self.model.forward(rows),
+            Broken::No => {}
             Broken::Panics => panic!("a kernel fell over"),
-            Broken::Fails => Err("layer 3 is missing".into()),
-            Broken::NotANumber => {
-                self.poisoned = self.model.forward(rows)?.to_vec();
-                self.poisoned[5] = f32::NAN;
-                Ok(&self.poisoned)
-            }
+            Broken::Fails => return Err("layer 3 is missing".into()),
+            Broken::NotANumber => logits[5] = f32::NAN,
         }
-    }
+        Ok(logits)
+    });
+    (forward, open)
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -214,7 +189,7 @@ fn what_cannot_be_served_is_refused_with_its_numbers() {
 
 #[test]
 fn a_full_queue_says_busy_and_a_left_one_cancels() {
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, Limits { max_running: 1, max_queued: 2, ..limits() });
     let (first, from_first) = submit(&handle, request(1, 40));
     until("the first runs", || handle.stats().running == 1);
@@ -236,7 +211,7 @@ fn a_full_queue_says_busy_and_a_left_one_cancels() {
 
 #[test]
 fn a_reader_that_left_is_cancelled() {
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, limits());
     let (_ticket, from) = submit(&handle, request(1, 50));
     drop(from);
@@ -247,7 +222,7 @@ fn a_reader_that_left_is_cancelled() {
 
 #[test]
 fn waiting_too_long_fails() {
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, Limits { max_running: 1, ..limits() });
     let (_first, _from) = submit(&handle, request(1, 30));
     until("the first runs", || handle.stats().running == 1);
@@ -262,7 +237,7 @@ fn waiting_too_long_fails() {
 
 #[test]
 fn a_panic_reaches_everyone_and_closes_the_door() {
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, Limits { max_running: 1, ..limits() });
     let all: Vec<_> = (0..3).map(|i| submit(&handle, request(i, 30))).collect();
     open.send(Broken::Panics).unwrap();
@@ -279,7 +254,7 @@ fn a_panic_reaches_everyone_and_closes_the_door() {
 
 #[test]
 fn a_failed_step_fails_its_requests_only() {
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, limits());
     let (_t, from) = submit(&handle, request(1, 30));
     open.send(Broken::Fails).unwrap();
@@ -291,7 +266,7 @@ fn a_failed_step_fails_its_requests_only() {
 
 #[test]
 fn logits_that_are_no_numbers_fail_that_request_only() {
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, limits());
     let (_a, from_a) = submit(&handle, request(1, 5));
     open.send(Broken::No).unwrap();
@@ -313,7 +288,7 @@ fn a_drain_lets_finish_what_can_and_cancels_the_rest() {
     let refused = handle.submit(request(4, 4), Box::new(channel().0)).map(|_| ()).unwrap_err();
     assert_eq!(refused, Refused::Closed);
 
-    let (gate, open) = Gate::new();
+    let (gate, open) = gate();
     let handle = start(gate, limits());
     let (_t, from) = submit(&handle, request(1, 30));
     until("it runs", || handle.stats().running == 1);

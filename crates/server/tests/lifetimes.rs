@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use engine::fake::FakeModel;
 use engine::{Forward, Limits, Rows};
-use frame::{Answer, Paced, VOCAB, chat_body, options, ready, ready_with, unready};
+use frame::{Answer, VOCAB, chat_body, options, paced, ready, ready_with, unready};
 use serde_json::json;
 use server::Options;
 
@@ -59,7 +59,7 @@ fn who_leaves_is_cancelled() {
 #[test]
 fn who_leaves_the_queue_is_cancelled() {
     let limits = Limits { max_running: 1, ..Limits::default() };
-    let model = Paced { inner: FakeModel::new(VOCAB, 96, 64, 32), pace: Duration::from_millis(20) };
+    let model = paced(FakeModel::new(VOCAB, 96, 64, 32), Duration::from_millis(20));
     let server = ready_with(options(), model, limits);
     let first = server.open(CHAT, &long(true));
     server.until("a running request", |s| s.running == 1);
@@ -172,7 +172,7 @@ fn a_drain_lets_answers_finish() {
 #[test]
 fn a_drain_ends() {
     let mut server = unready(options(), Duration::from_millis(200));
-    let model = Paced { inner: FakeModel::new(VOCAB, 96, 64, 32), pace: Duration::from_millis(100) };
+    let model = paced(FakeModel::new(VOCAB, 96, 64, 32), Duration::from_millis(100));
     let engine = engine::Engine::start_with(
         model,
         std::sync::Arc::new(engine::fake::FakeVocabulary),

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::fake::{FakeModel, FakeVocabulary};
+use engine::fake::{Around, FakeModel, FakeVocabulary};
 use engine::{Engine, Forward, Limits, Rows, Vocabulary};
 use serde_json::{Map, Value, json};
 use server::{Language, Options, Served, Server};
@@ -74,28 +74,11 @@ impl Language for Letters {
 }
 
 /// The fake model at a leisurely pace.
-pub(crate) struct Paced {
-    pub(crate) inner: FakeModel,
-    pub(crate) pace: Duration,
-}
-
-impl Forward for Paced {
-    fn vocab(&self) -> usize {
-        self.inner.vocab
-    }
-    fn context(&self) -> usize {
-        self.inner.context
-    }
-    fn blocks(&self) -> usize {
-        self.inner.blocks
-    }
-    fn block_tokens(&self) -> usize {
-        self.inner.block_tokens
-    }
-    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
-        std::thread::sleep(self.pace);
-        self.inner.forward(rows)
-    }
+pub(crate) fn paced(model: FakeModel, pace: Duration) -> impl Forward + 'static {
+    Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
+        std::thread::sleep(pace);
+        model.forward(rows).map(<[f32]>::to_vec)
+    })
 }
 
 pub(crate) struct Running {
@@ -112,7 +95,7 @@ pub(crate) fn options() -> Options {
 
 /// A server that is ready, over a model that takes `pace` for a step.
 pub(crate) fn ready(options: Options, pace: Duration) -> Running {
-    ready_with(options, Paced { inner: FakeModel::new(VOCAB, CONTEXT, 64, 32), pace }, Limits::default())
+    ready_with(options, paced(FakeModel::new(VOCAB, CONTEXT, 64, 32), pace), Limits::default())
 }
 
 pub(crate) fn ready_with(options: Options, forward: impl Forward + 'static, limits: Limits) -> Running {
