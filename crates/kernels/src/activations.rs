@@ -32,7 +32,8 @@ impl BitOr for Needs {
     }
 }
 
-/// Thirty-two activations in eight bits, with what the weight formats' offsets and minima need: one cache line.
+/// Thirty-two activations in eight bits, with what the weight formats' offsets and minima need, ready to be broadcast:
+/// one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Block {
@@ -40,13 +41,44 @@ pub(crate) struct Block {
     pub(crate) q: [i8; BLOCK],
     /// Value of one step.
     pub(crate) scale: f32,
-    /// Sums of the two halves of `q`.
-    pub(crate) sums: [i32; 2],
-    /// The same times `scale`.
-    pub(crate) sums_f: [f32; 2],
+    /// The sum of `q`, negated; and of its two halves.
+    pub(crate) less: i32,
+    pub(crate) less_half: [i32; 2],
+    /// The sum of `q` times `scale`; and of its two halves.
+    pub(crate) sum: f32,
+    pub(crate) sum_half: [f32; 2],
 }
 
 const _: () = assert!(size_of::<Block>() == 64);
+
+/// Rows that lie together, block by block, so that a tile of them is one stream to read.
+pub(crate) const GROUP: usize = 8;
+
+/// Quantized rows. A group holds [`GROUP`] rows, the last one what is left: first block 0 of each of its rows, then
+/// block 1 of each, and so on.
+#[derive(Clone, Copy)]
+pub(crate) struct Grouped<'a> {
+    blocks: &'a [Block],
+    rows: usize,
+    a_row: usize,
+}
+
+impl<'a> Grouped<'a> {
+    /// The stream that begins with block 0 of `row`, and its step: how many blocks on block 1 lies.
+    #[inline(always)]
+    pub(crate) fn stream(&self, row: usize) -> (&'a [Block], usize) {
+        let first = row - row % GROUP;
+        let width = GROUP.min(self.rows - first);
+        (&self.blocks[first * self.a_row + row - first..(first + width) * self.a_row], width)
+    }
+
+    /// Block `index` of `row`.
+    #[cfg(test)]
+    fn at(&self, row: usize, index: usize) -> &'a Block {
+        let (stream, step) = self.stream(row);
+        &stream[index * step]
+    }
+}
 
 /// Rows of activations. All memory is taken by [`Activations::new`]; physical pages only for the forms that are used.
 pub struct Activations {
@@ -54,7 +86,7 @@ pub struct Activations {
     pub(crate) cols: usize,
     /// Whether `int8` has two rows for each row.
     pub(crate) fine: bool,
-    pub(crate) int8: Vec<Block>,
+    int8: Vec<Block>,
     pub(crate) bf16: Vec<[i8; 4]>,
     pub(crate) f32: Vec<f32>,
 }
@@ -97,10 +129,9 @@ impl Activations {
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
         self.fine = needs.fine;
         if needs.int8 || needs.fine {
-            let parts = if needs.fine { 2 } else { 1 };
-            let blocks = parts * cols.div_ceil(BLOCK);
+            let blocks = self.parts() * cols.div_ceil(BLOCK);
             let out = &mut self.int8[..self.rows * blocks];
-            let share = quantize_share(out.len(), c.pool.threads(), blocks);
+            let share = quantize_share(self.rows, blocks, c.pool.threads());
             c.pool.chunks_mut(out, share * blocks, &|i, out| {
                 let rows = out.len() / blocks;
                 let x = &x[i * share * cols..][..rows * cols];
@@ -108,12 +139,23 @@ impl Activations {
             });
         }
     }
+
+    /// Quantized rows for each row: the coarse part and the rest, or one.
+    fn parts(&self) -> usize {
+        if self.fine { 2 } else { 1 }
+    }
+
+    /// The rows in eight bits; where they are fine, each as two, one after the other.
+    pub(crate) fn quantized(&self) -> Grouped<'_> {
+        let (rows, a_row) = (self.parts() * self.rows, self.cols.div_ceil(BLOCK));
+        Grouped { blocks: &self.int8[..rows * a_row], rows, a_row }
+    }
 }
 
-/// Rows for each task: enough that a task is worth a hand-over.
-fn quantize_share(blocks: usize, threads: usize, blocks_per_row: usize) -> usize {
-    let rows = blocks / blocks_per_row;
-    if blocks < 512 { rows.max(1) } else { rows.div_ceil(threads * 2).max(1) }
+/// Rows for each task, in whole groups: enough that a task is worth a hand-over.
+fn quantize_share(rows: usize, blocks_a_row: usize, threads: usize) -> usize {
+    let share = if rows * blocks_a_row < 512 { rows } else { rows.div_ceil(threads * 2) };
+    share.next_multiple_of(GROUP).max(GROUP)
 }
 
 struct Quantize<'a> {
@@ -130,14 +172,16 @@ impl Job for Quantize<'_> {
         let blocks = self.cols.div_ceil(BLOCK);
         let parts = if self.fine { 2 } else { 1 };
         let mut padded = [0.0; BLOCK];
-        for (row, out) in self.x.chunks_exact(self.cols).zip(self.out.chunks_exact_mut(parts * blocks)) {
-            let (out, rest) = out.split_at_mut(blocks);
-            for (i, part) in row.chunks(BLOCK).enumerate() {
-                padded.fill(0.0);
-                padded[..part.len()].copy_from_slice(part);
-                match rest.get_mut(i) {
-                    Some(rest) => quantize_fine(s, &padded, &mut out[i], rest),
-                    None => quantize(s, &padded, &mut out[i]),
+        for (x, out) in self.x.chunks(GROUP / parts * self.cols).zip(self.out.chunks_mut(GROUP * blocks)) {
+            let width = out.len() / blocks;
+            for (r, row) in x.chunks_exact(self.cols).enumerate() {
+                for (part, out) in row.chunks(BLOCK).zip(out.chunks_exact_mut(width)) {
+                    padded.fill(0.0);
+                    padded[..part.len()].copy_from_slice(part);
+                    match &mut out[parts * r..parts * (r + 1)] {
+                        [coarse, rest] => quantize_fine(s, &padded, coarse, rest),
+                        out => quantize(s, &padded, &mut out[0]),
+                    }
                 }
             }
         }
@@ -193,8 +237,10 @@ fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], coarse: &mut Block, rest: &mut
 fn finish(block: &mut Block, scale: f32) {
     let half = |part: &[i8]| part.iter().map(|&q| i32::from(q)).sum::<i32>();
     block.scale = scale;
-    block.sums = [half(&block.q[..16]), half(&block.q[16..])];
-    block.sums_f = [block.sums[0] as f32 * scale, block.sums[1] as f32 * scale];
+    let halves = [half(&block.q[..16]), half(&block.q[16..])];
+    let sum = halves[0] + halves[1];
+    (block.less, block.less_half) = (-sum, [-halves[0], -halves[1]]);
+    (block.sum, block.sum_half) = (sum as f32 * scale, [halves[0] as f32 * scale, halves[1] as f32 * scale]);
 }
 
 #[cfg(test)]
@@ -207,12 +253,12 @@ mod tests {
         for tier in Tier::available() {
             let c = Compute::new(tier, Pool::new(2, None).unwrap());
             let cols = 100;
-            let x: Vec<f32> = (0..7 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.13).collect();
-            let mut a = Activations::new(7, cols);
+            let x: Vec<f32> = (0..11 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.13).collect();
+            let mut a = Activations::new(11, cols);
             a.set(&c, &x, cols, Needs { int8: true, ..Needs::default() });
             for (r, row) in x.chunks(cols).enumerate() {
                 for (k, &v) in row.iter().enumerate() {
-                    let block = &a.int8[r * 4 + k / BLOCK];
+                    let block = a.quantized().at(r, k / BLOCK);
                     let got = f32::from(block.q[k % BLOCK]) * block.scale;
                     assert!((got - v).abs() <= block.scale * 0.5001, "{tier}: {got} for {v}");
                 }
@@ -220,7 +266,8 @@ mod tests {
             a.set(&c, &x, cols, Needs { fine: true, ..Needs::default() });
             for (r, row) in x.chunks(cols).enumerate() {
                 for (k, &v) in row.iter().enumerate() {
-                    let (top, rest) = (&a.int8[r * 8 + k / BLOCK], &a.int8[r * 8 + 4 + k / BLOCK]);
+                    let all = a.quantized();
+                    let (top, rest) = (all.at(2 * r, k / BLOCK), all.at(2 * r + 1, k / BLOCK));
                     let q = |b: &Block| f32::from(b.q[k % BLOCK]) * b.scale;
                     assert!(
                         (q(top) + q(rest) - v).abs() <= rest.scale * 0.51 + v.abs() * 1e-6,

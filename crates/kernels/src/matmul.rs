@@ -1,13 +1,13 @@
 //! Matrix products: `out[t, r] = Σ_k x[t, k] · w[r, k]`, written once for all formats, tiers and numbers of rows.
 //!
-//! A task owns some panels of the output and walks all input rows over each panel, in tiles of up to eight rows
-//! that share the unpacked weights. The sum of one output runs over `k` in the same order in every tile size, so a
-//! row's result does not depend on the batch.
+//! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to sixteen rows
+//! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. The sum of one output
+//! runs over `k` in the same order in every tile size, so a row's result does not depend on the batch.
 
 use cpu::lanes::{Job, Simd, dispatch};
 use cpu::{Columns, Tile};
 
-use crate::activations::{Activations, BLOCK, Block};
+use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
 use crate::matrix::{Layout, Matrix, with_format};
 use crate::stored::{Half, Single, Stored};
 use crate::unpack::codes::Codes;
@@ -20,6 +20,24 @@ pub const MAX_GROUP: usize = 4;
 
 /// A task should be worth its hand-over: some microseconds of reading.
 const TASK_BYTES: usize = 32 << 10;
+
+/// Input rows that are walked over all panels of a task before the next ones: half of a second-level cache, the other
+/// half is the panels'.
+const ROWS_BYTES: usize = 512 << 10;
+
+/// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
+/// registers.
+macro_rules! unrolled {
+    ($t:ident < $n:expr, $body:block) => {
+        unrolled!(@ $t, $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $t:ident, $n:expr, $body:block, $($i:literal)*) => {
+        $({
+            let $t = $i;
+            if $t < $n $body
+        })*
+    };
+}
 
 /// `out = x · wᵀ`, with `out` of `[x rows, w.rows()]`.
 ///
@@ -68,7 +86,7 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
     match w.layout {
         Layout::Quantized(dtype) => with_format!(
             dtype,
-            F => dispatch(w.tier, Product { work, x: Quantized::<F> { rows: &x.int8, format: Default::default() } }),
+            F => dispatch(w.tier, Product { work, x: Quantized::<F> { rows: x.quantized(), format: Default::default() } }),
             ()
         ),
         Layout::F32 => dispatch(w.tier, Product { work, x: floats::<Single>(&x.f32) }),
@@ -93,6 +111,10 @@ struct Work<'a> {
 
 /// Input rows in the form that one weight layout multiplies.
 trait Rows {
+    /// The most rows that are worth a tile together.
+    const TILE: usize;
+    /// Bytes of an input row.
+    fn row_bytes(cols: usize) -> usize;
     /// The products of rows `first` to `first + T - 1` with a panel, a lane for each weight row.
     fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T];
 }
@@ -108,15 +130,20 @@ impl<R: Rows> Job for Product<'_, R> {
     fn run<S: Simd>(mut self, s: S) {
         let rows = self.work.parts * self.work.out.rows();
         let panels = self.work.out.cols().div_ceil(S::LANES);
-        for (p, panel) in self.work.data.chunks_exact(self.work.panel_bytes).take(panels).enumerate() {
-            let mut t = 0;
-            while t < rows {
-                t += match rows - t {
-                    1 => self.rows::<S, 1>(s, p, panel, t),
-                    2..4 => self.rows::<S, 2>(s, p, panel, t),
-                    4..8 => self.rows::<S, 4>(s, p, panel, t),
-                    _ => self.rows::<S, 8>(s, p, panel, t),
-                };
+        let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
+        for first in (0..rows).step_by(chunk) {
+            let end = rows.min(first + chunk);
+            for (p, panel) in self.work.data.chunks_exact(self.work.panel_bytes).take(panels).enumerate() {
+                let mut t = first;
+                while t < end {
+                    t += match (end - t).min(R::TILE).min(S::TILE) {
+                        1 => self.rows::<S, 1>(s, p, panel, t),
+                        2..4 => self.rows::<S, 2>(s, p, panel, t),
+                        4..8 => self.rows::<S, 4>(s, p, panel, t),
+                        8..16 => self.rows::<S, 8>(s, p, panel, t),
+                        _ => self.rows::<S, 16>(s, p, panel, t),
+                    };
+                }
             }
         }
     }
@@ -145,24 +172,34 @@ impl<R: Rows> Product<'_, R> {
 
 /// Quantized weights times rows in eight bits.
 struct Quantized<'a, F> {
-    rows: &'a [Block],
+    rows: Grouped<'a>,
     format: std::marker::PhantomData<F>,
 }
 
 impl<F: Format> Rows for Quantized<'_, F> {
+    const TILE: usize = 16;
+    fn row_bytes(cols: usize) -> usize {
+        cols / BLOCK * size_of::<Block>()
+    }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
-        const { assert!(SUB == BLOCK) };
-        let blocks = cols / BLOCK;
-        let x: [&[Block]; T] = std::array::from_fn(|t| &self.rows[(first + t) * blocks..][..blocks]);
+    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], _: usize, first: usize) -> [S::F; T] {
+        const { assert!(SUB == BLOCK && T <= 2 * GROUP) };
+        // Tiles begin at multiples of their own size, so that one lies in one group or is two whole groups.
+        let near = T.min(GROUP);
+        let (low, step) = self.rows.stream(first);
+        let (high, _) = self.rows.stream(first + T - near);
         let mut sums = [s.splat(0.0); T];
         let subs = F::WEIGHTS / SUB;
-        for (b, block) in panel.chunks_exact(unpack::block_bytes::<F>(S::LANES)).enumerate() {
+        let mut at = 0;
+        for block in panel.chunks_exact(unpack::block_bytes::<F>(S::LANES)) {
             for i in 0..subs {
                 let u = unpack::unpack::<S, F>(s, block, i);
-                for t in 0..T {
-                    sums[t] = multiply::<S, F>(s, &u, &x[t][b * subs + i], sums[t]);
-                }
+                let (low, high) = (&low[at..at + near], &high[at..at + near]);
+                at += step;
+                unrolled!(t < T, {
+                    let x = if t < GROUP { &low[t] } else { &high[t - GROUP] };
+                    sums[t] = multiply::<S, F>(s, &u, x, sums[t]);
+                });
             }
         }
         sums
@@ -172,30 +209,45 @@ impl<F: Format> Rows for Quantized<'_, F> {
 /// `sum` + 32 weights of each lane's row times the 32 activations of `x`.
 #[inline(always)]
 fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut sum: S::F) -> S::F {
-    let shift = F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 };
     let scale = s.splat(x.scale);
     if F::Scales::GROUPS == 1 {
-        let mut acc = s.splat_i(-shift * (x.sums[0] + x.sums[1]));
+        let mut acc = from_offset::<S, F>(s, x.less);
         for j in 0..8 {
             acc = dot::<S, F>(s, acc, u, x, j);
         }
         sum = s.fma(s.to_f(acc), s.mul(u.scale[0], scale), sum);
         if F::Scales::BIAS {
-            sum = s.fma(u.bias[0], s.splat(x.sums_f[0] + x.sums_f[1]), sum);
+            sum = s.fma(u.bias[0], s.splat(x.sum), sum);
         }
     } else {
         for half in 0..2 {
-            let mut acc = s.splat_i(-shift * x.sums[half]);
+            let mut acc = from_offset::<S, F>(s, x.less_half[half]);
             for j in 4 * half..4 * half + 4 {
                 acc = dot::<S, F>(s, acc, u, x, j);
             }
             sum = s.fma(s.to_f(acc), s.mul(u.scale[half], scale), sum);
             if F::Scales::BIAS {
-                sum = s.fma(u.bias[half], s.splat(x.sums_f[half]), sum);
+                sum = s.fma(u.bias[half], s.splat(x.sum_half[half]), sum);
             }
         }
     }
     sum
+}
+
+/// What the products start from, so that codes count from the format's zero: the offset times minus the sum of the
+/// activations.
+#[inline(always)]
+fn from_offset<S: Simd, F: Format>(s: S, less: i32) -> S::I {
+    let less = s.splat_i(less);
+    match const { F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 } } {
+        0 => s.splat_i(0),
+        4 => s.shl::<2>(less),
+        8 => s.shl::<3>(less),
+        16 => s.shl::<4>(less),
+        32 => s.shl::<5>(less),
+        128 => s.shl::<7>(less),
+        other => unreachable!("offset {other}: a power of two, as every format's is"),
+    }
 }
 
 /// `acc` + quad `j` of the weights times that of the activations. No closure: it would be compiled without the
@@ -213,6 +265,10 @@ struct Floats<'a, W> {
 }
 
 impl<W: Stored> Rows for Floats<'_, W> {
+    const TILE: usize = 8;
+    fn row_bytes(cols: usize) -> usize {
+        4 * cols
+    }
     #[inline(always)]
     fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
         let x: [&[f32]; T] = std::array::from_fn(|t| &self.rows[(first + t) * cols..][..cols]);
@@ -234,6 +290,10 @@ struct Brains<'a> {
 }
 
 impl Rows for Brains<'_> {
+    const TILE: usize = 8;
+    fn row_bytes(cols: usize) -> usize {
+        2 * cols
+    }
     #[inline(always)]
     fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
         let mut sums = [s.splat(0.0); T];

@@ -42,6 +42,7 @@ const N: usize = 8;
 impl Simd for Avx2 {
     const TIER: Tier = Tier::Avx2;
     const LANES: usize = N;
+    const TILE: usize = 4;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 128;
     type F = __m256;

@@ -49,6 +49,7 @@ const N: usize = 16;
 impl<const BF16: bool> Simd for Avx512<BF16> {
     const TIER: Tier = Tier::Avx512;
     const LANES: usize = N;
+    const TILE: usize = 16;
     const BF16_DOT: bool = BF16;
     const WIDE_ZERO: i32 = 0;
     type F = __m512;

@@ -36,6 +36,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const TIER: Tier;
     /// Floats in a register.
     const LANES: usize;
+    /// The most rows of a matrix product whose sums stay in registers beside 32 unpacked weights.
+    const TILE: usize;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.

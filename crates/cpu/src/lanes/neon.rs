@@ -37,6 +37,7 @@ const N: usize = 4;
 impl Simd for Neon {
     const TIER: Tier = Tier::Neon;
     const LANES: usize = N;
+    const TILE: usize = 8;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 128;
     type F = float32x4_t;

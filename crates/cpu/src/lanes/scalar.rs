@@ -28,6 +28,7 @@ fn bytes(x: u32) -> [u8; 4] {
 impl Simd for Scalar {
     const TIER: Tier = Tier::Scalar;
     const LANES: usize = N;
+    const TILE: usize = 8;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 0;
     type F = F;
