@@ -48,6 +48,8 @@ enum Command {
     Tokenize(commands::tokenize::Args),
     /// Score a text: perplexity by llama-perplexity's definition.
     Perplexity(commands::perplexity::Args),
+    /// Measure how fast a model runs, by llama-bench's tests.
+    Bench(commands::bench::Args),
     /// Show what this machine gives us, and what slows it down.
     Doctor(commands::doctor::Args),
 }
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(args),
         Command::Tokenize(args) => commands::tokenize::run(args),
         Command::Perplexity(args) => commands::perplexity::run(args),
+        Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
     };
     match done {

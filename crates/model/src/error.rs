@@ -11,6 +11,22 @@ pub enum Error {
         /// The names known, joined by commas.
         supported: String,
     },
+    /// No published shape has this name.
+    #[error("unknown shape {found:?}; known: {known}")]
+    UnknownShape {
+        /// The name asked for.
+        found: String,
+        /// The names known, joined by commas.
+        known: String,
+    },
+    /// No recipe of formats has this name.
+    #[error("unknown format {found:?} of a shape; known: {known}")]
+    UnknownRecipe {
+        /// The name asked for.
+        found: String,
+        /// The names known, joined by commas.
+        known: String,
+    },
     /// A metadata key that the family needs is absent.
     #[error("the model's metadata has no {key}")]
     MissingKey {

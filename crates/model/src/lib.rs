@@ -3,7 +3,8 @@
 //! A decoder is `x = x + inside(f(before(x)))`, where `f` is attention or feed-forward and an absent norm is the
 //! identity. A [`Spec`] holds the widths, norms, rope, windows, caps and experts of one model; a file in
 //! [`families`] reads them from a GGUF's metadata or from a Hugging Face `config.json`. The loader fills
-//! [`Spec::weights`] through the name maps, and [`Model::forward`] runs any of them on a ragged batch of rows.
+//! [`Spec::weights`] through the name maps, and [`Model::forward`] runs any of them on a ragged batch of rows. The
+//! widths of published models are in [`shapes`], to be measured with random weights.
 //!
 //! Deliberately absent: one forward pass per family, tokenizers, sampling, threads of its own, and allocation in
 //! `forward`: every buffer is in [`Scratch`], sized once.
@@ -17,6 +18,7 @@ mod memory;
 mod names;
 mod rope;
 mod scratch;
+pub mod shapes;
 mod source;
 mod spec;
 

@@ -370,7 +370,7 @@ pub(crate) fn floats(name: &str, dtype: Dtype, bytes: &[u8]) -> Result<Vec<f32>,
     }
 }
 
-fn is_norm(role: Role) -> bool {
+pub(crate) fn is_norm(role: Role) -> bool {
     match role {
         Role::FinalNorm => true,
         Role::Layer(_, part) => matches!(

@@ -9,6 +9,7 @@ mod cursor;
 #[cfg(test)]
 mod tests;
 mod value;
+mod write;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use tensor::Dtype;
 use crate::opened::Element;
 use cursor::Cursor;
 pub use value::{Array, Metadata, Value};
+pub use write::write;
 
 const MAGIC: &[u8; 4] = b"GGUF";
 const DEFAULT_ALIGNMENT: u32 = 32;

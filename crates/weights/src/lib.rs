@@ -14,4 +14,4 @@ pub mod safetensors;
 pub mod store;
 
 pub use ledger::Ledger;
-pub use opened::{Element, Error, Kind, Metadata, Opened, Tensor, TensorInfo, open};
+pub use opened::{Element, Error, Kind, Metadata, Opened, Placed, Tensor, TensorInfo, open};

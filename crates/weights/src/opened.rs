@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use cpu::Map;
@@ -147,10 +147,52 @@ pub struct Tensor<'a> {
     pub bytes: &'a [u8],
 }
 
+/// A tensor of a model that is made in memory: where its bytes are among the parts given beside it.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Its name.
+    pub name: String,
+    /// Its format.
+    pub dtype: Dtype,
+    /// Row-major, outermost first: `[rows, cols]`.
+    pub shape: Vec<usize>,
+    /// The index of the part that holds it.
+    pub part: usize,
+    /// Its first byte in the part.
+    pub start: usize,
+}
+
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
-    map: Map,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    File(Map),
+    Memory(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::File(map) => map,
+            Bytes::Memory(bytes) => bytes,
+        }
+    }
+}
+
+impl Bytes {
+    /// Gives pages back that can be read again; memory has nowhere to be read from.
+    fn drop_range(&self, range: Range<usize>) {
+        match self {
+            Bytes::File(map) => map.drop_range(range),
+            Bytes::Memory(_) => {}
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -182,6 +224,33 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
 }
 
 impl Opened {
+    /// A model that is on no disk: a GGUF's metadata, and tensors in memory. Tensors may share bytes.
+    ///
+    /// # Panics
+    /// When a name occurs twice, a tensor's rows are not whole blocks or its bytes not inside its part: mistakes of
+    /// the caller.
+    pub fn in_memory(
+        name: &Path,
+        metadata: gguf::Metadata,
+        parts: Vec<Vec<u8>>,
+        tensors: Vec<Placed>,
+    ) -> Opened {
+        let mut opened = Opened::empty(name, Metadata::Gguf(metadata));
+        let part = |bytes| Part { path: name.to_owned(), bytes: Bytes::Memory(bytes) };
+        opened.parts = parts.into_iter().map(part).collect();
+        for t in tensors {
+            let rows: usize = t.shape.iter().rev().skip(1).product();
+            let row_bytes = t.dtype.row_bytes(t.shape.last().copied().unwrap_or(1));
+            let bytes = rows * row_bytes.expect("rows of whole blocks");
+            let range = t.start..t.start + bytes;
+            assert!(range.end <= opened.parts[t.part].bytes.len(), "tensor {} is inside its part", t.name);
+            let element = Element::Weights(t.dtype);
+            let entry = Entry { name: t.name, element, shape: t.shape, part: t.part, range };
+            opened.add(entry).expect("each name once");
+        }
+        opened
+    }
+
     fn gguf(path: &Path) -> Result<Opened, Error> {
         let (part, file) = map_gguf(path)?;
         let split = file.split().map_err(|source| Error::Gguf { path: path.to_owned(), source })?;
@@ -240,7 +309,7 @@ impl Opened {
             let map = Map::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
             let records = safetensors::parse(&map)
                 .map_err(|source| Error::Safetensors { path: path.clone(), source })?;
-            opened.parts.push(Part { path: path.clone(), map });
+            opened.parts.push(Part { path: path.clone(), bytes: Bytes::File(map) });
             for t in records {
                 opened.add(Entry {
                     name: t.name,
@@ -299,7 +368,7 @@ impl Opened {
 
     /// Files that hold tensors, with their sizes in bytes.
     pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.parts.iter().map(|p| (p.path.as_path(), p.map.len() as u64))
+        self.parts.iter().map(|p| (p.path.as_path(), p.bytes.len() as u64))
     }
 
     /// Every tensor, in file order.
@@ -316,7 +385,7 @@ impl Opened {
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let entry = &self.entries[*self.index.get(name)?];
         let Element::Weights(dtype) = entry.element else { return None };
-        let bytes = &self.parts[entry.part].map[entry.range.clone()];
+        let bytes = &self.parts[entry.part].bytes[entry.range.clone()];
         Some(Tensor { name: &entry.name, dtype, shape: entry.shape.clone(), bytes })
     }
 
@@ -333,7 +402,7 @@ impl Opened {
     /// Gives the resident pages of the weights back to the system; the next read fetches them again.
     pub fn drop_pages(&self) {
         for part in &self.parts {
-            part.map.drop_pages();
+            part.bytes.drop_range(0..part.bytes.len());
         }
     }
 
@@ -341,7 +410,7 @@ impl Opened {
     pub fn drop_tensor_pages(&self, name: &str) {
         if let Some(&i) = self.index.get(name) {
             let entry = &self.entries[i];
-            self.parts[entry.part].map.drop_range(entry.range.clone());
+            self.parts[entry.part].bytes.drop_range(entry.range.clone());
         }
     }
 }
@@ -355,7 +424,7 @@ impl Entry {
 fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
     let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let file = gguf::parse(&map).map_err(|source| Error::Gguf { path: path.to_owned(), source })?;
-    Ok((Part { path: path.to_owned(), map }, file))
+    Ok((Part { path: path.to_owned(), bytes: Bytes::File(map) }, file))
 }
 
 /// The paths of all parts of a split model, from the name of one: `NAME-00002-of-00005.gguf`.

@@ -1,5 +1,6 @@
 //! One file a subcommand. Each has `Args` (its flags, the source of its help) and `run`.
 
+pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod list;

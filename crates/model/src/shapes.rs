@@ -1,0 +1,363 @@
+//! Published shapes with random weights, so that speed can be measured without a download.
+//!
+//! A shape is a table of `shapes.toml`. It becomes the metadata that a converter would write; the family's reader makes
+//! a [`Spec`] of that as of any file's, and the spec names the weights. So a shape takes the very path of a file, and
+//! nothing about a model is said twice. A [`Recipe`] gives each weight its format.
+//!
+//! Deliberately absent: sensible text. Weights are random, and the vocabulary is bytes and placeholders.
+
+mod random;
+mod recipe;
+mod vocabulary;
+
+use crate::error::Error;
+use crate::load;
+use crate::names::{self, Slice};
+use crate::rope::{Rope, Scaling, long_mscale};
+use crate::source::Source;
+use crate::spec::{Role, Spec};
+use cpu::Pool;
+use random::{Blocks, Random};
+use recipe::Place;
+use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::OnceLock;
+use tensor::Dtype;
+use weights::gguf::{Metadata, Value};
+use weights::{Opened, Placed};
+
+pub use recipe::{RECIPES, Recipe};
+
+const TEXT: &str = include_str!("../shapes.toml");
+
+/// One published shape.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// What it is asked for by: lower-case letters, digits, `.` and `-`.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// Parameters as the publisher counts them (of the text model).
+    pub parameters: u64,
+    /// A name of [`crate::families::FAMILIES`].
+    family: String,
+    /// Query, key and value are one tensor, and so are gate and up.
+    #[serde(default)]
+    fused: bool,
+    /// The norm is a layer norm: `eps` goes by another name.
+    #[serde(default)]
+    layer_norm: bool,
+    layers: usize,
+    width: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    /// Dimensions of a head that rotate; absent for all.
+    rotary_dim: Option<usize>,
+    /// Rows of gate and up.
+    feed: usize,
+    /// Rows of the embedding.
+    vocab: usize,
+    /// The head is the embedding.
+    tied: bool,
+    /// Tokens.
+    context: usize,
+    eps: f32,
+    rope_base: f32,
+    /// Positions are divided by this.
+    rope_linear: Option<f32>,
+    rope_llama3: Option<Llama3>,
+    rope_long: Option<Long>,
+    /// Tokens that a sliding layer sees; which layers slide is the family's business.
+    window: Option<usize>,
+}
+
+/// Llama 3.1's scaling, see [`Scaling::Llama3`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Llama3 {
+    factor: f32,
+    low: f32,
+    high: f32,
+    original: usize,
+}
+
+/// LongRoPE: the divisors past `original` tokens; up to there they are one.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Long {
+    original: usize,
+    factors: Vec<f32>,
+}
+
+/// Every shape, in the order of the file.
+#[must_use]
+pub fn all() -> &'static [Shape] {
+    #[derive(Deserialize)]
+    struct File {
+        shape: Vec<Shape>,
+    }
+    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
+    SHAPES.get_or_init(|| toml::from_str::<File>(TEXT).expect("shapes.toml is tested").shape)
+}
+
+/// The shape and the recipe of `NAME:FORMAT`; without a format it is `q4_k_m`, what most people run.
+///
+/// # Errors
+/// An unknown name or format, with those that are known.
+pub fn parse(text: &str) -> Result<(&'static Shape, &'static Recipe), Error> {
+    let (name, format) = text.split_once(':').unwrap_or((text, RECIPES[0].name));
+    let shape = all().iter().find(|shape| shape.name == name).ok_or_else(|| {
+        let known: Vec<&str> = all().iter().map(|shape| shape.name.as_str()).collect();
+        Error::UnknownShape { found: name.to_owned(), known: known.join(", ") }
+    })?;
+    let recipe = Recipe::named(format).ok_or_else(|| {
+        let known: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
+        Error::UnknownRecipe { found: format.to_owned(), known: known.join(", ") }
+    })?;
+    Ok((shape, recipe))
+}
+
+/// A tensor that a shape has.
+struct Wanted {
+    name: String,
+    role: Role,
+    dtype: Dtype,
+    shape: Vec<usize>,
+}
+
+impl Wanted {
+    /// `rows` and `cols`, a vector being one row.
+    fn bytes(&self) -> usize {
+        let rows: usize = self.shape.iter().rev().skip(1).product();
+        rows * self
+            .dtype
+            .row_bytes(self.shape[self.shape.len() - 1])
+            .expect("formats are chosen by the columns")
+    }
+}
+
+impl Shape {
+    /// The model, in memory: what opening a GGUF file of this shape would give. The same seed gives the same weights.
+    ///
+    /// # Errors
+    /// None for the shapes of the file, which tests open; what the family's reader refuses.
+    pub fn open(&self, recipe: &Recipe, seed: u64, pool: &Pool) -> Result<Opened, Error> {
+        let metadata = self.metadata(recipe);
+        let mut random = Random(seed);
+        // Vectors are few: each has its own numbers. Matrices of one format share theirs.
+        let (mut vectors, mut parts, mut tensors) = (Vec::new(), vec![Vec::new()], Vec::new());
+        for (name, values) in self.rope_tensors() {
+            tensors.push(vector(name.to_owned(), &values, &mut vectors));
+        }
+        let wanted = self.wanted(recipe, &metadata)?;
+        for tensor in wanted.iter().filter(|tensor| tensor.shape.len() == 1) {
+            let middle = if load::is_norm(tensor.role) { 1.0 } else { 0.0 };
+            let values = random.weights(middle, tensor.shape[0]);
+            tensors.push(vector(tensor.name.clone(), &values, &mut vectors));
+        }
+        parts[0] = vectors;
+        let matrices: Vec<&Wanted> = wanted.iter().filter(|tensor| tensor.shape.len() > 1).collect();
+        for dtype in Dtype::ALL {
+            let of_it = || matrices.iter().filter(|tensor| tensor.dtype == dtype);
+            let Some(largest) = of_it().map(|tensor| tensor.bytes()).max() else { continue };
+            let blocks = Blocks::new(dtype, &mut random);
+            tensors.extend(of_it().map(|tensor| Placed {
+                name: tensor.name.clone(),
+                dtype,
+                shape: tensor.shape.clone(),
+                part: parts.len(),
+                start: blocks.start(&mut random),
+            }));
+            parts.push(blocks.fill(largest, pool));
+        }
+        // As a converter orders them: as a row meets them.
+        let order: HashMap<&str, usize> =
+            wanted.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+        tensors.sort_by_key(|tensor| order.get(tensor.name.as_str()).copied());
+        Ok(Opened::in_memory(Path::new(&self.label(recipe)), metadata, parts, tensors))
+    }
+
+    /// `NAME:FORMAT`.
+    #[must_use]
+    pub fn label(&self, recipe: &Recipe) -> String {
+        format!("{}:{}", self.name, recipe.name)
+    }
+
+    /// Every tensor but those of rope, by the names that a GGUF gives them.
+    fn wanted(&self, recipe: &Recipe, metadata: &Metadata) -> Result<Vec<Wanted>, Error> {
+        let sketch = self.sketch(metadata.clone());
+        let (source, spec) = (Source::new(&sketch)?, Spec::read(&sketch)?);
+        let mut names = HashSet::new();
+        let mut wanted = Vec::new();
+        for decl in spec.weights() {
+            let places = names::places(&source, &spec, decl.role);
+            let whole = |place: &&names::Place| place.slice == Slice::Whole;
+            let place = match places.iter().find(|place| !whole(place)).filter(|_| self.fused) {
+                Some(fused) => Some(fused),
+                None => places.iter().find(whole),
+            };
+            let Some(place) = place.filter(|place| names.insert(place.name.clone())) else { continue };
+            let mut shape = decl.shape;
+            if let Slice::Rows { of, .. } = place.slice {
+                shape[0] = of;
+            }
+            let layer = match decl.role {
+                Role::Layer(layer, _) => Some(layer),
+                Role::Embedding | Role::FinalNorm | Role::FinalNormBias | Role::Head | Role::HeadBias => None,
+            };
+            let head = decl.role == Role::Head || (decl.role == Role::Embedding && self.tied);
+            let cols = shape[shape.len() - 1];
+            let matrix = Place { name: &place.name, layer, layers: spec.layers.len(), head, cols };
+            let dtype = if shape.len() == 1 { Dtype::F32 } else { recipe.format(&matrix) };
+            wanted.push(Wanted { name: place.name.clone(), role: decl.role, dtype, shape });
+        }
+        Ok(wanted)
+    }
+
+    /// What a family's reader looks at besides the metadata: the embedding's rows, and whether there is a head. Its
+    /// bytes are zeroed memory that nothing reads, and that takes no room for it.
+    fn sketch(&self, metadata: Metadata) -> Opened {
+        let (dtype, shape) = (Dtype::F16, vec![self.vocab, self.width]);
+        let tensor =
+            |name: &str| Placed { name: name.to_owned(), dtype, shape: shape.clone(), part: 0, start: 0 };
+        let mut tensors = vec![tensor("token_embd.weight")];
+        if !self.tied {
+            tensors.push(tensor("output.weight"));
+        }
+        Opened::in_memory(
+            Path::new(&self.name),
+            metadata,
+            vec![vec![0; 2 * self.vocab * self.width]],
+            tensors,
+        )
+    }
+
+    fn rotary_dim(&self) -> usize {
+        self.rotary_dim.unwrap_or(self.head_dim)
+    }
+
+    /// Scalings that a GGUF keeps as tensors of divisors.
+    fn rope_tensors(&self) -> Vec<(&'static str, Vec<f32>)> {
+        let half = self.rotary_dim() / 2;
+        let rope = |scaling| Rope { rotary_dim: 2 * half, base: self.rope_base, scaling };
+        if let Some(&Llama3 { factor, low, high, original }) = self.rope_llama3.as_ref() {
+            let scaled = rope(Scaling::Llama3 { factor, low, high, original }).inv_freq(self.context);
+            let plain = rope(Scaling::None).inv_freq(self.context);
+            let divisors = plain.iter().zip(&scaled).map(|(plain, scaled)| plain / scaled).collect();
+            return vec![("rope_freqs.weight", divisors)];
+        }
+        match &self.rope_long {
+            Some(long) => vec![
+                ("rope_factors_long.weight", long.factors.clone()),
+                ("rope_factors_short.weight", vec![1.0; half]),
+            ],
+            None => Vec::new(),
+        }
+    }
+
+    /// The keys that a converter writes for this family, and a vocabulary.
+    fn metadata(&self, recipe: &Recipe) -> Metadata {
+        let mut keys = Metadata::default();
+        let mut general = |key: &str, value| keys.insert(format!("general.{key}"), value);
+        general("architecture", Value::String(self.family.clone()));
+        general("name", Value::String(format!("{}, random weights", self.title)));
+        general("file_type", Value::U32(recipe.file_type));
+        general("quantization_version", Value::U32(2));
+        let mut own = |key: &str, value| keys.insert(format!("{}.{key}", self.family), value);
+        let eps = if self.layer_norm { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+        for (key, size) in [
+            ("block_count", self.layers),
+            ("context_length", self.context),
+            ("embedding_length", self.width),
+            ("feed_forward_length", self.feed),
+            ("vocab_size", self.vocab),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("attention.key_length", self.head_dim),
+            ("attention.value_length", self.head_dim),
+            ("rope.dimension_count", self.rotary_dim()),
+        ] {
+            own(key, Value::U32(size as u32));
+        }
+        own(&format!("attention.{eps}"), Value::F32(self.eps));
+        own("rope.freq_base", Value::F32(self.rope_base));
+        if let Some(window) = self.window {
+            own("attention.sliding_window", Value::U32(window as u32));
+        }
+        if let Some(factor) = self.rope_linear {
+            own("rope.scaling.type", Value::String("linear".to_owned()));
+            own("rope.scaling.factor", Value::F32(factor));
+        }
+        if let Some(long) = &self.rope_long {
+            let stretch = self.context as f64 / long.original as f64;
+            own("rope.scaling.original_context_length", Value::U32(long.original as u32));
+            own("rope.scaling.attn_factor", Value::F32(long_mscale(stretch, long.original)));
+        }
+        vocabulary::put(&mut keys, self.vocab);
+        keys
+    }
+}
+
+/// Puts `values` behind `vectors`, all of which are part 0.
+fn vector(name: String, values: &[f32], vectors: &mut Vec<u8>) -> Placed {
+    let start = vectors.len();
+    vectors.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    Placed { name, dtype: Dtype::F32, shape: vec![values.len()], part: 0, start }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_has_the_parameters_that_its_publisher_counts() {
+        for shape in all() {
+            let metadata = shape.metadata(&RECIPES[0]);
+            let sketch = shape.sketch(metadata);
+            let spec = Spec::read(&sketch).unwrap();
+            assert_eq!(spec.parameters(), shape.parameters, "{}", shape.name);
+            assert_eq!(spec.tied, shape.tied, "{}", shape.name);
+        }
+    }
+
+    #[test]
+    fn every_shape_and_recipe_can_be_made_of_whole_blocks() {
+        for (shape, recipe) in
+            all().iter().flat_map(|shape| RECIPES.iter().map(move |recipe| (shape, recipe)))
+        {
+            let wanted = shape.wanted(recipe, &shape.metadata(recipe)).unwrap();
+            let parameters: usize = wanted.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
+            assert_eq!(parameters as u64, shape.parameters, "{}", shape.label(recipe));
+            assert!(wanted.iter().all(|tensor| tensor.bytes() > 0), "{}", shape.label(recipe));
+        }
+    }
+
+    #[test]
+    fn gemma_slides_and_phi_turns_a_part_of_a_head() {
+        let spec = |name| {
+            let (shape, recipe) = parse(name).unwrap();
+            Spec::read(&shape.sketch(shape.metadata(recipe))).unwrap()
+        };
+        let gemma = spec("gemma3-4b");
+        let global: Vec<usize> = (0..34).filter(|&layer| gemma.layers[layer].window.is_none()).collect();
+        assert_eq!(global, [5, 11, 17, 23, 29]);
+        assert_eq!(gemma.ropes[0].scaling, Scaling::Linear { factor: 8.0 });
+        assert_eq!((gemma.ropes[1].base, gemma.embedding_scale), (10_000.0, 2560f32.sqrt()));
+        assert_eq!(spec("phi-4-mini").ropes[0].rotary_dim, 96);
+        assert_eq!(spec("phi-2").norm.kind, crate::NormKind::Layer);
+    }
+
+    #[test]
+    fn names_and_formats_that_are_unknown_are_told_with_those_that_are_known() {
+        let (shape, recipe) = parse("llama3.2-1b:Q8_0").unwrap();
+        assert_eq!(shape.label(recipe), "llama3.2-1b:q8_0");
+        assert_eq!(parse("qwen3-4b").unwrap().1.name, "q4_k_m");
+        let unknown = parse("qwen9-1b").unwrap_err().to_string();
+        assert!(unknown.contains("qwen9-1b") && unknown.contains("llama3.2-1b, "), "{unknown}");
+        let unknown = parse("tiny:q9_9").unwrap_err().to_string();
+        assert!(unknown.contains("q9_9") && unknown.contains("q4_k_m, "), "{unknown}");
+    }
+}

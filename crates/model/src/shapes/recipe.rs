@@ -1,0 +1,118 @@
+//! Which tensor takes which format, as llama.cpp's quantizer chooses (`llama_tensor_get_type` in `llama-quant.cpp`,
+//! without an importance matrix), so that a shape reads the same bytes as the model that users download.
+
+use tensor::Dtype;
+
+/// A mix of formats under the name that users know it by.
+#[derive(Debug)]
+pub struct Recipe {
+    /// As in file names, lower case.
+    pub name: &'static str,
+    /// `general.file_type` of a GGUF (`enum llama_ftype`).
+    pub(super) file_type: u32,
+    /// The format of most matrices.
+    base: Dtype,
+    /// The format of attention's values and of feed-forward's `down` in half of the layers.
+    more: Option<Dtype>,
+}
+
+/// Every recipe.
+#[rustfmt::skip]
+pub const RECIPES: &[Recipe] = &[
+    Recipe { name: "q4_k_m", file_type: 15, base: Dtype::Q4_K, more: Some(Dtype::Q6_K) },
+    Recipe { name: "q5_k_m", file_type: 17, base: Dtype::Q5_K, more: Some(Dtype::Q6_K) },
+    Recipe { name: "q6_k",   file_type: 18, base: Dtype::Q6_K, more: None },
+    Recipe { name: "q8_0",   file_type: 7,  base: Dtype::Q8_0, more: None },
+    Recipe { name: "q4_0",   file_type: 2,  base: Dtype::Q4_0, more: None },
+    Recipe { name: "q4_1",   file_type: 3,  base: Dtype::Q4_1, more: None },
+    Recipe { name: "bf16",   file_type: 32, base: Dtype::BF16, more: None },
+    Recipe { name: "f16",    file_type: 1,  base: Dtype::F16,  more: None },
+];
+
+/// Where a matrix stands in its model.
+pub(super) struct Place<'a> {
+    /// The tensor's name in a GGUF.
+    pub(super) name: &'a str,
+    /// Its layer, if it is in one.
+    pub(super) layer: Option<usize>,
+    /// Layers of the model.
+    pub(super) layers: usize,
+    /// Whether it makes the logits: the output head, or the embedding where they are tied.
+    pub(super) head: bool,
+    /// Its columns.
+    pub(super) cols: usize,
+}
+
+impl Recipe {
+    /// The recipe of this name, in any case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Recipe> {
+        RECIPES.iter().find(|recipe| recipe.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The format of one matrix.
+    pub(super) fn format(&self, place: &Place) -> Dtype {
+        if !self.base.is_quantized() {
+            return self.base;
+        }
+        let whole = |dtype: Dtype| place.cols.is_multiple_of(dtype.block_weights());
+        let format = self.wish(place, whole);
+        match format {
+            Dtype::Q4_K if !whole(format) => Dtype::Q5_0,
+            Dtype::Q5_K if !whole(format) => Dtype::Q5_1,
+            Dtype::Q6_K if !whole(format) => Dtype::Q8_0,
+            format => format,
+        }
+    }
+
+    /// The format that suits the matrix's place, whether or not its rows are whole blocks of it.
+    fn wish(&self, place: &Place, whole: impl Fn(Dtype) -> bool) -> Dtype {
+        if place.head {
+            return if self.base == Dtype::Q8_0 || !whole(self.base) { Dtype::Q8_0 } else { Dtype::Q6_K };
+        }
+        let gains = ["attn_v.weight", "attn_qkv.weight", "ffn_down.weight"];
+        let gains = gains.iter().any(|part| place.name.ends_with(part));
+        match (self.more, place.layer) {
+            (Some(more), Some(layer)) if gains && more_bits(layer, place.layers) => more,
+            _ => self.base,
+        }
+    }
+}
+
+/// The first and the last eighth of the layers, and every third between (`use_more_bits`).
+fn more_bits(layer: usize, layers: usize) -> bool {
+    let eighth = layers / 8;
+    layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(recipe: &str, name: &str, layer: Option<usize>, head: bool, cols: usize) -> Dtype {
+        Recipe::named(recipe).unwrap().format(&Place { name, layer, layers: 28, head, cols })
+    }
+
+    #[test]
+    fn a_k_mix_gives_more_bits_where_the_quantizer_does() {
+        let finer: Vec<usize> = (0..28).filter(|&layer| more_bits(layer, 28)).collect();
+        assert_eq!(finer, [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27]);
+        assert_eq!(format("q4_k_m", "blk.0.attn_v.weight", Some(0), false, 1024), Dtype::Q6_K);
+        assert_eq!(format("q4_k_m", "blk.3.attn_v.weight", Some(3), false, 1024), Dtype::Q4_K);
+        assert_eq!(format("Q4_K_M", "blk.0.ffn_up.weight", Some(0), false, 1024), Dtype::Q4_K);
+        assert_eq!(format("q5_k_m", "blk.5.ffn_down.weight", Some(5), false, 3072), Dtype::Q6_K);
+    }
+
+    #[test]
+    fn heads_are_finer_and_uneven_rows_fall_back() {
+        assert_eq!(format("q4_0", "output.weight", None, true, 1024), Dtype::Q6_K);
+        assert_eq!(format("q8_0", "output.weight", None, true, 1024), Dtype::Q8_0);
+        assert_eq!(format("bf16", "output.weight", None, true, 1024), Dtype::BF16);
+        assert_eq!(format("q4_k_m", "token_embd.weight", None, false, 1024), Dtype::Q4_K);
+        // Gemma 3 1B is 1152 wide: four and a half blocks of 256.
+        assert_eq!(format("q4_k_m", "token_embd.weight", None, true, 1152), Dtype::Q8_0);
+        assert_eq!(format("q4_0", "token_embd.weight", None, true, 1152), Dtype::Q8_0);
+        assert_eq!(format("q4_k_m", "blk.3.attn_q.weight", Some(3), false, 1152), Dtype::Q5_0);
+        assert_eq!(format("q4_k_m", "blk.0.attn_v.weight", Some(0), false, 1152), Dtype::Q8_0);
+    }
+}
