@@ -73,8 +73,9 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
     let path = crate::store::resolve(wish.model)?;
     let opened = weights::open(&path)?;
-    let mut spec = Spec::read(&opened)?;
-    let weight_bytes = spec.weight_bytes(&opened, tier, wish.precision)?;
+    let mut spec = Spec::read(&opened).map_err(|error| of(wish.model, error))?;
+    let weight_bytes =
+        spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
     let mut limits = engine::Limits { max_running: wish.max_running, ..engine::Limits::default() };
     let room = Room {
         available: machine.memory_available_bytes.min(machine.memory_limit_bytes),
@@ -98,7 +99,17 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     Ok(Planned { path, machine, need, limits, opened, spec, precision: wish.precision, tier, threads })
 }
 
+/// An error about a model's insides, with its name before it.
+pub(crate) fn of(model: &str, error: model::Error) -> Failure {
+    Failure::new(format!("{model}: {}", Failure::from(error).message))
+}
+
 impl Planned {
+    /// Tokens that the model tells apart.
+    pub(crate) fn vocab(&self) -> usize {
+        self.spec.vocab
+    }
+
     /// Bytes of keys and values a token.
     pub(crate) fn kv_bytes_per_token(&self) -> u64 {
         self.spec.kv_bytes_per_token(KvDtype::F16) as u64

@@ -9,22 +9,22 @@ use crate::Failure;
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
     /// Divides the logits; 0 takes the likeliest token each time.
-    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true)]
     pub(crate) temperature: f32,
     /// Keep the K likeliest tokens; 0 keeps all.
-    #[arg(long, value_name = "K", default_value_t = 40)]
+    #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
     top_k: usize,
     /// Keep the likeliest tokens whose probabilities sum to P.
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    #[arg(long, value_name = "P", default_value_t = 0.95, allow_negative_numbers = true)]
     top_p: f32,
     /// Drop tokens less likely than P times the likeliest.
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    #[arg(long, value_name = "P", default_value_t = 0.05, allow_negative_numbers = true)]
     min_p: f32,
     /// Locally typical sampling; 1 is off.
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     typical_p: f32,
     /// Penalty of tokens seen lately; 1 is off.
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
+    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true)]
     repeat_penalty: f32,
     /// How many last tokens count as lately; -1 is all.
     #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
@@ -36,13 +36,13 @@ pub(crate) struct Sampling {
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
     /// DRY's multiplier; 0 is off.
-    #[arg(long, value_name = "F", default_value_t = 0.0)]
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     dry_multiplier: f32,
     /// DRY's base.
-    #[arg(long, value_name = "F", default_value_t = 1.75)]
+    #[arg(long, value_name = "F", default_value_t = 1.75, allow_negative_numbers = true)]
     dry_base: f32,
     /// DRY: repeats shorter than this are free.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true)]
     dry_allowed_length: usize,
     /// DRY: how many last tokens are searched; -1 is all.
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
@@ -51,16 +51,16 @@ pub(crate) struct Sampling {
     #[arg(long, value_name = "TEXT")]
     dry_sequence_breaker: Vec<String>,
     /// XTC: how often likely tokens are dropped; 0 is off.
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     xtc_probability: f32,
     /// XTC: how likely a token must be to be dropped.
-    #[arg(long, value_name = "P", default_value_t = 0.1)]
+    #[arg(long, value_name = "P", default_value_t = 0.1, allow_negative_numbers = true)]
     xtc_threshold: f32,
     /// Added to a token's logit: ID=BIAS, where BIAS may be -inf; may be given again.
     #[arg(long, value_name = "ID=BIAS", value_parser = bias)]
     logit_bias: Vec<(u32, f32)>,
     /// Where the random numbers start [default: the operating system's choice, which is reported].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 }
 

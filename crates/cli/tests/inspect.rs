@@ -2,29 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod support;
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../weights/tests/fixtures").join(name)
+use support::{failure, said};
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    support::fixture("weights", name)
 }
 
-fn inspect(args: &[&str]) -> Output {
-    let home = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gristmill"));
-    command.env_clear().env("GRISTMILL_HOME", home.path()).arg("inspect").args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn inspect(args: &[&str]) -> std::process::Output {
+    support::run(&[&["inspect"], args].concat())
 }
 
 #[test]
 fn json_holds_metadata_tensors_and_sums() {
     let path = fixture("every-type.gguf");
-    let output = inspect(&[path.to_str().unwrap(), "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = support::json(&inspect(&[path.to_str().unwrap(), "--json"]));
     assert_eq!(report["kind"], "GGUF");
     assert_eq!(report["metadata"]["test.uint64"], u64::MAX);
     assert_eq!(report["metadata"]["test.float32"], 0.1);
@@ -43,9 +36,7 @@ fn json_holds_metadata_tensors_and_sums() {
 #[test]
 fn the_table_is_for_the_eye() {
     let path = fixture("split-00002-of-00003.gguf");
-    let output = inspect(&[path.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let shown = text(&output.stdout);
+    let shown = said(&inspect(&[path.to_str().unwrap()]));
     assert!(shown.contains("in 3 files") && shown.contains("tensors (5)"), "{shown}");
     assert!(shown.contains("blk.0.weight  Q8_0    2 × 64"), "{shown}");
 }
@@ -57,14 +48,10 @@ fn a_bad_file_is_one_line_and_exit_code_1() {
     let mut bytes = std::fs::read(fixture("every-type.gguf")).unwrap();
     bytes.truncate(20_000);
     std::fs::write(&path, bytes).unwrap();
-    let output = inspect(&[path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let said = failure(&inspect(&[path.to_str().unwrap()]), 1);
     assert!(
         said.contains("bad.gguf is not a valid GGUF file") && said.contains("data section has"),
         "{said}"
     );
-    assert!(output.stdout.is_empty());
     assert_eq!(inspect(&[path.to_str().unwrap(), "--context", "0"]).status.code(), Some(2));
 }

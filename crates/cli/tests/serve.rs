@@ -2,20 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-use std::net::TcpListener;
-use std::process::{Command, Output};
+mod support;
 
-fn serve(arguments: &[&str]) -> Output {
-    let store = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gristmill"));
-    command.arg("serve").args(arguments).env("GRISTMILL_HOME", store.path()).env_remove("GRISTMILL_API_KEY");
-    command.output().unwrap()
-}
+use std::net::TcpListener;
 
 /// The exit code, and the line that begins with `error:`.
 fn failure(arguments: &[&str]) -> (Option<i32>, String) {
-    let output = serve(arguments);
-    let text = String::from_utf8(output.stderr).unwrap();
+    let output = support::run(&[&["serve"], arguments].concat());
+    let text = support::text(&output.stderr);
     let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("error:")).collect();
     assert_eq!(lines.len(), 1, "{arguments:?}: {text}");
     assert!(output.stdout.is_empty());

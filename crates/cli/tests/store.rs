@@ -4,35 +4,17 @@
 
 #[path = "../../weights/tests/served/mod.rs"]
 mod served;
+mod support;
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use served::{Reply, Server, gguf};
-
-fn gristmill(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gristmill"));
-    command
-        .env_clear()
-        .env("GRISTMILL_HOME", home)
-        .env("HF_ENDPOINT", "http://127.0.0.1:1")
-        .stdin(Stdio::null());
-    command.env("GRISTMILL_PYTHON", "/nonexistent/python");
-    command
-}
+use support::{gristmill, json, text};
 
 fn run(home: &Path, args: &[&str]) -> Output {
     gristmill(home).args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn json(output: &Output) -> serde_json::Value {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use text::Tokenizer;
 
 use self::score::{Chunks, Divergence, Runner, Surprise};
-use crate::loading::{Bar, check_memory, compute};
+use crate::loading::{Bar, check_memory, compute, of};
 use crate::term::{err, out};
 use crate::{Failure, flags, term};
 
@@ -87,7 +87,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let text = read(&args)?;
     let opened = weights::open(&crate::store::resolve(&args.model)?)?;
-    let mut spec = Spec::read(&opened)?;
+    let mut spec = Spec::read(&opened).map_err(|error| of(&args.model, error))?;
     if !(8..=spec.context).contains(&args.context) {
         let (asked, most) = (args.context, spec.context);
         return Err(Failure::usage(format!(
@@ -105,7 +105,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     paths.extend(args.kl_against.map(|_| Path::F32));
     let mut need = 0;
     for path in &paths {
-        need += Runner::bytes(&spec, spec.weight_bytes(&opened, tier, path.precision())?, args.context);
+        let weights = spec.weight_bytes(&opened, tier, path.precision());
+        need += Runner::bytes(&spec, weights.map_err(|error| of(&args.model, error))?, args.context);
     }
     check_memory(&machine, need, &args.model, "")?;
     let mut runners = Vec::new();

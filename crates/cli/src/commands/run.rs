@@ -106,6 +106,8 @@ fn stdin() -> Result<String, Failure> {
             "the prompt on standard input is longer than {MAX_PROMPT_BYTES} bytes"
         )));
     }
+    // What a program writes ends with a newline; a model that is to go on from there would see a line that is over.
+    bytes.pop_if(|byte| *byte == b'\n');
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::new(format!("the prompt on standard input is not UTF-8: byte {at} begins no character"))
@@ -133,11 +135,11 @@ impl Session {
             max_running: 1,
         };
         let planned = plan(&wish)?;
+        let params = args.sampling.params(planned.vocab(), args.logprobs)?;
         let mut bar = crate::loading::Bar::new(&args.model);
         let loaded = planned.load(&mut |share| bar.set(share));
         drop(bar);
         let Loaded { model, tokenizer, template, compute, limits, took, .. } = loaded?;
-        let params = args.sampling.params(model.spec.vocab, args.logprobs)?;
         let template = choose_template(&args, template)?;
         let handle = Engine::start(model, tokenizer.clone(), compute, limits)?;
         Ok(Session { args, tokenizer, template, handle, params, load: took })

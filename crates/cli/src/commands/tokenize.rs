@@ -19,8 +19,8 @@ pub(crate) struct Args {
     #[arg(value_name = "MODEL")]
     model: String,
 
-    /// The text; `-` reads all of standard input as one text.
-    #[arg(value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["file", "decode"])]
+    /// The text (after `--` if it begins with a hyphen); `-` reads all of standard input as one text.
+    #[arg(value_name = "TEXT", conflicts_with_all = ["file", "decode"])]
     text: Option<String>,
 
     /// Take each line of this file as a text (`-` for standard input).
@@ -78,7 +78,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         _ => {
             let mut bytes = Vec::new();
-            std::io::stdin().lock().take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
+            let read = std::io::stdin().lock().take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes);
+            read.map_err(|error| unreadable("standard input", &error))?;
             show(&tokenizer, &checked(bytes, "standard input")?, &args)
         }
     }
@@ -95,26 +96,30 @@ fn locate(model: &str) -> Result<PathBuf, Failure> {
 }
 
 fn each_line(path: &Path, args: &Args, tokenizer: &Tokenizer) -> Result<(), Failure> {
-    let mut lines: Box<dyn BufRead> = if path == Path::new("-") {
+    let piped = path == Path::new("-");
+    let name = if piped { "standard input".to_owned() } else { path.display().to_string() };
+    let mut lines: Box<dyn BufRead> = if piped {
         Box::new(std::io::stdin().lock())
     } else {
-        let open = File::open(path);
-        Box::new(BufReader::new(
-            open.map_err(|e| Failure::new(format!("cannot read {}: {e}", path.display())))?,
-        ))
+        Box::new(BufReader::new(File::open(path).map_err(|error| unreadable(&name, &error))?))
     };
     for number in 1_u64.. {
         let mut line = Vec::new();
-        if lines.by_ref().take(MAX_TEXT_BYTES + 1).read_until(b'\n', &mut line)? == 0 {
+        let read = lines.by_ref().take(MAX_TEXT_BYTES + 1).read_until(b'\n', &mut line);
+        if read.map_err(|error| unreadable(&name, &error))? == 0 {
             break;
         }
         line.pop_if(|byte| *byte == b'\n');
         if number > 1 && !args.json {
             out!("");
         }
-        show(tokenizer, &checked(line, &format!("{}, line {number}", path.display()))?, args)?;
+        show(tokenizer, &checked(line, &format!("{name}, line {number}"))?, args)?;
     }
     Ok(())
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot read {name}: {error}"))
 }
 
 /// A text of reasonable size; bytes that are not UTF-8 become U+FFFD, which is said.
