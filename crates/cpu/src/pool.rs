@@ -1,7 +1,8 @@
 //! A fork-join pool: the caller and its workers share out numbered tasks and meet again at the end.
 //!
-//! A forward pass crosses this barrier hundreds of times a token, so workers spin for a moment before they park, and
-//! tasks are claimed from one counter: a core that is slowed or stolen simply claims fewer.
+//! A forward pass crosses this barrier hundreds of times a token, so workers spin for a moment before they park. Each
+//! thread has a range of the tasks and claims it in order, which makes its reads one forward stream; who is done early
+//! goes on with what others have left, so a core that is slowed or stolen simply claims fewer.
 //! Deliberately absent: nested parallelism (a task that calls back into its pool runs the inner job alone), futures,
 //! and any queue.
 
@@ -25,8 +26,8 @@ struct Line<T>(T);
 struct Shared {
     /// Raised by one for each job; a worker that sees it change joins in.
     epoch: Line<AtomicUsize>,
-    /// The next task to claim.
-    next: Line<AtomicUsize>,
+    /// The next task to claim of each thread's range.
+    next: Box<[Line<AtomicUsize>]>,
     /// Workers still inside the current job.
     inside: Line<AtomicUsize>,
     /// How many workers are parked or about to be.
@@ -62,7 +63,7 @@ impl Pool {
         let threads = threads.max(1);
         let shared = Arc::new(Shared {
             epoch: Line(AtomicUsize::new(0)),
-            next: Line(AtomicUsize::new(0)),
+            next: (0..threads).map(|_| Line(AtomicUsize::new(0))).collect(),
             inside: Line(AtomicUsize::new(0)),
             parked: Line(AtomicUsize::new(0)),
             job: UnsafeCell::new(None),
@@ -83,7 +84,7 @@ impl Pool {
                 if let Some(cpu) = cpu {
                     crate::thread::pin(cpu);
                 }
-                work(&shared);
+                work(&shared, index);
             })?;
             pool.unpark.push(worker.thread().clone());
             pool.workers.push(worker);
@@ -117,15 +118,17 @@ impl Pool {
         let erased = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job) };
         // SAFETY: `busy` is ours and no worker is inside a job, so nobody else touches the cell.
         unsafe { *shared.job.get() = Some((erased, tasks)) };
-        shared.next.0.store(0, Ordering::Relaxed);
+        for (thread, next) in shared.next.iter().enumerate() {
+            next.0.store(range(tasks, thread, shared.next.len()).start, Ordering::Relaxed);
+        }
         shared.inside.0.store(self.workers.len(), Ordering::Relaxed);
         shared.epoch.0.fetch_add(1, Ordering::SeqCst);
         if shared.parked.0.load(Ordering::SeqCst) > 0 {
             self.unpark.iter().for_each(Thread::unpark);
         }
-        let mine = catch_unwind(AssertUnwindSafe(|| claim(shared, job, tasks)));
+        let mine = catch_unwind(AssertUnwindSafe(|| claim(shared, 0, job, tasks)));
         if mine.is_err() {
-            shared.next.0.store(tasks, Ordering::Relaxed);
+            shared.abandon(tasks);
         }
         let mut spins = 0usize;
         while shared.inside.0.load(Ordering::Acquire) > 0 {
@@ -301,17 +304,34 @@ impl<T> Tile<'_, T> {
     }
 }
 
-fn claim(shared: &Shared, job: &(dyn Fn(usize) + Sync), tasks: usize) {
-    loop {
-        let task = shared.next.0.fetch_add(1, Ordering::Relaxed);
-        if task >= tasks {
-            return;
-        }
-        job(task);
+impl Shared {
+    /// Leaves no task to claim.
+    fn abandon(&self, tasks: usize) {
+        self.next.iter().for_each(|next| next.0.store(tasks, Ordering::Relaxed));
     }
 }
 
-fn work(shared: &Shared) {
+/// The tasks that `thread` begins with.
+fn range(tasks: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
+    tasks * thread / threads..tasks * (thread + 1) / threads
+}
+
+/// Runs the tasks of `thread`'s range, then what is left of the others'.
+fn claim(shared: &Shared, thread: usize, job: &(dyn Fn(usize) + Sync), tasks: usize) {
+    let threads = shared.next.len();
+    for owner in (thread..threads).chain(0..thread) {
+        let end = range(tasks, owner, threads).end;
+        loop {
+            let task = shared.next[owner].0.fetch_add(1, Ordering::Relaxed);
+            if task >= end {
+                break;
+            }
+            job(task);
+        }
+    }
+}
+
+fn work(shared: &Shared, thread: usize) {
     let mut seen = 0;
     loop {
         seen = next_epoch(shared, seen);
@@ -321,9 +341,9 @@ fn work(shared: &Shared) {
         // SAFETY: this worker counts as inside the job, so the owner neither writes the cell nor drops the job.
         let job = unsafe { (*shared.job.get()).map(|(job, tasks)| (&*job, tasks)) };
         if let Some((job, tasks)) = job
-            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| claim(shared, job, tasks)))
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| claim(shared, thread, job, tasks)))
         {
-            shared.next.0.store(tasks, Ordering::Relaxed);
+            shared.abandon(tasks);
             *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
         shared.inside.0.fetch_sub(1, Ordering::Release);
