@@ -129,13 +129,20 @@ impl Activations {
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
         self.fine = needs.fine;
         if needs.int8 || needs.fine {
-            let blocks = self.parts() * cols.div_ceil(BLOCK);
-            let out = &mut self.int8[..self.rows * blocks];
-            let share = quantize_share(self.rows, blocks, c.pool.threads());
-            c.pool.chunks_mut(out, share * blocks, &|i, out| {
-                let rows = out.len() / blocks;
-                let x = &x[i * share * cols..][..rows * cols];
-                dispatch(c.tier, Quantize { x, cols, fine: needs.fine, out });
+            let (parts, a_row) = (self.parts(), cols.div_ceil(BLOCK));
+            let rows = parts * self.rows;
+            let out = &mut self.int8[..rows * a_row];
+            // Few rows are cut along their length, many into whole groups.
+            let (width, span) = match rows <= GROUP {
+                true => {
+                    (rows.max(1), if out.len() < ALONE { a_row } else { a_row.div_ceil(c.pool.threads()) })
+                }
+                false => (GROUP, rows.div_ceil(GROUP).div_ceil(2 * c.pool.threads()) * a_row),
+            };
+            c.pool.chunks_mut(out, span * width, &|i, out| {
+                let (group, from) = (i * span / a_row, i * span % a_row * BLOCK);
+                let x = &x[group * GROUP / parts * cols..];
+                dispatch(c.tier, Quantize { x, cols, from, fine: needs.fine, a_row, out });
             });
         }
     }
@@ -152,16 +159,18 @@ impl Activations {
     }
 }
 
-/// Rows for each task, in whole groups: enough that a task is worth a hand-over.
-fn quantize_share(rows: usize, blocks_a_row: usize, threads: usize) -> usize {
-    let share = if rows * blocks_a_row < 512 { rows } else { rows.div_ceil(threads * 2) };
-    share.next_multiple_of(GROUP).max(GROUP)
-}
+/// Blocks below which a hand-over to other threads costs more than it brings.
+const ALONE: usize = 192;
 
 struct Quantize<'a> {
+    /// From the first row of the first group on.
     x: &'a [f32],
     cols: usize,
+    /// The column to begin with: not zero for a part of a group.
+    from: usize,
     fine: bool,
+    a_row: usize,
+    /// Whole groups, or blocks of one.
     out: &'a mut [Block],
 }
 
@@ -169,22 +178,32 @@ impl Job for Quantize<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let blocks = self.cols.div_ceil(BLOCK);
         let parts = if self.fine { 2 } else { 1 };
-        let mut padded = [0.0; BLOCK];
-        for (x, out) in self.x.chunks(GROUP / parts * self.cols).zip(self.out.chunks_mut(GROUP * blocks)) {
-            let width = out.len() / blocks;
+        let groups = self.x.chunks(GROUP / parts * self.cols);
+        for (x, out) in groups.zip(self.out.chunks_mut(GROUP * self.a_row)) {
+            let width = parts * (x.len() / self.cols);
             for (r, row) in x.chunks_exact(self.cols).enumerate() {
-                for (part, out) in row.chunks(BLOCK).zip(out.chunks_exact_mut(width)) {
-                    padded.fill(0.0);
+                let (whole, part) = row[self.from..].as_chunks::<BLOCK>();
+                let mut outs = out.chunks_exact_mut(width);
+                for (x, out) in whole.iter().zip(&mut outs) {
+                    block(s, x, &mut out[parts * r..parts * (r + 1)]);
+                }
+                if let Some(out) = outs.next().filter(|_| !part.is_empty()) {
+                    let mut padded = [0.0; BLOCK];
                     padded[..part.len()].copy_from_slice(part);
-                    match &mut out[parts * r..parts * (r + 1)] {
-                        [coarse, rest] => quantize_fine(s, &padded, coarse, rest),
-                        out => quantize(s, &padded, &mut out[0]),
-                    }
+                    block(s, &padded, &mut out[parts * r..parts * (r + 1)]);
                 }
             }
         }
+    }
+}
+
+#[inline(always)]
+fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
+    match out {
+        [out] => quantize(s, x, out),
+        [coarse, rest, ..] => quantize_fine(s, x, coarse, rest),
+        [] => {}
     }
 }
 

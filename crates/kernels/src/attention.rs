@@ -225,10 +225,10 @@ fn soften<S: Simd>(
         }
         s.store(v, part);
     }
-    for (i, v) in scores.iter_mut().enumerate() {
-        if !sees.contains(&i) {
-            *v = f32::NEG_INFINITY;
-        }
+    // Nearly every block is seen whole.
+    let whole = sees.len() == BLOCK_TOKENS;
+    if !whole {
+        hide(scores, &sees, f32::NEG_INFINITY);
     }
     let mut most = s.load(scores);
     for part in scores.chunks_exact(S::LANES) {
@@ -240,10 +240,8 @@ fn soften<S: Simd>(
         let v = s.exp(s.sub(s.load(part), s.splat(new_top)));
         s.store(v, part);
     }
-    for (i, v) in scores.iter_mut().enumerate() {
-        if !sees.contains(&i) {
-            *v = 0.0;
-        }
+    if !whole {
+        hide(scores, &sees, 0.0);
     }
     for part in scores.chunks_exact(S::LANES) {
         sum = s.add(sum, s.load(part));
@@ -252,6 +250,11 @@ fn soften<S: Simd>(
     *total = *total * shrink + s.sum(sum);
     *top = new_top;
     shrink
+}
+
+fn hide(scores: &mut [f32; BLOCK_TOKENS], sees: &Range<usize>, with: f32) {
+    scores[..sees.start].fill(with);
+    scores[sees.end..].fill(with);
 }
 
 /// Adds the first `count` values of a block, weighted, to the sums of each query.

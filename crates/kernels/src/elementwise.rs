@@ -5,7 +5,7 @@ use cpu::lanes::{Job, Simd, dispatch};
 use crate::Compute;
 
 /// Values below which a hand-over to other threads costs more than it brings.
-const ALONE: usize = 16 << 10;
+const ALONE: usize = 8 << 10;
 
 /// Calls `job(first_row, rows)` on parts of `data`, `[rows, cols]`, in parallel when there is enough of it.
 pub(crate) fn in_rows(c: &Compute, data: &mut [f32], cols: usize, job: &(dyn Fn(usize, &mut [f32]) + Sync)) {

@@ -228,13 +228,11 @@ struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// The output head is computed finer: its rounding goes straight into the logits, its rows are few, and reading
-    /// it costs more than multiplying. So is all of a narrow model, whose sums average rounding over fewer terms
-    /// (measured: docs/decisions/0009-fine-activations.md).
-    fn precision_of(&self, role: Role) -> Precision {
-        let head = matches!(role, Role::Head | Role::Embedding);
+    /// A narrow model is computed finer: its sums average rounding over fewer terms (measured:
+    /// docs/decisions/0009-fine-activations.md).
+    fn precision(&self) -> Precision {
         match self.precision {
-            Precision::Fast if head || self.spec.width <= NARROW => Precision::Fine,
+            Precision::Fast if self.spec.width <= NARROW => Precision::Fine,
             precision => precision,
         }
     }
@@ -248,7 +246,7 @@ impl Store<'_> {
                 weight.rows,
                 weight.cols,
                 weight.bytes,
-                self.precision_of(weight.role),
+                self.precision(),
                 read,
             )
             .map_err(|source| Error::Pack { name: weight.name.clone(), source })?;

@@ -117,6 +117,11 @@ impl Simd for Avx2 {
         x.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m })
     }
     #[inline(always)]
+    fn prefetch(self, x: &[u8], ahead: usize) {
+        // A prefetch of any address is allowed; it reads nothing.
+        isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
+    }
+    #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m256 {
         isa!(_mm256_cvtph_ps(_mm_loadu_si128(x[..N].as_ptr().cast())))
     }

@@ -120,6 +120,11 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         isa!(_mm512_reduce_max_ps(a))
     }
     #[inline(always)]
+    fn prefetch(self, x: &[u8], ahead: usize) {
+        // A prefetch of any address is allowed; it reads nothing.
+        isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
+    }
+    #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m512 {
         isa!(_mm512_cvtph_ps(_mm256_loadu_si256(x[..N].as_ptr().cast())))
     }

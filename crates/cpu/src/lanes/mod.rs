@@ -79,6 +79,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The largest lane.
     fn max_lane(self, a: Self::F) -> f32;
 
+    /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask.
+    #[inline(always)]
+    fn prefetch(self, _x: &[u8], _ahead: usize) {}
+
     /// Reads half-precision floats (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;
     /// Writes half-precision floats, rounding to nearest even.
