@@ -182,6 +182,12 @@ impl Attend<'_, '_> {
     }
 }
 
+/// Whether two registers of keys or values are walked together: their sums do not wait for each other, which few queries
+/// need, and many have room for where registers are many.
+const fn two<S: Simd, const N: usize>() -> bool {
+    N <= 4 || S::TILE > TILE
+}
+
 /// The products of each query with the 32 keys of a block.
 #[inline(always)]
 fn scores<S: Simd, K: Stored, const N: usize>(
@@ -190,20 +196,47 @@ fn scores<S: Simd, K: Stored, const N: usize>(
     keys: &[u8],
 ) -> [[f32; BLOCK_TOKENS]; N] {
     let mut out = [[0.0; BLOCK_TOKENS]; N];
-    let dim = q[0].len();
-    for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
-        let mut sums = [s.splat(0.0); N];
-        for (d, row) in keys.chunks_exact(BLOCK_TOKENS * K::BYTES).enumerate().take(dim) {
-            let key = K::load(s, &row[at * K::BYTES..]);
-            for i in 0..N {
-                sums[i] = s.fma(key, s.splat(q[i][d]), sums[i]);
-            }
-        }
-        for i in 0..N {
-            s.store(sums[i], &mut out[i][at..]);
+    let mut at = 0;
+    while at < BLOCK_TOKENS {
+        if two::<S, N>() && at + 2 * S::LANES <= BLOCK_TOKENS {
+            score_strip::<S, K, N, 2>(s, q, keys, at, &mut out);
+            at += 2 * S::LANES;
+        } else {
+            score_strip::<S, K, N, 1>(s, q, keys, at, &mut out);
+            at += S::LANES;
         }
     }
     out
+}
+
+/// The products with the keys of `U` registers, from key `at` on.
+#[inline(always)]
+fn score_strip<S: Simd, K: Stored, const N: usize, const U: usize>(
+    s: S,
+    q: &[&[f32]; N],
+    keys: &[u8],
+    at: usize,
+    out: &mut [[f32; BLOCK_TOKENS]; N],
+) {
+    let dim = q[0].len();
+    let mut sums = [[s.splat(0.0); U]; N];
+    for (d, row) in keys.chunks_exact(BLOCK_TOKENS * K::BYTES).enumerate().take(dim) {
+        let mut key = [s.splat(0.0); U];
+        for u in 0..U {
+            key[u] = K::load(s, &row[(at + u * S::LANES) * K::BYTES..]);
+        }
+        for i in 0..N {
+            let q = s.splat(q[i][d]);
+            for u in 0..U {
+                sums[i][u] = s.fma(key[u], q, sums[i][u]);
+            }
+        }
+    }
+    for i in 0..N {
+        for u in 0..U {
+            s.store(sums[i][u], &mut out[i][at + u * S::LANES..]);
+        }
+    }
 }
 
 /// Turns the scores of one query into weights relative to the largest so far, zero outside `sees`; returns the
@@ -267,19 +300,50 @@ fn weigh<S: Simd, V: Stored, const N: usize>(
     count: usize,
     sums: &mut [[f32; MAX_HEAD_DIM]; N],
 ) {
-    for at in (0..wide).step_by(S::LANES) {
-        let mut all = [s.splat(0.0); N];
-        for i in 0..N {
-            all[i] = s.load(&sums[i][at..]);
+    let mut at = 0;
+    while at < wide {
+        if two::<S, N>() && at + 2 * S::LANES <= wide {
+            weigh_strip::<S, V, N, 2>(s, weights, values, wide, count, at, sums);
+            at += 2 * S::LANES;
+        } else {
+            weigh_strip::<S, V, N, 1>(s, weights, values, wide, count, at, sums);
+            at += S::LANES;
         }
-        for (p, row) in values.chunks_exact(wide * V::BYTES).take(count).enumerate() {
-            let v = V::load(s, &row[at * V::BYTES..]);
-            for i in 0..N {
-                all[i] = s.fma(v, s.splat(weights[i][p]), all[i]);
+    }
+}
+
+/// The same for `U` registers of a value, from dimension `at` on.
+#[inline(always)]
+fn weigh_strip<S: Simd, V: Stored, const N: usize, const U: usize>(
+    s: S,
+    weights: &[[f32; BLOCK_TOKENS]; N],
+    values: &[u8],
+    wide: usize,
+    count: usize,
+    at: usize,
+    sums: &mut [[f32; MAX_HEAD_DIM]; N],
+) {
+    let mut all = [[s.splat(0.0); U]; N];
+    for i in 0..N {
+        for u in 0..U {
+            all[i][u] = s.load(&sums[i][at + u * S::LANES..]);
+        }
+    }
+    for (p, row) in values.chunks_exact(wide * V::BYTES).take(count).enumerate() {
+        let mut value = [s.splat(0.0); U];
+        for u in 0..U {
+            value[u] = V::load(s, &row[(at + u * S::LANES) * V::BYTES..]);
+        }
+        for i in 0..N {
+            let weight = s.splat(weights[i][p]);
+            for u in 0..U {
+                all[i][u] = s.fma(value[u], weight, all[i][u]);
             }
         }
-        for i in 0..N {
-            s.store(all[i], &mut sums[i][at..]);
+    }
+    for i in 0..N {
+        for u in 0..U {
+            s.store(all[i][u], &mut sums[i][at + u * S::LANES..]);
         }
     }
 }
