@@ -32,19 +32,29 @@ pub fn check() -> Done {
 fn helps() -> Result<Vec<Help>, String> {
     call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
     let top = help(&[])?;
-    let commands = top.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let names: Vec<String> = commands
+    let names = subcommands(&top);
+    let mut helps = vec![Help { name: "gristmill".to_owned(), text: top }];
+    for name in names {
+        let text = help(&[&name])?;
+        let below = subcommands(&text);
+        helps.push(Help { name: name.clone(), text });
+        for below in below {
+            let text = help(&[&name, &below])?;
+            helps.push(Help { name: format!("{name} {below}"), text });
+        }
+    }
+    Ok(helps)
+}
+
+/// The names below `Commands:` in a help text.
+fn subcommands(help: &str) -> Vec<String> {
+    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    commands
         .take_while(|line| !line.trim().is_empty())
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
         .filter(|name| name != "help")
-        .collect();
-    let mut helps = vec![Help { name: "gristmill".to_owned(), text: top }];
-    for name in names {
-        let text = help(&[&name])?;
-        helps.push(Help { name, text });
-    }
-    Ok(helps)
+        .collect()
 }
 
 fn help(command: &[&str]) -> Result<String, String> {
@@ -107,7 +117,9 @@ fn problem(line: &str, helps: &[Help]) -> Option<String> {
         .take_while(|word| !["|", ">", ">>", "#", "&", "&&", ";"].contains(word))
         .collect();
     let name = words.first().filter(|word| !word.starts_with('-'))?;
-    let Some(help) = helps.iter().find(|help| help.name == *name) else {
+    let below = words.get(1).map(|second| format!("{name} {second}"));
+    let named = |wanted: &str| helps.iter().find(|help| help.name == wanted);
+    let Some(help) = below.and_then(|below| named(&below)).or_else(|| named(name)) else {
         return Some(format!("`gristmill {name}` is no command"));
     };
     let flags = words.iter().filter(|word| word.starts_with("--") && word.len() > 2);
@@ -147,12 +159,18 @@ mod tests {
 
     #[test]
     fn commands_in_pages_are_held_to_the_help() {
-        let helps =
-            [Help { name: "serve".to_owned(), text: "  --port <PORT>  where [default: 8080]".to_owned() }];
+        let help = |name: &str, text: &str| Help { name: name.to_owned(), text: text.to_owned() };
+        let helps = [
+            help("serve", "  --port <PORT>  where [default: 8080]"),
+            help("bench", "  --shape <SHAPE>"),
+            help("bench kernels", "  --json"),
+        ];
         assert_eq!(problem("$ gristmill serve --port 80 | tee log --x", &helps), None);
         assert_eq!(problem("cargo run --release -- serve --port=80", &helps), None);
         assert_eq!(problem("curl --port localhost", &helps), None);
         assert!(problem("gristmill serve --ports 80", &helps).is_some_and(|p| p.contains("--ports")));
+        assert_eq!(problem("gristmill bench kernels --json", &helps), None);
+        assert!(problem("gristmill bench --json", &helps).is_some());
         assert!(problem("gristmill server", &helps).is_some_and(|p| p.contains("no command")));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Compute {
     pub(crate) isa: Option<cpu::Tier>,
 
     /// Compute threads [default: the CPUs this process may use, its quota rounded down].
-    #[arg(long, value_name = "N", env = "GRISTMILL_THREADS", help_heading = "Machine")]
+    #[arg(long, short = 't', value_name = "N", env = "GRISTMILL_THREADS", help_heading = "Machine")]
     pub(crate) threads: Option<usize>,
 }
 

@@ -46,6 +46,29 @@ pub struct Bandwidth {
     pub all_threads: f64,
 }
 
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Eight-bit integers, summed in 32 bits.
+    Int8,
+    /// bfloat16, summed in f32.
+    Bf16,
+    /// f32.
+    F32,
+}
+
+impl Numbers {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Numbers::Int8 => "int8",
+            Numbers::Bf16 => "bf16",
+            Numbers::F32 => "f32",
+        }
+    }
+}
+
 /// An arithmetic peak in G multiply-adds/s.
 #[derive(Clone, Debug, Serialize)]
 pub struct Peak {
@@ -79,11 +102,53 @@ pub fn run(machine: &Machine, progress: &mut dyn FnMut(&str)) -> Measured {
         bandwidth.extend(measure_read(tier, &team, format!("L{}", cache.level), "huge", share));
     }
     let mut peaks = Vec::new();
-    for numbers in ["int8", "bf16", "f32"] {
-        progress(&format!("{numbers} multiply-adds"));
+    for numbers in [Numbers::Int8, Numbers::Bf16, Numbers::F32] {
+        progress(&format!("{} multiply-adds", numbers.name()));
         peaks.push(measure_peak(tier, &team, numbers));
     }
     Measured { tier, threads: machine.threads, bandwidth, peaks }
+}
+
+/// Ceilings that can be looked at again and again, beside what is held against them: on a shared machine they move
+/// from minute to minute.
+pub struct Ceilings {
+    tier: Tier,
+    team: Team,
+    /// Bytes that each thread reads.
+    share: usize,
+    /// What each thread reads, from the first look at it on.
+    memory: Vec<Memory>,
+}
+
+impl Ceilings {
+    /// Of `threads` threads and `tier`. Keeps half a GiB to read, never more than an eighth of the memory available.
+    #[must_use]
+    pub fn new(machine: &Machine, tier: Tier, threads: usize) -> Ceilings {
+        let total = usize::try_from(machine.memory_available_bytes / 8).unwrap_or(usize::MAX).min(512 << 20);
+        let share = (total / threads.max(1)) & !0xfff;
+        let cpus = machine.pin_cpus().filter(|cpus| cpus.len() >= threads);
+        Ceilings { tier, team: Team { cpus, threads: threads.max(1) }, share, memory: Vec::new() }
+    }
+
+    /// How fast all threads together read memory through huge pages, in GB/s (1e9 bytes). Takes 0.6 seconds. None
+    /// if the memory cannot be had.
+    #[must_use]
+    pub fn read_gb_per_s(&mut self) -> Option<f64> {
+        if self.share < 4096 {
+            return None;
+        }
+        while self.memory.len() < self.team.threads {
+            self.memory.push(Memory::new(self.share, true)?);
+        }
+        Some(self.team.best(&mut self.memory, &|memory| read(self.tier, memory)))
+    }
+
+    /// The arithmetic peak of all threads together, in G multiply-adds/s. Takes 0.6 seconds.
+    #[must_use]
+    pub fn peak(&self, numbers: Numbers) -> f64 {
+        let mut nothing = vec![(); self.team.threads];
+        self.team.best(&mut nothing, &|()| multiply_add(self.tier, numbers)) / 1e9
+    }
 }
 
 /// The threads that measure.
@@ -144,17 +209,20 @@ fn measure_read(
     for _ in 0..team.threads {
         memory.push(Memory::new(share, pages == "huge")?);
     }
-    let read = |memory: &mut Memory| {
-        // Small buffers are read many times for each look at the clock.
-        let times = ((1 << 20) / share).max(1);
-        for _ in 0..times {
-            lanes::dispatch(tier, Read(black_box(memory.bytes())));
-        }
-        (share * times) as f64 / 1e9
-    };
+    let read = |memory: &mut Memory| read(tier, memory);
     let one_thread = team.best(&mut memory[..1], &read);
     let all_threads = team.best(&mut memory, &read);
     Some(Bandwidth { what, pages, bytes_per_thread: share, one_thread, all_threads })
+}
+
+/// Reads all of it, small buffers many times for each look at the clock; the GB read.
+fn read(tier: Tier, memory: &Memory) -> f64 {
+    let bytes = memory.bytes();
+    let times = ((1 << 20) / bytes.len()).max(1);
+    for _ in 0..times {
+        lanes::dispatch(tier, Read(black_box(bytes)));
+    }
+    (bytes.len() * times) as f64 / 1e9
 }
 
 /// Bytes to read, every page written once.
@@ -223,27 +291,32 @@ impl Job for Read<'_> {
     }
 }
 
-fn measure_peak(tier: Tier, team: &Team, numbers: &'static str) -> Peak {
+fn measure_peak(tier: Tier, team: &Team, numbers: Numbers) -> Peak {
     let mut nothing = vec![(); team.threads];
-    let work = |(): &mut ()| match numbers {
-        "int8" => lanes::dispatch(tier, Int8),
-        "bf16" => lanes::dispatch(tier, Bf16),
-        _ => lanes::dispatch(tier, F32),
-    };
+    let work = |(): &mut ()| multiply_add(tier, numbers);
     let one_thread = team.best(&mut nothing[..1], &work) / 1e9;
     let all_threads = team.best(&mut nothing, &work) / 1e9;
-    Peak { numbers, instructions: instructions(tier, numbers), one_thread, all_threads }
+    Peak { numbers: numbers.name(), instructions: instructions(tier, numbers), one_thread, all_threads }
 }
 
-fn instructions(tier: Tier, numbers: &str) -> &'static str {
+/// Some thousand rounds; how many multiply-adds they were.
+fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
+    match numbers {
+        Numbers::Int8 => lanes::dispatch(tier, Int8),
+        Numbers::Bf16 => lanes::dispatch(tier, Bf16),
+        Numbers::F32 => lanes::dispatch(tier, F32),
+    }
+}
+
+fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     match (tier, numbers) {
-        (Tier::Avx512, "int8") => "vpdpbusd, 512 bits",
-        (Tier::Avx512, "bf16") if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
-        (Tier::Avx2, "int8") => "vpmaddubsw + vpmaddwd, 256 bits",
-        (Tier::Neon, "int8") => "widening multiplies, 128 bits",
-        (Tier::Scalar, "int8") => "plain code",
-        (Tier::Scalar, "f32") => "plain code",
-        (_, "f32") => "fused multiply-add",
+        (Tier::Avx512, Numbers::Int8) => "vpdpbusd, 512 bits",
+        (Tier::Avx512, Numbers::Bf16) if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
+        (Tier::Avx2, Numbers::Int8) => "vpmaddubsw + vpmaddwd, 256 bits",
+        (Tier::Neon, Numbers::Int8) => "widening multiplies, 128 bits",
+        (Tier::Scalar, Numbers::Int8) => "plain code",
+        (Tier::Scalar, Numbers::F32) => "plain code",
+        (_, Numbers::F32) => "fused multiply-add",
         (_, _) => "widened to f32, multiply-add",
     }
 }
@@ -344,8 +417,17 @@ fn keep<S: Simd>(s: S, sums: [S::F; SUMS]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bf16, F32, Int8, Memory, Read};
-    use crate::{Tier, lanes};
+    use super::{Bf16, Ceilings, F32, Int8, Memory, Numbers, Read};
+    use crate::{Tier, lanes, probe};
+
+    #[test]
+    fn ceilings_are_looked_at_more_than_once() {
+        let mut ceilings = Ceilings::new(&probe::look(), Tier::best(), 1);
+        for _ in 0..2 {
+            assert!(ceilings.read_gb_per_s().is_some_and(|rate| rate > 0.1));
+            assert!(ceilings.peak(Numbers::Int8) > 0.1);
+        }
+    }
 
     #[test]
     fn every_tier_counts_its_work_by_its_width() {

@@ -21,6 +21,7 @@ mod scratch;
 pub mod shapes;
 mod source;
 mod spec;
+mod work;
 
 pub use error::Error;
 pub use forward::Batch;

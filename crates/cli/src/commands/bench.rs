@@ -1,44 +1,121 @@
-//! `gristmill bench`: how fast a model runs here. `docs/bench.md` is its manual.
+//! `gristmill bench`: how fast a model runs here, and how far that is from what the machine can do.
+//! `docs/bench.md` is its manual.
+//!
+//! The tests and the columns are llama-bench's, so that figures stand side by side. The forward pass is driven
+//! directly: no tokenizer, no sampling, no server.
+
+mod kernels;
+mod progress;
+mod report;
+mod runner;
+mod subject;
+mod test;
 
 use std::path::{Path, PathBuf};
 
-use model::shapes;
+use cpu::measure::Ceilings;
 
 use crate::term::err;
 use crate::{Failure, flags, loading, store};
+use progress::Progress;
+use report::{Format, Report, Row};
+use runner::Runner;
+use subject::Subject;
 
 /// Where random weights start; any number would do, and the same one makes runs comparable.
 const SEED: u64 = 1;
 
-/// Measures published shapes with random weights.
+/// Measures prefill (pp) and decode (tg) as llama-bench does, and says how far each is from the machine's limits.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// Models to measure: catalog names, paths or sources.
+    #[arg(value_name = "MODEL")]
+    models: Vec<String>,
+
     /// A published shape with random weights, NAME:FORMAT [format: q4_k_m unless given]; may be given again.
-    #[arg(long = "shape", value_name = "SHAPE", required = true)]
+    #[arg(long = "shape", value_name = "SHAPE")]
     shapes: Vec<String>,
 
-    /// Write the shape to a GGUF file instead, for other programs.
-    #[arg(long, value_name = "FILE")]
+    /// Write the shape to a GGUF file instead of measuring it, for other programs.
+    #[arg(long, value_name = "FILE", requires = "shapes", conflicts_with = "models")]
     write: Option<PathBuf>,
+
+    /// Prompt tokens to compute; 0 for no such test.
+    #[arg(long, short = 'p', value_name = "N,…", value_delimiter = ',', default_value = "512")]
+    prompt: Vec<usize>,
+
+    /// Tokens to generate; 0 for no such test.
+    #[arg(long = "gen", short = 'n', value_name = "N,…", value_delimiter = ',', default_value = "128")]
+    generate: Vec<usize>,
+
+    /// Streams that run together. Above 1: generation of all at once, and prompts and generation mixed as a server
+    /// does.
+    #[arg(long, short = 'b', value_name = "N,…", value_delimiter = ',', default_value = "1")]
+    streams: Vec<usize>,
+
+    /// Tokens that each stream holds before the test begins.
+    #[arg(long, short = 'd', value_name = "N,…", value_delimiter = ',', default_value = "0")]
+    depth: Vec<usize>,
+
+    /// Runs of each test, after one to warm up.
+    #[arg(long, short = 'r', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    repetitions: u16,
+
+    /// How to print.
+    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "md")]
+    output: Format,
+
+    /// The same as `--output json`.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
 
     #[command(flatten)]
     compute: flags::Compute,
 }
 
+#[derive(clap::Subcommand)]
+enum What {
+    /// Measure matrix products alone: each format, tier and number of rows, on one thread, weights in cache.
+    Kernels(kernels::Args),
+}
+
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if let Some(What::Kernels(args)) = args.what {
+        return kernels::run(&args);
+    }
     let machine = cpu::probe::look();
     let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);
     let compute = loading::compute(&machine, tier, threads)?;
-    match (&args.write, &args.shapes[..]) {
-        (Some(file), [shape]) => write(shape, file, &compute.pool),
-        (Some(_), shapes) => Err(Failure::usage(format!("--write takes one --shape, not {}", shapes.len()))),
-        (None, _) => Err(Failure::usage("--write FILE is needed")),
+    if let Some(file) = &args.write {
+        return match &args.shapes[..] {
+            [shape] => write(shape, file, &compute.pool),
+            shapes => Err(Failure::usage(format!("--write takes one --shape, not {}", shapes.len()))),
+        };
     }
+    let tests = test::list(&args.prompt, &args.generate, &args.streams, &args.depth)?;
+    let subjects = Subject::all(&args.models, &args.shapes)?;
+    compute.pool.pin_caller();
+    let mut ceilings = Ceilings::new(&machine, tier, threads);
+    let mut report = Report::begin(if args.json { Format::Json } else { args.output });
+    for subject in subjects {
+        let progress = Progress::new();
+        let mut runner = Runner::load(&subject, &machine, &compute, &tests, &progress)?;
+        for test in &tests {
+            let measured = runner.measure(test, args.repetitions.into(), &mut ceilings, &progress)?;
+            let row = Row::new(&runner.about, test, &measured, &machine, &compute);
+            progress.quiet(|| report.add(row));
+        }
+    }
+    report.end()
 }
 
 /// Writes the shape `text` to `file`.
 fn write(text: &str, file: &Path, pool: &cpu::Pool) -> Result<(), Failure> {
-    let (shape, recipe) = shapes::parse(text).map_err(usage)?;
+    let (shape, recipe) = subject::shape(text)?;
     let opened = shape.open(recipe, SEED, pool)?;
     let metadata = opened.metadata().gguf().cloned().unwrap_or_default();
     let tensors: Vec<weights::Tensor<'_>> =
@@ -46,10 +123,6 @@ fn write(text: &str, file: &Path, pool: &cpu::Pool) -> Result<(), Failure> {
     let bytes = tensors.iter().map(|tensor| tensor.bytes.len() as u64).sum();
     weights::gguf::write(file, &metadata, &tensors)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
-    err!("{}: {} of random weights, {}", shape.label(recipe), store::size(bytes), file.display());
+    err!("{}: {} of random weights in {}", shape.label(recipe), store::size(bytes), file.display());
     Ok(())
-}
-
-fn usage(error: model::Error) -> Failure {
-    Failure::usage(error.to_string())
 }

@@ -1,0 +1,101 @@
+//! What is measured: a model file, or a shape.
+
+use cpu::Pool;
+use cpu::measure::Numbers;
+use model::Spec;
+use model::shapes::{self, Recipe, Shape};
+use tensor::Dtype;
+use weights::{Element, Opened};
+
+use super::SEED;
+use crate::{Failure, store};
+
+pub(super) enum Subject {
+    File(String),
+    Shape(&'static Shape, &'static Recipe),
+}
+
+/// The shape and its formats, by `NAME:FORMAT`.
+///
+/// # Errors
+/// A name that is unknown, with those that are known: a command line that makes no sense.
+pub(super) fn shape(text: &str) -> Result<(&'static Shape, &'static Recipe), Failure> {
+    shapes::parse(text).map_err(|error| Failure::usage(error.to_string()))
+}
+
+impl Subject {
+    /// All that the command line names, models first.
+    ///
+    /// # Errors
+    /// None at all, or an unknown shape.
+    pub(super) fn all(models: &[String], shapes: &[String]) -> Result<Vec<Subject>, Failure> {
+        let mut all: Vec<Subject> = models.iter().cloned().map(Subject::File).collect();
+        for text in shapes {
+            let (shape, recipe) = shape(text)?;
+            all.push(Subject::Shape(shape, recipe));
+        }
+        if all.is_empty() {
+            return Err(Failure::usage("nothing to measure: give a MODEL or a --shape"));
+        }
+        Ok(all)
+    }
+
+    pub(super) fn label(&self) -> String {
+        match self {
+            Subject::File(name) => name.clone(),
+            Subject::Shape(shape, recipe) => shape.label(recipe),
+        }
+    }
+
+    /// Opens the file, pulled if it is not there, or makes the shape's weights.
+    ///
+    /// # Errors
+    /// No such model, or a damaged one.
+    pub(super) fn open(&self, pool: &Pool) -> Result<Opened, Failure> {
+        match self {
+            Subject::File(name) => Ok(weights::open(&store::resolve(name)?)?),
+            Subject::Shape(shape, recipe) => Ok(shape.open(recipe, SEED, pool)?),
+        }
+    }
+}
+
+/// What the report says of a model.
+pub(super) struct About {
+    /// As the command line names it.
+    pub(super) label: String,
+    /// Its path; a shape's label.
+    pub(super) file: String,
+    /// Family and the format of most of its bytes.
+    pub(super) kind: String,
+    /// Bytes of its tensors as a file holds them.
+    pub(super) bytes: u64,
+    pub(super) parameters: u64,
+    /// What most of its multiplies are made of.
+    pub(super) numbers: Numbers,
+}
+
+impl About {
+    pub(super) fn new(label: String, opened: &Opened, spec: &Spec) -> About {
+        let of = |dtype: Dtype| -> usize {
+            opened.tensors().filter(|t| t.element == Element::Weights(dtype)).map(|t| t.bytes).sum()
+        };
+        let main = Dtype::ALL.into_iter().max_by_key(|&dtype| of(dtype)).unwrap_or(Dtype::F32);
+        About {
+            label,
+            file: opened.path().display().to_string(),
+            kind: format!("{} {main}", spec.family),
+            bytes: opened.tensors().map(|tensor| tensor.bytes as u64).sum(),
+            parameters: spec.parameters(),
+            numbers: numbers(main),
+        }
+    }
+}
+
+/// What a product with weights of this format multiplies.
+pub(super) fn numbers(dtype: Dtype) -> Numbers {
+    match dtype {
+        Dtype::BF16 => Numbers::Bf16,
+        Dtype::F16 | Dtype::F32 => Numbers::F32,
+        _ => Numbers::Int8,
+    }
+}

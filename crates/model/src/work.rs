@@ -1,0 +1,111 @@
+//! What a step of the forward pass costs, in bytes read and in multiply-adds: what measured speeds are held against.
+
+use crate::load::{FeedWeights, Mlp, Model};
+use crate::spec::{Feed, Spec};
+use kernels::KvDtype;
+
+impl Spec {
+    /// Multiply-adds that `rows` rows of one sequence take, the first at position `first`, of which the last `wanted`
+    /// get logits. Past its keys and values, the last layer matters for these only. Norms, rope and activations are
+    /// not counted: they are not products.
+    #[must_use]
+    pub fn multiply_adds(&self, first: usize, rows: usize, wanted: usize) -> u64 {
+        let (width, q, kv) = (self.width as u64, self.query_width() as u64, self.kv_width() as u64);
+        let last = self.layers.len().saturating_sub(1);
+        let mut sum = wanted as u64 * width * self.vocab as u64;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let full = if index == last { wanted } else { rows };
+            let seen = |row: usize| {
+                layer.window.map_or(first + row + 1, |window| window.min(first + row + 1)) as u64
+            };
+            let scores: u64 = (rows - full..rows).map(seen).sum();
+            let feed = match layer.feed {
+                Feed::Dense { width: ff } => self.feed_maps() * width * ff as u64,
+                Feed::Experts { count, used, width: ff, .. } => {
+                    width * count as u64 + self.feed_maps() * width * (used * ff) as u64
+                }
+            };
+            sum += rows as u64 * width * (q + 2 * kv) + 2 * q * scores + full as u64 * (q * width + feed);
+        }
+        sum
+    }
+
+    /// Up, down, and gate where there is one.
+    fn feed_maps(&self) -> u64 {
+        if self.gated { 3 } else { 2 }
+    }
+
+    /// Bytes of keys and values that rows up to position `last` read, each once: a sliding layer reads its window.
+    #[must_use]
+    pub fn kv_read_bytes(&self, last: usize, dtype: KvDtype) -> u64 {
+        let one_layer = (self.kv_bytes_per_token(dtype) / self.layers.len().max(1)) as u64;
+        let seen = |window: Option<usize>| window.map_or(last + 1, |window| window.min(last + 1)) as u64;
+        self.layers.iter().map(|layer| one_layer * seen(layer.window)).sum()
+    }
+}
+
+impl Model {
+    /// Bytes of weights that a step of `rows` rows reads: all of them once, but of an embedding that is not the head
+    /// only the rows' own, and of experts no more than the rows use.
+    #[must_use]
+    pub fn weight_read_bytes(&self, rows: usize) -> u64 {
+        let mut bytes = self.bytes() as u64;
+        if self.head.is_some() {
+            let a_row = (self.embedding.bytes() / self.embedding.rows().max(1)) as u64;
+            bytes -= self.embedding.bytes() as u64 - a_row * rows.min(self.embedding.rows()) as u64;
+        }
+        for block in &self.blocks {
+            if let FeedWeights::Experts { experts, used, .. } = &block.feed {
+                let all: usize = experts.iter().map(Mlp::bytes).sum();
+                let unused = experts.len() - experts.len().min(used * rows);
+                bytes -= (all / experts.len().max(1) * unused) as u64;
+            }
+        }
+        bytes
+    }
+}
+
+impl Mlp {
+    fn bytes(&self) -> usize {
+        let gate = self.gate.as_ref().map_or(0, |gate| gate.matrix.bytes());
+        gate + self.up.matrix.bytes() + self.down.matrix.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shapes::parse;
+    use cpu::{Pool, Tier};
+    use kernels::{Compute, KvDtype, Precision};
+
+    fn model(name: &str) -> crate::Model {
+        let pool = Pool::new(1, None).unwrap();
+        let (shape, recipe) = parse(name).unwrap();
+        let opened = shape.open(recipe, 1, &pool).unwrap();
+        crate::Model::load(&opened, &Compute::new(Tier::Scalar, pool), Precision::Fast, &mut |_| ()).unwrap()
+    }
+
+    #[test]
+    fn a_row_multiplies_by_each_weight_once() {
+        let spec = model("tiny:f16").spec;
+        let norms = (2 * (2 * 256 + 2 * 64) + 256) as u64;
+        let scores = 2 * 2 * 256;
+        assert_eq!(spec.multiply_adds(0, 1, 1), spec.parameters() - norms + scores);
+        // Positions 4 to 6 see 5, 6 and 7; the last layer's are wanted for the last row alone.
+        let a_score = 2 * 256;
+        let first_layer = (spec.multiply_adds(0, 1, 1) - 512 * 256 - scores) / 2;
+        let keys = 256 * (256 + 2 * 128);
+        let want = 3 * first_layer + a_score * 18 + 3 * keys + (first_layer - keys) + a_score * 7 + 512 * 256;
+        assert_eq!(spec.multiply_adds(4, 3, 1), want);
+    }
+
+    #[test]
+    fn bytes_read_count_a_window_and_leave_out_an_untied_embedding() {
+        let mut model = model("tiny:f16");
+        assert_eq!(model.weight_read_bytes(1), model.bytes() as u64, "tied: the embedding is the head");
+        let full = model.spec.kv_read_bytes(99, KvDtype::F16);
+        assert_eq!(full, 100 * model.spec.kv_bytes_per_token(KvDtype::F16) as u64);
+        model.spec.layers[0].window = Some(10);
+        assert_eq!(model.spec.kv_read_bytes(99, KvDtype::F16), full / 2 + full / 20);
+    }
+}
