@@ -76,18 +76,19 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let mut spec = Spec::read(&opened).map_err(|error| of(wish.model, error))?;
     let weight_bytes =
         spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
+    let kv_dtype = KvDtype::fastest(tier);
     let mut limits = engine::Limits { max_running: wish.max_running, ..engine::Limits::default() };
     let room = Room {
         available: machine.memory_available_bytes.min(machine.memory_limit_bytes),
-        fixed: spec.memory(weight_bytes, 0, KvDtype::F16, limits.max_rows(), limits.max_running).total()
+        fixed: spec.memory(weight_bytes, 0, kv_dtype, limits.max_rows(), limits.max_running).total()
             + OTHER_BYTES,
-        per_token: spec.kv_bytes_per_token(KvDtype::F16) as u64,
+        per_token: spec.kv_bytes_per_token(kv_dtype) as u64,
     };
     let kv = room.kv(wish.context, spec.context, wish.max_running)?;
     limits.context = kv.context;
     limits.kv_bytes = kv.tokens as u64 * room.per_token;
     spec.limit_context(kv.context);
-    let need = spec.memory(weight_bytes, kv.tokens, KvDtype::F16, limits.max_rows(), limits.max_running);
+    let need = spec.memory(weight_bytes, kv.tokens, kv_dtype, limits.max_rows(), limits.max_running);
     let parts = format!(
         " (weights {}, keys and values {}, buffers {}, other {}; a smaller --context needs less)",
         size(need.weights),
@@ -112,7 +113,7 @@ impl Planned {
 
     /// Bytes of keys and values a token.
     pub(crate) fn kv_bytes_per_token(&self) -> u64 {
-        self.spec.kv_bytes_per_token(KvDtype::F16) as u64
+        self.spec.kv_bytes_per_token(KvDtype::fastest(self.tier)) as u64
     }
 
     /// Loads what was planned. `progress` gets the share that is done, 0 to 1.

@@ -21,7 +21,7 @@ impl Machine {
     pub(crate) fn new(model: Arc<Model>, compute: Compute, limits: &Limits) -> Result<Machine, Error> {
         let spec = &model.spec;
         let context = if limits.context == 0 { spec.context } else { limits.context.min(spec.context) };
-        let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), KvDtype::F16);
+        let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), KvDtype::fastest(compute.tier));
         if limits.kv_bytes > 0 {
             let most = limits.max_running.saturating_mul(shape.blocks);
             let paid =

@@ -11,7 +11,7 @@ use cpu::lanes::{Job, Simd, dispatch};
 
 use crate::Compute;
 use crate::elementwise::tanh;
-use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
+use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool, pair};
 use crate::stored::{Half, Single, Stored};
 
 /// The widest head that the kernels take.
@@ -140,6 +140,15 @@ impl Attend<'_, '_> {
             let head = self.head.head * self.head.group + queries[i].head_in_group;
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
+        let half = dim.div_ceil(2);
+        let mut pairs = [[0u32; MAX_HEAD_DIM / 2]; N];
+        if shape.dtype == KvDtype::Bf16 {
+            for i in 0..N {
+                for (d, out) in pairs[i][..half].iter_mut().enumerate() {
+                    *out = pair(q[i][d], if half + d < dim { q[i][half + d] } else { 0.0 });
+                }
+            }
+        }
         let mut sums = [[0.0f32; MAX_HEAD_DIM]; N];
         let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
@@ -151,6 +160,7 @@ impl Attend<'_, '_> {
             let mut scores = match shape.dtype {
                 KvDtype::F16 => scores::<S, Half, N>(s, &q, keys),
                 KvDtype::F32 => scores::<S, Single, N>(s, &q, keys),
+                KvDtype::Bf16 => scores_bf16::<S, N>(s, &pairs, half, keys),
             };
             for i in 0..N {
                 let p = queries[i].position;
@@ -171,6 +181,7 @@ impl Attend<'_, '_> {
             match shape.dtype {
                 KvDtype::F16 => weigh::<S, Half, N>(s, &scores, values, wide, count, &mut sums),
                 KvDtype::F32 => weigh::<S, Single, N>(s, &scores, values, wide, count, &mut sums),
+                KvDtype::Bf16 => weigh_bf16::<S, N>(s, &scores, values, wide, count, &mut sums),
             }
         }
         for i in 0..N {
@@ -237,6 +248,32 @@ fn score_strip<S: Simd, K: Stored, const N: usize, const U: usize>(
             s.store(sums[i][u], &mut out[i][at + u * S::LANES..]);
         }
     }
+}
+
+/// [`scores`] with keys and queries as pairs of bfloat16, `half` of them.
+#[inline(always)]
+fn scores_bf16<S: Simd, const N: usize>(
+    s: S,
+    q: &[[u32; MAX_HEAD_DIM / 2]; N],
+    half: usize,
+    keys: &[u8],
+) -> [[f32; BLOCK_TOKENS]; N] {
+    let mut out = [[0.0; BLOCK_TOKENS]; N];
+    for at in (0..BLOCK_TOKENS).step_by(2 * S::LANES) {
+        let mut sums = [[s.splat(0.0); 2]; N];
+        for (d, row) in keys.chunks_exact(4 * BLOCK_TOKENS).enumerate().take(half) {
+            let key = [s.load_bytes(&row[4 * at..]), s.load_bytes(&row[4 * (at + S::LANES)..])];
+            for i in 0..N {
+                let q = s.splat_i(q[i][d].cast_signed());
+                sums[i] = [s.bf16_dot(sums[i][0], key[0], q), s.bf16_dot(sums[i][1], key[1], q)];
+            }
+        }
+        for i in 0..N {
+            s.store(sums[i][0], &mut out[i][at..]);
+            s.store(sums[i][1], &mut out[i][at + S::LANES..]);
+        }
+    }
+    out
 }
 
 /// Turns the scores of one query into weights relative to the largest so far, zero outside `sees`; returns the
@@ -338,6 +375,71 @@ fn weigh_strip<S: Simd, V: Stored, const N: usize, const U: usize>(
             let weight = s.splat(weights[i][p]);
             for u in 0..U {
                 all[i][u] = s.fma(value[u], weight, all[i][u]);
+            }
+        }
+    }
+    for i in 0..N {
+        for u in 0..U {
+            s.store(all[i][u], &mut sums[i][at + u * S::LANES..]);
+        }
+    }
+}
+
+/// [`weigh`] with values and weights as pairs of bfloat16: position `p` with `p + 16`.
+#[inline(always)]
+fn weigh_bf16<S: Simd, const N: usize>(
+    s: S,
+    weights: &[[f32; BLOCK_TOKENS]; N],
+    values: &[u8],
+    wide: usize,
+    count: usize,
+    sums: &mut [[f32; MAX_HEAD_DIM]; N],
+) {
+    const HALF: usize = BLOCK_TOKENS / 2;
+    let mut pairs = [[0u32; HALF]; N];
+    for i in 0..N {
+        for (p, out) in pairs[i].iter_mut().enumerate() {
+            *out = pair(weights[i][p], weights[i][p + HALF]);
+        }
+    }
+    let mut at = 0;
+    while at < wide {
+        if at + 2 * S::LANES <= wide {
+            weigh_bf16_strip::<S, N, 2>(s, &pairs, values, wide, count.min(HALF), at, sums);
+            at += 2 * S::LANES;
+        } else {
+            weigh_bf16_strip::<S, N, 1>(s, &pairs, values, wide, count.min(HALF), at, sums);
+            at += S::LANES;
+        }
+    }
+}
+
+/// The same for `U` registers of a value, from dimension `at` on, and the first `count` pairs.
+#[inline(always)]
+fn weigh_bf16_strip<S: Simd, const N: usize, const U: usize>(
+    s: S,
+    pairs: &[[u32; BLOCK_TOKENS / 2]; N],
+    values: &[u8],
+    wide: usize,
+    count: usize,
+    at: usize,
+    sums: &mut [[f32; MAX_HEAD_DIM]; N],
+) {
+    let mut all = [[s.splat(0.0); U]; N];
+    for i in 0..N {
+        for u in 0..U {
+            all[i][u] = s.load(&sums[i][at + u * S::LANES..]);
+        }
+    }
+    for (p, row) in values.chunks_exact(4 * wide).take(count).enumerate() {
+        let mut value = [s.splat_i(0); U];
+        for u in 0..U {
+            value[u] = s.load_bytes(&row[4 * (at + u * S::LANES)..]);
+        }
+        for i in 0..N {
+            let weight = s.splat_i(pairs[i][p].cast_signed());
+            for u in 0..U {
+                all[i][u] = s.bf16_dot(all[i][u], value[u], weight);
             }
         }
     }

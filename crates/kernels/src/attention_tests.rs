@@ -47,8 +47,13 @@ fn check(case: &Case, dtype: KvDtype) {
     let (q, k, v) = (random(len * heads * dim), random(len * kv_heads * dim), random(len * kv_heads * dim));
     let scale = 1.0 / (dim as f32).sqrt() * 3.0;
     let want = naive(case, &q, &k, &v, scale);
-    // Half-precision keys move a score by 2^-11 of it, values likewise; the results are below one.
-    let limit = if dtype == KvDtype::F32 { 3e-6 } else { 4e-3 };
+    // Half-precision keys move a score by 2^-11 of it, values likewise; the results are below one. bfloat16 has three bits
+    // less, and queries and weights are rounded too.
+    let limit = match dtype {
+        KvDtype::F32 => 3e-6,
+        KvDtype::F16 => 4e-3,
+        KvDtype::Bf16 => 3e-2,
+    };
     for tier in Tier::available() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
         let count = len.div_ceil(BLOCK_TOKENS);
@@ -97,10 +102,11 @@ fn check(case: &Case, dtype: KvDtype) {
 #[test]
 fn attention_matches_its_formula_in_any_chunks() {
     let base = Case { heads: 4, kv_heads: 2, dim: 16, len: 70, window: None, cap: None };
-    for dtype in [KvDtype::F32, KvDtype::F16] {
+    for dtype in [KvDtype::F32, KvDtype::F16, KvDtype::Bf16] {
         check(&base, dtype);
         check(&Case { heads: 9, kv_heads: 3, dim: 64, ..base }, dtype);
         check(&Case { heads: 12, kv_heads: 1, dim: 20, ..base }, dtype);
+        check(&Case { dim: 7, ..base }, dtype);
         check(&Case { heads: 2, kv_heads: 2, dim: 80, window: Some(10), ..base }, dtype);
         check(&Case { window: Some(33), cap: Some(1.5), ..base }, dtype);
         check(&Case { window: Some(1), ..base }, dtype);

@@ -2,10 +2,12 @@
 //!
 //! For one layer and one head, a block holds [`BLOCK_TOKENS`] positions: the keys transposed, `[head_dim, 32]`, so
 //! that a register holds one dimension of many positions and scores need no horizontal sums; the values as
-//! `[32, value_dim]`. Who owns which block is the engine's business.
+//! `[32, value_dim]`. In bfloat16 two numbers that are multiplied together share 32 bits: a key's dimension `d` with
+//! `d + head_dim / 2`, and the value of position `p` with that of `p + 16`, so the keys are `[head_dim / 2, 32]` pairs and the
+//! values `[16, value_dim]`. Who owns which block is the engine's business.
 
-use cpu::Pages;
 use cpu::lanes::{Job, Simd, dispatch};
+use cpu::{Pages, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::{Compute, Error};
@@ -20,6 +22,8 @@ pub enum KvDtype {
     F32,
     /// IEEE half precision.
     F16,
+    /// bfloat16, for tiers that multiply it; queries and attention weights are then rounded to it too.
+    Bf16,
 }
 
 impl KvDtype {
@@ -27,9 +31,36 @@ impl KvDtype {
     pub fn bytes(self) -> usize {
         match self {
             KvDtype::F32 => 4,
-            KvDtype::F16 => 2,
+            KvDtype::F16 | KvDtype::Bf16 => 2,
         }
     }
+
+    /// The fastest for serving on `tier`.
+    pub fn fastest(tier: Tier) -> KvDtype {
+        if dispatch(tier, MultipliesBf16) { KvDtype::Bf16 } else { KvDtype::F16 }
+    }
+}
+
+struct MultipliesBf16;
+
+impl Job for MultipliesBf16 {
+    type Out = bool;
+    fn run<S: Simd>(self, _: S) -> bool {
+        S::BF16_DOT
+    }
+}
+
+/// Two floats as bfloat16, the first in the low half, rounded to nearest even.
+#[inline(always)]
+pub(crate) fn pair(low: f32, high: f32) -> u32 {
+    bf16(low) | bf16(high) << 16
+}
+
+#[inline(always)]
+fn bf16(v: f32) -> u32 {
+    let bits = v.to_bits();
+    // Rounding up carries into the exponent as it should; only a NaN must not become a number.
+    if v.is_nan() { 0x7fc0 } else { (bits + 0x7fff + (bits >> 16 & 1)) >> 16 }
 }
 
 /// The size of a pool.
@@ -53,9 +84,14 @@ impl KvShape {
         self.head_dim.next_multiple_of(16)
     }
 
+    /// Numbers that a key takes: in pairs, an even number.
+    fn key_dim(&self) -> usize {
+        if self.dtype == KvDtype::Bf16 { self.head_dim.next_multiple_of(2) } else { self.head_dim }
+    }
+
     /// Values of one block, one head, one layer: the keys, then the values.
     fn cell(&self) -> usize {
-        BLOCK_TOKENS * (self.head_dim + self.value_dim())
+        BLOCK_TOKENS * (self.key_dim() + self.value_dim())
     }
 
     /// Bytes of one block over all layers and heads.
@@ -152,7 +188,7 @@ impl KvPool {
     /// Keys and values of block `block` among the cells of a head.
     pub(crate) fn block<'a>(&self, head: &'a [u8], block: u32) -> (&'a [u8], &'a [u8]) {
         let bytes = self.shape.cell() * self.shape.dtype.bytes();
-        let keys = BLOCK_TOKENS * self.shape.head_dim * self.shape.dtype.bytes();
+        let keys = BLOCK_TOKENS * self.shape.key_dim() * self.shape.dtype.bytes();
         head[block as usize * bytes..][..bytes].split_at(keys)
     }
 }
@@ -170,7 +206,7 @@ impl Job for Write<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Write { cell, k, v, offset, shape } = self;
-        let (keys, values) = cell.split_at_mut(BLOCK_TOKENS * shape.head_dim * shape.dtype.bytes());
+        let (keys, values) = cell.split_at_mut(BLOCK_TOKENS * shape.key_dim() * shape.dtype.bytes());
         match shape.dtype {
             KvDtype::F32 => {
                 for (d, k) in k.iter().enumerate() {
@@ -190,6 +226,23 @@ impl Job for Write<'_> {
                 in_halves(s, k, &mut put);
                 let row = &mut values[offset * shape.value_dim() * 2..];
                 in_halves(s, v, &mut |d, bits| row[2 * d..2 * d + 2].copy_from_slice(&bits.to_le_bytes()));
+            }
+            KvDtype::Bf16 => {
+                let half = shape.key_dim() / 2;
+                let high = |d: usize| k.get(half + d).copied().unwrap_or(0.0);
+                for (d, pairs) in keys.chunks_exact_mut(4 * BLOCK_TOKENS).enumerate() {
+                    pairs[4 * offset..4 * offset + 4].copy_from_slice(&pair(k[d], high(d)).to_le_bytes());
+                }
+                let row = &mut values[offset % (BLOCK_TOKENS / 2) * shape.value_dim() * 4..];
+                let pairs = row.as_chunks_mut::<4>().0.iter_mut().zip(v);
+                if offset < BLOCK_TOKENS / 2 {
+                    // The other half belongs to a later position: whatever lay there, nobody's value must not matter.
+                    pairs.for_each(|(pair_at, v)| *pair_at = pair(*v, 0.0).to_le_bytes());
+                } else {
+                    pairs.for_each(|(pair_at, v)| {
+                        pair_at[2..].copy_from_slice(&pair(0.0, *v).to_le_bytes()[2..]);
+                    });
+                }
             }
         }
     }

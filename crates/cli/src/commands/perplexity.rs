@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use kernels::{Compute, Precision};
+use kernels::{Compute, KvDtype, Precision};
 use model::{Model, Spec};
 use serde_json::{Value, json};
 use text::Tokenizer;
@@ -156,7 +156,8 @@ fn load(
     let model =
         Model::load_spec(spec.clone(), opened, compute, path.precision(), &mut |share| bar.set(share))?;
     drop(bar);
-    Runner::new(model, args.context, path == Path::F32)
+    let kv = if path == Path::F32 { KvDtype::F32 } else { KvDtype::fastest(compute.tier) };
+    Runner::new(model, args.context, kv)
 }
 
 /// What came out: of the first path, and how the second differs if there is one.

@@ -12,8 +12,6 @@ use super::subject::{About, Subject};
 use super::test::Test;
 use crate::{Failure, loading};
 
-const KV: KvDtype = KvDtype::F16;
-
 /// A model in memory, with room for the largest of the tests.
 pub(super) struct Runner<'a> {
     pub(super) about: About,
@@ -91,20 +89,21 @@ impl<'a> Runner<'a> {
             return Err(Failure::usage(format!("{test} takes {context} tokens; {label} can do {most}")));
         }
         spec.limit_context(context);
+        let kv = KvDtype::fastest(compute.tier);
         let limits = engine::Limits::default();
         let streams = tests.iter().map(|test| test.streams).max().unwrap_or(1);
         let rows = limits.prefill_chunk.max(limits.prefill_beside_decode + streams);
         let tables = tables(tests);
         let blocks = tables.iter().map(Vec::len).sum::<usize>();
         let weights = spec.weight_bytes(&opened, compute.tier, Precision::Fast)?;
-        let need = spec.memory(weights, blocks * BLOCK_TOKENS, KV, rows, streams).total();
+        let need = spec.memory(weights, blocks * BLOCK_TOKENS, kv, rows, streams).total();
         loading::check_memory(machine, need, &label, "")?;
         let about = About::new(label, &opened, &spec);
         let model = Model::load_spec(spec, &opened, compute, Precision::Fast, &mut |share| {
             progress.detail(&format!("{}: loading, {:.0} %", about.label, 100.0 * share));
         })?;
         Ok(Runner {
-            kv: KvPool::new(model.spec.kv_shape(blocks, KV))?,
+            kv: KvPool::new(model.spec.kv_shape(blocks, kv))?,
             scratch: Scratch::new(&model.spec, rows, streams),
             about,
             compute,
@@ -240,7 +239,7 @@ impl<'a> Runner<'a> {
             sequences.push(SeqRows { rows, first_position: part.first, blocks });
             tokens.extend(positions.map(|position| token(part.stream, position, spec.vocab)));
             want.extend(part.wanted.then(|| tokens.len() - 1));
-            self.work.bytes += spec.kv_read_bytes(part.first + part.rows - 1, KV);
+            self.work.bytes += spec.kv_read_bytes(part.first + part.rows - 1, self.kv.shape().dtype);
             self.work.multiply_adds += spec.multiply_adds(part.first, part.rows, usize::from(part.wanted));
         }
         self.work.bytes += self.model.weight_read_bytes(tokens.len());

@@ -92,10 +92,10 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    pub(super) fn new(model: Model, context: usize, exact: bool) -> Result<Runner, Failure> {
+    pub(super) fn new(model: Model, context: usize, kv: KvDtype) -> Result<Runner, Failure> {
         let spec = &model.spec;
         let blocks = context.div_ceil(BLOCK_TOKENS);
-        let shape = spec.kv_shape(blocks, if exact { KvDtype::F32 } else { KvDtype::F16 });
+        let shape = spec.kv_shape(blocks, kv);
         let (kv, scratch) = (KvPool::new(shape)?, Scratch::new(spec, PIECE, PIECE));
         Ok(Runner { kv, scratch, blocks: (0..blocks as u32).collect(), model })
     }
