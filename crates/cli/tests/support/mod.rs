@@ -18,6 +18,13 @@ pub fn gristmill(home: &Path) -> Command {
     command
 }
 
+/// The binary with the caller's store, for tests on real models.
+pub fn installed() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gristmill"));
+    command.env_remove("GRISTMILL_ISA").env_remove("GRISTMILL_THREADS").stdin(Stdio::null());
+    command
+}
+
 /// Runs it to its end with an empty store.
 pub fn run(args: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
