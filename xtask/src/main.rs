@@ -9,6 +9,7 @@ mod client;
 mod docs;
 mod fuzz;
 mod models;
+mod peers;
 mod shell;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ usage: cargo xtask COMMAND
   fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
   aarch64                   build for AArch64 and run the tests of its vector code under emulation
   models                    fetch the models and vocabularies that the ignored tests need
+  peers [--help]            run ours and other engines in turn, and print or write the ratios
   client                    serve the default model and check it with the openai package
 ";
 
@@ -38,6 +40,11 @@ fn main() -> ExitCode {
         ["aarch64"] => aarch64::run(),
         ["models"] => models::pull(),
         ["client"] => client::check(),
+        ["peers", "--help"] => {
+            print!("{}", peers::HELP);
+            return ExitCode::SUCCESS;
+        }
+        ["peers", rest @ ..] => peers::run(rest),
         ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

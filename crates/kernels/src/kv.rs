@@ -35,6 +35,15 @@ impl KvDtype {
         }
     }
 
+    /// Its usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvDtype::F32 => "f32",
+            KvDtype::F16 => "f16",
+            KvDtype::Bf16 => "bf16",
+        }
+    }
+
     /// The fastest for serving on `tier`.
     pub fn fastest(tier: Tier) -> KvDtype {
         if dispatch(tier, MultipliesBf16) { KvDtype::Bf16 } else { KvDtype::F16 }

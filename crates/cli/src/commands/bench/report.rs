@@ -79,6 +79,7 @@ impl Row {
         machine: &Machine,
         compute: &Compute,
     ) -> Row {
+        let kv = kernels::KvDtype::fastest(compute.tier).name();
         let samples_ns: Vec<f64> = measured.samples.iter().map(|s| s.took.as_nanos() as f64).collect();
         let tokens = test.tokens() as f64;
         let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| 1e9 * tokens / ns).collect();
@@ -98,8 +99,8 @@ impl Row {
             model_n_params: about.parameters,
             n_ubatch: engine::Limits::default().prefill_chunk,
             n_threads: compute.pool.threads(),
-            type_k: "f16",
-            type_v: "f16",
+            type_k: kv,
+            type_v: kv,
             n_prompt: test.prompt,
             n_gen: test.generate,
             n_depth: test.depth,

