@@ -11,8 +11,8 @@ use cpu::lanes::{Job, Simd, dispatch};
 
 use crate::Compute;
 use crate::elementwise::tanh;
-use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool, pair};
-use crate::stored::{Half, Single, Stored};
+use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
+use crate::stored::{Half, Pair, Single, Term};
 
 /// The widest head that the kernels take.
 pub const MAX_HEAD_DIM: usize = 512;
@@ -117,14 +117,14 @@ impl Job for Attend<'_, '_> {
                 *query = Query { row, head_in_group: (at + i) % group, position };
             }
             match count {
-                1 => self.tile::<S, 1>(s, &queries),
-                2 => self.tile::<S, 2>(s, &queries),
-                3 => self.tile::<S, 3>(s, &queries),
-                4 => self.tile::<S, 4>(s, &queries),
-                5 => self.tile::<S, 5>(s, &queries),
-                6 => self.tile::<S, 6>(s, &queries),
-                7 => self.tile::<S, 7>(s, &queries),
-                _ => self.tile::<S, 8>(s, &queries),
+                1 => self.stored::<S, 1>(s, &queries),
+                2 => self.stored::<S, 2>(s, &queries),
+                3 => self.stored::<S, 3>(s, &queries),
+                4 => self.stored::<S, 4>(s, &queries),
+                5 => self.stored::<S, 5>(s, &queries),
+                6 => self.stored::<S, 6>(s, &queries),
+                7 => self.stored::<S, 7>(s, &queries),
+                _ => self.stored::<S, 8>(s, &queries),
             }
             at += count;
         }
@@ -133,21 +133,26 @@ impl Job for Attend<'_, '_> {
 
 impl Attend<'_, '_> {
     #[inline(always)]
-    fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
+    fn stored<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
+        match self.head.kv.shape().dtype {
+            KvDtype::F32 => self.tile::<S, Single, N>(s, queries),
+            KvDtype::F16 => self.tile::<S, Half, N>(s, queries),
+            KvDtype::Bf16 => self.tile::<S, Pair, N>(s, queries),
+        }
+    }
+
+    #[inline(always)]
+    fn tile<S: Simd, T: Term, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
         let shape = self.head.kv.shape();
         let (dim, wide) = (shape.head_dim, shape.value_dim());
         let q: [&[f32]; N] = std::array::from_fn(|i| {
             let head = self.head.head * self.head.group + queries[i].head_in_group;
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
-        let half = dim.div_ceil(2);
-        let mut pairs = [[0u32; MAX_HEAD_DIM / 2]; N];
-        if shape.dtype == KvDtype::Bf16 {
-            for i in 0..N {
-                for (d, out) in pairs[i][..half].iter_mut().enumerate() {
-                    *out = pair(q[i][d], if half + d < dim { q[i][half + d] } else { 0.0 });
-                }
-            }
+        let terms = dim.div_ceil(T::NUMBERS);
+        let mut factors = [[T::Factor::default(); MAX_HEAD_DIM]; N];
+        for i in 0..N {
+            T::factors(q[i], &mut factors[i][..terms]);
         }
         let mut sums = [[0.0f32; MAX_HEAD_DIM]; N];
         let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
@@ -157,11 +162,8 @@ impl Attend<'_, '_> {
         for b in start..=last / BLOCK_TOKENS {
             let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
             let base = b * BLOCK_TOKENS;
-            let mut scores = match shape.dtype {
-                KvDtype::F16 => scores::<S, Half, N>(s, &q, keys),
-                KvDtype::F32 => scores::<S, Single, N>(s, &q, keys),
-                KvDtype::Bf16 => scores_bf16::<S, N>(s, &pairs, half, keys),
-            };
+            let mut scores = [[0.0; BLOCK_TOKENS]; N];
+            add_products::<S, T, N, _, _>(s, &factors, keys, terms, BLOCK_TOKENS, &mut scores);
             for i in 0..N {
                 let p = queries[i].position;
                 // A query that sees nothing of this block keeps its state bit for bit.
@@ -177,12 +179,12 @@ impl Attend<'_, '_> {
                 }
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
-            let count = (last + 1 - base).min(BLOCK_TOKENS);
-            match shape.dtype {
-                KvDtype::F16 => weigh::<S, Half, N>(s, &scores, values, wide, count, &mut sums),
-                KvDtype::F32 => weigh::<S, Single, N>(s, &scores, values, wide, count, &mut sums),
-                KvDtype::Bf16 => weigh_bf16::<S, N>(s, &scores, values, wide, count, &mut sums),
+            let terms = (last + 1 - base).min(BLOCK_TOKENS / T::NUMBERS);
+            let mut factors = [[T::Factor::default(); BLOCK_TOKENS]; N];
+            for i in 0..N {
+                T::factors(&scores[i], &mut factors[i][..BLOCK_TOKENS / T::NUMBERS]);
             }
+            add_products::<S, T, N, _, _>(s, &factors, values, terms, wide, &mut sums);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;
@@ -199,47 +201,55 @@ const fn two<S: Simd, const N: usize>() -> bool {
     N <= 4 || S::TILE > TILE
 }
 
-/// The products of each query with the 32 keys of a block.
+/// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
+/// transposed keys, and the mix of values out of weights and values.
 #[inline(always)]
-fn scores<S: Simd, K: Stored, const N: usize>(
+fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize>(
     s: S,
-    q: &[&[f32]; N],
-    keys: &[u8],
-) -> [[f32; BLOCK_TOKENS]; N] {
-    let mut out = [[0.0; BLOCK_TOKENS]; N];
+    factors: &[[T::Factor; X]; N],
+    rows: &[u8],
+    terms: usize,
+    width: usize,
+    out: &mut [[f32; W]; N],
+) {
     let mut at = 0;
-    while at < BLOCK_TOKENS {
-        if two::<S, N>() && at + 2 * S::LANES <= BLOCK_TOKENS {
-            score_strip::<S, K, N, 2>(s, q, keys, at, &mut out);
+    while at < width {
+        if two::<S, N>() && at + 2 * S::LANES <= width {
+            add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, out);
             at += 2 * S::LANES;
         } else {
-            score_strip::<S, K, N, 1>(s, q, keys, at, &mut out);
+            add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, out);
             at += S::LANES;
         }
     }
-    out
 }
 
-/// The products with the keys of `U` registers, from key `at` on.
+/// The same for `U` registers, from column `at` on.
 #[inline(always)]
-fn score_strip<S: Simd, K: Stored, const N: usize, const U: usize>(
+fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, const U: usize>(
     s: S,
-    q: &[&[f32]; N],
-    keys: &[u8],
+    factors: &[[T::Factor; X]; N],
+    rows: &[u8],
+    terms: usize,
+    width: usize,
     at: usize,
-    out: &mut [[f32; BLOCK_TOKENS]; N],
+    out: &mut [[f32; W]; N],
 ) {
-    let dim = q[0].len();
     let mut sums = [[s.splat(0.0); U]; N];
-    for (d, row) in keys.chunks_exact(BLOCK_TOKENS * K::BYTES).enumerate().take(dim) {
-        let mut key = [s.splat(0.0); U];
+    for i in 0..N {
         for u in 0..U {
-            key[u] = K::load(s, &row[(at + u * S::LANES) * K::BYTES..]);
+            sums[i][u] = s.load(&out[i][at + u * S::LANES..]);
+        }
+    }
+    for (t, row) in rows.chunks_exact(width * T::BYTES).take(terms).enumerate() {
+        let mut stored = [T::splat(s, T::Factor::default()); U];
+        for u in 0..U {
+            stored[u] = T::load(s, &row[(at + u * S::LANES) * T::BYTES..]);
         }
         for i in 0..N {
-            let q = s.splat(q[i][d]);
+            let factor = T::splat(s, factors[i][t]);
             for u in 0..U {
-                sums[i][u] = s.fma(key[u], q, sums[i][u]);
+                sums[i][u] = T::add_product(s, stored[u], factor, sums[i][u]);
             }
         }
     }
@@ -248,32 +258,6 @@ fn score_strip<S: Simd, K: Stored, const N: usize, const U: usize>(
             s.store(sums[i][u], &mut out[i][at + u * S::LANES..]);
         }
     }
-}
-
-/// [`scores`] with keys and queries as pairs of bfloat16, `half` of them.
-#[inline(always)]
-fn scores_bf16<S: Simd, const N: usize>(
-    s: S,
-    q: &[[u32; MAX_HEAD_DIM / 2]; N],
-    half: usize,
-    keys: &[u8],
-) -> [[f32; BLOCK_TOKENS]; N] {
-    let mut out = [[0.0; BLOCK_TOKENS]; N];
-    for at in (0..BLOCK_TOKENS).step_by(2 * S::LANES) {
-        let mut sums = [[s.splat(0.0); 2]; N];
-        for (d, row) in keys.chunks_exact(4 * BLOCK_TOKENS).enumerate().take(half) {
-            let key = [s.load_bytes(&row[4 * at..]), s.load_bytes(&row[4 * (at + S::LANES)..])];
-            for i in 0..N {
-                let q = s.splat_i(q[i][d].cast_signed());
-                sums[i] = [s.bf16_dot(sums[i][0], key[0], q), s.bf16_dot(sums[i][1], key[1], q)];
-            }
-        }
-        for i in 0..N {
-            s.store(sums[i][0], &mut out[i][at..]);
-            s.store(sums[i][1], &mut out[i][at + S::LANES..]);
-        }
-    }
-    out
 }
 
 /// Turns the scores of one query into weights relative to the largest so far, zero outside `sees`; returns the
@@ -325,129 +309,6 @@ fn soften<S: Simd>(
 fn hide(scores: &mut [f32; BLOCK_TOKENS], sees: &Range<usize>, with: f32) {
     scores[..sees.start].fill(with);
     scores[sees.end..].fill(with);
-}
-
-/// Adds the first `count` values of a block, weighted, to the sums of each query.
-#[inline(always)]
-fn weigh<S: Simd, V: Stored, const N: usize>(
-    s: S,
-    weights: &[[f32; BLOCK_TOKENS]; N],
-    values: &[u8],
-    wide: usize,
-    count: usize,
-    sums: &mut [[f32; MAX_HEAD_DIM]; N],
-) {
-    let mut at = 0;
-    while at < wide {
-        if two::<S, N>() && at + 2 * S::LANES <= wide {
-            weigh_strip::<S, V, N, 2>(s, weights, values, wide, count, at, sums);
-            at += 2 * S::LANES;
-        } else {
-            weigh_strip::<S, V, N, 1>(s, weights, values, wide, count, at, sums);
-            at += S::LANES;
-        }
-    }
-}
-
-/// The same for `U` registers of a value, from dimension `at` on.
-#[inline(always)]
-fn weigh_strip<S: Simd, V: Stored, const N: usize, const U: usize>(
-    s: S,
-    weights: &[[f32; BLOCK_TOKENS]; N],
-    values: &[u8],
-    wide: usize,
-    count: usize,
-    at: usize,
-    sums: &mut [[f32; MAX_HEAD_DIM]; N],
-) {
-    let mut all = [[s.splat(0.0); U]; N];
-    for i in 0..N {
-        for u in 0..U {
-            all[i][u] = s.load(&sums[i][at + u * S::LANES..]);
-        }
-    }
-    for (p, row) in values.chunks_exact(wide * V::BYTES).take(count).enumerate() {
-        let mut value = [s.splat(0.0); U];
-        for u in 0..U {
-            value[u] = V::load(s, &row[(at + u * S::LANES) * V::BYTES..]);
-        }
-        for i in 0..N {
-            let weight = s.splat(weights[i][p]);
-            for u in 0..U {
-                all[i][u] = s.fma(value[u], weight, all[i][u]);
-            }
-        }
-    }
-    for i in 0..N {
-        for u in 0..U {
-            s.store(all[i][u], &mut sums[i][at + u * S::LANES..]);
-        }
-    }
-}
-
-/// [`weigh`] with values and weights as pairs of bfloat16: position `p` with `p + 16`.
-#[inline(always)]
-fn weigh_bf16<S: Simd, const N: usize>(
-    s: S,
-    weights: &[[f32; BLOCK_TOKENS]; N],
-    values: &[u8],
-    wide: usize,
-    count: usize,
-    sums: &mut [[f32; MAX_HEAD_DIM]; N],
-) {
-    const HALF: usize = BLOCK_TOKENS / 2;
-    let mut pairs = [[0u32; HALF]; N];
-    for i in 0..N {
-        for (p, out) in pairs[i].iter_mut().enumerate() {
-            *out = pair(weights[i][p], weights[i][p + HALF]);
-        }
-    }
-    let mut at = 0;
-    while at < wide {
-        if at + 2 * S::LANES <= wide {
-            weigh_bf16_strip::<S, N, 2>(s, &pairs, values, wide, count.min(HALF), at, sums);
-            at += 2 * S::LANES;
-        } else {
-            weigh_bf16_strip::<S, N, 1>(s, &pairs, values, wide, count.min(HALF), at, sums);
-            at += S::LANES;
-        }
-    }
-}
-
-/// The same for `U` registers of a value, from dimension `at` on, and the first `count` pairs.
-#[inline(always)]
-fn weigh_bf16_strip<S: Simd, const N: usize, const U: usize>(
-    s: S,
-    pairs: &[[u32; BLOCK_TOKENS / 2]; N],
-    values: &[u8],
-    wide: usize,
-    count: usize,
-    at: usize,
-    sums: &mut [[f32; MAX_HEAD_DIM]; N],
-) {
-    let mut all = [[s.splat(0.0); U]; N];
-    for i in 0..N {
-        for u in 0..U {
-            all[i][u] = s.load(&sums[i][at + u * S::LANES..]);
-        }
-    }
-    for (p, row) in values.chunks_exact(4 * wide).take(count).enumerate() {
-        let mut value = [s.splat_i(0); U];
-        for u in 0..U {
-            value[u] = s.load_bytes(&row[4 * (at + u * S::LANES)..]);
-        }
-        for i in 0..N {
-            let weight = s.splat_i(pairs[i][p].cast_signed());
-            for u in 0..U {
-                all[i][u] = s.bf16_dot(all[i][u], value[u], weight);
-            }
-        }
-    }
-    for i in 0..N {
-        for u in 0..U {
-            s.store(all[i][u], &mut sums[i][at + u * S::LANES..]);
-        }
-    }
 }
 
 #[cfg(test)]
