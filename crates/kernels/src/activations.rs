@@ -6,6 +6,8 @@ use cpu::lanes::{Job, Simd, dispatch};
 use std::ops::BitOr;
 
 use crate::Compute;
+use crate::elementwise::in_rows;
+use crate::kv::bf16;
 
 /// Weights that share one scale of the quantized activations.
 pub(crate) const BLOCK: usize = 32;
@@ -114,17 +116,17 @@ impl Activations {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
         if needs.f32 {
-            self.f32[..x.len()].copy_from_slice(x);
+            in_rows(c, &mut self.f32[..x.len()], cols, &|first, out| {
+                out.copy_from_slice(&x[first * cols..][..out.len()]);
+            });
         }
         if needs.bf16 {
             let pairs = cols.div_ceil(2);
-            for (row, out) in x.chunks_exact(cols).zip(self.bf16.chunks_exact_mut(pairs)) {
-                for (pair, o) in row.chunks(2).zip(out) {
-                    let bits = |v: f32| half::bf16::from_f32(v).to_bits().to_le_bytes().map(u8::cast_signed);
-                    let (a, b) = (bits(pair[0]), bits(pair.get(1).copied().unwrap_or(0.0)));
-                    *o = [a[0], a[1], b[0], b[1]];
-                }
-            }
+            let out = &mut self.bf16[..self.rows * pairs];
+            let rows = if x.len() < FEW { self.rows } else { self.rows.div_ceil(4 * c.pool.threads()) };
+            c.pool.chunks_mut(out, rows.max(1) * pairs, &|i, out| {
+                dispatch(c.tier, Round { x: &x[i * rows * cols..], cols, out });
+            });
         }
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
         self.fine = needs.fine;
@@ -156,6 +158,36 @@ impl Activations {
     pub(crate) fn quantized(&self) -> Grouped<'_> {
         let (rows, a_row) = (self.parts() * self.rows, self.cols.div_ceil(BLOCK));
         Grouped { blocks: &self.int8[..rows * a_row], rows, a_row }
+    }
+}
+
+/// Values below which a hand-over to other threads costs more than rounding them to bfloat16.
+const FEW: usize = 8 << 10;
+
+/// Rounds rows to bfloat16.
+struct Round<'a> {
+    /// From the first row of `out` on.
+    x: &'a [f32],
+    cols: usize,
+    /// Whole rows of pairs, an odd row's last one filled up with zero.
+    out: &'a mut [[i8; 4]],
+}
+
+impl Job for Round<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let rows = self.out.chunks_exact_mut(self.cols.div_ceil(2));
+        for (x, out) in self.x.chunks_exact(self.cols).zip(rows) {
+            if let Some(last) = out.last_mut() {
+                *last = [0; 4];
+            }
+            // Written so that the compiler takes a register of values at a time.
+            for (v, out) in x.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
+                let [low, high, ..] = bf16(*v).to_le_bytes();
+                *out = [low.cast_signed(), high.cast_signed()];
+            }
+        }
     }
 }
 
@@ -227,11 +259,15 @@ fn step<S: Simd>(s: S, x: &[f32; BLOCK], levels: f32) -> (f32, f32) {
 fn quantize<S: Simd>(s: S, x: &[f32; BLOCK], block: &mut Block) {
     let (scale, inverse) = step(s, x, 127.0);
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
-    for (part, q) in x.chunks_exact(S::LANES).zip(block.q.chunks_exact_mut(S::LANES)) {
-        let v = if inverse == 0.0 { s.splat(0.0) } else { s.mul(s.load(part), s.splat(inverse)) };
-        s.store_i8(s.min(s.max(v, low), high), q);
+    let mut sums = [s.splat(0.0); 2];
+    for (i, (part, q)) in x.chunks_exact(S::LANES).zip(block.q.chunks_exact_mut(S::LANES)).enumerate() {
+        let v = if inverse == 0.0 { s.splat(0.0) } else { s.round(s.mul(s.load(part), s.splat(inverse))) };
+        let v = s.min(s.max(v, low), high);
+        s.store_i8(v, q);
+        let half = i * S::LANES / (BLOCK / 2);
+        sums[half] = s.add(sums[half], v);
     }
-    finish(block, scale);
+    finish(block, scale, [s.sum(sums[0]), s.sum(sums[1])]);
 }
 
 /// The steps of the rest in a step of the coarse part: the rest then lies in -127..=127.
@@ -241,25 +277,27 @@ const FINE: f32 = 254.0;
 fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], coarse: &mut Block, rest: &mut Block) {
     let (scale, inverse) = step(s, x, 127.0 * FINE + 127.0);
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
+    let mut sums = [[s.splat(0.0); 2]; 2];
     for (i, part) in x.chunks_exact(S::LANES).enumerate() {
         let v = if inverse == 0.0 { s.splat(0.0) } else { s.round(s.mul(s.load(part), s.splat(inverse))) };
         let top = s.min(s.max(s.round(s.mul(v, s.splat(1.0 / FINE))), low), high);
         let left = s.min(s.max(s.fma(top, s.splat(-FINE), v), low), high);
         s.store_i8(top, &mut coarse.q[i * S::LANES..]);
         s.store_i8(left, &mut rest.q[i * S::LANES..]);
+        let half = i * S::LANES / (BLOCK / 2);
+        (sums[0][half], sums[1][half]) = (s.add(sums[0][half], top), s.add(sums[1][half], left));
     }
-    finish(coarse, scale * FINE);
-    finish(rest, scale);
+    finish(coarse, scale * FINE, [s.sum(sums[0][0]), s.sum(sums[0][1])]);
+    finish(rest, scale, [s.sum(sums[1][0]), s.sum(sums[1][1])]);
 }
 
+/// `halves` are the sums of each half of `q`: small integers, which floats hold exactly.
 #[inline(always)]
-fn finish(block: &mut Block, scale: f32) {
-    let half = |part: &[i8]| part.iter().map(|&q| i32::from(q)).sum::<i32>();
-    block.scale = scale;
-    let halves = [half(&block.q[..16]), half(&block.q[16..])];
+fn finish(block: &mut Block, scale: f32, halves: [f32; 2]) {
     let sum = halves[0] + halves[1];
-    (block.less, block.less_half) = (-sum, [-halves[0], -halves[1]]);
-    (block.sum, block.sum_half) = (sum as f32 * scale, [halves[0] as f32 * scale, halves[1] as f32 * scale]);
+    block.scale = scale;
+    (block.less, block.less_half) = (-sum as i32, [-halves[0] as i32, -halves[1] as i32]);
+    (block.sum, block.sum_half) = (sum * scale, [halves[0] * scale, halves[1] * scale]);
 }
 
 #[cfg(test)]

@@ -65,8 +65,9 @@ pub(crate) fn pair(low: f32, high: f32) -> u32 {
     bf16(low) | bf16(high) << 16
 }
 
+/// A float as bfloat16, in the low half, rounded to nearest even.
 #[inline(always)]
-fn bf16(v: f32) -> u32 {
+pub(crate) fn bf16(v: f32) -> u32 {
     let bits = v.to_bits();
     // Rounding up carries into the exponent as it should; only a NaN must not become a number.
     if v.is_nan() { 0x7fc0 } else { (bits + 0x7fff + (bits >> 16 & 1)) >> 16 }
