@@ -16,6 +16,59 @@ pub(crate) struct Compute {
     pub(crate) threads: Option<usize>,
 }
 
+/// Whether and how tokens are guessed ahead of the model. `#[command(flatten)]` it into a command's `Args`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Speculate {
+    /// Guess tokens ahead and verify several in one pass, while that is measured to be faster; the text stays the same.
+    /// `lookup` guesses what followed the last words earlier on, `draft` what --draft-model says, `auto` both.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = How::Auto, help_heading = "Speculation")]
+    pub(crate) speculate: How,
+
+    /// A smaller model with the same vocabulary, to guess ahead: catalog name, path, or source.
+    #[arg(long, alias = "model-draft", value_name = "MODEL", help_heading = "Speculation")]
+    pub(crate) draft_model: Option<String>,
+
+    /// Most tokens guessed ahead at once.
+    #[arg(long, alias = "draft-max", value_name = "N", default_value_t = 8, help_heading = "Speculation")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=engine::Speculation::MAX_TOKENS as i64))]
+    pub(crate) draft_tokens: u8,
+}
+
+/// What guesses ahead.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Whatever there is.
+    Auto,
+    /// The text so far.
+    Lookup,
+    /// The draft model.
+    Draft,
+    /// Nothing.
+    Off,
+}
+
+impl Speculate {
+    /// What the engine is to do, and the draft model's name.
+    ///
+    /// # Errors
+    /// A draft model where none is used, or none where one is needed.
+    pub(crate) fn options(&self) -> Result<(engine::Speculation, Option<&str>), Failure> {
+        let draft = self.draft_model.as_deref();
+        match (self.speculate, draft) {
+            (How::Draft, None) => Err(Failure::usage("--speculate draft needs a --draft-model")),
+            (How::Lookup | How::Off, Some(model)) => {
+                Err(Failure::usage(format!("--draft-model {model} is of no use with this --speculate")))
+            }
+            (How::Off, None) => Ok((engine::Speculation::OFF, None)),
+            (how, draft) => {
+                let lookup = how != How::Draft;
+                let tokens = self.draft_tokens.into();
+                Ok((engine::Speculation { lookup, tokens, always: false }, draft))
+            }
+        }
+    }
+}
+
 impl Compute {
     /// The tier to use: the flag (or `GRISTMILL_ISA`) if this machine has it, else the best there is.
     ///

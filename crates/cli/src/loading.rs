@@ -33,6 +33,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) context: Option<usize>,
     /// Sequences computed at once: what the KV pool is sized for, as far as memory allows.
     pub(crate) max_running: usize,
+    /// What guesses tokens ahead.
+    pub(crate) speculate: &'a flags::Speculate,
 }
 
 /// A model found and planned, not loaded yet.
@@ -42,6 +44,7 @@ pub(crate) struct Planned {
     pub(crate) need: Need,
     /// For [`engine::Engine::start`].
     pub(crate) limits: engine::Limits,
+    draft: Option<Draft>,
     opened: weights::Opened,
     spec: Spec,
     precision: Precision,
@@ -58,6 +61,8 @@ pub(crate) struct Loaded {
     pub(crate) limits: engine::Limits,
     pub(crate) model: Arc<Model>,
     pub(crate) tokenizer: Arc<Tokenizer>,
+    /// The model that guesses ahead, if one was asked for.
+    pub(crate) draft: Option<engine::Draft>,
     /// None for a base model: its file has no template.
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) compute: Compute,
@@ -77,18 +82,33 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let weight_bytes =
         spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
     let kv_dtype = KvDtype::fastest(tier);
-    let mut limits = engine::Limits { max_running: wish.max_running, ..engine::Limits::default() };
+    let (speculation, draft) = wish.speculate.options()?;
+    let mut limits =
+        engine::Limits { max_running: wish.max_running, speculation, ..engine::Limits::default() };
+    let mut draft = draft.map(|name| Draft::find(name, tier)).transpose()?;
+    let needs = |spec: &Spec, draft: Option<&Draft>, tokens| {
+        let need = spec.memory(weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_logit_rows());
+        let beside = draft.map(|draft| draft.need(tokens, kv_dtype, &limits));
+        beside.map_or(need, |beside| Need {
+            weights: need.weights + beside.weights,
+            kv: need.kv + beside.kv,
+            scratch: need.scratch + beside.scratch,
+        })
+    };
+    let own_per_token = spec.kv_bytes_per_token(kv_dtype) as u64;
     let room = Room {
         available: machine.memory_available_bytes.min(machine.memory_limit_bytes),
-        fixed: spec.memory(weight_bytes, 0, kv_dtype, limits.max_rows(), limits.max_running).total()
-            + OTHER_BYTES,
-        per_token: spec.kv_bytes_per_token(kv_dtype) as u64,
+        fixed: needs(&spec, draft.as_ref(), 0).total() + OTHER_BYTES,
+        per_token: own_per_token + draft.as_ref().map_or(0, |d| d.spec.kv_bytes_per_token(kv_dtype) as u64),
     };
     let kv = room.kv(wish.context, spec.context, wish.max_running)?;
+    let need = needs(&spec, draft.as_ref(), kv.tokens);
     limits.context = kv.context;
-    limits.kv_bytes = kv.tokens as u64 * room.per_token;
+    limits.kv_bytes = kv.tokens as u64 * own_per_token;
     spec.limit_context(kv.context);
-    let need = spec.memory(weight_bytes, kv.tokens, kv_dtype, limits.max_rows(), limits.max_running);
+    if let Some(draft) = &mut draft {
+        draft.spec.limit_context(kv.context.min(draft.spec.context));
+    }
     let parts = format!(
         " (weights {}, keys and values {}, buffers {}, other {}; a smaller --context needs less)",
         size(need.weights),
@@ -97,7 +117,40 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         size(OTHER_BYTES)
     );
     check_memory(&machine, need.total() + OTHER_BYTES, wish.model, &parts)?;
-    Ok(Planned { path, machine, need, limits, opened, spec, precision: wish.precision, tier, threads })
+    Ok(Planned { path, machine, need, limits, draft, opened, spec, precision: wish.precision, tier, threads })
+}
+
+/// A draft model found, not loaded yet.
+struct Draft {
+    name: String,
+    opened: weights::Opened,
+    spec: Spec,
+    weight_bytes: u64,
+}
+
+impl Draft {
+    /// Only speed hangs on what a draft model says: it runs on the fast path.
+    const PRECISION: Precision = Precision::Fast;
+
+    fn find(name: &str, tier: cpu::Tier) -> Result<Draft, Failure> {
+        let opened = weights::open(&crate::store::resolve(name)?)?;
+        let spec = Spec::read(&opened).map_err(|error| of(name, error))?;
+        let weight_bytes =
+            spec.weight_bytes(&opened, tier, Draft::PRECISION).map_err(|error| of(name, error))?;
+        Ok(Draft { name: name.to_owned(), opened, spec, weight_bytes })
+    }
+
+    /// What it takes beside a model with room for `tokens` tokens.
+    fn need(&self, tokens: usize, kv_dtype: KvDtype, limits: &engine::Limits) -> Need {
+        self.spec.memory(self.weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_running)
+    }
+
+    fn load(self, compute: &Compute, progress: &mut dyn FnMut(f32)) -> Result<engine::Draft, Failure> {
+        let tokenizer = Tokenizer::open(&self.opened)?;
+        let model = Model::load_spec(self.spec, &self.opened, compute, Draft::PRECISION, progress);
+        let model = model.map_err(|error| of(&self.name, error))?;
+        Ok(engine::Draft { model: Arc::new(model), vocabulary: Arc::new(tokenizer) })
+    }
 }
 
 /// An error about a model's insides, with its name before it.
@@ -111,9 +164,16 @@ impl Planned {
         self.spec.vocab
     }
 
-    /// Bytes of keys and values a token.
+    /// Bytes of keys and values a token, the draft model's included.
     pub(crate) fn kv_bytes_per_token(&self) -> u64 {
-        self.spec.kv_bytes_per_token(KvDtype::fastest(self.tier)) as u64
+        let of = |spec: &Spec| spec.kv_bytes_per_token(KvDtype::fastest(self.tier)) as u64;
+        of(&self.spec) + self.draft.as_ref().map_or(0, |draft| of(&draft.spec))
+    }
+
+    /// Gives keys and values so many bytes in all.
+    pub(crate) fn set_kv_bytes(&mut self, bytes: u64) {
+        let own = self.spec.kv_bytes_per_token(KvDtype::fastest(self.tier)) as u64;
+        self.limits.kv_bytes = bytes / self.kv_bytes_per_token().max(1) * own;
     }
 
     /// Loads what was planned. `progress` gets the share that is done, 0 to 1.
@@ -125,7 +185,12 @@ impl Planned {
         let tokenizer = Tokenizer::open(&self.opened)?;
         let template = ChatTemplate::open(&self.opened, &tokenizer)?;
         let compute = compute(&self.machine, self.tier, self.threads)?;
-        let model = Model::load_spec(self.spec, &self.opened, &compute, self.precision, progress)?;
+        let all = self.need.weights.max(1) as f32;
+        let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);
+        let mut part = |share| progress(share * own);
+        let model = Model::load_spec(self.spec, &self.opened, &compute, self.precision, &mut part)?;
+        let mut rest = |share| progress(own + share * (1.0 - own));
+        let draft = self.draft.map(|draft| draft.load(&compute, &mut rest)).transpose()?;
         if tokenizer.vocab_size() > model.spec.vocab {
             let (words, rows) = (tokenizer.vocab_size(), model.spec.vocab);
             return Err(Failure::new(format!("the tokenizer has {words} tokens and the model only {rows}")));
@@ -137,6 +202,7 @@ impl Planned {
             limits: self.limits,
             model: Arc::new(model),
             tokenizer: Arc::new(tokenizer),
+            draft,
             template,
             compute,
             took: began.elapsed(),

@@ -66,6 +66,12 @@ impl Table {
         Ok(())
     }
 
+    /// Gives back the blocks that the first `tokens` tokens do not need.
+    pub(crate) fn shrink_to(&mut self, tokens: usize) {
+        let keep = self.pool.needed(tokens).min(self.blocks.len());
+        self.pool.0.borrow_mut().stack.extend(self.blocks.drain(keep..).rev());
+    }
+
     pub(crate) fn blocks(&self) -> &[u32] {
         &self.blocks
     }
@@ -89,6 +95,7 @@ mod tests {
     enum Act {
         Open,
         Grow(usize, usize),
+        Shrink(usize, usize),
         Drop(usize),
     }
 
@@ -96,6 +103,7 @@ mod tests {
         let act = prop_oneof![
             2 => Just(Act::Open),
             5 => (0usize..8, 0usize..40).prop_map(|(i, n)| Act::Grow(i, n)),
+            2 => (0usize..8, 0usize..40).prop_map(|(i, n)| Act::Shrink(i, n)),
             2 => (0usize..8).prop_map(Act::Drop),
         ];
         prop::collection::vec(act, 0..200)
@@ -119,8 +127,14 @@ mod tests {
                         prop_assert_eq!(tables[i].blocks().len(), before.len() + grown);
                         prop_assert!(tables[i].blocks().starts_with(&before), "growing moves no block");
                     }
+                    Act::Shrink(i, tokens) if i < tables.len() => {
+                        let before = tables[i].blocks().to_vec();
+                        tables[i].shrink_to(tokens);
+                        let kept = before.len().min(tokens.div_ceil(block_tokens));
+                        prop_assert_eq!(tables[i].blocks(), &before[..kept]);
+                    }
                     Act::Drop(i) if i < tables.len() => drop(tables.swap_remove(i)),
-                    Act::Grow(..) | Act::Drop(_) => {}
+                    Act::Grow(..) | Act::Shrink(..) | Act::Drop(_) => {}
                 }
                 let held: Vec<u32> = tables.iter().flat_map(|t| t.blocks()).copied().collect();
                 let distinct: BTreeSet<u32> = held.iter().copied().collect();

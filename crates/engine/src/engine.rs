@@ -10,7 +10,15 @@ use text::Tokenizer;
 use crate::handle::{Shape, Shared};
 use crate::machine::Machine;
 use crate::step::Core;
-use crate::{Error, FinishReason, Forward, Handle, Limits, Unwatched, Vocabulary, Watch};
+use crate::{Error, FinishReason, Forward, Handle, Limits, Speculation, Unwatched, Vocabulary, Watch};
+
+/// A smaller model of the same vocabulary, which guesses what a larger one will say.
+pub struct Draft {
+    /// Its weights.
+    pub model: Arc<Model>,
+    /// Its words, to be checked against the larger one's.
+    pub vocabulary: Arc<dyn Vocabulary>,
+}
 
 /// A running engine; only its [`Handle`] is ever held.
 #[derive(Debug)]
@@ -41,9 +49,34 @@ impl Engine {
         limits: Limits,
         watch: Box<dyn Watch>,
     ) -> Result<Handle, Error> {
+        Engine::start_drafted(model, vocabulary, None, compute, limits, watch)
+    }
+
+    /// As [`Engine::start_watched`], with a smaller model that goes ahead and whose guesses `model` verifies.
+    ///
+    /// # Errors
+    /// As [`Engine::start`], or when the two do not have the same vocabulary.
+    pub fn start_drafted(
+        model: Arc<Model>,
+        vocabulary: Arc<dyn Vocabulary>,
+        draft: Option<Draft>,
+        compute: Compute,
+        limits: Limits,
+        watch: Box<dyn Watch>,
+    ) -> Result<Handle, Error> {
         check(&limits)?;
-        let machine = Machine::new(model, compute, &limits)?;
-        Engine::start_with(machine, vocabulary, limits, watch)
+        if let Some(draft) = &draft {
+            same_words(
+                vocabulary.as_ref(),
+                draft.vocabulary.as_ref(),
+                model.spec.vocab,
+                draft.model.spec.vocab,
+            )?;
+        }
+        let machine = Machine::new(model, Arc::new(compute), &limits)?;
+        let draft = draft.map(|draft| machine.draft(draft.model, &limits)).transpose()?;
+        let draft = draft.map(|draft| Box::new(draft) as Box<dyn Forward>);
+        Engine::start_beside(machine, draft, vocabulary, limits, watch)
     }
 
     /// Starts an engine over anything that computes logits, on a thread of its own.
@@ -52,6 +85,20 @@ impl Engine {
     /// When a limit is 0 that cannot be, or the context needs more KV blocks than there are.
     pub fn start_with(
         forward: impl Forward + 'static,
+        vocabulary: Arc<dyn Vocabulary>,
+        limits: Limits,
+        watch: Box<dyn Watch>,
+    ) -> Result<Handle, Error> {
+        Engine::start_beside(forward, None, vocabulary, limits, watch)
+    }
+
+    /// As [`Engine::start_with`], with a draft of the same vocabulary.
+    ///
+    /// # Errors
+    /// As [`Engine::start_with`].
+    pub fn start_beside(
+        forward: impl Forward + 'static,
+        draft: Option<Box<dyn Forward>>,
         vocabulary: Arc<dyn Vocabulary>,
         limits: Limits,
         watch: Box<dyn Watch>,
@@ -65,7 +112,7 @@ impl Engine {
             let counters = shared.counters.clone();
             let mut forward = forward;
             forward.settle();
-            let mut core = Core::new(forward, vocabulary, bounds, max_wait, counters, watch);
+            let mut core = Core::new(forward, vocabulary, bounds, max_wait, counters, watch, draft);
             let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared)));
             close(core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
         };
@@ -74,7 +121,40 @@ impl Engine {
     }
 }
 
+/// Most rows of logits that one of two models may have past the words they share: padding.
+const PADDING: usize = 1024;
+
+/// Refuses a draft whose token ids mean other words: everything it proposed would be wrong.
+fn same_words(
+    main: &dyn Vocabulary,
+    draft: &dyn Vocabulary,
+    main_vocab: usize,
+    draft_vocab: usize,
+) -> Result<(), Error> {
+    if main_vocab.abs_diff(draft_vocab) > PADDING {
+        return Err(Error::Start(format!(
+            "the draft model has a vocabulary of {draft_vocab} tokens and the model one of {main_vocab}: \
+             they must have the same"
+        )));
+    }
+    for id in 0..main_vocab.min(draft_vocab) as u32 {
+        let (ours, theirs) = (main.bytes(id), draft.bytes(id));
+        if ours != theirs {
+            let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs));
+            return Err(Error::Start(format!(
+                "token {id} is {theirs:?} to the draft model and {ours:?} to the model: \
+                 they must have the same vocabulary"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn check(limits: &Limits) -> Result<(), Error> {
+    if limits.speculation.tokens > Speculation::MAX_TOKENS {
+        let (asked, most) = (limits.speculation.tokens, Speculation::MAX_TOKENS);
+        return Err(Error::Start(format!("{asked} proposed tokens a step, expected at most {most}")));
+    }
     for (name, value) in [
         ("max_running", limits.max_running),
         ("max_queued", limits.max_queued),

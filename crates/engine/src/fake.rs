@@ -18,6 +18,9 @@ pub struct FakeModel {
     pub blocks: usize,
     /// Tokens a block.
     pub block_tokens: usize,
+    /// From 0 to 1: how much the last two tokens alone decide what comes next. Such a model says again what it said
+    /// after the same two, mostly, so that guesses come true now and then.
+    pub habit: f32,
     slots: Vec<u32>,
     logits: Vec<f32>,
 }
@@ -26,10 +29,22 @@ impl FakeModel {
     /// A model with `blocks` blocks of `block_tokens` tokens.
     pub fn new(vocab: usize, context: usize, blocks: usize, block_tokens: usize) -> FakeModel {
         let slots = vec![u32::MAX; blocks * block_tokens];
-        FakeModel { vocab, context, blocks, block_tokens, slots, logits: Vec::new() }
+        FakeModel { vocab, context, blocks, block_tokens, habit: 0.0, slots, logits: Vec::new() }
     }
 
-    /// The logits it gives after `tokens`: one of each sequence of tokens, in -4..4.
+    /// The logits it gives after `tokens`, in -4..4, if `habit` is so large.
+    pub fn logits_by_habit(tokens: &[u32], vocab: usize, habit: f32, out: &mut Vec<f32>) {
+        let from = out.len();
+        FakeModel::logits_after(tokens.iter().copied(), vocab, out);
+        let mut usual = Vec::new();
+        let last = tokens[tokens.len().saturating_sub(2)..].iter().copied();
+        FakeModel::logits_after(last, vocab, &mut usual);
+        for (logit, usual) in out[from..].iter_mut().zip(usual) {
+            *logit += habit * (usual - *logit);
+        }
+    }
+
+    /// The logits it gives after `tokens` without a habit: one of each sequence of tokens, in -4..4.
     pub fn logits_after(tokens: impl IntoIterator<Item = u32>, vocab: usize, out: &mut Vec<f32>) {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         for token in tokens {
@@ -79,8 +94,8 @@ impl Forward for FakeModel {
                 let at = slot(position).ok_or_else(|| format!("no block for position {position}"))?;
                 self.slots[at] = rows.tokens[row];
                 if wanted.next_if_eq(&row).is_some() {
-                    let seen = (0..=position).filter_map(slot).map(|at| self.slots[at]);
-                    FakeModel::logits_after(seen, self.vocab, &mut self.logits);
+                    let seen: Vec<u32> = (0..=position).filter_map(slot).map(|at| self.slots[at]).collect();
+                    FakeModel::logits_by_habit(&seen, self.vocab, self.habit, &mut self.logits);
                 }
             }
         }

@@ -25,14 +25,16 @@ mod scheduler;
 mod sequence;
 #[cfg(test)]
 mod simulator;
+mod speculate;
 mod stats;
 mod step;
 mod voice;
 
-pub use engine::Engine;
+pub use engine::{Draft, Engine};
 pub use error::{Error, Refused};
 pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
 pub use params::{Dry, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Params, Xtc};
 pub use request::{Event, FinishReason, Gone, Limits, Outbox, Request, Timings, TokenLogprobs, Usage};
+pub use speculate::Speculation;
 pub use stats::{Stats, StepReport, Unwatched, Watch};

@@ -10,7 +10,7 @@ use crate::{Error, Forward, Limits, Rows};
 /// Everything a forward pass needs.
 pub(crate) struct Machine {
     model: Arc<Model>,
-    compute: Compute,
+    compute: Arc<Compute>,
     kv: KvPool,
     scratch: Scratch,
     context: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Reserves KV memory and buffers for steps within `limits`.
-    pub(crate) fn new(model: Arc<Model>, compute: Compute, limits: &Limits) -> Result<Machine, Error> {
+    pub(crate) fn new(model: Arc<Model>, compute: Arc<Compute>, limits: &Limits) -> Result<Machine, Error> {
         let spec = &model.spec;
         let context = if limits.context == 0 { spec.context } else { limits.context.min(spec.context) };
         let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), KvDtype::fastest(compute.tier));
@@ -30,8 +30,20 @@ impl Machine {
         }
         let kv = KvPool::new(shape)
             .map_err(|error| Error::Start(format!("no memory for keys and values: {error}")))?;
-        let scratch = Scratch::new(spec, limits.bounds().max_rows(), limits.max_running);
+        let scratch = Scratch::new(spec, limits.max_rows(), limits.max_logit_rows());
         Ok(Machine { kv, scratch, context, model, compute })
+    }
+
+    /// A draft model beside this one: on the same threads, with KV blocks for as many tokens.
+    pub(crate) fn draft(&self, model: Arc<Model>, limits: &Limits) -> Result<Machine, Error> {
+        let spec = &model.spec;
+        let shape = spec.kv_shape(self.kv.shape().blocks, KvDtype::fastest(self.compute.tier));
+        let kv = KvPool::new(shape).map_err(|error| {
+            Error::Start(format!("no memory for keys and values of the draft model: {error}"))
+        })?;
+        let scratch = Scratch::new(spec, limits.max_rows(), limits.max_running);
+        let context = self.context.min(spec.context);
+        Ok(Machine { kv, scratch, context, compute: self.compute.clone(), model })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::scheduler::Bounds;
-use crate::{Error, Params};
+use crate::{Error, Params, Speculation};
 
 /// One text to continue.
 #[derive(Debug, Clone, Default)]
@@ -142,6 +142,8 @@ pub struct Limits {
     pub prefill_beside_decode: usize,
     /// Longest time in the queue.
     pub max_wait: Duration,
+    /// Whether and how tokens are proposed ahead of the model.
+    pub speculation: Speculation,
 }
 
 impl Default for Limits {
@@ -155,6 +157,7 @@ impl Default for Limits {
             prefill_chunk: 256,
             prefill_beside_decode: 64,
             max_wait: Duration::from_secs(300),
+            speculation: Speculation::OFF,
         }
     }
 }
@@ -165,11 +168,17 @@ impl Limits {
             max_running: self.max_running,
             prefill_chunk: self.prefill_chunk,
             prefill_beside_decode: self.prefill_beside_decode,
+            speculation: self.speculation,
         }
     }
 
     /// Most rows of one step: what the model's buffers are sized for.
     pub fn max_rows(&self) -> usize {
         self.bounds().max_rows()
+    }
+
+    /// Most rows of one step whose logits are computed.
+    pub fn max_logit_rows(&self) -> usize {
+        self.bounds().max_logit_rows()
     }
 }

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use crate::blocks::{Pool, Table};
+use crate::speculate::{Guess, Speculation};
 
 /// What the scheduler needs to know of a sequence.
 pub(crate) trait Length {
@@ -26,8 +27,10 @@ pub(crate) struct Running<S> {
     pub(crate) table: Table,
     /// Tokens whose keys and values are in its blocks.
     pub(crate) computed: usize,
-    /// Rows of it in the current step.
+    /// Rows of it in the current step, proposed tokens included.
     pub(crate) rows: usize,
+    /// Tokens that may come next.
+    pub(crate) guess: Guess,
 }
 
 /// How much fits in a step.
@@ -38,12 +41,20 @@ pub(crate) struct Bounds {
     pub(crate) prefill_chunk: usize,
     /// Most prefill rows in a step with decode rows.
     pub(crate) prefill_beside_decode: usize,
+    pub(crate) speculation: Speculation,
 }
 
 impl Bounds {
     /// Most rows a step can have.
     pub(crate) fn max_rows(&self) -> usize {
-        self.prefill_chunk.max(self.prefill_beside_decode) + self.max_running
+        // Nothing is proposed beside a prompt.
+        let beside = self.prefill_chunk.max(self.prefill_beside_decode).max(self.speculation.max_rows());
+        beside + self.max_running
+    }
+
+    /// Most rows of a step whose logits are wanted.
+    pub(crate) fn max_logit_rows(&self) -> usize {
+        self.max_running + self.speculation.max_rows()
     }
 }
 
@@ -61,6 +72,8 @@ pub(crate) struct Scheduler<S> {
 pub(crate) struct Plan {
     /// Rows in all; 0 only if there is nothing to do.
     pub(crate) rows: usize,
+    /// Rows that each decode one token; as many as `rows` if there is no prompt among them.
+    pub(crate) decoding: usize,
     /// Sequences that lost their blocks and went back to the queue.
     pub(crate) preempted: usize,
 }
@@ -73,7 +86,7 @@ impl<S: Length> Running<S> {
 
     /// Whether this step computes the row whose logits choose the next token.
     pub(crate) fn reaches_end(&self) -> bool {
-        self.rows > 0 && self.rows == self.left()
+        self.rows > 0 && self.rows == self.left() + self.guess.proposal.len()
     }
 }
 
@@ -99,7 +112,12 @@ impl<S: Length> Scheduler<S> {
         budget -= self.plan_prefill(budget);
         let preempted = before - self.running.len();
         self.admit(budget);
-        Plan { rows: self.running.iter().map(|r| r.rows).sum(), preempted }
+        Plan { rows: self.rows(), decoding, preempted }
+    }
+
+    /// Rows of the planned step.
+    pub(crate) fn rows(&self) -> usize {
+        self.running.iter().map(|r| r.rows).sum()
     }
 
     /// One row of each that decodes, the oldest first; preempts from the youngest end for blocks.
@@ -174,7 +192,7 @@ impl<S: Length> Scheduler<S> {
                 return;
             }
             let Some(sequence) = self.waiting.pop_front() else { return };
-            self.running.push(Running { sequence, table, computed: 0, rows });
+            self.running.push(Running { sequence, table, computed: 0, rows, guess: Guess::default() });
             budget -= rows;
         }
     }

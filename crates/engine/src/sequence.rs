@@ -71,6 +71,11 @@ impl Sequence {
         }
     }
 
+    /// Most tokens worth proposing: the step chooses one more, which must not pass the end.
+    pub(crate) fn room(&self) -> usize {
+        (self.end - self.tokens.len()).saturating_sub(1)
+    }
+
     /// What a ticket sets to cancel it.
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
         self.cancelled.clone()

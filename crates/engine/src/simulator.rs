@@ -14,7 +14,9 @@ use crate::scheduler::Bounds;
 use crate::sequence::Sequence;
 use crate::stats::{Counters, Unwatched};
 use crate::step::Core;
-use crate::{Error, Event, FinishReason, Forward, Gone, Outbox, Params, Request, Rows, Vocabulary};
+use crate::{
+    Error, Event, FinishReason, Forward, Gone, Outbox, Params, Request, Rows, Speculation, Vocabulary,
+};
 
 const VOCAB: usize = 40;
 const CONTEXT: usize = 48;
@@ -54,17 +56,37 @@ impl Outbox for Reader {
     }
 }
 
-/// The fake model, checking the step's bounds, with a clock that its rows drive.
-fn timed(model: FakeModel, max_rows: usize, clock: Arc<Mutex<Duration>>) -> impl Forward {
+/// The fake model, checking the step's bounds, with a clock that its rows drive: `quarters` of a millisecond each.
+fn timed(model: FakeModel, bounds: Bounds, quarters: u64, clock: Arc<Mutex<Duration>>) -> impl Forward {
     Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
-        assert!(rows.tokens.len() <= max_rows, "{} rows of {max_rows}", rows.tokens.len());
-        *clock.lock().unwrap() += Duration::from_millis(1 + rows.tokens.len() as u64 / 4);
+        assert!(
+            rows.tokens.len() <= bounds.max_rows(),
+            "{} rows of {}",
+            rows.tokens.len(),
+            bounds.max_rows()
+        );
+        assert!(rows.want.len() <= bounds.max_logit_rows(), "{} rows of logits", rows.want.len());
+        *clock.lock().unwrap() += Duration::from_micros(1000 + rows.tokens.len() as u64 * 250 * quarters);
         model.forward(rows).map(<[f32]>::to_vec)
     })
 }
 
+/// A smaller model that has the habit alone, with blocks for less than the large one may need, and sometimes an
+/// accident.
+fn draft(chance: &mut Chance, block_tokens: usize, clock: Arc<Mutex<Duration>>) -> Box<dyn Forward> {
+    let blocks = CONTEXT.div_ceil(block_tokens) * (1 + chance.below(3));
+    let mut model = FakeModel::new(VOCAB, CONTEXT - chance.below(3), blocks, block_tokens);
+    model.habit = 1.0;
+    let mut left = if chance.below(6) == 0 { chance.below(100) } else { usize::MAX };
+    Box::new(Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
+        left = left.checked_sub(1).ok_or("the draft fell over")?;
+        *clock.lock().unwrap() += Duration::from_micros(100);
+        model.forward(rows).map(<[f32]>::to_vec)
+    }))
+}
+
 /// What one request does by itself, worked out without an engine.
-fn alone(request: &Request, seed: u64) -> (Vec<u32>, FinishReason) {
+fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
     let vocabulary = FakeVocabulary;
     let mut bench = crate::sample::Bench::new(VOCAB, CONTEXT);
     let mut sampler =
@@ -73,7 +95,7 @@ fn alone(request: &Request, seed: u64) -> (Vec<u32>, FinishReason) {
     let end = CONTEXT.min(tokens.len() + request.max_tokens.unwrap_or(CONTEXT));
     loop {
         let mut logits = Vec::new();
-        FakeModel::logits_after(tokens.iter().copied(), VOCAB, &mut logits);
+        FakeModel::logits_by_habit(&tokens, VOCAB, habit, &mut logits);
         let id = sampler.pick(&logits, &tokens, &vocabulary, &mut bench).unwrap();
         tokens.push(id);
         let reason = if id == 0 || request.stop_ids.contains(&id) {
@@ -92,6 +114,11 @@ struct Chance(Rng);
 impl Chance {
     fn below(&mut self, n: usize) -> usize {
         (self.0.next() % n as u64) as usize
+    }
+
+    fn speculation(&mut self) -> Speculation {
+        let tokens = [0, 1, 3, Speculation::MAX_TOKENS][self.below(4)];
+        Speculation { lookup: self.below(3) > 0, tokens, always: self.below(2) == 0 }
     }
 
     fn request(&mut self) -> Request {
@@ -116,14 +143,26 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         max_running: 1 + chance.below(8),
         prefill_chunk: 1 + chance.below(20),
         prefill_beside_decode: 1 + chance.below(8),
+        speculation: chance.speculation(),
     };
+    let habit = [0.0, 0.6, 0.8][chance.below(3)];
     let clock = Arc::new(Mutex::new(Duration::ZERO));
-    let model = FakeModel::new(VOCAB, CONTEXT, blocks, block_tokens);
-    let forward = timed(model, bounds.max_rows(), clock.clone());
+    let mut model = FakeModel::new(VOCAB, CONTEXT, blocks, block_tokens);
+    model.habit = habit;
+    let quarters = chance.below(2) as u64;
+    let forward = timed(model, bounds, quarters, clock.clone());
+    let drafts = (chance.below(2) == 0).then(|| draft(&mut chance, block_tokens, clock.clone()));
     let counters = Arc::new(Counters::default());
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
-    let mut core =
-        Core::new(forward, vocabulary.clone(), bounds, MAX_WAIT, counters.clone(), Box::new(Unwatched));
+    let mut core = Core::new(
+        forward,
+        vocabulary.clone(),
+        bounds,
+        MAX_WAIT,
+        counters.clone(),
+        Box::new(Unwatched),
+        drafts,
+    );
     let now = || *clock.lock().unwrap();
     let mut requests = Vec::new();
     let outcomes = Rc::new(RefCell::new(BTreeMap::new()));
@@ -162,7 +201,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     }
     for (i, (request, rng_seed, seen, _, cancel_at)) in requests.iter().enumerate() {
         let seen = seen.lock().unwrap();
-        let (tokens, reason) = alone(request, *rng_seed);
+        let (tokens, reason) = alone(request, *rng_seed, habit);
         let what = format!("seed {seed}, request {i}: {request:?}");
         let end = seen.end.clone().expect("every request ends");
         assert!(tokens.starts_with(&seen.tokens), "{what}: {:?} is not how {tokens:?} begins", seen.tokens);
@@ -186,10 +225,13 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let stats = counters.snapshot(blocks, block_tokens, CONTEXT);
     let zero = (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_used);
     assert_eq!(zero, (0, 0, 0, 0), "seed {seed}: something is left");
+    assert_eq!(core.draft_blocks_used(), 0, "seed {seed}: blocks of the draft model are left");
     let ends = stats.stopped + stats.reached_length + stats.cancelled + stats.failed;
     assert_eq!(ends, requests.len() as u64, "seed {seed}: each request is counted once");
     let mut outcomes = outcomes.take();
     outcomes.insert("preempted", stats.preemptions as usize);
+    outcomes.insert("accepted", stats.accepted_tokens as usize);
+    outcomes.insert("wrong", (stats.proposed_tokens - stats.accepted_tokens) as usize);
     outcomes
 }
 
@@ -202,7 +244,7 @@ fn a_thousand_seeds_of_traffic() {
         }
     }
     // The simulator would be worth little if it met only the easy cases.
-    for name in ["stop", "length", "cancelled", "waited", "preempted"] {
+    for name in ["stop", "length", "cancelled", "waited", "preempted", "accepted", "wrong"] {
         assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
     }
 }

@@ -42,6 +42,10 @@ pub struct Stats {
     pub failed: u64,
     /// Submissions refused because the queue was full.
     pub refused_busy: u64,
+    /// Tokens proposed ahead of the model.
+    pub proposed_tokens: u64,
+    /// Those of them that were what the sampler chose.
+    pub accepted_tokens: u64,
 }
 
 /// What a step computed.
@@ -49,7 +53,7 @@ pub struct Stats {
 pub struct StepReport {
     /// Rows in the batch.
     pub rows: usize,
-    /// Rows that produced a token of an answer.
+    /// Tokens of answers that it produced.
     pub decoded: usize,
     /// How long the step took.
     pub took: Duration,
@@ -59,6 +63,8 @@ pub struct StepReport {
 pub trait Watch: Send {
     /// A step ended.
     fn step(&mut self, _step: &StepReport) {}
+    /// A step verified tokens proposed for one sequence: so many, of which the first `accepted` were right.
+    fn verified(&mut self, _proposed: usize, _accepted: usize) {}
     /// A request ended; no reason means that it failed.
     fn finished(&mut self, _reason: Option<FinishReason>, _usage: &Usage, _timings: &Timings) {}
 }
@@ -88,6 +94,8 @@ pub(crate) struct Counters {
     pub(crate) cancelled: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) refused_busy: AtomicU64,
+    pub(crate) proposed_tokens: AtomicU64,
+    pub(crate) accepted_tokens: AtomicU64,
 }
 
 impl Counters {
@@ -130,6 +138,8 @@ impl Counters {
             cancelled: self.cancelled.load(Relaxed),
             failed: self.failed.load(Relaxed),
             refused_busy: self.refused_busy.load(Relaxed),
+            proposed_tokens: self.proposed_tokens.load(Relaxed),
+            accepted_tokens: self.accepted_tokens.load(Relaxed),
         }
     }
 }

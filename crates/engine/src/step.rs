@@ -1,13 +1,15 @@
 //! One step: plan, compute, choose, tell.
 
+use std::slice::ChunksExact;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::blocks::Pool;
 use crate::sample::Bench;
-use crate::scheduler::{Bounds, Length, Scheduler};
+use crate::scheduler::{Bounds, Length, Running, Scheduler};
 use crate::sequence::{Next, Sequence};
+use crate::speculate::{Proposal, Speculator};
 use crate::stats::{Counters, StepReport, Watch};
 use crate::{Error, FinishReason, Forward, Rows, SequenceRows, Vocabulary};
 
@@ -17,6 +19,7 @@ pub(crate) struct Core<F> {
     scheduler: Scheduler<Sequence>,
     bench: Bench,
     desk: Desk,
+    speculator: Speculator,
     max_wait: Duration,
     /// `[rows]`: the tokens of the current step.
     tokens: Vec<u32>,
@@ -64,15 +67,17 @@ impl<F: Forward> Core<F> {
         max_wait: Duration,
         counters: Arc<Counters>,
         watch: Box<dyn Watch>,
+        draft: Option<Box<dyn Forward>>,
     ) -> Core<F> {
         let pool = Pool::new(forward.blocks(), forward.block_tokens());
         Core {
             bench: Bench::new(forward.vocab(), forward.context()),
             scheduler: Scheduler::new(pool, bounds),
             desk: Desk { vocabulary, counters, watch },
+            speculator: Speculator::new(&bounds, forward.vocab(), draft),
             max_wait,
             tokens: Vec::with_capacity(bounds.max_rows()),
-            want: Vec::with_capacity(bounds.max_running),
+            want: Vec::with_capacity(bounds.max_logit_rows()),
             forward,
         }
     }
@@ -80,6 +85,11 @@ impl<F: Forward> Core<F> {
     /// Takes a sequence that the counters know as waiting.
     pub(crate) fn accept(&mut self, sequence: Sequence) {
         self.scheduler.waiting.push_back(sequence);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn draft_blocks_used(&self) -> usize {
+        self.speculator.draft_blocks_used()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -98,15 +108,20 @@ impl<F: Forward> Core<F> {
                 running.sequence.start(began);
             }
         }
+        let only_decodes = plan.decoding == plan.rows;
+        if only_decodes {
+            self.speculator.propose(&mut self.scheduler.running, clock);
+        }
+        let rows = self.scheduler.rows();
         self.gauge();
-        if plan.rows > 0 {
-            let decoded = self.compute(clock);
+        if rows > 0 {
+            let decoded = self.compute(only_decodes, clock);
             self.desk.counters.steps.fetch_add(1, Relaxed);
             let took = clock().saturating_sub(began);
-            self.desk.watch.step(&StepReport { rows: plan.rows, decoded, took });
+            self.desk.watch.step(&StepReport { rows, decoded, took });
         }
         self.gauge();
-        plan.rows
+        rows
     }
 
     /// Ends one sequence, if there is one, whatever its state.
@@ -139,18 +154,22 @@ impl<F: Forward> Core<F> {
         });
     }
 
-    /// Computes the planned rows and advances the sequences that reach their end. Returns how many did.
-    fn compute(&mut self, clock: &dyn Fn() -> Duration) -> usize {
-        let Core { forward, scheduler, bench, desk, tokens, want, .. } = self;
+    /// Computes the planned rows and advances the sequences that reach their end. Returns how many tokens they got.
+    fn compute(&mut self, only_decodes: bool, clock: &dyn Fn() -> Duration) -> usize {
+        let Core { forward, scheduler, bench, desk, speculator, tokens, want, .. } = self;
         tokens.clear();
         want.clear();
-        let mut sequences = Vec::with_capacity(scheduler.running.len());
+        let (mut sequences, mut proposed) = (Vec::with_capacity(scheduler.running.len()), 0);
         for running in scheduler.running.iter().filter(|r| r.rows > 0) {
             let first = tokens.len();
             let computed = running.computed;
-            tokens.extend_from_slice(&running.sequence.tokens[computed..computed + running.rows]);
+            let proposal = running.guess.proposal.tokens();
+            let known = running.rows - proposal.len();
+            tokens.extend_from_slice(&running.sequence.tokens[computed..computed + known]);
+            tokens.extend_from_slice(proposal);
+            proposed += proposal.len();
             if running.reaches_end() {
-                want.push(tokens.len() - 1);
+                want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
             } else {
                 desk.counters.prefill_rows.fetch_add(running.rows as u64, Relaxed);
             }
@@ -158,36 +177,43 @@ impl<F: Forward> Core<F> {
             sequences.push(SequenceRows { rows, first_position: computed, blocks: running.table.blocks() });
         }
         let vocab = forward.vocab();
+        let began = clock();
         let result = forward.forward(&Rows { tokens, sequences: &sequences, want });
         drop(sequences);
         let now = clock();
+        if only_decodes && result.is_ok() {
+            speculator.measured(tokens.len(), proposed, now.saturating_sub(began));
+        }
         let mut logits = result.map(|all| all.chunks_exact(vocab));
+        let mut decoded = 0;
         scheduler.running.retain_mut(|running| {
-            let rows = std::mem::replace(&mut running.rows, 0);
+            let reaches_end = running.reaches_end();
+            let rows = std::mem::take(&mut running.rows);
             if rows == 0 {
                 return true;
             }
-            let last = running.computed + rows == running.sequence.tokens.len();
-            running.computed += rows;
-            let row = match &mut logits {
-                Ok(_) if !last => return true,
-                Ok(rows) => rows.next().ok_or_else(|| Error::Model("fewer logits than rows".into())),
+            if !reaches_end && logits.is_ok() {
+                running.computed += rows;
+                return true;
+            }
+            let outcome = match &mut logits {
+                Ok(logits) => desk.advance(running, logits, speculator, bench, now),
                 Err(message) => Err(Error::Model(message.clone())),
             };
-            let outcome = row.and_then(|row| desk.advance(&mut running.sequence, row, bench, now));
-            match outcome {
-                Ok(Next::Continue) => true,
-                Ok(Next::Finish(reason)) => {
-                    desk.end(&mut running.sequence, Ok(reason), now);
-                    false
+            let outcome = match outcome {
+                Ok((count, next)) => {
+                    decoded += count;
+                    match next {
+                        Next::Continue => return true,
+                        Next::Finish(reason) => Ok(reason),
+                    }
                 }
-                Err(error) => {
-                    desk.end(&mut running.sequence, Err(error), now);
-                    false
-                }
-            }
+                Err(error) => Err(error),
+            };
+            desk.end(&mut running.sequence, outcome, now);
+            false
         });
-        want.len()
+        decoded
     }
 
     fn gauge(&self) {
@@ -200,7 +226,58 @@ impl<F: Forward> Core<F> {
 }
 
 impl Desk {
+    /// Chooses tokens from the logits of a sequence's last row and of its proposed ones, as far as these were what it
+    /// chose. Takes all of its rows from `logits`. Returns how many tokens it got.
     fn advance(
+        &mut self,
+        running: &mut Running<Sequence>,
+        logits: &mut ChunksExact<'_, f32>,
+        speculator: &mut Speculator,
+        bench: &mut Bench,
+        now: Duration,
+    ) -> Result<(usize, Next), Error> {
+        let Running { sequence, table, computed, guess, .. } = running;
+        let proposal = std::mem::take(&mut guess.proposal);
+        let mut rows = logits.by_ref().take(1 + proposal.len());
+        let outcome = self.follow(sequence, &proposal, &mut rows, bench, now);
+        // Rows after a wrong guess are nobody's.
+        rows.for_each(drop);
+        let (count, accepted, next) = outcome?;
+        *computed = sequence.tokens.len() - 1;
+        speculator.verified(guess, &proposal, accepted, sequence.tokens.len());
+        if !proposal.is_empty() {
+            table.shrink_to(*computed);
+            self.counters.proposed_tokens.fetch_add(proposal.len() as u64, Relaxed);
+            self.counters.accepted_tokens.fetch_add(accepted as u64, Relaxed);
+            self.watch.verified(proposal.len(), accepted);
+        }
+        Ok((count, next))
+    }
+
+    /// Chooses a token from each row until one is not what was proposed, or ends the answer. Returns how many were
+    /// chosen, and how many of these were proposed.
+    fn follow<'a>(
+        &mut self,
+        sequence: &mut Sequence,
+        proposal: &Proposal,
+        rows: &mut impl Iterator<Item = &'a [f32]>,
+        bench: &mut Bench,
+        now: Duration,
+    ) -> Result<(usize, usize, Next), Error> {
+        let mut accepted = 0;
+        loop {
+            let row = rows.next().ok_or_else(|| Error::Model("fewer logits than rows".into()))?;
+            let next = self.choose(sequence, row, bench, now)?;
+            let right = proposal.tokens().get(accepted) == sequence.tokens.last();
+            let chosen = accepted + 1;
+            accepted += usize::from(right);
+            if !right || next != Next::Continue {
+                return Ok((chosen, accepted, next));
+            }
+        }
+    }
+
+    fn choose(
         &mut self,
         sequence: &mut Sequence,
         logits: &[f32],

@@ -1,5 +1,5 @@
 //! Every family's tiny model, from the fixtures of room `model`: a request's tokens are the same alone, twice, in a batch of
-//! eight that decodes and prefills at once, and after it lost its KV blocks and was computed again.
+//! eight that decodes and prefills at once, after it lost its KV blocks and was computed again, and with guesses ahead.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{ask, request};
 use cpu::{Pool, Tier};
 use engine::fake::FakeVocabulary;
-use engine::{Engine, Handle, Limits, Params, Request, Unwatched};
+use engine::{Draft, Engine, Handle, Limits, Params, Request, Speculation, Unwatched};
 use kernels::{Compute, KvDtype, Precision};
 use model::Model;
 
@@ -44,7 +44,7 @@ fn requests(model: &Model) -> Vec<Request> {
         .collect()
 }
 
-fn engine(path: &Path, tier: Tier, kv_contexts: usize) -> (Arc<Model>, Handle) {
+fn engine(path: &Path, tier: Tier, kv_contexts: usize, speculation: Speculation) -> (Arc<Model>, Handle) {
     let compute = Compute::new(tier, Pool::new(2, None).expect("threads"));
     let opened = weights::open(path).expect("a fixture");
     let model = Arc::new(Model::load(&opened, &compute, Precision::Fast, &mut |_| {}).expect("a fixture"));
@@ -55,10 +55,15 @@ fn engine(path: &Path, tier: Tier, kv_contexts: usize) -> (Arc<Model>, Handle) {
         kv_bytes: bytes * kv_contexts as u64,
         prefill_chunk: 16,
         prefill_beside_decode: 5,
+        speculation,
         ..Limits::default()
     };
     let vocabulary = Arc::new(FakeVocabulary);
-    let handle = Engine::start_watched(model.clone(), vocabulary, compute, limits, Box::new(Unwatched));
+    // The model goes ahead of itself: right when it is asked for the likeliest token, often wrong when not.
+    let drafts = speculation != Speculation::OFF;
+    let draft = drafts.then(|| Draft { model: model.clone(), vocabulary: vocabulary.clone() });
+    let watch = Box::new(Unwatched);
+    let handle = Engine::start_drafted(model.clone(), vocabulary, draft, compute, limits, watch);
     (model, handle.expect("an engine"))
 }
 
@@ -66,7 +71,7 @@ fn engine(path: &Path, tier: Tier, kv_contexts: usize) -> (Arc<Model>, Handle) {
 fn every_family_says_the_same_alone_and_together() {
     for path in fixtures() {
         for tier in Tier::available() {
-            let (model, handle) = engine(&path, tier, 8);
+            let (model, handle) = engine(&path, tier, 8, Speculation::OFF);
             let requests = requests(&model);
             let alone: Vec<_> = requests.iter().map(|r| ask(&handle, vec![r.clone()]).remove(0)).collect();
             let together = ask(&handle, requests.clone());
@@ -82,11 +87,28 @@ fn every_family_says_the_same_alone_and_together() {
 fn every_family_survives_preemption() {
     let mut preemptions = 0;
     for path in fixtures() {
-        let (model, ample) = engine(&path, Tier::best(), 8);
-        let (_, tight) = engine(&path, Tier::best(), 1);
+        let (model, ample) = engine(&path, Tier::best(), 8, Speculation::OFF);
+        let (_, tight) = engine(&path, Tier::best(), 1, Speculation::OFF);
         let requests = requests(&model);
         assert_eq!(ask(&tight, requests.clone()), ask(&ample, requests), "{}", path.display());
         preemptions += tight.stats().preemptions;
     }
     assert!(preemptions > 0, "the pools were too large to test anything");
+}
+
+#[test]
+fn every_family_says_the_same_with_guesses_ahead() {
+    let mut wrong = 0;
+    for path in fixtures() {
+        let guess = Speculation { lookup: true, tokens: 5, always: true };
+        let (model, plain) = engine(&path, Tier::best(), 8, Speculation::OFF);
+        let requests = requests(&model);
+        let expected = ask(&plain, requests.clone());
+        let (_, guessing) = engine(&path, Tier::best(), 2, guess);
+        assert_eq!(ask(&guessing, requests), expected, "{}", path.display());
+        let stats = guessing.stats();
+        assert!(stats.accepted_tokens > 0, "{}: {stats:?}", path.display());
+        wrong += stats.proposed_tokens - stats.accepted_tokens;
+    }
+    assert!(wrong > 0, "wrong guesses are to be tested too");
 }

@@ -50,6 +50,13 @@ pub enum Event {
         /// How long it took.
         took: Duration,
     },
+    /// A step verified tokens that were proposed for one answer ahead of the model.
+    Verified {
+        /// How many were proposed, in order.
+        proposed: usize,
+        /// How many of them, from the first on, were what the model said.
+        accepted: usize,
+    },
     /// One answer ended.
     Finished {
         /// Why.

@@ -68,7 +68,16 @@ struct Model {
     request_computed: Histogram,
     iteration_tokens: Histogram,
     step: Histogram,
+    drafts: Counter,
+    draft_tokens: Counter,
+    accepted_tokens: Counter,
+    /// The counter of each position, the first one first.
+    accepted_at: [Counter; POSITIONS.len()],
 }
+
+/// Places in a proposal, as labels.
+const POSITIONS: [&str; 16] =
+    ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
 
 impl Metrics {
     /// The machine's metrics; `version` is the program's.
@@ -197,6 +206,7 @@ impl Machine {
             | Event::FirstToken { .. }
             | Event::NextToken { .. }
             | Event::Step { .. }
+            | Event::Verified { .. }
             | Event::Finished { .. }
             | Event::GroupFinished { .. } => {}
         }
@@ -233,6 +243,10 @@ impl Model {
             vec![("block_size", kv_block_tokens.to_string()), ("num_gpu_blocks", kv_blocks.to_string())];
         cache.get_or_create(&shape).set(1);
         r.register("vllm:cache_config_info", "The KV cache's shape, as labels", cache);
+        let accepted_per_pos = Family::<Labels<1>, Counter>::default();
+        let accepted_help = "Accepted tokens by their place in the proposal";
+        let name = "vllm:spec_decode_num_accepted_tokens_per_pos";
+        add(r, name, accepted_help, accepted_per_pos.clone());
         let waiting_help = "Requests waiting, by reason";
         add(r, "vllm:num_requests_waiting_by_reason", waiting_help, waiting_by_reason);
         Model {
@@ -366,6 +380,26 @@ impl Model {
                 &buckets::ITERATION_TOKENS,
             ),
             step: histogram(r, "gristmill_step_seconds", "Seconds a step took", &buckets::STEP_S),
+            drafts: add(
+                r,
+                "vllm:spec_decode_num_drafts",
+                "Times that tokens were proposed ahead of the model",
+                Counter::default(),
+            ),
+            draft_tokens: add(
+                r,
+                "vllm:spec_decode_num_draft_tokens",
+                "Tokens proposed ahead of the model",
+                Counter::default(),
+            ),
+            accepted_tokens: add(
+                r,
+                "vllm:spec_decode_num_accepted_tokens",
+                "Proposed tokens that were what the model said",
+                Counter::default(),
+            ),
+            accepted_at: POSITIONS
+                .map(|position| accepted_per_pos.get_or_create_owned(&[("position", position)])),
         }
     }
 
@@ -393,6 +427,12 @@ impl Model {
             Event::Step { rows, took } => {
                 self.iteration_tokens.observe(rows as f64);
                 self.step.observe(took.as_secs_f64());
+            }
+            Event::Verified { proposed, accepted } => {
+                self.drafts.inc();
+                self.draft_tokens.inc_by(proposed as u64);
+                self.accepted_tokens.inc_by(accepted as u64);
+                self.accepted_at.iter().take(accepted).for_each(|counter| _ = counter.inc());
             }
             Event::Finished { .. } => self.finished(event),
             Event::GroupFinished { n, longest_tokens } => {

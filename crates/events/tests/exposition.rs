@@ -22,6 +22,8 @@ fn served() -> Metrics {
     metrics.record(Event::NextToken { after: Duration::from_millis(20) });
     metrics.record(Event::NextToken { after: Duration::from_millis(90) });
     metrics.record(Event::Step { rows: 7, took: Duration::from_millis(3) });
+    metrics.record(Event::Verified { proposed: 4, accepted: 2 });
+    metrics.record(Event::Verified { proposed: 3, accepted: 0 });
     metrics.record(Event::Finished {
         ending: Ending::Stop,
         prompt_tokens: 12,
@@ -66,6 +68,11 @@ fn prometheus_lines() {
         format!("vllm:prompt_tokens_cached_total{{{M}}} 4"),
         format!("vllm:generation_tokens_total{{{M}}} 3"),
         format!("vllm:num_preemptions_total{{{M}}} 5"),
+        format!("vllm:spec_decode_num_drafts_total{{{M}}} 2"),
+        format!("vllm:spec_decode_num_draft_tokens_total{{{M}}} 7"),
+        format!("vllm:spec_decode_num_accepted_tokens_total{{{M}}} 2"),
+        format!("vllm:spec_decode_num_accepted_tokens_per_pos_total{{{M},position=\"1\"}} 1"),
+        format!("vllm:spec_decode_num_accepted_tokens_per_pos_total{{{M},position=\"2\"}} 0"),
         format!("vllm:request_success_total{{{M},finished_reason=\"stop\"}} 1"),
         format!("vllm:request_success_total{{{M},finished_reason=\"abort\"}} 0"),
         format!("vllm:admission_rejections_total{{{M},reason=\"max_num_queued_reqs\"}} 1"),

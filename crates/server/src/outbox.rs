@@ -136,4 +136,8 @@ impl engine::Watch for Steps {
         let took: Duration = step.took;
         self.metrics.record(Event::Step { rows: step.rows, took });
     }
+
+    fn verified(&mut self, proposed: usize, accepted: usize) {
+        self.metrics.record(Event::Verified { proposed, accepted });
+    }
 }

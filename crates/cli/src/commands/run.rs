@@ -6,7 +6,7 @@ mod chat;
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
-use engine::{Engine, Handle, Params, Request};
+use engine::{Engine, Handle, Params, Request, Unwatched};
 use serde_json::{Map, Value, json};
 use text::{ChatTemplate, Special, Tokenizer};
 
@@ -72,6 +72,9 @@ pub(crate) struct Args {
     compute: flags::Compute,
 
     #[command(flatten)]
+    speculate: flags::Speculate,
+
+    #[command(flatten)]
     sampling: Sampling,
 }
 
@@ -133,15 +136,17 @@ impl Session {
             precision: kernels::Precision::Fast,
             context: args.context,
             max_running: 1,
+            speculate: &args.speculate,
         };
         let planned = plan(&wish)?;
         let params = args.sampling.params(planned.vocab(), args.logprobs)?;
         let mut bar = crate::loading::Bar::new(&args.model);
         let loaded = planned.load(&mut |share| bar.set(share));
         drop(bar);
-        let Loaded { model, tokenizer, template, compute, limits, took, .. } = loaded?;
+        let Loaded { model, tokenizer, draft, template, compute, limits, took, .. } = loaded?;
         let template = choose_template(&args, template)?;
-        let handle = Engine::start(model, tokenizer.clone(), compute, limits)?;
+        let handle =
+            Engine::start_drafted(model, tokenizer.clone(), draft, compute, limits, Box::new(Unwatched))?;
         Ok(Session { args, tokenizer, template, handle, params, load: took })
     }
 

@@ -101,6 +101,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     compute: flags::Compute,
+
+    #[command(flatten)]
+    speculate: flags::Speculate,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -203,6 +206,7 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
         precision: Precision::Fast,
         context: args.context,
         max_running: args.parallel.into(),
+        speculate: &args.speculate,
     };
     server.loading("finding the model");
     let mut planned = plan(&wish)?;
@@ -216,7 +220,7 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
                 size(context_bytes)
             )));
         }
-        planned.limits.kv_bytes = kv_bytes;
+        planned.set_kv_bytes(kv_bytes);
         check_memory(&planned.machine, planned.need.total() - planned.need.kv + kv_bytes, &args.model, "")?;
     }
     planned.limits.max_queued = usize::from(args.parallel) + usize::from(args.max_queued);
@@ -236,8 +240,8 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     };
     let (threads, tier) = (loaded.compute.pool.threads(), loaded.compute.tier);
     let watch = server.watch();
-    let engine =
-        Engine::start_watched(loaded.model, loaded.tokenizer.clone(), loaded.compute, loaded.limits, watch)?;
+    let Loaded { model, draft, compute, limits, .. } = loaded;
+    let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
     let stats = engine.stats();
     let facts = format!(
         "weights read in {:.1} s · {threads} threads, {tier} · context {} tokens · {} answers at once · \

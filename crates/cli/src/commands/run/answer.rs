@@ -24,6 +24,8 @@ pub(super) struct Answer {
     usage: Usage,
     timings: Timings,
     seed: u64,
+    /// Tokens guessed ahead, and those of them that were right.
+    guesses: (u64, u64),
 }
 
 /// Answers `prompt`, writing the text to standard output as it comes if `shown`. A raised `stop` ends it early.
@@ -33,6 +35,11 @@ pub(super) fn stream(
     stop: Option<&AtomicBool>,
     shown: bool,
 ) -> Result<Answer, Failure> {
+    let guessed = || {
+        let stats = session.handle.stats();
+        (stats.proposed_tokens, stats.accepted_tokens)
+    };
+    let before = guessed();
     let (outbox, events) = channel();
     let ticket = session.handle.submit(session.request(prompt), Box::new(outbox))?;
     let tidy = shown && std::io::stdout().is_terminal();
@@ -56,7 +63,11 @@ pub(super) fn stream(
             Ok(Event::Done { text: rest, reason, usage, timings }) => {
                 show(&rest);
                 let seed = ticket.seed();
-                return Ok(Answer { text, tokens, logprobs: all_logprobs, reason, usage, timings, seed });
+                // One answer at a time: what was guessed meanwhile was for this one.
+                let (proposed, accepted) = guessed();
+                let guesses = (proposed - before.0, accepted - before.1);
+                let logprobs = all_logprobs;
+                return Ok(Answer { text, tokens, logprobs, reason, usage, timings, seed, guesses });
             }
             Ok(Event::Failed(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) => {}
@@ -109,6 +120,8 @@ impl Answer {
                 "decode_tokens": self.usage.completion_tokens.saturating_sub(1),
                 "prefill_tokens_per_s": self.prefill_rate(),
                 "decode_tokens_per_s": self.decode_rate(),
+                "draft_tokens": self.guesses.0,
+                "accepted_draft_tokens": self.guesses.1,
             },
         });
         if logprobs {
@@ -124,13 +137,16 @@ impl Answer {
     /// One line on standard error.
     pub(super) fn say_timings(&self, load: Duration) {
         err!(
-            "load {:.2} s · prefill {} tokens in {:.1} ms, {:.1} tokens/s · decode {} tokens, {:.1} tokens/s · {} · seed {}",
+            "load {:.2} s · prefill {} tokens in {:.1} ms, {:.1} tokens/s · decode {} tokens, {:.1} tokens/s · \
+             {} of {} guessed tokens right · {} · seed {}",
             load.as_secs_f64(),
             self.usage.prompt_tokens,
             ms(self.timings.prefill),
             self.prefill_rate(),
             self.usage.completion_tokens,
             self.decode_rate(),
+            self.guesses.1,
+            self.guesses.0,
             self.reason.name(),
             self.seed,
         );

@@ -1,0 +1,294 @@
+//! A second, smaller model that goes ahead (Leviathan et al., 2023; Chen et al., 2023), greedily, with KV blocks of its
+//! own. It follows the text of the sequences it drafts for; what it wrote after a wrong guess is written over.
+
+use std::time::Duration;
+
+use super::costs::Costs;
+use super::odds::{Guesses, Odds};
+use super::proposal::{ANY_DRAFT, margin_class};
+use super::{MARGIN, Speculation};
+use crate::blocks::{Pool, Table};
+use crate::scheduler::Running;
+use crate::sequence::Sequence;
+use crate::{Forward, Rows, SequenceRows};
+
+/// A sequence whose text has run so far ahead of the draft model, in tokens, is not drafted for any more: reading it
+/// all would cost more than it is likely to bring.
+const MOST_BEHIND: usize = 256;
+/// Steps in which drafting was declined before it is tried all the same.
+const PROBE_EVERY: u32 = 256;
+
+/// The draft model and what it costs.
+pub(super) struct Drafter {
+    forward: Box<dyn Forward>,
+    pool: Pool,
+    costs: Costs,
+    /// Most rows of text read in one step to catch up.
+    catch_up: usize,
+    declined: u32,
+    /// Tokens that the large model knows.
+    vocab: usize,
+    /// It failed once, and is not asked again.
+    failed: bool,
+    tokens: Vec<u32>,
+    want: Vec<usize>,
+}
+
+/// What the draft model has of one sequence.
+#[derive(Debug, Default)]
+pub(super) struct Drafted {
+    table: Option<Table>,
+    /// Tokens whose keys and values are in its blocks.
+    computed: usize,
+    /// Rows of it in the current pass of the draft model.
+    rows: usize,
+    /// It takes part in the current step.
+    takes_part: bool,
+}
+
+impl Drafted {
+    /// Only the first `tokens` tokens are the sequence's own.
+    pub(super) fn keep(&mut self, tokens: usize) {
+        self.computed = self.computed.min(tokens);
+        if let Some(table) = &mut self.table {
+            table.shrink_to(self.computed);
+        }
+    }
+}
+
+impl Drafter {
+    /// Goes ahead of a model of `vocab` tokens.
+    pub(super) fn new(
+        forward: Box<dyn Forward>,
+        vocab: usize,
+        max_running: usize,
+        catch_up: usize,
+    ) -> Drafter {
+        let pool = Pool::new(forward.blocks(), forward.block_tokens());
+        Drafter {
+            pool,
+            costs: Costs::new(max_running),
+            catch_up: catch_up.max(max_running),
+            declined: 0,
+            vocab,
+            failed: false,
+            tokens: Vec::with_capacity(catch_up.max(max_running)),
+            want: Vec::with_capacity(max_running),
+            forward,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn blocks_used(&self) -> usize {
+        self.pool.used()
+    }
+
+    /// Proposes for those that decode and have no proposal yet, as many tokens as promise to pay. `costs` are those of
+    /// the large model, `all` the odds of all sequences.
+    pub(super) fn propose(
+        &mut self,
+        options: &Speculation,
+        costs: &Costs,
+        all: &Odds,
+        running: &mut [Running<Sequence>],
+        clock: &dyn Fn() -> Duration,
+    ) {
+        if self.failed {
+            return;
+        }
+        let decoding = running.iter().filter(|r| r.rows > 0).count();
+        let others: usize = running.iter().map(|r| r.guess.proposal.len()).sum();
+        let taking_part = self.choose(options, running);
+        if taking_part == 0 {
+            return;
+        }
+        let budget = options.max_rows().saturating_sub(others) / taking_part;
+        let most = options.tokens.min(budget);
+        let deep = if options.always { most } else { self.depth(costs, all, running, decoding, most) };
+        if deep == 0 {
+            return;
+        }
+        if let Err(message) = self.draft(deep, options, costs, all, running, clock) {
+            self.failed = true;
+            running.iter_mut().for_each(|r| r.guess.drafted = Drafted::default());
+            tracing::warn!(%message, "the draft model failed and is not used any more");
+        }
+    }
+
+    /// Marks the sequences that can be drafted for; returns how many.
+    fn choose(&mut self, options: &Speculation, running: &mut [Running<Sequence>]) -> usize {
+        let mut count = 0;
+        for running in running.iter_mut() {
+            let Running { sequence, guess, rows, .. } = running;
+            let behind = sequence.tokens.len() - guess.drafted.computed;
+            let reachable = guess.drafted.computed == 0 || behind <= MOST_BEHIND.max(self.catch_up);
+            if !reachable {
+                guess.drafted.table = None;
+            }
+            let fits = sequence.tokens.len() + options.tokens <= self.forward.context();
+            let free = *rows > 0 && guess.proposal.is_empty() && sequence.room() > 0;
+            guess.drafted.takes_part = free && reachable && fits;
+            count += usize::from(guess.drafted.takes_part);
+        }
+        count
+    }
+
+    /// How many tokens ahead promise the most tokens a second, going by how often drafts were right. 0 if none do.
+    fn depth(
+        &mut self,
+        costs: &Costs,
+        all: &Odds,
+        running: &[Running<Sequence>],
+        decoding: usize,
+        most: usize,
+    ) -> usize {
+        let Some(plain) = costs.estimate(decoding) else { return 0 };
+        let drafting = || running.iter().filter(|r| r.guess.drafted.takes_part);
+        let count = drafting().count();
+        let draft_step = self.costs.estimate(count).unwrap_or(0.0);
+        let mut best = (decoding as f32 / plain * MARGIN, 0);
+        for deep in 1..=most {
+            let expected: f32 = drafting()
+                .map(|r| {
+                    let right = Guesses { own: &r.guess.odds, all }.odds(ANY_DRAFT);
+                    (1..=deep as i32).map(|n| right.powi(n)).sum::<f32>()
+                })
+                .sum();
+            let seconds = costs.estimate(decoding + deep * count).unwrap_or(plain) + deep as f32 * draft_step;
+            let per_second = (decoding as f32 + expected) / seconds;
+            if per_second > best.0 {
+                best = (per_second, deep);
+            }
+        }
+        if best.1 > 0 {
+            self.declined = 0;
+            return best.1;
+        }
+        self.declined += 1;
+        let behind = drafting().map(|r| r.sequence.tokens.len() - r.guess.drafted.computed).sum::<usize>();
+        if self.declined < PROBE_EVERY || behind > MOST_BEHIND {
+            return 0;
+        }
+        self.declined = 0;
+        most.min(2)
+    }
+
+    /// Reads what it has not read yet, then goes `deep` tokens ahead, or less where it is not sure.
+    fn draft(
+        &mut self,
+        deep: usize,
+        options: &Speculation,
+        costs: &Costs,
+        all: &Odds,
+        running: &mut [Running<Sequence>],
+        clock: &dyn Fn() -> Duration,
+    ) -> Result<(), String> {
+        let decoding = running.iter().filter(|r| r.rows > 0).count();
+        let mut left = self.catch_up;
+        for running in running.iter_mut() {
+            let behind = running.sequence.tokens.len() - running.guess.drafted.computed;
+            self.place(running, behind.min(left));
+            left -= running.guess.drafted.rows;
+        }
+        for step in 1..=deep {
+            if self.pass(all, running, clock)? == 0 {
+                break;
+            }
+            let least = if options.always { 0.0 } else { self.least_odds(costs, decoding, running) };
+            for running in running.iter_mut() {
+                let Running { sequence, guess, .. } = &*running;
+                let right = guess.proposal.sure() * Guesses { own: &guess.odds, all }.odds(ANY_DRAFT);
+                let goes_on = step < deep.min(sequence.room()) && guess.proposal.len() == step;
+                self.place(running, usize::from(goes_on && right >= least));
+            }
+        }
+        Ok(())
+    }
+
+    /// The least probability at which one more token pays: what it costs to draft and to verify, in tokens of a step
+    /// without proposals.
+    fn least_odds(&self, costs: &Costs, decoding: usize, running: &[Running<Sequence>]) -> f32 {
+        let rows = decoding + running.iter().map(|r| r.guess.proposal.len()).sum::<usize>();
+        let seconds = |rows| costs.estimate(rows).unwrap_or(0.0);
+        let drafting = running.iter().filter(|r| r.guess.drafted.takes_part).count().max(1);
+        let draft = self.costs.estimate(drafting).unwrap_or(0.0) / drafting as f32;
+        let verify = (seconds(rows + 1) - seconds(rows)).max(0.0);
+        (draft + verify) * decoding as f32 / seconds(decoding).max(f32::MIN_POSITIVE)
+    }
+
+    /// Plans `rows` more rows of a sequence that takes part; without blocks for them it does no more.
+    fn place(&mut self, running: &mut Running<Sequence>, rows: usize) {
+        let drafted = &mut running.guess.drafted;
+        drafted.rows = 0;
+        if !drafted.takes_part || rows == 0 {
+            drafted.takes_part = false;
+            return;
+        }
+        let table = drafted.table.get_or_insert_with(|| self.pool.table());
+        drafted.takes_part = table.grow_to(drafted.computed + rows).is_ok();
+        if drafted.takes_part {
+            drafted.rows = rows;
+        }
+    }
+
+    /// One pass over the planned rows. Those that reach the end of their text get one more proposed token. Returns how
+    /// many rows there were.
+    fn pass(
+        &mut self,
+        all: &Odds,
+        running: &mut [Running<Sequence>],
+        clock: &dyn Fn() -> Duration,
+    ) -> Result<usize, String> {
+        let Drafter { forward, costs, tokens, want, vocab, .. } = self;
+        tokens.clear();
+        want.clear();
+        let mut sequences = Vec::with_capacity(running.len());
+        for Running { sequence, guess, .. } in running.iter() {
+            let Drafted { table: Some(table), computed, rows: 1.., .. } = &guess.drafted else { continue };
+            let (first, end) = (tokens.len(), computed + guess.drafted.rows);
+            let text = sequence.tokens.iter().chain(guess.proposal.tokens());
+            tokens.extend(text.skip(*computed).take(guess.drafted.rows));
+            if end == sequence.tokens.len() + guess.proposal.len() {
+                want.push(tokens.len() - 1);
+            }
+            let rows = first..tokens.len();
+            sequences.push(SequenceRows { rows, first_position: *computed, blocks: table.blocks() });
+        }
+        if tokens.is_empty() {
+            return Ok(0);
+        }
+        let width = forward.vocab();
+        let began = clock();
+        let logits = forward.forward(&Rows { tokens, sequences: &sequences, want })?;
+        drop(sequences);
+        costs.observe(tokens.len(), clock().saturating_sub(began));
+        let mut logits = logits.chunks_exact(width);
+        for Running { sequence, guess, .. } in running.iter_mut().filter(|r| r.guess.drafted.rows > 0) {
+            guess.drafted.computed += std::mem::take(&mut guess.drafted.rows);
+            guess.drafted.takes_part = false;
+            if guess.drafted.computed < sequence.tokens.len() + guess.proposal.len() {
+                continue;
+            }
+            if let Some((token, margin)) = logits.next().and_then(best).filter(|b| (b.0 as usize) < *vocab) {
+                let class = margin_class(margin);
+                let odds = Guesses { own: &guess.odds, all }.odds(class);
+                guess.proposal.push(token, class, odds);
+                guess.drafted.takes_part = true;
+            }
+        }
+        Ok(tokens.len())
+    }
+}
+
+/// The likeliest token and how far its logit is above the next one; none of what is not a number.
+fn best(logits: &[f32]) -> Option<(u32, f32)> {
+    let (mut best, mut at, mut second) = (f32::NEG_INFINITY, 0, f32::NEG_INFINITY);
+    for (index, &logit) in (0u32..).zip(logits) {
+        if logit > best {
+            (second, best, at) = (best, logit, index);
+        } else if logit > second {
+            second = logit;
+        }
+    }
+    best.is_finite().then_some((at, best - second))
+}

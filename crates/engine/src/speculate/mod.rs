@@ -1,0 +1,220 @@
+//! Several tokens from one pass over the weights: tokens are proposed, computed in one batch after the last one, and
+//! kept as far as they are what the sampler chooses there. `docs/decisions/0012-speculation.md` has the reasons.
+//!
+//! At each row the request's own sampler picks as it always does, so the text is the same with proposals, with others
+//! and without, for every sampler and seed. What is decided here changes speed only; it may be decided from
+//! measured times.
+//!
+//! Deliberately absent: trees of proposals, rejection sampling (it would change the text of a seed), proposals beside
+//! prompts (those steps are bound by arithmetic already).
+
+mod costs;
+mod draft;
+mod lookup;
+mod odds;
+mod proposal;
+
+use std::time::Duration;
+
+use costs::Costs;
+use draft::{Drafted, Drafter};
+use odds::{Guesses, Odds};
+pub(crate) use proposal::{MAX_TOKENS, Proposal};
+
+use crate::Forward;
+use crate::scheduler::{Bounds, Running};
+use crate::sequence::Sequence;
+
+/// Most proposed rows in a step, all sequences together: from some 16 rows on products are bound by arithmetic.
+const MAX_ROWS: usize = 16;
+/// A step with proposals must promise so much more than one without.
+const MARGIN: f32 = 1.03;
+/// Steps in which proposals are declined before one is tried all the same; and steps with proposals before one goes
+/// without, so that both costs stay known.
+const PROBE_EVERY: u32 = 64;
+/// Tokens of a proposal that is tried all the same.
+const PROBE_TOKENS: usize = 4;
+/// Plain steps measured before anything is proposed: the first ones after a start are slow.
+const WARM_UP: u32 = 3;
+/// What a new try leaves of the older counts: of a sequence, and of all.
+const FADE_OWN: f32 = 0.95;
+const FADE_ALL: f32 = 0.995;
+
+/// How tokens are proposed ahead of the model. Speed depends on it, text never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Speculation {
+    /// Propose what followed the last tokens where they stood before in the same prompt and answer.
+    pub lookup: bool,
+    /// Most tokens proposed for a sequence in a step; at most 16, 0 for none.
+    pub tokens: usize,
+    /// Propose whatever there is, whether it pays or not: for tests and measurements.
+    pub always: bool,
+}
+
+impl Speculation {
+    /// Nothing is proposed.
+    pub const OFF: Speculation = Speculation { lookup: false, tokens: 0, always: false };
+    /// Most tokens that can be proposed for a sequence in a step.
+    pub const MAX_TOKENS: usize = MAX_TOKENS;
+
+    /// Most proposed rows in a step.
+    pub(crate) fn max_rows(&self) -> usize {
+        if self.tokens == 0 { 0 } else { MAX_ROWS }
+    }
+}
+
+impl Default for Speculation {
+    fn default() -> Speculation {
+        Speculation::OFF
+    }
+}
+
+/// What a running sequence keeps for speculation.
+#[derive(Debug, Default)]
+pub(crate) struct Guess {
+    /// Proposed after its last token, in this step.
+    pub(crate) proposal: Proposal,
+    odds: Odds,
+    drafted: Drafted,
+}
+
+/// Decides which tokens to propose, from what was measured.
+pub(crate) struct Speculator {
+    options: Speculation,
+    drafter: Option<Drafter>,
+    costs: Costs,
+    odds: Odds,
+    /// Plain steps measured.
+    plain: u32,
+    /// Steps since the last one with proposals, of those that had some to make.
+    declined: u32,
+    /// Steps with proposals since the last one without.
+    streak: u32,
+    /// The sequence whose proposal grew by one, for each row of the step being planned.
+    grown: Vec<u32>,
+}
+
+impl Speculator {
+    /// For steps within `bounds` of a model of `vocab` tokens; `draft` proposes too, if there is one.
+    pub(crate) fn new(bounds: &Bounds, vocab: usize, draft: Option<Box<dyn Forward>>) -> Speculator {
+        let options = Speculation { tokens: bounds.speculation.tokens.min(MAX_TOKENS), ..bounds.speculation };
+        let Bounds { max_running, prefill_beside_decode, .. } = *bounds;
+        Speculator {
+            options,
+            drafter: draft.map(|forward| Drafter::new(forward, vocab, max_running, prefill_beside_decode)),
+            costs: Costs::new(max_running + options.max_rows()),
+            odds: Odds::default(),
+            plain: 0,
+            declined: 0,
+            streak: 0,
+            grown: Vec::with_capacity(options.max_rows()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn draft_blocks_used(&self) -> usize {
+        self.drafter.as_ref().map_or(0, Drafter::blocks_used)
+    }
+
+    /// Gives sequences of a step that only decodes their proposals, with blocks for them.
+    pub(crate) fn propose(&mut self, running: &mut [Running<Sequence>], clock: &dyn Fn() -> Duration) {
+        let plain = running.iter().filter(|r| r.rows > 0).count();
+        if self.options.tokens == 0 || plain == 0 || self.must_measure() {
+            return;
+        }
+        self.look_up(running);
+        if let Some(drafter) = &mut self.drafter {
+            drafter.propose(&self.options, &self.costs, &self.odds, running, clock);
+        }
+        let taken = self.take_what_pays(running, plain);
+        self.streak = if taken > 0 { self.streak + 1 } else { 0 };
+        for running in running.iter_mut().filter(|r| !r.guess.proposal.is_empty()) {
+            let rows = running.rows + running.guess.proposal.len();
+            match running.table.grow_to(running.computed + rows) {
+                Ok(()) => running.rows = rows,
+                Err(_) => running.guess.proposal.truncate(0),
+            }
+        }
+    }
+
+    /// Whether this step goes without proposals to learn what that costs.
+    fn must_measure(&mut self) -> bool {
+        if self.options.always || (self.plain >= WARM_UP && self.streak < PROBE_EVERY) {
+            return false;
+        }
+        self.streak = 0;
+        true
+    }
+
+    fn look_up(&self, running: &mut [Running<Sequence>]) {
+        if !self.options.lookup {
+            return;
+        }
+        for running in running.iter_mut().filter(|r| r.rows > 0) {
+            let most = self.options.tokens.min(running.sequence.room());
+            let guesses = Guesses { own: &running.guess.odds, all: &self.odds };
+            running.guess.proposal = lookup::propose(&running.sequence.tokens, most, &guesses);
+        }
+    }
+
+    /// Cuts the proposals to what promises the most tokens a second; returns how many rows are left of them.
+    fn take_what_pays(&mut self, running: &mut [Running<Sequence>], plain: usize) -> usize {
+        if running.iter().all(|r| r.guess.proposal.is_empty()) {
+            return 0;
+        }
+        let mut taken = self.best(running, plain);
+        if taken == 0 {
+            self.declined += 1;
+            if self.declined >= PROBE_EVERY {
+                taken = PROBE_TOKENS.min(self.grown.len());
+            }
+        }
+        if taken > 0 {
+            self.declined = 0;
+        }
+        for (at, running) in running.iter_mut().enumerate() {
+            let len = self.grown[..taken].iter().filter(|index| **index as usize == at).count();
+            running.guess.proposal.truncate(len);
+        }
+        taken
+    }
+
+    /// Fills `grown`, the likeliest token first, and returns how many of it to take.
+    fn best(&mut self, running: &[Running<Sequence>], plain: usize) -> usize {
+        let Speculator { options, costs, grown, .. } = self;
+        grown.clear();
+        let per_second = |tokens: f32, rows| costs.estimate(rows).map_or(0.0, |seconds| tokens / seconds);
+        let mut most = per_second(plain as f32, plain) * MARGIN;
+        let (mut tokens, mut best) = (plain as f32, 0);
+        while grown.len() < options.max_rows() {
+            let next = running.iter().enumerate().filter_map(|(at, r)| {
+                let len = grown.iter().filter(|index| **index as usize == at).count();
+                r.guess.proposal.survival(len).map(|survival| (at, survival))
+            });
+            let Some((at, survival)) = next.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+            grown.push(at as u32);
+            tokens += survival;
+            let promised = per_second(tokens, plain + grown.len());
+            if promised > most || options.always {
+                (most, best) = (promised, grown.len());
+            }
+        }
+        best
+    }
+
+    /// A step that only decoded took so long to compute.
+    pub(crate) fn measured(&mut self, rows: usize, proposed: usize, took: Duration) {
+        self.costs.observe(rows, took);
+        if proposed == 0 {
+            self.plain = self.plain.saturating_add(1);
+        }
+    }
+
+    /// Of `proposal`, the first `accepted` tokens were what the sampler chose. `guess` is of the sequence that goes on,
+    /// and has `len` tokens now.
+    pub(crate) fn verified(&mut self, guess: &mut Guess, proposal: &Proposal, accepted: usize, len: usize) {
+        guess.odds.observe(proposal, accepted, FADE_OWN);
+        self.odds.observe(proposal, accepted, FADE_ALL);
+        guess.drafted.keep(len - 1);
+    }
+}
