@@ -181,6 +181,7 @@ mod tests {
                 ..Timings::default()
             },
             seed: 3,
+            guesses: (0, 0),
         };
         let report = answer.report(&[4, 5], Duration::from_secs(1), false);
         assert_eq!(report["timings"]["prefill_tokens_per_s"], 200.0);
