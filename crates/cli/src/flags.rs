@@ -34,16 +34,12 @@ pub(crate) struct Speculate {
     pub(crate) draft_tokens: u8,
 }
 
-/// What guesses ahead.
+/// What guesses ahead; `--speculate` says what each means. (Documented values would stretch the whole help.)
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Whatever there is.
     Auto,
-    /// The text so far.
     Lookup,
-    /// The draft model.
     Draft,
-    /// Nothing.
     Off,
 }
 

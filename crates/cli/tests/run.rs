@@ -32,9 +32,11 @@ fn json_is_one_object_with_the_documented_keys() {
     assert_eq!(
         keys(&report["timings"]),
         [
+            "accepted_draft_tokens",
             "decode_ms",
             "decode_tokens",
             "decode_tokens_per_s",
+            "draft_tokens",
             "load_ms",
             "prefill_ms",
             "prefill_tokens",
