@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cpu::Backing;
 use cpu::probe::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kernels::{Compute, KvDtype, Precision};
@@ -66,7 +67,56 @@ pub(crate) struct Loaded {
     /// None for a base model: its file has no template.
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) compute: Compute,
+    /// Tokenizer, template and weights.
     pub(crate) took: Duration,
+    pub(crate) reading: Reading,
+}
+
+/// How the weights came into memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Bytes of the tensors in the file.
+    pub(crate) bytes: u64,
+    pub(crate) took: Duration,
+    pub(crate) backing: Backing,
+}
+
+impl Reading {
+    /// Bytes of the file a nanosecond, which is GB a second.
+    pub(crate) fn gb_per_s(&self) -> f64 {
+        self.bytes as f64 / self.took.as_nanos().max(1) as f64
+    }
+
+    /// `2.5 GB of weights read in 1.0 s (2.5 GB/s), 99 % in huge pages (transparent)`.
+    pub(crate) fn say(&self) -> String {
+        let Backing { kind, bytes, huge_bytes } = self.backing;
+        let pages = match huge_bytes {
+            Some(huge) => {
+                format!("{:.0} % in huge pages ({})", 100.0 * huge as f64 / bytes.max(1) as f64, kind.name())
+            }
+            None => format!("in {} pages", kind.name()),
+        };
+        let (read, took, rate) = (size(self.bytes), self.took.as_secs_f64(), self.gb_per_s());
+        format!("{read} of weights read in {took:.2} s ({rate:.1} GB/s), {pages}")
+    }
+}
+
+/// Loads the weights of a spec, and says how that went.
+///
+/// # Errors
+/// As [`Model::load_spec`].
+pub(crate) fn read(
+    spec: Spec,
+    opened: &weights::Opened,
+    compute: &Compute,
+    precision: Precision,
+    progress: &mut dyn FnMut(f32),
+) -> Result<(Model, Reading), model::Error> {
+    let began = Instant::now();
+    let model = Model::load_spec(spec, opened, compute, precision, progress)?;
+    let bytes = opened.tensors().map(|tensor| tensor.bytes as u64).sum();
+    let reading = Reading { bytes, took: began.elapsed(), backing: model.backing() };
+    Ok((model, reading))
 }
 
 /// Finds the model, pulling it if need be, and works out whether it fits.
@@ -182,13 +232,20 @@ impl Planned {
     /// A damaged file, or no threads or memory after all.
     pub(crate) fn load(self, progress: &mut dyn FnMut(f32)) -> Result<Loaded, Failure> {
         let began = Instant::now();
-        let tokenizer = Tokenizer::open(&self.opened)?;
-        let template = ChatTemplate::open(&self.opened, &tokenizer)?;
         let compute = compute(&self.machine, self.tier, self.threads)?;
         let all = self.need.weights.max(1) as f32;
         let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);
         let mut part = |share| progress(share * own);
-        let model = Model::load_spec(self.spec, &self.opened, &compute, self.precision, &mut part)?;
+        // A large vocabulary takes a third of a second, on one thread.
+        let words = || {
+            let tokenizer = Tokenizer::open(&self.opened)?;
+            let template = ChatTemplate::open(&self.opened, &tokenizer)?;
+            Ok::<_, Failure>((tokenizer, template))
+        };
+        let weights = || read(self.spec, &self.opened, &compute, self.precision, &mut part);
+        let (words, weights) = cpu::thread::beside("words", words, weights)
+            .map_err(|error| Failure::new(format!("no thread to read the vocabulary: {error}")))?;
+        let ((tokenizer, template), (model, reading)) = (words?, weights?);
         let mut rest = |share| progress(own + share * (1.0 - own));
         let draft = self.draft.map(|draft| draft.load(&compute, &mut rest)).transpose()?;
         if tokenizer.vocab_size() > model.spec.vocab {
@@ -206,6 +263,7 @@ impl Planned {
             template,
             compute,
             took: began.elapsed(),
+            reading,
         })
     }
 }
@@ -317,6 +375,15 @@ mod tests {
     fn a_context_beyond_the_model_names_both() {
         let failure = ROOM.kv(Some(4096), 2048, 1).unwrap_err();
         assert_eq!(failure.message, "--context 4096 is outside 2..=2048, what the model can do");
+    }
+
+    #[test]
+    fn reading_tells_rate_and_pages() {
+        let backing = |kind, huge_bytes| Backing { kind, bytes: 2_000, huge_bytes };
+        let say = |backing| Reading { bytes: 2_500_000_000, took: Duration::from_secs(2), backing }.say();
+        let text = say(backing(cpu::PageKind::Transparent, Some(1_980)));
+        assert_eq!(text, "2.5 GB of weights read in 2.00 s (1.2 GB/s), 99 % in huge pages (transparent)");
+        assert!(say(backing(cpu::PageKind::Plain, None)).ends_with(", in plain pages"));
     }
 
     #[test]

@@ -13,6 +13,6 @@ pub mod thread;
 mod tier;
 
 pub use map::Map;
-pub use pages::{PageKind, Pages};
+pub use pages::{Arena, Backing, PageKind, Pages};
 pub use pool::{Columns, Pool, Tile};
 pub use tier::{Tier, UnknownTier};

@@ -43,12 +43,14 @@ impl Map {
         self.drop_range(0..self.len());
     }
 
-    /// As [`Map::drop_pages`], for the pages that lie wholly inside `range` (bytes).
+    /// As [`Map::drop_pages`], for `range` (bytes) up to a multiple of 64 KiB: what is behind that stays, for who reads
+    /// on, and is dropped with the next range, which begins as far back.
     pub fn drop_range(&self, range: Range<usize>) {
         let Some(pages) = &self.pages else { return };
-        let start = range.start.min(pages.len()).next_multiple_of(GRANULE);
+        let down = |at: usize| at - at % GRANULE;
+        let start = down(range.start.min(pages.len()));
         // The last page of the file may be dropped though the file ends inside it.
-        let end = if range.end >= pages.len() { pages.len() } else { range.end - range.end % GRANULE };
+        let end = if range.end >= pages.len() { pages.len() } else { down(range.end) };
         if start >= end {
             return;
         }

@@ -5,9 +5,13 @@
 //! there is one of each whatever the tier. Best of several passes: a ceiling is what nothing disturbed.
 //! Deliberately absent: writing, and latency. Decoding reads weights in one forward stream a thread.
 
+mod round_trip;
+
+pub use round_trip::{RoundTrip, round_trip};
+
 use crate::lanes::{self, Job, Simd};
 use crate::probe::Machine;
-use crate::{Pages, Tier, thread};
+use crate::{Pages, Pool, Tier, thread};
 use serde::Serialize;
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -29,6 +33,8 @@ pub struct Measured {
     pub bandwidth: Vec<Bandwidth>,
     /// Arithmetic peaks.
     pub peaks: Vec<Peak>,
+    /// A pool's round trip; none when its threads cannot be had.
+    pub round_trip: Option<RoundTrip>,
 }
 
 /// Read bandwidth in GB/s (1e9 bytes).
@@ -106,7 +112,9 @@ pub fn run(machine: &Machine, progress: &mut dyn FnMut(&str)) -> Measured {
         progress(&format!("{} multiply-adds", numbers.name()));
         peaks.push(measure_peak(tier, &team, numbers));
     }
-    Measured { tier, threads: machine.threads, bandwidth, peaks }
+    progress("a round of the threads");
+    let round_trip = team.round_trip();
+    Measured { tier, threads: machine.threads, bandwidth, peaks, round_trip }
 }
 
 /// Ceilings that can be looked at again and again, beside what is held against them: on a shared machine they move
@@ -158,6 +166,18 @@ struct Team {
 }
 
 impl Team {
+    /// On a thread of its own, since it is pinned.
+    fn round_trip(&self) -> Option<RoundTrip> {
+        let pool = Pool::new(self.threads, self.cpus.as_deref()).ok()?;
+        std::thread::scope(|scope| {
+            let measured = scope.spawn(|| {
+                pool.pin_caller();
+                round_trip(&pool)
+            });
+            measured.join().ok()
+        })
+    }
+
     /// Runs `work(thread, memory of the thread)` on the first `threads` threads at once; the best pass's work a second.
     /// `work` returns how much it did.
     fn best<M: Send>(&self, memory: &mut [M], work: &(dyn Fn(&mut M) -> f64 + Sync)) -> f64 {

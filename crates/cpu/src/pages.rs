@@ -1,35 +1,115 @@
 //! Memory for weights and caches: zeroed, page-aligned, on huge pages where the system has them.
 //!
 //! Weights are read once a token from end to end; with 2 MiB pages that runs a third faster than with 4 KiB pages on
-//! the machines measured so far (docs/performance.md).
+//! the machines measured so far (docs/performance.md). A huge page holds several of a small model's matrices, so they
+//! are cut from one [`Arena`]: a mapping for each would leave most of them on small pages.
 
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 const HUGE: usize = 2 << 20;
+/// Parts of an arena begin at multiples of this, the small page of most machines.
+const PAGE: usize = 4096;
 
 /// What backs a [`Pages`] buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// Transparent huge pages were asked for and the system takes the hint.
+    /// Huge pages that the administrator reserved (`vm.nr_hugepages`).
+    Reserved,
+    /// Transparent huge pages were asked for and the system takes the hint; see [`Backing::huge_bytes`] for what came.
     Transparent,
     /// Plain pages.
     Plain,
 }
 
+impl PageKind {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            PageKind::Reserved => "reserved",
+            PageKind::Transparent => "transparent",
+            PageKind::Plain => "plain",
+        }
+    }
+}
+
+/// What an arena's memory turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// What was asked for.
+    pub kind: PageKind,
+    /// Bytes taken from the arena.
+    pub bytes: usize,
+    /// How many of them are in huge pages by the kernel's account now; none where it does not tell.
+    pub huge_bytes: Option<usize>,
+}
+
+/// An anonymous mapping, unmapped when the last buffer in it is dropped.
+struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a region is only an address range to unmap; its bytes are reached through `Pages` alone.
+unsafe impl Send for Region {}
+// SAFETY: nothing can be done with a shared region.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `bytes` zeroed bytes with further `flags`.
+    fn map(bytes: usize, flags: libc::c_int) -> io::Result<Region> {
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| too_long(bytes))?;
+        Ok(Region { base, bytes })
+    }
+
+    /// On reserved huge pages, if enough of them are free: the kernel sets them aside at once or refuses.
+    #[cfg(target_os = "linux")]
+    fn reserved(bytes: usize) -> Option<Region> {
+        let whole = bytes.checked_next_multiple_of(HUGE)?;
+        Region::map(whole, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB).ok()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that `map` mapped, and no buffer in it is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+fn too_long(bytes: usize) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, format!("cannot map {bytes} bytes"))
+}
+
 /// An owned, zeroed buffer of bytes whose start is aligned to 2 MiB when it is at least that long, and to a page
-/// otherwise.
+/// otherwise; one from an [`Arena`] is aligned to a page.
 pub struct Pages {
-    /// Start and length of the whole mapping; null when the buffer is empty.
-    map: Option<(NonNull<u8>, usize)>,
+    /// None when the buffer is empty.
+    region: Option<Arc<Region>>,
     start: NonNull<u8>,
     len: usize,
     kind: PageKind,
 }
 
-// SAFETY: the mapping is owned by this value alone and is plain memory.
+// SAFETY: the bytes are owned by this value alone and are plain memory.
 unsafe impl Send for Pages {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Pages {}
@@ -41,44 +121,34 @@ impl Pages {
     /// When the system has no such address range left.
     pub fn new(len: usize) -> io::Result<Pages> {
         if len == 0 {
-            return Ok(Pages {
-                map: None,
-                start: NonNull::<u128>::dangling().cast(),
-                len,
-                kind: PageKind::Plain,
-            });
+            let start = NonNull::<u128>::dangling().cast();
+            return Ok(Pages { region: None, start, len, kind: PageKind::Plain });
+        }
+        #[cfg(target_os = "linux")]
+        if len >= HUGE
+            && let Some(region) = Region::reserved(len)
+        {
+            let start = region.base;
+            return Ok(Pages { region: Some(Arc::new(region)), start, len, kind: PageKind::Reserved });
         }
         let slack = if len >= HUGE { HUGE } else { 0 };
-        let too_long = || io::Error::new(io::ErrorKind::OutOfMemory, format!("cannot map {len} bytes"));
-        let total = len.checked_add(slack).ok_or_else(too_long)?;
-        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches no existing memory.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                total,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast::<u8>()).ok_or_else(too_long)?;
-        let offset = if slack == 0 { 0 } else { base.as_ptr().align_offset(HUGE) };
+        let total = len.checked_add(slack).ok_or_else(|| too_long(len))?;
+        let region = Region::map(total, libc::MAP_NORESERVE)?;
+        let offset = if slack == 0 { 0 } else { region.base.as_ptr().align_offset(HUGE) };
         // SAFETY: `offset` is below `slack`, so the result and `len` bytes after it lie inside the mapping.
-        let start = unsafe { base.add(offset) };
+        let start = unsafe { region.base.add(offset) };
         let mut kind = PageKind::Plain;
         #[cfg(target_os = "linux")]
         if slack > 0 {
+            // The mapping reaches a huge page beyond the start, so the last bytes may have a huge page too.
+            let whole = len.next_multiple_of(HUGE).min(total - offset);
             // SAFETY: the range is inside our own mapping; the call is only a hint.
-            let told = unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+            let told = unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
             if told == 0 {
                 kind = PageKind::Transparent;
             }
         }
-        Ok(Pages { map: Some((base, total)), start, len, kind })
+        Ok(Pages { region: Some(Arc::new(region)), start, len, kind })
     }
 
     /// What backs the buffer.
@@ -111,15 +181,6 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
-    fn drop(&mut self) {
-        if let Some((base, total)) = self.map {
-            // SAFETY: exactly the range that `new` mapped, and no borrow of it can outlive `self`.
-            unsafe { libc::munmap(base.as_ptr().cast(), total) };
-        }
-    }
-}
-
 impl Deref for Pages {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -138,6 +199,92 @@ impl DerefMut for Pages {
 impl fmt::Debug for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pages").field("len", &self.len).field("kind", &self.kind).finish()
+    }
+}
+
+/// One mapping that buffers are cut from, one after another.
+pub struct Arena {
+    whole: Pages,
+    used: usize,
+}
+
+impl Arena {
+    /// An arena for buffers of these lengths, taken in any order.
+    ///
+    /// # Errors
+    /// When the system has no such address range left.
+    pub fn new(lengths: impl Iterator<Item = usize>) -> io::Result<Arena> {
+        let mut total = 0usize;
+        for len in lengths {
+            let room = len.checked_next_multiple_of(PAGE).and_then(|room| total.checked_add(room));
+            total = room.ok_or_else(|| too_long(usize::MAX))?;
+        }
+        Ok(Arena { whole: Pages::new(total)?, used: 0 })
+    }
+
+    /// The next `len` zeroed bytes; beyond what the arena was made for, a mapping of their own.
+    ///
+    /// # Errors
+    /// As [`Pages::new`], beyond what the arena was made for.
+    pub fn take(&mut self, len: usize) -> io::Result<Pages> {
+        if len == 0 || len > self.whole.len - self.used {
+            return Pages::new(len);
+        }
+        let region = self.whole.region.clone();
+        // SAFETY: `used` bytes from the start are inside the arena's buffer, and so are the `len` after them.
+        let start = unsafe { self.whole.start.add(self.used) };
+        // Every buffer is cut from behind those before it, and the arena itself hands out no bytes: no two overlap.
+        self.used = (self.used + len).next_multiple_of(PAGE).min(self.whole.len);
+        Ok(Pages { region, start, len, kind: self.whole.kind })
+    }
+
+    /// What the bytes taken so far are backed by. Looks at the kernel's account of this process, which takes
+    /// milliseconds: not for the token path.
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        let start = self.whole.start.as_ptr().addr();
+        let huge_bytes = match self.whole.kind {
+            PageKind::Reserved => Some(self.used),
+            PageKind::Transparent | PageKind::Plain => smaps::huge_bytes(start, self.used),
+        };
+        Backing { kind: self.whole.kind, bytes: self.used, huge_bytes }
+    }
+}
+
+/// The kernel's account of a process's memory (proc_pid_smaps(5)).
+mod smaps {
+    use std::io::{BufRead, BufReader, Read};
+
+    /// What is read of the file at most; a mapping takes less than a kilobyte.
+    const LIMIT: u64 = 64 << 20;
+
+    /// Of the `len` bytes at the address `start`, those that are in transparent huge pages.
+    pub(super) fn huge_bytes(start: usize, len: usize) -> Option<usize> {
+        let file = std::fs::File::open("/proc/self/smaps").ok()?;
+        sum(BufReader::new(file.take(LIMIT)), start, len)
+    }
+
+    /// Where a neighbour is in the same mapping, the huge pages are taken to be ours first.
+    pub(super) fn sum(smaps: impl BufRead, start: usize, len: usize) -> Option<usize> {
+        let end = start.checked_add(len)?;
+        let (mut huge, mut ours, mut told) = (0, 0, false);
+        for line in smaps.lines() {
+            let line = line.ok()?;
+            if let Some(kib) = line.strip_prefix("AnonHugePages:") {
+                let kib: usize = kib.trim().trim_end_matches("kB").trim().parse().ok()?;
+                huge += kib.saturating_mul(1024).min(ours);
+                told |= ours > 0;
+            } else if let Some((from, to)) = range(&line) {
+                ours = to.min(end).saturating_sub(from.max(start));
+            }
+        }
+        told.then_some(huge)
+    }
+
+    /// `7f0000000000-7f0000200000 rw-p …`: a mapping's head.
+    fn range(line: &str) -> Option<(usize, usize)> {
+        let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+        Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
     }
 }
 
@@ -160,5 +307,52 @@ mod tests {
             assert_eq!(pages.as_f32().len(), len / 4);
         }
         assert!(Pages::new(usize::MAX - 4096).is_err());
+    }
+
+    #[test]
+    fn an_arena_hands_out_each_byte_once_and_outlives_its_maker() {
+        let lengths = [3, 0, 4096, HUGE, 70_000, 1];
+        let mut arena = Arena::new(lengths.into_iter()).unwrap();
+        let mut parts: Vec<Pages> = lengths.iter().map(|&len| arena.take(len).unwrap()).collect();
+        let beyond = arena.take(HUGE).unwrap();
+        assert_eq!(arena.backing().bytes, lengths.map(|len| len.next_multiple_of(PAGE)).iter().sum());
+        drop(arena);
+        for (i, part) in parts.iter_mut().enumerate() {
+            assert_eq!(part.as_ptr().align_offset(if part.is_empty() { 1 } else { PAGE }), 0);
+            assert!(part.iter().all(|&byte| byte == 0), "part {i} is nobody else's");
+            part.fill(i as u8 + 1);
+        }
+        for (i, (part, len)) in parts.iter().zip(lengths).enumerate() {
+            assert_eq!(part.len(), len);
+            assert!(part.iter().all(|&byte| byte == i as u8 + 1));
+        }
+        assert!(beyond.len() == HUGE && beyond.iter().all(|&byte| byte == 0));
+        assert!(Arena::new([usize::MAX, 1].into_iter()).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_in_huge_pages_is_what_was_written() {
+        let mut arena = Arena::new([8 * HUGE].into_iter()).unwrap();
+        let mut part = arena.take(8 * HUGE).unwrap();
+        part.fill(1);
+        let backing = arena.backing();
+        assert_eq!(backing.bytes, 8 * HUGE);
+        assert!(backing.huge_bytes.is_some_and(|huge| huge <= backing.bytes));
+    }
+
+    #[test]
+    fn smaps_are_summed_over_the_mappings_that_are_ours() {
+        let smaps = "\
+1000-200000 rw-p 00000000 00:00 0 \nRss: 4 kB\nAnonHugePages:      4096 kB\nVmFlags: rd wr\n\
+200000-a00000 rw-p 00000000 00:00 0 \nAnonHugePages:      6144 kB\n\
+a00000-c00000 rw-p 00000000 00:00 0 \nAnonHugePages:         0 kB\n\
+c00000-1000000 r--p 00000000 08:01 77 /lib/x\nAnonHugePages:      2048 kB\n";
+        let sum = |start, len| smaps::sum(smaps.as_bytes(), start, len);
+        assert_eq!(sum(0x20_0000, 0xa0_0000), Some(6 << 20));
+        assert_eq!(sum(0x20_0000, 0x20_0000), Some(2 << 20), "no more than asked for");
+        assert_eq!(sum(0xa0_0000, 0x20_0000), Some(0));
+        assert_eq!(sum(0x200_0000, 0x1000), None, "not there");
+        assert_eq!(smaps::sum("1-2 x\nAnonHugePages: much kB\n".as_bytes(), 0, 9), None);
     }
 }

@@ -29,6 +29,23 @@ pub fn with_stack<T: Send>(bytes: usize, body: impl FnOnce() -> T + Send) -> io:
     })
 }
 
+/// Runs `aside` on a thread of its own while `here` runs on this one, and returns both results; a panic in either goes on
+/// in the caller.
+///
+/// # Errors
+/// When the operating system refuses another thread; then neither has run.
+pub fn beside<A: Send, B>(
+    name: &str,
+    aside: impl FnOnce() -> A + Send,
+    here: impl FnOnce() -> B,
+) -> io::Result<(A, B)> {
+    std::thread::scope(|scope| {
+        let thread = Builder::new().name(name.to_owned()).spawn_scoped(scope, aside)?;
+        let here = here();
+        Ok((thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), here))
+    })
+}
+
 /// Keeps the calling thread on logical CPU `cpu`; returns whether the system agreed.
 ///
 /// A refusal is no error: the thread then runs where it did before, only less predictably.
@@ -51,6 +68,13 @@ pub fn pin(cpu: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn two_results_from_two_threads() {
+        let id = || std::thread::current().id();
+        let (aside, here) = super::beside("aside", id, id).expect("a thread");
+        assert!(aside != here && here == id());
+    }
+
     #[test]
     fn deep_recursion_fits_on_a_deep_stack() {
         fn depth(n: u32) -> u32 {

@@ -27,6 +27,9 @@ pub enum Error {
         /// Weights in a block.
         block: usize,
     },
+    /// A weight is NaN or infinite.
+    #[error(transparent)]
+    Weights(tensor::Error),
     /// The system has no memory for the packed matrix or cache.
     #[error("no memory for {bytes} bytes: {source}")]
     Memory {

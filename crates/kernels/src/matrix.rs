@@ -1,7 +1,10 @@
 //! A weight matrix, packed for one tier.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, lanes};
-use cpu::{Pages, Tier};
+use cpu::{Arena, Pages, Tier};
 use tensor::Dtype;
 
 use crate::activations::Needs;
@@ -19,6 +22,9 @@ pub enum Precision {
     /// Weights widened to `f32` at load, activations in `f32`: slow, large, and the truth for quality tests.
     F32,
 }
+
+/// Packed bytes of a task: some hundred microseconds, and half a large page of the file at least.
+const TASK_BYTES: usize = 1 << 20;
 
 /// What a panel holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +87,8 @@ impl Matrix {
     /// Packs `bytes`, row-major blocks of `dtype` as they lie in a file, for the tier and threads of `c`.
     ///
     /// # Errors
-    /// When the bytes are too few or too many, a row is no whole number of blocks, or memory does not suffice.
+    /// When the bytes are too few or too many, a row is no whole number of blocks, a weight is NaN or infinite, or memory
+    /// does not suffice.
     pub fn pack(
         c: &Compute,
         dtype: Dtype,
@@ -90,22 +97,27 @@ impl Matrix {
         bytes: &[u8],
         p: Precision,
     ) -> Result<Matrix, Error> {
-        Matrix::pack_in_bands(c, dtype, rows, cols, bytes, p, &mut || ())
+        let packed = usize::try_from(Matrix::packed_bytes(c.tier, dtype, rows, cols, p)).ok();
+        let mut arena = Arena::new(packed.into_iter()).map_err(|source| no_memory(bytes.len(), source))?;
+        Matrix::pack_into(c, &mut arena, dtype, rows, cols, bytes, p, &|_| ())
     }
 
-    /// As [`Matrix::pack`]; `read` is called whenever some 16 MB more have been packed, so that the caller can give
-    /// back the pages of the file behind `bytes` and never holds a large tensor twice.
+    /// As [`Matrix::pack`], into memory from `arena`; `read` hears, from any of the threads, which part of `bytes` will not be read again, so that
+    /// the caller can give back the pages of the file behind it and never holds a large tensor twice.
+    ///
+    /// Each thread packs, and so touches first, the rows that [`crate::matmul`] gives to it.
     ///
     /// # Errors
     /// As [`Matrix::pack`].
-    pub fn pack_in_bands(
+    pub fn pack_into(
         c: &Compute,
+        arena: &mut Arena,
         dtype: Dtype,
         rows: usize,
         cols: usize,
         bytes: &[u8],
         p: Precision,
-        read: &mut dyn FnMut(),
+        read: &(dyn Fn(Range<usize>) + Sync),
     ) -> Result<Matrix, Error> {
         let row_bytes =
             dtype.row_bytes(cols).ok_or(Error::RowLength { cols, dtype, block: dtype.block_weights() })?;
@@ -117,23 +129,29 @@ impl Matrix {
         let layout = layout(dtype, p);
         let panel_bytes = panel_bytes(layout, lanes, cols);
         let total = rows.div_ceil(lanes).checked_mul(panel_bytes);
-        let memory = |source| Error::Memory { bytes: need, source };
+        let memory = |source| no_memory(bytes.len(), source);
         let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mut data = Pages::new(total).map_err(memory)?;
+        let mut data = arena.take(total).map_err(memory)?;
+        let finite = AtomicBool::new(true);
         if cols > 0 && rows > 0 {
-            let panels = (512usize << 10).div_ceil(panel_bytes).max(1);
-            let band = ((16usize << 20) / panel_bytes).max(1).next_multiple_of(panels);
-            for (b, part) in data.chunks_mut(band * panel_bytes).enumerate() {
-                c.pool.chunks_mut(part, panels * panel_bytes, &|i, chunk| {
-                    for (j, panel) in chunk.chunks_exact_mut(panel_bytes).enumerate() {
-                        let first = (b * band + i * panels + j) * lanes;
-                        let count = lanes.min(rows - first);
-                        let rows = &bytes[first * row_bytes..][..count * row_bytes];
-                        pack_panel(layout, dtype, lanes, cols, rows, panel);
+            let panels = TASK_BYTES.div_ceil(panel_bytes).max(1);
+            c.pool.chunks_mut(&mut data, panels * panel_bytes, &|task, chunk| {
+                let start = task * panels * lanes * row_bytes;
+                let end = bytes.len().min(start + panels * lanes * row_bytes);
+                let rows = bytes[start..end].chunks(lanes * row_bytes);
+                for (rows, panel) in rows.zip(chunk.chunks_exact_mut(panel_bytes)) {
+                    // While the rows are in cache; they are packed whatever they hold.
+                    if tensor::check_finite(dtype, rows).is_err() {
+                        finite.store(false, Ordering::Relaxed);
                     }
-                });
-                read();
-            }
+                    pack_panel(layout, dtype, lanes, cols, rows, panel);
+                }
+                read(start..end);
+            });
+        }
+        if !finite.into_inner() {
+            // Once more in order, for the place of the first.
+            tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
         }
         Ok(Matrix { layout, fine: p == Precision::Fine, tier: c.tier, rows, cols, lanes, panel_bytes, data })
     }
@@ -246,6 +264,10 @@ impl<F: Format> Job for Row<'_, F> {
     }
 }
 
+fn no_memory(bytes: usize, source: std::io::Error) -> Error {
+    Error::Memory { bytes: bytes as u64, source }
+}
+
 fn layout(dtype: Dtype, p: Precision) -> Layout {
     match (p, dtype) {
         (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
@@ -271,9 +293,9 @@ fn pack_panel(layout: Layout, dtype: Dtype, lanes: usize, cols: usize, rows: &[u
     let mut each = rows.chunks_exact(row_bytes);
     match layout {
         Layout::Quantized(dtype) => with_format!(dtype, F => unpack::pack::<F>(lanes, &mut each, panel), ()),
-        Layout::F16 => interleave(&mut each, 2, lanes, panel),
-        Layout::Bf16 => interleave(&mut each, 4, lanes, panel),
-        Layout::F32 if dtype == Dtype::F32 => interleave(&mut each, 4, lanes, panel),
+        Layout::F16 => interleave::<2>(&mut each, lanes, panel),
+        Layout::Bf16 => interleave::<4>(&mut each, lanes, panel),
+        Layout::F32 if dtype == Dtype::F32 => interleave::<4>(&mut each, lanes, panel),
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];
             for (lane, row) in each.enumerate() {
@@ -290,11 +312,16 @@ fn pack_panel(layout: Layout, dtype: Dtype, lanes: usize, cols: usize, rows: &[u
     }
 }
 
-/// Interleaves the rows in units of `unit` bytes; a last unit that a row fills only in part is padded with zeros.
-fn interleave(rows: &mut dyn Iterator<Item = &[u8]>, unit: usize, lanes: usize, panel: &mut [u8]) {
+/// Interleaves the rows in units of `B` bytes; a last unit that a row fills only in part is padded with zeros.
+fn interleave<const B: usize>(rows: &mut dyn Iterator<Item = &[u8]>, lanes: usize, panel: &mut [u8]) {
     for (lane, row) in rows.take(lanes).enumerate() {
-        for (from, to) in row.chunks(unit).zip(panel.chunks_exact_mut(unit * lanes)) {
-            to[lane * unit..][..from.len()].copy_from_slice(from);
+        let (whole, rest) = row.as_chunks::<B>();
+        let mut to = panel.chunks_exact_mut(B * lanes);
+        for (from, to) in whole.iter().zip(&mut to) {
+            to[lane * B..][..B].copy_from_slice(from);
+        }
+        if let Some(to) = to.next().filter(|_| !rest.is_empty()) {
+            to[lane * B..][..rest.len()].copy_from_slice(rest);
         }
     }
 }

@@ -82,6 +82,14 @@ pub enum Error {
         /// Its format.
         found: &'static str,
     },
+    /// The system has no memory for the weights.
+    #[error("no memory for {bytes} bytes of weights: {source}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A weight could not be packed.
     #[error("tensor {name}: {source}")]
     Pack {

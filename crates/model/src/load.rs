@@ -1,18 +1,17 @@
 //! From tensors in a file to packed weights, one place for every family.
 //!
 //! First every weight of [`Spec::weights`] is found, its shape checked and the ledger closed, so that a broken file is
-//! refused before any work. Then each is packed in the order of the layers, and the file's pages are given back as the
-//! loading goes on, within a large tensor too: the peak is the packed weights and some 16 MB.
+//! refused before any work. Then each is read once, checked and packed in the order of the layers into one mapping, and
+//! the file's pages are given back as the loading goes on: the peak is the packed weights and a megabyte or two a thread.
 
 use crate::error::Error;
 use crate::names::{self, Place, Slice};
 use crate::rope::Rope;
 use crate::source::Source;
 use crate::spec::{Feed, Part, Role, Spec, WeightDecl};
-use cpu::Tier;
+use cpu::{Arena, Backing, Tier};
 use kernels::{Compute, Matrix, Needs, Precision};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use tensor::Dtype;
 use weights::Opened;
 
@@ -28,6 +27,7 @@ pub struct Model {
     /// Inverse frequencies and the factor on cos and sin, for each of the spec's ropes.
     pub(crate) ropes: Vec<(Vec<f32>, f32)>,
     bytes: usize,
+    backing: Backing,
 }
 
 /// The weights of one block.
@@ -188,12 +188,18 @@ impl Model {
     ) -> Result<Model, Error> {
         let found = find(opened, &Source::new(opened)?, &spec)?;
         let total: u64 = found.iter().map(|w| w.bytes.len() as u64).sum();
-        let mut store =
-            Store { precision, spec: &spec, vectors: HashMap::new(), matrices: HashMap::new(), bytes: 0 };
+        let arena = arena(&found, compute.tier, precision)?;
+        let mut store = Store {
+            precision,
+            spec: &spec,
+            arena,
+            vectors: HashMap::new(),
+            matrices: HashMap::new(),
+            bytes: 0,
+        };
         let mut done = 0_u64;
         for weight in &found {
-            check_finite(compute, weight, &|| opened.drop_pages())?;
-            store.take(compute, weight, &mut || opened.drop_pages())?;
+            store.take(compute, weight, opened)?;
             done += weight.bytes.len() as u64;
             progress(done as f32 / total.max(1) as f32);
         }
@@ -203,15 +209,21 @@ impl Model {
         let final_norm = store.norm(Role::FinalNorm, Role::FinalNormBias);
         let head = store.matrices.remove(&Role::Head);
         let head_bias = store.vectors.remove(&Role::HeadBias);
-        let bytes = store.bytes;
+        let (bytes, backing) = (store.bytes, store.arena.backing());
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
-        Ok(Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes })
+        Ok(Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes, backing })
     }
 
     /// Bytes of packed weights.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What the matrices' memory turned out to be, at the end of loading.
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        self.backing
     }
 }
 
@@ -222,6 +234,7 @@ const NARROW: usize = 768;
 struct Store<'a> {
     precision: Precision,
     spec: &'a Spec,
+    arena: Arena,
     vectors: HashMap<Role, Vec<f32>>,
     matrices: HashMap<Role, Matrix>,
     bytes: usize,
@@ -237,23 +250,31 @@ impl Store<'_> {
         }
     }
 
-    /// Loads one weight; `read` is called as its bytes have been read.
-    fn take(&mut self, compute: &Compute, weight: &Found, read: &mut dyn FnMut()) -> Result<(), Error> {
+    /// Loads one weight, giving back the file's pages as they have been read. A weight that is NaN or infinite is
+    /// refused: a model that holds one answers nonsense to everything.
+    fn take(&mut self, compute: &Compute, weight: &Found, opened: &Opened) -> Result<(), Error> {
+        let named = |source| Error::Weights { name: weight.name.clone(), source };
+        let precision = self.precision();
         if !weight.vector {
-            let packed = Matrix::pack_in_bands(
+            let packed = Matrix::pack_into(
                 compute,
+                &mut self.arena,
                 weight.dtype,
                 weight.rows,
                 weight.cols,
                 weight.bytes,
-                self.precision(),
-                read,
+                precision,
+                &|range| opened.drop_pages_of(&weight.bytes[range]),
             )
-            .map_err(|source| Error::Pack { name: weight.name.clone(), source })?;
+            .map_err(|error| match error {
+                kernels::Error::Weights(source) => named(source),
+                source => Error::Pack { name: weight.name.clone(), source },
+            })?;
             self.bytes += packed.bytes();
             self.matrices.insert(weight.role, packed);
             return Ok(());
         }
+        tensor::check_finite(weight.dtype, weight.bytes).map_err(named)?;
         let mut values = floats(&weight.name, weight.dtype, weight.bytes)?;
         if self.spec.norm.plus_one && is_norm(weight.role) {
             values.iter_mut().for_each(|v| *v += 1.0);
@@ -334,27 +355,12 @@ impl Mlp {
     }
 }
 
-/// Refuses weights that are NaN or infinite: a model that holds one answers nonsense to everything.
-fn check_finite(compute: &Compute, weight: &Found, read: &dyn Fn()) -> Result<(), Error> {
-    let check = |bytes| tensor::check_finite(weight.dtype, bytes);
-    let part = (1 << 20) / weight.dtype.block_bytes() * weight.dtype.block_bytes();
-    let sound = AtomicBool::new(true);
-    for band in weight.bytes.chunks(16 * part) {
-        compute.pool.run(band.len().div_ceil(part), &|task| {
-            let end = band.len().min((task + 1) * part);
-            if check(&band[task * part..end]).is_err() {
-                sound.store(false, Ordering::Relaxed);
-            }
-        });
-        if band.len() == 16 * part {
-            read();
-        }
-    }
-    if sound.into_inner() {
-        return Ok(());
-    }
-    // Again in one piece, for the place of the first.
-    check(weight.bytes).map_err(|source| Error::Weights { name: weight.name.clone(), source })
+/// Room for every matrix.
+fn arena(found: &[Found], tier: Tier, precision: Precision) -> Result<Arena, Error> {
+    let packed = || found.iter().filter(|w| !w.vector).map(|w| w.packed_bytes(tier, precision));
+    let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let bytes = packed().fold(0, u64::saturating_add);
+    Arena::new(lengths).map_err(|source| Error::Memory { bytes, source })
 }
 
 /// A vector's values.

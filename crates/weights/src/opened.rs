@@ -406,11 +406,16 @@ impl Opened {
         }
     }
 
-    /// As [`Opened::drop_pages`], for one tensor: a loader that has repacked it needs it no more.
-    pub fn drop_tensor_pages(&self, name: &str) {
-        if let Some(&i) = self.index.get(name) {
-            let entry = &self.entries[i];
-            self.parts[entry.part].bytes.drop_range(entry.range.clone());
+    /// As [`Opened::drop_pages`], for `bytes` of a tensor of this model: a loader that has repacked them needs them no
+    /// more. See [`Map::drop_range`] for the edges.
+    pub fn drop_pages_of(&self, bytes: &[u8]) {
+        let address = |bytes: &[u8]| bytes.as_ptr().addr();
+        for part in &self.parts {
+            let start = address(bytes).wrapping_sub(address(&part.bytes));
+            if start < part.bytes.len() {
+                part.bytes.drop_range(start..start.saturating_add(bytes.len()));
+                return;
+            }
         }
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let mut runner = Runner::load(&subject, &machine, &compute, &tests, &progress)?;
         for test in &tests {
             let measured = runner.measure(test, args.repetitions.into(), &mut ceilings, &progress)?;
-            let row = Row::new(&runner.about, test, &measured, &machine, &compute);
+            let row = Row::new(&runner.about, test, &measured, &runner.reading, &machine, &compute);
             progress.quiet(|| report.add(row));
         }
     }

@@ -218,6 +218,10 @@ fn print_measured(measured: &Measured) {
         let name = format!("{} ({}), G multiply-adds/s", row.numbers, row.instructions);
         out!("{name:<58}{:>12.1}{:>14.1}", row.one_thread, row.all_threads);
     }
+    if let Some(trip) = &measured.round_trip {
+        let name = format!("round of the threads, best (median {:.2}), µs", trip.median_us);
+        out!("{name:<58}{:>12}{:>14.2}", "–", trip.best_us);
+    }
 }
 
 #[cfg(test)]

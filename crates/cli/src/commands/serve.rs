@@ -244,9 +244,9 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
     let stats = engine.stats();
     let facts = format!(
-        "weights read in {:.1} s · {threads} threads, {tier} · context {} tokens · {} answers at once · \
+        "{} · {threads} threads, {tier} · context {} tokens · {} answers at once · \
          KV room for {} tokens",
-        loaded.took.as_secs_f64(),
+        loaded.reading.say(),
         engine.context(),
         args.parallel,
         stats.kv_blocks_total * stats.kv_block_tokens

@@ -20,16 +20,29 @@ pub(crate) trait Codes {
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8];
 }
 
-/// ORs `bits(quad, byte)` of each quad into vector `vector_of(quad)`.
+/// Writes each quad's `bits(quad, codes)`, the four codes as little-endian bytes of a word, into `lane` of one of the `V`
+/// vectors; quads that share a vector have bits of their own.
 #[inline(always)]
-fn scatter(lane: usize, vectors: usize, out: &mut [u8], bits: impl Fn(usize, usize) -> (usize, u8)) {
-    let width = out.len() / vectors;
-    for quad in 0..8 {
-        for byte in 0..4 {
-            let (vector, bits) = bits(quad, byte);
-            out[vector * width + 4 * lane + byte] |= bits;
-        }
+fn scatter<const V: usize>(
+    q: &[u8; SUB],
+    lane: usize,
+    out: &mut [u8],
+    bits: impl Fn(usize, u32) -> (usize, u32),
+) {
+    let width = out.len() / V;
+    let mut words = [0u32; V];
+    for (quad, four) in q.as_chunks::<4>().0.iter().enumerate() {
+        let (vector, bits) = bits(quad, u32::from_le_bytes(*four));
+        words[vector] |= bits;
     }
+    for (vector, word) in words.into_iter().enumerate() {
+        out[vector * width + 4 * lane..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// `byte` in each byte of a word.
+const fn each(byte: u8) -> u32 {
+    u32::from_le_bytes([byte; 4])
 }
 
 // Loops and not `map` or `from_fn` below: a closure would be compiled without the tier's instructions.
@@ -56,7 +69,7 @@ pub(crate) struct Nibble;
 impl Codes for Nibble {
     const BYTES: usize = 16;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
-        scatter(lane, 4, out, |quad, byte| (quad % 4, (q[4 * quad + byte] & 15) << (4 * (quad / 4))));
+        scatter::<4>(q, lane, out, |quad, codes| (quad % 4, (codes & each(15)) << (4 * (quad / 4))));
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
@@ -76,7 +89,7 @@ struct Bit;
 impl Bit {
     const BYTES: usize = 4;
     fn put(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
-        scatter(lane, 1, out, |quad, byte| (0, ((q[4 * quad + byte] >> from) & 1) << quad));
+        scatter::<1>(q, lane, out, |quad, codes| (0, ((codes >> from) & each(1)) << quad));
     }
     /// The eight quads, each bit moved to position `TO` (2 or 4).
     #[inline(always)]
@@ -116,9 +129,7 @@ pub(crate) struct Two;
 
 impl Two {
     fn put_from(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
-        scatter(lane, 2, out, |quad, byte| {
-            (quad / 4, ((q[4 * quad + byte] >> from) & 3) << (2 * (quad % 4)))
-        });
+        scatter::<2>(q, lane, out, |quad, codes| (quad / 4, ((codes >> from) & each(3)) << (2 * (quad % 4))));
     }
     /// The eight quads, each pair of bits moved to the positions `TO` (0 or 4) and up.
     #[inline(always)]
@@ -206,7 +217,7 @@ impl Codes for Byte {
     const BYTES: usize = 32;
     const WIDE: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
-        scatter(lane, 8, out, |quad, byte| (quad, q[4 * quad + byte]));
+        scatter::<8>(q, lane, out, |quad, codes| (quad, codes));
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {

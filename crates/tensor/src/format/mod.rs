@@ -248,28 +248,39 @@ pub fn check_finite(dtype: Dtype, bytes: &[u8]) -> Result<(), Error> {
             have: bytes.len(),
         });
     }
-    let finite_half = |bits: u16| bits & 0x7c00 != 0x7c00;
-    let block_is_finite = |block: &[u8]| match dtype {
-        Dtype::F32 => plain::f32_bits(block) & 0x7f80_0000 != 0x7f80_0000,
-        Dtype::F16 => finite_half(bits::half_bits(block, 0)),
-        Dtype::BF16 => bits::half_bits(block, 0) & 0x7f80 != 0x7f80,
-        Dtype::MXFP4 => block[mxfp4::E] <= mxfp4::MAX_FINITE_E,
-        Dtype::Q4_0 | Dtype::Q5_0 | Dtype::Q8_0 | Dtype::IQ4_NL | Dtype::IQ4_XS => {
-            finite_half(bits::half_bits(block, 0))
-        }
-        Dtype::Q4_1 | Dtype::Q5_1 | Dtype::Q4_K | Dtype::Q5_K => {
-            finite_half(bits::half_bits(block, 0)) && finite_half(bits::half_bits(block, 2))
-        }
-        Dtype::Q2_K => {
-            finite_half(bits::half_bits(block, q2_k::D)) && finite_half(bits::half_bits(block, q2_k::DMIN))
-        }
-        Dtype::Q3_K => finite_half(bits::half_bits(block, q3_k::D)),
-        Dtype::Q6_K => finite_half(bits::half_bits(block, q6_k::D)),
-    };
-    match bytes.chunks_exact(size).position(|block| !block_is_finite(block)) {
-        None => Ok(()),
-        Some(block) => {
-            Err(Error::NotFinite { dtype, index: block * weights, value: "not a finite number".to_owned() })
-        }
+    if finite(dtype, bytes) {
+        return Ok(());
+    }
+    let block = bytes.chunks_exact(size).position(|block| !finite(dtype, block)).unwrap_or_default();
+    Err(Error::NotFinite { dtype, index: block * weights, value: "not a finite number".to_owned() })
+}
+
+/// Whether all weights of whole blocks are finite, in one pass without a branch for each.
+fn finite(dtype: Dtype, bytes: &[u8]) -> bool {
+    // The exponent of an infinity or NaN is all ones.
+    fn all<const B: usize>(bytes: &[u8], finite: impl Fn(&[u8; B]) -> bool) -> bool {
+        bytes.as_chunks::<B>().0.iter().fold(true, |all, block| all & finite(block))
+    }
+    fn halves<const B: usize>(bytes: &[u8], at: [usize; 2]) -> bool {
+        let finite = |block: &[u8; B], at| bits::half_bits(block, at) & 0x7c00 != 0x7c00;
+        all::<B>(bytes, |block| finite(block, at[0]) & finite(block, at[1]))
+    }
+    match dtype {
+        Dtype::F32 => all::<4>(bytes, |four| u32::from_le_bytes(*four) & 0x7f80_0000 != 0x7f80_0000),
+        Dtype::F16 => all::<2>(bytes, |two| u16::from_le_bytes(*two) & 0x7c00 != 0x7c00),
+        Dtype::BF16 => all::<2>(bytes, |two| u16::from_le_bytes(*two) & 0x7f80 != 0x7f80),
+        Dtype::MXFP4 => all::<{ mxfp4::BYTES }>(bytes, |block| block[mxfp4::E] <= mxfp4::MAX_FINITE_E),
+        Dtype::Q4_0 => halves::<{ q4_0::BYTES }>(bytes, [0, 0]),
+        Dtype::Q5_0 => halves::<{ q5_0::BYTES }>(bytes, [0, 0]),
+        Dtype::Q8_0 => halves::<{ q8_0::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ4_NL => halves::<{ iq4_nl::BYTES }>(bytes, [0, 0]),
+        Dtype::IQ4_XS => halves::<{ iq4_xs::BYTES }>(bytes, [0, 0]),
+        Dtype::Q4_1 => halves::<{ q4_1::BYTES }>(bytes, [0, 2]),
+        Dtype::Q5_1 => halves::<{ q5_1::BYTES }>(bytes, [0, 2]),
+        Dtype::Q4_K => halves::<{ q4_k::BYTES }>(bytes, [q4_k::D, q4_k::DMIN]),
+        Dtype::Q5_K => halves::<{ q5_k::BYTES }>(bytes, [0, 2]),
+        Dtype::Q2_K => halves::<{ q2_k::BYTES }>(bytes, [q2_k::D, q2_k::DMIN]),
+        Dtype::Q3_K => halves::<{ q3_k::BYTES }>(bytes, [q3_k::D, q3_k::D]),
+        Dtype::Q6_K => halves::<{ q6_k::BYTES }>(bytes, [q6_k::D, q6_k::D]),
     }
 }

@@ -4,11 +4,6 @@ use half::{bf16, f16};
 
 use crate::Dtype;
 
-/// The bits of the f32 in the first four bytes.
-pub(super) fn f32_bits(bytes: &[u8]) -> u32 {
-    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-}
-
 /// Reads `out.len()` numbers; the lengths have been checked.
 pub(super) fn decode(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     let pairs = bytes.as_chunks::<2>().0;

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use cpu::measure::Ceilings;
+use cpu::measure::{self, Ceilings, RoundTrip};
+use cpu::probe::Machine;
 use cpu::{Pool, Tier};
 use kernels::{Activations, Compute, Matrix, Precision};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use tensor::Dtype;
 use super::progress::Progress;
 use super::subject::numbers;
 use crate::term::out;
-use crate::{Failure, term};
+use crate::{Failure, loading, term};
 
 /// Weight rows and columns: in f32 a megabyte, which the second cache of today's CPUs holds.
 const SHAPE: (usize, usize) = (256, 1024);
@@ -63,6 +64,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let formats = if args.formats.is_empty() { Dtype::ALL.to_vec() } else { args.formats.clone() };
     let progress = Progress::new();
     if !args.json {
+        let trip = round_trip(&machine)?;
+        let (threads, best, median) = (trip.threads, trip.best_us, trip.median_us);
+        let text = format!(
+            "a round of {threads} threads that find nothing to do: {best:.2} µs at best, {median:.2} in the middle"
+        );
+        progress.quiet(|| out!("{text}"));
         let rows = ROWS.map(|rows| format!("{:>14}", format!("{rows} rows")));
         progress
             .quiet(|| out!("{:<8}{:<9}{}  G multiply-adds/s, % of peak", "format", "tier", rows.join("")));
@@ -77,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         for &dtype in &formats {
             progress.stage(&format!("{dtype} on {tier}"));
             let peak = ceilings.peak(numbers(dtype));
-            let rows = measure(&compute, dtype, peak)?;
+            let rows = products(&compute, dtype, peak)?;
             if !args.json {
                 let cells = rows.iter().map(|row| {
                     let share = format!("{:.1} {:>3.0} %", row.g_multiply_adds_per_s, 100.0 * row.peak_share);
@@ -93,8 +100,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json { term::json(&all) } else { Ok(()) }
 }
 
+/// What handing a job to all of the machine's threads costs: a forward pass does it five times a layer.
+fn round_trip(machine: &Machine) -> Result<RoundTrip, Failure> {
+    let compute = loading::compute(machine, machine.tier, machine.threads)?;
+    compute.pool.pin_caller();
+    Ok(measure::round_trip(&compute.pool))
+}
+
 /// One format on one tier, at every number of rows.
-fn measure(compute: &Compute, dtype: Dtype, peak: f64) -> Result<Vec<Row>, Failure> {
+fn products(compute: &Compute, dtype: Dtype, peak: f64) -> Result<Vec<Row>, Failure> {
     let (outputs, cols) = SHAPE;
     let weights: Vec<f32> = (0..outputs * cols).map(|i| wave(i) * 0.02).collect();
     let mut bytes = Vec::new();

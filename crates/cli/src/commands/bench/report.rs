@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::runner::Measured;
 use super::subject::About;
 use super::test::Test;
+use crate::loading::Reading;
 use crate::term::out;
 use crate::{Failure, term};
 
@@ -69,6 +70,12 @@ pub(super) struct Row {
     peak_g_multiply_adds_per_s: f64,
     /// Of 1.
     peak_share: f64,
+    /// How fast the file's weights were read and packed.
+    load_gb_per_s: f64,
+    /// Bytes of packed weights, and how many of them are in huge pages where the system tells.
+    packed_bytes: usize,
+    huge_page_bytes: Option<usize>,
+    huge_pages: &'static str,
 }
 
 impl Row {
@@ -76,6 +83,7 @@ impl Row {
         about: &About,
         test: &Test,
         measured: &Measured,
+        reading: &Reading,
         machine: &Machine,
         compute: &Compute,
     ) -> Row {
@@ -126,6 +134,10 @@ impl Row {
             peak_numbers: about.numbers.name(),
             peak_g_multiply_adds_per_s: measured.peak,
             peak_share: done / measured.peak,
+            load_gb_per_s: reading.gb_per_s(),
+            packed_bytes: reading.backing.bytes,
+            huge_page_bytes: reading.backing.huge_bytes,
+            huge_pages: reading.backing.kind.name(),
         }
     }
 

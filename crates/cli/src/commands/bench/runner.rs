@@ -10,11 +10,14 @@ use model::{Batch, Model, Scratch, Spec};
 use super::progress::Progress;
 use super::subject::{About, Subject};
 use super::test::Test;
-use crate::{Failure, loading};
+use crate::Failure;
+use crate::loading::{self, Reading};
+use crate::term::err;
 
 /// A model in memory, with room for the largest of the tests.
 pub(super) struct Runner<'a> {
     pub(super) about: About,
+    pub(super) reading: Reading,
     compute: &'a Compute,
     model: Model,
     kv: KvPool,
@@ -99,13 +102,15 @@ impl<'a> Runner<'a> {
         let need = spec.memory(weights, blocks * BLOCK_TOKENS, kv, rows, streams).total();
         loading::check_memory(machine, need, &label, "")?;
         let about = About::new(label, &opened, &spec);
-        let model = Model::load_spec(spec, &opened, compute, Precision::Fast, &mut |share| {
+        let (model, reading) = loading::read(spec, &opened, compute, Precision::Fast, &mut |share| {
             progress.detail(&format!("{}: loading, {:.0} %", about.label, 100.0 * share));
         })?;
+        progress.quiet(|| err!("{}: {}", about.label, reading.say()));
         Ok(Runner {
             kv: KvPool::new(model.spec.kv_shape(blocks, kv))?,
             scratch: Scratch::new(&model.spec, rows, streams),
             about,
+            reading,
             compute,
             model,
             limits,
