@@ -1,7 +1,7 @@
 //! Everything a change must pass, cheapest first, the tests last so that their summary ends the log.
 
 use crate::shell::{Done, call, cargo, has};
-use crate::{aarch64, client, docs, fuzz, models};
+use crate::{aarch64, client, counts, docs, fuzz, models};
 use std::time::Instant;
 
 /// Seconds of fuzzing a target in a smoke run.
@@ -31,7 +31,7 @@ impl Report {
 
 pub fn run(flags: &[&str]) -> Done {
     if let Some(unknown) =
-        flags.iter().find(|flag| !["--no-models", "--no-fuzz", "--no-aarch64"].contains(flag))
+        flags.iter().find(|flag| !["--no-models", "--no-fuzz", "--no-aarch64", "--no-counts"].contains(flag))
     {
         return Err(format!("`{unknown}` is no flag of `cargo xtask ci`"));
     }
@@ -46,6 +46,9 @@ pub fn run(flags: &[&str]) -> Done {
     }
     if wanted("--no-aarch64") {
         report.step("AArch64", aarch64::run);
+    }
+    if wanted("--no-counts") {
+        report.step("instruction counts", counts::check_where_possible);
     }
     for tier in ["scalar", "avx2"] {
         report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));

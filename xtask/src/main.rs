@@ -6,6 +6,7 @@
 mod aarch64;
 mod ci;
 mod client;
+mod counts;
 mod docs;
 mod fuzz;
 mod models;
@@ -17,11 +18,12 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  ci [--no-models] [--no-fuzz] [--no-aarch64]
+  ci [--no-models] [--no-fuzz] [--no-aarch64] [--no-counts]
                             everything a change must pass; ends with the tests
   docs [--check]            write docs/cli.md from the flags, and check that commands in the docs have real flags
   fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
   aarch64                   build for AArch64 and run the tests of its vector code under emulation
+  counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   client                    serve the default model and check it with the openai package
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         ["fuzz", "all", rest @ ..] => fuzz::seconds(rest, 60).and_then(fuzz::all),
         ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),
         ["aarch64"] => aarch64::run(),
+        ["counts"] => counts::check(),
+        ["counts", "--write"] => counts::write(),
         ["models"] => models::pull(),
         ["client"] => client::check(),
         ["peers", "--help"] => {
