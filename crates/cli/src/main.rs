@@ -16,6 +16,7 @@ mod loading;
 mod sampling;
 mod store;
 mod term;
+mod tuned;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -50,6 +51,8 @@ enum Command {
     Perplexity(commands::perplexity::Args),
     /// Measure how fast a model runs, by llama-bench's tests.
     Bench(commands::bench::Args),
+    /// Find the threads and steps that are fastest for a model on this machine; serve and run then use them.
+    Tune(commands::bench::tune::Args),
     /// Show what this machine gives us, and what slows it down.
     Doctor(commands::doctor::Args),
 }
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Tokenize(args) => commands::tokenize::run(args),
         Command::Perplexity(args) => commands::perplexity::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Tune(args) => commands::bench::tune::run(&args),
         Command::Doctor(args) => commands::doctor::run(args),
     };
     match done {

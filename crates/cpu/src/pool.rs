@@ -24,7 +24,8 @@ type Job = dyn Fn(usize) + Sync;
 struct Line<T>(T);
 
 struct Shared {
-    /// Raised by one for each job; a worker that sees it change joins in.
+    /// Changes with each job, and says how many threads take part in it ([`epoch`]): one word, so that a worker that
+    /// is not among them can never take one job's number for another's.
     epoch: Line<AtomicUsize>,
     /// The next task to claim of each thread's range.
     next: Box<[Line<AtomicUsize>]>,
@@ -47,20 +48,30 @@ unsafe impl Send for Shared {}
 pub struct Pool {
     shared: Arc<Shared>,
     busy: AtomicBool,
+    /// Threads that take part, the caller included.
+    active: AtomicUsize,
     unpark: Vec<Thread>,
     workers: Vec<JoinHandle<()>>,
     first_cpu: Option<usize>,
 }
 
+/// Threads that a pool can have; the low bits of an epoch hold their number.
+const MOST_THREADS: usize = 1 << 12;
+
+/// The epoch after `last`, of a job for `threads`.
+fn epoch(last: usize, threads: usize) -> usize {
+    (last / MOST_THREADS).wrapping_add(1) * MOST_THREADS + threads
+}
+
 impl Pool {
-    /// Makes a pool of `threads` in all: the caller of [`Pool::run`] and `threads - 1` workers.
+    /// Makes a pool of `threads` in all: the caller of [`Pool::run`] and `threads - 1` workers; at most 4,095.
     ///
     /// With `cpus`, worker *i* is pinned to `cpus[i]`; `cpus[0]` is for the caller (see [`Pool::pin_caller`]).
     ///
     /// # Errors
     /// When the system refuses a thread.
     pub fn new(threads: usize, cpus: Option<&[usize]>) -> std::io::Result<Pool> {
-        let threads = threads.max(1);
+        let threads = threads.clamp(1, MOST_THREADS - 1);
         let shared = Arc::new(Shared {
             epoch: Line(AtomicUsize::new(0)),
             next: (0..threads).map(|_| Line(AtomicUsize::new(0))).collect(),
@@ -73,6 +84,7 @@ impl Pool {
         let mut pool = Pool {
             shared,
             busy: AtomicBool::new(false),
+            active: AtomicUsize::new(threads),
             unpark: Vec::new(),
             workers: Vec::new(),
             first_cpu: cpus.and_then(|c| c.first().copied()),
@@ -94,7 +106,13 @@ impl Pool {
 
     /// How many threads take part, the caller included.
     pub fn threads(&self) -> usize {
-        self.workers.len() + 1
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// From the next job on, only the first `threads` take part: between 1 and all, to which it is clamped. The others
+    /// sleep. What a job computes does not depend on it.
+    pub fn limit(&self, threads: usize) {
+        self.active.store(threads.clamp(1, self.workers.len() + 1), Ordering::Relaxed);
     }
 
     /// Pins the calling thread to the pool's first CPU, if the pool was made with CPUs.
@@ -108,7 +126,8 @@ impl Pool {
     ///
     /// A panic in a task is passed on to the caller after the others have finished.
     pub fn run(&self, tasks: usize, job: &(dyn Fn(usize) + Sync)) {
-        let alone = self.workers.is_empty() || tasks <= 1;
+        let threads = self.threads();
+        let alone = threads == 1 || tasks <= 1;
         if alone || self.busy.swap(true, Ordering::Acquire) {
             (0..tasks).for_each(job);
             return;
@@ -118,15 +137,16 @@ impl Pool {
         let erased = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job) };
         // SAFETY: `busy` is ours and no worker is inside a job, so nobody else touches the cell.
         unsafe { *shared.job.get() = Some((erased, tasks)) };
-        for (thread, next) in shared.next.iter().enumerate() {
-            next.0.store(range(tasks, thread, shared.next.len()).start, Ordering::Relaxed);
+        for (thread, next) in shared.next[..threads].iter().enumerate() {
+            next.0.store(range(tasks, thread, threads).start, Ordering::Relaxed);
         }
-        shared.inside.0.store(self.workers.len(), Ordering::Relaxed);
-        shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        shared.inside.0.store(threads - 1, Ordering::Relaxed);
+        let last = shared.epoch.0.load(Ordering::Relaxed);
+        shared.epoch.0.store(epoch(last, threads), Ordering::SeqCst);
         if shared.parked.0.load(Ordering::SeqCst) > 0 {
-            self.unpark.iter().for_each(Thread::unpark);
+            self.unpark[..threads - 1].iter().for_each(Thread::unpark);
         }
-        let mine = catch_unwind(AssertUnwindSafe(|| claim(shared, 0, job, tasks)));
+        let mine = catch_unwind(AssertUnwindSafe(|| claim(shared, 0, threads, job, tasks)));
         if mine.is_err() {
             shared.abandon(tasks);
         }
@@ -251,7 +271,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        let last = self.shared.epoch.0.load(Ordering::Relaxed);
+        self.shared.epoch.0.store(epoch(last, self.workers.len() + 1), Ordering::SeqCst);
         self.unpark.iter().for_each(Thread::unpark);
         for worker in self.workers.drain(..) {
             // A worker only ends by `stop`; its job panics were caught and passed on.
@@ -316,9 +337,8 @@ fn range(tasks: usize, thread: usize, threads: usize) -> std::ops::Range<usize> 
     tasks * thread / threads..tasks * (thread + 1) / threads
 }
 
-/// Runs the tasks of `thread`'s range, then what is left of the others'.
-fn claim(shared: &Shared, thread: usize, job: &(dyn Fn(usize) + Sync), tasks: usize) {
-    let threads = shared.next.len();
+/// Runs the tasks of `thread`'s range, one of `threads`, then what is left of the others'.
+fn claim(shared: &Shared, thread: usize, threads: usize, job: &(dyn Fn(usize) + Sync), tasks: usize) {
     for owner in (thread..threads).chain(0..thread) {
         let end = range(tasks, owner, threads).end;
         loop {
@@ -334,14 +354,15 @@ fn claim(shared: &Shared, thread: usize, job: &(dyn Fn(usize) + Sync), tasks: us
 fn work(shared: &Shared, thread: usize) {
     let mut seen = 0;
     loop {
-        seen = next_epoch(shared, seen);
+        seen = next_epoch(shared, seen, thread);
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
+        let threads = seen % MOST_THREADS;
         // SAFETY: this worker counts as inside the job, so the owner neither writes the cell nor drops the job.
         let job = unsafe { (*shared.job.get()).map(|(job, tasks)| (&*job, tasks)) };
         if let Some((job, tasks)) = job
-            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| claim(shared, thread, job, tasks)))
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| claim(shared, thread, threads, job, tasks)))
         {
             shared.abandon(tasks);
             *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
@@ -350,11 +371,12 @@ fn work(shared: &Shared, thread: usize) {
     }
 }
 
-/// Waits until the epoch differs from `seen`: spins first, then parks.
-fn next_epoch(shared: &Shared, seen: usize) -> usize {
+/// Waits for an epoch other than `seen` in which `thread` takes part: spins first, then parks.
+fn next_epoch(shared: &Shared, seen: usize, thread: usize) -> usize {
+    let mine = |now: usize| now != seen && thread < now % MOST_THREADS;
     for _ in 0..SPINS {
         let now = shared.epoch.0.load(Ordering::Acquire);
-        if now != seen {
+        if mine(now) {
             return now;
         }
         std::hint::spin_loop();
@@ -362,7 +384,7 @@ fn next_epoch(shared: &Shared, seen: usize) -> usize {
     shared.parked.0.fetch_add(1, Ordering::SeqCst);
     let now = loop {
         let now = shared.epoch.0.load(Ordering::SeqCst);
-        if now != seen {
+        if mine(now) {
             break now;
         }
         std::thread::park();
@@ -402,6 +424,28 @@ mod tests {
             });
         }
         assert_eq!(total.into_inner(), 6000);
+    }
+
+    #[test]
+    fn a_limited_pool_runs_on_so_many_threads_and_can_be_widened_again() {
+        let pool = Pool::new(4, None).unwrap();
+        for round in 0..600 {
+            let threads = [1, 3, 2, 4, 9][round % 5];
+            pool.limit(threads);
+            assert_eq!(pool.threads(), threads.min(4));
+            if round % 150 == 149 {
+                // Long enough for the idle ones to park.
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            let seen = Mutex::new(std::collections::HashSet::new());
+            let hits: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();
+            pool.run(64, &|i| {
+                hits[i].fetch_add(1, Ordering::Relaxed);
+                seen.lock().unwrap().insert(std::thread::current().id());
+            });
+            assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+            assert!(seen.into_inner().unwrap().len() <= threads);
+        }
     }
 
     #[test]

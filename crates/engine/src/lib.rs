@@ -35,6 +35,8 @@ pub use error::{Error, Refused};
 pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
 pub use params::{Dry, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Params, Xtc};
-pub use request::{Event, FinishReason, Gone, Limits, Outbox, Request, Timings, TokenLogprobs, Usage};
+pub use request::{
+    Event, FinishReason, Gone, Limits, Outbox, Request, Threads, Timings, TokenLogprobs, Usage,
+};
 pub use speculate::Speculation;
 pub use stats::{Stats, StepReport, Unwatched, Watch};

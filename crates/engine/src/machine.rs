@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool};
 use model::{Batch, Model, Scratch};
 
-use crate::{Error, Forward, Limits, Rows};
+use crate::{Error, Forward, Limits, Rows, Threads};
 
 /// Everything a forward pass needs.
 pub(crate) struct Machine {
@@ -14,6 +14,9 @@ pub(crate) struct Machine {
     kv: KvPool,
     scratch: Scratch,
     context: usize,
+    /// Of the whole pool, and how many of them work at which step.
+    all_threads: usize,
+    threads: Threads,
 }
 
 impl Machine {
@@ -31,7 +34,8 @@ impl Machine {
         let kv = KvPool::new(shape)
             .map_err(|error| Error::Start(format!("no memory for keys and values: {error}")))?;
         let scratch = Scratch::new(spec, limits.max_rows(), limits.max_logit_rows());
-        Ok(Machine { kv, scratch, context, model, compute })
+        let (all_threads, threads) = (compute.pool.threads(), limits.threads);
+        Ok(Machine { kv, scratch, context, model, compute, all_threads, threads })
     }
 
     /// A draft model beside this one: on the same threads, with KV blocks for as many tokens.
@@ -43,7 +47,8 @@ impl Machine {
         })?;
         let scratch = Scratch::new(spec, limits.max_rows(), limits.max_running);
         let context = self.context.min(spec.context);
-        Ok(Machine { kv, scratch, context, compute: self.compute.clone(), model })
+        let Machine { all_threads, threads, .. } = *self;
+        Ok(Machine { kv, scratch, context, compute: self.compute.clone(), model, all_threads, threads })
     }
 }
 
@@ -69,6 +74,7 @@ impl Forward for Machine {
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
         let batch = Batch { tokens: rows.tokens, sequences: rows.sequences, want: rows.want };
         let result = self.model.forward(&self.compute, &batch, &mut self.kv, &mut self.scratch);
         result.map_err(|error| error.to_string())

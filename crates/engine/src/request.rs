@@ -144,6 +144,28 @@ pub struct Limits {
     pub max_wait: Duration,
     /// Whether and how tokens are proposed ahead of the model.
     pub speculation: Speculation,
+    /// How many of the pool's threads compute.
+    pub threads: Threads,
+}
+
+/// Threads for each kind of step. More is not always faster: decoding waits for memory, prompts for arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Threads {
+    /// For steps of few rows; 0 is all of the pool.
+    pub decode: usize,
+    /// For steps with a prompt; 0 is all of the pool.
+    pub prefill: usize,
+}
+
+impl Threads {
+    /// Most rows of a step that decodes only, as seen here: from some 16 rows on products are bound by arithmetic.
+    const FEW: usize = 16;
+
+    /// How many for a step of `rows`, of a pool of `all`.
+    pub(crate) fn for_rows(self, rows: usize, all: usize) -> usize {
+        let wished = if rows <= Threads::FEW { self.decode } else { self.prefill };
+        if wished == 0 { all } else { wished.min(all) }
+    }
 }
 
 impl Default for Limits {
@@ -158,6 +180,7 @@ impl Default for Limits {
             prefill_beside_decode: 64,
             max_wait: Duration::from_secs(300),
             speculation: Speculation::OFF,
+            threads: Threads::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! HOME/models/NAME/…            a whole model and its record.json; appears by one rename
 //! HOME/partial/NAME/…           a pull under way, or what a killed one left to go on from
 //! HOME/locks/NAME               held while NAME is pulled or removed
+//! HOME/notes/KIND/…             what this machine measured of a model
 //! ```
 //!
 //! A model is in `models/` whole and checked or not at all. Its record keeps size, time and hash of each file: opening
@@ -14,6 +15,7 @@
 
 mod lock;
 mod name;
+mod notes;
 mod pull;
 mod record;
 

@@ -10,6 +10,7 @@ mod report;
 mod runner;
 mod subject;
 mod test;
+pub(crate) mod tune;
 
 use std::path::{Path, PathBuf};
 
@@ -103,7 +104,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut report = Report::begin(if args.json { Format::Json } else { args.output });
     for subject in subjects {
         let progress = Progress::new();
-        let mut runner = Runner::load(&subject, &machine, &compute, &tests, &progress)?;
+        let chunk = engine::Limits::default().prefill_chunk;
+        let mut runner = Runner::load(&subject, &machine, &compute, &tests, chunk, &progress)?;
         for test in &tests {
             let measured = runner.measure(test, args.repetitions.into(), &mut ceilings, &progress)?;
             let row = Row::new(&runner.about, test, &measured, &runner.reading, &machine, &compute);

@@ -238,13 +238,17 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         [] => vec![args.model.clone()],
         names => names.to_vec(),
     };
-    let (threads, tier) = (loaded.compute.pool.threads(), loaded.compute.tier);
+    let tier = loaded.compute.tier;
+    let threads = match &loaded.tuned {
+        Some(tuned) => format!("tuned: {}", tuned.say()),
+        None => format!("{} threads", loaded.compute.pool.threads()),
+    };
     let watch = server.watch();
     let Loaded { model, draft, compute, limits, .. } = loaded;
     let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
     let stats = engine.stats();
     let facts = format!(
-        "{} · {threads} threads, {tier} · context {} tokens · {} answers at once · \
+        "{} · {threads}, {tier} · context {} tokens · {} answers at once · \
          KV room for {} tokens",
         loaded.reading.say(),
         engine.context(),

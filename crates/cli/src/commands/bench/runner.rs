@@ -70,7 +70,7 @@ struct Part {
 }
 
 impl<'a> Runner<'a> {
-    /// Loads the model, after checking that it and the tests fit.
+    /// Loads the model, after checking that it and the tests fit. A prompt is computed in steps of at most `chunk` rows.
     ///
     /// # Errors
     /// A damaged model, a test longer than its context, or memory that does not suffice.
@@ -79,6 +79,7 @@ impl<'a> Runner<'a> {
         machine: &Machine,
         compute: &'a Compute,
         tests: &[Test],
+        chunk: usize,
         progress: &Progress,
     ) -> Result<Runner<'a>, Failure> {
         let label = subject.label();
@@ -93,7 +94,7 @@ impl<'a> Runner<'a> {
         }
         spec.limit_context(context);
         let kv = KvDtype::fastest(compute.tier);
-        let limits = engine::Limits::default();
+        let limits = engine::Limits { prefill_chunk: chunk, ..engine::Limits::default() };
         let streams = tests.iter().map(|test| test.streams).max().unwrap_or(1);
         let rows = limits.prefill_chunk.max(limits.prefill_beside_decode + streams);
         let tables = tables(tests);
@@ -168,7 +169,16 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    fn run(&mut self, test: &Test) -> Result<Sample, Failure> {
+    /// Of now on, a prompt is computed in steps of at most `rows`, which are no more than it was loaded for.
+    pub(super) fn set_chunk(&mut self, rows: usize) {
+        self.limits.prefill_chunk = rows;
+    }
+
+    /// Runs the test once; what its streams hold before must be there ([`Runner::measure`] sees to it).
+    ///
+    /// # Errors
+    /// What the forward pass refuses.
+    pub(super) fn run(&mut self, test: &Test) -> Result<Sample, Failure> {
         let start = Instant::now();
         let first_token = match (test.prompt, test.generate) {
             (prompt, 0) => {
