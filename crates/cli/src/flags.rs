@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "shared flags: which commands read them changes with the commands")]
 
+use kernels::KvDtype;
+
 use crate::Failure;
 
 /// Which instructions and how many threads to compute with. `#[command(flatten)]` it into a command's `Args`.
@@ -14,6 +16,40 @@ pub(crate) struct Compute {
     /// Compute threads [default: the CPUs this process may use, its quota rounded down].
     #[arg(long, short = 't', value_name = "N", env = "GRISTMILL_THREADS", help_heading = "Machine")]
     pub(crate) threads: Option<usize>,
+}
+
+/// How keys and values are kept. `#[command(flatten)]` it into a command's `Args`.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct Kv {
+    /// How keys and values of past tokens are kept. `q8_0` (also `int8`) takes half the memory of sixteen bits and rounds
+    /// more; `auto` is bf16 where the CPU multiplies it, else f16.
+    #[arg(long, alias = "kv-cache-dtype", value_name = "TYPE", value_enum, default_value_t = KvChoice::Auto)]
+    #[arg(env = "GRISTMILL_KV_DTYPE", help_heading = "Machine")]
+    pub(crate) kv_dtype: KvChoice,
+}
+
+/// What `--kv-dtype` takes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KvChoice {
+    Auto,
+    F32,
+    F16,
+    Bf16,
+    #[value(name = "q8_0", alias = "int8")]
+    Q8,
+}
+
+impl Kv {
+    /// The type to keep keys and values in, on `tier`.
+    pub(crate) fn dtype(self, tier: cpu::Tier) -> KvDtype {
+        match self.kv_dtype {
+            KvChoice::Auto => KvDtype::fastest(tier),
+            KvChoice::F32 => KvDtype::F32,
+            KvChoice::F16 => KvDtype::F16,
+            KvChoice::Bf16 => KvDtype::Bf16,
+            KvChoice::Q8 => KvDtype::Q8_0,
+        }
+    }
 }
 
 /// Whether and how tokens are guessed ahead of the model. `#[command(flatten)]` it into a command's `Args`.

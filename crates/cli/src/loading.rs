@@ -31,6 +31,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) compute: &'a flags::Compute,
     /// The fast path or the f32 one.
     pub(crate) precision: Precision,
+    /// How keys and values are kept.
+    pub(crate) kv: flags::Kv,
     /// Tokens of prompt and answer; none is the model's own, as far as memory allows.
     pub(crate) context: Option<usize>,
     /// Sequences computed at once: what the KV pool is sized for, as far as memory allows.
@@ -49,6 +51,7 @@ pub(crate) struct Planned {
     draft: Option<Draft>,
     opened: weights::Opened,
     spec: Spec,
+    kv_dtype: KvDtype,
     precision: Precision,
     tier: cpu::Tier,
     threads: usize,
@@ -140,10 +143,14 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let mut spec = Spec::read(&opened).map_err(|error| of(wish.model, error))?;
     let weight_bytes =
         spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
-    let kv_dtype = KvDtype::fastest(tier);
+    let kv_dtype = wish.kv.dtype(tier);
     let (speculation, draft) = wish.speculate.options()?;
-    let mut limits =
-        engine::Limits { max_running: wish.max_running, speculation, ..engine::Limits::default() };
+    let mut limits = engine::Limits {
+        max_running: wish.max_running,
+        speculation,
+        kv_dtype: Some(kv_dtype),
+        ..engine::Limits::default()
+    };
     if let Some(tuned) = &tuned {
         tuned.apply(&mut limits);
     }
@@ -187,6 +194,7 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         draft,
         opened,
         spec,
+        kv_dtype,
         precision: wish.precision,
         tier,
         threads,
@@ -240,13 +248,13 @@ impl Planned {
 
     /// Bytes of keys and values a token, the draft model's included.
     pub(crate) fn kv_bytes_per_token(&self) -> u64 {
-        let of = |spec: &Spec| spec.kv_bytes_per_token(KvDtype::fastest(self.tier)) as u64;
+        let of = |spec: &Spec| spec.kv_bytes_per_token(self.kv_dtype) as u64;
         of(&self.spec) + self.draft.as_ref().map_or(0, |draft| of(&draft.spec))
     }
 
     /// Gives keys and values so many bytes in all.
     pub(crate) fn set_kv_bytes(&mut self, bytes: u64) {
-        let own = self.spec.kv_bytes_per_token(KvDtype::fastest(self.tier)) as u64;
+        let own = self.spec.kv_bytes_per_token(self.kv_dtype) as u64;
         self.limits.kv_bytes = bytes / self.kv_bytes_per_token().max(1) * own;
     }
 

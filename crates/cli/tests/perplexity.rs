@@ -85,6 +85,20 @@ fn the_fast_path_is_compared_with_the_f32_one() {
 }
 
 #[test]
+fn eight_bit_keys_and_values_are_held_to_the_f32_path() {
+    let tiny = Tiny::new();
+    let input = characters(&Tiny::prompt()).repeat(4);
+    let score = |kv| {
+        score(&tiny, &input, &["-c", "44", "--precision", "f32", "--kl-against", "f32", "--kv-dtype", kv])
+    };
+    let (eight, half) = (score("q8_0"), score("f16"));
+    assert_eq!(eight["kv_dtype"], "q8_0");
+    let kl = |report: &Value| report["mean_kl"].as_f64().unwrap();
+    assert!(kl(&half) > 0.0 && kl(&half) < kl(&eight) && kl(&eight) < 0.001, "{half} {eight}");
+    assert_eq!(score("int8")["perplexity"], eight["perplexity"], "another name");
+}
+
+#[test]
 fn for_the_eye_it_is_the_figure_and_its_error() {
     let tiny = Tiny::new();
     let folder = tempfile::tempdir().unwrap();
@@ -131,6 +145,12 @@ fn a_context_out_of_range_and_flags_that_disagree() {
         assert!(line.contains(&format!("--context {context} is outside 8..={CONTEXT}")), "{line}");
     }
     failure(&piped(&[&args[..], &["--precision", "f32", "--kl-against", "f32"]].concat(), b"x"), 2);
+    for command in ["perplexity", "bench", "run", "serve"] {
+        let output = run(&[command, tiny.path(), "--kv-dtype", "q3"]);
+        misuse(&output);
+        let said = text(&output.stderr);
+        assert!(said.contains("q3") && said.contains("auto, f32, f16, bf16, q8_0"), "{said}");
+    }
     misuse(&run(&["perplexity", tiny.path()]));
     misuse(&run(&[&args[..], &["--chunks", "0"]].concat()));
 }

@@ -24,7 +24,8 @@ impl Machine {
     pub(crate) fn new(model: Arc<Model>, compute: Arc<Compute>, limits: &Limits) -> Result<Machine, Error> {
         let spec = &model.spec;
         let context = if limits.context == 0 { spec.context } else { limits.context.min(spec.context) };
-        let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), KvDtype::fastest(compute.tier));
+        let dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(compute.tier));
+        let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), dtype);
         if limits.kv_bytes > 0 {
             let most = limits.max_running.saturating_mul(shape.blocks);
             let paid =
@@ -41,7 +42,7 @@ impl Machine {
     /// A draft model beside this one: on the same threads, with KV blocks for as many tokens.
     pub(crate) fn draft(&self, model: Arc<Model>, limits: &Limits) -> Result<Machine, Error> {
         let spec = &model.spec;
-        let shape = spec.kv_shape(self.kv.shape().blocks, KvDtype::fastest(self.compute.tier));
+        let shape = spec.kv_shape(self.kv.shape().blocks, self.kv.shape().dtype);
         let kv = KvPool::new(shape).map_err(|error| {
             Error::Start(format!("no memory for keys and values of the draft model: {error}"))
         })?;

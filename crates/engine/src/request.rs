@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kernels::KvDtype;
+
 use crate::scheduler::Bounds;
 use crate::{Error, Params, Speculation};
 
@@ -136,6 +138,8 @@ pub struct Limits {
     pub context: usize,
     /// Memory for keys and values, bytes; 0 is room for one full context.
     pub kv_bytes: u64,
+    /// How keys and values are kept; none is the fastest for the tier.
+    pub kv_dtype: Option<KvDtype>,
     /// Most prompt rows in one step.
     pub prefill_chunk: usize,
     /// Most prompt rows in a step that also decodes: what a running stream may stall for.
@@ -176,6 +180,7 @@ impl Default for Limits {
             max_queued_tokens: 1 << 20,
             context: 0,
             kv_bytes: 0,
+            kv_dtype: None,
             prefill_chunk: 256,
             prefill_beside_decode: 64,
             max_wait: Duration::from_secs(300),

@@ -45,14 +45,26 @@ fn requests(model: &Model) -> Vec<Request> {
 }
 
 fn engine(path: &Path, tier: Tier, kv_contexts: usize, speculation: Speculation) -> (Arc<Model>, Handle) {
+    engine_keeping(None, path, tier, kv_contexts, speculation)
+}
+
+fn engine_keeping(
+    kv_dtype: Option<KvDtype>,
+    path: &Path,
+    tier: Tier,
+    kv_contexts: usize,
+    speculation: Speculation,
+) -> (Arc<Model>, Handle) {
     let compute = Compute::new(tier, Pool::new(2, None).expect("threads"));
     let opened = weights::open(path).expect("a fixture");
     let model = Arc::new(Model::load(&opened, &compute, Precision::Fast, &mut |_| {}).expect("a fixture"));
     let context = model.spec.context.min(128);
-    let bytes = model.spec.kv_bytes_per_token(KvDtype::F16) as u64 * context.next_multiple_of(32) as u64;
+    let kept = kv_dtype.unwrap_or(KvDtype::F16);
+    let bytes = model.spec.kv_bytes_per_token(kept) as u64 * context.next_multiple_of(32) as u64;
     let limits = Limits {
         context,
         kv_bytes: bytes * kv_contexts as u64,
+        kv_dtype,
         prefill_chunk: 16,
         prefill_beside_decode: 5,
         speculation,
@@ -84,16 +96,30 @@ fn every_family_says_the_same_alone_and_together() {
 }
 
 #[test]
-fn every_family_survives_preemption() {
-    let mut preemptions = 0;
+fn every_family_says_the_same_in_eight_bits_alone_and_together() {
     for path in fixtures() {
-        let (model, ample) = engine(&path, Tier::best(), 8, Speculation::OFF);
-        let (_, tight) = engine(&path, Tier::best(), 1, Speculation::OFF);
+        let kept = Some(KvDtype::Q8_0);
+        let (model, handle) = engine_keeping(kept, &path, Tier::best(), 8, Speculation::OFF);
         let requests = requests(&model);
-        assert_eq!(ask(&tight, requests.clone()), ask(&ample, requests), "{}", path.display());
-        preemptions += tight.stats().preemptions;
+        let alone: Vec<_> = requests.iter().map(|r| ask(&handle, vec![r.clone()]).remove(0)).collect();
+        assert_eq!(alone, ask(&handle, requests), "{}", path.display());
+        assert!(alone.iter().any(|answer| !answer.tokens.is_empty()));
     }
-    assert!(preemptions > 0, "the pools were too large to test anything");
+}
+
+#[test]
+fn every_family_survives_preemption() {
+    for kv in [None, Some(KvDtype::Q8_0)] {
+        let mut preemptions = 0;
+        for path in fixtures() {
+            let (model, ample) = engine_keeping(kv, &path, Tier::best(), 8, Speculation::OFF);
+            let (_, tight) = engine_keeping(kv, &path, Tier::best(), 1, Speculation::OFF);
+            let requests = requests(&model);
+            assert_eq!(ask(&tight, requests.clone()), ask(&ample, requests), "{}", path.display());
+            preemptions += tight.stats().preemptions;
+        }
+        assert!(preemptions > 0, "the pools were too large to test anything with {kv:?}");
+    }
 }
 
 #[test]

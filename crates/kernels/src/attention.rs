@@ -4,21 +4,23 @@
 //! in tiles of up to eight, so that keys and values are read once for the tile. A query walks the blocks of its own
 //! sequence in order of position, so its result depends on nothing else.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use cpu::Tile;
 use cpu::lanes::{Job, Simd, dispatch};
 
 use crate::Compute;
+use crate::eight::Eight;
 use crate::elementwise::tanh;
 use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
-use crate::stored::{Half, Pair, Single, Term};
+use crate::stored::{Floats, Half, Kept, Pair, Single};
 
 /// The widest head that the kernels take.
 pub const MAX_HEAD_DIM: usize = 512;
 
 /// Queries computed together.
-const TILE: usize = 8;
+pub(crate) const TILE: usize = 8;
 
 /// The rows of one sequence in a batch.
 #[derive(Clone, Debug)]
@@ -65,7 +67,25 @@ pub fn attention(
         for seq in seqs.iter().filter(|s| s.rows.start < rows.end && s.rows.end > rows.start) {
             let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);
             let head = Head { kv, cells: kv.head(layer, head), head, group, window, scale, soft_cap };
-            dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out });
+            // A job for each type, because one with all of them takes the compiler minutes.
+            match kv.shape().dtype {
+                KvDtype::F32 => {
+                    let kept = PhantomData::<Floats<Single>>;
+                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                }
+                KvDtype::F16 => {
+                    let kept = PhantomData::<Floats<Half>>;
+                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                }
+                KvDtype::Bf16 => {
+                    let kept = PhantomData::<Floats<Pair>>;
+                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                }
+                KvDtype::Q8_0 => {
+                    let kept = PhantomData::<Eight>;
+                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                }
+            }
         }
     });
 }
@@ -81,7 +101,7 @@ struct Head<'a> {
     soft_cap: Option<f32>,
 }
 
-struct Attend<'a, 'o> {
+struct Attend<'a, 'o, K> {
     head: Head<'a>,
     q: &'a [f32],
     cols: usize,
@@ -91,6 +111,7 @@ struct Attend<'a, 'o> {
     /// The batch row of the output tile's first row.
     first: usize,
     out: &'a mut Tile<'o, f32>,
+    kept: PhantomData<K>,
 }
 
 /// A query: where it lies, and what it may see.
@@ -101,7 +122,7 @@ struct Query {
     position: usize,
 }
 
-impl Job for Attend<'_, '_> {
+impl<K: Kept> Job for Attend<'_, '_, K> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
@@ -116,44 +137,33 @@ impl Job for Attend<'_, '_> {
                 let position = self.seq.first_position + (row - self.seq.rows.start);
                 *query = Query { row, head_in_group: (at + i) % group, position };
             }
+            let last = queries[count - 1];
+            queries[count..].fill(last);
             match count {
-                1 => self.stored::<S, 1>(s, &queries),
-                2 => self.stored::<S, 2>(s, &queries),
-                3 => self.stored::<S, 3>(s, &queries),
-                4 => self.stored::<S, 4>(s, &queries),
-                5 => self.stored::<S, 5>(s, &queries),
-                6 => self.stored::<S, 6>(s, &queries),
-                7 => self.stored::<S, 7>(s, &queries),
-                _ => self.stored::<S, 8>(s, &queries),
+                1 => self.tile::<S, 1>(s, &queries),
+                2 => self.tile::<S, 2>(s, &queries),
+                3 if K::EVERY_TILE => self.tile::<S, 3>(s, &queries),
+                3 | 4 => self.tile::<S, 4>(s, &queries),
+                5 if K::EVERY_TILE => self.tile::<S, 5>(s, &queries),
+                6 if K::EVERY_TILE => self.tile::<S, 6>(s, &queries),
+                7 if K::EVERY_TILE => self.tile::<S, 7>(s, &queries),
+                _ => self.tile::<S, 8>(s, &queries),
             }
             at += count;
         }
     }
 }
 
-impl Attend<'_, '_> {
+impl<K: Kept> Attend<'_, '_, K> {
     #[inline(always)]
-    fn stored<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
-        match self.head.kv.shape().dtype {
-            KvDtype::F32 => self.tile::<S, Single, N>(s, queries),
-            KvDtype::F16 => self.tile::<S, Half, N>(s, queries),
-            KvDtype::Bf16 => self.tile::<S, Pair, N>(s, queries),
-        }
-    }
-
-    #[inline(always)]
-    fn tile<S: Simd, T: Term, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
+    fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
         let shape = self.head.kv.shape();
         let (dim, wide) = (shape.head_dim, shape.value_dim());
         let q: [&[f32]; N] = std::array::from_fn(|i| {
             let head = self.head.head * self.head.group + queries[i].head_in_group;
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
-        let terms = dim.div_ceil(T::NUMBERS);
-        let mut factors = [[T::Factor::default(); MAX_HEAD_DIM]; N];
-        for i in 0..N {
-            T::factors(q[i], &mut factors[i][..terms]);
-        }
+        let ready = K::queries::<S, N>(s, q);
         let mut sums = [[0.0f32; MAX_HEAD_DIM]; N];
         let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
@@ -162,8 +172,9 @@ impl Attend<'_, '_> {
         for b in start..=last / BLOCK_TOKENS {
             let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
             let base = b * BLOCK_TOKENS;
+            let ahead = self.head.kv.ahead(self.seq.blocks, b);
             let mut scores = [[0.0; BLOCK_TOKENS]; N];
-            add_products::<S, T, N, _, _>(s, &factors, keys, terms, BLOCK_TOKENS, &mut scores);
+            K::add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
             for i in 0..N {
                 let p = queries[i].position;
                 // A query that sees nothing of this block keeps its state bit for bit.
@@ -179,83 +190,14 @@ impl Attend<'_, '_> {
                 }
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
-            let terms = (last + 1 - base).min(BLOCK_TOKENS / T::NUMBERS);
-            let mut factors = [[T::Factor::default(); BLOCK_TOKENS]; N];
-            for i in 0..N {
-                T::factors(&scores[i], &mut factors[i][..BLOCK_TOKENS / T::NUMBERS]);
-            }
-            add_products::<S, T, N, _, _>(s, &factors, values, terms, wide, &mut sums);
+            let written = (last + 1 - base).min(BLOCK_TOKENS);
+            K::add_values::<S, N>(s, &scores, values, wide, written, ahead, &mut sums);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;
             let out = &mut self.out.row(queries[i].row - self.first)[at..at + dim];
             let inverse = 1.0 / total[i];
             out.iter_mut().zip(&sums[i]).for_each(|(o, v)| *o = v * inverse);
-        }
-    }
-}
-
-/// Whether two registers of keys or values are walked together: their sums do not wait for each other, which few queries
-/// need, and many have room for where registers are many.
-const fn two<S: Simd, const N: usize>() -> bool {
-    N <= 4 || S::TILE > TILE
-}
-
-/// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
-/// transposed keys, and the mix of values out of weights and values.
-#[inline(always)]
-fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize>(
-    s: S,
-    factors: &[[T::Factor; X]; N],
-    rows: &[u8],
-    terms: usize,
-    width: usize,
-    out: &mut [[f32; W]; N],
-) {
-    let mut at = 0;
-    while at < width {
-        if two::<S, N>() && at + 2 * S::LANES <= width {
-            add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, out);
-            at += 2 * S::LANES;
-        } else {
-            add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, out);
-            at += S::LANES;
-        }
-    }
-}
-
-/// The same for `U` registers, from column `at` on.
-#[inline(always)]
-fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, const U: usize>(
-    s: S,
-    factors: &[[T::Factor; X]; N],
-    rows: &[u8],
-    terms: usize,
-    width: usize,
-    at: usize,
-    out: &mut [[f32; W]; N],
-) {
-    let mut sums = [[s.splat(0.0); U]; N];
-    for i in 0..N {
-        for u in 0..U {
-            sums[i][u] = s.load(&out[i][at + u * S::LANES..]);
-        }
-    }
-    for (t, row) in rows.chunks_exact(width * T::BYTES).take(terms).enumerate() {
-        let mut stored = [T::splat(s, T::Factor::default()); U];
-        for u in 0..U {
-            stored[u] = T::load(s, &row[(at + u * S::LANES) * T::BYTES..]);
-        }
-        for i in 0..N {
-            let factor = T::splat(s, factors[i][t]);
-            for u in 0..U {
-                sums[i][u] = T::add_product(s, stored[u], factor, sums[i][u]);
-            }
-        }
-    }
-    for i in 0..N {
-        for u in 0..U {
-            s.store(sums[i][u], &mut out[i][at + u * S::LANES..]);
         }
     }
 }

@@ -40,6 +40,17 @@ fn naive(case: &Case, q: &[f32], k: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
     out
 }
 
+/// Heads of `dim` numbers as eight bits keep them: signed codes, a half-precision scale for each `group`.
+fn in_eight_bits(x: &[f32], dim: usize, group: usize) -> Vec<f32> {
+    let groups = x.chunks(dim).flat_map(|head| head.chunks(group));
+    let rounded = groups.flat_map(|part| {
+        let most = part.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+        let scale = half::f16::from_f32(most / 127.0).to_f32();
+        part.iter().map(move |v| (v / scale).round_ties_even().clamp(-127.0, 127.0) * scale)
+    });
+    rounded.collect()
+}
+
 fn check(case: &Case, dtype: KvDtype) {
     let Case { heads, kv_heads, dim, len, window, cap } = *case;
     let mut seed = 3;
@@ -48,12 +59,19 @@ fn check(case: &Case, dtype: KvDtype) {
     let scale = 1.0 / (dim as f32).sqrt() * 3.0;
     let want = naive(case, &q, &k, &v, scale);
     // Half-precision keys move a score by 2^-11 of it, values likewise; the results are below one. bfloat16 has three bits
-    // less, and queries and weights are rounded too.
+    // less, and queries and weights are rounded too. In eight bits a number moves by up to 1/254 of the largest beside it, any
+    // of that as likely: a score, 3/√dim times the sum of dim products, by 1/254 (the standard deviation). Five of these, and
+    // as much again for the values.
     let limit = match dtype {
         KvDtype::F32 => 3e-6,
         KvDtype::F16 => 4e-3,
         KvDtype::Bf16 => 3e-2,
+        KvDtype::Q8_0 => 6.0 / 254.0,
     };
+    // Beside the rounding of what is stored, queries move by 2^-15 of their largest and weights by 2^-15 of their block's
+    // largest: a score by 3/√dim · dim · 2^-15 at most, which is less than 1e-3 for the widest head here.
+    let exact = (dtype == KvDtype::Q8_0)
+        .then(|| naive(case, &q, &in_eight_bits(&k, dim, 32), &in_eight_bits(&v, dim, dim), scale));
     for tier in Tier::available() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
         let count = len.div_ceil(BLOCK_TOKENS);
@@ -90,6 +108,9 @@ fn check(case: &Case, dtype: KvDtype) {
             for (i, (o, w)) in out.iter().zip(&want).enumerate() {
                 assert!((f64::from(*o) - w).abs() < limit, "{tier} {dtype:?} at {i}: {o}, not {w}");
             }
+            for (i, (o, w)) in out.iter().zip(exact.iter().flatten()).enumerate() {
+                assert!((f64::from(*o) - w).abs() < 1e-3, "{tier}, of stored numbers, at {i}: {o}, not {w}");
+            }
             if whole.is_empty() {
                 whole = out;
             } else {
@@ -102,7 +123,7 @@ fn check(case: &Case, dtype: KvDtype) {
 #[test]
 fn attention_matches_its_formula_in_any_chunks() {
     let base = Case { heads: 4, kv_heads: 2, dim: 16, len: 70, window: None, cap: None };
-    for dtype in [KvDtype::F32, KvDtype::F16, KvDtype::Bf16] {
+    for dtype in KvDtype::ALL {
         check(&base, dtype);
         check(&Case { heads: 9, kv_heads: 3, dim: 64, ..base }, dtype);
         check(&Case { heads: 12, kv_heads: 1, dim: 20, ..base }, dtype);
@@ -114,10 +135,58 @@ fn attention_matches_its_formula_in_any_chunks() {
 }
 
 #[test]
+fn eight_bits_take_rows_of_nothing_and_of_any_size_and_hide_no_overflow() {
+    let (heads, dim) = (2, 40);
+    let shape = KvShape { layers: 1, blocks: 1, kv_heads: 1, head_dim: dim, dtype: KvDtype::Q8_0 };
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(1, None).unwrap());
+        let attend = |q: f32, rows: &[(f32, f32)]| {
+            let mut pool = KvPool::new(shape).unwrap();
+            for (p, (k, v)) in rows.iter().enumerate() {
+                pool.write(&c, 0, &[*k; 40], &[*v; 40], &[(0, p as u32)]);
+            }
+            let mut out = vec![0.0; heads * dim];
+            let seq = SeqRows { rows: 0..1, first_position: rows.len() - 1, blocks: &[0] };
+            attention(&c, &pool, 0, &vec![q; heads * dim], heads, &[seq], None, 1.0, None, &mut out);
+            assert!(out.iter().all(|o| o.to_bits() == out[0].to_bits() || o.is_nan()), "{tier}: {out:?}");
+            out[0]
+        };
+        assert_eq!(attend(0.0, &[(0.0, 0.0), (0.0, 0.0)]), 0.0, "{tier}");
+        // Equal keys: the mean of the values.
+        let mean = attend(1.0, &[(0.0, 4.0), (0.0, -2.0)]);
+        assert!((mean - 1.0).abs() < 2e-3, "{tier}: {mean}");
+        // As large as a half-precision scale holds, where it is subnormal, and less than that: nothing.
+        for size in [1e6, 1e-3, 1e-12] {
+            let got = attend(1e-7, &[(size, size), (size, size)]);
+            assert!((got - size).abs() < size / 200.0 + 1e-9, "{tier}: {got}, not {size}");
+        }
+        assert!(attend(1e30, &[(0.0, 1.0)]).is_finite(), "{tier}: a large query");
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e9] {
+            assert!(!attend(1.0, &[(0.0, 1.0), (0.0, value)]).is_finite(), "{tier}: {value} came out finite");
+        }
+    }
+}
+
+#[test]
+fn eight_bits_take_half_the_memory() {
+    let shape = |dtype| KvShape { layers: 36, blocks: 1, kv_heads: 8, head_dim: 128, dtype };
+    let bytes = |dtype| shape(dtype).block_bytes() / BLOCK_TOKENS;
+    assert_eq!(bytes(KvDtype::Bf16), 36 * 8 * 2 * 128 * 2);
+    // 128 codes and four scales of a key, 128 codes and one scale of a value.
+    assert_eq!(bytes(KvDtype::Q8_0), 36 * 8 * (128 + 8 + 128 + 2));
+}
+
+#[test]
 fn sequences_in_one_batch_do_not_touch_each_other() {
+    for dtype in KvDtype::ALL {
+        sequences_apart(dtype);
+    }
+}
+
+fn sequences_apart(dtype: KvDtype) {
     let c = Compute::new(Tier::best(), Pool::new(2, None).unwrap());
     let (heads, dim, lens) = (4, 16, [5usize, 1, 40, 9]);
-    let shape = KvShape { layers: 1, blocks: 8, kv_heads: 2, head_dim: dim, dtype: KvDtype::F16 };
+    let shape = KvShape { layers: 1, blocks: 8, kv_heads: 2, head_dim: dim, dtype };
     let mut seed = 1;
     let total: usize = lens.iter().sum();
     let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| noise(&mut seed)).collect() };

@@ -4,13 +4,13 @@
 //! that a register holds one dimension of many positions and scores need no horizontal sums; the values as
 //! `[32, value_dim]`. In bfloat16 two numbers that are multiplied together share 32 bits: a key's dimension `d` with
 //! `d + head_dim / 2`, and the value of position `p` with that of `p + 16`, so the keys are `[head_dim / 2, 32]` pairs and the
-//! values `[16, value_dim]`. Who owns which block is the engine's business.
+//! values `[16, value_dim]`. In eight bits four do: see [`crate::eight`]. Who owns which block is the engine's business.
 
 use cpu::lanes::{Job, Simd, dispatch};
 use cpu::{Pages, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
-use crate::{Compute, Error};
+use crate::{Compute, Error, eight};
 
 /// Positions in a block.
 pub const BLOCK_TOKENS: usize = 32;
@@ -24,14 +24,20 @@ pub enum KvDtype {
     F16,
     /// bfloat16, for tiers that multiply it; queries and attention weights are then rounded to it too.
     Bf16,
+    /// Eight bits: a key with a scale for each 32 numbers, as ggml's Q8_0, a value with one for the head.
+    Q8_0,
 }
 
 impl KvDtype {
-    /// Bytes of a stored value.
-    pub fn bytes(self) -> usize {
+    /// All of them.
+    pub const ALL: [KvDtype; 4] = [KvDtype::F32, KvDtype::F16, KvDtype::Bf16, KvDtype::Q8_0];
+
+    /// Bytes of a stored number, scales aside.
+    fn bytes(self) -> usize {
         match self {
             KvDtype::F32 => 4,
             KvDtype::F16 | KvDtype::Bf16 => 2,
+            KvDtype::Q8_0 => 1,
         }
     }
 
@@ -41,6 +47,7 @@ impl KvDtype {
             KvDtype::F32 => "f32",
             KvDtype::F16 => "f16",
             KvDtype::Bf16 => "bf16",
+            KvDtype::Q8_0 => "q8_0",
         }
     }
 
@@ -89,24 +96,40 @@ pub struct KvShape {
 }
 
 impl KvShape {
-    /// The value rows' stride: `head_dim` rounded up to whole registers of any tier.
+    /// The value rows' stride: `head_dim` rounded up to whole registers of any tier, or pairs of them.
     pub(crate) fn value_dim(&self) -> usize {
-        self.head_dim.next_multiple_of(16)
+        self.head_dim.next_multiple_of(if self.dtype == KvDtype::Q8_0 { 32 } else { 16 })
     }
 
-    /// Numbers that a key takes: in pairs, an even number.
+    /// Numbers that a key takes: a multiple of those that share 32 bits.
     fn key_dim(&self) -> usize {
-        if self.dtype == KvDtype::Bf16 { self.head_dim.next_multiple_of(2) } else { self.head_dim }
+        match self.dtype {
+            KvDtype::F32 | KvDtype::F16 => self.head_dim,
+            KvDtype::Bf16 => self.head_dim.next_multiple_of(2),
+            KvDtype::Q8_0 => self.head_dim.next_multiple_of(4),
+        }
     }
 
-    /// Values of one block, one head, one layer: the keys, then the values.
-    fn cell(&self) -> usize {
-        BLOCK_TOKENS * (self.key_dim() + self.value_dim())
+    /// Bytes of the keys of one block, one head, one layer.
+    fn key_bytes(&self) -> usize {
+        let scales = if self.dtype == KvDtype::Q8_0 { eight::key_scale_bytes(self.key_dim()) } else { 0 };
+        BLOCK_TOKENS * self.key_dim() * self.dtype.bytes() + scales
+    }
+
+    /// Bytes of the values of one block, one head, one layer.
+    fn value_bytes(&self) -> usize {
+        let scales = if self.dtype == KvDtype::Q8_0 { eight::VALUE_SCALE_BYTES } else { 0 };
+        BLOCK_TOKENS * self.value_dim() * self.dtype.bytes() + scales
+    }
+
+    /// Bytes of one block, one head, one layer: the keys, then the values.
+    pub(crate) fn cell_bytes(&self) -> usize {
+        self.key_bytes() + self.value_bytes()
     }
 
     /// Bytes of one block over all layers and heads.
     pub fn block_bytes(&self) -> usize {
-        self.layers * self.kv_heads * self.cell() * self.dtype.bytes()
+        self.layers * self.kv_heads * self.cell_bytes()
     }
 }
 
@@ -158,7 +181,7 @@ impl KvPool {
             slots.iter().all(|s| (s.0 as usize) < shape.blocks && (s.1 as usize) < BLOCK_TOKENS),
             "slots"
         );
-        let head_bytes = shape.blocks * shape.cell() * shape.dtype.bytes();
+        let head_bytes = shape.blocks * shape.cell_bytes();
         let layer = &mut self.pages[layer * shape.kv_heads * head_bytes..][..shape.kv_heads * head_bytes];
         // A single row is not worth a hand-over.
         let heads = if k.len() < 8192 { shape.kv_heads } else { 1 };
@@ -167,7 +190,7 @@ impl KvPool {
                 let at = (i * heads + j) * shape.head_dim;
                 for (r, slot) in slots.iter().enumerate() {
                     let row = r * cols + at..r * cols + at + shape.head_dim;
-                    let bytes = shape.cell() * shape.dtype.bytes();
+                    let bytes = shape.cell_bytes();
                     let cell = &mut cells[slot.0 as usize * bytes..][..bytes];
                     let (k, v) = (&k[row.clone()], &v[row]);
                     dispatch(c.tier, Write { cell, k, v, offset: slot.1 as usize, shape });
@@ -181,7 +204,7 @@ impl KvPool {
     /// # Panics
     /// When a block is outside the pool.
     pub fn copy_block(&mut self, from: u32, to: u32) {
-        let bytes = self.shape.cell() * self.shape.dtype.bytes();
+        let bytes = self.shape.cell_bytes();
         let (from, to) = (from as usize, to as usize);
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
         for head in self.pages.chunks_exact_mut(bytes * self.shape.blocks) {
@@ -191,15 +214,20 @@ impl KvPool {
 
     /// The cells of one layer and head, a block after the other.
     pub(crate) fn head(&self, layer: usize, head: usize) -> &[u8] {
-        let bytes = self.shape.blocks * self.shape.cell() * self.shape.dtype.bytes();
+        let bytes = self.shape.blocks * self.shape.cell_bytes();
         &self.pages[(layer * self.shape.kv_heads + head) * bytes..][..bytes]
+    }
+
+    /// How many bytes after block `b` of a sequence the one after it lies, wrapping round; 0 without one.
+    pub(crate) fn ahead(&self, blocks: &[u32], b: usize) -> usize {
+        let next = blocks.get(b + 1).copied().unwrap_or(blocks[b]);
+        (next as usize).wrapping_sub(blocks[b] as usize).wrapping_mul(self.shape.cell_bytes())
     }
 
     /// Keys and values of block `block` among the cells of a head.
     pub(crate) fn block<'a>(&self, head: &'a [u8], block: u32) -> (&'a [u8], &'a [u8]) {
-        let bytes = self.shape.cell() * self.shape.dtype.bytes();
-        let keys = BLOCK_TOKENS * self.shape.key_dim() * self.shape.dtype.bytes();
-        head[block as usize * bytes..][..bytes].split_at(keys)
+        let bytes = self.shape.cell_bytes();
+        head[block as usize * bytes..][..bytes].split_at(self.shape.key_bytes())
     }
 }
 
@@ -216,7 +244,7 @@ impl Job for Write<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Write { cell, k, v, offset, shape } = self;
-        let (keys, values) = cell.split_at_mut(BLOCK_TOKENS * shape.key_dim() * shape.dtype.bytes());
+        let (keys, values) = cell.split_at_mut(shape.key_bytes());
         match shape.dtype {
             KvDtype::F32 => {
                 for (d, k) in k.iter().enumerate() {
@@ -253,6 +281,10 @@ impl Job for Write<'_> {
                         pair_at[2..].copy_from_slice(&pair(0.0, *v).to_le_bytes()[2..]);
                     });
                 }
+            }
+            KvDtype::Q8_0 => {
+                eight::write_key(s, k, keys, shape.key_dim(), offset);
+                eight::write_value(s, v, values, shape.value_dim(), offset);
             }
         }
     }

@@ -11,6 +11,7 @@
 
 mod activations;
 mod attention;
+mod eight;
 mod elementwise;
 mod error;
 mod kv;

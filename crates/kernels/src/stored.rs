@@ -1,8 +1,11 @@
-//! Floats as they lie in memory.
+//! Floats as they lie in memory, and keys and values made of them.
+
+use std::marker::PhantomData;
 
 use cpu::lanes::Simd;
 
-use crate::kv::pair;
+use crate::attention::{MAX_HEAD_DIM, TILE};
+use crate::kv::{BLOCK_TOKENS, pair};
 
 /// A stored float type.
 pub(crate) trait Stored {
@@ -38,6 +41,8 @@ impl Stored for Half {
 pub(crate) trait Term {
     /// Numbers in a term.
     const NUMBERS: usize;
+    /// Whether the next block is asked for: where the product is fast enough to wait for memory.
+    const AHEAD: bool;
     /// Bytes of a term.
     const BYTES: usize;
     /// The other factor of a term.
@@ -56,6 +61,7 @@ pub(crate) trait Term {
 
 impl<T: Stored> Term for T {
     const NUMBERS: usize = 1;
+    const AHEAD: bool = false;
     const BYTES: usize = T::BYTES;
     type Factor = f32;
     type Register<S: Simd> = S::F;
@@ -82,6 +88,7 @@ pub(crate) struct Pair;
 
 impl Term for Pair {
     const NUMBERS: usize = 2;
+    const AHEAD: bool = true;
     const BYTES: usize = 4;
     type Factor = u32;
     type Register<S: Simd> = S::I;
@@ -103,5 +110,156 @@ impl Term for Pair {
     #[inline(always)]
     fn add_product<S: Simd>(s: S, term: S::I, factor: S::I, sum: S::F) -> S::F {
         s.bf16_dot(sum, term, factor)
+    }
+}
+
+/// A way to keep a block of keys and values, as attention uses it.
+pub(crate) trait Kept {
+    /// Whether there is code for each number of queries up to [`TILE`]. Otherwise for powers of two only, and a tile that is
+    /// not full computes its last query again: less for the compiler to do.
+    const EVERY_TILE: bool;
+    /// Queries of a tile, made ready once for all blocks.
+    type Queries<const N: usize>;
+    /// Makes queries `[head_dim]` ready.
+    fn queries<S: Simd, const N: usize>(s: S, q: [&[f32]; N]) -> Self::Queries<N>;
+    /// Adds to `scores`, zero at first, the products of each query with each key of the block, whose heads are `dim` wide.
+    /// `ahead` bytes further lies the next block, for prefetching.
+    fn add_scores<S: Simd, const N: usize>(
+        s: S,
+        queries: &Self::Queries<N>,
+        keys: &[u8],
+        dim: usize,
+        ahead: usize,
+        scores: &mut [[f32; BLOCK_TOKENS]; N],
+    );
+    /// Adds to each query's `sums` the values of the block times its weights. Values are `wide` numbers apart; those from
+    /// position `written` on do not count, and their weights are zero.
+    fn add_values<S: Simd, const N: usize>(
+        s: S,
+        weights: &[[f32; BLOCK_TOKENS]; N],
+        values: &[u8],
+        wide: usize,
+        written: usize,
+        ahead: usize,
+        sums: &mut [[f32; MAX_HEAD_DIM]; N],
+    );
+}
+
+/// Keys and values kept as floats.
+pub(crate) struct Floats<T>(PhantomData<T>);
+
+impl<T: Term> Kept for Floats<T> {
+    const EVERY_TILE: bool = true;
+    type Queries<const N: usize> = [[T::Factor; MAX_HEAD_DIM]; N];
+
+    #[inline(always)]
+    fn queries<S: Simd, const N: usize>(_: S, q: [&[f32]; N]) -> Self::Queries<N> {
+        let mut factors = [[T::Factor::default(); MAX_HEAD_DIM]; N];
+        for i in 0..N {
+            T::factors(q[i], &mut factors[i][..q[i].len().div_ceil(T::NUMBERS)]);
+        }
+        factors
+    }
+
+    #[inline(always)]
+    fn add_scores<S: Simd, const N: usize>(
+        s: S,
+        queries: &Self::Queries<N>,
+        keys: &[u8],
+        dim: usize,
+        ahead: usize,
+        scores: &mut [[f32; BLOCK_TOKENS]; N],
+    ) {
+        let terms = dim.div_ceil(T::NUMBERS);
+        add_products::<S, T, N, _, _>(s, queries, keys, terms, BLOCK_TOKENS, ahead, scores);
+    }
+
+    #[inline(always)]
+    fn add_values<S: Simd, const N: usize>(
+        s: S,
+        weights: &[[f32; BLOCK_TOKENS]; N],
+        values: &[u8],
+        wide: usize,
+        written: usize,
+        ahead: usize,
+        sums: &mut [[f32; MAX_HEAD_DIM]; N],
+    ) {
+        let terms = written.min(BLOCK_TOKENS / T::NUMBERS);
+        let mut factors = [[T::Factor::default(); BLOCK_TOKENS]; N];
+        for i in 0..N {
+            T::factors(&weights[i], &mut factors[i][..BLOCK_TOKENS / T::NUMBERS]);
+        }
+        add_products::<S, T, N, _, _>(s, &factors, values, terms, wide, ahead, sums);
+    }
+}
+
+/// Whether two registers of keys or values are walked together: their sums do not wait for each other, which few queries
+/// need, and many have room for where registers are many.
+pub(crate) const fn two<S: Simd, const N: usize>() -> bool {
+    N <= 4 || S::TILE > TILE
+}
+
+/// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
+/// transposed keys, and the mix of values out of weights and values.
+#[inline(always)]
+fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize>(
+    s: S,
+    factors: &[[T::Factor; X]; N],
+    rows: &[u8],
+    terms: usize,
+    width: usize,
+    ahead: usize,
+    out: &mut [[f32; W]; N],
+) {
+    let mut at = 0;
+    while at < width {
+        if two::<S, N>() && at + 2 * S::LANES <= width {
+            add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, ahead, out);
+            at += 2 * S::LANES;
+        } else {
+            add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, ahead, out);
+            at += S::LANES;
+        }
+    }
+}
+
+/// The same for `U` registers, from column `at` on.
+#[inline(always)]
+fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, const U: usize>(
+    s: S,
+    factors: &[[T::Factor; X]; N],
+    rows: &[u8],
+    terms: usize,
+    width: usize,
+    at: usize,
+    ahead: usize,
+    out: &mut [[f32; W]; N],
+) {
+    let mut sums = [[s.splat(0.0); U]; N];
+    for i in 0..N {
+        for u in 0..U {
+            sums[i][u] = s.load(&out[i][at + u * S::LANES..]);
+        }
+    }
+    for (t, row) in rows.chunks_exact(width * T::BYTES).take(terms).enumerate() {
+        let mut stored = [T::splat(s, T::Factor::default()); U];
+        for u in 0..U {
+            let bytes = &row[(at + u * S::LANES) * T::BYTES..];
+            stored[u] = T::load(s, bytes);
+            if T::AHEAD {
+                s.prefetch(bytes, ahead);
+            }
+        }
+        for i in 0..N {
+            let factor = T::splat(s, factors[i][t]);
+            for u in 0..U {
+                sums[i][u] = T::add_product(s, stored[u], factor, sums[i][u]);
+            }
+        }
+    }
+    for i in 0..N {
+        for u in 0..U {
+            s.store(sums[i][u], &mut out[i][at + u * S::LANES..]);
+        }
     }
 }

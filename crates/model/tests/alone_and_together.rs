@@ -44,8 +44,8 @@ fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
 fn a_sequence_among_seven_others_gets_the_bits_it_gets_alone() {
     for tier in Tier::available() {
         for case in cases() {
-            let fast = [KvDtype::F16, KvDtype::Bf16].map(|kv| (Precision::Fast, kv));
-            for (precision, kv) in [fast[0], fast[1], (Precision::F32, KvDtype::F32)] {
+            let fast = [KvDtype::F16, KvDtype::Bf16, KvDtype::Q8_0].map(|kv| (Precision::Fast, kv));
+            for (precision, kv) in fast.into_iter().chain([(Precision::F32, KvDtype::F32)]) {
                 let mut runner = Runner::load(&case, tier, precision, kv, None);
                 let whole = &prompts(&case)[0];
                 let eight: Vec<Vec<u32>> = (0..8)

@@ -76,6 +76,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     compute: flags::Compute,
+
+    #[command(flatten)]
+    kv: flags::Kv,
 }
 
 #[derive(clap::Subcommand)]
@@ -105,10 +108,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     for subject in subjects {
         let progress = Progress::new();
         let chunk = engine::Limits::default().prefill_chunk;
-        let mut runner = Runner::load(&subject, &machine, &compute, &tests, chunk, &progress)?;
+        let kv = args.kv.dtype(tier);
+        let mut runner = Runner::load(&subject, &machine, &compute, kv, &tests, chunk, &progress)?;
         for test in &tests {
             let measured = runner.measure(test, args.repetitions.into(), &mut ceilings, &progress)?;
-            let row = Row::new(&runner.about, test, &measured, &runner.reading, &machine, &compute);
+            let row = Row::new(test, &measured, &runner, &machine);
             progress.quiet(|| report.add(row));
         }
     }

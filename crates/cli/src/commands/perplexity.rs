@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use text::Tokenizer;
 
 use self::score::{Chunks, Divergence, Runner, Surprise};
+use crate::flags::KvChoice;
 use crate::loading::{Bar, check_memory, compute, of};
 use crate::term::{err, out};
 use crate::{Failure, flags, term};
@@ -52,6 +53,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     compute: flags::Compute,
+
+    #[command(flatten)]
+    kv: flags::Kv,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +86,15 @@ impl Path {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if args.kl_against.is_some() && args.precision == Path::F32 {
-        return Err(Failure::usage("--kl-against f32 compares with the f32 path: leave out --precision f32"));
+    let tier = args.compute.tier()?;
+    let kv = match (args.kv.kv_dtype, args.precision) {
+        (KvChoice::Auto, Path::F32) => KvDtype::F32,
+        _ => args.kv.dtype(tier),
+    };
+    if args.kl_against.is_some() && args.precision == Path::F32 && kv == KvDtype::F32 {
+        return Err(Failure::usage(
+            "--kl-against f32 compares with the f32 path: leave out --precision f32, or give it another --kv-dtype",
+        ));
     }
     let text = read(&args)?;
     let opened = weights::open(&crate::store::resolve(&args.model)?)?;
@@ -98,25 +109,24 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let tokenizer = Tokenizer::open(&opened)?;
     let chunks = Chunks::new(&tokenizer, &text, args.context, args.chunks)?;
     let machine = cpu::probe::look();
-    let tier = args.compute.tier()?;
     let compute = compute(&machine, tier, args.compute.threads(&machine)?)?;
 
-    let mut paths = vec![args.precision];
-    paths.extend(args.kl_against.map(|_| Path::F32));
+    let mut paths = vec![(args.precision, kv)];
+    paths.extend(args.kl_against.map(|_| (Path::F32, KvDtype::F32)));
     let mut need = 0;
-    for path in &paths {
+    for (path, kv) in &paths {
         let weights = spec.weight_bytes(&opened, tier, path.precision());
-        need += Runner::bytes(&spec, weights.map_err(|error| of(&args.model, error))?, args.context);
+        need += Runner::bytes(&spec, weights.map_err(|error| of(&args.model, error))?, args.context, *kv);
     }
     check_memory(&machine, need, &args.model, "")?;
     let mut runners = Vec::new();
-    for path in &paths {
-        runners.push(load(&spec, &opened, &compute, *path, &args)?);
+    for (path, kv) in paths {
+        runners.push(load(&spec, &opened, &compute, path, kv, &args)?);
     }
     let began = Instant::now();
     let scored = score(&chunks, &mut runners, &compute)?;
     let seconds = began.elapsed().as_secs_f64();
-    report(&args, &chunks, &scored, tier, seconds)
+    report(&args, &chunks, &scored, tier, kv, seconds)
 }
 
 fn read(args: &Args) -> Result<String, Failure> {
@@ -150,13 +160,13 @@ fn load(
     opened: &weights::Opened,
     compute: &Compute,
     path: Path,
+    kv: KvDtype,
     args: &Args,
 ) -> Result<Runner, Failure> {
     let mut bar = Bar::new(&format!("{} ({})", args.model, path.name()));
     let model =
         Model::load_spec(spec.clone(), opened, compute, path.precision(), &mut |share| bar.set(share))?;
     drop(bar);
-    let kv = if path == Path::F32 { KvDtype::F32 } else { KvDtype::fastest(compute.tier) };
     Runner::new(model, args.context, kv)
 }
 
@@ -193,6 +203,7 @@ fn report(
     chunks: &Chunks,
     scored: &Scored,
     tier: cpu::Tier,
+    kv: KvDtype,
     seconds: f64,
 ) -> Result<(), Failure> {
     let Scored { surprise, reference } = scored;
@@ -205,7 +216,10 @@ fn report(
             out!("mean KL    {:.6}, largest {:.6}", divergence.mean(), divergence.largest);
             out!("same top   {:.3} %", 100.0 * divergence.same_top());
         }
-        out!("{} chunks of {} tokens on {tier}, {tokens_per_s:.1} tokens/s", chunks.count(), args.context);
+        let (count, context, kv) = (chunks.count(), args.context, kv.name());
+        out!(
+            "{count} chunks of {context} tokens on {tier}, keys and values in {kv}, {tokens_per_s:.1} tokens/s"
+        );
         return Ok(());
     }
     let mut value = json!({
@@ -219,6 +233,7 @@ fn report(
         "scored_tokens": surprise.count,
         "precision": args.precision.name(),
         "isa": tier.to_string(),
+        "kv_dtype": kv.name(),
         "seconds": seconds,
         "tokens_per_s": tokens_per_s,
     });

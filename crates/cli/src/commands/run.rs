@@ -72,6 +72,9 @@ pub(crate) struct Args {
     compute: flags::Compute,
 
     #[command(flatten)]
+    kv: flags::Kv,
+
+    #[command(flatten)]
     speculate: flags::Speculate,
 
     #[command(flatten)]
@@ -134,6 +137,7 @@ impl Session {
             model: &args.model,
             compute: &args.compute,
             precision: kernels::Precision::Fast,
+            kv: args.kv,
             context: args.context,
             max_running: 1,
             speculate: &args.speculate,

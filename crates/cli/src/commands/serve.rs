@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Engine;
-use kernels::Precision;
+use kernels::{KvDtype, Precision};
 use server::{Options, Served, Server, Spoken};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -101,6 +101,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     compute: flags::Compute,
+
+    #[command(flatten)]
+    kv: flags::Kv,
 
     #[command(flatten)]
     speculate: flags::Speculate,
@@ -204,6 +207,7 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
         model: &args.model,
         compute: &args.compute,
         precision: Precision::Fast,
+        kv: args.kv,
         context: args.context,
         max_running: args.parallel.into(),
         speculate: &args.speculate,
@@ -245,15 +249,17 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     };
     let watch = server.watch();
     let Loaded { model, draft, compute, limits, .. } = loaded;
+    let kv_dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(tier));
     let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
     let stats = engine.stats();
     let facts = format!(
         "{} · {threads}, {tier} · context {} tokens · {} answers at once · \
-         KV room for {} tokens",
+         KV room for {} tokens in {}",
         loaded.reading.say(),
         engine.context(),
         args.parallel,
-        stats.kv_blocks_total * stats.kv_block_tokens
+        stats.kv_blocks_total * stats.kv_block_tokens,
+        kv_dtype.name()
     );
     let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
     let spoken = Spoken::new(loaded.tokenizer, loaded.template);

@@ -3,14 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cpu::probe::Machine;
-use kernels::Compute;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::runner::Measured;
-use super::subject::About;
+use super::runner::{Measured, Runner};
 use super::test::Test;
-use crate::loading::Reading;
 use crate::term::out;
 use crate::{Failure, term};
 
@@ -79,15 +76,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(
-        about: &About,
-        test: &Test,
-        measured: &Measured,
-        reading: &Reading,
-        machine: &Machine,
-        compute: &Compute,
-    ) -> Row {
-        let kv = kernels::KvDtype::fastest(compute.tier).name();
+    pub(super) fn new(test: &Test, measured: &Measured, runner: &Runner<'_>, machine: &Machine) -> Row {
+        let (about, reading, compute) = (&runner.about, &runner.reading, runner.compute);
+        let kv = runner.kv_dtype().name();
         let samples_ns: Vec<f64> = measured.samples.iter().map(|s| s.took.as_nanos() as f64).collect();
         let tokens = test.tokens() as f64;
         let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| 1e9 * tokens / ns).collect();

@@ -14,11 +14,14 @@ use crate::Failure;
 use crate::loading::{self, Reading};
 use crate::term::err;
 
+/// Tokens of a depth that are computed; blocks past them are copies of theirs.
+const COMPUTED_DEPTH: usize = 512;
+
 /// A model in memory, with room for the largest of the tests.
 pub(super) struct Runner<'a> {
     pub(super) about: About,
     pub(super) reading: Reading,
-    compute: &'a Compute,
+    pub(super) compute: &'a Compute,
     model: Model,
     kv: KvPool,
     scratch: Scratch,
@@ -78,6 +81,7 @@ impl<'a> Runner<'a> {
         subject: &Subject,
         machine: &Machine,
         compute: &'a Compute,
+        kv: KvDtype,
         tests: &[Test],
         chunk: usize,
         progress: &Progress,
@@ -93,7 +97,6 @@ impl<'a> Runner<'a> {
             return Err(Failure::usage(format!("{test} takes {context} tokens; {label} can do {most}")));
         }
         spec.limit_context(context);
-        let kv = KvDtype::fastest(compute.tier);
         let limits = engine::Limits { prefill_chunk: chunk, ..engine::Limits::default() };
         let streams = tests.iter().map(|test| test.streams).max().unwrap_or(1);
         let rows = limits.prefill_chunk.max(limits.prefill_beside_decode + streams);
@@ -150,16 +153,26 @@ impl<'a> Runner<'a> {
         Ok(Measured { began, samples, work: self.work, read_gb_per_s, peak: before.1.max(after.1) })
     }
 
-    /// Gives every stream of the test the tokens that it holds before. The first computes them, the others copy its
-    /// blocks: they hold the same tokens, in memory of their own.
+    /// How keys and values are kept.
+    pub(super) fn kv_dtype(&self) -> KvDtype {
+        self.kv.shape().dtype
+    }
+
+    /// Gives every stream of the test the tokens that it holds before. The first computes some and repeats their blocks, the
+    /// others copy its blocks: speed depends on how much there is to read, each block in memory of its own, not on what.
     fn fill(&mut self, test: &Test) -> Result<(), Failure> {
         let (depth, streams) = self.filled;
         if test.depth == depth && test.streams <= streams {
             return Ok(());
         }
-        self.prefill(0, 0, test.depth, false)?;
+        let computed = test.depth.min(COMPUTED_DEPTH);
+        self.prefill(0, 0, computed, false)?;
         let (first, others) = self.tables.split_at(1);
         let full = test.depth.div_ceil(BLOCK_TOKENS);
+        let blocks = computed.div_ceil(BLOCK_TOKENS);
+        for block in blocks..full {
+            self.kv.copy_block(first[0][block % blocks], first[0][block]);
+        }
         for table in &others[..test.streams - 1] {
             for (&from, &to) in first[0].iter().zip(table).take(full) {
                 self.kv.copy_block(from, to);

@@ -74,8 +74,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     compute.pool.pin_caller();
     let subject = Subject::File(args.model.clone());
     let largest = CHUNKS.into_iter().max().unwrap_or(1);
-    let mut runner =
-        Runner::load(&subject, &machine, &compute, &[decode, prompt, long_prompt], largest, &progress)?;
+    let tests = [decode, prompt, long_prompt];
+    let kv = kernels::KvDtype::fastest(compute.tier);
+    let mut runner = Runner::load(&subject, &machine, &compute, kv, &tests, largest, &progress)?;
     let mut tried = Vec::new();
     let mut ask = |test: Test, candidates: Vec<Candidate>| {
         progress.stage(&format!("{}: {test}", args.model));

@@ -101,8 +101,8 @@ impl Runner {
     }
 
     /// Memory it will take, in bytes.
-    pub(super) fn bytes(spec: &Spec, weight_bytes: u64, context: usize) -> u64 {
-        spec.memory(weight_bytes, context, KvDtype::F32, PIECE, PIECE).total()
+    pub(super) fn bytes(spec: &Spec, weight_bytes: u64, context: usize, kv: KvDtype) -> u64 {
+        spec.memory(weight_bytes, context, kv, PIECE, PIECE).total()
     }
 
     /// Computes the rows of `piece` after those before it; returns what its scored positions say.

@@ -1,0 +1,335 @@
+//! Keys and values in eight bits, multiplied as integers.
+//!
+//! Four numbers that are multiplied together share 32 bits. Keys are `[head_dim / 4, 32 positions, 4]` codes plus 128, then
+//! `[head_dim / 32, 32]` scales: a scale for each 32 numbers of a key, as in ggml's Q8_0. Values are `[8, value_dim, 4
+//! positions]` signed codes, then 32 scales, one a position: an attention weight takes its value's scale along. Scales are
+//! IEEE binary16, little-endian; a row that is not finite has an infinite one, so that what is made of it is not finite either.
+//!
+//! The other factor, a query or a block's attention weights, is rounded to 15 or 14 bits and multiplied as a coarse and a fine
+//! part, each of eight bits: twice the multiplies of one part, and no error beside that of the stored codes. Sums of products
+//! are exact integers, so no order of them could change a result.
+
+use cpu::lanes::Simd;
+use half::f16;
+
+use crate::attention::MAX_HEAD_DIM;
+use crate::kv::BLOCK_TOKENS;
+use crate::stored::{Kept, two};
+
+/// Numbers of a key that share a scale.
+const GROUP: usize = 32;
+/// Steps of the fine part in one of the coarse part.
+const FINE: f32 = 128.0;
+/// The largest code in two parts: coarse 127, fine 0.
+const MOST: f32 = 127.0 * FINE;
+/// Below this a factor is nothing: its inverse would not be a number.
+const LEAST: f32 = 1e-30;
+
+/// Bytes of the scales of 32 keys of `key_dim` numbers.
+pub(crate) const fn key_scale_bytes(key_dim: usize) -> usize {
+    2 * BLOCK_TOKENS * key_dim.div_ceil(GROUP)
+}
+
+/// Bytes of the scales of 32 values.
+pub(crate) const VALUE_SCALE_BYTES: usize = 2 * BLOCK_TOKENS;
+
+/// Stores the key of position `offset` of a block.
+#[inline(always)]
+pub(crate) fn write_key<S: Simd>(s: S, key: &[f32], out: &mut [u8], key_dim: usize, offset: usize) {
+    let (codes, scales) = out.split_at_mut(BLOCK_TOKENS * key_dim);
+    for (g, part) in key.chunks(GROUP).enumerate() {
+        let mut signed = [0; GROUP];
+        let scale = encode(s, part, &mut signed);
+        for (d, code) in signed[..part.len()].iter().enumerate() {
+            let d = g * GROUP + d;
+            codes[(d / 4 * BLOCK_TOKENS + offset) * 4 + d % 4] = code.cast_unsigned() ^ 0x80;
+        }
+        scales[2 * (g * BLOCK_TOKENS + offset)..][..2].copy_from_slice(&scale.to_le_bytes());
+    }
+}
+
+/// Stores the value of position `offset` of a block.
+#[inline(always)]
+pub(crate) fn write_value<S: Simd>(s: S, value: &[f32], out: &mut [u8], value_dim: usize, offset: usize) {
+    let (codes, scales) = out.split_at_mut(BLOCK_TOKENS * value_dim);
+    let mut signed = [0; MAX_HEAD_DIM];
+    let scale = encode(s, value, &mut signed);
+    let row = codes[offset / 4 * value_dim * 4..].as_chunks_mut::<4>().0;
+    for (out, code) in row.iter_mut().zip(&signed[..value.len()]) {
+        out[offset % 4] = code.cast_unsigned();
+    }
+    scales[2 * offset..][..2].copy_from_slice(&scale.to_le_bytes());
+}
+
+/// Rounds numbers to codes from -127 to 127; returns the scale.
+#[inline(always)]
+fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
+    let most = largest(row);
+    let scale = if most.is_finite() { f16::from_f32(most / 127.0) } else { f16::INFINITY };
+    let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
+    each(s, row, |i, v| {
+        let v = s.mul(v, s.splat(inverse));
+        // A subnormal scale may be rounded down by far.
+        s.store_i8(s.max(s.min(v, s.splat(127.0)), s.splat(-127.0)), &mut codes[i..]);
+    });
+    scale
+}
+
+/// The largest magnitude. That of NaN is NaN: as bits, magnitudes are ordered, infinity above numbers and NaN above both.
+#[inline(always)]
+fn largest(row: &[f32]) -> f32 {
+    f32::from_bits(row.iter().fold(0, |most, v| most.max(v.abs().to_bits())))
+}
+
+/// Calls `f(index, register)` for a row, the last register filled up with zeros.
+#[inline(always)]
+fn each<S: Simd>(s: S, row: &[f32], mut f: impl FnMut(usize, S::F)) {
+    for (i, part) in row.chunks(S::LANES).enumerate() {
+        if part.len() == S::LANES {
+            f(i * S::LANES, s.load(part));
+        } else {
+            let mut padded = [0.0; GROUP];
+            padded[..part.len()].copy_from_slice(part);
+            f(i * S::LANES, s.load(&padded));
+        }
+    }
+}
+
+/// Factors in two parts: `(128 · coarse + fine) · scale`.
+pub(crate) struct Parts<const N: usize, const X: usize> {
+    coarse: [[i8; X]; N],
+    fine: [[i8; X]; N],
+    scale: [f32; N],
+}
+
+impl<const N: usize, const X: usize> Parts<N, X> {
+    const ZERO: Parts<N, X> = Parts { coarse: [[0; X]; N], fine: [[0; X]; N], scale: [0.0; N] };
+
+    /// Sets row `i`, whose largest magnitude is `most`. Fine parts are from -64 to 64, or with `UNSIGNED` and factors that
+    /// are not negative from 0 to 127.
+    #[inline(always)]
+    fn set<S: Simd, const UNSIGNED: bool>(&mut self, s: S, i: usize, row: &[f32], most: f32) {
+        self.scale[i] = if most < LEAST { 0.0 } else { most / MOST };
+        let inverse = if most < LEAST || !most.is_finite() { 0.0 } else { MOST / most };
+        let (coarse_row, fine_row) = (&mut self.coarse[i], &mut self.fine[i]);
+        // A whole code over 128, less 127/256, rounds to nearest as it would be rounded down.
+        let down = s.splat(if UNSIGNED { -127.0 / 256.0 } else { 0.0 });
+        each(s, row, |at, v| {
+            let code = s.round(s.mul(v, s.splat(inverse)));
+            let coarse = s.round(s.fma(code, s.splat(1.0 / FINE), down));
+            s.store_i8(coarse, &mut coarse_row[at..]);
+            s.store_i8(s.fma(coarse, s.splat(-FINE), code), &mut fine_row[at..]);
+        });
+    }
+}
+
+/// Queries as factors, and what to subtract from their products with keys.
+pub(crate) struct Queries<const N: usize> {
+    parts: Parts<N, MAX_HEAD_DIM>,
+    /// By group: keys are codes plus 128, of which the tier's product takes off [`Simd::WIDE_ZERO`].
+    start: [[i32; MAX_HEAD_DIM / GROUP]; N],
+}
+
+/// Keys and values in eight bits.
+pub(crate) struct Eight;
+
+impl Kept for Eight {
+    const EVERY_TILE: bool = false;
+    type Queries<const N: usize> = Queries<N>;
+
+    #[inline(always)]
+    fn queries<S: Simd, const N: usize>(s: S, q: [&[f32]; N]) -> Queries<N> {
+        let mut parts = Parts::ZERO;
+        let mut start = [[0; MAX_HEAD_DIM / GROUP]; N];
+        for i in 0..N {
+            parts.set::<S, false>(s, i, q[i], largest(q[i]));
+            for (g, start) in start[i].iter_mut().enumerate() {
+                let group = g * GROUP..(g + 1) * GROUP;
+                let sum = |part: &[i8]| part.iter().map(|v| i32::from(*v)).sum::<i32>();
+                let codes = 128 * sum(&parts.coarse[i][group.clone()]) + sum(&parts.fine[i][group]);
+                // Coarse products count 128 times, this with them.
+                *start = -codes * (128 - S::WIDE_ZERO) / 128;
+            }
+        }
+        Queries { parts, start }
+    }
+
+    #[inline(always)]
+    fn add_scores<S: Simd, const N: usize>(
+        s: S,
+        queries: &Queries<N>,
+        keys: &[u8],
+        dim: usize,
+        ahead: usize,
+        scores: &mut [[f32; BLOCK_TOKENS]; N],
+    ) {
+        let (codes, scales) = keys.split_at(BLOCK_TOKENS * dim.next_multiple_of(4));
+        if two::<S, N>() {
+            for at in (0..BLOCK_TOKENS).step_by(2 * S::LANES) {
+                score_strip::<S, N, 2>(s, queries, codes, scales, at, ahead, scores);
+            }
+        } else {
+            for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
+                score_strip::<S, N, 1>(s, queries, codes, scales, at, ahead, scores);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_values<S: Simd, const N: usize>(
+        s: S,
+        weights: &[[f32; BLOCK_TOKENS]; N],
+        values: &[u8],
+        wide: usize,
+        written: usize,
+        ahead: usize,
+        sums: &mut [[f32; MAX_HEAD_DIM]; N],
+    ) {
+        let (codes, scales) = values.split_at(BLOCK_TOKENS * wide);
+        // What nobody wrote yet has any scale, and weights of zero.
+        let mut scale = [0.0; BLOCK_TOKENS];
+        for (at, scale) in scale.chunks_exact_mut(S::LANES).enumerate() {
+            s.store(s.load_f16_bytes(&scales[2 * at * S::LANES..]), scale);
+        }
+        scale[written..].fill(0.0);
+        let mut parts = Parts::<N, BLOCK_TOKENS>::ZERO;
+        for i in 0..N {
+            let (mut scaled, mut most) = ([0.0; BLOCK_TOKENS], s.splat(0.0));
+            for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
+                let v = s.mul(s.load(&weights[i][at..]), s.load(&scale[at..]));
+                most = s.max(v, most);
+                s.store(v, &mut scaled[at..]);
+            }
+            parts.set::<S, true>(s, i, &scaled, s.max_lane(most));
+        }
+        let codes = &codes[..written.div_ceil(4) * 4 * wide];
+        if two::<S, N>() {
+            for at in (0..wide).step_by(2 * S::LANES) {
+                value_strip::<S, N, 2>(s, &parts, codes, wide, at, ahead, sums);
+            }
+        } else {
+            for at in (0..wide).step_by(S::LANES) {
+                value_strip::<S, N, 1>(s, &parts, codes, wide, at, ahead, sums);
+            }
+        }
+    }
+}
+
+/// Scores of `U` registers of positions, from `at` on.
+#[inline(always)]
+fn score_strip<S: Simd, const N: usize, const U: usize>(
+    s: S,
+    queries: &Queries<N>,
+    codes: &[u8],
+    scales: &[u8],
+    at: usize,
+    ahead: usize,
+    scores: &mut [[f32; BLOCK_TOKENS]; N],
+) {
+    let Queries { parts, start } = queries;
+    let mut sums = [[s.splat(0.0); U]; N];
+    let groups = codes.chunks(GROUP * BLOCK_TOKENS).zip(scales.chunks_exact(2 * BLOCK_TOKENS));
+    for (g, (rows, scales)) in groups.enumerate() {
+        let mut dots = [[s.splat_i(0); U]; N];
+        for i in 0..N {
+            dots[i] = [s.splat_i(start[i][g]); U];
+        }
+        let width = 4 * BLOCK_TOKENS;
+        let from = g * GROUP;
+        add_dots::<S, N, U, MAX_HEAD_DIM, true>(
+            s,
+            &parts.coarse,
+            from,
+            rows,
+            width,
+            at,
+            Some(ahead),
+            &mut dots,
+        );
+        for i in 0..N {
+            dots[i] = dots[i].map(|dot| s.shl::<7>(dot));
+        }
+        add_dots::<S, N, U, MAX_HEAD_DIM, true>(s, &parts.fine, from, rows, width, at, None, &mut dots);
+        for u in 0..U {
+            let scale = s.load_f16_bytes(&scales[2 * (at + u * S::LANES)..]);
+            for i in 0..N {
+                sums[i][u] = s.fma(s.to_f(dots[i][u]), scale, sums[i][u]);
+            }
+        }
+    }
+    for i in 0..N {
+        for u in 0..U {
+            s.store(s.mul(sums[i][u], s.splat(parts.scale[i])), &mut scores[i][at + u * S::LANES..]);
+        }
+    }
+}
+
+/// Adds weighted values to `U` registers of columns, from `at` on.
+#[inline(always)]
+fn value_strip<S: Simd, const N: usize, const U: usize>(
+    s: S,
+    parts: &Parts<N, BLOCK_TOKENS>,
+    codes: &[u8],
+    wide: usize,
+    at: usize,
+    ahead: usize,
+    sums: &mut [[f32; MAX_HEAD_DIM]; N],
+) {
+    let mut dots = [[s.splat_i(0); U]; N];
+    add_dots::<S, N, U, BLOCK_TOKENS, false>(
+        s,
+        &parts.coarse,
+        0,
+        codes,
+        4 * wide,
+        at,
+        Some(ahead),
+        &mut dots,
+    );
+    for i in 0..N {
+        dots[i] = dots[i].map(|dot| s.shl::<7>(dot));
+    }
+    add_dots::<S, N, U, BLOCK_TOKENS, false>(s, &parts.fine, 0, codes, 4 * wide, at, None, &mut dots);
+    for i in 0..N {
+        let scale = s.splat(parts.scale[i]);
+        for u in 0..U {
+            let sum = &mut sums[i][at + u * S::LANES..];
+            s.store(s.fma(s.to_f(dots[i][u]), scale, s.load(sum)), sum);
+        }
+    }
+}
+
+/// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · factors[i][from + 4 t..]` over rows of `width` bytes, four at a time in
+/// each lane. `KEYS` are codes plus 128 and the factors signed; values are signed and the factors are not.
+#[inline(always)]
+fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
+    s: S,
+    factors: &[[i8; X]; N],
+    from: usize,
+    rows: &[u8],
+    width: usize,
+    at: usize,
+    ahead: Option<usize>,
+    dots: &mut [[S::I; U]; N],
+) {
+    for (t, row) in rows.chunks_exact(width).enumerate() {
+        let mut stored = [s.splat_i(0); U];
+        for u in 0..U {
+            let bytes = &row[4 * (at + u * S::LANES)..];
+            stored[u] = s.load_bytes(bytes);
+            if let Some(ahead) = ahead {
+                s.prefetch(bytes, ahead);
+            }
+        }
+        for i in 0..N {
+            let factor = s.splat4(&factors[i][from + 4 * t..]);
+            for u in 0..U {
+                dots[i][u] = if KEYS {
+                    s.dot_wide(dots[i][u], stored[u], factor)
+                } else {
+                    s.dot(dots[i][u], factor, stored[u])
+                };
+            }
+        }
+    }
+}
