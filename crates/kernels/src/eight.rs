@@ -187,6 +187,7 @@ impl Kept for Eight {
     ) {
         let (codes, scales) = values.split_at(BLOCK_TOKENS * wide);
         // What nobody wrote yet has any scale, and weights of zero.
+        s.prefetch(scales, ahead);
         let mut scale = [0.0; BLOCK_TOKENS];
         for (at, scale) in scale.chunks_exact_mut(S::LANES).enumerate() {
             s.store(s.load_f16_bytes(&scales[2 * at * S::LANES..]), scale);
@@ -250,6 +251,7 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
             dots[i] = dots[i].map(|dot| s.shl::<7>(dot));
         }
         add_dots::<S, N, U, MAX_HEAD_DIM, true>(s, &parts.fine, from, rows, width, at, None, &mut dots);
+        s.prefetch(&scales[2 * at..], ahead);
         for u in 0..U {
             let scale = s.load_f16_bytes(&scales[2 * (at + u * S::LANES)..]);
             for i in 0..N {
