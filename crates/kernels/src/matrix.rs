@@ -105,7 +105,7 @@ impl Matrix {
     /// As [`Matrix::pack`], into memory from `arena`; `read` hears, from any of the threads, which part of `bytes` will not be read again, so that
     /// the caller can give back the pages of the file behind it and never holds a large tensor twice.
     ///
-    /// Each thread packs, and so touches first, the rows that [`crate::matmul`] gives to it.
+    /// Each thread packs, and so touches first, the rows that [`matmul()`](crate::matmul()) gives to it.
     ///
     /// # Errors
     /// As [`Matrix::pack`].
