@@ -9,7 +9,7 @@
 //! rest of each release would be none), and the message says that it may be the compiler; one that got better is only
 //! told.
 
-use crate::shell::{Done, cargo, has, output, root};
+use crate::shell::{Done, cargo, has, output, root, write_whole};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,11 +44,7 @@ pub fn write() -> Done {
     let valgrind = valgrind()?;
     let record = Record { compiler: compiler()?, counts: measure(&valgrind)? };
     let text = page(&record, &output(Command::new(&valgrind).arg("--version"))?);
-    let path = root().join(FILE);
-    let whole = path.with_extension("new");
-    std::fs::write(&whole, &text)
-        .and_then(|()| std::fs::rename(&whole, &path))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    write_whole(&root().join(FILE), &text)?;
     print!("{text}");
     Ok(())
 }

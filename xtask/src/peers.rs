@@ -3,7 +3,7 @@
 //! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
 //! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
 
-use crate::shell::{Done, call, cargo, has, output, output_and_errors, root};
+use crate::shell::{Done, call, cargo, has, output, output_and_errors, root, write_whole};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -388,11 +388,7 @@ fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
         with.join(", "),
         shown.join(" ")
     );
-    // Whole or not at all.
-    let draft = path.with_extension("md.new");
-    std::fs::write(&draft, text)
-        .and_then(|()| std::fs::rename(&draft, &path))
-        .map_err(|e| format!("{PAGE}: {e}"))
+    write_whole(&path, &text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Running other programs and saying so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Why a chore failed, in a line.
@@ -59,6 +59,14 @@ pub fn output_and_errors(command: &mut Command) -> Result<String, String> {
     }
     let last: Vec<&str> = text.lines().rev().take(5).collect();
     Err(format!("`{words}` failed: {}; its last lines, backwards: {}", out.status, last.join(" / ")))
+}
+
+/// Writes a file so that a reader sees the old content or the new, never a part.
+pub fn write_whole(path: &Path, text: &str) -> Done {
+    let draft = path.with_added_extension("new");
+    std::fs::write(&draft, text)
+        .and_then(|()| std::fs::rename(&draft, path))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Whether `program` can be started at all.
