@@ -108,6 +108,11 @@ impl Reading {
     }
 }
 
+/// Bytes of all tensors as the file holds them.
+pub(crate) fn tensor_bytes(opened: &weights::Opened) -> u64 {
+    opened.tensors().map(|tensor| tensor.bytes as u64).sum()
+}
+
 /// Loads the weights of a spec, and says how that went.
 ///
 /// # Errors
@@ -121,8 +126,7 @@ pub(crate) fn read(
 ) -> Result<(Model, Reading), model::Error> {
     let began = Instant::now();
     let model = Model::load_spec(spec, opened, compute, precision, progress)?;
-    let bytes = opened.tensors().map(|tensor| tensor.bytes as u64).sum();
-    let reading = Reading { bytes, took: began.elapsed(), backing: model.backing() };
+    let reading = Reading { bytes: tensor_bytes(opened), took: began.elapsed(), backing: model.backing() };
     Ok((model, reading))
 }
 

@@ -6,7 +6,7 @@ use cpu::Tier;
 use cpu::probe::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, store};
+use crate::{Failure, loading, store};
 
 const KIND: &str = "tuned";
 /// A note of another version is not read.
@@ -54,7 +54,7 @@ pub(crate) struct Tried {
 impl Setting {
     pub(crate) fn of(opened: &weights::Opened, machine: &Machine, tier: Tier) -> Setting {
         Setting {
-            weight_bytes: opened.tensors().map(|tensor| tensor.bytes as u64).sum(),
+            weight_bytes: loading::tensor_bytes(opened),
             cpu: machine.model_name.clone(),
             tier: tier.to_string(),
             threads: machine.threads,

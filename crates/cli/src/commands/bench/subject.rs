@@ -8,7 +8,7 @@ use tensor::Dtype;
 use weights::{Element, Opened};
 
 use super::SEED;
-use crate::{Failure, store};
+use crate::{Failure, loading, store};
 
 pub(super) enum Subject {
     File(String),
@@ -84,7 +84,7 @@ impl About {
             label,
             file: opened.path().display().to_string(),
             kind: format!("{} {main}", spec.family),
-            bytes: opened.tensors().map(|tensor| tensor.bytes as u64).sum(),
+            bytes: loading::tensor_bytes(opened),
             parameters: spec.parameters(),
             numbers: numbers(main),
         }
