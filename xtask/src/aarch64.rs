@@ -1,4 +1,5 @@
-//! AArch64: the whole workspace is type-checked for it, and the rooms with vector code run their tests there.
+//! AArch64: the whole workspace is type-checked for it, and the rooms with vector code run their tests there, on each
+//! kind of CPU that the code tells apart.
 //!
 //! Needs a standard library for the target, a linker, and (on another machine) an emulator. `rustup target add
 //! aarch64-unknown-linux-gnu` gives the first; where rustup cannot download, `.ci/aarch64-toolchain FOLDER` unpacks
@@ -14,12 +15,23 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 /// The names under which Debian and others install the emulator.
 const EMULATORS: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
 
-pub fn run_tests(packages: &[&str], toolchain: &Toolchain) -> Done {
-    let mut command = toolchain.cargo(&["test", "--locked", "--lib", "--target", TARGET]);
-    for package in packages {
-        command.args(["--package", package]);
+/// The emulated CPUs: one with dotprod and i8mm, one with dotprod alone, one with neither. The lanes choose their dot
+/// product by them.
+const CPUS: [&str; 3] = ["max", "neoverse-n1", "cortex-a53"];
+
+/// On one CPU the tests of all rooms with code of their own for it; on the others of those that multiply.
+fn run_tests(toolchain: &Toolchain) -> Done {
+    let Some(emulator) = toolchain.emulator else {
+        return call(&mut toolchain.tests(&["cpu", "tensor", "kernels"]));
+    };
+    for cpu in CPUS {
+        let packages: &[&str] =
+            if cpu == "max" { &["cpu", "tensor", "kernels"] } else { &["cpu", "kernels"] };
+        eprintln!("{emulator} -cpu {cpu}: {}", packages.join(", "));
+        let runner = format!("{emulator} -cpu {cpu} -L /usr/aarch64-linux-gnu");
+        call(toolchain.tests(packages).env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner))?;
     }
-    call(&mut command)
+    Ok(())
 }
 
 pub fn run() -> Done {
@@ -36,7 +48,7 @@ pub fn run() -> Done {
         eprintln!("type-checked only: no {}", EMULATORS.join(" or "));
         return Ok(());
     }
-    run_tests(&["cpu", "tensor", "kernels"], &toolchain)
+    run_tests(&toolchain)
 }
 
 /// A compiler that knows the target.
@@ -69,16 +81,18 @@ impl Toolchain {
         Ok(Toolchain { unpacked: None, emulator })
     }
 
+    fn tests(&self, packages: &[&str]) -> Command {
+        let mut command = self.cargo(&["test", "--locked", "--lib", "--target", TARGET]);
+        for package in packages {
+            command.args(["--package", package]);
+        }
+        command
+    }
+
     fn cargo(&self, args: &[&str]) -> Command {
         let mut command = cargo(args);
         command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
         command.env("CC_aarch64_unknown_linux_gnu", LINKER);
-        if let Some(emulator) = self.emulator {
-            command.env(
-                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-                format!("{emulator} -L /usr/aarch64-linux-gnu"),
-            );
-        }
         if let Some(folder) = &self.unpacked {
             // Another compiler's artifacts: a folder of their own, or each would throw the other's away.
             let base = std::env::var_os("CARGO_TARGET_DIR")

@@ -22,7 +22,7 @@ usage: cargo xtask COMMAND
                             everything a change must pass; ends with the tests
   docs [--check]            write docs/cli.md from the flags, and check that commands in the docs have real flags
   fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
-  aarch64                   build for AArch64 and run the tests of its vector code under emulation
+  aarch64                   build for AArch64 and run the tests of its vector code on emulated CPUs
   counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios

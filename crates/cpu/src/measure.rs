@@ -330,11 +330,8 @@ fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
 
 fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     match (tier, numbers) {
-        (Tier::Avx512, Numbers::Int8) => "vpdpbusd, 512 bits",
+        (_, Numbers::Int8) => lanes::int8_instructions(tier),
         (Tier::Avx512, Numbers::Bf16) if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
-        (Tier::Avx2, Numbers::Int8) => "vpmaddubsw + vpmaddwd, 256 bits",
-        (Tier::Neon, Numbers::Int8) => "widening multiplies, 128 bits",
-        (Tier::Scalar, Numbers::Int8) => "plain code",
         (Tier::Scalar, Numbers::F32) => "plain code",
         (_, Numbers::F32) => "fused multiply-add",
         (_, _) => "widened to f32, multiply-add",

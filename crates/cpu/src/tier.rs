@@ -8,7 +8,8 @@ use std::str::FromStr;
 pub enum Tier {
     /// Plain Rust: the truth that the other tiers are tested against.
     Scalar,
-    /// Arm Advanced SIMD (`asimd`), which every AArch64 CPU has.
+    /// Arm Advanced SIMD (`asimd`), which every AArch64 CPU has. The dot products of `asimddp` and `i8mm` are used where
+    /// they are there.
     Neon,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,

@@ -139,9 +139,12 @@ impl<R: Rows> Job for Product<'_, R> {
                     t += match (end - t).min(R::TILE).min(S::TILE) {
                         1 => self.rows::<S, 1>(s, p, panel, t),
                         2..4 => self.rows::<S, 2>(s, p, panel, t),
-                        4..8 => self.rows::<S, 4>(s, p, panel, t),
-                        8..16 => self.rows::<S, 8>(s, p, panel, t),
-                        _ => self.rows::<S, 16>(s, p, panel, t),
+                        // Constants, so that tiles that a tier never takes are not compiled for it.
+                        16.. if const { S::TILE >= 16 && R::TILE >= 16 } => {
+                            self.rows::<S, 16>(s, p, panel, t)
+                        }
+                        8.. if const { S::TILE >= 8 && R::TILE >= 8 } => self.rows::<S, 8>(s, p, panel, t),
+                        _ => self.rows::<S, 4>(s, p, panel, t),
                     };
                 }
             }
@@ -215,20 +218,14 @@ impl<F: Format> Rows for Quantized<'_, F> {
 fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut sum: S::F) -> S::F {
     let scale = s.splat(x.scale);
     if F::Scales::GROUPS == 1 {
-        let mut acc = from_offset::<S, F>(s, x.less);
-        for j in 0..8 {
-            acc = dot::<S, F>(s, acc, u, x, j);
-        }
+        let acc = dots::<S, F, 8>(s, from_offset::<S, F>(s, x.less), u, x, 0);
         sum = s.fma(s.to_f(acc), s.mul(u.scale[0], scale), sum);
         if F::Scales::BIAS {
             sum = s.fma(u.bias[0], s.splat(x.sum), sum);
         }
     } else {
         for half in 0..2 {
-            let mut acc = from_offset::<S, F>(s, x.less_half[half]);
-            for j in 4 * half..4 * half + 4 {
-                acc = dot::<S, F>(s, acc, u, x, j);
-            }
+            let acc = dots::<S, F, 4>(s, from_offset::<S, F>(s, x.less_half[half]), u, x, 4 * half);
             sum = s.fma(s.to_f(acc), s.mul(u.scale[half], scale), sum);
             if F::Scales::BIAS {
                 sum = s.fma(u.bias[half], s.splat(x.sum_half[half]), sum);
@@ -254,12 +251,21 @@ fn from_offset<S: Simd, F: Format>(s: S, less: i32) -> S::I {
     }
 }
 
-/// `acc` + quad `j` of the weights times that of the activations. No closure: it would be compiled without the
-/// tier's instructions.
+/// `acc` + quads `from` to `from + QUADS - 1` of the weights times those of the activations. No closure: it would be
+/// compiled without the tier's instructions.
 #[inline(always)]
-fn dot<S: Simd, F: Format>(s: S, acc: S::I, u: &unpack::Unpacked<S>, x: &Block, j: usize) -> S::I {
-    let x = s.splat4(&x.q[4 * j..]);
-    if F::Codes::WIDE { s.dot_wide(acc, u.w[j], x) } else { s.dot(acc, u.w[j], x) }
+fn dots<S: Simd, F: Format, const QUADS: usize>(
+    s: S,
+    acc: S::I,
+    u: &unpack::Unpacked<S>,
+    x: &Block,
+    from: usize,
+) -> S::I {
+    if F::Codes::WIDE {
+        s.dot_quads::<QUADS, true>(acc, &u.w, &x.q, from)
+    } else {
+        s.dot_quads::<QUADS, false>(acc, &u.w, &x.q, from)
+    }
 }
 
 /// Weights stored as `W` times `f32` rows.

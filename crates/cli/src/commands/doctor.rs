@@ -30,6 +30,8 @@ struct Report<'a> {
     version: &'static str,
     #[serde(flatten)]
     machine: &'a Machine,
+    /// The instructions of the chosen tier that multiply weights in eight bits, and their width.
+    int8_instructions: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<&'a Measured>,
 }
@@ -58,6 +60,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         (_, true) => term::json(&Report {
             version: env!("CARGO_PKG_VERSION"),
             machine: &machine,
+            int8_instructions: cpu::lanes::int8_instructions(machine.tier),
             measured: measured.as_ref(),
         }),
         (Some(measured), false) => {
@@ -88,6 +91,7 @@ fn print(machine: &Machine) {
     line("threads", &format!("{}: {}", machine.threads, machine.threads_reason));
     let tiers: Vec<&str> = machine.tiers.iter().map(|tier| tier.name()).collect();
     line("tier", &format!("{}: {} (here: {})", machine.tier, machine.tier_reason, tiers.join(", ")));
+    line("int8", cpu::lanes::int8_instructions(machine.tier));
     line("features", &machine.features.join(" "));
     for cache in &machine.caches {
         line(&format!("L{} {}", cache.level, short(&cache.kind)), &cache_line(cache));

@@ -45,6 +45,7 @@ impl Simd for Avx2 {
     const TILE: usize = 4;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 128;
+    const INT8: &'static str = "vpmaddubsw + vpmaddwd, 256 bits";
     type F = __m256;
     type I = __m256i;
 

@@ -52,6 +52,7 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     const TILE: usize = 16;
     const BF16_DOT: bool = BF16;
     const WIDE_ZERO: i32 = 0;
+    const INT8: &'static str = "vpdpbusd, 512 bits";
     type F = __m512;
     type I = __m512i;
 

@@ -42,6 +42,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
     const WIDE_ZERO: i32;
+    /// The instructions of [`Simd::dot`] and [`Simd::dot_wide`], and their width.
+    const INT8: &'static str;
     /// A register of floats.
     type F: Copy;
     /// A register of 32-bit integers or bytes.
@@ -125,6 +127,22 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn dot(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
     /// In each lane `acc + Σ (w[j] - WIDE_ZERO) * x[j]` over its four bytes, `w` unsigned, `x` signed and not -128.
     fn dot_wide(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
+    /// [`Simd::dot`], or [`Simd::dot_wide`] if `WIDE`, of each of `w[from]` to `w[from + QUADS - 1]` with the quad of `x` of the
+    /// same number in all lanes. `from` and `QUADS` are multiples of four.
+    #[inline(always)]
+    fn dot_quads<const QUADS: usize, const WIDE: bool>(
+        self,
+        mut acc: Self::I,
+        w: &[Self::I; 8],
+        x: &[i8; 32],
+        from: usize,
+    ) -> Self::I {
+        for j in from..from + QUADS {
+            let four = self.splat4(&x[4 * j..]);
+            acc = if WIDE { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
+        }
+        acc
+    }
     /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
     fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;
 
@@ -166,7 +184,13 @@ pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
         }
         #[cfg(target_arch = "aarch64")]
         Tier::Neon => {
-            if let Some(s) = neon::Neon::new() {
+            if let Some(s) = neon::Neon::<true, true>::new() {
+                return s.call(job);
+            }
+            if let Some(s) = neon::Neon::<true, false>::new() {
+                return s.call(job);
+            }
+            if let Some(s) = neon::Neon::<false, false>::new() {
                 return s.call(job);
             }
         }
@@ -199,4 +223,17 @@ pub fn has_bf16_dot(tier: Tier) -> bool {
         }
     }
     dispatch(tier, HasBf16Dot)
+}
+
+/// The instructions with which [`dispatch`] on `tier` multiplies bytes on this CPU.
+pub fn int8_instructions(tier: Tier) -> &'static str {
+    struct Int8;
+    impl Job for Int8 {
+        type Out = &'static str;
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) -> &'static str {
+            S::INT8
+        }
+    }
+    dispatch(tier, Int8)
 }

@@ -1,27 +1,15 @@
-//! NEON (aarch64): four lanes. The dot product is built from widening multiplies, which every aarch64 CPU has.
+//! NEON (aarch64): four lanes. The dot product of bytes is one instruction where the CPU has `dotprod` or `i8mm`, and is
+//! built from widening multiplies, which every aarch64 CPU has, where it has neither. All three give the same bits: the
+//! sums are of integers.
+//!
+//! The instructions of both extensions are written as assembly, because their intrinsics are not stable yet; so are the
+//! conversions of half-precision floats, whose intrinsics need a type that is not.
 
 use std::arch::aarch64::*;
-
-use half::f16;
+use std::arch::asm;
 
 use super::{Job, Simd};
 use crate::Tier;
-
-/// Proof that this CPU has NEON.
-#[derive(Clone, Copy, Debug)]
-pub struct Neon(());
-
-impl Neon {
-    /// The token, if this CPU has the instructions.
-    pub fn new() -> Option<Self> {
-        std::arch::is_aarch64_feature_detected!("neon").then_some(Self(()))
-    }
-}
-
-#[target_feature(enable = "neon")]
-fn with_neon<J: Job>(s: Neon, job: J) -> J::Out {
-    job.run(s)
-}
 
 /// Calls intrinsics that the token's existence vouches for.
 macro_rules! isa {
@@ -32,20 +20,113 @@ macro_rules! isa {
     };
 }
 
+/// Proof that this CPU has NEON, and `dotprod` (`asimddp`) when `DOTPROD`, and `i8mm` when `I8MM`, which wants both.
+#[derive(Clone, Copy, Debug)]
+pub struct Neon<const DOTPROD: bool, const I8MM: bool>(());
+
+impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
+    /// The token, if this CPU has the instructions.
+    pub fn new() -> Option<Self> {
+        const { assert!(DOTPROD || !I8MM, "i8mm is used together with dotprod") };
+        let has = std::arch::is_aarch64_feature_detected!("neon")
+            && (!DOTPROD || std::arch::is_aarch64_feature_detected!("dotprod"))
+            && (!I8MM || std::arch::is_aarch64_feature_detected!("i8mm"));
+        has.then_some(Self(()))
+    }
+}
+
+impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
+    /// The product with quad `QUAD` of `x` by the instruction for that. Only to be called where `DOTPROD`.
+    #[inline(always)]
+    fn quad<const QUAD: usize, const WIDE: bool>(
+        self,
+        acc: uint8x16_t,
+        w: uint8x16_t,
+        x: uint8x16_t,
+    ) -> uint8x16_t {
+        match (WIDE, I8MM) {
+            (true, true) => isa!(usdot_quad::<QUAD>(acc, w, x)),
+            (true, false) => isa!(sdot_quad::<QUAD>(acc, veorq_u8(w, vdupq_n_u8(128)), x)),
+            (false, _) => isa!(sdot_quad::<QUAD>(acc, w, x)),
+        }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn plain<J: Job>(s: Neon<false, false>, job: J) -> J::Out {
+    job.run(s)
+}
+
+#[target_feature(enable = "neon,dotprod")]
+fn with_dotprod<J: Job>(s: Neon<true, false>, job: J) -> J::Out {
+    job.run(s)
+}
+
+#[target_feature(enable = "neon,dotprod,i8mm")]
+fn with_i8mm<J: Job>(s: Neon<true, true>, job: J) -> J::Out {
+    job.run(s)
+}
+
+/// A function of the dot product `$name` with `$features` on, in its forms for all lanes alike and for one quad of `x`.
+macro_rules! dot_products {
+    ($name:ident, $by_quad:ident, $mnemonic:literal, $features:literal) => {
+        /// In each lane `acc + Σ w[j] * x[j]` over its four bytes.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $name(acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
+            let mut sum = acc;
+            // SAFETY: only the named registers are read and written, by an instruction that the function's features have.
+            unsafe {
+                asm!(concat!($mnemonic, " {a:v}.4s, {w:v}.16b, {x:v}.16b"), a = inout(vreg) sum, w = in(vreg) w,
+                    x = in(vreg) x, options(pure, nomem, nostack, preserves_flags));
+            }
+            sum
+        }
+
+        /// In each lane `acc + Σ w[j] * x[4 * QUAD + j]` over its four bytes.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $by_quad<const QUAD: usize>(acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
+            const { assert!(QUAD < 4, "four quads in a register") };
+            let mut sum = acc;
+            // SAFETY: only the named registers are read and written, by an instruction that the function's features have.
+            unsafe {
+                asm!(concat!($mnemonic, " {a:v}.4s, {w:v}.16b, {x:v}.4b[{q}]"), a = inout(vreg) sum,
+                    w = in(vreg) w, x = in(vreg) x, q = const QUAD,
+                    options(pure, nomem, nostack, preserves_flags));
+            }
+            sum
+        }
+    };
+}
+
+dot_products!(sdot, sdot_quad, "sdot", "neon,dotprod");
+// The first factor unsigned, the second signed.
+dot_products!(usdot, usdot_quad, "usdot", "neon,i8mm");
+
 const N: usize = 4;
 
-impl Simd for Neon {
+impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     const TIER: Tier = Tier::Neon;
     const LANES: usize = N;
     const TILE: usize = 8;
     const BF16_DOT: bool = false;
-    const WIDE_ZERO: i32 = 128;
+    const WIDE_ZERO: i32 = if I8MM { 0 } else { 128 };
+    const INT8: &'static str = match (DOTPROD, I8MM) {
+        (_, true) => "sdot and usdot, 128 bits",
+        (true, false) => "sdot, 128 bits",
+        (false, false) => "widening multiplies, 128 bits",
+    };
     type F = float32x4_t;
     type I = uint8x16_t;
 
     #[inline]
     fn call<J: Job>(self, job: J) -> J::Out {
-        isa!(with_neon(self, job))
+        isa!(match (DOTPROD, I8MM) {
+            (_, true) => with_i8mm(Neon(()), job),
+            (true, false) => with_dotprod(Neon(()), job),
+            (false, false) => plain(Neon(()), job),
+        })
     }
 
     #[inline(always)]
@@ -106,19 +187,15 @@ impl Simd for Neon {
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16]) -> float32x4_t {
-        let x = &x[..N];
-        self.load(&[0, 1, 2, 3].map(|i: usize| f16::from_bits(x[i]).to_f32()))
+        widen(isa!(vld1_u16(x[..N].as_ptr())))
     }
     #[inline(always)]
     fn store_f16(self, x: float32x4_t, out: &mut [u16]) {
-        let mut whole = [0.0; N];
-        self.store(x, &mut whole);
-        out[..N].iter_mut().zip(whole).for_each(|(o, v)| *o = f16::from_f32(v).to_bits());
+        isa!(vst1_u16(out[..N].as_mut_ptr(), narrow(x)))
     }
     #[inline(always)]
     fn load_f16_bytes(self, x: &[u8]) -> float32x4_t {
-        let x = &x[..2 * N];
-        self.load(&[0, 1, 2, 3].map(|i: usize| f16::from_le_bytes([x[2 * i], x[2 * i + 1]]).to_f32()))
+        widen(isa!(vreinterpret_u16_u8(vld1_u8(x[..2 * N].as_ptr()))))
     }
     #[inline(always)]
     fn load_f32_bytes(self, x: &[u8]) -> float32x4_t {
@@ -126,19 +203,21 @@ impl Simd for Neon {
     }
     #[inline(always)]
     fn load_u8(self, x: &[u8]) -> float32x4_t {
-        let x = &x[..N];
-        self.load(&[0, 1, 2, 3].map(|i: usize| f32::from(x[i])))
+        let four = u32::from_le_bytes([x[0], x[1], x[2], x[3]]);
+        isa!(vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u64::from(four)))))))
     }
     #[inline(always)]
     fn load_i8(self, x: &[u8]) -> float32x4_t {
-        let x = &x[..N];
-        self.load(&[0, 1, 2, 3].map(|i: usize| f32::from(x[i].cast_signed())))
+        let four = u32::from_le_bytes([x[0], x[1], x[2], x[3]]);
+        isa!(vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(u64::from(four)))))))
     }
     #[inline(always)]
     fn store_i8(self, x: float32x4_t, out: &mut [i8]) {
-        let mut whole = [0i32; N];
-        isa!(vst1q_s32(whole.as_mut_ptr(), vcvtnq_s32_f32(x)));
-        out[..N].iter_mut().zip(whole).for_each(|(o, v)| *o = v.clamp(-128, 127) as i8);
+        let four = isa!({
+            let narrow = vqmovn_s32(vcvtnq_s32_f32(x));
+            vget_lane_u32::<0>(vreinterpret_u32_s8(vqmovn_s16(vcombine_s16(narrow, narrow))))
+        });
+        out[..N].copy_from_slice(&four.to_le_bytes().map(u8::cast_signed));
     }
     #[inline(always)]
     fn load_bytes(self, x: &[u8]) -> uint8x16_t {
@@ -186,17 +265,38 @@ impl Simd for Neon {
     }
     #[inline(always)]
     fn dot(self, acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
-        isa!({
-            let (w, x) = (vreinterpretq_s8_u8(w), vreinterpretq_s8_u8(x));
-            let low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
-            let high = vpaddlq_s16(vmull_high_s8(w, x));
-            vreinterpretq_u8_s32(vaddq_s32(vreinterpretq_s32_u8(acc), vpaddq_s32(low, high)))
-        })
+        if DOTPROD { isa!(sdot(acc, w, x)) } else { isa!(widening(acc, w, x)) }
     }
     #[inline(always)]
     fn dot_wide(self, acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
-        let signed = isa!(veorq_u8(w, vdupq_n_u8(128)));
-        self.dot(acc, signed, x)
+        if I8MM { isa!(usdot(acc, w, x)) } else { self.dot(acc, isa!(veorq_u8(w, vdupq_n_u8(128))), x) }
+    }
+    /// By the quad's number in a register of activations: two loads where the broadcasts of the default take eight.
+    #[inline(always)]
+    fn dot_quads<const QUADS: usize, const WIDE: bool>(
+        self,
+        mut acc: uint8x16_t,
+        w: &[uint8x16_t; 8],
+        x: &[i8; 32],
+        from: usize,
+    ) -> uint8x16_t {
+        const { assert!(QUADS == 4 || QUADS == 8) };
+        if !DOTPROD {
+            for j in from..from + QUADS {
+                let four = self.splat4(&x[4 * j..]);
+                acc = if WIDE { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
+            }
+            return acc;
+        }
+        for four in (from..from + QUADS).step_by(4) {
+            let x = isa!(vreinterpretq_u8_s8(vld1q_s8(x[4 * four..][..16].as_ptr())));
+            let w = [w[four], w[four + 1], w[four + 2], w[four + 3]];
+            acc = self.quad::<0, WIDE>(acc, w[0], x);
+            acc = self.quad::<1, WIDE>(acc, w[1], x);
+            acc = self.quad::<2, WIDE>(acc, w[2], x);
+            acc = self.quad::<3, WIDE>(acc, w[3], x);
+        }
+        acc
     }
     #[inline(always)]
     fn bf16_dot(self, acc: float32x4_t, w: uint8x16_t, x: uint8x16_t) -> float32x4_t {
@@ -204,4 +304,44 @@ impl Simd for Neon {
         let acc = self.fma(self.cast_f(self.shl::<16>(w)), self.cast_f(self.shl::<16>(x)), acc);
         self.fma(self.cast_f(self.and(w, high)), self.cast_f(self.and(x, high)), acc)
     }
+}
+
+/// The dot product without an instruction for it. Two products fit in sixteen bits: at most 2 · 128 · 127.
+#[inline]
+#[target_feature(enable = "neon")]
+fn widening(acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
+    let (w, x) = (vreinterpretq_s8_u8(w), vreinterpretq_s8_u8(x));
+    let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
+    let pairs: int16x8_t;
+    // SAFETY: only the named registers are read and written, by an instruction of the base architecture. As an intrinsic it
+    // is taken apart into two shuffles and an addition.
+    unsafe {
+        asm!("addp {o:v}.8h, {l:v}.8h, {h:v}.8h", o = out(vreg) pairs, l = in(vreg) low, h = in(vreg) high,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    vreinterpretq_u8_s32(vpadalq_s16(vreinterpretq_s32_u8(acc), pairs))
+}
+
+/// Half-precision floats as floats.
+#[inline(always)]
+fn widen(halves: uint16x4_t) -> float32x4_t {
+    let floats: float32x4_t;
+    // SAFETY: only the named registers are read and written, by an instruction of the base architecture.
+    unsafe {
+        asm!("fcvtl {o:v}.4s, {i:v}.4h", o = out(vreg) floats, i = in(vreg) halves,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    floats
+}
+
+/// Floats as half-precision ones, rounded to nearest even.
+#[inline(always)]
+fn narrow(floats: float32x4_t) -> uint16x4_t {
+    let halves: uint16x4_t;
+    // SAFETY: only the named registers are read and written, by an instruction of the base architecture.
+    unsafe {
+        asm!("fcvtn {o:v}.4h, {i:v}.4s", o = out(vreg) halves, i = in(vreg) floats,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    halves
 }

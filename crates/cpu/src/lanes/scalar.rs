@@ -31,6 +31,7 @@ impl Simd for Scalar {
     const TILE: usize = 8;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 0;
+    const INT8: &'static str = "plain code";
     type F = F;
     type I = I;
 

@@ -19,6 +19,7 @@ impl Job for Everything {
             let w: Vec<u8> = (0..4 * n).map(|_| noise(&mut seed) as u8).collect();
             let x: Vec<i8> =
                 (0..4 * n).map(|_| (noise(&mut seed) % 255) as i8).map(|v| v.max(-127)).collect();
+            let bytes: Vec<u8> = w[..n].to_vec();
             let mut out = vec![0.0; n];
             s.store(s.exp(s.load(&f)), &mut out);
             for (o, v) in out.iter().zip(&f) {
@@ -51,6 +52,40 @@ impl Job for Everything {
             s.store(s.to_f(s.dot_wide(s.splat_i(-5), wv, xv)), &mut out);
             assert_eq!(out, dots(S::WIDE_ZERO, 0xff));
 
+            let (quads, _) = x.as_chunks::<4>();
+            let x32: [i8; 32] =
+                std::array::from_fn(|i| quads[i / 4 % n][i % 4].wrapping_add(i as i8).max(-127));
+            let w = |i: usize, j: usize| i32::from(w[4 * i + j]);
+            let mut w8 = [wv; 8];
+            w8.iter_mut().zip(0..).for_each(|(v, j)| *v = s.or(*v, s.splat_i(0x0101_0101 * j)));
+            let narrow8 = w8.map(|v| s.and(v, s.splat_b(0x7f)));
+            let sums = |quads: std::ops::Range<usize>, wide: bool| -> Vec<f32> {
+                let code = |i, j, quad: usize| match wide {
+                    true => (w(i, j) | quad as i32) - S::WIDE_ZERO,
+                    false => (w(i, j) | quad as i32) & 0x7f,
+                };
+                let one = |i, quad| -> i32 {
+                    (0..4).map(|j| code(i, j, quad) * i32::from(x32[4 * quad + j])).sum()
+                };
+                (0..n).map(|i| (quads.clone().map(|quad| one(i, quad)).sum::<i32>() + 9) as f32).collect()
+            };
+            let nine = s.splat_i(9);
+            s.store(s.to_f(s.dot_quads::<8, false>(nine, &narrow8, &x32, 0)), &mut out);
+            assert_eq!(out, sums(0..8, false));
+            s.store(s.to_f(s.dot_quads::<8, true>(nine, &w8, &x32, 0)), &mut out);
+            assert_eq!(out, sums(0..8, true));
+            for from in [0, 4] {
+                s.store(s.to_f(s.dot_quads::<4, false>(nine, &narrow8, &x32, from)), &mut out);
+                assert_eq!(out, sums(from..from + 4, false));
+                s.store(s.to_f(s.dot_quads::<4, true>(nine, &w8, &x32, from)), &mut out);
+                assert_eq!(out, sums(from..from + 4, true));
+            }
+            for (load, zero) in [(s.load_u8(&bytes), 0), (s.load_i8(&bytes), 128)] {
+                s.store(load, &mut out);
+                let want = |b: &u8| f32::from(*b ^ zero) - f32::from(zero);
+                assert!(out.iter().zip(&bytes).all(|(o, b)| *o == want(b)));
+            }
+
             let table: [u8; 16] = std::array::from_fn(|i| (i * 11 + 3) as u8);
             let index = s.and(s.shr::<4>(wv), s.splat_b(15));
             let picked = s.lookup(&table, index);
@@ -59,10 +94,46 @@ impl Job for Everything {
                 &mut out,
             );
             for i in 0..n {
-                let want: i32 = (0..4).map(|j| i32::from(table[usize::from(w[4 * i + j] >> 4)] & 127)).sum();
+                let want: i32 = (0..4).map(|j| i32::from(table[w(i, j) as usize >> 4] & 127)).sum();
                 assert_eq!(out[i], want as f32);
             }
         }
+    }
+}
+
+/// Products at the ends of what bytes hold, where sums of sixteen bits would run over.
+struct Extremes;
+
+impl Job for Extremes {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let mut out = vec![0.0; S::LANES];
+        for x in [-128i8, -127, 127] {
+            let four = s.splat4(&[x; 4]);
+            for w in [0u8, 1, 127, 128, 255] {
+                if w <= 127 {
+                    s.store(s.to_f(s.dot(s.splat_i(0), s.splat_b(w), four)), &mut out);
+                    assert!(out.iter().all(|o| *o == (4 * i32::from(w) * i32::from(x)) as f32), "{w} · {x}");
+                }
+                if x > -128 {
+                    s.store(s.to_f(s.dot_wide(s.splat_i(0), s.splat_b(w), four)), &mut out);
+                    let want = 4 * (i32::from(w) - S::WIDE_ZERO) * i32::from(x);
+                    assert!(out.iter().all(|o| *o == want as f32), "wide {w} · {x}: {out:?}, not {want}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_the_largest_bytes_are_exact() {
+    for tier in Tier::available() {
+        dispatch(tier, Extremes);
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(s) = neon::Neon::<false, false>::new() {
+        s.call(Extremes);
     }
 }
 
@@ -71,4 +142,19 @@ fn each_tier_computes_what_the_scalar_definition_says() {
     for tier in Tier::available() {
         dispatch(tier, Everything);
     }
+}
+
+/// A tier may have several sets of lanes, of which [`dispatch`] takes the best.
+#[test]
+#[cfg(target_arch = "aarch64")]
+fn each_set_of_lanes_of_neon_computes_the_same() {
+    let [plain, dotprod, i8mm] = [
+        neon::Neon::<false, false>::new().map(|s| s.call(Everything)),
+        neon::Neon::<true, false>::new().map(|s| s.call(Everything)),
+        neon::Neon::<true, true>::new().map(|s| s.call(Everything)),
+    ];
+    let has = |feature: bool| feature.then_some(());
+    assert_eq!(plain, Some(()));
+    assert_eq!(dotprod, has(std::arch::is_aarch64_feature_detected!("dotprod")));
+    assert_eq!(i8mm, has(std::arch::is_aarch64_feature_detected!("i8mm")));
 }

@@ -78,9 +78,7 @@ fn simd(machine: &Machine, _: &Sight) -> Option<Warning> {
             "no AVX2, FMA and F16C here: the plain code is used, ten or more times slower; a virtual machine \
                      may be hiding them (choose the host's CPU model)"
         }
-        "aarch64" => {
-            "no dot product instructions (asimddp) here: the plain code is used, several times slower"
-        }
+        "aarch64" => "no Advanced SIMD (asimd) here: the plain code is used, several times slower",
         _ => "no vector code for this architecture: the plain code is used, ten or more times slower",
     };
     warn("no-simd", message.to_owned())
