@@ -1,0 +1,51 @@
+//! Random numbers from a seed, the same on every machine and in every version: a plan that is computed again must give the
+//! same answer.
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): one multiply-xorshift mix of a counter.
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Above 0 and up to 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Exponential with this mean.
+    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * self.unit().ln()
+    }
+
+    /// Standard normal (Box and Muller, 1958; one of the two).
+    pub(super) fn normal(&mut self) -> f64 {
+        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    #[test]
+    fn moments_are_those_of_the_distributions() {
+        let mut random = Random::new(7);
+        let n = 200_000;
+        let mean = |sum: f64| sum / f64::from(n);
+        let exponential = mean((0..n).map(|_| random.exponential(3.0)).sum());
+        assert!((exponential - 3.0).abs() < 0.03, "{exponential}");
+        let square = mean((0..n).map(|_| random.normal().powi(2)).sum());
+        assert!((square - 1.0).abs() < 0.02, "{square}");
+    }
+}

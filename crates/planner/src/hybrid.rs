@@ -1,0 +1,144 @@
+//! Machines of our own for the base load, and somebody else's for what is above it.
+
+use serde::Serialize;
+
+use crate::cost::{HOURS_A_MONTH, Request, Server};
+use crate::error::{Error, not_negative, share};
+use crate::money::Money;
+
+/// What an hour costs when a share of the time is paid at one price and the rest at another.
+///
+/// # Errors
+/// A share outside 0 to 1.
+pub fn blended(share_of_base: f64, base: Money, other: Money) -> Result<Money, Error> {
+    share("hybrid.base_share", share_of_base)?;
+    Ok(base.times(share_of_base) + other.times(1.0 - share_of_base))
+}
+
+/// One level: so many machines of our own, the rest elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Level {
+    /// Machines of our own.
+    pub machines: u64,
+    /// What they cost in a month.
+    pub own: Money,
+    /// Requests a month that they do not get to.
+    pub overflow_requests: f64,
+    /// What these cost elsewhere.
+    pub overflow: Money,
+    /// Share of the requests that goes elsewhere.
+    pub overflow_share: f64,
+}
+
+impl Level {
+    /// Both together, a month.
+    #[must_use]
+    pub fn total(&self) -> Money {
+        self.own + self.overflow
+    }
+}
+
+/// Most hours in a load curve: a year.
+const MOST_HOURS: usize = 8784;
+
+/// Every level that may make sense for a load curve, from none of our own to all: `load` is requests in each hour of a
+/// period that repeats. What an hour has above the machines' rate goes elsewhere at `each` a request at once; it does not
+/// wait for a quiet hour.
+///
+/// # Errors
+/// An empty curve, one longer than a year, a negative load, or more than 100,000 machines.
+pub fn levels(server: &Server, request: &Request, load: &[f64], each: Money) -> Result<Vec<Level>, Error> {
+    if load.is_empty() {
+        return Err(Error::Empty { what: "work.requests_by_hour".to_owned() });
+    }
+    if load.len() > MOST_HOURS {
+        return Err(Error::Range {
+            field: "work.requests_by_hour".to_owned(),
+            value: format!("{} hours", load.len()),
+            expected: format!("1 to {MOST_HOURS} hours, a year"),
+        });
+    }
+    for requests in load {
+        not_negative("work.requests_by_hour", *requests)?;
+    }
+    let capacity = server.requests_per_hour(request);
+    let peak = load.iter().copied().fold(0.0, f64::max);
+    let most = Server::machines(peak, capacity);
+    if most > 100_000 {
+        return Err(Error::Range {
+            field: "work.requests_by_hour".to_owned(),
+            value: format!("a peak of {peak} requests, {most} machines"),
+            expected: "loads of up to 100,000 machines".to_owned(),
+        });
+    }
+    let periods = HOURS_A_MONTH / load.len() as f64;
+    let all: f64 = load.iter().sum::<f64>() * periods;
+    let level = |machines: u64| {
+        let done = machines as f64 * capacity;
+        let over = load.iter().map(|requests| (requests - done).max(0.0)).sum::<f64>() * periods;
+        Level {
+            machines,
+            own: server.price_per_month().each(machines),
+            overflow_requests: over,
+            overflow: each.times(over),
+            overflow_share: if all > 0.0 { over / all } else { 0.0 },
+        }
+    };
+    Ok((0..=most).map(level).collect())
+}
+
+/// The cheapest of them; of two alike the one with fewer machines.
+#[must_use]
+pub fn cheapest(levels: &[Level]) -> Option<&Level> {
+    levels.iter().min_by_key(|level| level.total())
+}
+
+/// What a request costs when all begin at a small model and a share goes on to a large one. The small one is paid for
+/// those too: it has tried.
+///
+/// # Errors
+/// A share outside 0 to 1.
+pub fn escalated(small: Money, large: Money, share_escalated: f64) -> Result<Money, Error> {
+    share("work.escalated_share", share_escalated)?;
+    Ok(small + large.times(share_escalated))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheapest_level_is_between_none_and_all() {
+        // One machine does 360 requests an hour for 0.10; elsewhere a request costs 0.001.
+        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
+        let request = Request::new(0, 100, 0.0).unwrap();
+        let mut load = [300.0; 24];
+        load[12] = 1000.0;
+        let levels = levels(&server, &request, &load, Money::of(0.001)).unwrap();
+        assert_eq!(levels.len(), 4);
+        let best = cheapest(&levels).unwrap();
+        assert_eq!(best.machines, 1);
+        // 640 requests of one hour, each day of a month.
+        assert!((best.overflow_requests - 640.0 * 730.0 / 24.0).abs() < 1e-6);
+        assert_eq!(best.own, Money::of(73.0));
+        assert_eq!(levels[0].own, Money::ZERO);
+        assert_eq!(levels[3].overflow, Money::ZERO);
+    }
+
+    #[test]
+    fn an_empty_or_negative_curve_is_refused() {
+        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
+        let request = Request::new(0, 100, 0.0).unwrap();
+        let refused = |load: &[f64]| levels(&server, &request, load, Money::ZERO).unwrap_err().to_string();
+        assert_eq!(refused(&[]), "work.requests_by_hour is empty");
+        assert_eq!(refused(&[-1.0]), "work.requests_by_hour: -1 is outside numbers from 0 to 1e15");
+        assert!(refused(&[1e12]).contains("100,000 machines"));
+    }
+
+    #[test]
+    fn escalating_pays_both() {
+        let each = escalated(Money::of(0.001), Money::of(0.02), 0.1).unwrap();
+        assert_eq!(each, Money::of(0.003));
+        assert!(escalated(Money::ZERO, Money::ZERO, 1.1).is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! How long a step of the engine takes, from the model's weights and the machine's measured ceilings.
+//!
+//! A step computes a batch of rows: one for each sequence that decodes, and chunks of prompts. It reads all weights once, and
+//! the keys and values of every sequence; it multiplies each row by each weight; it does work of one thread or none in particular
+//! (norms, rope, rounding) for each row. Reading and multiplying overlap in part:
+//!
+//! `t = (memory^p + products^p)^(1/p) + elementwise + attention`
+//!
+//! The constants below were fitted once, on the shapes and batches that docs/planner-predictions.md names, and are checked there
+//! on others.
+
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+
+use crate::error::{Error, positive};
+
+/// How much reading and multiplying overlap: 1 would be not at all, infinity fully.
+const OVERLAP: f64 = 1.74;
+/// Of the read bandwidth measured in long streams, what reading weights reaches.
+const READ_SHARE: f64 = 0.905;
+/// Products of the head take so many times the multiply-adds: it multiplies activations rounded finer (decision 9).
+const HEAD_PRODUCTS: f64 = 1.44;
+/// Work on each element of a row besides products, in multiply-adds of the f32 peak.
+const ELEMENT_COST: f64 = 175.0;
+/// Of the peak in bfloat16 (f32 where there is none), what attention reaches.
+const ATTENTION_SHARE: f64 = 0.65;
+
+/// Weights of one format, all of the body or all of the head.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// As GGUF names it, `Q4_K`.
+    pub format: String,
+    /// Multiply-adds of one row, if it uses all of it.
+    pub multiply_adds: f64,
+    /// Bytes as they lie in memory.
+    pub bytes: f64,
+    /// Of how many experts each row uses how many.
+    pub experts: Option<(f64, f64)>,
+}
+
+/// Layers that see the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Attention {
+    /// Multiply-adds of one row for each position that it sees, all of these layers.
+    pub multiply_adds: f64,
+    /// Bytes of keys and values of a position, all of these layers.
+    pub bytes: f64,
+    /// Positions that they see at most.
+    pub window: Option<f64>,
+}
+
+/// A model, as work.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelWork {
+    /// What every row is multiplied by.
+    pub body: Vec<Part>,
+    /// What only rows are whose logits are wanted.
+    pub head: Vec<Part>,
+    /// Keys and values.
+    pub attention: Vec<Attention>,
+    /// Elements of a row that something is done with besides products, all layers.
+    pub elements: f64,
+}
+
+/// What a machine was measured to do, all compute threads together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ceilings {
+    /// Instruction tier of the kernels.
+    pub tier: String,
+    /// Reading memory, GB/s (1e9 bytes).
+    pub read_gb_per_s: f64,
+    /// Multiply-adds a second in eight bits, 1e9.
+    pub int8_g_per_s: f64,
+    /// In bfloat16.
+    pub bf16_g_per_s: f64,
+    /// In f32.
+    pub f32_g_per_s: f64,
+}
+
+/// Rows of one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Rows that decode one token each; the logits of all are wanted.
+    pub decode_rows: f64,
+    /// Positions that each of them sees, on average.
+    pub decode_context: f64,
+    /// Rows of prompts.
+    pub prompt_rows: f64,
+    /// Positions that each of those sees, on average.
+    pub prompt_context: f64,
+    /// Prompts that end in this step: the logits of one row of each are wanted.
+    pub prompts_ended: f64,
+}
+
+/// A model on a machine: the time of any step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Roofline {
+    work: ModelWork,
+    ceilings: Ceilings,
+}
+
+#[derive(Deserialize)]
+struct KernelFile {
+    rows: Vec<f64>,
+    share: Vec<KernelShare>,
+}
+
+#[derive(Deserialize)]
+struct KernelShare {
+    tier: String,
+    format: String,
+    numbers: String,
+    of_peak: Vec<f64>,
+}
+
+fn kernels() -> &'static KernelFile {
+    static FILE: OnceLock<KernelFile> = OnceLock::new();
+    FILE.get_or_init(|| toml::from_str(include_str!("../kernels.toml")).expect("kernels.toml is tested"))
+}
+
+impl Roofline {
+    /// # Errors
+    /// A ceiling of zero or less, or a format whose kernels were not measured.
+    pub fn new(work: ModelWork, ceilings: Ceilings) -> Result<Roofline, Error> {
+        for (name, value) in [
+            ("read_gb_per_s", ceilings.read_gb_per_s),
+            ("int8_g_per_s", ceilings.int8_g_per_s),
+            ("bf16_g_per_s", ceilings.bf16_g_per_s),
+            ("f32_g_per_s", ceilings.f32_g_per_s),
+        ] {
+            positive(&format!("machine {name}"), value)?;
+        }
+        for part in work.body.iter().chain(&work.head) {
+            share(&ceilings.tier, &part.format)?;
+        }
+        Ok(Roofline { work, ceilings })
+    }
+
+    /// Seconds that a step with this batch takes; nothing for no rows.
+    #[must_use]
+    pub fn seconds(&self, batch: &Batch) -> f64 {
+        let rows = batch.decode_rows + batch.prompt_rows;
+        if rows <= 0.0 {
+            return 0.0;
+        }
+        let wanted = batch.decode_rows + batch.prompts_ended;
+        let memory = self.bytes(batch) / (READ_SHARE * self.ceilings.read_gb_per_s * 1e9);
+        let products =
+            self.products(&self.work.body, rows) + HEAD_PRODUCTS * self.products(&self.work.head, wanted);
+        let together = (memory.powf(OVERLAP) + products.powf(OVERLAP)).powf(1.0 / OVERLAP);
+        let elementwise = rows * self.work.elements * ELEMENT_COST / (self.ceilings.f32_g_per_s * 1e9);
+        together + elementwise + self.attention(batch)
+    }
+
+    /// Bytes of weights, keys and values that the step reads.
+    #[must_use]
+    pub fn bytes(&self, batch: &Batch) -> f64 {
+        let rows = batch.decode_rows + batch.prompt_rows;
+        let used = |part: &Part| match part.experts {
+            Some((count, used)) => part.bytes * (used * rows / count).min(1.0),
+            None => part.bytes,
+        };
+        let wanted = batch.decode_rows + batch.prompts_ended;
+        let head = if wanted > 0.0 { self.work.head.iter().map(used).sum() } else { 0.0 };
+        let seen = |context: f64, layers: &Attention| {
+            layers.bytes * layers.window.map_or(context, |window| context.min(window))
+        };
+        let kv = |layers: &Attention| {
+            // A chunk reads what its rows see once for all of them.
+            let chunk = if batch.prompt_rows > 0.0 { seen(batch.prompt_context, layers) } else { 0.0 };
+            batch.decode_rows * seen(batch.decode_context, layers) + chunk
+        };
+        self.work.body.iter().map(used).sum::<f64>() + head + self.work.attention.iter().map(kv).sum::<f64>()
+    }
+
+    fn products(&self, parts: &[Part], rows: f64) -> f64 {
+        if rows <= 0.0 {
+            return 0.0;
+        }
+        let time = |part: &Part| {
+            let (of_rows, each) = match part.experts {
+                // Rows spread over the experts: each expert sees fewer of them.
+                Some((count, used)) => (used / count, (rows * used / count).max(1.0)),
+                None => (1.0, rows),
+            };
+            let Ok(share) = share(&self.ceilings.tier, &part.format) else { return 0.0 };
+            let peak = self.peak(&share.numbers);
+            rows * of_rows * part.multiply_adds / (share_at(&share.of_peak, each) * peak * 1e9)
+        };
+        parts.iter().map(time).sum()
+    }
+
+    fn attention(&self, batch: &Batch) -> f64 {
+        let seen = |layers: &Attention| {
+            let within = |context: f64| layers.window.map_or(context, |window| context.min(window));
+            let positions = batch.decode_rows * within(batch.decode_context)
+                + batch.prompt_rows * within(batch.prompt_context);
+            layers.multiply_adds * positions
+        };
+        let sum: f64 = self.work.attention.iter().map(seen).sum();
+        sum / (ATTENTION_SHARE * self.ceilings.bf16_g_per_s * 1e9)
+    }
+
+    fn peak(&self, numbers: &str) -> f64 {
+        match numbers {
+            "bf16" => self.ceilings.bf16_g_per_s,
+            "f32" => self.ceilings.f32_g_per_s,
+            _ => self.ceilings.int8_g_per_s,
+        }
+    }
+}
+
+fn share(tier: &str, format: &str) -> Result<&'static KernelShare, Error> {
+    let tier = if tier == "neon" || tier == "scalar" { "avx2" } else { tier };
+    kernels().share.iter().find(|share| share.tier == tier && share.format == format).ok_or_else(|| {
+        let known = kernels().share.iter().filter(|share| share.tier == tier);
+        Error::Unknown {
+            field: "model".to_owned(),
+            what: "measured kernel",
+            name: format!("{format} on {tier}"),
+            known: known.map(|share| share.format.as_str()).collect::<Vec<_>>().join(", "),
+        }
+    })
+}
+
+/// Between the numbers of rows measured along the logarithm, and flat beyond them.
+fn share_at(of_peak: &[f64], rows: f64) -> f64 {
+    let points = kernels().rows.iter().copied().zip(of_peak.iter().copied());
+    interpolate(points, rows.max(1.0), f64::ln)
+}
+
+/// The value at `x` on straight lines between points in ascending order, flat beyond them; `scale` bends the axis. None for no
+/// points is nothing.
+pub(crate) fn interpolate(
+    points: impl IntoIterator<Item = (f64, f64)>,
+    x: f64,
+    scale: impl Fn(f64) -> f64,
+) -> f64 {
+    let mut before: Option<(f64, f64)> = None;
+    for (at, value) in points {
+        match before {
+            _ if x == at => return value,
+            None if x < at => return value,
+            Some((left, low)) if x < at => {
+                let part = (scale(x) - scale(left)) / (scale(at) - scale(left));
+                return low + part * (value - low);
+            }
+            _ => before = Some((at, value)),
+        }
+    }
+    before.map_or(0.0, |(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gigabyte of Q4_K and no head.
+    fn model(bytes: f64) -> ModelWork {
+        let part = Part { format: "Q4_K".to_owned(), multiply_adds: bytes * 1.78, bytes, experts: None };
+        let attention = Attention { multiply_adds: 1e5, bytes: 1e5, window: None };
+        ModelWork { body: vec![part], head: Vec::new(), attention: vec![attention], elements: 1e5 }
+    }
+
+    fn machine(read: f64, peak: f64) -> Ceilings {
+        Ceilings {
+            tier: "avx512".to_owned(),
+            read_gb_per_s: read,
+            int8_g_per_s: peak,
+            bf16_g_per_s: peak / 2.0,
+            f32_g_per_s: peak / 4.0,
+        }
+    }
+
+    fn decode(rows: f64) -> Batch {
+        Batch { decode_rows: rows, decode_context: 100.0, ..Batch::default() }
+    }
+
+    #[test]
+    fn one_row_is_bound_by_memory_and_many_by_the_peak() {
+        let slow = Roofline::new(model(1e9), machine(35.0, 460.0)).unwrap();
+        let fast = Roofline::new(model(1e9), machine(70.0, 460.0)).unwrap();
+        let gain = |rows| slow.seconds(&decode(rows)) / fast.seconds(&decode(rows));
+        assert!(gain(1.0) > 1.5 && gain(64.0) < 1.15, "{} {}", gain(1.0), gain(64.0));
+        // No step beats its bytes.
+        assert!(slow.seconds(&decode(1.0)) > 1e9 / 35e9);
+        assert_eq!(slow.seconds(&Batch::default()), 0.0);
+    }
+
+    #[test]
+    fn more_rows_never_take_less_and_cost_less_each() {
+        let roofline = Roofline::new(model(4e8), machine(50.0, 460.0)).unwrap();
+        let times: Vec<f64> = (1..=32).map(|rows| roofline.seconds(&decode(f64::from(rows)))).collect();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+        assert!(times[15] / 16.0 < times[0] / 2.0);
+    }
+
+    #[test]
+    fn unused_experts_are_neither_read_nor_multiplied() {
+        let mut sparse = model(1e9);
+        sparse.body[0].experts = Some((64.0, 8.0));
+        let roofline = |work| Roofline::new(work, machine(35.0, 460.0)).unwrap();
+        let (sparse, dense) = (roofline(sparse), roofline(model(1e9)));
+        assert!(sparse.seconds(&decode(1.0)) < dense.seconds(&decode(1.0)) / 4.0);
+        assert!((sparse.bytes(&decode(1.0)) - 1e9 / 8.0 - 1e7).abs() < 1.0);
+        assert_eq!(sparse.bytes(&decode(64.0)), dense.bytes(&decode(64.0)));
+    }
+
+    #[test]
+    fn a_window_bounds_what_is_seen() {
+        let mut work = model(1e8);
+        work.attention[0].window = Some(512.0);
+        let roofline = Roofline::new(work, machine(35.0, 460.0)).unwrap();
+        let at = |context| Batch { decode_rows: 1.0, decode_context: context, ..Batch::default() };
+        assert_eq!(roofline.seconds(&at(512.0)), roofline.seconds(&at(4096.0)));
+    }
+
+    #[test]
+    fn every_kernel_has_a_share_for_each_number_of_rows() {
+        for share in &kernels().share {
+            assert_eq!(share.of_peak.len(), kernels().rows.len());
+            assert!(share.of_peak.iter().all(|of| (0.05..1.0).contains(of)), "{}", share.format);
+        }
+        assert!(share("neon", "Q4_K").is_ok());
+        let unknown = share("avx512", "Q9_Z").err().map(|error| error.to_string()).unwrap();
+        assert!(
+            unknown.starts_with("model: no measured kernel is called `Q9_Z on avx512`; there are: F32, "),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn lines_are_flat_beyond_their_ends() {
+        let at = |x| interpolate([(1.0, 10.0), (4.0, 40.0)], x, f64::ln);
+        assert_eq!((at(0.5), at(1.0), at(2.0), at(4.0), at(9.0)), (10.0, 10.0, 25.0, 40.0, 40.0));
+    }
+}

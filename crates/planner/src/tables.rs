@@ -1,0 +1,227 @@
+//! The two tables that the planner comes with, and how a plan's own entries join them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, not_negative, positive};
+use crate::money::{Currency, Money};
+
+const PRICES: &str = include_str!("../prices.toml");
+const MACHINES: &str = include_str!("../machines.toml");
+
+/// What a commercial API asks for a million tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiPrice {
+    /// What it is asked for by.
+    pub name: String,
+    /// A million input tokens.
+    pub input: Money,
+    /// A million output tokens.
+    pub output: Money,
+    /// A million input tokens that the provider has cached; absent where it caches nothing.
+    pub cached: Option<Money>,
+    /// Of all three.
+    #[serde(default = "usd")]
+    pub currency: String,
+    /// When this was so, `YYYY-MM-DD`.
+    pub date: String,
+    /// Where it was read.
+    pub source: String,
+}
+
+/// A machine that can be rented.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RentedMachine {
+    /// What it is asked for by.
+    pub name: String,
+    /// Its processor, for people.
+    pub title: String,
+    /// The instruction tier that the kernels would take: `scalar`, `avx2`, `avx512`, `neon`.
+    pub tier: String,
+    /// Physical cores that it has for itself.
+    pub cores: u32,
+    /// Memory, in GiB.
+    pub memory_gib: f64,
+    /// Memory channels of the processor.
+    pub memory_channels: u32,
+    /// What all channels of the processor can carry, GB/s (1e9 bytes).
+    pub socket_gb_per_s: f64,
+    /// Cores of the processor: the machine's share of the bandwidth is its share of these.
+    pub socket_cores: u32,
+    /// Eight-bit multiply-adds of one core in one cycle.
+    pub int8_per_cycle: f64,
+    /// Cycles that all cores hold under load, in 1e9 a second.
+    pub ghz: f64,
+    /// What an hour costs; absent where nobody looked it up.
+    pub price_per_hour: Option<Money>,
+    /// Of the price.
+    #[serde(default = "usd")]
+    pub currency: String,
+    /// When this was so, `YYYY-MM-DD`.
+    pub date: String,
+    /// Where it was read.
+    pub source: String,
+}
+
+pub(crate) fn usd() -> String {
+    "USD".to_owned()
+}
+
+/// Of the bandwidth that channels could carry, what reading in long streams gets: two to four fifths on servers. Only
+/// for machines that nobody measured.
+const READ_SHARE: f64 = 0.75;
+
+impl RentedMachine {
+    /// What its cores could read of memory, GB/s: an estimate from the channels.
+    #[must_use]
+    pub fn read_gb_per_s(&self) -> f64 {
+        let share = f64::from(self.cores) / f64::from(self.socket_cores.max(1));
+        self.socket_gb_per_s * share.min(1.0) * READ_SHARE
+    }
+
+    /// What its cores could multiply and add in eight bits, 1e9 a second: an estimate from the clock.
+    #[must_use]
+    pub fn int8_g_per_s(&self) -> f64 {
+        f64::from(self.cores) * self.int8_per_cycle * self.ghz
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let field = |name: &str| format!("machine `{}`: {name}", self.name);
+        for (name, value) in [
+            ("cores", f64::from(self.cores)),
+            ("socket_cores", f64::from(self.socket_cores)),
+            ("memory_gib", self.memory_gib),
+            ("socket_gb_per_s", self.socket_gb_per_s),
+            ("int8_per_cycle", self.int8_per_cycle),
+            ("ghz", self.ghz),
+        ] {
+            positive(&field(name), value)?;
+        }
+        if let Some(price) = self.price_per_hour {
+            not_negative(&field("price_per_hour"), price.value())?;
+        }
+        Currency::named(&self.currency).map(drop)
+    }
+}
+
+impl ApiPrice {
+    fn check(&self) -> Result<(), Error> {
+        for (name, price) in
+            [("input", Some(self.input)), ("output", Some(self.output)), ("cached", self.cached)]
+        {
+            let price = price.unwrap_or_default();
+            not_negative(&format!("price `{}`: {name}", self.name), price.value())?;
+        }
+        Currency::named(&self.currency).map(drop)
+    }
+}
+
+#[derive(Deserialize)]
+struct PriceFile {
+    price: Vec<ApiPrice>,
+}
+
+#[derive(Deserialize)]
+struct MachineFile {
+    machine: Vec<RentedMachine>,
+}
+
+/// The shipped prices with `own` ones in place of those of the same name, then the new ones.
+///
+/// # Errors
+/// A negative price, or a currency that is none.
+pub fn prices(own: &[ApiPrice]) -> Result<Vec<ApiPrice>, Error> {
+    let file: PriceFile = read("prices.toml", PRICES)?;
+    own.iter().try_for_each(ApiPrice::check)?;
+    Ok(joined(file.price, own, |price| &price.name))
+}
+
+/// The shipped machines, likewise.
+///
+/// # Errors
+/// A number of zero or less.
+pub fn machines(own: &[RentedMachine]) -> Result<Vec<RentedMachine>, Error> {
+    let file: MachineFile = read("machines.toml", MACHINES)?;
+    own.iter().try_for_each(RentedMachine::check)?;
+    Ok(joined(file.machine, own, |machine| &machine.name))
+}
+
+fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, Error> {
+    toml::from_str(text)
+        .map_err(|error| Error::Text { what: what.to_owned(), detail: error.message().to_owned() })
+}
+
+fn joined<T: Clone>(mut shipped: Vec<T>, own: &[T], name: impl Fn(&T) -> &String) -> Vec<T> {
+    for entry in own {
+        match shipped.iter_mut().find(|old| name(old) == name(entry)) {
+            Some(old) => *old = entry.clone(),
+            None => shipped.push(entry.clone()),
+        }
+    }
+    shipped
+}
+
+/// The entry called `wanted`, in the plan's currency where it has a price.
+pub(crate) fn find<'a, T>(
+    field: &str,
+    what: &'static str,
+    all: &'a [T],
+    wanted: &str,
+    name: impl Fn(&T) -> &str,
+) -> Result<&'a T, Error> {
+    all.iter().find(|entry| name(entry) == wanted).ok_or_else(|| Error::Unknown {
+        field: field.to_owned(),
+        what,
+        name: wanted.to_owned(),
+        known: all.iter().map(name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Refuses a price of another currency than the plan's.
+pub(crate) fn same_currency(field: &str, found: &str, wanted: Currency) -> Result<(), Error> {
+    if found == wanted.name() {
+        return Ok(());
+    }
+    let (field, found, wanted) = (field.to_owned(), found.to_owned(), wanted.name().to_owned());
+    Err(Error::Currency { field, found, wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_tables_are_whole_and_dated() {
+        for price in prices(&[]).unwrap() {
+            price.check().unwrap();
+            assert!(price.date.len() == 10 && !price.source.is_empty(), "{price:?}");
+            assert!(price.cached.is_none_or(|cached| cached <= price.input), "{price:?}");
+        }
+        for machine in machines(&[]).unwrap() {
+            machine.check().unwrap();
+            assert!(machine.date.len() == 10 && !machine.source.is_empty(), "{machine:?}");
+            assert!(machine.cores <= machine.socket_cores, "{machine:?}");
+        }
+    }
+
+    #[test]
+    fn own_entries_replace_and_add() {
+        let own = |name: &str| ApiPrice {
+            name: name.to_owned(),
+            input: Money::of(9.0),
+            output: Money::of(9.0),
+            cached: None,
+            currency: usd(),
+            date: "2026-01-01".to_owned(),
+            source: "a contract".to_owned(),
+        };
+        let shipped = prices(&[]).unwrap().len();
+        let joined = prices(&[own("gpt-4o-mini"), own("ours")]).unwrap();
+        assert_eq!(joined.len(), shipped + 1);
+        assert_eq!(joined[0].input, Money::of(9.0));
+        let negative = ApiPrice { input: Money::of(-1.0), ..own("bad") };
+        let refused = prices(&[negative]).unwrap_err().to_string();
+        assert_eq!(refused, "price `bad`: input: -1 is outside numbers from 0 to 1e15");
+    }
+}
