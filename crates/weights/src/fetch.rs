@@ -23,7 +23,8 @@ pub use hub::Hub;
 pub use python::Pythons;
 pub use source::{HubSource, PythonPart, Source, UrlSource};
 
-pub(crate) use journal::{Journal, digest, hash_prefix, write_whole};
+pub use journal::write_whole;
+pub(crate) use journal::{Journal, digest, hash_prefix};
 pub(crate) use source::{check_relative, shown};
 
 /// Largest file that any source may deliver when nobody said its size: 1 TiB.

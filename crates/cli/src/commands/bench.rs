@@ -8,6 +8,7 @@ mod kernels;
 mod progress;
 mod report;
 mod runner;
+mod serve;
 mod subject;
 mod test;
 pub(crate) mod tune;
@@ -85,11 +86,15 @@ pub(crate) struct Args {
 enum What {
     /// Measure matrix products alone: each format, tier and number of rows, on one thread, weights in cache.
     Kernels(kernels::Args),
+    /// Put load on a server with the OpenAI API and measure it, by the definitions of `vllm bench serve`.
+    Serve(Box<serve::Args>),
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    if let Some(What::Kernels(args)) = args.what {
-        return kernels::run(&args);
+    match args.what {
+        Some(What::Kernels(args)) => return kernels::run(&args),
+        Some(What::Serve(args)) => return serve::run(&args),
+        None => {}
     }
     let machine = cpu::probe::look();
     let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);

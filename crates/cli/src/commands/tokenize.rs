@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The file or folder that MODEL means. A folder with only a tokenizer is no model to the store.
-fn locate(model: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn locate(model: &str) -> Result<PathBuf, Failure> {
     let path = Path::new(model);
     let is_json = path.extension().is_some_and(|extension| extension == "json") && path.is_file();
     if is_json || path.join("tokenizer.json").is_file() {

@@ -144,12 +144,19 @@ fn empty(dir: &Path) -> Result<(), Error> {
 }
 
 /// Writes a small file so that a reader sees the old content or the new, never a part.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".tmp-")
-        .tempfile_in(dir)
-        .map_err(Error::io("create a temporary file in", dir))?;
+///
+/// # Errors
+/// What the system says of the file or its folder.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = tempfile::Builder::new();
+    temporary.prefix(".tmp-");
+    // Others may read it, as any file that is made here, by the process's mask.
+    #[cfg(unix)]
+    let readable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    #[cfg(unix)]
+    temporary.permissions(readable);
+    let mut file = temporary.tempfile_in(dir).map_err(Error::io("create a temporary file in", dir))?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.as_file().sync_all().map_err(Error::io("sync", path))?;
     file.persist(path).map_err(|error| Error::io("rename", path)(error.error))?;
