@@ -1,7 +1,7 @@
 //! Everything a change must pass, cheapest first, the tests last so that their summary ends the log.
 
 use crate::shell::{Done, call, cargo, has};
-use crate::{aarch64, client, counts, docs, fuzz, models};
+use crate::{aarch64, client, counts, docs, fuzz, models, page};
 use std::time::Instant;
 
 /// Seconds of fuzzing a target in a smoke run.
@@ -57,6 +57,7 @@ pub fn run(flags: &[&str]) -> Done {
         report.step("models for the tests", models::pull);
         report.step("tests on real models", models::tests);
         report.step("the openai client", client::check);
+        report.step("the page in a browser", page::check);
     }
     report.step("tests", tests);
     if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }

@@ -15,22 +15,38 @@ const CHECK: &str = "tools/clients/openai_check.py";
 pub fn check() -> Done {
     let python = python()?;
     call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
-    let port = free_port()?;
-    let mut serve = cargo(&["run", "--package", "cli", "--locked", "--quiet", "--", "serve", "--port"]);
-    let child =
-        serve.arg(port.to_string()).spawn().map_err(|error| format!("cannot start serve: {error}"))?;
-    let _server = Server(child);
-    wait_until_ready(port)?;
-    call(Command::new(python).args([CHECK, &format!("http://127.0.0.1:{port}")]).current_dir(root()))
+    let server = Server::start(&[])?;
+    call(Command::new(python).args([CHECK, &server.url()]).current_dir(root()))
 }
 
-/// Stops the server when it goes out of scope, whatever happened.
-struct Server(Child);
+/// `gristmill serve` with the default model, as it was built last. Stops when it goes out of scope, whatever happened.
+pub struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts it on a free port and waits until it is ready.
+    pub fn start(flags: &[&str]) -> Result<Server, String> {
+        let port = free_port()?;
+        let mut serve = cargo(&["run", "--package", "cli", "--locked", "--quiet", "--", "serve", "--port"]);
+        serve.arg(port.to_string()).args(flags);
+        let child = serve.spawn().map_err(|error| format!("cannot start serve: {error}"))?;
+        let server = Server { child, port };
+        wait_until_ready(port)?;
+        Ok(server)
+    }
+
+    /// `http://…` without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

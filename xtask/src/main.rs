@@ -10,6 +10,7 @@ mod counts;
 mod docs;
 mod fuzz;
 mod models;
+mod page;
 mod peers;
 mod shell;
 
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   client                    serve the default model and check it with the openai package
+  page                      serve the default model and check its page in headless Chromium
 ";
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ["counts", "--write"] => counts::write(),
         ["models"] => models::pull(),
         ["client"] => client::check(),
+        ["page"] => page::check(),
         ["peers", "--help"] => {
             print!("{}", peers::HELP);
             return ExitCode::SUCCESS;

@@ -11,6 +11,7 @@ mod pool;
 pub mod probe;
 pub mod thread;
 mod tier;
+pub mod usage;
 
 pub use map::Map;
 pub use pages::{Arena, Backing, PageKind, Pages};

@@ -33,6 +33,12 @@ pub(crate) const STEP_S: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0
 /// HTTP durations, as prometheus-fastapi-instrumentator has them.
 pub(crate) const HTTP_S: [f64; 3] = [0.1, 0.5, 1.0];
 
+/// The same without labels, finer.
+pub(crate) const HTTP_FINE_S: [f64; 21] = [
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0,
+    30.0, 60.0,
+];
+
 /// 1, 2, 5, 10, … up to the context.
 pub(crate) fn one_two_five(context: usize) -> Vec<f64> {
     let series = (0..18).flat_map(|e| [1_usize, 2, 5].map(|m| m * 10_usize.pow(e)));
@@ -53,7 +59,16 @@ mod tests {
 
     #[test]
     fn ascending() {
-        for set in [&FIRST_TOKEN_S[..], &TOKEN_S, &REQUEST_S, &ITERATION_TOKENS, &N, &PREEMPTIONS, &STEP_S] {
+        for set in [
+            &FIRST_TOKEN_S[..],
+            &TOKEN_S,
+            &REQUEST_S,
+            &ITERATION_TOKENS,
+            &N,
+            &PREEMPTIONS,
+            &STEP_S,
+            &HTTP_FINE_S,
+        ] {
             assert!(set.is_sorted_by(|a, b| a < b));
         }
     }

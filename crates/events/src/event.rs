@@ -47,6 +47,10 @@ pub enum Event {
     Step {
         /// Rows in it: prompt tokens and decoded tokens.
         rows: usize,
+        /// Tokens of answers that it gave.
+        decoded: usize,
+        /// Bytes of weights that it read; 0 if nobody knows.
+        weight_bytes: u64,
         /// How long it took.
         took: Duration,
     },

@@ -9,8 +9,10 @@
 mod buckets;
 mod event;
 mod metrics;
+mod process;
 pub mod text;
 
 pub use event::{Ending, Event, Gauges, Rejection};
 pub use metrics::Metrics;
+pub use process::Process;
 pub use text::Format;

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::event::{Ending, Event, Gauges, Rejection};
+use crate::process::{Process, ProcessMetrics};
 use crate::{Format, buckets, text};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -23,6 +24,7 @@ pub struct Metrics {
     machine: Machine,
     machine_registry: Registry,
     model: OnceLock<(Model, Registry)>,
+    process: OnceLock<(ProcessMetrics, Registry)>,
     /// One scrape at a time sets the gauges and writes them down.
     scrape: RwLock<()>,
 }
@@ -34,6 +36,7 @@ struct Machine {
     connections_refused: Counter,
     http: Family<Labels<3>, Counter>,
     http_seconds: Family<Labels<2>, Histogram>,
+    http_seconds_fine: Histogram,
     rejected: Family<Labels<1>, Counter>,
 }
 
@@ -47,8 +50,10 @@ struct Model {
     prefill_rows: Counter,
     prompt_tokens: Counter,
     prompt_tokens_cached: Counter,
+    prompt_tokens_by_source: Family<Labels<1>, Counter>,
     generation_tokens: Counter,
     success: Family<Labels<1>, Counter>,
+    cancelled: Family<Labels<1>, Counter>,
     admission_rejections: Family<Labels<1>, Counter>,
     slow_readers: Counter,
     first_token: Histogram,
@@ -68,12 +73,20 @@ struct Model {
     request_computed: Histogram,
     iteration_tokens: Histogram,
     step: Histogram,
+    weight_bytes: Counter,
+    bandwidth: Share,
+    bytes_per_token: Share,
     drafts: Counter,
     draft_tokens: Counter,
     accepted_tokens: Counter,
     /// The counter of each position, the first one first.
     accepted_at: [Counter; POSITIONS.len()],
 }
+
+/// vLLM's names of where a prompt's keys and values may come from; the third is of engines that share them.
+const SOURCES: [&str; 3] = ["local_compute", "local_cache_hit", "external_kv_transfer"];
+/// How far a request was when it was given up.
+const STAGES: [&str; 3] = ["queue", "prefill", "decode"];
 
 /// Places in a proposal, as labels.
 const POSITIONS: [&str; 16] =
@@ -84,7 +97,13 @@ impl Metrics {
     pub fn new(version: &str) -> Metrics {
         let mut registry = Registry::default();
         let machine = Machine::new(&mut registry, version);
-        Metrics { machine, machine_registry: registry, model: OnceLock::new(), scrape: RwLock::new(()) }
+        Metrics {
+            machine,
+            machine_registry: registry,
+            model: OnceLock::new(),
+            process: OnceLock::new(),
+            scrape: RwLock::new(()),
+        }
     }
 
     /// Adds a model's metrics, all at zero. `name` becomes the label `model_name`; `context` is in tokens and bounds
@@ -107,11 +126,23 @@ impl Metrics {
         }
     }
 
+    /// What the operating system says now of the process; its metrics exist from the first call on.
+    pub fn set_process(&self, process: &Process) {
+        let (metrics, _) = self.process.get_or_init(|| {
+            let mut registry = Registry::default();
+            (ProcessMetrics::new(&mut registry), registry)
+        });
+        metrics.set(process);
+    }
+
     /// Everything as text, with the gauges of now.
     pub fn write(&self, gauges: Option<&Gauges>, format: Format) -> String {
         let _one = self.scrape.write().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::with_capacity(32 << 10);
         let mut done = encoding::encode_registry(&mut out, &self.machine_registry);
+        if let Some((_, registry)) = self.process.get() {
+            done = done.and_then(|()| encoding::encode_registry(&mut out, registry));
+        }
         if let Some((model, registry)) = self.model.get() {
             if let Some(gauges) = gauges {
                 model.set(gauges);
@@ -178,6 +209,12 @@ impl Machine {
                 "Duration of HTTP requests by handler",
                 seconds,
             ),
+            http_seconds_fine: histogram(
+                r,
+                "http_request_duration_highr_seconds",
+                "Duration of HTTP requests, finer",
+                &buckets::HTTP_FINE_S,
+            ),
             rejected: add(r, "gristmill_requests_rejected", "Requests turned away, by reason", rejected),
         }
     }
@@ -196,6 +233,7 @@ impl Machine {
                 self.http_seconds
                     .get_or_create(&[("handler", handler), ("method", method)])
                     .observe(took.as_secs_f64());
+                self.http_seconds_fine.observe(took.as_secs_f64());
             }
             Event::Connected => _ = self.connections.inc(),
             Event::Disconnected => _ = self.connections.dec(),
@@ -238,6 +276,14 @@ impl Model {
         for reason in Rejection::ALL.into_iter().filter(|r| r.is_admission()) {
             let _ = rejections.get_or_create_owned(&[("reason", reason.name())]);
         }
+        let sources = Family::<Labels<1>, Counter>::default();
+        for source in SOURCES {
+            let _ = sources.get_or_create_owned(&[("source", source)]);
+        }
+        let cancelled = Family::<Labels<1>, Counter>::default();
+        for stage in STAGES {
+            let _ = cancelled.get_or_create_owned(&[("stage", stage)]);
+        }
         let cache = Family::<Vec<(&'static str, String)>, Gauge>::default();
         let shape =
             vec![("block_size", kv_block_tokens.to_string()), ("num_gpu_blocks", kv_blocks.to_string())];
@@ -279,8 +325,20 @@ impl Model {
                 "Prompt tokens that did not have to be computed",
                 Counter::default(),
             ),
+            prompt_tokens_by_source: add(
+                r,
+                "vllm:prompt_tokens_by_source",
+                "Prompt tokens by where their keys and values came from",
+                sources,
+            ),
             generation_tokens: add(r, "vllm:generation_tokens", "Tokens generated", Counter::default()),
             success: add(r, "vllm:request_success", "Answers ended, by reason", success),
+            cancelled: add(
+                r,
+                "gristmill_requests_cancelled",
+                "Answers given up before their end, by how far they were",
+                cancelled,
+            ),
             admission_rejections: add(
                 r,
                 "vllm:admission_rejections",
@@ -380,6 +438,24 @@ impl Model {
                 &buckets::ITERATION_TOKENS,
             ),
             step: histogram(r, "gristmill_step_seconds", "Seconds a step took", &buckets::STEP_S),
+            weight_bytes: add(
+                r,
+                "gristmill_weight_read_bytes",
+                "Bytes of weights that steps read: each weight once a step, of experts as many as its rows use",
+                Counter::default(),
+            ),
+            bandwidth: add(
+                r,
+                "gristmill_weight_read_bytes_per_second",
+                "Bytes of weights that the last step read, over its time",
+                Share::default(),
+            ),
+            bytes_per_token: add(
+                r,
+                "gristmill_weight_read_bytes_per_token",
+                "Bytes of weights that the last step with answer tokens read, over these",
+                Share::default(),
+            ),
             drafts: add(
                 r,
                 "vllm:spec_decode_num_drafts",
@@ -424,9 +500,10 @@ impl Model {
                 self.inter_token.observe(after.as_secs_f64());
                 self.generation_tokens.inc();
             }
-            Event::Step { rows, took } => {
+            Event::Step { rows, decoded, weight_bytes, took } => {
                 self.iteration_tokens.observe(rows as f64);
                 self.step.observe(took.as_secs_f64());
+                self.read(weight_bytes, decoded, took);
             }
             Event::Verified { proposed, accepted } => {
                 self.drafts.inc();
@@ -453,6 +530,19 @@ impl Model {
         }
     }
 
+    fn read(&self, weight_bytes: u64, decoded: usize, took: Duration) {
+        if weight_bytes == 0 {
+            return;
+        }
+        self.weight_bytes.inc_by(weight_bytes);
+        if !took.is_zero() {
+            self.bandwidth.set(weight_bytes as f64 / took.as_secs_f64());
+        }
+        if decoded > 0 {
+            self.bytes_per_token.set(weight_bytes as f64 / decoded as f64);
+        }
+    }
+
     fn finished(&self, event: Event) {
         let Event::Finished {
             ending,
@@ -471,6 +561,14 @@ impl Model {
         };
         let seconds = |histogram: &Histogram, d: Duration| histogram.observe(d.as_secs_f64());
         self.success.get_or_create(&[("finished_reason", ending.name())]).inc();
+        if ending == Ending::Abort {
+            let stage = match (generated_tokens, prefill) {
+                (1.., _) => "decode",
+                (0, Duration::ZERO) => "queue",
+                (0, _) => "prefill",
+            };
+            self.cancelled.get_or_create(&[("stage", stage)]).inc();
+        }
         seconds(&self.total, total);
         seconds(&self.queue, queued);
         seconds(&self.prefill, prefill);
@@ -483,6 +581,10 @@ impl Model {
         if generated_tokens > 0 {
             self.prompt_tokens.inc_by(prompt_tokens as u64);
             self.prompt_tokens_cached.inc_by(cached_tokens as u64);
+            let computed = prompt_tokens.saturating_sub(cached_tokens);
+            for (source, tokens) in SOURCES.into_iter().zip([computed, cached_tokens]) {
+                self.prompt_tokens_by_source.get_or_create(&[("source", source)]).inc_by(tokens as u64);
+            }
         }
         if generated_tokens > 1 {
             self.per_output_token.observe(decode.as_secs_f64() / (generated_tokens - 1) as f64);

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use events::{Ending, Event, Format, Gauges, Metrics, Rejection};
+use events::{Ending, Event, Format, Gauges, Metrics, Process, Rejection};
 
 fn served() -> Metrics {
     let metrics = Metrics::new("1.2.3");
@@ -21,7 +21,7 @@ fn served() -> Metrics {
     metrics.record(Event::FirstToken { after: Duration::from_millis(30) });
     metrics.record(Event::NextToken { after: Duration::from_millis(20) });
     metrics.record(Event::NextToken { after: Duration::from_millis(90) });
-    metrics.record(Event::Step { rows: 7, took: Duration::from_millis(3) });
+    metrics.record(Event::Step { rows: 7, decoded: 2, weight_bytes: 6_000, took: Duration::from_millis(3) });
     metrics.record(Event::Verified { proposed: 4, accepted: 2 });
     metrics.record(Event::Verified { proposed: 3, accepted: 0 });
     metrics.record(Event::Finished {
@@ -89,6 +89,14 @@ fn prometheus_lines() {
         format!("vllm:request_params_n_sum{{{M}}} 2.0"),
         format!("vllm:request_prefill_kv_computed_tokens_sum{{{M}}} 8.0"),
         format!("vllm:cache_config_info{{{M},block_size=\"32\",num_gpu_blocks=\"40\"}} 1"),
+        format!("vllm:prompt_tokens_by_source_total{{{M},source=\"local_compute\"}} 8"),
+        format!("vllm:prompt_tokens_by_source_total{{{M},source=\"local_cache_hit\"}} 4"),
+        format!("vllm:prompt_tokens_by_source_total{{{M},source=\"external_kv_transfer\"}} 0"),
+        format!("gristmill_requests_cancelled_total{{{M},stage=\"queue\"}} 0"),
+        format!("gristmill_weight_read_bytes_total{{{M}}} 6000"),
+        format!("gristmill_weight_read_bytes_per_second{{{M}}} 2000000.0"),
+        format!("gristmill_weight_read_bytes_per_token{{{M}}} 3000.0"),
+        "http_request_duration_highr_seconds_bucket{le=\"0.25\"} 1".into(),
         "gristmill_ready 1".into(),
         "gristmill_load_seconds 1.5".into(),
         "gristmill_build_info{version=\"1.2.3\"} 1".into(),
@@ -151,6 +159,58 @@ fn every_family_has_one_help_and_one_type() {
             assert!(belongs, "{name} has no TYPE");
         }
     }
+}
+
+#[test]
+fn who_gives_up_is_counted_by_how_far_it_was() {
+    let metrics = Metrics::new("1");
+    metrics.add_model("m", 100, 4, 32);
+    let ms = Duration::from_millis;
+    for (ending, generated_tokens, prefill) in [
+        (Ending::Abort, 0, ms(0)),
+        (Ending::Abort, 0, ms(5)),
+        (Ending::Abort, 0, ms(6)),
+        (Ending::Abort, 7, ms(5)),
+        (Ending::Stop, 7, ms(5)),
+    ] {
+        metrics.record(Event::Finished {
+            ending,
+            prompt_tokens: 12,
+            cached_tokens: 0,
+            generated_tokens,
+            max_tokens: None,
+            total: ms(9),
+            queued: ms(1),
+            prefill,
+            decode: ms(0),
+            preemptions: 0,
+        });
+    }
+    let text = metrics.write(Some(&GAUGES), Format::Prometheus);
+    for (stage, count) in [("queue", 1), ("prefill", 2), ("decode", 1)] {
+        let m = r#"model_name="m",engine="0""#;
+        let line = format!("gristmill_requests_cancelled_total{{{m},stage=\"{stage}\"}} {count}");
+        assert!(text.lines().any(|l| same(l, &line)), "no {line} in\n{text}");
+    }
+}
+
+#[test]
+fn the_process_is_told_as_it_is() {
+    let metrics = Metrics::new("1");
+    assert!(!metrics.write(None, Format::Prometheus).contains("process_"));
+    let mut process = Process { resident_bytes: Some(4_096), cpu_s: Some(1.5), ..Process::default() };
+    metrics.set_process(&process);
+    let text = metrics.write(None, Format::Prometheus);
+    for line in
+        ["process_resident_memory_bytes 4096.0", "process_cpu_seconds_total 1.5", "process_open_fds NaN"]
+    {
+        assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+    }
+    process.cpu_s = None;
+    process.open_files = Some(7);
+    metrics.set_process(&process);
+    let text = metrics.write(None, Format::Prometheus);
+    assert!(text.contains("process_cpu_seconds_total 1.5\n") && text.contains("process_open_fds 7.0\n"));
 }
 
 #[test]

@@ -14,8 +14,8 @@ use axum::response::Response;
 use events::{Event, Rejection};
 use wire::Fault;
 
-use crate::routes;
 use crate::state::State;
+use crate::{page, routes};
 
 /// The header that names a request, taken from the client if it sent a sane one.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -99,7 +99,7 @@ fn method_name(method: &Method) -> &'static str {
     }
 }
 
-/// Lets in who may come in. `/health` tells nothing and is open.
+/// Lets in who may come in. `/health` and the page tell nothing and are open.
 pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
     match check(&state, &request) {
         Ok(()) => next.run(request).await,
@@ -112,7 +112,8 @@ fn check(state: &State, request: &Request) -> Result<(), Fault> {
     if keys.is_empty() {
         return if state.options.loopback_names_only { check_host(request) } else { Ok(()) };
     }
-    if request.uri().path() == routes::HEALTH {
+    let path = request.uri().path();
+    if path == routes::HEALTH || (state.options.page && page::path(path).is_some()) {
         return Ok(());
     }
     let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));

@@ -19,6 +19,7 @@ mod generation;
 mod layers;
 mod options;
 mod outbox;
+mod page;
 mod patience;
 mod plan;
 mod routes;
@@ -62,7 +63,18 @@ impl Server {
 
     /// What the engine is to be started with, so that its steps are counted.
     pub fn watch(&self) -> Box<dyn engine::Watch> {
-        Box::new(outbox::Steps::new(self.state.metrics.clone()))
+        self.watch_reads(&|_| 0)
+    }
+
+    /// As [`Server::watch`]; `weight_bytes` tells how many bytes of weights a step of so many rows reads.
+    pub fn watch_reads(&self, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
+        Box::new(outbox::Steps::new(self.state.metrics.clone(), weight_bytes))
+    }
+
+    /// What is asked about the process whenever somebody asks for the metrics; it should take well under a millisecond.
+    /// The first one stays.
+    pub fn measure(&self, process: impl Fn() -> events::Process + Send + Sync + 'static) {
+        let _ = self.state.process.set(Box::new(process));
     }
 
     /// Serves `listener` until `stop` is done, then drains: takes no more connections or requests, lets running ones

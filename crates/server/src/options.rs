@@ -12,6 +12,8 @@ pub struct Options {
     /// Without keys: answer only to requests whose `Host` is a loopback name. A page in a browser can send requests
     /// to 127.0.0.1 under a name of its own (DNS rebinding); this refuses them.
     pub loopback_names_only: bool,
+    /// Whether the page is served at `/`.
+    pub page: bool,
     /// Bytes of one body.
     pub body_bytes: usize,
     /// Bytes of all bodies that are being read, together.
@@ -41,6 +43,7 @@ impl Default for Options {
         Options {
             keys: Keys::default(),
             loopback_names_only: true,
+            page: true,
             body_bytes: wire::limits::BODY_BYTES,
             body_memory_bytes: 64 << 20,
             head_timeout: Duration::from_secs(10),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use engine::{FinishReason, Gone, StepReport, TokenLogprobs, Usage};
 use events::{Ending, Event, Metrics};
@@ -123,18 +123,24 @@ fn ending(reason: FinishReason) -> Ending {
 /// Counts the engine's steps.
 pub(crate) struct Steps {
     metrics: Arc<Metrics>,
+    /// Bytes of weights that a step reads, by its rows.
+    weight_bytes: Vec<u64>,
 }
 
+/// Past so many rows a step is bound by arithmetic, and what little more it reads is not worth telling.
+const MOST_ROWS: usize = 512;
+
 impl Steps {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Steps {
-        Steps { metrics }
+    pub(crate) fn new(metrics: Arc<Metrics>, weight_bytes: &dyn Fn(usize) -> u64) -> Steps {
+        Steps { metrics, weight_bytes: (0..=MOST_ROWS).map(weight_bytes).collect() }
     }
 }
 
 impl engine::Watch for Steps {
     fn step(&mut self, step: &StepReport) {
-        let took: Duration = step.took;
-        self.metrics.record(Event::Step { rows: step.rows, took });
+        let StepReport { rows, decoded, took, .. } = *step;
+        let weight_bytes = self.weight_bytes[rows.min(MOST_ROWS)];
+        self.metrics.record(Event::Step { rows, decoded, weight_bytes, took });
     }
 
     fn verified(&mut self, proposed: usize, accepted: usize) {

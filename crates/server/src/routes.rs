@@ -16,7 +16,7 @@ use wire::{Fault, models};
 use crate::generation::Generation;
 use crate::plan::{Form, Plan};
 use crate::state::State;
-use crate::{Served, answer, body, layers, plan, stream};
+use crate::{Served, answer, body, layers, page, plan, stream};
 
 pub(crate) const HEALTH: &str = "/health";
 const METRICS: &str = "/metrics";
@@ -27,8 +27,8 @@ const MODEL: &str = "/v1/models/{*id}";
 
 /// Every route, behind the layers that all requests go through.
 pub(crate) fn router(state: Arc<State>) -> Router {
-    Router::new()
-        .route(HEALTH, get(health))
+    let page = if state.options.page { page::routes() } else { Router::new() };
+    page.route(HEALTH, get(health))
         .route(METRICS, get(metrics))
         .route(CHAT, post(chat))
         .route(COMPLETIONS, post(completions))
@@ -50,7 +50,7 @@ pub(crate) fn pattern(path: &str) -> Option<&'static str> {
         COMPLETIONS => Some(COMPLETIONS),
         MODELS => Some(MODELS),
         _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
-        _ => Some("none"),
+        _ => page::path(path).or(Some("none")),
     }
 }
 
@@ -64,6 +64,9 @@ async fn health(Shared(state): Shared<Arc<State>>) -> Response {
 async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let format = Format::accepted(accept);
+    if let Some(process) = state.process.get() {
+        state.metrics.set_process(&process());
+    }
     let text = state.metrics.write(state.gauges().as_ref(), format);
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

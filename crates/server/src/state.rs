@@ -1,9 +1,9 @@
 //! What all requests share.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use events::{Event, Gauges, Metrics, Rejection};
+use events::{Event, Gauges, Metrics, Process, Rejection};
 use tokio::sync::Semaphore;
 use wire::Fault;
 
@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub(crate) admission: Arc<Admission>,
     /// KiB of bodies that may still be read.
     pub(crate) body_memory: Arc<Semaphore>,
+    /// Looks up what the metrics tell of the process.
+    pub(crate) process: OnceLock<Box<dyn Fn() -> Process + Send + Sync>>,
     phase: RwLock<Phase>,
     /// Randomness of request ids, drawn once.
     pub(crate) ids: Mutex<u64>,
@@ -34,6 +36,7 @@ impl State {
             metrics: Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"))),
             admission: Arc::new(Admission::new(options.requests, options.parallel)),
             body_memory: Arc::new(Semaphore::new(kib)),
+            process: OnceLock::new(),
             phase: RwLock::new(Phase::Loading("starting".into())),
             ids: Mutex::new(0),
             options,

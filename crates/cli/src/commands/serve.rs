@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cpu::probe::Machine;
+use cpu::usage::Meter;
 use engine::Engine;
 use kernels::{KvDtype, Precision};
 use server::{Options, Served, Server, Spoken};
@@ -66,6 +68,10 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Access")]
     insecure_no_auth: bool,
 
+    /// Do not serve the page at `/`.
+    #[arg(long, help_heading = "Access")]
+    no_page: bool,
+
     /// Answers computed at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     #[arg(help_heading = "Limits")]
@@ -116,7 +122,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
     err!("listening on http://{address}; loading {}", args.model);
-    let invitation = Invitation { address: door::reachable(address), keyed: !options.keys.is_empty() };
+    let invitation =
+        Invitation { address: door::reachable(address), keyed: !options.keys.is_empty(), page: options.page };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
         .max_blocking_threads(PLANNING_THREADS)
@@ -150,6 +157,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
     Ok(Options {
         keys,
         loopback_names_only: !args.insecure_no_auth,
+        page: !args.no_page,
         body_bytes,
         body_memory_bytes: standard.body_memory_bytes.max(4 * body_bytes),
         connections: args.max_connections as usize,
@@ -193,6 +201,7 @@ fn load_beside(
 struct Invitation {
     address: SocketAddr,
     keyed: bool,
+    page: bool,
 }
 
 /// What is said when the server is ready.
@@ -247,7 +256,8 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         Some(tuned) => format!("tuned: {}", tuned.say()),
         None => format!("{} threads", loaded.compute.pool.threads()),
     };
-    let watch = server.watch();
+    measure(server, &loaded.machine);
+    let watch = server.watch_reads(&|rows| loaded.model.weight_read_bytes(rows));
     let Loaded { model, draft, compute, limits, .. } = loaded;
     let kv_dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(tier));
     let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
@@ -267,6 +277,26 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     Ok(ready)
 }
 
+/// Lets the metrics tell what the kernel counts of this process.
+fn measure(server: &Server, machine: &Machine) {
+    let meter = Meter::new(machine);
+    let memory_limit_bytes = Some(machine.memory_limit_bytes);
+    server.measure(move || {
+        let used = meter.read();
+        events::Process {
+            resident_bytes: used.resident_bytes,
+            anonymous_bytes: used.anonymous_bytes,
+            virtual_bytes: used.virtual_bytes,
+            memory_limit_bytes,
+            cpu_s: used.cpu_s,
+            throttled_s: used.throttled_s,
+            open_files: used.open_files,
+            max_files: used.max_files,
+            started_unix_s: used.started_unix_s,
+        }
+    });
+}
+
 impl Ready {
     fn say(&self, to: &Invitation, began: Instant) {
         err!("{} is ready after {:.2} s: {}", self.name, began.elapsed().as_secs_f64(), self.facts);
@@ -277,6 +307,9 @@ impl Ready {
         };
         let key = if to.keyed { " -H \"authorization: Bearer $GRISTMILL_API_KEY\"" } else { "" };
         let address = to.address;
+        if to.page && self.chats {
+            err!("chat in a browser: http://{address}");
+        }
         err!(
             "try it:\n  curl http://{address}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
         );

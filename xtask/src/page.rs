@@ -1,0 +1,81 @@
+//! The page as its users meet it: headless Chromium on the page of `gristmill serve`, with the default model.
+
+use crate::client::Server;
+use crate::shell::{Done, call, cargo, has, output, root};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CHECK: &str = "tools/page/check.mjs";
+/// All checks together take a fraction of it.
+const WITHIN: Duration = Duration::from_secs(110);
+/// Where a Chromium may be, the variable's choice first.
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Starts two servers, one of them with a key, and runs the checks of `tools/page/check.mjs` against them.
+pub fn check() -> Done {
+    let browser = browser()?;
+    let folder = driver()?;
+    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
+    let key = format!("page-{}", std::process::id());
+    let open = Server::start(&[])?;
+    let keyed = Server::start(&["--api-key", &key])?;
+    let mut node = Command::new("node");
+    // Beside its modules: node looks for them from the script's own folder upwards.
+    let script = folder.join("check.mjs");
+    std::fs::copy(root().join(CHECK), &script).map_err(|error| format!("{}: {error}", script.display()))?;
+    node.arg(&script).arg(browser).args([open.url(), keyed.url(), key]);
+    bounded(&mut node)
+}
+
+fn browser() -> Result<String, String> {
+    let chosen = std::env::var("GRISTMILL_CHROMIUM").ok();
+    let names = chosen.into_iter().chain(BROWSERS.map(str::to_owned));
+    // The driver wants a path, not a name.
+    let mut paths = names
+        .filter(|name| has(name, "--version"))
+        .filter_map(|name| output(Command::new("sh").args(["-c", "command -v \"$0\"", &name])).ok());
+    let found = paths.next().map(|path| path.trim().to_owned());
+    found.ok_or_else(|| "no Chromium: `apt-get install chromium`, or set GRISTMILL_CHROMIUM".to_owned())
+}
+
+/// A folder with the pinned driver, made once.
+fn driver() -> Result<PathBuf, String> {
+    let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let folder = base.join("page-check");
+    let manifest = std::fs::read(root().join("tools/page/package.json"))
+        .map_err(|error| format!("tools/page/package.json: {error}"))?;
+    let ready = folder.join("ready");
+    if std::fs::read(&ready).is_ok_and(|made| made == manifest) {
+        return Ok(folder);
+    }
+    let failed = |error| format!("{}: {error}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    std::fs::write(folder.join("package.json"), &manifest).map_err(failed)?;
+    let mut npm = Command::new("npm");
+    call(
+        npm.args(["install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"])
+            .current_dir(&folder),
+    )?;
+    std::fs::write(ready, manifest).map_err(failed)?;
+    Ok(folder)
+}
+
+/// As [`call`], but no longer than [`WITHIN`].
+fn bounded(command: &mut Command) -> Done {
+    let mut child =
+        command.stdin(Stdio::null()).spawn().map_err(|error| format!("cannot run node: {error}"))?;
+    let began = Instant::now();
+    loop {
+        match child.try_wait().map_err(|error| format!("cannot wait for node: {error}"))? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("{CHECK} failed: {status}")),
+            None if began.elapsed() > WITHIN => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{CHECK} was not done within {} s", WITHIN.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
