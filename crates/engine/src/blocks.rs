@@ -1,21 +1,27 @@
 //! Who holds which KV block.
 //!
 //! A pool hands out numbered blocks; a [`Table`] is one sequence's list of them in order of position and gives them
-//! back when dropped. Taking and giving back are O(1) a block. The last freed is the first handed out again, as it may
-//! still be in a cache. The pool lives on the engine's thread: `Rc`, no lock.
+//! back when dropped. Several tables may hold one block: the full blocks of equal beginnings, which nobody writes any
+//! more (see [`crate::prefix`]). Taking and giving back are O(1) a block but for the cache's own order. The last freed
+//! is the first handed out again, as it may still be in a cache. The pool lives on the engine's thread: `Rc`, no lock.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::prefix::Prefixes;
+
 /// All blocks of one engine.
 #[derive(Debug, Clone)]
-pub(crate) struct Pool(Rc<RefCell<Free>>);
+pub(crate) struct Pool(Rc<RefCell<Blocks>>);
 
 #[derive(Debug)]
-struct Free {
-    /// Blocks nobody holds; the next one handed out is the last.
-    stack: Vec<u32>,
-    total: usize,
+struct Blocks {
+    /// Blocks nobody holds or remembers; the next one handed out is the last.
+    free: Vec<u32>,
+    /// Tables that hold a block, by block.
+    holders: Vec<u32>,
+    /// What blocks are remembered to hold, if they are.
+    prefixes: Option<Prefixes>,
     block_tokens: usize,
 }
 
@@ -23,6 +29,8 @@ struct Free {
 #[derive(Debug)]
 pub(crate) struct Table {
     blocks: Vec<u32>,
+    /// So many of them, from the first, are in the tree of prefixes.
+    shared: usize,
     pool: Pool,
 }
 
@@ -31,28 +39,80 @@ pub(crate) struct Table {
 pub(crate) struct Short;
 
 impl Pool {
+    /// A pool that forgets what is given back.
     pub(crate) fn new(total: usize, block_tokens: usize) -> Pool {
-        let stack = (0..total as u32).rev().collect();
-        Pool(Rc::new(RefCell::new(Free { stack, total, block_tokens })))
+        let free = (0..total as u32).rev().collect();
+        Pool(Rc::new(RefCell::new(Blocks { free, holders: vec![0; total], prefixes: None, block_tokens })))
     }
 
+    /// A pool that remembers full blocks for as long as their memory is not wanted.
+    pub(crate) fn remembering(total: usize, block_tokens: usize) -> Pool {
+        let pool = Pool::new(total, block_tokens);
+        pool.0.borrow_mut().prefixes = Some(Prefixes::new(total, block_tokens));
+        pool
+    }
+
+    /// Blocks that can be had: those of nobody, and those only remembered.
     pub(crate) fn free(&self) -> usize {
-        self.0.borrow().stack.len()
+        self.0.borrow().available()
     }
 
+    /// Blocks that tables hold.
     pub(crate) fn used(&self) -> usize {
-        let free = self.0.borrow();
-        free.total - free.stack.len()
+        let blocks = self.0.borrow();
+        blocks.holders.len() - blocks.available()
+    }
+
+    /// Blocks that nobody holds and that are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.0.borrow().prefixes.as_ref().map_or(0, Prefixes::idle)
+    }
+
+    pub(crate) fn block_tokens(&self) -> usize {
+        self.0.borrow().block_tokens
     }
 
     /// Blocks that `tokens` tokens fill.
     pub(crate) fn needed(&self, tokens: usize) -> usize {
-        tokens.div_ceil(self.0.borrow().block_tokens)
+        tokens.div_ceil(self.block_tokens())
     }
 
     /// A table without blocks.
     pub(crate) fn table(&self) -> Table {
-        Table { blocks: Vec::new(), pool: self.clone() }
+        Table { blocks: Vec::new(), shared: 0, pool: self.clone() }
+    }
+}
+
+impl Blocks {
+    fn available(&self) -> usize {
+        self.free.len() + self.prefixes.as_ref().map_or(0, Prefixes::idle)
+    }
+
+    /// A block for one holder. The caller has checked that there is one.
+    fn take(&mut self) -> Option<u32> {
+        let block = self.free.pop().or_else(|| self.prefixes.as_mut().and_then(Prefixes::evict))?;
+        self.holders[block as usize] = 1;
+        Some(block)
+    }
+
+    /// One more holder of a remembered block.
+    fn hold(&mut self, block: u32) {
+        self.holders[block as usize] += 1;
+        if let Some(prefixes) = &mut self.prefixes {
+            prefixes.held(block);
+        }
+    }
+
+    fn release(&mut self, block: u32) {
+        let holders = &mut self.holders[block as usize];
+        *holders -= 1;
+        if *holders > 0 {
+            return;
+        }
+        match &mut self.prefixes {
+            Some(prefixes) if prefixes.knows(block) => prefixes.released(block),
+            _ => self.free.push(block),
+        }
     }
 }
 
@@ -60,32 +120,91 @@ impl Table {
     /// Makes room for `tokens` tokens in all, or takes nothing.
     pub(crate) fn grow_to(&mut self, tokens: usize) -> Result<(), Short> {
         let more = self.pool.needed(tokens).saturating_sub(self.blocks.len());
-        let mut free = self.pool.0.borrow_mut();
-        let left = free.stack.len().checked_sub(more).ok_or(Short)?;
-        self.blocks.extend(free.stack.drain(left..).rev());
+        let mut pool = self.pool.0.borrow_mut();
+        if pool.available() < more {
+            return Err(Short);
+        }
+        self.blocks.extend((0..more).map_while(|_| pool.take()));
         Ok(())
     }
 
     /// Gives back the blocks that the first `tokens` tokens do not need.
     pub(crate) fn shrink_to(&mut self, tokens: usize) {
         let keep = self.pool.needed(tokens).min(self.blocks.len());
-        self.pool.0.borrow_mut().stack.extend(self.blocks.drain(keep..).rev());
+        let mut pool = self.pool.0.borrow_mut();
+        self.shared = self.shared.min(keep);
+        // The end first, so that a beginning is remembered as used later than what follows it.
+        self.blocks.drain(keep..).rev().for_each(|block| pool.release(block));
+    }
+
+    /// Takes blocks that are remembered to hold what comes next in `tokens`, of which `computed` are in this table's
+    /// blocks, all full ones shared. At least one token is left to be computed. Returns how many are in blocks now.
+    pub(crate) fn reuse(&mut self, tokens: &[u32], computed: usize, salt: u64) -> usize {
+        let mut pool = self.pool.0.borrow_mut();
+        let block_tokens = pool.block_tokens;
+        if computed / block_tokens != self.shared {
+            return computed;
+        }
+        while let Some(chunk) = chunk(tokens, self.shared, block_tokens) {
+            let last = tokens.len() <= (self.shared + 1) * block_tokens;
+            let found = pool.prefixes.as_ref().and_then(|p| p.find(self.parent(), salt, chunk));
+            let Some(block) = found.filter(|_| !last) else { break };
+            pool.hold(block);
+            match self.blocks.get_mut(self.shared) {
+                Some(own) => pool.release(std::mem::replace(own, block)),
+                None => self.blocks.push(block),
+            }
+            self.shared += 1;
+        }
+        computed.max(self.shared * block_tokens)
+    }
+
+    /// Lets others read the full blocks of the first `computed` of `tokens`. Where another has computed the same, its
+    /// block is taken and the own one given back.
+    pub(crate) fn share(&mut self, tokens: &[u32], computed: usize, salt: u64) {
+        let mut pool = self.pool.0.borrow_mut();
+        let block_tokens = pool.block_tokens;
+        while let Some(chunk) = chunk(&tokens[..computed], self.shared, block_tokens) {
+            let parent = self.parent();
+            let own = self.blocks[self.shared];
+            let Some(prefixes) = &mut pool.prefixes else { return };
+            match prefixes.find(parent, salt, chunk) {
+                Some(block) => {
+                    pool.hold(block);
+                    pool.release(own);
+                    self.blocks[self.shared] = block;
+                }
+                None if prefixes.insert(own, parent, salt, chunk) => {}
+                None => return,
+            }
+            self.shared += 1;
+        }
     }
 
     pub(crate) fn blocks(&self) -> &[u32] {
         &self.blocks
     }
+
+    /// The last block in the tree: what the next one follows.
+    fn parent(&self) -> Option<u32> {
+        self.shared.checked_sub(1).map(|last| self.blocks[last])
+    }
+}
+
+/// The tokens of the `i`-th block, if they fill it.
+fn chunk(tokens: &[u32], i: usize, block_tokens: usize) -> Option<&[u32]> {
+    tokens.get(i * block_tokens..(i + 1) * block_tokens)
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        self.pool.0.borrow_mut().stack.extend(self.blocks.drain(..).rev());
+        self.shrink_to(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
@@ -93,7 +212,8 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Act {
-        Open,
+        /// A sequence that begins with so many tokens of one of three texts.
+        Open(usize, usize),
         Grow(usize, usize),
         Shrink(usize, usize),
         Drop(usize),
@@ -101,7 +221,7 @@ mod tests {
 
     fn acts() -> impl Strategy<Value = Vec<Act>> {
         let act = prop_oneof![
-            2 => Just(Act::Open),
+            3 => (0usize..3, 0usize..40).prop_map(|(text, n)| Act::Open(text, n)),
             5 => (0usize..8, 0usize..40).prop_map(|(i, n)| Act::Grow(i, n)),
             2 => (0usize..8, 0usize..40).prop_map(|(i, n)| Act::Shrink(i, n)),
             2 => (0usize..8).prop_map(Act::Drop),
@@ -109,42 +229,106 @@ mod tests {
         prop::collection::vec(act, 0..200)
     }
 
+    /// What a sequence would be: tokens, and how many are in its blocks.
+    struct Held {
+        tokens: Vec<u32>,
+        computed: usize,
+        salt: u64,
+        table: Table,
+    }
+
+    /// Texts that begin alike: 0 and 1 for 17 tokens; 2 is 0 under another salt.
+    fn token(text: usize, position: usize) -> u32 {
+        if text == 1 && position >= 17 { 1000 + position as u32 } else { position as u32 }
+    }
+
     proptest! {
-        /// Against the naive model: each block is free or in exactly one table, and the counts say so.
+        /// Against the naive model: each block is free, remembered or held; those that several hold mean the same
+        /// tokens to all of them; nothing that was computed is overwritten while it can be read; the counts say so.
         #[test]
-        fn no_block_is_lost_or_shared(acts in acts(), total in 0usize..20, block_tokens in 1usize..5) {
-            let pool = Pool::new(total, block_tokens);
-            let mut tables: Vec<Table> = Vec::new();
+        fn no_block_is_lost_or_shared_by_mistake(
+            acts in acts(), total in 0usize..20, block_tokens in 1usize..5, remembers: bool,
+        ) {
+            let pool =
+                if remembers { Pool::remembering(total, block_tokens) } else { Pool::new(total, block_tokens) };
+            // What is in the memory of each block, slot by slot: everything that its keys and values depend on.
+            let mut memory: BTreeMap<(u32, usize), (u64, Vec<u32>)> = BTreeMap::new();
+            let mut all: Vec<Held> = Vec::new();
             for act in acts {
                 match act {
-                    Act::Open => tables.push(pool.table()),
-                    Act::Grow(i, tokens) if i < tables.len() => {
-                        let before = tables[i].blocks().to_vec();
-                        let more = tokens.div_ceil(block_tokens).saturating_sub(before.len());
+                    Act::Open(text, n) => {
+                        let tokens: Vec<u32> = (0..n).map(|p| token(text, p)).collect();
+                        let salt = u64::from(text == 2);
+                        let mut table = pool.table();
+                        let computed = table.reuse(&tokens, 0, salt);
+                        prop_assert!(computed == 0 || computed < n);
+                        prop_assert_eq!(computed, table.blocks().len() * block_tokens);
+                        all.push(Held { tokens, computed, salt, table });
+                    }
+                    Act::Grow(i, n) if i < all.len() => {
+                        let held = &mut all[i];
+                        let to = n.min(held.tokens.len()).max(held.computed);
+                        let before = held.table.blocks().to_vec();
+                        let more = to.div_ceil(block_tokens).saturating_sub(before.len());
                         let fits = more <= pool.free();
-                        prop_assert_eq!(tables[i].grow_to(tokens).is_ok(), fits);
-                        let grown = if fits { more } else { 0 };
-                        prop_assert_eq!(tables[i].blocks().len(), before.len() + grown);
-                        prop_assert!(tables[i].blocks().starts_with(&before), "growing moves no block");
+                        prop_assert_eq!(held.table.grow_to(to).is_ok(), fits);
+                        prop_assert!(held.table.blocks().starts_with(&before), "growing moves no block");
+                        if fits {
+                            for position in held.computed..to {
+                                let at = (held.table.blocks()[position / block_tokens], position % block_tokens);
+                                memory.insert(at, (held.salt, held.tokens[..=position].to_vec()));
+                            }
+                            held.computed = to;
+                            held.table.share(&held.tokens, to, held.salt);
+                        }
                     }
-                    Act::Shrink(i, tokens) if i < tables.len() => {
-                        let before = tables[i].blocks().to_vec();
-                        tables[i].shrink_to(tokens);
-                        let kept = before.len().min(tokens.div_ceil(block_tokens));
-                        prop_assert_eq!(tables[i].blocks(), &before[..kept]);
+                    Act::Shrink(i, n) if i < all.len() => {
+                        let held = &mut all[i];
+                        held.computed = held.computed.min(n);
+                        held.table.shrink_to(held.computed);
+                        // A sequence never writes again what others may read.
+                        held.computed = held.computed.max(held.table.shared * block_tokens);
+                        prop_assert!(held.table.blocks().len() >= held.computed.div_ceil(block_tokens));
                     }
-                    Act::Drop(i) if i < tables.len() => drop(tables.swap_remove(i)),
+                    Act::Drop(i) if i < all.len() => drop(all.swap_remove(i)),
                     Act::Grow(..) | Act::Shrink(..) | Act::Drop(_) => {}
                 }
-                let held: Vec<u32> = tables.iter().flat_map(|t| t.blocks()).copied().collect();
-                let distinct: BTreeSet<u32> = held.iter().copied().collect();
-                prop_assert_eq!(distinct.len(), held.len(), "no block is in two tables");
-                prop_assert!(held.iter().all(|b| (*b as usize) < total));
-                prop_assert_eq!(pool.used(), held.len());
+                for held in &all {
+                    for position in 0..held.computed {
+                        let at = (held.table.blocks()[position / block_tokens], position % block_tokens);
+                        prop_assert_eq!(&memory[&at], &(held.salt, held.tokens[..=position].to_vec()));
+                    }
+                }
+                let distinct: BTreeSet<u32> = all.iter().flat_map(|h| h.table.blocks()).copied().collect();
+                prop_assert!(distinct.iter().all(|b| (*b as usize) < total));
+                prop_assert_eq!(pool.used(), distinct.len());
                 prop_assert_eq!(pool.free() + pool.used(), total);
+                prop_assert!(remembers || pool.remembered() == 0);
             }
-            drop(tables);
+            drop(all);
             prop_assert_eq!(pool.free(), total);
+            // All of it can be had again, remembered or not.
+            prop_assert!(pool.table().grow_to(total * block_tokens).is_ok());
         }
+    }
+
+    fn fill(pool: &Pool, tokens: &[u32]) -> usize {
+        let mut table = pool.table();
+        let reused = table.reuse(tokens, 0, 0);
+        table.grow_to(tokens.len()).unwrap();
+        table.share(tokens, tokens.len(), 0);
+        reused
+    }
+
+    #[test]
+    fn what_was_used_last_stays_and_a_shared_beginning_outlives_its_ends() {
+        let pool = Pool::remembering(4, 2);
+        let (first, second, third) = ([1, 2, 3, 4], [1, 2, 5, 6], [1, 2, 7, 8]);
+        assert_eq!((fill(&pool, &first), fill(&pool, &second), fill(&pool, &third)), (0, 2, 2));
+        assert_eq!((pool.remembered(), pool.free()), (4, 4));
+        // Takes one block: the end of `first` goes.
+        assert_eq!(fill(&pool, &[9, 9]), 0);
+        assert_eq!(fill(&pool, &[1, 2, 5, 6, 0]), 4, "the end of `second` was remembered, [9, 9] makes room");
+        assert_eq!(fill(&pool, &[1, 2, 3, 4]), 2, "the beginning was never the oldest");
     }
 }

@@ -105,14 +105,15 @@ impl Engine {
     ) -> Result<Handle, Error> {
         let shape = shape(&forward, &limits)?;
         let bounds = limits.bounds();
-        let max_wait = limits.max_wait;
+        let (max_wait, prefix_cache) = (limits.max_wait, limits.prefix_cache);
         let (handle, shared) = Handle::new(vocabulary.clone(), limits, shape);
         let body = move || {
             // The core holds `Rc`s, so it is made where it lives.
             let counters = shared.counters.clone();
             let mut forward = forward;
             forward.settle();
-            let mut core = Core::new(forward, vocabulary, bounds, max_wait, counters, watch, draft);
+            let mut core =
+                Core::new(forward, vocabulary, bounds, max_wait, counters, watch, draft, prefix_cache);
             let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared)));
             close(core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
         };
@@ -159,7 +160,6 @@ fn check(limits: &Limits) -> Result<(), Error> {
         ("max_running", limits.max_running),
         ("max_queued", limits.max_queued),
         ("prefill_chunk", limits.prefill_chunk),
-        ("prefill_beside_decode", limits.prefill_beside_decode),
     ] {
         if value == 0 {
             return Err(Error::Start(format!("{name} is 0, expected at least 1")));

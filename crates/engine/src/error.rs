@@ -33,6 +33,14 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
+    /// The request's own time limit came before its end.
+    #[error("the request's time limit of {limit:?} is over after {tokens} tokens of its answer")]
+    Expired {
+        /// The limit.
+        limit: Duration,
+        /// Tokens that were generated.
+        tokens: usize,
+    },
     /// The engine's thread ended; the message is the panic's.
     #[error("the engine has stopped: {0}")]
     Died(String),

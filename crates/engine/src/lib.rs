@@ -12,13 +12,17 @@
 //! Deliberately absent: HTTP, tokio, templates, metric names.
 
 mod blocks;
+mod costs;
 mod engine;
 mod error;
 pub mod fake;
 mod forward;
 mod handle;
 mod machine;
+mod pace;
 mod params;
+mod prefix;
+mod queue;
 mod request;
 mod sample;
 mod scheduler;
@@ -36,7 +40,8 @@ pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
 pub use params::{Dry, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Params, Xtc};
 pub use request::{
-    Event, FinishReason, Gone, Limits, Outbox, Request, Threads, Timings, TokenLogprobs, Usage,
+    Caller, Event, FinishReason, Gone, Limits, Outbox, Priority, Request, Threads, Timings, TokenLogprobs,
+    Usage,
 };
 pub use speculate::Speculation;
 pub use stats::{Stats, StepReport, Unwatched, Watch};

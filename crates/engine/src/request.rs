@@ -24,6 +24,65 @@ pub struct Request {
     pub ignore_end: bool,
     /// Longest time in the queue before the request fails; none is the engine's limit.
     pub max_wait: Option<Duration>,
+    /// Longest time from submission to the last token, after which the request fails; none is no limit.
+    pub time_limit: Option<Duration>,
+    /// Who asks, and how urgently.
+    pub caller: Caller,
+    /// Requests share remembered beginnings only with those of the same salt.
+    pub cache_salt: u64,
+}
+
+/// For whom a request is computed: what the order of the queue goes by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Caller {
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Who sent it, as a number; callers of one priority share the engine evenly.
+    pub client: u64,
+}
+
+/// How urgent a request is. Each class gets its share, so that none starves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// Somebody waits at a screen.
+    Interactive,
+    /// Nothing was said.
+    #[default]
+    Default,
+    /// Nobody waits; runs in what others leave, and loses its place to them.
+    Batch,
+}
+
+impl Priority {
+    /// All of them, the most urgent first.
+    pub const ALL: [Priority; 3] = [Priority::Interactive, Priority::Default, Priority::Batch];
+
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Priority::Interactive => "interactive",
+            Priority::Default => "default",
+            Priority::Batch => "batch",
+        }
+    }
+
+    /// Seconds of work of others that may come first when prompts are read.
+    pub(crate) fn patience(self) -> f32 {
+        match self {
+            Priority::Interactive => 0.0,
+            Priority::Default => 1.0,
+            Priority::Batch => 10.0,
+        }
+    }
+
+    /// Its share of starts beside the others'.
+    pub(crate) fn weight(self) -> f64 {
+        match self {
+            Priority::Interactive => 16.0,
+            Priority::Default => 4.0,
+            Priority::Batch => 1.0,
+        }
+    }
 }
 
 /// What happened to a request. After `Done` or `Failed` nothing follows.
@@ -142,8 +201,10 @@ pub struct Limits {
     pub kv_dtype: Option<KvDtype>,
     /// Most prompt rows in one step.
     pub prefill_chunk: usize,
-    /// Most prompt rows in a step that also decodes: what a running stream may stall for.
-    pub prefill_beside_decode: usize,
+    /// Longest that a running stream should wait for its next token while prompts are read beside it.
+    pub max_stall: Duration,
+    /// Whether the keys and values of what ended are remembered for requests that begin alike.
+    pub prefix_cache: bool,
     /// Longest time in the queue.
     pub max_wait: Duration,
     /// Whether and how tokens are proposed ahead of the model.
@@ -182,7 +243,8 @@ impl Default for Limits {
             kv_bytes: 0,
             kv_dtype: None,
             prefill_chunk: 256,
-            prefill_beside_decode: 64,
+            max_stall: Duration::from_millis(100),
+            prefix_cache: true,
             max_wait: Duration::from_secs(300),
             speculation: Speculation::OFF,
             threads: Threads::default(),
@@ -195,7 +257,7 @@ impl Limits {
         Bounds {
             max_running: self.max_running,
             prefill_chunk: self.prefill_chunk,
-            prefill_beside_decode: self.prefill_beside_decode,
+            max_stall: self.max_stall,
             speculation: self.speculation,
         }
     }

@@ -1,24 +1,40 @@
 //! Which rows the next step computes.
 //!
 //! Continuous batching: each step takes one row of every sequence that decodes, then fills up with chunks of prompts,
-//! shared evenly among those still in prefill, then admits from the queue, first come first served. KV blocks are taken
-//! as a sequence grows. When none is free the youngest running sequence loses its blocks and goes back to the head of
-//! the queue, to be computed again with what it has generated; the oldest always proceeds, and no sequence is longer
-//! than the pool, so this ends. Recomputing changes no text, as a row's result does not depend on its batch.
+//! as many rows as fit into what a running stream may wait ([`Pace`]), then admits from the queue ([`Shares`]).
+//! Prompts are read one after the other, the shortest first but for what has waited long: the first answers begin
+//! sooner than if all shared the steps, and what equal beginnings have in common is computed by the first of them only.
 //!
-//! Plain data in, plain data out: no clock, no randomness, no model.
+//! KV blocks are taken as a sequence grows. When none is free the last of those that run, by priority and then by age,
+//! loses its blocks and goes back to the queue, to be computed again with what it has generated (as far as its blocks
+//! are not remembered); the first always proceeds, and no sequence is longer than the pool, so this ends. Recomputing
+//! changes no text, as a row's result does not depend on its batch.
+//!
+//! Plain data in, plain data out: no clock (the time is an argument), no randomness, no model.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::blocks::{Pool, Table};
+use crate::pace::{Pace, Work};
+use crate::queue::{PATIENCE, Rank, Shares};
 use crate::speculate::{Guess, Speculation};
+use crate::{Caller, Priority};
 
 /// What the scheduler needs to know of a sequence.
-pub(crate) trait Length {
+pub(crate) trait Text {
     /// Tokens it has, prompt and answer so far.
-    fn len(&self) -> usize;
+    fn tokens(&self) -> &[u32];
+    /// Who asks.
+    fn caller(&self) -> Caller;
+    /// Where it stands in the queue.
+    fn rank(&self) -> Rank;
+    /// Whose remembered beginnings it may read.
+    fn salt(&self) -> u64;
     /// It was running and lost its blocks.
     fn preempted(&mut self);
+    /// So many of its tokens need not be computed.
+    fn reused(&mut self, tokens: usize);
 }
 
 /// A sequence with blocks.
@@ -39,8 +55,8 @@ pub(crate) struct Bounds {
     pub(crate) max_running: usize,
     /// Most prefill rows in a step without decode rows.
     pub(crate) prefill_chunk: usize,
-    /// Most prefill rows in a step with decode rows.
-    pub(crate) prefill_beside_decode: usize,
+    /// Longest that a running stream should wait for its next token.
+    pub(crate) max_stall: Duration,
     pub(crate) speculation: Speculation,
 }
 
@@ -48,8 +64,7 @@ impl Bounds {
     /// Most rows a step can have.
     pub(crate) fn max_rows(&self) -> usize {
         // Nothing is proposed beside a prompt.
-        let beside = self.prefill_chunk.max(self.prefill_beside_decode).max(self.speculation.max_rows());
-        beside + self.max_running
+        self.prefill_chunk.max(self.speculation.max_rows()) + self.max_running
     }
 
     /// Most rows of a step whose logits are wanted.
@@ -61,8 +76,10 @@ impl Bounds {
 /// The queue, and those that run.
 pub(crate) struct Scheduler<S> {
     pub(crate) waiting: VecDeque<S>,
-    /// In order of admission, the oldest first.
+    /// By priority, and in order of admission: the first is never preempted.
     pub(crate) running: Vec<Running<S>>,
+    shares: Shares,
+    pub(crate) pace: Pace,
     pool: Pool,
     bounds: Bounds,
 }
@@ -78,22 +95,51 @@ pub(crate) struct Plan {
     pub(crate) preempted: usize,
 }
 
-impl<S: Length> Running<S> {
+impl<S: Text> Running<S> {
     /// Tokens not yet computed: 1 when it decodes.
     fn left(&self) -> usize {
-        self.sequence.len() - self.computed
+        self.sequence.tokens().len() - self.computed
     }
 
     /// Whether this step computes the row whose logits choose the next token.
     pub(crate) fn reaches_end(&self) -> bool {
         self.rows > 0 && self.rows == self.left() + self.guess.proposal.len()
     }
+
+    /// Takes what others have computed of its text by now.
+    fn catch_up(&mut self) {
+        let tokens = self.sequence.tokens();
+        let reached = self.table.reuse(tokens, self.computed, self.sequence.salt());
+        self.sequence.reused(reached - self.computed);
+        self.computed = reached;
+    }
+
+    /// Lets others read what it has computed.
+    pub(crate) fn share(&mut self) {
+        self.table.share(self.sequence.tokens(), self.computed, self.sequence.salt());
+    }
+
+    /// Whether `other` computes in this step what comes next here. The block is then there in the next step.
+    fn waits_for(&self, other: &Running<S>, block_tokens: usize) -> bool {
+        let end = (self.computed / block_tokens + 1) * block_tokens;
+        let (own, others) = (self.sequence.tokens(), other.sequence.tokens());
+        end < own.len()
+            && (other.computed..other.computed + other.rows).contains(&(end - 1))
+            && self.sequence.salt() == other.sequence.salt()
+            && own[..end] == others[..end]
+    }
 }
 
-impl<S: Length> Scheduler<S> {
+impl<S: Text> Scheduler<S> {
     pub(crate) fn new(pool: Pool, bounds: Bounds) -> Scheduler<S> {
-        let running = Vec::with_capacity(bounds.max_running);
-        Scheduler { waiting: VecDeque::new(), running, pool, bounds }
+        Scheduler {
+            waiting: VecDeque::new(),
+            running: Vec::with_capacity(bounds.max_running),
+            shares: Shares::default(),
+            pace: Pace::new(bounds.max_rows(), bounds.max_stall),
+            pool,
+            bounds,
+        }
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -101,18 +147,17 @@ impl<S: Length> Scheduler<S> {
     }
 
     /// Sets `rows` of every running sequence for the next step, with blocks for them.
-    pub(crate) fn plan(&mut self) -> Plan {
+    pub(crate) fn plan(&mut self, now: Duration) -> Plan {
         for running in &mut self.running {
             running.rows = 0;
         }
-        let before = self.running.len();
-        let decoding = self.plan_decode();
-        let mut budget =
-            if decoding > 0 { self.bounds.prefill_beside_decode } else { self.bounds.prefill_chunk };
-        budget -= self.plan_prefill(budget);
-        let preempted = before - self.running.len();
-        self.admit(budget);
-        Plan { rows: self.rows(), decoding, preempted }
+        let mut plan = Plan::default();
+        self.make_place(&mut plan.preempted, now);
+        plan.decoding = self.plan_decode(&mut plan.preempted);
+        let budget = self.plan_prefill(plan.decoding, now);
+        self.admit(budget, now);
+        plan.rows = self.rows();
+        plan
     }
 
     /// Rows of the planned step.
@@ -120,11 +165,24 @@ impl<S: Length> Scheduler<S> {
         self.running.iter().map(|r| r.rows).sum()
     }
 
-    /// One row of each that decodes, the oldest first; preempts from the youngest end for blocks.
-    fn plan_decode(&mut self) -> usize {
+    /// What the planned step does.
+    pub(crate) fn work(&self) -> Work {
+        let mut work = Work::default();
+        for running in self.running.iter().filter(|r| r.rows > 0) {
+            work.rows += running.rows;
+            if running.left() > 1 {
+                work.prompt_rows += running.rows;
+                work.looks += (running.rows * running.computed + running.rows * running.rows / 2) as u64;
+            }
+        }
+        work
+    }
+
+    /// One row of each that decodes, the first ones first; preempts from the other end for blocks.
+    fn plan_decode(&mut self, preempted: &mut usize) -> usize {
         let (mut i, mut decoding) = (0, 0);
         while i < self.running.len() {
-            if self.running[i].left() == 1 && self.make_room(i, 1) {
+            if self.running[i].left() == 1 && self.make_room(i, 1, preempted) {
                 self.running[i].rows = 1;
                 decoding += 1;
             }
@@ -133,29 +191,50 @@ impl<S: Length> Scheduler<S> {
         decoding
     }
 
-    /// Shares the budget evenly among those in prefill; what one does not need goes to those after it.
-    fn plan_prefill(&mut self, budget: usize) -> usize {
-        let mut sharing = self.running.iter().filter(|r| r.left() > 1).count();
-        let mut left = budget;
-        let mut i = 0;
-        while i < self.running.len() && left > 0 {
-            let want = self.running[i].left();
-            if want > 1 {
-                let share = left.div_ceil(sharing.max(1)).min(want);
-                sharing = sharing.saturating_sub(1);
-                if self.make_room(i, share) {
-                    self.running[i].rows = share;
-                    left -= share;
-                }
-            }
-            i += 1;
+    /// Gives rows to prompts; returns how many more there may be.
+    fn plan_prefill(&mut self, decoding: usize, now: Duration) -> usize {
+        let block_tokens = self.pool.block_tokens();
+        let mut order: Vec<usize> = (0..self.running.len()).filter(|i| self.running[*i].left() > 1).collect();
+        for i in &order {
+            self.running[*i].catch_up();
         }
-        budget - left
+        let urgency = |i: &usize| {
+            let Rank { since, caller, .. } = self.running[*i].sequence.rank();
+            let waited = now.saturating_sub(since).as_secs_f32();
+            self.seconds(self.running[*i].left()) + caller.priority.patience() - PATIENCE * waited
+        };
+        order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
+        let depth = order.first().map_or(0, |i| self.running[*i].computed);
+        let mut budget = self.budget(decoding, depth);
+        for at in 0..order.len() {
+            let running = &self.running[order[at]];
+            let mut before = order[..at].iter().map(|i| &self.running[*i]);
+            if budget == 0 || before.any(|other| running.waits_for(other, block_tokens)) {
+                continue;
+            }
+            // Blocks for all of the prompt were taken when it was admitted.
+            let running = &mut self.running[order[at]];
+            running.rows = running.left().min(budget);
+            budget -= running.rows;
+        }
+        budget
     }
 
-    /// Blocks for `rows` more rows of the i-th, at the cost of younger ones. False if it was the youngest itself and
-    /// there is no room: then it waits, with its blocks, for an older one to end.
-    fn make_room(&mut self, i: usize, rows: usize) -> bool {
+    /// Prompt rows for a step that decodes `decoding` rows.
+    fn budget(&self, decoding: usize, depth: usize) -> usize {
+        if decoding == 0 {
+            return self.bounds.prefill_chunk;
+        }
+        self.pace.prompt_rows(decoding, depth).min(self.bounds.prefill_chunk)
+    }
+
+    fn seconds(&self, tokens: usize) -> f32 {
+        self.pace.prefill_seconds(tokens, self.bounds.prefill_chunk).unwrap_or(0.0)
+    }
+
+    /// Blocks for `rows` more rows of the i-th, at the cost of those behind it. False if it was the last itself and
+    /// there is no room: then it waits, with its blocks, for another to end.
+    fn make_room(&mut self, i: usize, rows: usize, preempted: &mut usize) -> bool {
         loop {
             let running = &mut self.running[i];
             if running.table.grow_to(running.computed + rows).is_ok() {
@@ -164,36 +243,69 @@ impl<S: Length> Scheduler<S> {
             if self.running.len() - 1 == i {
                 return false;
             }
-            self.preempt_youngest();
+            self.preempt_last(preempted);
         }
     }
 
-    fn preempt_youngest(&mut self) {
+    fn preempt_last(&mut self, preempted: &mut usize) {
         if let Some(Running { mut sequence, table, .. }) = self.running.pop() {
             drop(table);
             sequence.preempted();
-            self.waiting.push_front(sequence);
+            self.waiting.push_back(sequence);
+            *preempted += 1;
         }
+    }
+
+    /// Batch work gives its place to what is more urgent, if no place is free; once, so that it ends some day.
+    fn make_place(&mut self, preempted: &mut usize, now: Duration) {
+        let yields =
+            |r: &Running<S>| r.sequence.caller().priority == Priority::Batch && !r.sequence.rank().resumes;
+        if self.running.len() == self.bounds.max_running && self.running.last().is_some_and(yields) {
+            let next = self.next(now).map(|at| self.waiting[at].caller().priority);
+            if next.is_some_and(|priority| priority < Priority::Batch) {
+                self.preempt_last(preempted);
+            }
+        }
+    }
+
+    /// Which of those that wait comes next.
+    fn next(&mut self, now: Duration) -> Option<usize> {
+        let (pace, chunk) = (&self.pace, self.bounds.prefill_chunk);
+        let seconds = |tokens| pace.prefill_seconds(tokens, chunk).unwrap_or(0.0);
+        self.shares.next(&self.waiting, Text::rank, now, seconds)
     }
 
     /// Starts waiting sequences while there are rows, places and blocks for all of their tokens and, so that they do
     /// not take the last ones from those that run, one more block for each of these.
-    fn admit(&mut self, mut budget: usize) {
+    fn admit(&mut self, mut budget: usize, now: Duration) {
         while budget > 0 && self.running.len() < self.bounds.max_running {
-            let Some(next) = self.waiting.front() else { return };
-            let needed = self.pool.needed(next.len() + 1);
+            let Some(at) = self.next(now) else { return };
+            let next = &self.waiting[at];
+            let (tokens, rank) = (next.tokens(), next.rank());
+            let mut table = self.pool.table();
+            let computed = table.reuse(tokens, 0, next.salt());
+            let needed = self.pool.needed(tokens.len() + 1) - table.blocks().len();
             let reserve = self.running.len();
             if !self.running.is_empty() && needed + reserve > self.pool.free() {
                 return;
             }
-            let rows = next.len().min(budget);
-            let mut table = self.pool.table();
-            if table.grow_to(next.len()).is_err() {
+            let len = tokens.len();
+            if table.grow_to(len).is_err() {
                 return;
             }
-            let Some(sequence) = self.waiting.pop_front() else { return };
-            self.running.push(Running { sequence, table, computed: 0, rows, guess: Guess::default() });
-            budget -= rows;
+            let Some(mut sequence) = self.waiting.remove(at) else { return };
+            self.shares.charge(&rank);
+            sequence.reused(computed);
+            let guess = Guess::default();
+            let mut admitted = Running { sequence, table, computed, rows: 0, guess };
+            let block_tokens = self.pool.block_tokens();
+            if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
+                admitted.rows = (len - computed).min(budget);
+                budget -= admitted.rows;
+            }
+            let priority = rank.caller.priority;
+            let place = self.running.partition_point(|r| r.sequence.caller().priority <= priority);
+            self.running.insert(place, admitted);
         }
     }
 }

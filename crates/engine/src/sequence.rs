@@ -7,7 +7,7 @@ use std::time::Duration;
 use text::Stops;
 
 use crate::sample::{Bench, Sampler};
-use crate::{Error, Event, FinishReason, Outbox, Request, Speech, Timings, Usage, Vocabulary};
+use crate::{Caller, Error, Event, FinishReason, Outbox, Request, Speech, Timings, Usage, Vocabulary};
 
 /// A request and everything it needs but KV blocks, which only running ones have.
 pub(crate) struct Sequence {
@@ -24,7 +24,13 @@ pub(crate) struct Sequence {
     outbox: Box<dyn Outbox>,
     cancelled: Arc<AtomicBool>,
     max_wait: Option<Duration>,
-    submitted: Duration,
+    /// After it the request fails.
+    deadline: Option<Duration>,
+    pub(crate) caller: Caller,
+    pub(crate) salt: u64,
+    /// Prompt tokens that were not computed for it.
+    cached: usize,
+    pub(crate) submitted: Duration,
     started: Option<Duration>,
     first_token: Option<Duration>,
     pub(crate) preemptions: usize,
@@ -63,6 +69,10 @@ impl Sequence {
             outbox,
             cancelled: Arc::default(),
             max_wait: request.max_wait,
+            deadline: request.time_limit.map(|limit| now + limit),
+            caller: request.caller,
+            salt: request.cache_salt,
+            cached: 0,
             submitted: now,
             started: None,
             first_token: None,
@@ -73,7 +83,7 @@ impl Sequence {
 
     /// Most tokens worth proposing: the step chooses one more, which must not pass the end.
     pub(crate) fn room(&self) -> usize {
-        (self.end - self.tokens.len()).saturating_sub(1)
+        self.answer_left().saturating_sub(1)
     }
 
     /// What a ticket sets to cancel it.
@@ -95,6 +105,24 @@ impl Sequence {
         let limit = self.max_wait.unwrap_or(limit);
         let waited = now.saturating_sub(self.submitted);
         (self.is_new() && waited > limit).then_some(Error::Waited { waited, limit })
+    }
+
+    /// Its time is over, if that is so.
+    pub(crate) fn expired(&self, now: Duration) -> Option<Error> {
+        let deadline = self.deadline.filter(|deadline| now > *deadline)?;
+        Some(Error::Expired { limit: deadline - self.submitted, tokens: self.tokens.len() - self.prompt_len })
+    }
+
+    /// So many tokens of it need not be computed. (After a preemption they were, once.)
+    pub(crate) fn reused(&mut self, tokens: usize) {
+        if self.preemptions == 0 {
+            self.cached += tokens;
+        }
+    }
+
+    /// Tokens that may still come.
+    pub(crate) fn answer_left(&self) -> usize {
+        self.end - self.tokens.len()
     }
 
     /// The first step with one of its rows begins.
@@ -155,7 +183,7 @@ impl Sequence {
         Usage {
             prompt_tokens: self.prompt_len,
             completion_tokens: self.tokens.len() - self.prompt_len,
-            cached_tokens: 0,
+            cached_tokens: self.cached,
         }
     }
 

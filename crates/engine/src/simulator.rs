@@ -15,7 +15,8 @@ use crate::sequence::Sequence;
 use crate::stats::{Counters, Unwatched};
 use crate::step::Core;
 use crate::{
-    Error, Event, FinishReason, Forward, Gone, Outbox, Params, Request, Rows, Speculation, Vocabulary,
+    Caller, Error, Event, FinishReason, Forward, Gone, Outbox, Params, Priority, Request, Rows, Speculation,
+    Vocabulary,
 };
 
 const VOCAB: usize = 40;
@@ -122,7 +123,10 @@ impl Chance {
     }
 
     fn request(&mut self) -> Request {
-        let prompt = (0..1 + self.below(30)).map(|_| 1 + self.below(VOCAB - 1) as u32).collect();
+        // Half of them begin like others: with some of a text that all know, so that blocks are shared.
+        let known = if self.below(2) == 0 { self.below(30) } else { 0 };
+        let mut prompt: Vec<u32> = (0..known).map(|at| 1 + (at * at % (VOCAB - 1)) as u32).collect();
+        prompt.extend((0..1 + self.below(30 - known)).map(|_| 1 + self.below(VOCAB - 1) as u32));
         let mut params = Params { temperature: [0.0, 0.7, 1.5][self.below(3)], ..Params::default() };
         params.top_k = [0, 5, 40][self.below(3)];
         params.repeat_penalty = [1.0, 1.2][self.below(2)];
@@ -130,7 +134,10 @@ impl Chance {
         params.xtc.probability = [0.0, 0.5][self.below(2)];
         let max_tokens = (self.below(4) > 0).then(|| 1 + self.below(30));
         let stop_ids = if self.below(3) == 0 { vec![7, 8] } else { Vec::new() };
-        Request { prompt, params, max_tokens, stop_ids, ..Request::default() }
+        let caller = Caller { priority: Priority::ALL[self.below(3)], client: self.below(3) as u64 };
+        let cache_salt = [0, 0, 0, 7][self.below(4)];
+        let time_limit = (self.below(10) == 0).then(|| Duration::from_millis(10 + self.below(200) as u64));
+        Request { prompt, params, max_tokens, stop_ids, caller, cache_salt, time_limit, ..Request::default() }
     }
 }
 
@@ -142,7 +149,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let bounds = Bounds {
         max_running: 1 + chance.below(8),
         prefill_chunk: 1 + chance.below(20),
-        prefill_beside_decode: 1 + chance.below(8),
+        max_stall: Duration::from_millis([0, 3, 8][chance.below(3)]),
         speculation: chance.speculation(),
     };
     let habit = [0.0, 0.6, 0.8][chance.below(3)];
@@ -152,6 +159,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let quarters = chance.below(2) as u64;
     let forward = timed(model, bounds, quarters, clock.clone());
     let drafts = (chance.below(2) == 0).then(|| draft(&mut chance, block_tokens, clock.clone()));
+    let remembers = chance.below(4) > 0;
     let counters = Arc::new(Counters::default());
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let mut core = Core::new(
@@ -162,6 +170,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         counters.clone(),
         Box::new(Unwatched),
         drafts,
+        remembers,
     );
     let now = || *clock.lock().unwrap();
     let mut requests = Vec::new();
@@ -214,6 +223,10 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
                 assert_eq!((seen.tokens.len(), end), (tokens.len(), reason), "{what}");
                 end.name()
             }
+            Err(Error::Expired { limit, tokens }) => {
+                assert_eq!((Some(limit), tokens), (request.time_limit, seen.tokens.len()), "{what}");
+                "expired"
+            }
             Err(Error::Waited { waited, limit }) => {
                 assert!(waited > limit && seen.tokens.is_empty(), "{what}");
                 "waited"
@@ -226,25 +239,73 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let zero = (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_used);
     assert_eq!(zero, (0, 0, 0, 0), "seed {seed}: something is left");
     assert_eq!(core.draft_blocks_used(), 0, "seed {seed}: blocks of the draft model are left");
+    assert!(remembers || (stats.cached_tokens, stats.kv_blocks_remembered) == (0, 0), "seed {seed}");
     let ends = stats.stopped + stats.reached_length + stats.cancelled + stats.failed;
     assert_eq!(ends, requests.len() as u64, "seed {seed}: each request is counted once");
     let mut outcomes = outcomes.take();
     outcomes.insert("preempted", stats.preemptions as usize);
+    outcomes.insert("cached", stats.cached_tokens as usize);
     outcomes.insert("accepted", stats.accepted_tokens as usize);
     outcomes.insert("wrong", (stats.proposed_tokens - stats.accepted_tokens) as usize);
     outcomes
 }
 
 #[test]
-fn a_thousand_seeds_of_traffic() {
+fn a_hundred_thousand_requests() {
     let mut total = BTreeMap::new();
-    for seed in 0..1000 {
+    for seed in 0..2600 {
         for (name, count) in simulate(seed) {
             *total.entry(name).or_insert(0) += count;
         }
     }
     // The simulator would be worth little if it met only the easy cases.
-    for name in ["stop", "length", "cancelled", "waited", "preempted", "accepted", "wrong"] {
+    for name in
+        ["stop", "length", "cancelled", "waited", "expired", "preempted", "cached", "accepted", "wrong"]
+    {
         assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
     }
+}
+
+/// An engine whose steps take a millisecond a row, one place, and requests that come without end.
+#[test]
+fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let bounds = Bounds {
+        max_running: 1,
+        prefill_chunk: 16,
+        max_stall: Duration::from_millis(10),
+        speculation: Speculation::OFF,
+    };
+    let forward = timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, 4, clock.clone());
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+    let counters = Arc::new(Counters::default());
+    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
+    let mut core = Core::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let now = || *clock.lock().unwrap();
+    let submit = |core: &mut Core<_>, priority, seed| {
+        let request = Request {
+            prompt: (0..8).map(|i| 1 + ((seed + i) % 30) as u32).collect(),
+            max_tokens: Some(8),
+            ignore_end: true,
+            caller: Caller { priority, client: 0 },
+            ..Request::default()
+        };
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        counters.enters_queue(request.prompt.len());
+        let outbox = Box::new(Reader(seen.clone()));
+        core.accept(Sequence::new(request, seed, CONTEXT, &vocabulary, outbox, now()));
+        seen
+    };
+    let batch = submit(&mut core, Priority::Batch, 0);
+    core.step(&now);
+    let mut flood = Vec::new();
+    while batch.lock().unwrap().end.is_none() {
+        while flood.iter().filter(|s: &&Arc<Mutex<Seen>>| s.lock().unwrap().end.is_none()).count() < 3 {
+            flood.push(submit(&mut core, Priority::Interactive, flood.len() as u64));
+        }
+        core.step(&now);
+        assert!(flood.len() < 100, "batch work starves");
+    }
+    assert_eq!(counters.snapshot(48, 4, CONTEXT).preemptions, 1);
+    assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
 }

@@ -16,6 +16,8 @@ pub struct Stats {
     pub waiting_tokens: usize,
     /// KV blocks in use.
     pub kv_blocks_used: usize,
+    /// KV blocks that no request holds and that are remembered for those that begin alike.
+    pub kv_blocks_remembered: usize,
     /// KV blocks there are.
     pub kv_blocks_total: usize,
     /// Tokens a block holds.
@@ -26,6 +28,8 @@ pub struct Stats {
     pub prefill_rows: u64,
     /// Tokens of prompts whose first answer token came.
     pub prompt_tokens: u64,
+    /// Those of them that were in remembered blocks.
+    pub cached_tokens: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
     /// Steps taken.
@@ -53,6 +57,8 @@ pub struct Stats {
 pub struct StepReport {
     /// Rows in the batch.
     pub rows: usize,
+    /// Sequences among them whose answer had begun; the other rows are of prompts, or proposed.
+    pub decoding: usize,
     /// Tokens of answers that it produced.
     pub decoded: usize,
     /// How long the step took.
@@ -84,8 +90,10 @@ pub(crate) struct Counters {
     /// Preempted requests in the queue; `waiting` counts those that never ran.
     pub(crate) requeued: AtomicUsize,
     pub(crate) kv_blocks_used: AtomicUsize,
+    pub(crate) kv_blocks_remembered: AtomicUsize,
     pub(crate) prefill_rows: AtomicU64,
     pub(crate) prompt_tokens: AtomicU64,
+    pub(crate) cached_tokens: AtomicU64,
     pub(crate) generated_tokens: AtomicU64,
     pub(crate) steps: AtomicU64,
     pub(crate) preemptions: AtomicU64,
@@ -125,11 +133,13 @@ impl Counters {
             waiting: self.waiting.load(Relaxed) + self.requeued.load(Relaxed),
             waiting_tokens: self.waiting_tokens.load(Relaxed),
             kv_blocks_used: self.kv_blocks_used.load(Relaxed),
+            kv_blocks_remembered: self.kv_blocks_remembered.load(Relaxed),
             kv_blocks_total: blocks,
             kv_block_tokens: block_tokens,
             context,
             prefill_rows: self.prefill_rows.load(Relaxed),
             prompt_tokens: self.prompt_tokens.load(Relaxed),
+            cached_tokens: self.cached_tokens.load(Relaxed),
             generated_tokens: self.generated_tokens.load(Relaxed),
             steps: self.steps.load(Relaxed),
             preemptions: self.preemptions.load(Relaxed),

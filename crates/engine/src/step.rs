@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::blocks::Pool;
+use crate::queue::Rank;
 use crate::sample::Bench;
-use crate::scheduler::{Bounds, Length, Running, Scheduler};
+use crate::scheduler::{Bounds, Plan, Running, Scheduler, Text};
 use crate::sequence::{Next, Sequence};
 use crate::speculate::{Proposal, Speculator};
 use crate::stats::{Counters, StepReport, Watch};
-use crate::{Error, FinishReason, Forward, Rows, SequenceRows, Vocabulary};
+use crate::{Caller, Error, FinishReason, Forward, Rows, SequenceRows, Vocabulary};
 
 /// Everything the engine's thread owns.
 pub(crate) struct Core<F> {
@@ -49,13 +50,35 @@ impl Desk {
     }
 }
 
-impl Length for Sequence {
-    fn len(&self) -> usize {
-        self.tokens.len()
+impl Text for Sequence {
+    fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    fn rank(&self) -> Rank {
+        Rank {
+            caller: self.caller,
+            resumes: self.preemptions > 0,
+            tokens: self.tokens.len(),
+            answer: self.answer_left(),
+            since: self.submitted,
+        }
+    }
+
+    fn salt(&self) -> u64 {
+        self.salt
     }
 
     fn preempted(&mut self) {
         self.preemptions += 1;
+    }
+
+    fn reused(&mut self, tokens: usize) {
+        Sequence::reused(self, tokens);
     }
 }
 
@@ -68,8 +91,10 @@ impl<F: Forward> Core<F> {
         counters: Arc<Counters>,
         watch: Box<dyn Watch>,
         draft: Option<Box<dyn Forward>>,
+        prefix_cache: bool,
     ) -> Core<F> {
-        let pool = Pool::new(forward.blocks(), forward.block_tokens());
+        let new_pool = if prefix_cache { Pool::remembering } else { Pool::new };
+        let pool = new_pool(forward.blocks(), forward.block_tokens());
         Core {
             bench: Bench::new(forward.vocab(), forward.context()),
             scheduler: Scheduler::new(pool, bounds),
@@ -100,7 +125,7 @@ impl<F: Forward> Core<F> {
     pub(crate) fn step(&mut self, clock: &dyn Fn() -> Duration) -> usize {
         let began = clock();
         self.sweep(began);
-        let plan = self.scheduler.plan();
+        let plan = self.scheduler.plan(began);
         self.desk.counters.preemptions.fetch_add(plan.preempted as u64, Relaxed);
         for running in &mut self.scheduler.running {
             if running.sequence.is_new() {
@@ -115,10 +140,17 @@ impl<F: Forward> Core<F> {
         let rows = self.scheduler.rows();
         self.gauge();
         if rows > 0 {
+            let work = self.scheduler.work();
+            self.desk.counters.prefill_rows.fetch_add(work.prompt_rows as u64, Relaxed);
             let decoded = self.compute(only_decodes, clock);
             self.desk.counters.steps.fetch_add(1, Relaxed);
             let took = clock().saturating_sub(began);
-            self.desk.watch.step(&StepReport { rows, decoded, took });
+            if plan.rows == rows {
+                // What verified proposals is the speculator's to learn from.
+                self.scheduler.pace.observe(work, took);
+            }
+            let Plan { decoding, .. } = plan;
+            self.desk.watch.step(&StepReport { rows, decoding, decoded, took });
         }
         self.gauge();
         rows
@@ -136,22 +168,19 @@ impl<F: Forward> Core<F> {
     /// Removes cancelled sequences, and those that waited too long.
     fn sweep(&mut self, now: Duration) {
         let Core { scheduler, desk, max_wait, .. } = self;
-        scheduler.running.retain_mut(|running| {
-            let cancelled = running.sequence.is_cancelled();
-            if cancelled {
-                desk.end(&mut running.sequence, Ok(FinishReason::Cancelled), now);
-            }
-            !cancelled
-        });
-        scheduler.waiting.retain_mut(|sequence| {
-            let outcome = match sequence.overdue(now, *max_wait) {
-                _ if sequence.is_cancelled() => Ok(FinishReason::Cancelled),
-                Some(error) => Err(error),
-                None => return true,
+        let mut over = |sequence: &mut Sequence| {
+            let outcome = if sequence.is_cancelled() {
+                Ok(FinishReason::Cancelled)
+            } else if let Some(error) = sequence.expired(now).or_else(|| sequence.overdue(now, *max_wait)) {
+                Err(error)
+            } else {
+                return false;
             };
             desk.end(sequence, outcome, now);
-            false
-        });
+            true
+        };
+        scheduler.running.retain_mut(|running| !over(&mut running.sequence));
+        scheduler.waiting.retain_mut(|sequence| !over(sequence));
     }
 
     /// Computes the planned rows and advances the sequences that reach their end. Returns how many tokens they got.
@@ -170,8 +199,6 @@ impl<F: Forward> Core<F> {
             proposed += proposal.len();
             if running.reaches_end() {
                 want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
-            } else {
-                desk.counters.prefill_rows.fetch_add(running.rows as u64, Relaxed);
             }
             let rows = first..tokens.len();
             sequences.push(SequenceRows { rows, first_position: computed, blocks: running.table.blocks() });
@@ -194,6 +221,7 @@ impl<F: Forward> Core<F> {
             }
             if !reaches_end && logits.is_ok() {
                 running.computed += rows;
+                running.share();
                 return true;
             }
             let outcome = match &mut logits {
@@ -203,6 +231,7 @@ impl<F: Forward> Core<F> {
             let outcome = match outcome {
                 Ok((count, next)) => {
                     decoded += count;
+                    running.share();
                     match next {
                         Next::Continue => return true,
                         Next::Finish(reason) => Ok(reason),
@@ -218,10 +247,11 @@ impl<F: Forward> Core<F> {
 
     fn gauge(&self) {
         let Core { scheduler, desk, .. } = self;
-        let requeued = scheduler.waiting.iter().take_while(|s| !s.is_new()).count();
+        let requeued = scheduler.waiting.iter().filter(|s| !s.is_new()).count();
         desk.counters.running.store(scheduler.running.len(), Relaxed);
         desk.counters.requeued.store(requeued, Relaxed);
         desk.counters.kv_blocks_used.store(scheduler.pool().used(), Relaxed);
+        desk.counters.kv_blocks_remembered.store(scheduler.pool().remembered(), Relaxed);
     }
 }
 
@@ -288,6 +318,7 @@ impl Desk {
         let next = sequence.advance(logits, self.vocabulary.as_ref(), bench, now)?;
         if first {
             self.counters.prompt_tokens.fetch_add(sequence.prompt_len as u64, Relaxed);
+            self.counters.cached_tokens.fetch_add(sequence.usage().cached_tokens as u64, Relaxed);
         }
         self.counters.generated_tokens.fetch_add(1, Relaxed);
         Ok(next)

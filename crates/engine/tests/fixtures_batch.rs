@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +68,7 @@ fn engine_keeping(
         kv_bytes: bytes * kv_contexts as u64,
         kv_dtype,
         prefill_chunk: 16,
-        prefill_beside_decode: 5,
+        max_stall: Duration::ZERO,
         speculation,
         ..Limits::default()
     };

@@ -17,7 +17,7 @@ fn limits() -> Limits {
         max_running: 8,
         max_queued: 16,
         prefill_chunk: 16,
-        prefill_beside_decode: 4,
+        max_stall: Duration::ZERO,
         ..Limits::default()
     }
 }

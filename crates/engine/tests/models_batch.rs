@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{ask, engine, request};
 use engine::{FinishReason, Limits, Params};
 use text::Special;
@@ -42,7 +44,7 @@ fn same_alone_and_in_a_batch(name: &str) {
         context: 256,
         kv_bytes: 1 << 30,
         prefill_chunk: 16,
-        prefill_beside_decode: 5,
+        max_stall: Duration::ZERO,
         ..Limits::default()
     };
     let handle = engine(parts, limits);

@@ -183,7 +183,7 @@ fn memory(
     };
     spec.limit_context(context);
     let limits = engine::Limits::default();
-    let rows = limits.prefill_chunk.max(limits.prefill_beside_decode) + limits.max_running;
+    let rows = limits.prefill_chunk + limits.max_running;
     let weights = spec.weight_bytes(opened, tier, kernels::Precision::Fast)?;
     let kv = kernels::KvDtype::F16;
     let need = spec.memory(weights, context, kv, rows, limits.max_running);

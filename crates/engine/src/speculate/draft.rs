@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::costs::Costs;
 use super::odds::{Guesses, Odds};
 use super::proposal::{ANY_DRAFT, margin_class};
 use super::{MARGIN, Speculation};
 use crate::blocks::{Pool, Table};
+use crate::costs::Costs;
 use crate::scheduler::Running;
 use crate::sequence::Sequence;
 use crate::{Forward, Rows, SequenceRows};
@@ -261,7 +261,7 @@ impl Drafter {
         let began = clock();
         let logits = forward.forward(&Rows { tokens, sequences: &sequences, want })?;
         drop(sequences);
-        costs.observe(tokens.len(), clock().saturating_sub(began));
+        costs.observe(tokens.len(), clock().saturating_sub(began).as_secs_f32());
         let mut logits = logits.chunks_exact(width);
         for Running { sequence, guess, .. } in running.iter_mut().filter(|r| r.guess.drafted.rows > 0) {
             guess.drafted.computed += std::mem::take(&mut guess.drafted.rows);

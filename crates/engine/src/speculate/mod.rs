@@ -8,7 +8,6 @@
 //! Deliberately absent: trees of proposals, rejection sampling (it would change the text of a seed), proposals beside
 //! prompts (those steps are bound by arithmetic already).
 
-mod costs;
 mod draft;
 mod lookup;
 mod odds;
@@ -16,12 +15,12 @@ mod proposal;
 
 use std::time::Duration;
 
-use costs::Costs;
 use draft::{Drafted, Drafter};
 use odds::{Guesses, Odds};
 pub(crate) use proposal::{MAX_TOKENS, Proposal};
 
 use crate::Forward;
+use crate::costs::Costs;
 use crate::scheduler::{Bounds, Running};
 use crate::sequence::Sequence;
 
@@ -29,6 +28,8 @@ use crate::sequence::Sequence;
 const MAX_ROWS: usize = 16;
 /// A step with proposals must promise so much more than one without.
 const MARGIN: f32 = 1.03;
+/// Most rows of text that a draft model reads in one step to catch up.
+const CATCH_UP: usize = 64;
 /// Steps in which proposals are declined before one is tried all the same; and steps with proposals before one goes
 /// without, so that both costs stay known.
 const PROBE_EVERY: u32 = 64;
@@ -98,10 +99,11 @@ impl Speculator {
     /// For steps within `bounds` of a model of `vocab` tokens; `draft` proposes too, if there is one.
     pub(crate) fn new(bounds: &Bounds, vocab: usize, draft: Option<Box<dyn Forward>>) -> Speculator {
         let options = Speculation { tokens: bounds.speculation.tokens.min(MAX_TOKENS), ..bounds.speculation };
-        let Bounds { max_running, prefill_beside_decode, .. } = *bounds;
+        let Bounds { max_running, prefill_chunk, .. } = *bounds;
         Speculator {
             options,
-            drafter: draft.map(|forward| Drafter::new(forward, vocab, max_running, prefill_beside_decode)),
+            drafter: draft
+                .map(|forward| Drafter::new(forward, vocab, max_running, prefill_chunk.min(CATCH_UP))),
             costs: Costs::new(max_running + options.max_rows()),
             odds: Odds::default(),
             plain: 0,
@@ -204,7 +206,7 @@ impl Speculator {
 
     /// A step that only decoded took so long to compute.
     pub(crate) fn measured(&mut self, rows: usize, proposed: usize, took: Duration) {
-        self.costs.observe(rows, took);
+        self.costs.observe(rows, took.as_secs_f32());
         if proposed == 0 {
             self.plain = self.plain.saturating_add(1);
         }

@@ -17,6 +17,9 @@ use crate::term::err;
 /// Tokens of a depth that are computed; blocks past them are copies of theirs.
 const COMPUTED_DEPTH: usize = 512;
 
+/// Prompt rows in a step that also decodes: about what a small model reads in the longest stall that serving allows.
+const BESIDE: usize = 64;
+
 /// A model in memory, with room for the largest of the tests.
 pub(super) struct Runner<'a> {
     pub(super) about: About,
@@ -99,7 +102,7 @@ impl<'a> Runner<'a> {
         spec.limit_context(context);
         let limits = engine::Limits { prefill_chunk: chunk, ..engine::Limits::default() };
         let streams = tests.iter().map(|test| test.streams).max().unwrap_or(1);
-        let rows = limits.prefill_chunk.max(limits.prefill_beside_decode + streams);
+        let rows = limits.prefill_chunk.max(BESIDE + streams);
         let tables = tables(tests);
         let blocks = tables.iter().map(Vec::len).sum::<usize>();
         let weights = spec.weight_bytes(&opened, compute.tier, Precision::Fast)?;
@@ -235,8 +238,7 @@ impl<'a> Runner<'a> {
             let part = |stream, done, rows, wanted| Part { stream, first: test.depth + done, rows, wanted };
             let decoding = |done: &usize| (test.prompt..rows).contains(done);
             let beside = done.iter().any(decoding);
-            let mut budget =
-                if beside { self.limits.prefill_beside_decode } else { self.limits.prefill_chunk };
+            let mut budget = if beside { BESIDE } else { self.limits.prefill_chunk };
             for (stream, &done) in done.iter().enumerate() {
                 if decoding(&done) {
                     parts.push(part(stream, done, 1, true));

@@ -1,0 +1,116 @@
+//! What a step costs, by its number of rows, as measured.
+
+/// A step slower than so many times the estimate says more of the machine than of the rows.
+const MOST_SURPRISE: f32 = 2.0;
+/// Weight of a new measurement.
+const NEWS: f32 = 0.125;
+
+/// Seconds a step, by rows.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    /// Numbers of rows that are told apart, ascending.
+    rows: Vec<usize>,
+    /// One each; 0 is not measured yet.
+    seconds: Vec<f32>,
+}
+
+impl Costs {
+    /// For steps of at most `rows` rows, each number by itself.
+    pub(crate) fn new(rows: usize) -> Costs {
+        Costs { rows: (1..=rows).collect(), seconds: vec![0.0; rows] }
+    }
+
+    /// For steps of at most `rows` rows, larger numbers in classes of an eighth.
+    pub(crate) fn by_classes(rows: usize) -> Costs {
+        let next = |at: &usize| Some(at + (at / 8).max(1)).filter(|next| *next <= rows);
+        let mut classes: Vec<usize> = std::iter::successors(Some(1), next).collect();
+        if classes.last().is_some_and(|last| *last < rows) {
+            classes.push(rows);
+        }
+        Costs { seconds: vec![0.0; classes.len()], rows: classes }
+    }
+
+    /// The numbers of rows that are told apart, ascending.
+    pub(crate) fn classes(&self) -> &[usize] {
+        &self.rows
+    }
+
+    /// A step of `rows` rows took so many seconds. More rows than were announced are not noted.
+    pub(crate) fn observe(&mut self, rows: usize, seconds: f32) {
+        let Some(at) = self.rows.partition_point(|r| *r <= rows).checked_sub(1) else { return };
+        if at + 1 == self.rows.len() && rows > self.rows[at] {
+            return;
+        }
+        // A clock that stood still still means "measured". Others of the class have a little more to do.
+        let seconds = seconds.max(1e-9) * self.rows[at] as f32 / rows as f32;
+        let known = &mut self.seconds[at];
+        *known = if *known == 0.0 {
+            seconds
+        } else {
+            *known + NEWS * (seconds.min(MOST_SURPRISE * *known) - *known)
+        };
+    }
+
+    /// Seconds that a step of `rows` rows would take: as measured, or on the line between the nearest that were. Past
+    /// the largest it is taken to cost no more, so that it is tried. None if nothing is known.
+    pub(crate) fn estimate(&self, rows: usize) -> Option<f32> {
+        let measured = |at: &usize| self.seconds[*at] > 0.0;
+        let split = self.rows.partition_point(|r| *r <= rows);
+        let below = (0..split).rev().find(measured);
+        let above = (split..self.rows.len()).find(measured);
+        match (below, above) {
+            (Some(below), Some(above)) => {
+                let (low, high) = (self.rows[below], self.rows[above]);
+                let share = (rows - low) as f32 / (high - low) as f32;
+                Some(self.seconds[below] + share * (self.seconds[above] - self.seconds[below]))
+            }
+            (Some(at), None) | (None, Some(at)) => Some(self.seconds[at]),
+            (None, None) => None,
+        }
+    }
+
+    /// The largest number of rows that was measured; 0 if none was.
+    pub(crate) fn largest(&self) -> usize {
+        self.seconds.iter().rposition(|s| *s > 0.0).map_or(0, |at| self.rows[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_measurements_lies_a_line() {
+        let mut costs = Costs::new(20);
+        assert_eq!(costs.estimate(3), None);
+        costs.observe(2, 1.0);
+        assert_eq!((costs.estimate(1), costs.estimate(9)), (Some(1.0), Some(1.0)), "nothing else is known");
+        costs.observe(10, 5.0);
+        assert_eq!(costs.estimate(4), Some(2.0));
+        assert_eq!(costs.estimate(900), Some(5.0));
+        costs.observe(900, 9.0);
+        assert_eq!((costs.estimate(900), costs.largest()), (Some(5.0), 10));
+    }
+
+    #[test]
+    fn many_rows_share_a_class() {
+        let mut costs = Costs::by_classes(1000);
+        assert!(costs.classes().starts_with(&[1, 2, 3]) && costs.classes().len() < 60);
+        assert!(costs.classes().windows(2).all(|w| w[0] < w[1] && (w[1] - w[0]) * 8 <= w[0].max(8)));
+        costs.observe(1, 1.0);
+        let (at, next) = (costs.classes()[30], costs.classes()[31]);
+        costs.observe(next - 1, 10.0 * (next - 1) as f32);
+        assert!((costs.estimate(at).unwrap() / (10.0 * at as f32) - 1.0).abs() < 0.01);
+        assert_eq!(costs.largest(), at);
+    }
+
+    #[test]
+    fn one_slow_step_moves_little_and_many_move_all() {
+        let mut costs = Costs::new(4);
+        costs.observe(1, 1.0);
+        costs.observe(1, 100.0);
+        assert!(costs.estimate(1).unwrap() < 1.2);
+        (0..60).for_each(|_| costs.observe(1, 3.0));
+        assert!((costs.estimate(1).unwrap() - 3.0).abs() < 0.01);
+    }
+}

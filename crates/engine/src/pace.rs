@@ -1,0 +1,168 @@
+//! What steps cost on this machine, learned while serving, and how many prompt rows fit beside running streams.
+//!
+//! A step's seconds are taken to be `f(rows) + k · Σ positions that its prompt rows look back at`. `f` is kept by number
+//! of rows (see [`Costs`]), so it needs no belief about how cost grows; `k` is fitted to the prompts' steps. Both follow
+//! the machine: a neighbour, a quota, a warmer day.
+
+use std::time::Duration;
+
+use crate::costs::Costs;
+
+/// Prompt rows beside running streams before anything is known, and the least at any time: with fewer, a prompt might
+/// never end.
+const FEWEST: usize = 4;
+/// A step that decodes only may take this share of the longest stall already; then prompt rows may add so much of its
+/// own time.
+const LEAST_SHARE: f32 = 0.5;
+
+/// What the scheduler knows of time.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    steps: Costs,
+    looking: Slope,
+    /// Seconds that a running stream may wait for its next token.
+    max_stall: f32,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) rows: usize,
+    /// Prompt rows among them.
+    pub(crate) prompt_rows: usize,
+    /// Positions before them, summed over prompt rows.
+    pub(crate) looks: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(max_rows: usize, max_stall: Duration) -> Pace {
+        Pace {
+            steps: Costs::by_classes(max_rows),
+            looking: Slope::default(),
+            max_stall: max_stall.as_secs_f32(),
+        }
+    }
+
+    /// Learns from a step.
+    pub(crate) fn observe(&mut self, work: Work, took: Duration) {
+        let took = took.as_secs_f32();
+        if work.prompt_rows > 0 && work.prompt_rows == work.rows {
+            let rows = work.rows as f32;
+            self.looking.observe(work.looks as f32 / rows, took / rows, work.rows);
+        }
+        let looking = self.looking.slope * work.looks as f32;
+        // At least a tenth is the rows' own, whatever the slope says.
+        self.steps.observe(work.rows, (took - looking).max(took / 10.0));
+    }
+
+    /// Seconds of a step of `rows` rows whose prompt rows look back at `looks` positions in all. None before the first.
+    fn seconds(&self, rows: usize, looks: f32) -> Option<f32> {
+        let largest = self.steps.largest();
+        let known = self.steps.estimate(rows.min(largest.max(1)))?;
+        let rows_s = if rows > largest { known * rows as f32 / largest as f32 } else { known };
+        Some(rows_s + self.looking.slope * looks)
+    }
+
+    /// Most prompt rows for a step that also decodes `decoding` rows, so that those do not wait longer than they may;
+    /// `depth` is the position of the first of the prompt rows.
+    pub(crate) fn prompt_rows(&self, decoding: usize, depth: usize) -> usize {
+        let Some(alone) = self.seconds(decoding, 0.0) else { return FEWEST };
+        let target = self.max_stall.max(alone * (1.0 + LEAST_SHARE));
+        let looks = |rows: usize| rows as f32 * (depth as f32 + rows as f32 / 2.0);
+        let fits = |total: usize| {
+            let rows = total - decoding;
+            self.seconds(total, looks(rows)).is_some_and(|seconds| seconds <= target)
+        };
+        let classes = self.steps.classes().iter().copied();
+        let most = classes.skip_while(|total| *total <= decoding).take_while(|total| fits(*total)).last();
+        most.map_or(FEWEST, |total| (total - decoding).max(FEWEST))
+    }
+
+    /// Seconds that `tokens` tokens of prompts take in steps of `chunk` rows. None before the first step.
+    pub(crate) fn prefill_seconds(&self, tokens: usize, chunk: usize) -> Option<f32> {
+        let chunk = chunk.min(tokens).max(1);
+        Some(self.seconds(chunk, 0.0)? * tokens as f32 / chunk as f32)
+    }
+}
+
+/// The slope of a line through points that lose weight with age.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slope {
+    weight: f32,
+    x: f32,
+    y: f32,
+    xx: f32,
+    xy: f32,
+    /// y per x; never below 0.
+    slope: f32,
+    /// Points are comparable only among steps of as many rows.
+    rows: usize,
+}
+
+impl Slope {
+    /// What is left of a point's weight after another.
+    const KEEP: f32 = 0.95;
+
+    fn observe(&mut self, x: f32, y: f32, rows: usize) {
+        if rows != self.rows {
+            *self = Slope { rows, slope: self.slope, ..Slope::default() };
+        }
+        let sums = [&mut self.weight, &mut self.x, &mut self.y, &mut self.xx, &mut self.xy];
+        for (sum, term) in sums.into_iter().zip([1.0, x, y, x * x, x * y]) {
+            *sum = *sum * Slope::KEEP + term;
+        }
+        let spread = self.weight * self.xx - self.x * self.x;
+        // Positions apart by less than some hundred say nothing beside the noise.
+        if spread > (256.0 * self.weight).powi(2) {
+            self.slope = ((self.weight * self.xy - self.x * self.y) / spread).max(0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine: 20 ms for the weights, 2 ms a row past the first eight, 1 us a row and position.
+    fn machine(work: Work) -> Duration {
+        let rows = work.rows.saturating_sub(8) as f64;
+        Duration::from_secs_f64(0.020 + 0.002 * rows + 1e-6 * work.looks as f64)
+    }
+
+    fn work(decoding: usize, prompt: usize, depth: usize) -> Work {
+        let looks = (prompt * depth + prompt * prompt / 2) as u64;
+        Work { rows: decoding + prompt, prompt_rows: prompt, looks }
+    }
+
+    #[test]
+    fn prompt_rows_fill_what_a_stream_may_wait() {
+        let mut pace = Pace::new(300, Duration::from_millis(100));
+        assert_eq!(pace.prompt_rows(4, 0), FEWEST, "nothing is known");
+        for _ in 0..200 {
+            for (decoding, prompt, depth) in [(0, 256, 0), (0, 256, 1024), (0, 256, 4096), (4, 0, 0)] {
+                pace.observe(work(decoding, prompt, depth), machine(work(decoding, prompt, depth)));
+            }
+            for depth in [0, 4096] {
+                let step = work(4, pace.prompt_rows(4, depth), depth);
+                pace.observe(step, machine(step));
+            }
+        }
+        for depth in [0, 1024, 4096] {
+            let took = machine(work(4, pace.prompt_rows(4, depth), depth));
+            assert!(
+                (0.080..=0.110).contains(&took.as_secs_f64()),
+                "at {depth}: {took:?} for {} rows",
+                pace.prompt_rows(4, depth)
+            );
+        }
+        let whole = pace.prefill_seconds(2560, 256).unwrap();
+        assert!((4.0..6.5).contains(&whole), "{whole}");
+    }
+
+    #[test]
+    fn a_machine_too_slow_for_the_stall_still_reads_prompts() {
+        let mut pace = Pace::new(300, Duration::from_millis(1));
+        (0..50).for_each(|_| pace.observe(work(4, 0, 0), Duration::from_secs(1)));
+        assert!(pace.prompt_rows(4, 0) >= FEWEST);
+    }
+}

@@ -1,0 +1,169 @@
+//! Who is next among those that wait.
+//!
+//! Fair queueing in two levels. Classes of priority share the starts by weight, and within a class its callers share
+//! them evenly, each by the tokens it asked for: whoever has been served least for its share comes next. So no class
+//! and no caller starves, however many requests another sends. Within one caller the shortest prompt comes first, but
+//! for what has waited long: a second of waiting makes up for half a second of work.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use crate::{Caller, Priority};
+
+/// Seconds of work that a second of waiting makes up for.
+pub(crate) const PATIENCE: f32 = 0.5;
+
+/// Tokens of an answer that its request is charged for at most: few answers are as long as they may be.
+const MOST_ANSWER: usize = 512;
+
+/// What the order needs to know of one that waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rank {
+    pub(crate) caller: Caller,
+    /// It ran before and lost its place: it comes first in its class.
+    pub(crate) resumes: bool,
+    /// Tokens to read.
+    pub(crate) tokens: usize,
+    /// Tokens to answer with, at most.
+    pub(crate) answer: usize,
+    pub(crate) since: Duration,
+}
+
+/// Shares that were used, of classes and of callers.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    classes: [f64; Priority::ALL.len()],
+    /// Of those callers that wait or did lately. Bounded: those that do not wait are dropped when others come.
+    callers: HashMap<Caller, f64>,
+}
+
+impl Shares {
+    /// The place in `waiting` of the one to start. `seconds` estimates the work of so many tokens.
+    pub(crate) fn next<S>(
+        &mut self,
+        waiting: &VecDeque<S>,
+        rank: impl Fn(&S) -> Rank,
+        now: Duration,
+        seconds: impl Fn(usize) -> f32,
+    ) -> Option<usize> {
+        let ranks: Vec<Rank> = waiting.iter().map(rank).collect();
+        self.welcome(&ranks);
+        let key = |r: &Rank| {
+            let class = self.classes[r.caller.priority as usize];
+            let waited = now.saturating_sub(r.since).as_secs_f32();
+            let urgency = if r.resumes { f32::MIN } else { seconds(r.tokens) - PATIENCE * waited };
+            (class, self.of(r.caller), urgency)
+        };
+        let order = |a: &(f64, f64, f32), b: &(f64, f64, f32)| {
+            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
+        };
+        let keys = ranks.iter().map(key).enumerate();
+        keys.min_by(|a, b| order(&a.1, &b.1)).map(|(at, _)| at)
+    }
+
+    /// One that asked for so many tokens starts. (One that resumes has paid already.)
+    pub(crate) fn charge(&mut self, rank: &Rank) {
+        if rank.resumes {
+            return;
+        }
+        let tokens = (rank.tokens + rank.answer.min(MOST_ANSWER)) as f64;
+        self.classes[rank.caller.priority as usize] += tokens / rank.caller.priority.weight();
+        if let Some(used) = self.callers.get_mut(&rank.caller) {
+            *used += tokens;
+        }
+    }
+
+    /// Who has not been waiting begins where the others are: a share that was not used is not saved up.
+    fn welcome(&mut self, ranks: &[Rank]) {
+        let waiting: HashSet<Caller> = ranks.iter().map(|r| r.caller).collect();
+        self.callers.retain(|caller, _| waiting.contains(caller));
+        let least = self.callers.values().copied().reduce(f64::min).unwrap_or(0.0);
+        for caller in waiting {
+            self.callers.entry(caller).or_insert(least);
+        }
+        let present = |class: usize| ranks.iter().any(|r| r.caller.priority as usize == class);
+        let active = (0..self.classes.len()).filter(|class| present(*class));
+        let least = active.map(|class| self.classes[class]).reduce(f64::min).unwrap_or(0.0);
+        for class in 0..self.classes.len() {
+            if !present(class) {
+                self.classes[class] = self.classes[class].max(least);
+            }
+        }
+    }
+
+    fn of(&self, caller: Caller) -> f64 {
+        self.callers.get(&caller).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(priority: Priority, client: u64, tokens: usize, since: u64) -> Rank {
+        let caller = Caller { priority, client };
+        Rank { caller, resumes: false, tokens, answer: 0, since: Duration::from_secs(since) }
+    }
+
+    /// Starts `count` of `waiting`, which never runs dry: each started one is replaced by its like.
+    fn starts(waiting: &[Rank], count: usize) -> Vec<usize> {
+        let waiting: VecDeque<Rank> = waiting.iter().copied().collect();
+        let (mut shares, mut starts) = (Shares::default(), vec![0; waiting.len()]);
+        for _ in 0..count {
+            let at = shares.next(&waiting, |r| *r, Duration::ZERO, |n| n as f32).unwrap();
+            shares.charge(&waiting[at]);
+            starts[at] += 1;
+        }
+        starts
+    }
+
+    #[test]
+    fn classes_share_by_weight_and_none_starves() {
+        let of = |p| rank(p, 0, 10, 0);
+        let all = [of(Priority::Interactive), of(Priority::Default), of(Priority::Batch)];
+        let starts = starts(&all, 2100);
+        assert!((1500..=1700).contains(&starts[0]) && (380..=420).contains(&starts[1]), "{starts:?}");
+        assert!((90..=110).contains(&starts[2]), "{starts:?}");
+    }
+
+    #[test]
+    fn a_caller_with_many_requests_gets_no_more_than_one_with_few() {
+        let mut all = vec![rank(Priority::Default, 1, 10, 0); 20];
+        all.push(rank(Priority::Default, 2, 10, 0));
+        let starts = starts(&all, 100);
+        assert!((49..=51).contains(&starts[20]), "{starts:?}");
+    }
+
+    #[test]
+    fn short_prompts_come_first_until_a_long_one_has_waited() {
+        let (long, short) = (rank(Priority::Default, 0, 100, 0), rank(Priority::Default, 0, 1, 50));
+        let waiting = VecDeque::from([long, short]);
+        let next = |now| {
+            let seconds = |n| n as f32 / 10.0;
+            Shares::default().next(&waiting, |r| *r, Duration::from_secs(now), seconds)
+        };
+        assert_eq!((next(0), next(60)), (Some(1), Some(0)));
+        let resumes = Rank { resumes: true, ..long };
+        let waiting = VecDeque::from([short, resumes]);
+        assert_eq!(Shares::default().next(&waiting, |r| *r, Duration::ZERO, |n| n as f32), Some(1));
+    }
+
+    #[test]
+    fn a_share_that_was_not_used_is_not_saved_up() {
+        let (here, away) = (rank(Priority::Default, 1, 10, 0), rank(Priority::Batch, 2, 10, 0));
+        let mut shares = Shares::default();
+        let alone = VecDeque::from([here]);
+        for _ in 0..1000 {
+            shares.next(&alone, |r| *r, Duration::ZERO, |_| 0.0);
+            shares.charge(&here);
+        }
+        let both = VecDeque::from([here, away]);
+        let mut batch = 0;
+        for _ in 0..100 {
+            let at = shares.next(&both, |r| *r, Duration::ZERO, |_| 0.0).unwrap();
+            shares.charge(&both[at]);
+            batch += at;
+        }
+        assert!((15..=25).contains(&batch), "{batch} of 100 starts for a weight of one in five");
+    }
+}
