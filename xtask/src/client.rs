@@ -22,15 +22,20 @@ pub fn check() -> Done {
 /// `gristmill serve` with the default model, as it was built last. Stops when it goes out of scope, whatever happened.
 pub struct Server {
     child: Child,
-    port: u16,
+    /// Where it listens, on the loopback.
+    pub port: u16,
 }
 
 impl Server {
     /// Starts it on a free port and waits until it is ready.
     pub fn start(flags: &[&str]) -> Result<Server, String> {
+        Server::of(cargo(&["run", "--package", "cli", "--locked", "--quiet", "--"]), flags)
+    }
+
+    /// As [`Server::start`], of any `gristmill`.
+    pub fn of(mut serve: Command, flags: &[&str]) -> Result<Server, String> {
         let port = free_port()?;
-        let mut serve = cargo(&["run", "--package", "cli", "--locked", "--quiet", "--", "serve", "--port"]);
-        serve.arg(port.to_string()).args(flags);
+        serve.args(["serve", "--port"]).arg(port.to_string()).args(flags);
         let child = serve.spawn().map_err(|error| format!("cannot start serve: {error}"))?;
         let server = Server { child, port };
         wait_until_ready(port)?;
@@ -40,6 +45,13 @@ impl Server {
     /// `http://…` without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Memory that the server itself asked for and that is resident, MiB (`RssAnon` of proc(5)).
+    pub fn anonymous_mib(&self) -> Option<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
     }
 }
 

@@ -13,6 +13,7 @@ mod models;
 mod page;
 mod peers;
 mod shell;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
+  soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
   client                    serve the default model and check it with the openai package
   page                      serve the default model and check its page in headless Chromium
 ";
@@ -47,6 +49,11 @@ fn main() -> ExitCode {
         ["models"] => models::pull(),
         ["client"] => client::check(),
         ["page"] => page::check(),
+        ["soak", "--help"] => {
+            print!("{}", soak::HELP);
+            return ExitCode::SUCCESS;
+        }
+        ["soak", rest @ ..] => soak::run(rest),
         ["peers", "--help"] => {
             print!("{}", peers::HELP);
             return ExitCode::SUCCESS;

@@ -57,8 +57,10 @@ pub struct Stats {
 pub struct StepReport {
     /// Rows in the batch.
     pub rows: usize,
-    /// Sequences among them whose answer had begun; the other rows are of prompts, or proposed.
+    /// Sequences among them whose answer had begun.
     pub decoding: usize,
+    /// Rows of prompts among them; what is neither was proposed.
+    pub prompt_rows: usize,
     /// Tokens of answers that it produced.
     pub decoded: usize,
     /// How long the step took.

@@ -150,7 +150,8 @@ impl<F: Forward> Core<F> {
                 self.scheduler.pace.observe(work, took);
             }
             let Plan { decoding, .. } = plan;
-            self.desk.watch.step(&StepReport { rows, decoding, decoded, took });
+            let prompt_rows = work.prompt_rows;
+            self.desk.watch.step(&StepReport { rows, decoding, prompt_rows, decoded, took });
         }
         self.gauge();
         rows

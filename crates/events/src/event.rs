@@ -51,6 +51,8 @@ pub enum Event {
         decoded: usize,
         /// Bytes of weights that it read; 0 if nobody knows.
         weight_bytes: u64,
+        /// Whether answers went on in it while prompts were read beside them.
+        mixed: bool,
         /// How long it took.
         took: Duration,
     },
@@ -176,10 +178,16 @@ pub struct Gauges {
     pub waiting_tokens: usize,
     /// KV blocks in use.
     pub kv_blocks_used: usize,
+    /// KV blocks that no request holds and that are kept for those that begin alike.
+    pub kv_blocks_cached: usize,
     /// KV blocks there are.
     pub kv_blocks_total: usize,
     /// Preemptions since the start.
     pub preemptions: u64,
+    /// Prompt tokens that were looked up among the kept ones since the start.
+    pub prefix_queries: u64,
+    /// Those of them that were found.
+    pub prefix_hits: u64,
     /// Prompt rows computed since the start, again after a preemption included.
     pub prefill_rows: u64,
 }

@@ -48,6 +48,10 @@ struct Model {
     kv_usage: Share,
     preemptions: Counter,
     prefill_rows: Counter,
+    prefix_queries: Counter,
+    prefix_hits: Counter,
+    kv_cached: Share,
+    stall: Histogram,
     prompt_tokens: Counter,
     prompt_tokens_cached: Counter,
     prompt_tokens_by_source: Family<Labels<1>, Counter>,
@@ -312,6 +316,30 @@ impl Model {
                 "Times a request lost its KV blocks",
                 Counter::default(),
             ),
+            prefix_queries: add(
+                r,
+                "vllm:prefix_cache_queries",
+                "Prompt tokens looked up in the prefix cache",
+                Counter::default(),
+            ),
+            prefix_hits: add(
+                r,
+                "vllm:prefix_cache_hits",
+                "Prompt tokens found in the prefix cache",
+                Counter::default(),
+            ),
+            kv_cached: add(
+                r,
+                "gristmill_kv_cache_kept_perc",
+                "KV cache that no request holds and that is kept for equal prefixes; 1 is all of it",
+                Share::default(),
+            ),
+            stall: histogram(
+                r,
+                "gristmill_stall_seconds",
+                "Seconds of steps in which answers waited for prompts beside them",
+                &buckets::STEP_S,
+            ),
             prefill_rows: add(
                 r,
                 "gristmill_prefill_rows",
@@ -487,6 +515,9 @@ impl Model {
         self.waiting_tokens.set(whole(gauges.waiting_tokens));
         self.kv_usage.set(gauges.kv_blocks_used as f64 / gauges.kv_blocks_total.max(1) as f64);
         self.preemptions.inner().store(gauges.preemptions, Ordering::Relaxed);
+        self.prefix_queries.inner().store(gauges.prefix_queries, Ordering::Relaxed);
+        self.prefix_hits.inner().store(gauges.prefix_hits, Ordering::Relaxed);
+        self.kv_cached.set(gauges.kv_blocks_cached as f64 / gauges.kv_blocks_total.max(1) as f64);
         self.prefill_rows.inner().store(gauges.prefill_rows, Ordering::Relaxed);
     }
 
@@ -500,7 +531,10 @@ impl Model {
                 self.inter_token.observe(after.as_secs_f64());
                 self.generation_tokens.inc();
             }
-            Event::Step { rows, decoded, weight_bytes, took } => {
+            Event::Step { rows, mixed, decoded, weight_bytes, took } => {
+                if mixed {
+                    self.stall.observe(took.as_secs_f64());
+                }
                 self.iteration_tokens.observe(rows as f64);
                 self.step.observe(took.as_secs_f64());
                 self.read(weight_bytes, decoded, took);

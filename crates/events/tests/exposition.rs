@@ -21,7 +21,13 @@ fn served() -> Metrics {
     metrics.record(Event::FirstToken { after: Duration::from_millis(30) });
     metrics.record(Event::NextToken { after: Duration::from_millis(20) });
     metrics.record(Event::NextToken { after: Duration::from_millis(90) });
-    metrics.record(Event::Step { rows: 7, decoded: 2, weight_bytes: 6_000, took: Duration::from_millis(3) });
+    metrics.record(Event::Step {
+        rows: 7,
+        mixed: true,
+        decoded: 2,
+        weight_bytes: 6_000,
+        took: Duration::from_millis(3),
+    });
     metrics.record(Event::Verified { proposed: 4, accepted: 2 });
     metrics.record(Event::Verified { proposed: 3, accepted: 0 });
     metrics.record(Event::Finished {
@@ -45,8 +51,11 @@ const GAUGES: Gauges = Gauges {
     waiting: 2,
     waiting_tokens: 99,
     kv_blocks_used: 10,
+    kv_blocks_cached: 20,
     kv_blocks_total: 40,
     preemptions: 5,
+    prefix_queries: 100,
+    prefix_hits: 32,
     prefill_rows: 77,
 };
 
@@ -63,6 +72,10 @@ fn prometheus_lines() {
         format!("vllm:num_requests_waiting_by_reason{{{M},reason=\"capacity\"}} 2"),
         format!("vllm:num_requests_waiting_by_reason{{{M},reason=\"deferred\"}} 0"),
         format!("vllm:kv_cache_usage_perc{{{M}}} 0.25"),
+        format!("gristmill_kv_cache_kept_perc{{{M}}} 0.5"),
+        format!("vllm:prefix_cache_queries_total{{{M}}} 100"),
+        format!("vllm:prefix_cache_hits_total{{{M}}} 32"),
+        format!("gristmill_stall_seconds_count{{{M}}} 1"),
         "# TYPE vllm:prompt_tokens_total counter".into(),
         format!("vllm:prompt_tokens_total{{{M}}} 12"),
         format!("vllm:prompt_tokens_cached_total{{{M}}} 4"),

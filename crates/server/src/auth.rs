@@ -63,16 +63,26 @@ impl Keys {
         self.hashes.is_empty()
     }
 
-    /// Whether `authorization`, a header's value, shows one of the keys. Takes the same time wherever they differ.
-    pub(crate) fn admit(&self, authorization: Option<&str>) -> bool {
+    /// Who shows one of the keys in `authorization`, a header's value, if anybody. Takes the same time wherever the keys
+    /// differ.
+    pub(crate) fn admit(&self, authorization: Option<&str>) -> Option<Client> {
         let shown = authorization.and_then(|value| {
             let (scheme, key) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
         });
-        let Some(shown) = shown else { return false };
-        let shown = hash(shown);
+        let shown = hash(shown?);
         let found = self.hashes.iter().fold(Choice::from(0), |found, key| found | key.ct_eq(&shown));
-        found.into()
+        bool::from(found).then(|| Client::of(&shown))
+    }
+}
+
+/// Who sent a request: a number for each key, the same after a restart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Client(pub(crate) u64);
+
+impl Client {
+    fn of(hash: &[u8; 32]) -> Client {
+        Client(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -94,7 +104,8 @@ mod tests {
     fn admits_its_keys_only() {
         let mut keys = Keys::default();
         keys.add_lines("# team a\nalpha\n\n  beta  \n").unwrap();
-        assert!(keys.admit(Some("Bearer alpha")) && keys.admit(Some("bearer beta")));
+        let (alpha, beta) = (keys.admit(Some("Bearer alpha")), keys.admit(Some("bearer beta")));
+        assert!(alpha.is_some() && beta.is_some() && alpha != beta);
         for wrong in [
             None,
             Some(""),
@@ -104,7 +115,7 @@ mod tests {
             Some("Basic alpha"),
             Some("alpha"),
         ] {
-            assert!(!keys.admit(wrong), "{wrong:?}");
+            assert!(keys.admit(wrong).is_none(), "{wrong:?}");
         }
         assert_eq!(format!("{keys:?}"), "2 keys");
     }

@@ -171,6 +171,7 @@ fn fault_of(state: &State, refused: Refused, prompt_field: &str) -> Fault {
 fn fault_of_error(error: &engine::Error) -> Fault {
     match error {
         engine::Error::NothingLeft => Fault::field("logit_bias", error.to_string()),
+        engine::Error::Expired { .. } => Fault::expired(error.to_string()),
         engine::Error::Waited { .. } => Fault::unavailable("queue_timeout", error.to_string(), 10),
         other => Fault::internal(other.to_string()),
     }

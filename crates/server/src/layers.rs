@@ -14,6 +14,7 @@ use axum::response::Response;
 use events::{Event, Rejection};
 use wire::Fault;
 
+use crate::auth::Client;
 use crate::state::State;
 use crate::{page, routes};
 
@@ -100,25 +101,32 @@ fn method_name(method: &Method) -> &'static str {
 }
 
 /// Lets in who may come in. `/health` and the page tell nothing and are open.
-pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Request, next: Next) -> Response {
     match check(&state, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(client) => {
+            request.extensions_mut().insert(client);
+            next.run(request).await
+        }
         Err(fault) => respond(&fault),
     }
 }
 
-fn check(state: &State, request: &Request) -> Result<(), Fault> {
+/// Who may come in; without keys everybody is the same client.
+fn check(state: &State, request: &Request) -> Result<Client, Fault> {
     let keys = &state.options.keys;
     if keys.is_empty() {
-        return if state.options.loopback_names_only { check_host(request) } else { Ok(()) };
+        if state.options.loopback_names_only {
+            check_host(request)?;
+        }
+        return Ok(Client::default());
     }
     let path = request.uri().path();
     if path == routes::HEALTH || (state.options.page && page::path(path).is_some()) {
-        return Ok(());
+        return Ok(Client::default());
     }
     let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));
-    if keys.admit(shown) {
-        return Ok(());
+    if let Some(client) = keys.admit(shown) {
+        return Ok(client);
     }
     state.metrics.record(Event::Rejected(Rejection::Unauthorized));
     Err(Fault::unauthorized(match shown {

@@ -139,8 +139,9 @@ impl Steps {
 impl engine::Watch for Steps {
     fn step(&mut self, step: &StepReport) {
         let StepReport { rows, decoded, took, .. } = *step;
+        let mixed = step.decoding > 0 && step.prompt_rows > 0;
         let weight_bytes = self.weight_bytes[rows.min(MOST_ROWS)];
-        self.metrics.record(Event::Step { rows, decoded, weight_bytes, took });
+        self.metrics.record(Event::Step { rows, mixed, decoded, weight_bytes, took });
     }
 
     fn verified(&mut self, proposed: usize, accepted: usize) {

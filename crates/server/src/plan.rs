@@ -1,10 +1,14 @@
 //! From a body to what the engine is asked: parsing, template, tokens. Plain computing, done off the async threads.
 
+use std::time::Duration;
+
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use wire::completion::Prompt;
-use wire::{ChatRequest, CompletionRequest, Fault, Sampling};
+use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling};
 
 use crate::Served;
+use crate::auth::Client;
 
 /// What is to be computed, and how the answer is to look.
 pub(crate) struct Plan {
@@ -28,6 +32,14 @@ pub(crate) enum Form {
 }
 
 impl Plan {
+    /// Says who asks, and how long it may take if the body did not.
+    pub(crate) fn ask_for(&mut self, Client(client): Client, time_limit: Option<Duration>) {
+        self.template.caller.client = client;
+        // What one key's requests have in common with another's stays out of sight, and of the time they take.
+        self.template.cache_salt ^= client;
+        self.template.time_limit = self.template.time_limit.or(time_limit);
+    }
+
     pub(crate) fn choices(&self) -> usize {
         self.prompts.len() * self.n
     }
@@ -61,7 +73,7 @@ pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
     Ok(Plan {
         prompts: vec![prompt],
         n: request.n,
-        template: engine_request(&request.sampling, request.max_tokens, request.logprobs),
+        template: engine_request(&request.sampling, &request.handling, request.max_tokens, request.logprobs),
         form: Form::Chat,
         stream: request.stream,
         prompt_field: "messages",
@@ -90,7 +102,12 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
     Ok(Plan {
         prompts: request.prompts.iter().map(encode).collect::<Result<_, _>>()?,
         n: request.n,
-        template: engine_request(&request.sampling, Some(request.max_tokens), request.logprobs),
+        template: engine_request(
+            &request.sampling,
+            &request.handling,
+            Some(request.max_tokens),
+            request.logprobs,
+        ),
         form: Form::Completion(request.echo.then(|| request.prompts.iter().map(spell).collect())),
         stream: request.stream,
         prompt_field: "prompt",
@@ -126,7 +143,12 @@ fn says_all(text: &str, messages: &[Value]) -> bool {
 }
 
 /// Server defaults are the engine's, which are llama.cpp's.
-fn engine_request(s: &Sampling, max_tokens: Option<usize>, logprobs: Option<usize>) -> engine::Request {
+fn engine_request(
+    s: &Sampling,
+    handling: &Handling,
+    max_tokens: Option<usize>,
+    logprobs: Option<usize>,
+) -> engine::Request {
     let d = engine::Params::default();
     let params = engine::Params {
         temperature: s.temperature.unwrap_or(d.temperature),
@@ -161,5 +183,28 @@ fn engine_request(s: &Sampling, max_tokens: Option<usize>, logprobs: Option<usiz
         stop_ids: s.stop_token_ids.clone(),
         ignore_end: s.ignore_eos,
         max_wait: None,
+        time_limit: handling.timeout_s.map(whole_ms),
+        // Who it is, is not in the body.
+        caller: engine::Caller { priority: priority(handling), client: 0 },
+        cache_salt: handling.cache_salt.as_deref().map_or(0, salt),
     }
+}
+
+/// Seconds of a request as a time that is said the way it was asked for.
+pub(crate) fn whole_ms(seconds: f32) -> Duration {
+    Duration::from_micros((f64::from(seconds) * 1e3).round() as u64 * 1_000)
+}
+
+fn priority(handling: &Handling) -> engine::Priority {
+    match handling.priority {
+        Some(wire::Priority::Interactive) => engine::Priority::Interactive,
+        Some(wire::Priority::Batch) => engine::Priority::Batch,
+        Some(wire::Priority::Default) | None => engine::Priority::Default,
+    }
+}
+
+/// A salt as a number that is hard to hit from another salt: half a collision-resistant hash.
+fn salt(text: &str) -> u64 {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -1,7 +1,7 @@
 //! The table of contents of the API.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Path, Request, State as Shared};
@@ -13,6 +13,7 @@ use events::Format;
 use tower_http::catch_panic::CatchPanicLayer;
 use wire::{Fault, models};
 
+use crate::auth::Client;
 use crate::generation::Generation;
 use crate::plan::{Form, Plan};
 use crate::state::State;
@@ -110,14 +111,17 @@ async fn generate(
     let arrived = Instant::now();
     let served = state.served_or_reject()?;
     let id = request.headers().get(&layers::REQUEST_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let client = request.extensions().get::<Client>().copied().unwrap_or_default();
+    let time_limit = time_limit(&request)?;
     let body = body::read(&state, request).await?;
     let mut permit = state.enter()?;
     let planner = served.clone();
     let planned = tokio::task::spawn_blocking(move || make(&planner, &body.bytes)).await;
-    let plan = match planned {
+    let mut plan = match planned {
         Ok(plan) => plan?,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     };
+    plan.ask_for(client, time_limit);
     permit.grow(plan.choices()).inspect_err(|fault| state.count_refusal(fault))?;
     let prefix = if matches!(plan.form, Form::Chat) { "chatcmpl" } else { "cmpl" };
     let id = format!("{prefix}-{}", id.unwrap_or_else(|| layers::new_id(&state)));
@@ -127,6 +131,24 @@ async fn generate(
         return Ok(stream::response(generation, id, state.options.ping));
     }
     answer::whole(generation, id).await
+}
+
+/// The header for clients that cannot add the field `timeout`, seconds.
+const TIMEOUT: &str = "x-request-timeout";
+
+fn time_limit(request: &Request) -> Result<Option<Duration>, Fault> {
+    let Some(value) = request.headers().get(TIMEOUT) else { return Ok(None) };
+    let seconds = value.to_str().ok().and_then(|text| text.trim().parse::<f32>().ok());
+    match seconds.filter(|s| (0.001..=wire::limits::TIMEOUT_S).contains(s)) {
+        Some(seconds) => Ok(Some(plan::whole_ms(seconds))),
+        None => {
+            let message = format!(
+                "the header {TIMEOUT} is {value:?}; it must be between 0.001 and {} seconds",
+                wire::limits::TIMEOUT_S
+            );
+            Err(Fault::field(TIMEOUT, message))
+        }
+    }
 }
 
 async fn nothing_there(uri: Uri) -> Response {

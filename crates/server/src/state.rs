@@ -113,8 +113,11 @@ impl State {
             waiting: stats.waiting,
             waiting_tokens: stats.waiting_tokens,
             kv_blocks_used: stats.kv_blocks_used,
+            kv_blocks_cached: stats.kv_blocks_remembered,
             kv_blocks_total: stats.kv_blocks_total,
             preemptions: stats.preemptions,
+            prefix_queries: stats.prompt_tokens,
+            prefix_hits: stats.cached_tokens,
             prefill_rows: stats.prefill_rows,
         })
     }

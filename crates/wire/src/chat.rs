@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Fault;
 use crate::fields::Fields;
-use crate::{Sampling, Usage, limits, logprobs, message, sampling, unbuilt};
+use crate::{Handling, Sampling, Usage, limits, logprobs, message, sampling, unbuilt};
 
 /// A request, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,8 @@ pub struct ChatRequest {
     pub n: usize,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// How it is handled beside others.
+    pub handling: Handling,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
     /// Whether to send the answer as it comes.
@@ -72,6 +74,7 @@ impl ChatRequest {
             max_tokens: sampling::max_tokens(&body)?,
             n: body.count("n", 1..=limits::N)?.unwrap_or(1),
             sampling: Sampling::read(&body)?,
+            handling: Handling::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             stream: Stream::read(&body)?,
         })

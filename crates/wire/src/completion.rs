@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::chat::Stream;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
-use crate::{Sampling, Usage, limits, logprobs, sampling, unbuilt};
+use crate::{Handling, Sampling, Usage, limits, logprobs, sampling, unbuilt};
 
 /// Tokens of an answer when the request does not say (OpenAI's default).
 pub const DEFAULT_MAX_TOKENS: usize = 16;
@@ -28,6 +28,8 @@ pub struct CompletionRequest {
     pub echo: bool,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// How it is handled beside others.
+    pub handling: Handling,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
     /// Whether to send the answer as it comes.
@@ -57,6 +59,7 @@ impl CompletionRequest {
             n: body.count("n", 1..=limits::N)?.unwrap_or(1),
             echo: body.boolean("echo")?.unwrap_or(false),
             sampling: Sampling::read(&body)?,
+            handling: Handling::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             stream: Stream::read(&body)?,
         };

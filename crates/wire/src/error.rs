@@ -126,6 +126,11 @@ impl Fault {
         Fault::new(408, "invalid_request_error", Some("request_timeout"), message)
     }
 
+    /// 408: the request's own time limit came first. Sent again with the same limit it would likely fail again.
+    pub fn expired(message: impl Into<String>) -> Fault {
+        Fault::new(408, "timeout_error", Some("time_limit_exceeded"), message)
+    }
+
     /// 413: the body is too large.
     pub fn too_large(limit_bytes: usize) -> Fault {
         let message = format!("the body is larger than the limit of {limit_bytes} bytes");

@@ -82,6 +82,16 @@ pub(crate) struct Args {
     #[arg(help_heading = "Limits")]
     max_queued: u16,
 
+    /// Prompt tokens that may wait, all requests together; past it the server says 429.
+    #[arg(long, default_value_t = 1 << 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Limits")]
+    max_queued_tokens: u32,
+
+    /// Milliseconds that a running answer should wait at most for its next token while prompts are read beside it.
+    #[arg(long, default_value_t = 100, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(help_heading = "Limits")]
+    max_stall_ms: u32,
+
     /// Open connections; past it the server says 503.
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     #[arg(help_heading = "Limits")]
@@ -104,6 +114,10 @@ pub(crate) struct Args {
     /// at most --parallel full contexts].
     #[arg(long, value_name = "BYTES", value_parser = door::bytes, help_heading = "Machine")]
     kv_memory: Option<u64>,
+
+    /// Do not keep keys and values of what ended for requests that begin alike.
+    #[arg(long, help_heading = "Machine")]
+    no_prefix_cache: bool,
 
     #[command(flatten)]
     compute: flags::Compute,
@@ -236,6 +250,9 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
         planned.set_kv_bytes(kv_bytes);
         check_memory(&planned.machine, planned.need.total() - planned.need.kv + kv_bytes, &args.model, "")?;
     }
+    planned.limits.max_queued_tokens = args.max_queued_tokens as usize;
+    planned.limits.max_stall = Duration::from_millis(args.max_stall_ms.into());
+    planned.limits.prefix_cache = !args.no_prefix_cache;
     planned.limits.max_queued = usize::from(args.parallel) + usize::from(args.max_queued);
     let mut bar = Bar::new(&args.model);
     let loaded = planned.load(&mut |share| {

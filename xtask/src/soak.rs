@@ -1,0 +1,371 @@
+//! A server at twice its capacity for a long time, with clients that leave, dawdle and talk nonsense.
+//!
+//! What must hold: no answer with 5xx, each whole answer is the one that its request got alone, and the memory that
+//! the server itself asked for does not grow.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::Server;
+use crate::shell::Done;
+
+/// What the command line says of it.
+pub const HELP: &str = "\
+usage: cargo xtask soak [--minutes N] [--binary PATH] [--seed N]
+
+Serves the default model with places for 12 requests and sends it the traffic of 24 clients for N minutes (default 30):
+whole and streamed answers, clients that leave, that read slowly, that send half a body or nonsense. Fails on any 5xx, on any
+answer that differs from the one its request got alone, and if anonymous memory grows by more than 2 %.
+";
+
+const PARALLEL: usize = 4;
+const QUEUED: usize = 8;
+/// Twice as many as there are places.
+const CLIENTS: usize = 2 * (PARALLEL + QUEUED);
+const REFERENCES: usize = 48;
+const BODY_LIMIT: usize = 64 << 10;
+/// Of the run: before it memory may still grow into what was reserved.
+const WARM_UP: f64 = 0.25;
+const MOST_GROWTH: f64 = 0.02;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Options {
+    minutes: f64,
+    binary: Option<String>,
+    seed: u64,
+}
+
+/// A request, and what it is answered with when nobody else is there.
+struct Reference {
+    body: Value,
+    text: String,
+}
+
+/// What happened, by kind.
+#[derive(Default)]
+struct Tally {
+    whole: AtomicU64,
+    streamed: AtomicU64,
+    refused: AtomicU64,
+    left: AtomicU64,
+    slow: AtomicU64,
+    nonsense: AtomicU64,
+    wrong: Mutex<Vec<String>>,
+    /// Milliseconds to a 429.
+    refusals_ms: Mutex<Vec<f64>>,
+}
+
+/// Runs it.
+pub fn run(args: &[&str]) -> Done {
+    let options = options(args)?;
+    let parallel = PARALLEL.to_string();
+    let queued = QUEUED.to_string();
+    let body = BODY_LIMIT.to_string();
+    let flags = ["--parallel", &parallel, "--max-queued", &queued, "--max-body", &body, "--context", "1024"];
+    let server = match &options.binary {
+        Some(binary) => Server::of(Command::new(binary), &flags)?,
+        None => Server::start(&flags)?,
+    };
+    let references = (0..REFERENCES).map(|i| reference(server.port, i)).collect::<Result<Vec<_>, _>>()?;
+    eprintln!("{REFERENCES} requests answered alone; {CLIENTS} clients for {} minutes", options.minutes);
+    let tally = Tally::default();
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(options.minutes * 60.0);
+    let mut memory: Vec<(f64, f64)> = Vec::new();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS as u64 {
+            let (references, tally, port) = (&references, &tally, server.port);
+            let seed = options.seed + client;
+            scope.spawn(move || drive(port, references, tally, end, seed));
+        }
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_secs(5).min(end - Instant::now().min(end)));
+            if let Some(mib) = server.anonymous_mib() {
+                memory.push((began.elapsed().as_secs_f64(), mib));
+            }
+        }
+    });
+    report(&tally, &memory, began.elapsed().as_secs_f64())
+}
+
+fn options(args: &[&str]) -> Result<Options, String> {
+    let mut options = Options { minutes: 30.0, binary: None, seed: 1 };
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("`{word}` needs a value\n{HELP}"))?;
+        let number = || value.parse::<f64>().map_err(|_| format!("`{word}` is `{value}`, expected a number"));
+        match *word {
+            "--minutes" => options.minutes = number()?,
+            "--seed" => options.seed = number()? as u64,
+            "--binary" => options.binary = Some((*value).to_owned()),
+            _ => return Err(format!("`{word}` is no flag of `cargo xtask soak`\n{HELP}")),
+        }
+    }
+    Ok(options)
+}
+
+fn reference(port: u16, i: usize) -> Result<Reference, String> {
+    let topics =
+        ["a mill", "the sea", "bread", "a river in spring", "wheels", "winter", "an old map", "rain"];
+    let system = "You are a miller who answers briefly and always speaks of the mill by the river where flour is ground.";
+    let mut messages = vec![json!({"role": "user", "content": format!("Tell me about {}.", topics[i % 8])})];
+    if !i.is_multiple_of(3) {
+        messages.insert(0, json!({"role": "system", "content": system}));
+    }
+    let temperature = [0.0, 0.7, 1.2][i % 3];
+    let body = json!({
+        "messages": messages,
+        "max_tokens": 4 + i % 40,
+        "seed": i,
+        "temperature": temperature,
+        "ignore_eos": i.is_multiple_of(5),
+    });
+    let (status, answer, _) = ask(port, &body)?;
+    let text = said(&answer).ok_or_else(|| format!("request {i} alone: {status} {answer}"))?;
+    Ok(Reference { body, text })
+}
+
+fn said(answer: &str) -> Option<String> {
+    let json: Value = serde_json::from_str(answer).ok()?;
+    json["choices"][0]["message"]["content"].as_str().map(str::to_owned)
+}
+
+/// xorshift64*: a run is repeated by its seed, as far as time allows.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
+    }
+}
+
+/// One client, until the end.
+fn drive(port: u16, references: &[Reference], tally: &Tally, end: Instant, seed: u64) {
+    let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    while Instant::now() < end {
+        let reference = &references[chance.below(references.len() as u64) as usize];
+        let outcome = match chance.below(100) {
+            0..45 => whole(port, reference, tally),
+            45..65 => streamed(port, reference, tally, None),
+            65..75 => streamed(port, reference, tally, Some(&mut chance)),
+            75..83 => leave(port, reference, tally, &mut chance),
+            83..88 => half_a_body(port, reference, tally),
+            _ => nonsense(port, tally, &mut chance),
+        };
+        if let Err(what) = outcome {
+            let mut wrong = tally.wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // The first ones tell enough.
+            if wrong.len() < 20 {
+                wrong.push(what);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(chance.below(30)));
+    }
+}
+
+fn whole(port: u16, reference: &Reference, tally: &Tally) -> Done {
+    let began = Instant::now();
+    let (status, answer, _) = ask(port, &reference.body)?;
+    match status {
+        200 if said(&answer).as_deref() == Some(&reference.text) => _ = tally.whole.fetch_add(1, Relaxed),
+        200 => return Err(format!("{} was answered {answer}, alone {:?}", reference.body, reference.text)),
+        429 => refused(tally, began),
+        _ => return Err(format!("{} was answered with {status}: {answer}", reference.body)),
+    }
+    Ok(())
+}
+
+fn refused(tally: &Tally, began: Instant) {
+    tally.refused.fetch_add(1, Relaxed);
+    let took = began.elapsed().as_secs_f64() * 1e3;
+    tally.refusals_ms.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(took);
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+/// Streams an answer; slowly and perhaps not to the end, if there is chance in it.
+fn streamed(port: u16, reference: &Reference, tally: &Tally, dawdle: Option<&mut Chance>) -> Done {
+    let mut body = reference.body.clone();
+    body["stream"] = true.into();
+    let mut stream = send(port, &body)?;
+    let mut bytes = Vec::new();
+    if let Some(chance) = dawdle {
+        tally.slow.fetch_add(1, Relaxed);
+        let some = chance.below(2_000) as usize;
+        let mut one = [0; 16];
+        while bytes.len() < some {
+            match stream.read(&mut one) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => bytes.extend_from_slice(&one[..n]),
+            }
+            std::thread::sleep(Duration::from_millis(chance.below(20)));
+        }
+        if chance.below(2) == 0 {
+            return Ok(());
+        }
+    }
+    stream.read_to_end(&mut bytes).map_err(|e| format!("a stream broke: {e}"))?;
+    let (status, text) = parse(&bytes)?;
+    match status {
+        429 => {
+            tally.refused.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        200 => {}
+        _ => return Err(format!("a stream was answered with {status}: {text}")),
+    }
+    let mut all = String::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
+        let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+        if event.get("error").is_some() {
+            return Err(format!("an error in a stream: {event}"));
+        }
+        all.push_str(event["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+    }
+    if !text.contains("data: [DONE]") || all != reference.text {
+        return Err(format!("{body} was streamed {all:?}, alone {:?}", reference.text));
+    }
+    tally.streamed.fetch_add(1, Relaxed);
+    Ok(())
+}
+
+/// Asks and leaves.
+fn leave(port: u16, reference: &Reference, tally: &Tally, chance: &mut Chance) -> Done {
+    let stream = send(port, &reference.body)?;
+    std::thread::sleep(Duration::from_millis(chance.below(300)));
+    drop(stream);
+    tally.left.fetch_add(1, Relaxed);
+    Ok(())
+}
+
+fn half_a_body(port: u16, reference: &Reference, tally: &Tally) -> Done {
+    let body = reference.body.to_string();
+    let mut stream = connect(port)?;
+    let _ = stream.write_all(head(body.len()).as_bytes());
+    let _ = stream.write_all(&body.as_bytes()[..body.len() / 2]);
+    tally.left.fetch_add(1, Relaxed);
+    Ok(())
+}
+
+/// What no server should take.
+fn nonsense(port: u16, tally: &Tally, chance: &mut Chance) -> Done {
+    let body = match chance.below(6) {
+        0 => "{".repeat(1 + chance.below(5_000) as usize),
+        1 => "x".repeat(BODY_LIMIT + 1 + chance.below(10_000) as usize),
+        2 => r#"{"messages": [{"role": "user", "content": "a"}], "temperature": 9}"#.to_owned(),
+        3 => json!({"messages": [{"role": "user", "content": "word ".repeat(5_000)}]}).to_string(),
+        4 => r#"{"messages": []}"#.to_owned(),
+        _ => (0..chance.below(200)).map(|_| char::from(32 + chance.below(95) as u8)).collect(),
+    };
+    let mut stream = connect(port)?;
+    // The server may answer and close before it has read all of it.
+    let _ = stream.write_all(head(body.len()).as_bytes());
+    let _ = stream.write_all(body.as_bytes());
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    let (status, text) = parse(&bytes)?;
+    tally.nonsense.fetch_add(1, Relaxed);
+    if matches!(status, 400 | 413 | 429) { Ok(()) } else { Err(format!("nonsense got {status}: {text}")) }
+}
+
+fn connect(port: u16) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|e| format!("no connection: {e}"))?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    Ok(stream)
+}
+
+fn head(length: usize) -> String {
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+}
+
+fn send(port: u16, body: &Value) -> Result<TcpStream, String> {
+    let body = body.to_string();
+    let mut stream = connect(port)?;
+    let request = head(body.len()) + &body;
+    stream.write_all(request.as_bytes()).map_err(|e| format!("a request could not be sent: {e}"))?;
+    Ok(stream)
+}
+
+fn ask(port: u16, body: &Value) -> Result<(u16, String, f64), String> {
+    let began = Instant::now();
+    let mut bytes = Vec::new();
+    send(port, body)?.read_to_end(&mut bytes).map_err(|e| format!("an answer broke off: {e}"))?;
+    let (status, text) = parse(&bytes)?;
+    Ok((status, text, began.elapsed().as_secs_f64()))
+}
+
+/// Status and body; the marks of chunks are left out as far as JSON lines need it.
+fn parse(bytes: &[u8]) -> Result<(u16, String), String> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {text:?}"))?;
+    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("no status")?;
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    Ok((status, if chunked { unchunk(body) } else { body.to_owned() }))
+}
+
+fn unchunk(mut body: &str) -> String {
+    let mut out = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let Ok(size @ 1..) = usize::from_str_radix(size, 16) else { break };
+        let Some(chunk) = rest.get(..size) else { break };
+        out.push_str(chunk);
+        body = rest.get(size + 2..).unwrap_or_default();
+    }
+    out
+}
+
+fn report(tally: &Tally, memory: &[(f64, f64)], seconds: f64) -> Done {
+    let count = |n: &AtomicU64| n.load(Relaxed);
+    eprintln!(
+        "{} whole and {} streamed answers as alone, {} refused for now, {} clients left, {} dawdled, {} sent nonsense",
+        count(&tally.whole),
+        count(&tally.streamed),
+        count(&tally.refused),
+        count(&tally.left),
+        count(&tally.slow),
+        count(&tally.nonsense)
+    );
+    let mut refusals = tally.refusals_ms.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    refusals.sort_by(f64::total_cmp);
+    if let Some(last) = refusals.len().checked_sub(1) {
+        eprintln!(
+            "429 after {:.1} ms (median), {:.1} ms (99 %)",
+            refusals[last / 2],
+            refusals[last * 99 / 100]
+        );
+    }
+    let mean = |from: f64, to: f64| {
+        let part: Vec<f64> =
+            memory.iter().filter(|(at, _)| (from..=to).contains(at)).map(|(_, mib)| *mib).collect();
+        part.iter().sum::<f64>() / part.len().max(1) as f64
+    };
+    let (early, late) = (mean(WARM_UP * seconds, (WARM_UP + 0.15) * seconds), mean(0.85 * seconds, seconds));
+    let growth = late / early - 1.0;
+    eprintln!("anonymous memory {early:.1} MiB early, {late:.1} MiB late: {:+.2} %", growth * 100.0);
+    let wrong = tally.wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !wrong.is_empty() {
+        return Err(format!("{} things went wrong, the first: {}", wrong.len(), wrong.join("\n")));
+    }
+    if count(&tally.whole) + count(&tally.streamed) == 0 || memory.len() < 4 {
+        return Err("the run was too short to tell anything".into());
+    }
+    if growth > MOST_GROWTH {
+        return Err(format!(
+            "memory grew by {:.1} %, the limit is {:.0} %",
+            growth * 100.0,
+            MOST_GROWTH * 100.0
+        ));
+    }
+    Ok(())
+}
