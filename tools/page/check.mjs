@@ -206,7 +206,7 @@ check("long and tangled text takes no long time", async (browser) => {
       return Math.round(performance.now() - began);
     });
   }, tangles);
-  assert.ok(Math.max(...took) < 2_000, took.join());
+  assert.ok(Math.max(...took) < 5_000, took.join());
   return `${took.join(", ")} ms`;
 });
 

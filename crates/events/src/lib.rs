@@ -8,6 +8,7 @@
 
 mod buckets;
 mod event;
+mod llamacpp;
 mod metrics;
 mod process;
 pub mod text;

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::event::{Ending, Event, Gauges, Rejection};
+use crate::llamacpp::LlamaCpp;
 use crate::process::{Process, ProcessMetrics};
 use crate::{Format, buckets, text};
 
@@ -25,6 +26,7 @@ pub struct Metrics {
     machine_registry: Registry,
     model: OnceLock<(Model, Registry)>,
     process: OnceLock<(ProcessMetrics, Registry)>,
+    llamacpp: OnceLock<(LlamaCpp, Registry)>,
     /// One scrape at a time sets the gauges and writes them down.
     scrape: RwLock<()>,
 }
@@ -106,6 +108,7 @@ impl Metrics {
             machine_registry: registry,
             model: OnceLock::new(),
             process: OnceLock::new(),
+            llamacpp: OnceLock::new(),
             scrape: RwLock::new(()),
         }
     }
@@ -128,6 +131,17 @@ impl Metrics {
         if let Some((model, _)) = self.model.get() {
             model.record(event);
         }
+        if let Some((llamacpp, _)) = self.llamacpp.get() {
+            llamacpp.record(&event);
+        }
+    }
+
+    /// Tells the model's numbers under llama-server's names too, from now on.
+    pub fn offer_llamacpp(&self) {
+        self.llamacpp.get_or_init(|| {
+            let mut registry = Registry::default();
+            (LlamaCpp::new(&mut registry), registry)
+        });
     }
 
     /// What the operating system says now of the process; its metrics exist from the first call on.
@@ -150,6 +164,12 @@ impl Metrics {
         if let Some((model, registry)) = self.model.get() {
             if let Some(gauges) = gauges {
                 model.set(gauges);
+            }
+            done = done.and_then(|()| encoding::encode_registry(&mut out, registry));
+        }
+        if let Some((llamacpp, registry)) = self.llamacpp.get() {
+            if let Some(gauges) = gauges {
+                llamacpp.set(gauges);
             }
             done = done.and_then(|()| encoding::encode_registry(&mut out, registry));
         }

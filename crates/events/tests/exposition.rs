@@ -208,6 +208,53 @@ fn who_gives_up_is_counted_by_how_far_it_was() {
 }
 
 #[test]
+fn llama_servers_names_are_offered() {
+    let metrics = Metrics::new("1");
+    metrics.add_model("m", 100, 4, 32);
+    metrics.offer_llamacpp();
+    metrics.record(Event::Step {
+        rows: 3,
+        decoded: 3,
+        mixed: false,
+        weight_bytes: 0,
+        took: Duration::from_millis(1),
+    });
+    let ended = |prompt_tokens, generated_tokens| Event::Finished {
+        ending: Ending::Length,
+        prompt_tokens,
+        cached_tokens: 2,
+        generated_tokens,
+        max_tokens: None,
+        total: Duration::from_secs(4),
+        queued: Duration::ZERO,
+        prefill: Duration::from_secs(1),
+        decode: Duration::from_secs(2),
+        preemptions: 0,
+    };
+    metrics.record(ended(12, 30));
+    metrics.record(ended(8, 10));
+    metrics.record(ended(50, 0));
+    let text = metrics.write(Some(&GAUGES), Format::Prometheus);
+    for line in [
+        "# TYPE llamacpp:prompt_tokens_total counter",
+        "llamacpp:prompt_tokens_total 16",
+        "llamacpp:prompt_tokens_cached_total 4",
+        "llamacpp:prompt_seconds_total 2.0",
+        "llamacpp:tokens_predicted_total 40",
+        "llamacpp:tokens_predicted_seconds_total 4.0",
+        "llamacpp:n_decode_total 1",
+        "llamacpp:n_tokens_max 42",
+        "llamacpp:prompt_tokens_seconds 8.0",
+        "llamacpp:predicted_tokens_seconds 10.0",
+        "llamacpp:requests_processing 3",
+        "llamacpp:requests_deferred 2",
+    ] {
+        assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+    }
+    assert!(!served().write(Some(&GAUGES), Format::Prometheus).contains("llamacpp:"));
+}
+
+#[test]
 fn the_process_is_told_as_it_is() {
     let metrics = Metrics::new("1");
     assert!(!metrics.write(None, Format::Prometheus).contains("process_"));

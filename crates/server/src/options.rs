@@ -14,6 +14,8 @@ pub struct Options {
     pub loopback_names_only: bool,
     /// Whether the page is served at `/`.
     pub page: bool,
+    /// Whether the metrics are told under llama-server's names too.
+    pub metrics_llamacpp: bool,
     /// Bytes of one body.
     pub body_bytes: usize,
     /// Bytes of all bodies that are being read, together.
@@ -44,6 +46,7 @@ impl Default for Options {
             keys: Keys::default(),
             loopback_names_only: true,
             page: true,
+            metrics_llamacpp: false,
             body_bytes: wire::limits::BODY_BYTES,
             body_memory_bytes: 64 << 20,
             head_timeout: Duration::from_secs(10),

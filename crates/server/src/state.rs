@@ -32,8 +32,12 @@ enum Phase {
 impl State {
     pub(crate) fn new(options: Options) -> State {
         let kib = options.body_memory_bytes.max(options.body_bytes) / 1024;
+        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
+        if options.metrics_llamacpp {
+            metrics.offer_llamacpp();
+        }
         State {
-            metrics: Arc::new(Metrics::new(env!("CARGO_PKG_VERSION"))),
+            metrics,
             admission: Arc::new(Admission::new(options.requests, options.parallel)),
             body_memory: Arc::new(Semaphore::new(kib)),
             process: OnceLock::new(),

@@ -72,6 +72,10 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Access")]
     no_page: bool,
 
+    /// Tell the metrics under llama-server's names too.
+    #[arg(long)]
+    metrics_llamacpp: bool,
+
     /// Answers computed at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     #[arg(help_heading = "Limits")]
@@ -172,6 +176,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         keys,
         loopback_names_only: !args.insecure_no_auth,
         page: !args.no_page,
+        metrics_llamacpp: args.metrics_llamacpp,
         body_bytes,
         body_memory_bytes: standard.body_memory_bytes.max(4 * body_bytes),
         connections: args.max_connections as usize,

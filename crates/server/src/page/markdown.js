@@ -229,12 +229,14 @@ const URL_HERE = /^https?:\/\/[^\s<>"'`]{1,2000}/i;
 /** Text with spans as nodes. */
 export function inline(text, depth = 0) {
   const out = [];
+  // Up to where it is known that no mark of a kind closes, so that a text full of openings is not searched again and again.
+  const searched = {};
   let plain = "";
   const flush = () => { if (plain) out.push(plain); plain = ""; };
   const put = (node) => { flush(); out.push(node); };
   for (let i = 0; i < text.length;) {
     const c = text[i];
-    const span = "\\`*_~[!<h\n".includes(c) ? spanAt(text, i, depth) : null;
+    const span = "\\`*_~[!<h\n".includes(c) ? spanAt(text, i, depth, searched) : null;
     if (!span) { plain += c; i += 1; continue; }
     if (typeof span.node === "string") plain += span.node;
     else put(span.node);
@@ -244,7 +246,7 @@ export function inline(text, depth = 0) {
   return out;
 }
 
-function spanAt(text, i, depth) {
+function spanAt(text, i, depth, searched) {
   switch (text[i]) {
     case "\\": return PUNCTUATION.test(text[i + 1] ?? "") ? { node: text[i + 1], end: i + 2 } : null;
     case "\n": return { node: element("br"), end: i + 1 };
@@ -253,7 +255,7 @@ function spanAt(text, i, depth) {
     case "!": return text[i + 1] === "[" ? link(text, i + 1, depth) : null;
     case "<": return angle(text, i);
     case "h": return bare(text, i);
-    default: return emphasis(text, i, depth);
+    default: return emphasis(text, i, depth, searched);
   }
 }
 
@@ -274,7 +276,7 @@ function codeSpan(text, i) {
   return { node: element("code", {}, /^ .*\S.* $/.test(inner) ? inner.slice(1, -1) : inner), end: close + ticks.length };
 }
 
-function emphasis(text, i, depth) {
+function emphasis(text, i, depth, searched) {
   const mark = text[i];
   const marks = run(text, i);
   const count = marks.length;
@@ -282,16 +284,19 @@ function emphasis(text, i, depth) {
   if (/\s/.test(text[i + count] ?? " ") || (mark === "_" && WORD.test(text[i - 1] ?? ""))) {
     return { node: text.slice(i, i + count), end: i + count };
   }
-  const close = closing(text, mark.repeat(count), i + count);
-  if (close < 0) return { node: text.slice(i, i + count), end: i + count };
+  const far = Math.min(text.length, i + count + FAR);
+  const close = closing(text, marks, Math.max(i + count, searched[marks] ?? 0), far);
+  if (close < 0) {
+    searched[marks] = far;
+    return { node: marks, end: i + count };
+  }
   const inner = inline(text.slice(i + count, close), depth + 1);
   const names = mark === "~" ? ["del"] : count === 3 ? ["em", "strong"] : [count === 2 ? "strong" : "em"];
   return { node: names.reduce((nodes, name) => [element(name, {}, ...nodes)], inner)[0], end: close + count };
 }
 
 /** Where the run `mark` closes: behind no blank, not inside code, not part of a longer or shorter run. */
-function closing(text, mark, from) {
-  const end = Math.min(text.length, from + FAR);
+function closing(text, mark, from, end) {
   for (let i = from; i < end; i += 1) {
     if (text[i] === "\\") i += 1;
     else if (text[i] === "`") {
