@@ -11,8 +11,10 @@
 mod ends;
 mod error;
 mod gguf;
+mod guide;
 mod huggingface;
 mod machine;
+mod parts;
 mod pieces;
 mod prompt;
 mod spm;
@@ -20,10 +22,14 @@ mod stop;
 mod stream;
 mod template;
 mod tokenizer;
+mod tools;
 
 pub use error::Error;
+pub use guide::{Calls, Form, Grammars, Guidance, Guide};
+pub use parts::{Part, Parts, Reading, Tags, Thought};
 pub use prompt::Prompt;
 pub use stop::{Found, Stops};
 pub use stream::Stream;
 pub use template::{ChatTemplate, TemplateError};
 pub use tokenizer::{Special, Tokenizer};
+pub use tools::Style;

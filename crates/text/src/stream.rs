@@ -13,6 +13,8 @@ use crate::pieces::Start;
 pub struct Stream {
     tokenizer: Arc<Tokenizer>,
     show_special: bool,
+    /// Control tokens that are shown all the same.
+    shown: Vec<u32>,
     start: Start,
     pending: Vec<u8>,
     ready: String,
@@ -25,6 +27,7 @@ impl Stream {
         Stream {
             tokenizer,
             show_special: false,
+            shown: Vec::new(),
             start: Start::Middle,
             pending: Vec::new(),
             ready: String::new(),
@@ -42,11 +45,17 @@ impl Stream {
         self
     }
 
+    /// Also shows these control tokens, as their names: marks that a reader of the answer looks for.
+    pub fn showing(mut self, ids: &[u32]) -> Stream {
+        self.shown = ids.to_vec();
+        self
+    }
+
     /// Takes the next token; returns the characters that are now complete (perhaps none). An id beyond the vocabulary
     /// has no text.
     pub fn push(&mut self, id: u32) -> &str {
         self.ready.clear();
-        if !self.show_special && self.tokenizer.is_special(id) {
+        if !self.show_special && self.tokenizer.is_special(id) && !self.shown.contains(&id) {
             return &self.ready;
         }
         self.start = self.tokenizer.append(id, self.start, &mut self.pending);

@@ -21,7 +21,9 @@ use serde_json::{Map, Value};
 pub(crate) use source::Templates;
 
 use crate::Tokenizer;
+use crate::parts::Tags;
 use crate::prompt::{Prompt, Written, unmarked};
+use crate::tools::{self, Style};
 
 /// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
 const FUEL: u64 = 1_000_000;
@@ -45,6 +47,9 @@ pub struct ChatTemplate {
     /// The names of control tokens, as variables (`bos_token`, …).
     tokens: Map<String, Value>,
     for_tools: bool,
+    style: Option<Style>,
+    tags: Option<Tags>,
+    knows_tools: bool,
 }
 
 /// Why a template does not compile or does not render these messages.
@@ -134,7 +139,30 @@ impl ChatTemplate {
             }
             Ok(())
         })?;
-        Ok(ChatTemplate { environment, tokens, for_tools: templates.tool_use.is_some() })
+        let source = templates.tool_use.as_deref().unwrap_or(&templates.default);
+        Ok(ChatTemplate {
+            environment,
+            tokens,
+            for_tools: templates.tool_use.is_some(),
+            style: Style::of_template(source),
+            tags: Tags::of_template(&templates.default),
+            knows_tools: source.contains("tools"),
+        })
+    }
+
+    /// How its model calls tools, if the template shows it.
+    pub fn style(&self) -> Option<Style> {
+        self.style
+    }
+
+    /// How its model marks thoughts, if the template shows it.
+    pub fn tags(&self) -> Option<Tags> {
+        self.tags
+    }
+
+    /// Whether it does anything with tools at all.
+    pub fn knows_tools(&self) -> bool {
+        self.knows_tools
     }
 
     /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the assistant's turn.
@@ -161,7 +189,8 @@ impl ChatTemplate {
     }
 
     /// The same for callers who are not trusted, which is every one of a server's: names of control tokens that they
-    /// wrote into their messages stay text ([`Tokenizer::encode_prompt`]).
+    /// wrote into their messages stay text ([`Tokenizer::encode_prompt`]). A template that has no place for tools gets them
+    /// in the system message, and calls and results as text.
     ///
     /// # Errors
     /// As [`render`](ChatTemplate::render).
@@ -173,6 +202,14 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
     ) -> Result<Prompt, TemplateError> {
+        let told;
+        let (messages, tools) = match tools {
+            Some(tools) if !self.knows_tools => {
+                told = tools::told(messages, tools);
+                (told.as_slice(), None)
+            }
+            _ => (messages, tools),
+        };
         let written = Written::marked(tokenizer.names(), messages, tools, extra);
         self.render(&written.messages, written.tools.as_deref(), add_generation_prompt, &written.extra)
             .map(unmarked)

@@ -1,0 +1,180 @@
+//! Grammars of one vocabulary.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+
+use super::thinking::Thinking;
+use super::{Form, Guidance};
+use crate::parts::Thought;
+use crate::{Special, Tokenizer};
+
+/// Compiled grammars that are kept for the next request with the same form.
+const KEPT: usize = 32;
+/// Stack for compiling: schemas nest 128 levels at most (JSON's reader sees to that), grammars as deep as they are long.
+const STACK: usize = 256 << 20;
+/// Longest error that is passed on.
+const ERROR_BYTES: usize = 600;
+
+/// Compiles forms for one vocabulary.
+pub struct Grammars {
+    tokenizer: Arc<Tokenizer>,
+    factory: ParserFactory,
+    ends: Vec<u32>,
+    vocab: usize,
+    /// Last used at the back.
+    kept: Mutex<VecDeque<(String, Matcher)>>,
+}
+
+impl Grammars {
+    /// Sorts the vocabulary's bytes into a tree, which takes some tenths of a second for a large one.
+    ///
+    /// # Errors
+    /// What the library says of a vocabulary that it does not like.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Result<Grammars, String> {
+        guarded(|| Grammars::build(tokenizer))
+    }
+
+    fn build(tokenizer: Arc<Tokenizer>) -> Result<Grammars, String> {
+        let size = tokenizer.vocab_size();
+        let mut words: Vec<Vec<u8>> = (0..size as u32).map(|id| word(&tokenizer, id)).collect();
+        let mut ends = tokenizer.ends().to_vec();
+        ends.retain(|id| (*id as usize) < size);
+        if ends.is_empty() {
+            // The library wants one; no logit belongs to it, so it is never chosen.
+            ends.push(size as u32);
+            words.push(vec![TokTrie::SPECIAL_TOKEN_MARKER, b'<', b'>']);
+        }
+        let vocab = words.len();
+        let info = TokRxInfo::new(vocab as u32, ends[0]);
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
+        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let slices = llguidance::earley::SlicedBiasComputer::general_slices();
+        let factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices);
+        let mut factory = factory.map_err(|error| brief(&error.to_string()))?;
+        factory.quiet();
+        *factory.limits_mut() = limits();
+        Ok(Grammars { tokenizer, factory, ends, vocab, kept: Mutex::default() })
+    }
+
+    /// What answers must be like: of a form, or with a thought of at most `budget` tokens, or both.
+    ///
+    /// # Errors
+    /// Why the form cannot be held.
+    pub fn guidance(
+        &self,
+        form: Option<&Form>,
+        thought: Option<&Thought>,
+        budget: Option<usize>,
+    ) -> Result<Guidance, String> {
+        let matcher = form.map(|form| self.compile(form)).transpose()?;
+        let thinking = thought.filter(|_| matcher.is_some() || budget.is_some());
+        let encode = |text: &str| self.tokenizer.encode(text, Special::Parse, false).unwrap_or_default();
+        let token = |text: &str| self.whole(text);
+        Ok(Guidance {
+            matcher,
+            thinking: thinking.map(|thought| Thinking::new(thought, budget, token, encode)),
+            ends: self.ends.clone(),
+            vocab: self.vocab,
+        })
+    }
+
+    /// The token that says this and no more, plain or control.
+    fn whole(&self, text: &str) -> Option<u32> {
+        let tokens = self.tokenizer.encode(text, Special::Parse, false).ok()?;
+        match tokens.as_slice() {
+            [token] => {
+                Some(*token).filter(|token| self.tokenizer.token_bytes(*token) == Some(text.as_bytes()))
+            }
+            _ => None,
+        }
+    }
+
+    fn compile(&self, form: &Form) -> Result<Matcher, String> {
+        let control = |mark: &str| self.tokenizer.token_id(mark).filter(|id| self.tokenizer.is_special(*id));
+        let lark = form.lark(control)?;
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut kept = kept();
+            if let Some(at) = kept.iter().position(|(known, _)| *known == lark) {
+                let found = kept.remove(at).expect("a position that was found");
+                let matcher = found.1.deep_clone();
+                kept.push_back(found);
+                return Ok(matcher);
+            }
+        }
+        let matcher = cpu::thread::with_stack(STACK, || guarded(|| self.compile_lark(&lark)))
+            .map_err(|error| format!("no thread to compile the grammar on: {error}"))??;
+        let mut kept = kept();
+        if kept.len() >= KEPT {
+            kept.pop_front();
+        }
+        kept.push_back((lark, matcher.deep_clone()));
+        Ok(matcher)
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Vec<String> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().map(|(lark, _)| lark.clone()).collect()
+    }
+
+    fn compile_lark(&self, lark: &str) -> Result<Matcher, String> {
+        let parser = self.factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
+        let parser = parser.map_err(|error| brief(&format!("{error:#}")))?;
+        let mut matcher = Matcher::new(Ok(parser));
+        // What is impossible from the start is told at the start.
+        let mask = matcher.compute_mask_or_eos().map_err(|error| brief(&error.to_string()))?;
+        if mask.is_zero() { Err("no text has this form".into()) } else { Ok(matcher) }
+    }
+}
+
+/// Bounds on what a request's grammar may take, in the library's units; its own defaults but for these.
+fn limits() -> ParserLimits {
+    ParserLimits {
+        // Some 50 thousand a millisecond, for the grammar as a whole.
+        initial_lexer_fuel: 1_000_000,
+        // A token: some 14 thousand a millisecond, and 20 thousand items.
+        step_lexer_fuel: 100_000,
+        step_max_items: 50_000,
+        // One to two KiB each.
+        max_lexer_states: 20_000,
+        max_grammar_size: 200_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
+}
+
+/// A token's bytes as the library wants them: control tokens are marked, so that no text is mistaken for one.
+fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
+    let marked = |name: &str| [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
+    if tokenizer.is_special(id) {
+        return tokenizer.token_text(id).map(marked).unwrap_or_default();
+    }
+    tokenizer.token_bytes(id).map(<[u8]>::to_vec).unwrap_or_default()
+}
+
+/// The library's words without its state and its grammar.
+pub(super) fn brief(message: &str) -> String {
+    let message = message.split("\n<").next().unwrap_or_default().trim();
+    match message.char_indices().nth(ERROR_BYTES) {
+        Some((at, _)) => format!("{}…", &message[..at]),
+        None => message.to_owned(),
+    }
+}
+
+/// Runs the library on what a request sent: a slip in it is told, and does not take the server down.
+fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let caught = std::panic::catch_unwind(AssertUnwindSafe(run));
+    caught.unwrap_or_else(|_| Err("the grammar library failed on it".into()))
+}
+
+impl std::fmt::Debug for Grammars {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grammars").field("vocab", &self.vocab).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! Which tokens may come next: for answers that must have a form, and thoughts that must end.
+//!
+//! A [`Grammars`] is made once for a tokenizer; it compiles a [`Form`] into a [`Guidance`], of which each answer
+//! gets a [`Guide`] of its own. Grammars are llguidance's. What is here beside it is the thought before the
+//! answer, to which no grammar applies: it is let pass, and cut off when it is too long.
+
+mod form;
+mod grammar;
+mod thinking;
+
+pub use form::{Calls, Form};
+pub use grammar::Grammars;
+
+use std::fmt;
+
+use llguidance::Matcher;
+use llguidance::toktrie::SimpleVob;
+
+use thinking::{Stage, Thinking};
+
+/// What the answers to one request must be like.
+pub struct Guidance {
+    /// Never advanced: each answer has a copy.
+    matcher: Option<Matcher>,
+    thinking: Option<Thinking>,
+    ends: Vec<u32>,
+    vocab: usize,
+}
+
+/// Leads one answer.
+pub struct Guide {
+    matcher: Option<Matcher>,
+    thinking: Option<Thinking>,
+    ends: Vec<u32>,
+    /// `[vocab]`: a bit a token that may come next.
+    mask: SimpleVob,
+    /// `mask` says nothing: all tokens may come.
+    free: bool,
+}
+
+impl Guidance {
+    /// Leads a new answer.
+    pub fn guide(&self) -> Guide {
+        Guide {
+            // The copy shares nothing: two answers never wait for each other.
+            matcher: self.matcher.as_ref().map(Matcher::deep_clone),
+            thinking: self.thinking.clone(),
+            ends: self.ends.clone(),
+            mask: SimpleVob::alloc(self.vocab),
+            free: true,
+        }
+    }
+}
+
+impl Guide {
+    /// Works out which tokens may come next: once before each token.
+    ///
+    /// # Errors
+    /// What the grammar library says: a limit that is reached, or a state from which no token leads on.
+    pub fn prepare(&mut self) -> Result<(), String> {
+        let Guide { matcher, thinking, ends, mask, free } = self;
+        *free = false;
+        match thinking.as_ref().map_or(Stage::Past, Thinking::stage) {
+            Stage::Forced(token) => {
+                mask.set_all(false);
+                mask.allow_token(token);
+            }
+            Stage::Inside => {
+                mask.set_all(true);
+                ends.iter().for_each(|end| mask.disallow_token(*end));
+                // Without a grammar the answer may end anywhere.
+                *free = matcher.is_none();
+            }
+            Stage::Before(also) | Stage::Gap(also) => match matcher {
+                Some(matcher) => {
+                    *mask = masked(matcher)?;
+                    also.into_iter().for_each(|token| mask.allow_token(token));
+                }
+                None => *free = true,
+            },
+            Stage::Past => match matcher {
+                Some(matcher) => *mask = masked(matcher)?,
+                None => *free = true,
+            },
+        }
+        Ok(())
+    }
+
+    /// The tokens that may come next, as [`prepare`](Guide::prepare) found them: bit `id % 32` of word `id / 32`. None is
+    /// all of them.
+    pub fn allowed(&self) -> Option<&[u32]> {
+        (!self.free).then(|| self.mask.as_slice())
+    }
+
+    /// Takes the token that came; `bytes` is what it says. Returns whether the answer is complete: nothing but its end
+    /// could follow.
+    ///
+    /// # Errors
+    /// A token that was not allowed.
+    pub fn accept(&mut self, token: u32, bytes: &[u8]) -> Result<bool, String> {
+        if self.ends.contains(&token) {
+            return Ok(true);
+        }
+        if let Some(thinking) = &mut self.thinking
+            && !thinking.accept(token, bytes, self.matcher.is_some())
+        {
+            return Ok(false);
+        }
+        let Some(matcher) = &mut self.matcher else { return Ok(false) };
+        matcher.consume_token(token).map_err(|error| grammar::brief(&error.to_string()))?;
+        Ok(matcher.is_stopped())
+    }
+}
+
+fn masked(matcher: &mut Matcher) -> Result<SimpleVob, String> {
+    matcher.compute_mask_or_eos().map_err(|error| grammar::brief(&error.to_string()))
+}
+
+impl fmt::Debug for Guidance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guidance")
+            .field("grammar", &self.matcher.is_some())
+            .field("thinking", &self.thinking)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! An answer's text as the parts that a client sees: what was thought, what was said, which tools were called.
+//!
+//! [`Parts`] is one pass over the characters of an answer, in whatever pieces they come: how the text is cut never changes
+//! what comes out, and no text is lost but the tags, the space around them and, between calls, what belongs to no
+//! call. A call that turns out not to be one is content.
+
+mod seek;
+mod thought;
+
+pub(crate) use seek::Seeker;
+pub use thought::{Tags, Thought};
+
+use crate::tools::{self, Style};
+
+/// One piece of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// What is said.
+    Content(String),
+    /// What is thought.
+    Reasoning(String),
+    /// A tool is called: the `index`-th call of the answer, from 0. Its arguments follow.
+    Call {
+        /// From 0, without gaps.
+        index: usize,
+        /// The tool's name.
+        name: String,
+    },
+    /// More of the JSON text of a call's arguments.
+    Arguments {
+        /// Which call.
+        index: usize,
+        /// Text to append.
+        text: String,
+    },
+}
+
+/// How an answer is to be read.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// How the model marks its thoughts; none is that all is said aloud.
+    pub thought: Option<Thought>,
+    /// How the model calls tools; none is that it has none.
+    pub style: Option<Style>,
+    /// Names of the tools there are: a call without any mark counts only if it names one.
+    pub tools: Vec<String>,
+    /// Only the first call counts.
+    pub one_call: bool,
+    /// Thoughts are left out.
+    pub hide_thought: bool,
+}
+
+impl Reading {
+    /// Whether all text is content: nothing to look for.
+    pub fn is_plain(&self) -> bool {
+        self.thought.is_none() && self.style.is_none()
+    }
+}
+
+/// Reads one answer.
+pub struct Parts {
+    thought: Option<thought::Splitter>,
+    tools: Option<Box<dyn tools::Reader>>,
+    out: Sink,
+}
+
+impl Parts {
+    /// For an answer that is read this way.
+    pub fn new(reading: &Reading) -> Parts {
+        Parts {
+            thought: reading.thought.as_ref().map(thought::Splitter::new),
+            tools: reading.style.map(|style| style.reader(&reading.tools)),
+            out: Sink { one_call: reading.one_call, hide_thought: reading.hide_thought, ..Sink::default() },
+        }
+    }
+
+    /// Takes more of the text; returns the parts that are certain now, in order.
+    pub fn push(&mut self, text: &str) -> Vec<Part> {
+        for letter in text.chars() {
+            self.put(letter);
+        }
+        std::mem::take(&mut self.out.parts)
+    }
+
+    /// The end of the answer: what was held back.
+    pub fn finish(&mut self) -> Vec<Part> {
+        let mut said = String::new();
+        if let Some(thought) = &mut self.thought {
+            thought.finish(&mut said, &mut self.out);
+        }
+        said.chars().for_each(|letter| say(&mut self.tools, letter, &mut self.out));
+        if let Some(tools) = &mut self.tools {
+            tools.finish(&mut self.out);
+        }
+        std::mem::take(&mut self.out.parts)
+    }
+
+    /// How many tools were called so far.
+    pub fn calls(&self) -> usize {
+        if self.out.one_call { self.out.calls.min(1) } else { self.out.calls }
+    }
+
+    fn put(&mut self, letter: char) {
+        let Parts { thought, tools, out } = self;
+        let Some(thought) = thought else { return say(tools, letter, out) };
+        // All is certain after the thought, and short before it.
+        let mut said = String::new();
+        thought.put(letter, &mut said, out);
+        said.chars().for_each(|letter| say(tools, letter, out));
+    }
+}
+
+fn say(tools: &mut Option<Box<dyn tools::Reader>>, letter: char, out: &mut Sink) {
+    match tools {
+        Some(tools) => tools.put(letter, out),
+        None => out.content(letter.encode_utf8(&mut [0; 4])),
+    }
+}
+
+/// Where parts gather; pieces of the same part become one.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    parts: Vec<Part>,
+    calls: usize,
+    one_call: bool,
+    hide_thought: bool,
+}
+
+impl Sink {
+    pub(crate) fn content(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Content(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Content(text.to_owned())),
+        }
+    }
+
+    pub(crate) fn reasoning(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() || self.hide_thought => {}
+            Some(Part::Reasoning(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Reasoning(text.to_owned())),
+        }
+    }
+
+    pub(crate) fn call(&mut self, name: &str) {
+        let index = self.calls;
+        self.calls += 1;
+        if index == 0 || !self.one_call {
+            self.parts.push(Part::Call { index, name: name.to_owned() });
+        }
+    }
+
+    /// More arguments of the last call.
+    pub(crate) fn arguments(&mut self, text: &str) {
+        let index = self.calls.saturating_sub(1);
+        match self.parts.last_mut() {
+            _ if text.is_empty() || (index > 0 && self.one_call) => {}
+            Some(Part::Arguments { text: last, .. }) => last.push_str(text),
+            _ => self.parts.push(Part::Arguments { index, text: text.to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

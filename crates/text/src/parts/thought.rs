@@ -1,0 +1,111 @@
+//! Thoughts: text between two tags at the start of an answer.
+
+use super::{Seeker, Sink};
+
+/// The tags around a thought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tags {
+    /// Begins the thought.
+    pub open: &'static str,
+    /// Ends it.
+    pub close: &'static str,
+}
+
+/// Tags of the families known here: DeepSeek R1, Qwen3 and most others; Mistral's Magistral; ByteDance's Seed.
+const KNOWN: [Tags; 3] = [
+    Tags { open: "<think>", close: "</think>" },
+    Tags { open: "[THINK]", close: "[/THINK]" },
+    Tags { open: "<seed:think>", close: "</seed:think>" },
+];
+
+impl Tags {
+    /// The tags that a chat template speaks of, if it speaks of any.
+    pub fn of_template(source: &str) -> Option<Tags> {
+        KNOWN.into_iter().find(|tags| source.contains(tags.open) || source.contains(tags.close))
+    }
+
+    /// Whether a prompt ends inside a thought: its template opened one for the model.
+    pub fn opened_by(&self, prompt: &str) -> bool {
+        prompt.trim_end().ends_with(self.open)
+    }
+}
+
+/// How an answer's thought is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thought {
+    /// Its tags.
+    pub tags: Tags,
+    /// The prompt opened it: the answer begins inside.
+    pub begun: bool,
+}
+
+/// Cuts the thought off an answer.
+pub(crate) struct Splitter {
+    tags: Tags,
+    state: State,
+}
+
+enum State {
+    /// Nothing yet but space and perhaps the beginning of the tag.
+    Before(String),
+    /// Inside, before its first letter.
+    Opened,
+    Inside(Seeker),
+    /// Past it, before the first letter of what is said.
+    Closed,
+    Said,
+}
+
+impl Splitter {
+    pub(crate) fn new(thought: &Thought) -> Splitter {
+        let state = if thought.begun { State::Opened } else { State::Before(String::new()) };
+        Splitter { tags: thought.tags, state }
+    }
+
+    /// Takes a letter; what is said goes to `said`.
+    pub(crate) fn put(&mut self, letter: char, said: &mut String, out: &mut Sink) {
+        match &mut self.state {
+            State::Before(held) => {
+                held.push(letter);
+                let start = held.trim_start();
+                if start == self.tags.open {
+                    self.state = State::Opened;
+                } else if !self.tags.open.starts_with(start) {
+                    said.push_str(held);
+                    self.state = State::Said;
+                }
+            }
+            State::Opened if letter.is_whitespace() => {}
+            State::Opened => {
+                self.state = State::Inside(Seeker::new(&[self.tags.close]));
+                self.put(letter, said, out);
+            }
+            State::Inside(seeker) => {
+                let mut thought = String::new();
+                let found = seeker.put(letter, &mut thought);
+                out.reasoning(&thought);
+                if found.is_some() {
+                    self.state = State::Closed;
+                }
+            }
+            State::Closed if letter.is_whitespace() => {}
+            State::Closed | State::Said => {
+                said.push(letter);
+                self.state = State::Said;
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, said: &mut String, out: &mut Sink) {
+        match &mut self.state {
+            State::Before(held) => said.push_str(held),
+            State::Inside(seeker) => {
+                let mut thought = String::new();
+                seeker.finish(true, &mut thought);
+                out.reasoning(&thought);
+            }
+            State::Opened | State::Closed | State::Said => {}
+        }
+        self.state = State::Said;
+    }
+}

@@ -1,0 +1,298 @@
+//! One call as a JSON object with a name and arguments, read letter by letter.
+//!
+//! It is told once its name is known and its arguments begin; from there on nothing is judged any more, for what was told
+//! cannot be taken back: arguments end where their brackets do.
+
+use crate::parts::Sink;
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It goes on.
+    More,
+    /// The object is closed.
+    Done,
+    /// This is no call, or no JSON.
+    Broken,
+}
+
+/// Reads one call.
+pub(crate) struct Call {
+    state: State,
+    /// The names that count; none is all.
+    known: Option<Vec<String>>,
+    /// Everything so far, until it is told.
+    raw: String,
+    key: String,
+    name: Option<String>,
+    /// Arguments that came before the name.
+    early: String,
+    has_arguments: bool,
+    told: bool,
+}
+
+enum State {
+    Open,
+    KeyOrEnd,
+    Key(Quoted),
+    Colon,
+    Value,
+    Name(Quoted, String),
+    Arguments(Nested),
+    /// Arguments as JSON text in a JSON string.
+    Spelt(Quoted),
+    /// A value that nobody asked for.
+    Other(Nested),
+    Scalar,
+    After,
+}
+
+impl Call {
+    pub(crate) fn new(known: Option<Vec<String>>) -> Call {
+        Call {
+            state: State::Open,
+            known,
+            raw: String::new(),
+            key: String::new(),
+            name: None,
+            early: String::new(),
+            has_arguments: false,
+            told: false,
+        }
+    }
+
+    /// What was read, if it was not told as a call.
+    pub(crate) fn untold(&mut self) -> Option<String> {
+        (!self.told).then(|| std::mem::take(&mut self.raw))
+    }
+
+    pub(crate) fn put(&mut self, letter: char, out: &mut Sink) -> Progress {
+        if !self.told {
+            self.raw.push(letter);
+        }
+        match &mut self.state {
+            State::Open | State::KeyOrEnd | State::Colon | State::Value | State::After
+                if letter.is_whitespace() =>
+            {
+                Progress::More
+            }
+            State::Open => self.goes_on(letter == '{', State::KeyOrEnd),
+            State::KeyOrEnd => match letter {
+                '"' => {
+                    self.key.clear();
+                    self.goes_on(true, State::Key(Quoted::default()))
+                }
+                '}' => self.close(out),
+                _ => Progress::Broken,
+            },
+            State::Key(quoted) => match quoted.put(letter, &mut self.key) {
+                Progress::Done => self.goes_on(true, State::Colon),
+                other => other,
+            },
+            State::Colon => self.goes_on(letter == ':', State::Value),
+            State::Value => self.begin(letter, out),
+            State::Name(quoted, name) => match quoted.put(letter, name) {
+                Progress::Done => {
+                    let name = std::mem::take(name);
+                    self.named(name, out)
+                }
+                other => other,
+            },
+            State::Arguments(nested) => {
+                let ended = nested.put(letter);
+                self.argue(letter.encode_utf8(&mut [0; 4]), out);
+                self.goes_on(true, if ended { State::After } else { return Progress::More })
+            }
+            State::Spelt(quoted) => {
+                let mut text = String::new();
+                let progress = quoted.put(letter, &mut text);
+                self.argue(&text, out);
+                if progress == Progress::Done { self.goes_on(true, State::After) } else { progress }
+            }
+            State::Other(nested) => {
+                if nested.put(letter) {
+                    self.state = State::After;
+                }
+                Progress::More
+            }
+            State::Scalar | State::After => match letter {
+                ',' => self.goes_on(true, State::KeyOrEnd),
+                '}' => self.close(out),
+                _ if letter.is_whitespace() => self.goes_on(true, State::After),
+                _ if matches!(self.state, State::Scalar) => Progress::More,
+                _ => Progress::Broken,
+            },
+        }
+    }
+
+    fn goes_on(&mut self, well: bool, state: State) -> Progress {
+        self.state = state;
+        if well { Progress::More } else { Progress::Broken }
+    }
+
+    fn begin(&mut self, letter: char, out: &mut Sink) -> Progress {
+        let is_arguments = matches!(self.key.as_str(), "arguments" | "parameters") && !self.has_arguments;
+        let state = match letter {
+            '"' if self.key == "name" && self.name.is_none() => State::Name(Quoted::default(), String::new()),
+            _ if self.key == "name" && self.name.is_none() => return Progress::Broken,
+            '{' | '"' if is_arguments => {
+                self.has_arguments = true;
+                self.tell(out);
+                if letter == '"' {
+                    State::Spelt(Quoted::default())
+                } else {
+                    self.argue("{", out);
+                    State::Arguments(Nested::of(letter))
+                }
+            }
+            '{' | '[' | '"' if !is_arguments => State::Other(Nested::of(letter)),
+            '{' | '[' | '"' | '}' | ']' | ',' | ':' => return Progress::Broken,
+            _ => State::Scalar,
+        };
+        self.goes_on(true, state)
+    }
+
+    fn named(&mut self, name: String, out: &mut Sink) -> Progress {
+        let counts = !name.is_empty() && self.known.as_ref().is_none_or(|known| known.contains(&name));
+        self.name = Some(name);
+        if counts && self.has_arguments {
+            self.tell(out);
+        }
+        self.goes_on(counts, State::After)
+    }
+
+    fn argue(&mut self, text: &str, out: &mut Sink) {
+        if self.told {
+            out.arguments(text);
+        } else {
+            self.early.push_str(text);
+        }
+    }
+
+    /// Tells the call, if its name is known.
+    fn tell(&mut self, out: &mut Sink) {
+        let Some(name) = self.name.as_ref().filter(|_| !self.told) else { return };
+        out.call(name);
+        out.arguments(&std::mem::take(&mut self.early));
+        self.told = true;
+        self.raw = String::new();
+    }
+
+    fn close(&mut self, out: &mut Sink) -> Progress {
+        self.tell(out);
+        if !self.told {
+            return Progress::Broken;
+        }
+        if !self.has_arguments {
+            out.arguments("{}");
+        }
+        Progress::Done
+    }
+}
+
+/// An object, an array or a string, to its end.
+pub(crate) struct Nested {
+    depth: usize,
+    quoted: bool,
+    escaped: bool,
+}
+
+impl Nested {
+    /// One that begins with this letter, which is taken.
+    pub(crate) fn of(first: char) -> Nested {
+        Nested { depth: usize::from(first != '"'), quoted: first == '"', escaped: false }
+    }
+
+    /// Takes a letter; returns whether it is the last.
+    pub(crate) fn put(&mut self, letter: char) -> bool {
+        match letter {
+            _ if std::mem::take(&mut self.escaped) => {}
+            '\\' if self.quoted => self.escaped = true,
+            '"' => self.quoted = !self.quoted,
+            '{' | '[' if !self.quoted => self.depth += 1,
+            '}' | ']' if !self.quoted => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.depth == 0 && !self.quoted
+    }
+}
+
+/// The letters of a JSON string, after its first quote. Half of a surrogate pair becomes U+FFFD.
+#[derive(Default)]
+pub(crate) struct Quoted {
+    /// What follows a backslash.
+    escape: Option<String>,
+    high: Option<u32>,
+}
+
+impl Quoted {
+    /// Takes a letter; what it stands for goes to `out`.
+    pub(crate) fn put(&mut self, letter: char, out: &mut String) -> Progress {
+        let Some(escape) = &mut self.escape else {
+            return match letter {
+                '"' => {
+                    self.unpaired(out);
+                    Progress::Done
+                }
+                '\\' => {
+                    self.escape = Some(String::new());
+                    Progress::More
+                }
+                _ => {
+                    self.unpaired(out);
+                    out.push(letter);
+                    Progress::More
+                }
+            };
+        };
+        escape.push(letter);
+        let plain = match escape.as_str() {
+            "\"" | "\\" | "/" => letter,
+            "n" => '\n',
+            "t" => '\t',
+            "r" => '\r',
+            "b" => '\u{8}',
+            "f" => '\u{c}',
+            other if !other.starts_with('u') || !other.chars().skip(1).all(|c| c.is_ascii_hexdigit()) => {
+                return Progress::Broken;
+            }
+            other if other.len() < 5 => return Progress::More,
+            other => {
+                let code = u32::from_str_radix(other.trim_start_matches('u'), 16).unwrap_or(0xfffd);
+                self.escape = None;
+                self.unit(code, out);
+                return Progress::More;
+            }
+        };
+        self.escape = None;
+        self.unpaired(out);
+        out.push(plain);
+        Progress::More
+    }
+
+    /// A UTF-16 code unit.
+    fn unit(&mut self, code: u32, out: &mut String) {
+        match (self.high.take(), code) {
+            (Some(high), 0xdc00..=0xdfff) => {
+                let pair = 0x10000 + ((high - 0xd800) << 10) + (code - 0xdc00);
+                out.push(char::from_u32(pair).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            (before, _) => {
+                if before.is_some() {
+                    out.push(char::REPLACEMENT_CHARACTER);
+                }
+                if (0xd800..=0xdbff).contains(&code) {
+                    self.high = Some(code);
+                } else {
+                    out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+            }
+        }
+    }
+
+    fn unpaired(&mut self, out: &mut String) {
+        if self.high.take().is_some() {
+            out.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+}

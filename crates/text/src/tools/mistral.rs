@@ -1,0 +1,129 @@
+//! `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`, and from tokenizer version 11 on, once a call,
+//! `[TOOL_CALLS]name[ARGS]{…}`, perhaps with `[CALL_ID]id` before the arguments.
+
+use super::json::{Nested, Progress};
+use super::listed::List;
+use super::{Bit, Frame, Reader};
+use crate::parts::{Seeker, Sink};
+
+const OPEN: &str = "[TOOL_CALLS]";
+const ARGUMENTS: &str = "[ARGS]";
+const ID: &str = "[CALL_ID]";
+pub(super) const MARKS: &[&str] = &[OPEN, ARGUMENTS, ID];
+pub(super) const FRAME: Frame = Frame {
+    first: &[Bit::Mark(OPEN), Bit::Text("[")],
+    between: &[Bit::Text(", ")],
+    last: &[Bit::Text("]")],
+    key: "arguments",
+};
+/// A name that is longer than this is none.
+const NAME_BYTES: usize = 256;
+
+pub(super) struct Mistral {
+    state: State,
+    called: bool,
+    /// The mark that opened a call, with the space before it.
+    open: String,
+}
+
+enum State {
+    Text(Seeker),
+    /// Right after the mark, with the space that was read.
+    Opened(String),
+    Calls(List),
+    /// A name and what is after it, up to the arguments.
+    Named(String),
+    Arguments(Nested),
+}
+
+impl Mistral {
+    pub(super) fn new() -> Mistral {
+        Mistral { state: State::Text(Seeker::new(&[OPEN])), called: false, open: String::new() }
+    }
+
+    fn give_back(&mut self, text: &str, out: &mut Sink) {
+        out.content(&self.open);
+        self.state = State::Text(Seeker::new(&[OPEN]));
+        text.chars().for_each(|letter| self.put(letter, out));
+    }
+
+    fn named(&mut self, letter: char, out: &mut Sink) {
+        let State::Named(read) = &mut self.state else { return };
+        if letter != '{' {
+            read.push(letter);
+            let name_or_id = read.rsplit('[').next().unwrap_or_default();
+            let broken = matches!(letter, '\n' | '"' | '}') || name_or_id.len() > NAME_BYTES;
+            if broken || read.len() > 4 * NAME_BYTES {
+                let text = std::mem::take(read);
+                self.give_back(&text, out);
+            }
+            return;
+        }
+        let name = read.split('[').next().unwrap_or_default().trim().to_owned();
+        if name.is_empty() {
+            let text = format!("{read}{letter}");
+            return self.give_back(&text, out);
+        }
+        out.call(&name);
+        out.arguments("{");
+        self.called = true;
+        self.state = State::Arguments(Nested::of(letter));
+    }
+}
+
+impl Reader for Mistral {
+    fn put(&mut self, letter: char, out: &mut Sink) {
+        match &mut self.state {
+            State::Text(seeker) => {
+                let mut text = String::new();
+                if seeker.put(letter, &mut text).is_some() {
+                    self.open = seeker.found();
+                    self.state = State::Opened(String::new());
+                }
+                out.content(&text);
+            }
+            State::Opened(space) if letter.is_whitespace() => space.push(letter),
+            State::Opened(_) if letter == '[' => {
+                self.state = State::Calls(List::new());
+                self.put(letter, out);
+            }
+            State::Opened(space) => {
+                self.state = State::Named(std::mem::take(space));
+                self.named(letter, out);
+            }
+            State::Calls(list) => match list.put(letter, out) {
+                Progress::More => {}
+                progress => match list.untold().filter(|_| progress == Progress::Broken) {
+                    Some(untold) => self.give_back(&untold, out),
+                    None => {
+                        self.called = true;
+                        self.state = State::Text(Seeker::new(&[OPEN]));
+                    }
+                },
+            },
+            State::Named(_) => self.named(letter, out),
+            State::Arguments(nested) => {
+                let ended = nested.put(letter);
+                out.arguments(letter.encode_utf8(&mut [0; 4]));
+                if ended {
+                    self.state = State::Text(Seeker::new(&[OPEN]));
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, out: &mut Sink) {
+        let mut text = String::new();
+        match &mut self.state {
+            State::Text(seeker) => seeker.finish(self.called, &mut text),
+            State::Opened(rest) | State::Named(rest) => text = format!("{}{rest}", self.open),
+            State::Calls(list) => {
+                if let Some(untold) = list.untold() {
+                    text = format!("{}{untold}", self.open);
+                }
+            }
+            State::Arguments(_) => {}
+        }
+        out.content(&text);
+    }
+}
