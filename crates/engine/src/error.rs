@@ -19,9 +19,12 @@ pub enum Error {
         /// The logit: an infinity or NaN.
         value: f32,
     },
-    /// Every token was banned by biases.
-    #[error("no token is left to choose from: every one is banned by logit_bias")]
+    /// Every token was banned by biases, or by them and a constraint.
+    #[error("no token is left to choose from: logit_bias bans every one that may come next")]
     NothingLeft,
+    /// What the answer must be like could not be held.
+    #[error("the answer's form could not be held: {0}")]
+    Constraint(String),
     /// The model refused the batch.
     #[error("the model failed: {0}")]
     Model(String),

@@ -166,7 +166,7 @@ impl Vocabulary for FakeVocabulary {
         if id == 0 { Vec::new() } else { vec![b'a' + ((id - 1) % 26) as u8] }
     }
 
-    fn speech(self: Arc<Self>) -> Box<dyn Speech> {
+    fn speech(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Speech> {
         Box::new(FakeVocabulary)
     }
 }

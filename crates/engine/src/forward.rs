@@ -40,8 +40,8 @@ pub trait Vocabulary: Send + Sync {
     fn ends(&self) -> Vec<u32>;
     /// The token's bytes as they stand in text.
     fn bytes(&self, id: u32) -> Vec<u8>;
-    /// A detokenizer for one answer.
-    fn speech(self: Arc<Self>) -> Box<dyn Speech>;
+    /// A detokenizer for one answer; control tokens among `shown` are part of its text.
+    fn speech(self: Arc<Self>, shown: &[u32]) -> Box<dyn Speech>;
 }
 
 /// Turns tokens into whole characters as they come.

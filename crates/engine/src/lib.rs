@@ -12,6 +12,7 @@
 //! Deliberately absent: HTTP, tokio, templates, metric names.
 
 mod blocks;
+mod constraint;
 mod costs;
 mod engine;
 mod error;
@@ -34,6 +35,7 @@ mod stats;
 mod step;
 mod voice;
 
+pub use constraint::{Constrain, Constraint};
 pub use engine::{Draft, Engine};
 pub use error::{Error, Refused};
 pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};

@@ -1,11 +1,12 @@
 //! What goes into the engine and what comes out of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kernels::KvDtype;
 
 use crate::scheduler::Bounds;
-use crate::{Error, Params, Speculation};
+use crate::{Constrain, Error, Params, Speculation};
 
 /// One text to continue.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,10 @@ pub struct Request {
     pub stop_ids: Vec<u32>,
     /// Never choose one of the model's own end tokens.
     pub ignore_end: bool,
+    /// Control tokens that are part of the text all the same.
+    pub shown: Vec<u32>,
+    /// What the answer must be like; none is anything. Such a request gets no tokens guessed ahead.
+    pub constrain: Option<Arc<dyn Constrain>>,
     /// Longest time in the queue before the request fails; none is the engine's limit.
     pub max_wait: Option<Duration>,
     /// Longest time from submission to the last token, after which the request fails; none is no limit.

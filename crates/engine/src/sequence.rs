@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use text::Stops;
 
-use crate::sample::{Bench, Sampler};
+use crate::sample::{Bench, Leash, Sampler};
 use crate::{Caller, Error, Event, FinishReason, Outbox, Request, Speech, Timings, Usage, Vocabulary};
 
 /// A request and everything it needs but KV blocks, which only running ones have.
@@ -19,6 +19,7 @@ pub(crate) struct Sequence {
     stop_ids: Vec<u32>,
     ignore_end: bool,
     sampler: Sampler,
+    leash: Option<Leash>,
     speech: Box<dyn Speech>,
     stops: Stops,
     outbox: Box<dyn Outbox>,
@@ -64,7 +65,8 @@ impl Sequence {
             stop_ids: request.stop_ids,
             ignore_end: request.ignore_end,
             sampler: Sampler::new(request.params, seed, banned, vocabulary.as_ref(), &tokens),
-            speech: vocabulary.clone().speech(),
+            leash: request.constrain.map(|constrain| Leash::new(constrain.begin())),
+            speech: vocabulary.clone().speech(&request.shown),
             stops: Stops::new(request.stop),
             outbox,
             cancelled: Arc::default(),
@@ -82,7 +84,12 @@ impl Sequence {
     }
 
     /// Most tokens worth proposing: the step chooses one more, which must not pass the end.
+    ///
+    /// None if the next token depends on a constraint, which would have to be taken back where a guess was wrong.
     pub(crate) fn room(&self) -> usize {
+        if self.leash.is_some() {
+            return 0;
+        }
         self.answer_left().saturating_sub(1)
     }
 
@@ -138,17 +145,21 @@ impl Sequence {
         bench: &mut Bench,
         now: Duration,
     ) -> Result<Next, Error> {
-        let id = self.sampler.pick(logits, &self.tokens, vocabulary, bench)?;
+        let id = self.sampler.pick(logits, &self.tokens, self.leash.as_mut(), vocabulary, bench)?;
         let logprobs = self.sampler.logprobs(logits, id);
         self.tokens.push(id);
         self.sampler.accept(id, vocabulary);
         self.first_token.get_or_insert(now);
+        let complete = match &mut self.leash {
+            Some(leash) => leash.accept(id, &vocabulary.bytes(id), &mut bench.helper)?,
+            None => false,
+        };
         let ends = self.stop_ids.contains(&id) || (!self.ignore_end && vocabulary.is_end(id));
         let (text, stopped) = if ends { (String::new(), false) } else { self.say(id) };
         if self.outbox.put(Event::Token { text, id, logprobs }).is_err() {
             return Ok(Next::Finish(FinishReason::Cancelled));
         }
-        if ends || stopped {
+        if ends || stopped || complete {
             return Ok(Next::Finish(FinishReason::Stop));
         }
         Ok(if self.tokens.len() >= self.end { Next::Finish(FinishReason::Length) } else { Next::Continue })

@@ -97,7 +97,7 @@ fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
     loop {
         let mut logits = Vec::new();
         FakeModel::logits_by_habit(&tokens, VOCAB, habit, &mut logits);
-        let id = sampler.pick(&logits, &tokens, &vocabulary, &mut bench).unwrap();
+        let id = sampler.pick(&logits, &tokens, None, &vocabulary, &mut bench).unwrap();
         tokens.push(id);
         let reason = if id == 0 || request.stop_ids.contains(&id) {
             FinishReason::Stop

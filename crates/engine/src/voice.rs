@@ -19,8 +19,8 @@ impl Vocabulary for Tokenizer {
         self.token_bytes(id).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    fn speech(self: Arc<Self>) -> Box<dyn Speech> {
-        Box::new(Voice(Stream::new(self)))
+    fn speech(self: Arc<Self>, shown: &[u32]) -> Box<dyn Speech> {
+        Box::new(Voice(Stream::new(self).showing(shown)))
     }
 }
 

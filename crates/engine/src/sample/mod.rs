@@ -1,6 +1,6 @@
 //! From logits to a token.
 //!
-//! The order is llama.cpp's: logit bias, then penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw.
+//! The order is llama.cpp's: what a constraint allows, logit bias, then penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw.
 //! Greedy (temperature 0) takes the best after DRY: the filters would keep it anyway, and XTC, which would not, is
 //! left out so that temperature 0 stays repeatable. Log-probabilities are of the raw logits.
 //!
@@ -8,9 +8,11 @@
 
 mod dry;
 mod filter;
+mod leash;
 mod rng;
 
 use filter::Candidate;
+pub(crate) use leash::{Helper, Leash};
 pub(crate) use rng::Rng;
 
 use crate::{Error, Params, TokenLogprobs, Vocabulary};
@@ -24,6 +26,8 @@ pub(crate) struct Bench {
     repeats: Vec<f32>,
     punished: Vec<u32>,
     suffixes: Vec<u32>,
+    /// Works out what constrained sequences may choose next.
+    pub(crate) helper: Helper,
 }
 
 impl Bench {
@@ -34,6 +38,7 @@ impl Bench {
             repeats: vec![0.0; vocab],
             punished: Vec::with_capacity(context.min(vocab)),
             suffixes: Vec::with_capacity(context),
+            helper: Helper::default(),
         }
     }
 }
@@ -75,6 +80,7 @@ impl Sampler {
         &mut self,
         logits: &[f32],
         tokens: &[u32],
+        leash: Option<&mut Leash>,
         vocabulary: &dyn Vocabulary,
         bench: &mut Bench,
     ) -> Result<u32, Error> {
@@ -85,10 +91,15 @@ impl Sampler {
         candidates.clear();
         let all = logits.iter().zip(0u32..);
         candidates.extend(all.map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 }));
+        let held = leash.map_or(Ok(false), |leash| leash.hold(candidates))?;
         self.bias(candidates);
         self.penalise(tokens, bench);
         self.penalise_repeats(tokens, vocabulary, bench);
         let candidates = &mut bench.candidates;
+        if held {
+            // Few are left, mostly: what follows is then cheaper than without a constraint.
+            candidates.retain(|candidate| candidate.logit > f32::NEG_INFINITY);
+        }
         if self.params.temperature == 0.0 {
             let best = filter::best(candidates).filter(|b| b.logit > f32::NEG_INFINITY);
             return best.map(|b| b.id).ok_or(Error::NothingLeft);

@@ -19,7 +19,7 @@ fn shares(params: Params, logits: &[f32], tokens: &[u32]) -> Vec<f64> {
     let mut sampler = Sampler::new(params, 11, Vec::new(), &FakeVocabulary, tokens);
     let mut counts = vec![0usize; logits.len()];
     for _ in 0..40_000 {
-        counts[sampler.pick(logits, tokens, &FakeVocabulary, &mut bench).unwrap() as usize] += 1;
+        counts[sampler.pick(logits, tokens, None, &FakeVocabulary, &mut bench).unwrap() as usize] += 1;
     }
     counts.iter().map(|n| *n as f64 / 40_000.0).collect()
 }
@@ -29,6 +29,7 @@ fn pick(params: Params, logits: &[f32], tokens: &[u32]) -> Result<u32, Error> {
     Sampler::new(params, 11, Vec::new(), &FakeVocabulary, tokens).pick(
         logits,
         tokens,
+        None,
         &FakeVocabulary,
         &mut bench,
     )
@@ -147,7 +148,7 @@ fn nothing_is_allocated_after_the_first_token() {
     let before = sizes(&bench);
     let mut sampler = Sampler::new(params, 1, Vec::new(), &FakeVocabulary, &tokens);
     for _ in 0..50 {
-        sampler.pick(&logits, &tokens, &FakeVocabulary, &mut bench).unwrap();
+        sampler.pick(&logits, &tokens, None, &FakeVocabulary, &mut bench).unwrap();
     }
     assert_eq!(sizes(&bench), before, "the buffers were made large enough");
 }

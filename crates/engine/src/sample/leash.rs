@@ -1,0 +1,104 @@
+//! Keeps a sequence to the tokens that its constraint allows.
+//!
+//! Which tokens may come next is worked out on a thread beside the model's, while the model computes their logits; the
+//! choice waits for it if it is not there yet. Only the sequence's own tokens matter, so what is chosen does not depend
+//! on when that thread ran.
+
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use super::filter::Candidate;
+use crate::{Constraint, Error};
+
+/// A constraint that has prepared, or could not.
+type Prepared = (Box<dyn Constraint>, Result<(), String>);
+
+/// A constraint to prepare, and the way back.
+type Job = (Box<dyn Constraint>, SyncSender<Prepared>);
+
+/// A sequence's constraint, here or on its way.
+pub(crate) struct Leash {
+    here: Option<Prepared>,
+    back: SyncSender<Prepared>,
+    arrives: Receiver<Prepared>,
+}
+
+/// The thread beside the model's; made when there is something for it to do.
+#[derive(Default)]
+pub(crate) struct Helper {
+    jobs: Option<Sender<Job>>,
+}
+
+impl Leash {
+    /// For a sequence that begins: its first tokens are worked out here.
+    pub(crate) fn new(mut constraint: Box<dyn Constraint>) -> Leash {
+        let outcome = constraint.prepare();
+        let (back, arrives) = sync_channel(1);
+        Leash { here: Some((constraint, outcome)), back, arrives }
+    }
+
+    /// Takes every candidate away that must not come next. Their order is by id.
+    pub(super) fn hold(&mut self, candidates: &mut [Candidate]) -> Result<bool, Error> {
+        let (constraint, outcome) = self.arrived()?;
+        outcome.clone().map_err(Error::Constraint)?;
+        let Some(allowed) = constraint.allowed() else { return Ok(false) };
+        // Logits beyond the vocabulary are padding.
+        let words = allowed.iter().copied().chain(std::iter::repeat(0));
+        for (candidates, word) in candidates.chunks_mut(32).zip(words) {
+            if word == u32::MAX {
+                continue;
+            }
+            for (bit, candidate) in candidates.iter_mut().enumerate() {
+                if word >> bit & 1 == 0 {
+                    candidate.logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes note of the token that was chosen; returns whether nothing can follow it. If something can, what that is
+    /// begins to be worked out.
+    pub(crate) fn accept(&mut self, id: u32, bytes: &[u8], helper: &mut Helper) -> Result<bool, Error> {
+        let over = self.arrived()?.0.accept(id, bytes).map_err(Error::Constraint)?;
+        if !over && let Some((constraint, _)) = self.here.take() {
+            self.here = helper.prepare(constraint, &self.back);
+        }
+        Ok(over)
+    }
+
+    fn arrived(&mut self) -> Result<&mut Prepared, Error> {
+        if self.here.is_none() {
+            self.here = self.arrives.recv().ok();
+        }
+        let lost = || Error::Constraint("the thread that works out the next tokens is gone".into());
+        self.here.as_mut().ok_or_else(lost)
+    }
+}
+
+impl Helper {
+    /// Has a constraint prepared; here and now if there is no thread to be had.
+    fn prepare(&mut self, constraint: Box<dyn Constraint>, back: &SyncSender<Prepared>) -> Option<Prepared> {
+        if self.jobs.is_none() {
+            let (jobs, todo) = channel::<Job>();
+            let work = move || {
+                for (mut constraint, back) in todo {
+                    let outcome = constraint.prepare();
+                    // A sequence that is gone needs no answer.
+                    let _ = back.try_send((constraint, outcome));
+                }
+            };
+            self.jobs = cpu::thread::spawn("constraints", work).ok().map(|_| jobs);
+        }
+        let job = (constraint, back.clone());
+        let undone = match &self.jobs {
+            // At most one job a running sequence is in the channel.
+            Some(jobs) => jobs.send(job).err().map(|refused| refused.0),
+            None => Some(job),
+        };
+        undone.map(|(mut constraint, _)| {
+            self.jobs = None;
+            let outcome = constraint.prepare();
+            (constraint, outcome)
+        })
+    }
+}
