@@ -62,6 +62,15 @@ def text_of(stream):
     return "".join(c.choices[0].delta.content or "" for c in stream if c.choices)
 
 
+def fails(kind, code, param, call):
+    try:
+        call()
+    except kind as error:
+        assert (error.code, error.param) == (code, param), (error.code, error.param, error.body)
+        return error
+    raise AssertionError(f"no {kind.__name__} with {code}")
+
+
 @check
 def models_are_listed(s):
     card = s.client.models.list().data[0]
@@ -202,34 +211,125 @@ def logit_bias(s):
     assert banned.usage.completion_tokens == 1 and free.choices[0].text == ids
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "languages": {"type": "array", "items": {"enum": ["Rust", "Python", "C"]}, "minItems": 1, "maxItems": 3},
+    },
+    "required": ["name", "age", "languages"],
+    "additionalProperties": False,
+}
+
+
+def fits(value):
+    assert list(value) == ["name", "age", "languages"], value
+    assert isinstance(value["name"], str) and len(value["name"]) <= 20, value
+    assert type(value["age"]) is int and 0 <= value["age"] <= 150, value
+    assert 1 <= len(value["languages"]) <= 3 and set(value["languages"]) <= {"Rust", "Python", "C"}, value
+    return value
+
+
 @check
-def tools_as_text(s):
-    tool = {"type": "function", "function": {"name": "weather", "description": "The weather in a city",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
-    without = s.chat().usage.prompt_tokens
-    answer = s.chat(tools=[tool], tool_choice="auto")
-    return f"{without} prompt tokens without, {answer.usage.prompt_tokens} with"
+def json_for_a_schema(s):
+    ask = [{"role": "user", "content": "Ada is 36 and writes Rust and Python. Give name, age and languages as JSON."}]
+    form = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": SCHEMA}}
+    for extra in [{}, {"temperature": 1.5, "seed": 1}, {"temperature": 1.5, "seed": 2}]:
+        answer = s.chat(messages=ask, response_format=form, max_tokens=200, **extra).choices[0]
+        assert answer.finish_reason == "stop", answer
+        fits(json.loads(answer.message.content))
+    greedy = s.chat(messages=ask, response_format=form, max_tokens=200).choices[0].message.content
+    assert text_of(s.chat(messages=ask, response_format=form, max_tokens=200, stream=True)) == greedy
+    free = s.chat(messages=ask, response_format={"type": "json_object"}, max_tokens=300, temperature=1, seed=3).choices[0]
+    assert free.finish_reason == "length" or isinstance(json.loads(free.message.content), dict)
+    return greedy
+
+
+@check
+def the_parse_helper_works(s):
+    import pydantic
+
+    class Person(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=30)
+        age: int
+
+    answer = s.client.chat.completions.parse(
+        model=s.model, messages=PROMPT, response_format=Person, max_tokens=100, temperature=0)
+    assert isinstance(answer.choices[0].message.parsed, Person), answer
+    return repr(answer.choices[0].message.parsed)
+
+
+@check
+def other_forms(s):
+    choice = s.chat(extra_body={"structured_outputs": {"choice": ["Paris", "Rome"]}}).choices[0].message.content
+    assert choice in ("Paris", "Rome"), choice
+    date = s.complete(max_tokens=40, extra_body={"guided_regex": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"}).choices[0].text
+    assert len(date) == 10 and date[4] == date[7] == "-" and date.replace("-", "").isdigit(), date
+    lark = s.chat(extra_body={"grammar": 'start: "yes" | "no" "!"{2}'}).choices[0].message.content
+    assert lark in ("yes", "no!!"), lark
+    bad = openai.BadRequestError
+    fails(bad, "invalid_value", "guided_json", lambda: s.chat(extra_body={"guided_json": {"not": {"type": "string"}}}))
+    fails(bad, "invalid_value", "grammar", lambda: s.chat(extra_body={"grammar": 'root ::= "a"'}))
+    return f"{choice}, {date}, {lark}"
+
+
+WEATHER = {"type": "function", "function": {
+    "name": "weather", "description": "The weather in a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
+                   "additionalProperties": False}}}
+CLOCK = {"type": "function", "function": {
+    "name": "clock", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}
+WEATHER_PROMPT = [{"role": "user", "content": "What is the weather in Rome?"}]
+
+
+@check
+def tools_that_may_be_called(s):
+    answer = s.chat(messages=WEATHER_PROMPT, tools=[WEATHER], tool_choice="auto", max_tokens=100)
+    choice = answer.choices[0]
+    if choice.finish_reason == "tool_calls":
+        assert choice.message.tool_calls[0].function.name, answer
+        return choice.message.tool_calls[0].function.arguments
+    return f"no call: {choice.message.content!r}"
+
+
+@check
+def tools_that_must_be_called(s):
+    named = {"type": "function", "function": {"name": "weather"}}
+    for choice, one in [("required", False), (named, True)]:
+        ask = dict(messages=WEATHER_PROMPT, tools=[WEATHER, CLOCK], tool_choice=choice, max_tokens=300, temperature=0.7, seed=5)
+        whole = s.chat(**ask).choices[0]
+        if whole.finish_reason == "length":
+            continue
+        assert whole.finish_reason == "tool_calls", whole
+        calls = whole.message.tool_calls
+        assert len({c.id for c in calls}) == len(calls) and (len(calls) == 1 or not one), calls
+        for call in calls:
+            arguments = json.loads(call.function.arguments)
+            assert list(arguments) == (["city"] if call.function.name == "weather" else []), call
+        streamed = {}
+        for chunk in s.chat(stream=True, **ask):
+            for piece in (chunk.choices[0].delta.tool_calls or []) if chunk.choices else []:
+                name, so_far = streamed.get(piece.index, ("", ""))
+                streamed[piece.index] = (name or piece.function.name, so_far + (piece.function.arguments or ""))
+        assert [streamed[i] for i in sorted(streamed)] == [(c.function.name, c.function.arguments) for c in calls]
+    # The result goes back, and an answer comes.
+    again = WEATHER_PROMPT + [whole.message.model_dump(exclude_none=True)]
+    again += [{"role": "tool", "tool_call_id": c.id, "content": "Sunny, 25 degrees"} for c in calls]
+    answer = s.chat(messages=again, tools=[WEATHER, CLOCK]).choices[0].message
+    assert answer.content or answer.tool_calls, answer
+    return f"{streamed} then {answer.content!r}"
 
 
 @check
 def errors_are_openais(s):
-    def fails(kind, code, param, call):
-        try:
-            call()
-        except kind as error:
-            assert (error.code, error.param) == (code, param), (error.code, error.param, error.body)
-            return error
-        raise AssertionError(f"no {kind.__name__} with {code}")
-
     bad, value = openai.BadRequestError, "invalid_value"
     fails(bad, value, "temperature", lambda: s.chat(temperature=9))
     fails(bad, value, "n", lambda: s.chat(n=99))
     fails(bad, value, "messages", lambda: s.chat(messages=[]))
     fails(bad, value, "messages[0].role", lambda: s.chat(messages=[{"role": "king", "content": "x"}]))
     fails(bad, value, "top_logprobs", lambda: s.chat(logprobs=True, top_logprobs=50))
-    fails(bad, "unsupported_parameter", "tool_choice", lambda: s.chat(tool_choice="required"))
-    fails(bad, "unsupported_parameter", "response_format",
-          lambda: s.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}))
+    fails(bad, "invalid_value", "tool_choice", lambda: s.chat(tool_choice="required"))
     fails(bad, "unsupported_parameter", "suffix", lambda: s.complete(suffix="x"))
     fails(openai.NotFoundError, "model_not_found", "model", lambda: s.chat(model="gpt-9"))
     context = s.client.models.list().data[0].max_model_len

@@ -3,10 +3,11 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use engine::TokenLogprobs;
+use text::Part;
 use wire::{Fault, chat, completion, logprobs};
 
-use crate::generation::Generation;
-use crate::outbox::News;
+use crate::calls::CallIds;
+use crate::generation::{Generation, Told};
 use crate::plan::Form;
 use crate::served::unix_seconds;
 
@@ -17,9 +18,42 @@ pub(crate) const FINGERPRINT: &str = concat!("gristmill-", env!("CARGO_PKG_VERSI
 #[derive(Default)]
 struct Gathered {
     text: String,
+    thought: String,
+    /// Names and arguments.
+    calls: Vec<(String, String)>,
     /// Kept as ids: their texts are looked up once, at the end.
     scored: Vec<(u32, Option<TokenLogprobs>)>,
     finish_reason: &'static str,
+}
+
+impl Gathered {
+    fn add(&mut self, parts: Vec<Part>) {
+        for part in parts {
+            match part {
+                Part::Content(text) => self.text.push_str(&text),
+                Part::Reasoning(text) => self.thought.push_str(&text),
+                Part::Call { name, .. } => self.calls.push((name, String::new())),
+                Part::Arguments { index, text } => {
+                    if let Some((_, arguments)) = self.calls.get_mut(index) {
+                        arguments.push_str(&text);
+                    }
+                }
+            }
+        }
+    }
+
+    fn said(self, choice: usize, ids: &CallIds) -> chat::Said {
+        let calls = self.calls.into_iter().enumerate();
+        let tool_calls: Vec<chat::ToolCall> =
+            calls.map(|(i, (name, arguments))| ids.whole(choice, i, name, arguments)).collect();
+        chat::Said {
+            role: "assistant",
+            content: Some(self.text).filter(|text| !text.is_empty() || tool_calls.is_empty()),
+            refusal: None,
+            reasoning_content: Some(self.thought).filter(|thought| !thought.is_empty()),
+            tool_calls,
+        }
+    }
 }
 
 /// Reads a generation to its end.
@@ -27,20 +61,19 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
     let mut choices: Vec<Gathered> = Vec::new();
     choices.resize_with(generation.choices, Gathered::default);
     while !generation.is_over() {
-        let (index, news) = generation.next().await?;
+        let (index, told) = generation.next().await?;
         let choice = &mut choices[index];
-        match news {
-            News::Token { text, id, logprobs } => {
-                choice.text.push_str(&text);
+        match told {
+            Told::Token { parts, id, logprobs } => {
+                choice.add(parts);
                 if logprobs.is_some() {
                     choice.scored.push((id, logprobs));
                 }
             }
-            News::Done { text, reason, .. } => {
-                choice.text.push_str(&text);
-                choice.finish_reason = reason.name();
+            Told::Done { parts, reason } => {
+                choice.add(parts);
+                choice.finish_reason = reason;
             }
-            News::Failed(_) => {}
         }
     }
     let json = match generation.plan.form {
@@ -60,8 +93,8 @@ fn chat_json(generation: &Generation, choices: Vec<Gathered>, id: String) -> Str
     let choice = |(index, mut gathered): (usize, Gathered)| chat::Choice {
         index,
         logprobs: positions(generation, &mut gathered).map(|p| logprobs::Chat::new(&p)),
-        message: chat::Said::new(gathered.text),
         finish_reason: gathered.finish_reason,
+        message: gathered.said(index, &generation.call_ids),
     };
     let answer = chat::Answer {
         id,

@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use engine::{FinishReason, Refused, Ticket, TokenLogprobs};
 use events::{Event, Rejection};
+use text::{Part, Parts, Style};
 use tokio::sync::mpsc::{self, Receiver};
 use wire::logprobs::{Position, Scored};
 use wire::{Fault, Usage};
 
 use crate::Served;
 use crate::admission::Permit;
+use crate::calls::CallIds;
 use crate::outbox::{Group, News, Outbox};
 use crate::plan::Plan;
 use crate::state::State;
@@ -24,8 +26,19 @@ pub(crate) struct Generation {
     pub(crate) choices: usize,
     news: Receiver<(usize, News)>,
     tally: Tally,
+    /// A choice: its text so far as parts.
+    readers: Vec<Parts>,
+    pub(crate) call_ids: CallIds,
     _tickets: Vec<Ticket>,
     _permit: Permit,
+}
+
+/// What a choice has to say, read.
+pub(crate) enum Told {
+    /// A token, with the parts of the answer that it made certain: perhaps none.
+    Token { parts: Vec<Part>, id: u32, logprobs: Option<TokenLogprobs> },
+    /// The end, with what was held back, and why it is one.
+    Done { parts: Vec<Part>, reason: &'static str },
 }
 
 /// What has ended so far.
@@ -85,30 +98,43 @@ impl Generation {
             }
         }
         let tally = Tally { open: choices, prompt_tokens, cached_tokens: 0, completion_tokens: 0 };
-        Ok(Generation { served, plan, choices, news, tally, _tickets: tickets, _permit: permit })
+        let readers = (0..choices).map(|_| Parts::new(&plan.reading)).collect();
+        let call_ids = CallIds::new(plan.reading.style == Some(Style::Mistral));
+        Ok(Generation {
+            served,
+            plan,
+            choices,
+            news,
+            tally,
+            readers,
+            call_ids,
+            _tickets: tickets,
+            _permit: permit,
+        })
     }
 
     pub(crate) fn poll(
         &mut self,
         context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(usize, News), Fault>> {
+    ) -> std::task::Poll<Result<(usize, Told), Fault>> {
         self.news.poll_recv(context).map(|news| self.accept(news))
     }
 
-    pub(crate) async fn next(&mut self) -> Result<(usize, News), Fault> {
+    pub(crate) async fn next(&mut self) -> Result<(usize, Told), Fault> {
         let news = self.news.recv().await;
         self.accept(news)
     }
 
-    /// Keeps count; turns ends that are no answer into faults.
-    fn accept(&mut self, news: Option<(usize, News)>) -> Result<(usize, News), Fault> {
+    /// Keeps count, reads the text; turns ends that are no answer into faults.
+    fn accept(&mut self, news: Option<(usize, News)>) -> Result<(usize, Told), Fault> {
         let Some((choice, news)) = news else {
             // All outboxes are gone and not all choices have ended: the reader was cut off.
             return Err(Fault::internal("the reader of this answer fell too far behind; it was cut off"));
         };
-        match &news {
-            News::Token { .. } => {}
-            News::Failed(error) => return Err(fault_of_error(error)),
+        let reader = &mut self.readers[choice];
+        let told = match news {
+            News::Token { text, id, logprobs } => Told::Token { parts: reader.push(&text), id, logprobs },
+            News::Failed(error) => return Err(fault_of_error(&error)),
             News::Done { reason: FinishReason::Cancelled, .. } => {
                 return Err(Fault::unavailable(
                     "draining",
@@ -116,15 +142,19 @@ impl Generation {
                     5,
                 ));
             }
-            News::Done { usage, .. } => {
+            News::Done { text, reason, usage } => {
                 self.tally.open -= 1;
                 self.tally.completion_tokens += usage.completion_tokens;
                 if choice % self.plan.n == 0 {
                     self.tally.cached_tokens += usage.cached_tokens;
                 }
+                let mut parts = reader.push(&text);
+                parts.extend(reader.finish());
+                let called = reason == FinishReason::Stop && reader.calls() > 0;
+                Told::Done { parts, reason: if called { "tool_calls" } else { reason.name() } }
             }
-        }
-        Ok((choice, news))
+        };
+        Ok((choice, told))
     }
 
     /// Whether every choice has ended.
@@ -171,6 +201,7 @@ fn fault_of(state: &State, refused: Refused, prompt_field: &str) -> Fault {
 fn fault_of_error(error: &engine::Error) -> Fault {
     match error {
         engine::Error::NothingLeft => Fault::field("logit_bias", error.to_string()),
+        engine::Error::Constraint(_) => Fault::body(error.to_string()),
         engine::Error::Expired { .. } => Fault::expired(error.to_string()),
         engine::Error::Waited { .. } => Fault::unavailable("queue_timeout", error.to_string(), 10),
         other => Fault::internal(other.to_string()),

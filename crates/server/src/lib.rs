@@ -14,6 +14,7 @@ mod admission;
 mod answer;
 mod auth;
 mod body;
+mod calls;
 mod connection;
 mod generation;
 mod layers;
@@ -24,6 +25,7 @@ mod patience;
 mod plan;
 mod routes;
 mod served;
+mod shape;
 mod state;
 mod stream;
 
@@ -35,7 +37,7 @@ use tokio::net::TcpListener;
 
 pub use auth::{Keys, KeysError};
 pub use options::Options;
-pub use served::{Language, Served, Spoken};
+pub use served::{Language, Served, Spoken, Wanted};
 
 use state::State;
 

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use text::Reading;
 use wire::completion::Prompt;
+use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling};
 
-use crate::Served;
 use crate::auth::Client;
+use crate::{Served, shape};
 
 /// What is to be computed, and how the answer is to look.
 pub(crate) struct Plan {
@@ -19,6 +21,8 @@ pub(crate) struct Plan {
     /// The request of every answer, without prompt and seed.
     pub(crate) template: engine::Request,
     pub(crate) form: Form,
+    /// How the text of each answer is read.
+    pub(crate) reading: Reading,
     pub(crate) stream: wire::chat::Stream,
     /// The field at fault when a prompt is too long.
     pub(crate) prompt_field: &'static str,
@@ -48,13 +52,9 @@ impl Plan {
 pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
     let request = ChatRequest::parse(body)?;
     check_model(served, request.model.as_deref())?;
+    let tools = request.tools.as_deref().filter(|_| request.tool_choice != ToolChoice::None);
     let render = |messages: &[Value]| {
-        served.language.render(
-            messages,
-            request.tools.as_deref(),
-            request.add_generation_prompt,
-            &request.template_arguments,
-        )
+        served.language.render(messages, tools, request.add_generation_prompt, &request.template_arguments)
     };
     // Few templates know OpenAI's newer name for "system". Where it is refused or not heard, the older one is used.
     let mut messages = request.messages.clone();
@@ -65,16 +65,22 @@ pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         Ok(prompt) => prompt,
         Err(message) => return Err(Fault::template(message)),
     };
+    let reading = shape::reading(served.language.as_ref(), &request, tools, &prompt.text);
     // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
     let prompt = served.language.encode_prompt(&prompt).map_err(Fault::template)?;
     if prompt.is_empty() {
         return Err(Fault::template("the chat template made an empty prompt of these messages"));
     }
+    let mut template =
+        engine_request(&request.sampling, &request.handling, request.max_tokens, request.logprobs);
+    template.shown = shape::shown(served.language.as_ref(), &reading);
+    template.constrain = shape::constrain(served.language.as_ref(), &request, &reading)?;
     Ok(Plan {
         prompts: vec![prompt],
         n: request.n,
-        template: engine_request(&request.sampling, &request.handling, request.max_tokens, request.logprobs),
+        template,
         form: Form::Chat,
+        reading,
         stream: request.stream,
         prompt_field: "messages",
     })
@@ -99,16 +105,17 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         Prompt::Tokens(ids) => served.language.decode(ids),
         Prompt::Text(text) => text.clone(),
     };
+    let mut template =
+        engine_request(&request.sampling, &request.handling, Some(request.max_tokens), request.logprobs);
+    if let Some(guided) = &request.guided {
+        template.constrain = Some(shape::guide(served.language.as_ref(), guided, None, None)?);
+    }
     Ok(Plan {
         prompts: request.prompts.iter().map(encode).collect::<Result<_, _>>()?,
         n: request.n,
-        template: engine_request(
-            &request.sampling,
-            &request.handling,
-            Some(request.max_tokens),
-            request.logprobs,
-        ),
+        template,
         form: Form::Completion(request.echo.then(|| request.prompts.iter().map(spell).collect())),
+        reading: Reading::default(),
         stream: request.stream,
         prompt_field: "prompt",
     })
@@ -182,6 +189,8 @@ fn engine_request(
         stop: s.stop.clone(),
         stop_ids: s.stop_token_ids.clone(),
         ignore_end: s.ignore_eos,
+        shown: Vec::new(),
+        constrain: None,
         max_wait: None,
         time_limit: handling.timeout_s.map(whole_ms),
         // Who it is, is not in the body.

@@ -1,10 +1,11 @@
 //! One model as the HTTP side sees it: names, a language, and a way to the engine.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use engine::Constrain;
 use serde_json::{Map, Value};
-use text::{ChatTemplate, Prompt, Special, Tokenizer};
+use text::{ChatTemplate, Form, Grammars, Prompt, Special, Style, Tags, Thought, Tokenizer};
 
 /// A model that answers.
 pub struct Served {
@@ -68,18 +69,63 @@ pub trait Language: Send + Sync {
 
     /// Whether a token ends an answer.
     fn is_end(&self, token: u32) -> bool;
+
+    /// How the model marks its thoughts, if it thinks.
+    fn tags(&self) -> Option<Tags> {
+        None
+    }
+
+    /// How the model calls tools.
+    fn style(&self) -> Option<Style> {
+        None
+    }
+
+    /// The control token of this name, if there is one.
+    fn control(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    /// What answers must be like: of a form, with a thought of at most so many tokens.
+    ///
+    /// # Errors
+    /// In words, why that cannot be held.
+    fn guidance(&self, _wanted: &Wanted<'_>) -> Result<Arc<dyn Constrain>, String> {
+        Err("this model's answers cannot be constrained".into())
+    }
+}
+
+/// What answers must be like.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Their form.
+    pub form: Option<&'a Form>,
+    /// The thought before it.
+    pub thought: Option<&'a Thought>,
+    /// Most tokens of the thought.
+    pub budget: Option<usize>,
 }
 
 /// The real thing.
 pub struct Spoken {
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
+    style: Option<Style>,
+    /// Made when the first request needs it: most never do.
+    grammars: OnceLock<Result<Grammars, String>>,
 }
 
 impl Spoken {
     /// A tokenizer, and a template if the model has one.
     pub fn new(tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Spoken {
-        Spoken { tokenizer, template }
+        let style = template.as_ref().and_then(ChatTemplate::style);
+        Spoken { tokenizer, template, style, grammars: OnceLock::new() }
+    }
+
+    /// Reads tool calls in this style rather than the template's.
+    #[must_use]
+    pub fn with_style(mut self, style: Style) -> Spoken {
+        self.style = Some(style);
+        self
     }
 }
 
@@ -116,5 +162,24 @@ impl Language for Spoken {
 
     fn is_end(&self, token: u32) -> bool {
         self.tokenizer.is_end(token)
+    }
+
+    fn tags(&self) -> Option<Tags> {
+        self.template.as_ref().and_then(ChatTemplate::tags)
+    }
+
+    fn style(&self) -> Option<Style> {
+        self.style
+    }
+
+    fn control(&self, name: &str) -> Option<u32> {
+        self.tokenizer.token_id(name).filter(|id| self.tokenizer.is_special(*id))
+    }
+
+    fn guidance(&self, wanted: &Wanted<'_>) -> Result<Arc<dyn Constrain>, String> {
+        let grammars = self.grammars.get_or_init(|| Grammars::new(self.tokenizer.clone())).as_ref();
+        let grammars = grammars.map_err(Clone::clone)?;
+        let guidance = grammars.guidance(wanted.form, wanted.thought, wanted.budget)?;
+        Ok(Arc::new(guidance))
     }
 }

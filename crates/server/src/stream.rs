@@ -8,14 +8,15 @@ use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use text::Part;
 use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use wire::logprobs::Position;
 use wire::{Fault, Usage, chat, completion, logprobs, sse};
 
 use crate::answer::FINGERPRINT;
-use crate::generation::Generation;
-use crate::outbox::News;
+use crate::calls;
+use crate::generation::{Generation, Told};
 use crate::plan::Form;
 use crate::served::unix_seconds;
 
@@ -76,7 +77,7 @@ impl Events {
             }
             match generation.poll(context) {
                 Poll::Pending => break,
-                Poll::Ready(Ok((choice, news))) => self.writer.write(generation, choice, news, &mut out),
+                Poll::Ready(Ok((choice, told))) => self.writer.write(generation, choice, told, &mut out),
                 Poll::Ready(Err(fault)) => {
                     self.fail(&fault, &mut out);
                     break;
@@ -130,28 +131,56 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, generation: &Generation, choice: usize, news: News, out: &mut String) {
+    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
         if !std::mem::replace(&mut self.begun[choice], true) {
             self.begin(choice, out);
         }
-        let (text, position, finish) = match news {
-            News::Token { text, id, logprobs } => (text, generation.position(id, logprobs), None),
-            News::Done { text, reason, .. } => (text, None, Some(reason.name())),
-            News::Failed(_) => return,
+        let (mut parts, position, finish) = match told {
+            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), None),
+            Told::Done { parts, reason } => (parts, None, Some(reason)),
         };
-        if !text.is_empty() || position.is_some() {
-            self.text(choice, text, position.as_slice(), out);
+        if parts.is_empty() && position.is_some() {
+            parts.push(Part::Content(String::new()));
+        }
+        // A token is scored once, beside the first part that it made certain.
+        let mut scored = position.as_slice();
+        for part in parts {
+            self.part(generation, choice, part, std::mem::take(&mut scored), out);
         }
         if finish.is_some() {
             self.piece(choice, chat::Saying::default(), String::new(), &[], finish, out);
         }
     }
 
+    fn part(
+        &mut self,
+        generation: &Generation,
+        choice: usize,
+        part: Part,
+        positions: &[Position],
+        out: &mut String,
+    ) {
+        let mut saying = chat::Saying::default();
+        match part {
+            Part::Content(text) => return self.text(choice, text, positions, out),
+            Part::Reasoning(text) => saying.reasoning_content = Some(text),
+            Part::Call { index, name } => {
+                saying.tool_calls.push(generation.call_ids.begun(choice, index, name));
+            }
+            Part::Arguments { index, text } => saying.tool_calls.push(calls::more(index, text)),
+        }
+        self.piece(choice, saying, String::new(), positions, None, out);
+    }
+
     /// The role, or the echoed prompt. Sent with the first token and not before, so that a client's time to the first
     /// event is the time to the first token.
     fn begin(&mut self, choice: usize, out: &mut String) {
         if self.chat {
-            let saying = chat::Saying { role: Some("assistant"), content: Some(String::new()) };
+            let saying = chat::Saying {
+                role: Some("assistant"),
+                content: Some(String::new()),
+                ..chat::Saying::default()
+            };
             self.piece(choice, saying, String::new(), &[], None, out);
         } else if let Some(echo) = self.echoes.as_ref().map(|e| e[choice / self.n].clone()) {
             self.text(choice, echo, &[], out);
@@ -160,7 +189,7 @@ impl Writer {
 
     fn text(&mut self, choice: usize, text: String, positions: &[Position], out: &mut String) {
         if self.chat {
-            let saying = chat::Saying { role: None, content: Some(text) };
+            let saying = chat::Saying { content: Some(text), ..chat::Saying::default() };
             self.piece(choice, saying, String::new(), positions, None, out);
         } else {
             self.piece(choice, chat::Saying::default(), text, positions, None, out);

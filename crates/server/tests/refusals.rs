@@ -85,8 +85,12 @@ fn bad_values_reach_nobody() {
         ),
         (json!({"logit_bias": {"27": 1}}), "logit_bias", "invalid_value"),
         (json!({"model": "gpt-9"}), "model", "model_not_found"),
-        (json!({"response_format": {"type": "json_schema"}}), "response_format", "unsupported_parameter"),
-        (json!({"tool_choice": "required"}), "tool_choice", "unsupported_parameter"),
+        (
+            json!({"response_format": {"type": "json_schema"}}),
+            "response_format.json_schema",
+            "missing_required_parameter",
+        ),
+        (json!({"tool_choice": "required"}), "tool_choice", "invalid_value"),
     ];
     for (extra, param, code) in table {
         for stream in [false, true] {

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::error::Fault;
 use crate::fields::Fields;
-use crate::{Handling, Sampling, Usage, limits, logprobs, message, sampling, unbuilt};
+use crate::message::ToolChoice;
+use crate::{Guided, Handling, Sampling, Usage, guided, limits, logprobs, message, sampling, unbuilt};
 
 /// A request, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +17,12 @@ pub struct ChatRequest {
     pub messages: Vec<Value>,
     /// Tools, for the template.
     pub tools: Option<Vec<Value>>,
+    /// Whether the model may call them.
+    pub tool_choice: ToolChoice,
+    /// Whether an answer may have more than one call.
+    pub parallel_tool_calls: bool,
+    /// Whether what the model thinks is part of the answer.
+    pub include_reasoning: bool,
     /// More variables of the template (`chat_template_kwargs`, `reasoning_effort`).
     pub template_arguments: Map<String, Value>,
     /// Whether the template ends with the start of an answer.
@@ -30,6 +37,10 @@ pub struct ChatRequest {
     pub handling: Handling,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
+    /// What the answer must be like.
+    pub guided: Option<Guided>,
+    /// Most tokens of a thought: then it is ended.
+    pub thinking_budget: Option<usize>,
     /// Whether to send the answer as it comes.
     pub stream: Stream,
 }
@@ -61,14 +72,21 @@ impl Stream {
 
 impl ChatRequest {
     /// Reads a body. Never panics, whatever the bytes.
+    ///
+    /// # Errors
+    /// What is wrong with which field.
     pub fn parse(body: &[u8]) -> Result<ChatRequest, Fault> {
         let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
         let body = Fields::body(&value)?;
         unbuilt::refuse_for_chat(&body)?;
-        Ok(ChatRequest {
+        let tools = message::tools(&body)?;
+        let request = ChatRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
             messages: message::read_all(&body)?,
-            tools: message::tools(&body)?,
+            tool_choice: message::choice(&body, tools.as_deref())?,
+            parallel_tool_calls: body.boolean("parallel_tool_calls")?.unwrap_or(true),
+            include_reasoning: body.boolean("include_reasoning")?.unwrap_or(true),
+            tools,
             template_arguments: template_arguments(&body)?,
             add_generation_prompt: body.boolean("add_generation_prompt")?.unwrap_or(true),
             max_tokens: sampling::max_tokens(&body)?,
@@ -76,8 +94,27 @@ impl ChatRequest {
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
+            guided: guided::read(&body)?,
+            thinking_budget: thinking_budget(&body)?,
             stream: Stream::read(&body)?,
-        })
+        };
+        request.check()?;
+        Ok(request)
+    }
+}
+
+impl ChatRequest {
+    /// A call that must come and a form that the answer must have cannot both be.
+    fn check(&self) -> Result<(), Fault> {
+        let must_call = matches!(self.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+        match &self.guided {
+            Some(guided) if must_call => {
+                let message =
+                    format!("{} is given and tool_choice asks for a call; give one of them", guided.field);
+                Err(Fault::field("tool_choice", message))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -91,6 +128,19 @@ fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     }
 }
 
+/// vLLM's name, llama.cpp's (whose -1 is no budget), and the one inside Anthropic's `thinking`, which others copy.
+fn thinking_budget(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
+    if let Some(budget) = body.count("thinking_token_budget", 0..=limits::TOKENS)? {
+        return Ok(Some(budget));
+    }
+    for name in ["reasoning_budget", "thinking_budget_tokens"] {
+        if let Some(budget) = body.integer(name, -1..=limits::TOKENS)? {
+            return Ok(usize::try_from(budget).ok());
+        }
+    }
+    Ok(None)
+}
+
 fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
     let name = "chat_template_kwargs";
     let mut arguments = body.object(name, limits::TEMPLATE_ARGUMENTS)?.cloned().unwrap_or_default();
@@ -101,6 +151,10 @@ fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
         }
     }
     if let Some(effort) = body.text("reasoning_effort", limits::NAME_BYTES)? {
+        // Templates of models that think at will have a switch; those that take an effort know its name.
+        if effort == "none" && !arguments.contains_key("enable_thinking") {
+            arguments.insert("enable_thinking".into(), false.into());
+        }
         arguments.insert("reasoning_effort".into(), effort.into());
     }
     Ok(arguments)
@@ -134,26 +188,51 @@ pub struct Choice {
     pub message: Said,
     /// If asked for.
     pub logprobs: Option<logprobs::Chat>,
-    /// `stop` or `length`.
+    /// `stop`, `length` or `tool_calls`.
     pub finish_reason: &'static str,
 }
 
 /// An assistant's message.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Said {
     /// `assistant`
     pub role: &'static str,
-    /// The text.
-    pub content: String,
+    /// The text; null where tools were called and nothing was said.
+    pub content: Option<String>,
     /// Always null.
     pub refusal: Option<String>,
+    /// What the model thought, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The tools that it calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
 }
 
-impl Said {
-    /// A message with this text.
-    pub fn new(content: String) -> Said {
-        Said { role: "assistant", content, refusal: None }
-    }
+/// A call of a tool, or in a stream what is new in it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToolCall {
+    /// In a stream, which call of the answer; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// By which a message with the result refers to it; in a call's first event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `function`; in a call's first event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<&'static str>,
+    /// What is called.
+    pub function: Function,
+}
+
+/// A function and its arguments.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Function {
+    /// Its name; in a call's first event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// JSON text, or a piece of it.
+    pub arguments: String,
 }
 
 /// One event of a stream.
@@ -198,4 +277,10 @@ pub struct Saying {
     /// Text to append.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// Text to append to what is thought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// Calls that begin or go on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::chat::Stream;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
-use crate::{Handling, Sampling, Usage, limits, logprobs, sampling, unbuilt};
+use crate::{Guided, Handling, Sampling, Usage, guided, limits, logprobs, sampling, unbuilt};
 
 /// Tokens of an answer when the request does not say (OpenAI's default).
 pub const DEFAULT_MAX_TOKENS: usize = 16;
@@ -32,6 +32,8 @@ pub struct CompletionRequest {
     pub handling: Handling,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
+    /// What the answer must be like.
+    pub guided: Option<Guided>,
     /// Whether to send the answer as it comes.
     pub stream: Stream,
 }
@@ -61,6 +63,7 @@ impl CompletionRequest {
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
+            guided: guided::read(&body)?,
             stream: Stream::read(&body)?,
         };
         request.check()?;

@@ -38,3 +38,13 @@ pub const TOKENS: i64 = 16 << 20;
 pub const TIMEOUT_S: f32 = 86_400.0;
 /// Entries of `chat_template_kwargs`.
 pub const TEMPLATE_ARGUMENTS: usize = 64;
+/// Bytes of a JSON schema for structured output, as JSON.
+pub const SCHEMA_BYTES: usize = 64 << 10;
+/// Bytes of a grammar for structured output.
+pub const GRAMMAR_BYTES: usize = 64 << 10;
+/// Bytes of a regular expression for structured output.
+pub const REGEX_BYTES: usize = 8 << 10;
+/// Texts to choose from (`choice`).
+pub const GUIDED_CHOICES: usize = 1_024;
+/// Bytes in a text to choose from.
+pub const GUIDED_CHOICE_BYTES: usize = 1_024;

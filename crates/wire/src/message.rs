@@ -146,22 +146,61 @@ pub(crate) fn tools(body: &Fields<'_>) -> Result<Option<Vec<Value>>, Fault> {
         function.text("name", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(function.param("name")))?;
         function.object("parameters", usize::MAX)?;
     }
-    check_choice(body)?;
     Ok(Some(list.to_vec()).filter(|l| !l.is_empty()))
 }
 
-fn check_choice(body: &Fields<'_>) -> Result<(), Fault> {
+/// Whether the model may, must or must not call tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// It must not.
+    None,
+    /// It may.
+    #[default]
+    Auto,
+    /// It must call one or more.
+    Required,
+    /// It must call this one.
+    Named(String),
+}
+
+/// Reads `tool_choice`, which must fit `tools`.
+pub(crate) fn choice(body: &Fields<'_>, tools: Option<&[Value]>) -> Result<ToolChoice, Fault> {
     let name = "tool_choice";
-    match body.get(name) {
-        None => Ok(()),
-        Some(Value::String(s)) if s == "none" || s == "auto" => Ok(()),
-        Some(value @ Value::Object(_)) | Some(value @ Value::String(_)) => Err(Fault::unsupported(
-            name,
-            format!(
-                "tool_choice is {}; this server knows \"none\" and \"auto\" (the call is returned as text)",
-                fields::show(value)
-            ),
-        )),
-        Some(other) => Err(fields::wrong(name, other, "a string or an object")),
+    let choice = match body.get(name) {
+        None => return Ok(ToolChoice::Auto),
+        Some(Value::String(s)) if s == "none" => return Ok(ToolChoice::None),
+        Some(Value::String(s)) if s == "auto" => return Ok(ToolChoice::Auto),
+        Some(Value::String(s)) if s == "required" || s == "any" => ToolChoice::Required,
+        Some(value @ Value::Object(_)) => {
+            let given = Fields::at(value, name.into())?;
+            let at = given.param("function");
+            let function = Fields::at(given.get("function").ok_or_else(|| Fault::missing(at.clone()))?, at)?;
+            let called = function.text("name", limits::NAME_BYTES)?;
+            ToolChoice::Named(called.ok_or_else(|| Fault::missing(function.param("name")))?.to_owned())
+        }
+        Some(value @ Value::String(_)) => {
+            let shown = fields::show(value);
+            let text =
+                format!("{name} is {shown}; it must be none, auto, required or an object that names a tool");
+            return Err(Fault::field(name, text));
+        }
+        Some(other) => return Err(fields::wrong(name, other, "a string or an object")),
+    };
+    let Some(tools) = tools else {
+        return Err(Fault::field(name, "tool_choice asks for a call, and there are no tools"));
+    };
+    match &choice {
+        ToolChoice::Named(wanted) if !tool_names(tools).any(|name| name == wanted) => {
+            let names: Vec<&str> = tool_names(tools).collect();
+            let shown = fields::show(&Value::from(wanted.as_str()));
+            let text = format!("tool_choice names {shown}; the tools are {}", names.join(", "));
+            Err(Fault::field("tool_choice.function.name", text))
+        }
+        _ => Ok(choice),
     }
+}
+
+/// The names of tools that were read here.
+pub fn tool_names(tools: &[Value]) -> impl Iterator<Item = &str> {
+    tools.iter().filter_map(|tool| tool.get("function")?.get("name")?.as_str())
 }

@@ -14,18 +14,9 @@ struct Refusal {
     why: &'static str,
 }
 
-const SCHEMA: &str = "output constrained by a schema or grammar is not built into this server";
 const OUTPUT: &str = "the answer has the usual form only";
 
 const BOTH: &[Refusal] = &[
-    row("response_format", plain_text, SCHEMA),
-    row("structured_outputs", never, SCHEMA),
-    row("guided_json", never, SCHEMA),
-    row("guided_regex", never, SCHEMA),
-    row("guided_choice", never, SCHEMA),
-    row("guided_grammar", never, SCHEMA),
-    row("grammar", empty, SCHEMA),
-    row("json_schema", never, SCHEMA),
     row("best_of", one, "answers are not ranked here; use n"),
     row("use_beam_search", no, "beam search is not built into this server"),
     row("min_tokens", zero, "a least length is not built into this server; ignore_eos is"),
@@ -134,8 +125,4 @@ fn none_or_auto(value: &Value) -> bool {
 
 fn text_only(value: &Value) -> bool {
     value.as_array().is_some_and(|a| a.iter().all(|m| m == "text"))
-}
-
-fn plain_text(value: &Value) -> bool {
-    value.get("type").is_some_and(|t| t == "text")
 }

@@ -31,6 +31,19 @@ fn every_bound_is_in_the_manual() {
         ("TEMPLATE_ARGUMENTS", format!("up to {} variables", limits::TEMPLATE_ARGUMENTS)),
         ("NAME_BYTES", format!("{} bytes", limits::NAME_BYTES)),
         ("TOOL_CALLS", format!("| {} | 400 |", limits::TOOL_CALLS)),
+        ("SCHEMA_BYTES", format!("| {} KiB as JSON | 400 |", limits::SCHEMA_BYTES >> 10)),
+        (
+            "GRAMMAR_BYTES, REGEX_BYTES",
+            format!("| {} KiB; {} KiB | 400 |", limits::GRAMMAR_BYTES >> 10, limits::REGEX_BYTES >> 10),
+        ),
+        (
+            "GUIDED_CHOICES, GUIDED_CHOICE_BYTES",
+            format!(
+                "| {}, of 1 to {} bytes | 400 |",
+                thousands(limits::GUIDED_CHOICES),
+                thousands(limits::GUIDED_CHOICE_BYTES)
+            ),
+        ),
         ("BODY_BYTES", format!("{} MiB", limits::BODY_BYTES >> 20)),
     ] {
         assert!(MANUAL.contains(&words), "docs/serve.md lacks {words:?} ({what})");

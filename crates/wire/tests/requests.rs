@@ -96,14 +96,40 @@ const BAD_CHAT: &[(&str, &str, &[&str])] = &[
     ),
     (r#"{"tools": [{"type": "function"}]}"#, "tools[0].function", &["required"]),
     (r#"{"tools": [{"type": "computer"}]}"#, "tools[0].type", &["computer"]),
-    (r#"{"tool_choice": "required"}"#, "tool_choice", &["required", "none", "auto"]),
-    (r#"{"tool_choice": {"type": "function", "function": {"name": "f"}}}"#, "tool_choice", &["auto"]),
-    (r#"{"response_format": {"type": "json_schema", "json_schema": {}}}"#, "response_format", &["schema"]),
-    (r#"{"response_format": {"type": "json_object"}}"#, "response_format", &["schema"]),
+    (r#"{"tool_choice": "required"}"#, "tool_choice", &["no tools"]),
+    (r#"{"tool_choice": "perhaps"}"#, "tool_choice", &["perhaps", "none, auto, required"]),
+    (r#"{"tool_choice": {"type": "function"}}"#, "tool_choice.function", &["required"]),
+    (
+        r#"{"tools": [{"type": "function", "function": {"name": "g"}}],
+            "tool_choice": {"type": "function", "function": {"name": "f"}}}"#,
+        "tool_choice.function.name",
+        &["\"f\"", "the tools are g"],
+    ),
+    (
+        r#"{"response_format": {"type": "json_schema", "json_schema": {}}}"#,
+        "response_format.json_schema.schema",
+        &["required"],
+    ),
+    (r#"{"response_format": {"type": "xml"}}"#, "response_format.type", &["xml", "json_schema"]),
+    (r#"{"response_format": {"type": "json_object", "schema": 5}}"#, "response_format.schema", &["number 5"]),
+    (r#"{"grammar": "start: \"a\"", "json_schema": {}}"#, "grammar", &["json_schema and grammar"]),
+    (r#"{"structured_outputs": {"choice": []}}"#, "structured_outputs.choice", &["empty"]),
+    (
+        r#"{"structured_outputs": {"structural_tag": {}}}"#,
+        "structured_outputs.structural_tag",
+        &["not built"],
+    ),
+    (r#"{"thinking_token_budget": -2}"#, "thinking_token_budget", &["-2"]),
+    (
+        r#"{"tools": [{"type": "function", "function": {"name": "g"}}], "tool_choice": "required",
+            "guided_regex": "a"}"#,
+        "tool_choice",
+        &["guided_regex"],
+    ),
     (r#"{"functions": [{"name": "f"}]}"#, "functions", &["tools"]),
     (r#"{"best_of": 3}"#, "best_of", &["3"]),
     (r#"{"min_tokens": 3}"#, "min_tokens", &["3"]),
-    (r#"{"guided_json": {}}"#, "guided_json", &["schema"]),
+    (r#"{"guided_json": "{"}"#, "guided_json", &["not valid JSON"]),
     (r#"{"modalities": ["text", "audio"]}"#, "modalities", &["text only"]),
     (
         r#"{"chat_template_kwargs": {"messages": []}}"#,
@@ -165,6 +191,61 @@ fn not_json_says_where() {
     assert!(ChatRequest::parse(deep.as_bytes()).expect_err("deep").message.contains("recursion"));
     assert!(ChatRequest::parse(b"{\"messages\": \"\xff\"}").is_err());
     assert!(ChatRequest::parse(br#"{"messages": [{"role": "user", "content": "\ud800"}]}"#).is_err());
+}
+
+#[test]
+fn forms_arrive_under_all_their_names() {
+    use wire::guided::Form;
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    let form = |extra: Value| chat(extra).unwrap().guided.map(|guided| (guided.field, guided.form));
+    let is =
+        |extra: Value, field: &str, wanted: Form| assert_eq!(form(extra), Some((field.to_owned(), wanted)));
+    let format =
+        json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": schema}});
+    is(
+        json!({"response_format": format}),
+        "response_format.json_schema.schema",
+        Form::Schema(schema.clone()),
+    );
+    is(json!({"response_format": {"type": "json_object"}}), "response_format", Form::Object);
+    is(
+        json!({"response_format": {"type": "json_object", "schema": schema}}),
+        "response_format",
+        Form::Schema(schema.clone()),
+    );
+    is(json!({"json_schema": schema}), "json_schema", Form::Schema(schema.clone()));
+    is(json!({"guided_json": schema.to_string()}), "guided_json", Form::Schema(schema.clone()));
+    is(json!({"structured_outputs": {"json": schema}}), "structured_outputs.json", Form::Schema(schema));
+    is(json!({"structured_outputs": {"json_object": true}}), "structured_outputs.json_object", Form::Object);
+    is(json!({"guided_regex": "a+"}), "guided_regex", Form::Regex("a+".into()));
+    is(json!({"guided_choice": ["a", "b"]}), "guided_choice", Form::Choice(vec!["a".into(), "b".into()]));
+    is(json!({"grammar": "start: \"a\""}), "grammar", Form::Grammar("start: \"a\"".into()));
+    for nothing in
+        [json!({"grammar": ""}), json!({"response_format": {"type": "text"}}), json!({"guided_json": null})]
+    {
+        assert_eq!(form(nothing), None);
+    }
+}
+
+#[test]
+fn choices_of_tools_and_thoughts_arrive() {
+    use wire::message::ToolChoice;
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let with = |choice: Value| chat(json!({"tools": [tool], "tool_choice": choice})).unwrap();
+    assert_eq!(with(Value::Null).tool_choice, ToolChoice::Auto);
+    assert_eq!(with(json!("none")).tool_choice, ToolChoice::None);
+    assert_eq!(with(json!("required")).tool_choice, ToolChoice::Required);
+    let named = with(json!({"type": "function", "function": {"name": "f"}}));
+    assert_eq!(named.tool_choice, ToolChoice::Named("f".into()));
+    assert!(named.parallel_tool_calls && named.include_reasoning);
+    let quiet = chat(json!({
+        "parallel_tool_calls": false, "include_reasoning": false, "reasoning_budget": 40, "reasoning_effort": "none"
+    }));
+    let quiet = quiet.unwrap();
+    assert!(!quiet.parallel_tool_calls && !quiet.include_reasoning);
+    assert_eq!(quiet.thinking_budget, Some(40));
+    assert_eq!(quiet.template_arguments["enable_thinking"], false);
+    assert_eq!(chat(json!({"reasoning_budget": -1})).unwrap().thinking_budget, None);
 }
 
 #[test]
@@ -266,6 +347,11 @@ fn any_body() -> impl Strategy<Value = Value> {
         "seed",
         "max_tokens",
         "response_format",
+        "json_schema",
+        "structured_outputs",
+        "choice",
+        "regex",
+        "grammar",
         "chat_template_kwargs",
         "suffix",
         "echo",

@@ -119,6 +119,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = door::bytes, help_heading = "Machine")]
     kv_memory: Option<u64>,
 
+    /// How the model writes tool calls: auto (what its chat template shows), hermes, llama, mistral, phi or gemma.
+    #[arg(long, default_value = "auto", value_name = "STYLE", value_parser = tool_style)]
+    tool_call_parser: ToolStyle,
+
     /// Do not keep keys and values of what ended for requests that begin alike.
     #[arg(long, help_heading = "Machine")]
     no_prefix_cache: bool,
@@ -131,6 +135,20 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     speculate: flags::Speculate,
+}
+
+/// A style of tool calls; none is what the template shows.
+#[derive(Debug, Clone, Copy)]
+struct ToolStyle(Option<text::Style>);
+
+fn tool_style(name: &str) -> Result<ToolStyle, String> {
+    let known = || text::Style::ALL.map(|(name, _)| name).join(", ");
+    match text::Style::named(name) {
+        None if name != "auto" => {
+            Err(format!("{name:?} is no style of tool calls; known are auto, {}", known()))
+        }
+        style => Ok(ToolStyle(style)),
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -294,7 +312,10 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         kv_dtype.name()
     );
     let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
-    let spoken = Spoken::new(loaded.tokenizer, loaded.template);
+    let mut spoken = Spoken::new(loaded.tokenizer, loaded.template);
+    if let ToolStyle(Some(style)) = args.tool_call_parser {
+        spoken = spoken.with_style(style);
+    }
     server.ready(Served::new(names, engine, Arc::new(spoken)), began);
     Ok(ready)
 }

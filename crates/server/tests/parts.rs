@@ -1,0 +1,245 @@
+//! Thoughts and tool calls over HTTP: a model that says what its script says, whole and in a stream.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod frame;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::{Engine, Forward, Limits, Rows, Speech, Vocabulary};
+use frame::{Running, options, unready};
+use serde_json::{Map, Value, json};
+use server::{Language, Served};
+use text::{Prompt, Style, Tags};
+
+/// Tokens are bytes; the last one ends an answer.
+const END: u32 = 256;
+const PROMPT: usize = 3;
+
+struct Bytes;
+
+impl Vocabulary for Bytes {
+    fn is_end(&self, id: u32) -> bool {
+        id == END
+    }
+
+    fn ends(&self) -> Vec<u32> {
+        vec![END]
+    }
+
+    fn bytes(&self, id: u32) -> Vec<u8> {
+        u8::try_from(id).map_or_else(|_| Vec::new(), |byte| vec![byte])
+    }
+
+    fn speech(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Speech> {
+        Box::new(Bytes)
+    }
+}
+
+impl Speech for Bytes {
+    fn push(&mut self, id: u32, out: &mut String) {
+        out.extend(self.bytes(id).into_iter().map(char::from));
+    }
+
+    fn finish(&mut self, _out: &mut String) {}
+}
+
+/// Says its script after any prompt, letter by letter.
+struct Script {
+    text: Vec<u8>,
+    logits: Vec<f32>,
+}
+
+impl Forward for Script {
+    fn vocab(&self) -> usize {
+        257
+    }
+
+    fn context(&self) -> usize {
+        2048
+    }
+
+    fn blocks(&self) -> usize {
+        256
+    }
+
+    fn block_tokens(&self) -> usize {
+        16
+    }
+
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        self.logits.clear();
+        for sequence in rows.sequences {
+            for row in sequence.rows.clone().filter(|row| rows.want.contains(row)) {
+                let said = sequence.first_position + row - sequence.rows.start + 1 - PROMPT;
+                let next = self.text.get(said).map_or(END as usize, |byte| usize::from(*byte));
+                self.logits.extend((0..257).map(|id| if id == next { 20.0 } else { 0.0 }));
+            }
+        }
+        Ok(&self.logits)
+    }
+}
+
+struct Talk;
+
+impl Language for Talk {
+    fn render(
+        &self,
+        _messages: &[Value],
+        _tools: Option<&[Value]>,
+        _generate: bool,
+        _arguments: &Map<String, Value>,
+    ) -> Result<Prompt, String> {
+        Ok("abc".to_owned().into())
+    }
+
+    fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
+        Ok(prompt.text.bytes().map(u32::from).collect())
+    }
+
+    fn encode(&self, text: &str, _wrapped: bool) -> Result<Vec<u32>, String> {
+        Ok(text.bytes().map(u32::from).collect())
+    }
+
+    fn decode(&self, tokens: &[u32]) -> String {
+        tokens.iter().flat_map(|t| self.bytes(*t)).map(char::from).collect()
+    }
+
+    fn bytes(&self, token: u32) -> Vec<u8> {
+        Bytes.bytes(token)
+    }
+
+    fn is_end(&self, token: u32) -> bool {
+        token == END
+    }
+
+    fn tags(&self) -> Option<Tags> {
+        Some(Tags { open: "<think>", close: "</think>" })
+    }
+
+    fn style(&self) -> Option<Style> {
+        Some(Style::Hermes)
+    }
+}
+
+fn saying(text: &str) -> Running {
+    let mut running = unready(options(), std::time::Duration::from_secs(5));
+    let script = Script { text: text.into(), logits: Vec::new() };
+    let watch = running.server.watch();
+    let engine = Engine::start_with(script, Arc::new(Bytes), Limits::default(), watch).unwrap();
+    running.server.ready(Served::new(vec!["tiny".into()], engine.clone(), Arc::new(Talk)), Instant::now());
+    running.engine = Some(engine);
+    running
+}
+
+const SCRIPT: &str = "<think>Two cities.</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+
+fn body(extra: Value) -> Value {
+    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
+    let mut body = json!({"max_tokens": 400, "tools": [tool]});
+    frame::merge(&mut body, extra);
+    body
+}
+
+/// The message that a stream's deltas add up to, and its finish reason.
+fn added_up(events: &[Value]) -> (Value, Value) {
+    let (mut content, mut thought, mut calls, mut reason) =
+        (String::new(), String::new(), Vec::new(), Value::Null);
+    for choice in events.iter().filter_map(|event| event["choices"].get(0)) {
+        let delta = &choice["delta"];
+        content.push_str(delta["content"].as_str().unwrap_or_default());
+        thought.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            let index = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
+            if index == calls.len() {
+                assert!(call["id"].is_string() && call["type"] == "function", "{call}");
+                calls.push((call["function"]["name"].clone(), String::new()));
+            }
+            calls[index].1.push_str(call["function"]["arguments"].as_str().unwrap());
+        }
+        if !choice["finish_reason"].is_null() {
+            reason = choice["finish_reason"].clone();
+        }
+    }
+    (json!({"content": content, "thought": thought, "calls": calls}), reason)
+}
+
+fn of_message(message: &Value) -> Value {
+    let calls: Vec<Value> = message["tool_calls"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|call| json!([call["function"]["name"], call["function"]["arguments"]]))
+        .collect();
+    json!({
+        "content": message["content"].as_str().unwrap_or_default(),
+        "thought": message["reasoning_content"].as_str().unwrap_or_default(),
+        "calls": calls,
+    })
+}
+
+#[test]
+fn thoughts_and_calls_are_told_apart() {
+    let server = saying(SCRIPT);
+    let whole = server.chat(body(json!({}))).json();
+    let choice = &whole["choices"][0];
+    let expected = json!({
+        "content": "I look.", "thought": "Two cities.",
+        "calls": [["weather", "{\"city\": \"Rome\"}"], ["weather", "{\"city\": \"Oslo\"}"]],
+    });
+    assert_eq!(of_message(&choice["message"]), expected, "{whole}");
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    let ids: Vec<&str> = choice["message"]["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["id"].as_str().unwrap())
+        .collect();
+    assert!(ids[0] != ids[1] && ids[0].starts_with("call_"), "{ids:?}");
+    let events = server.chat(body(json!({"stream": true, "logprobs": true}))).events();
+    assert_eq!(added_up(&events), (expected, json!("tool_calls")));
+    // Each token but the end is scored once, wherever its text went.
+    let scored: usize =
+        events.iter().filter_map(|e| e["choices"][0]["logprobs"]["content"].as_array()).map(Vec::len).sum();
+    assert_eq!(scored, SCRIPT.len());
+}
+
+#[test]
+fn what_is_asked_for_is_told() {
+    let server = saying(SCRIPT);
+    let told = |extra: Value| {
+        let whole = server.chat(body(extra.clone())).json();
+        let mut streamed = extra;
+        frame::merge(&mut streamed, json!({"stream": true}));
+        let whole =
+            (of_message(&whole["choices"][0]["message"]), whole["choices"][0]["finish_reason"].clone());
+        assert_eq!(added_up(&server.chat(body(streamed)).events()), whole);
+        whole
+    };
+    let (quiet, _) = told(json!({"include_reasoning": false, "parallel_tool_calls": false}));
+    assert_eq!(
+        quiet,
+        json!({"content": "I look.", "thought": "", "calls": [["weather", "{\"city\": \"Rome\"}"]]})
+    );
+    let (plain, reason) = told(json!({"tool_choice": "none"}));
+    assert!(plain["content"].as_str().unwrap().contains("</tool_call>"), "{plain}");
+    assert_eq!((&plain["calls"], reason), (&json!([]), json!("stop")));
+    let (cut, reason) = told(json!({"max_tokens": 100}));
+    assert_eq!(reason, "length");
+    assert!(cut["calls"][0][1].as_str().unwrap().starts_with("{\"ci"), "{cut}");
+}
+
+#[test]
+fn a_language_that_cannot_be_constrained_says_so() {
+    let server = saying("x");
+    for (extra, param) in [
+        (json!({"response_format": {"type": "json_object"}}), "response_format"),
+        (json!({"tool_choice": "required"}), "tools"),
+        (json!({"thinking_token_budget": 5}), "thinking_token_budget"),
+    ] {
+        let answer = server.chat(body(extra));
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.json()["error"]["param"], param);
+    }
+}

@@ -1,0 +1,158 @@
+//! Answers that must have a form: `response_format`, `structured_outputs` and their older names.
+
+use serde_json::Value;
+
+use crate::error::Fault;
+use crate::fields::{self, Fields};
+use crate::limits;
+
+/// The form asked for, and the field that asks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Guided {
+    /// For an error about the form itself.
+    pub field: String,
+    /// What the answer must be like.
+    pub form: Form,
+}
+
+/// What an answer must be like.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Form {
+    /// Any JSON object.
+    Object,
+    /// JSON that a schema describes.
+    Schema(Value),
+    /// Text that a regular expression matches as a whole.
+    Regex(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+    /// Text of a grammar.
+    Grammar(String),
+}
+
+/// Reads the one field of many that asks for a form.
+pub(crate) fn read(body: &Fields<'_>) -> Result<Option<Guided>, Fault> {
+    let mut found: Vec<Guided> = Vec::new();
+    let mut add = |field: String, form: Option<Form>| found.extend(form.map(|form| Guided { field, form }));
+    let (field, form) = response_format(body)?;
+    add(field, form);
+    if let Some(value) = body.get("structured_outputs") {
+        let inner = Fields::at(value, "structured_outputs".into())?;
+        if let Some(value) = inner.get("structural_tag") {
+            let message = format!(
+                "structured_outputs.structural_tag is {}: not built into this server",
+                fields::show(value)
+            );
+            return Err(Fault::unsupported("structured_outputs.structural_tag", message));
+        }
+        for (name, form) in named(&inner, ["json", "regex", "choice", "grammar"])? {
+            add(inner.param(name), form);
+        }
+        if inner.boolean("json_object")?.unwrap_or(false) {
+            add(inner.param("json_object"), Some(Form::Object));
+        }
+    }
+    for (name, form) in named(body, ["guided_json", "guided_regex", "guided_choice", "guided_grammar"])? {
+        add(name.to_owned(), form);
+    }
+    // llama.cpp's names.
+    add("json_schema".into(), schema(body, "json_schema")?);
+    let grammar = body.text("grammar", limits::GRAMMAR_BYTES)?.filter(|grammar| !grammar.is_empty());
+    add("grammar".into(), grammar.map(|grammar| Form::Grammar(grammar.to_owned())));
+    match found.as_slice() {
+        [] | [_] => Ok(found.pop()),
+        [first, second, ..] => {
+            let message = format!("{} and {} are given; an answer has one form", first.field, second.field);
+            Err(Fault::field(second.field.clone(), message))
+        }
+    }
+}
+
+/// OpenAI's field, with llama.cpp's `schema` beside `json_object`.
+fn response_format(body: &Fields<'_>) -> Result<(String, Option<Form>), Fault> {
+    let name = "response_format";
+    let Some(value) = body.get(name) else { return Ok((String::new(), None)) };
+    let format = Fields::at(value, name.into())?;
+    let kind =
+        format.text("type", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(format.param("type")))?;
+    match kind {
+        "text" => Ok((name.into(), None)),
+        "json_object" => {
+            let form = schema(&format, "schema")?.unwrap_or(Form::Object);
+            Ok((name.into(), Some(form)))
+        }
+        "json_schema" => {
+            let at = format.param("json_schema");
+            let given = format.get("json_schema").ok_or_else(|| Fault::missing(at.clone()))?;
+            let inner = Fields::at(given, at)?;
+            let field = inner.param("schema");
+            match schema(&inner, "schema")? {
+                Some(form) => Ok((field, Some(form))),
+                None => Err(Fault::missing(field)),
+            }
+        }
+        other => {
+            let shown = fields::show(&Value::from(other));
+            let message =
+                format!("response_format.type is {shown}; it must be text, json_object or json_schema");
+            Err(Fault::field("response_format.type", message))
+        }
+    }
+}
+
+/// vLLM's four: a schema, a regular expression, texts to choose from, a grammar.
+fn named<'n>(body: &Fields<'_>, names: [&'n str; 4]) -> Result<[(&'n str, Option<Form>); 4], Fault> {
+    let [json, regex, choice, grammar] = names;
+    let text = |name: &str, max| body.text(name, max).map(|text| text.map(str::to_owned));
+    Ok([
+        (json, schema(body, json)?),
+        (regex, text(regex, limits::REGEX_BYTES)?.map(Form::Regex)),
+        (choice, choices(body, choice)?),
+        (grammar, text(grammar, limits::GRAMMAR_BYTES)?.map(Form::Grammar)),
+    ])
+}
+
+/// A schema as an object, or as its JSON text, which vLLM takes too.
+fn schema(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
+    let param = body.param(name);
+    let parsed;
+    let value = match body.get(name) {
+        None => return Ok(None),
+        Some(Value::String(text)) => {
+            fields::text(&param, &Value::from(text.as_str()), limits::SCHEMA_BYTES)?;
+            parsed = serde_json::from_str::<Value>(text)
+                .map_err(|e| Fault::field(param.clone(), format!("{param} is not valid JSON: {e}")))?;
+            &parsed
+        }
+        Some(value) => value,
+    };
+    if !value.is_object() {
+        return Err(fields::wrong(&param, value, "a JSON schema: an object"));
+    }
+    let bytes = value.to_string().len();
+    if bytes > limits::SCHEMA_BYTES {
+        let limit = limits::SCHEMA_BYTES;
+        return Err(Fault::field(
+            param.clone(),
+            format!("{param} has {bytes} bytes as JSON; at most {limit} are allowed"),
+        ));
+    }
+    Ok(Some(Form::Schema(value.clone())))
+}
+
+fn choices(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
+    let Some(list) = body.list(name, limits::GUIDED_CHOICES)? else { return Ok(None) };
+    let param = body.param(name);
+    if list.is_empty() {
+        return Err(Fault::field(param.clone(), format!("{param} is empty; it must have at least 1 text")));
+    }
+    let text = |(i, entry): (usize, &Value)| {
+        let at = format!("{param}[{i}]");
+        let text = fields::text(&at, entry, limits::GUIDED_CHOICE_BYTES)?;
+        if text.is_empty() {
+            return Err(Fault::field(at.clone(), format!("{at} is empty; it must have at least 1 byte")));
+        }
+        Ok(text.to_owned())
+    };
+    list.iter().enumerate().map(text).collect::<Result<_, _>>().map(|texts| Some(Form::Choice(texts)))
+}
