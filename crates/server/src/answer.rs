@@ -77,8 +77,8 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
         }
     }
     let json = match generation.plan.form {
-        Form::Chat => chat_json(&generation, choices, id),
         Form::Completion(_) => completion_json(&mut generation, choices, &id),
+        Form::Chat | Form::Message | Form::Response(_) => chat_json(&generation, choices, id),
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
@@ -112,7 +112,7 @@ fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str
     let n = generation.plan.n;
     let echoes = match &mut generation.plan.form {
         Form::Completion(echoes) => echoes.take(),
-        Form::Chat => None,
+        Form::Chat | Form::Message | Form::Response(_) => None,
     };
     let choice = |(index, mut gathered): (usize, Gathered)| completion::Choice {
         index,

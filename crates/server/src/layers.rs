@@ -16,7 +16,7 @@ use wire::Fault;
 
 use crate::auth::Client;
 use crate::state::State;
-use crate::{page, routes};
+use crate::{messages, page, routes};
 
 /// The header that names a request, taken from the client if it sent a sane one.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -107,6 +107,7 @@ pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Reques
             request.extensions_mut().insert(client);
             next.run(request).await
         }
+        Err(fault) if request.uri().path().starts_with(routes::MESSAGES) => messages::respond(&fault),
         Err(fault) => respond(&fault),
     }
 }
@@ -125,7 +126,10 @@ fn check(state: &State, request: &Request) -> Result<Client, Fault> {
         return Ok(Client::default());
     }
     let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));
-    if let Some(client) = keys.admit(shown) {
+    // Anthropic's clients show the key alone.
+    let alone = request.headers().get("x-api-key").and_then(|v| v.to_str().ok());
+    let alone = alone.map(|key| format!("Bearer {key}"));
+    if let Some(client) = keys.admit(shown.or(alone.as_deref())) {
         return Ok(client);
     }
     state.metrics.record(Event::Rejected(Rejection::Unauthorized));

@@ -10,7 +10,7 @@ use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling};
 
 use crate::auth::Client;
-use crate::{Served, shape};
+use crate::{Served, responses, shape};
 
 /// What is to be computed, and how the answer is to look.
 pub(crate) struct Plan {
@@ -31,6 +31,10 @@ pub(crate) struct Plan {
 /// How the answer looks.
 pub(crate) enum Form {
     Chat,
+    /// Anthropic's.
+    Message,
+    /// OpenAI's newer one.
+    Response(Box<responses::Asked>),
     /// With the text that each prompt's answers begin with, if it is wanted.
     Completion(Option<Vec<String>>),
 }
@@ -50,11 +54,45 @@ impl Plan {
 }
 
 pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
-    let request = ChatRequest::parse(body)?;
+    conversation(served, ChatRequest::parse(body)?, Form::Chat)
+}
+
+pub(crate) fn messages(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
+    let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+    let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
+    conversation(served, request, Form::Message)
+}
+
+/// A chat request, whatever endpoint it came through.
+pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) -> Result<Plan, Fault> {
     check_model(served, request.model.as_deref())?;
-    let tools = request.tools.as_deref().filter(|_| request.tool_choice != ToolChoice::None);
+    let (text, prompt) = prompt(served, &request)?;
+    let reading = shape::reading(served.language.as_ref(), &request, offered(&request), &text);
+    let mut template =
+        engine_request(&request.sampling, &request.handling, request.max_tokens, request.logprobs);
+    template.shown = shape::shown(served.language.as_ref(), &reading);
+    template.constrain = shape::constrain(served.language.as_ref(), &request, &reading)?;
+    Ok(Plan {
+        prompts: vec![prompt],
+        n: request.n,
+        template,
+        form,
+        reading,
+        stream: request.stream,
+        prompt_field: "messages",
+    })
+}
+
+/// The tools that the model gets to see.
+fn offered(request: &ChatRequest) -> Option<&[Value]> {
+    request.tools.as_deref().filter(|_| request.tool_choice != ToolChoice::None)
+}
+
+/// A conversation as the text that the model continues, and as tokens.
+pub(crate) fn prompt(served: &Served, request: &ChatRequest) -> Result<(String, Vec<u32>), Fault> {
+    let (language, generate) = (&served.language, request.add_generation_prompt);
     let render = |messages: &[Value]| {
-        served.language.render(messages, tools, request.add_generation_prompt, &request.template_arguments)
+        language.render(messages, offered(request), generate, &request.template_arguments)
     };
     // Few templates know OpenAI's newer name for "system". Where it is refused or not heard, the older one is used.
     let mut messages = request.messages.clone();
@@ -65,25 +103,12 @@ pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         Ok(prompt) => prompt,
         Err(message) => return Err(Fault::template(message)),
     };
-    let reading = shape::reading(served.language.as_ref(), &request, tools, &prompt.text);
     // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
-    let prompt = served.language.encode_prompt(&prompt).map_err(Fault::template)?;
-    if prompt.is_empty() {
+    let tokens = language.encode_prompt(&prompt).map_err(Fault::template)?;
+    if tokens.is_empty() {
         return Err(Fault::template("the chat template made an empty prompt of these messages"));
     }
-    let mut template =
-        engine_request(&request.sampling, &request.handling, request.max_tokens, request.logprobs);
-    template.shown = shape::shown(served.language.as_ref(), &reading);
-    template.constrain = shape::constrain(served.language.as_ref(), &request, &reading)?;
-    Ok(Plan {
-        prompts: vec![prompt],
-        n: request.n,
-        template,
-        form: Form::Chat,
-        reading,
-        stream: request.stream,
-        prompt_field: "messages",
-    })
+    Ok((prompt.text, tokens))
 }
 
 pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
@@ -121,7 +146,7 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
     })
 }
 
-fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fault> {
+pub(crate) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fault> {
     match asked {
         Some(name) if !served.names.iter().any(|n| n == name) => Err(Fault::no_model(name, &served.names)),
         _ => Ok(()),

@@ -17,7 +17,7 @@ use crate::auth::Client;
 use crate::generation::Generation;
 use crate::plan::{Form, Plan};
 use crate::state::State;
-use crate::{Served, answer, body, layers, page, plan, stream};
+use crate::{Served, answer, body, layers, messages, page, plan, responses, stream, tokens};
 
 pub(crate) const HEALTH: &str = "/health";
 const METRICS: &str = "/metrics";
@@ -25,6 +25,30 @@ const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
 const MODELS: &str = "/v1/models";
 const MODEL: &str = "/v1/models/{*id}";
+pub(crate) const MESSAGES: &str = "/v1/messages";
+const COUNT: &str = "/v1/messages/count_tokens";
+const RESPONSES: &str = "/v1/responses";
+const RESPONSE: &str = "/v1/responses/{id}";
+const CANCEL: &str = "/v1/responses/{id}/cancel";
+const TOKENIZE: &str = "/tokenize";
+const DETOKENIZE: &str = "/detokenize";
+const APPLY_TEMPLATE: &str = "/apply-template";
+const VERSION: &str = "/version";
+const PROPS: &str = "/props";
+/// Paths that are routes as they stand.
+const PLAIN: [&str; 11] = [
+    CHAT,
+    COMPLETIONS,
+    MODELS,
+    MESSAGES,
+    COUNT,
+    RESPONSES,
+    TOKENIZE,
+    DETOKENIZE,
+    APPLY_TEMPLATE,
+    VERSION,
+    PROPS,
+];
 
 /// Every route, behind the layers that all requests go through.
 pub(crate) fn router(state: Arc<State>) -> Router {
@@ -35,6 +59,16 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route(COMPLETIONS, post(completions))
         .route(MODELS, get(list_models))
         .route(MODEL, get(one_model))
+        .route(MESSAGES, post(messages))
+        .route(COUNT, post(tokens::count))
+        .route(RESPONSES, post(responses::create))
+        .route(RESPONSE, get(responses::retrieve).delete(responses::delete))
+        .route(CANCEL, post(responses::cancel))
+        .route(TOKENIZE, post(tokens::tokenize))
+        .route(DETOKENIZE, post(tokens::detokenize))
+        .route(APPLY_TEMPLATE, post(tokens::apply_template))
+        .route(VERSION, get(version))
+        .route(PROPS, get(props))
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(state.clone(), layers::guard))
@@ -47,11 +81,11 @@ pub(crate) fn router(state: Arc<State>) -> Router {
 pub(crate) fn pattern(path: &str) -> Option<&'static str> {
     match path {
         HEALTH | METRICS => None,
-        CHAT => Some(CHAT),
-        COMPLETIONS => Some(COMPLETIONS),
-        MODELS => Some(MODELS),
         _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
-        _ => page::path(path).or(Some("none")),
+        _ if path.starts_with("/v1/responses/") => {
+            Some(if path.ends_with("/cancel") { CANCEL } else { RESPONSE })
+        }
+        _ => PLAIN.into_iter().find(|route| *route == path).or_else(|| page::path(path)).or(Some("none")),
     }
 }
 
@@ -102,18 +136,54 @@ async fn completions(Shared(state): Shared<Arc<State>>, request: Request) -> Res
     generate(state, request, plan::completion).await.unwrap_or_else(|fault| layers::respond(&fault))
 }
 
+async fn messages(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    generate(state, request, plan::messages).await.unwrap_or_else(|fault| messages::respond(&fault))
+}
+
 /// One request, from body to answer.
 async fn generate(
     state: Arc<State>,
     request: Request,
     make: fn(&Served, &[u8]) -> Result<Plan, Fault>,
 ) -> Result<Response, Fault> {
+    let Begun { mut generation, id } = begin(&state, request, make).await?;
+    let prefix = match generation.plan.form {
+        Form::Completion(_) => "cmpl-",
+        Form::Message => "msg_",
+        Form::Chat | Form::Response(_) => "chatcmpl-",
+    };
+    let id = format!("{prefix}{id}");
+    match (&generation.plan.form, generation.plan.stream.on) {
+        (Form::Message, false) => messages::whole(generation, id).await,
+        (_, false) => answer::whole(generation, id).await,
+        (form, true) => {
+            let dialect: Box<dyn stream::Dialect> = match form {
+                Form::Message => Box::new(messages::Writer::new(id)),
+                _ => Box::new(stream::Writer::new(&mut generation, id)),
+            };
+            Ok(stream::response(generation, dialect, state.options.ping))
+        }
+    }
+}
+
+/// A request in the engine, and its name.
+pub(crate) struct Begun {
+    pub(crate) generation: Generation,
+    pub(crate) id: String,
+}
+
+/// From the body into the engine; `make` is computed off the async threads.
+pub(crate) async fn begin(
+    state: &State,
+    request: Request,
+    make: impl FnOnce(&Served, &[u8]) -> Result<Plan, Fault> + Send + 'static,
+) -> Result<Begun, Fault> {
     let arrived = Instant::now();
     let served = state.served_or_reject()?;
     let id = request.headers().get(&layers::REQUEST_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
     let time_limit = time_limit(&request)?;
-    let body = body::read(&state, request).await?;
+    let body = body::read(state, request).await?;
     let mut permit = state.enter()?;
     let planner = served.clone();
     let planned = tokio::task::spawn_blocking(move || make(&planner, &body.bytes)).await;
@@ -123,14 +193,39 @@ async fn generate(
     };
     plan.ask_for(client, time_limit);
     permit.grow(plan.choices()).inspect_err(|fault| state.count_refusal(fault))?;
-    let prefix = if matches!(plan.form, Form::Chat) { "chatcmpl" } else { "cmpl" };
-    let id = format!("{prefix}-{}", id.unwrap_or_else(|| layers::new_id(&state)));
-    let streamed = plan.stream.on;
-    let generation = Generation::start(&state, served, plan, permit, arrived)?;
-    if streamed {
-        return Ok(stream::response(generation, id, state.options.ping));
-    }
-    answer::whole(generation, id).await
+    let generation = Generation::start(state, served, plan, permit, arrived)?;
+    Ok(Begun { generation, id: id.unwrap_or_else(|| layers::new_id(state)) })
+}
+
+async fn version() -> Response {
+    to_json(&serde_json::json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// What llama.cpp's clients ask for, as far as it exists here.
+async fn props(Shared(state): Shared<Arc<State>>) -> Response {
+    let served = match state.served_or_reject() {
+        Ok(served) => served,
+        Err(fault) => return layers::respond(&fault),
+    };
+    let defaults = engine::Params::default();
+    to_json(&serde_json::json!({
+        "default_generation_settings": {
+            "n_ctx": served.engine.context(),
+            "params": {
+                "temperature": defaults.temperature,
+                "top_k": defaults.top_k,
+                "top_p": defaults.top_p,
+                "min_p": defaults.min_p,
+                "typical_p": defaults.typical_p,
+                "repeat_penalty": defaults.repeat_penalty,
+                "repeat_last_n": defaults.repeat_last_n,
+            },
+        },
+        "total_slots": state.options.parallel,
+        "model_alias": served.name(),
+        "build_info": answer::FINGERPRINT,
+        "modalities": {"vision": false, "audio": false},
+    }))
 }
 
 /// The header for clients that cannot add the field `timeout`, seconds.

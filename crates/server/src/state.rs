@@ -8,12 +8,15 @@ use tokio::sync::Semaphore;
 use wire::Fault;
 
 use crate::admission::Admission;
+use crate::responses::Kept;
 use crate::{Options, Served};
 
 pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) admission: Arc<Admission>,
+    /// Responses that can be asked for again.
+    pub(crate) kept: Arc<Kept>,
     /// KiB of bodies that may still be read.
     pub(crate) body_memory: Arc<Semaphore>,
     /// Looks up what the metrics tell of the process.
@@ -39,6 +42,7 @@ impl State {
         State {
             metrics,
             admission: Arc::new(Admission::new(options.requests, options.parallel)),
+            kept: Arc::default(),
             body_memory: Arc::new(Semaphore::new(kib)),
             process: OnceLock::new(),
             phase: RwLock::new(Phase::Loading("starting".into())),

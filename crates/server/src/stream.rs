@@ -23,9 +23,24 @@ use crate::served::unix_seconds;
 /// Bytes of events that are gathered before they are sent, when more are ready at once.
 const GATHER_BYTES: usize = 16 << 10;
 
+/// How one endpoint writes its events.
+pub(crate) trait Dialect: Send {
+    /// What a choice has to say.
+    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String);
+    /// After the last choice's end.
+    fn end(&mut self, generation: &Generation, out: &mut String);
+    /// The end, for this reason.
+    fn fail(&mut self, fault: &Fault, out: &mut String);
+    /// What breaks a silence.
+    fn ping(&self) -> &'static str {
+        sse::PING
+    }
+}
+
 /// The response of a stream. Its headers leave at once.
-pub(crate) fn response(generation: Generation, id: String, ping: Duration) -> Response {
-    let events = Events::new(generation, id, ping);
+pub(crate) fn response(generation: Generation, dialect: Box<dyn Dialect>, ping: Duration) -> Response {
+    let silence = Box::pin(tokio::time::sleep(ping));
+    let events = Events { generation: Some(generation), dialect, ping, silence };
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -37,47 +52,24 @@ pub(crate) fn response(generation: Generation, id: String, ping: Duration) -> Re
 
 struct Events {
     generation: Option<Generation>,
-    writer: Writer,
+    dialect: Box<dyn Dialect>,
     ping: Duration,
     silence: Pin<Box<Sleep>>,
 }
 
 impl Events {
-    fn new(mut generation: Generation, id: String, ping: Duration) -> Events {
-        let (chat, echoes) = match &mut generation.plan.form {
-            Form::Chat => (true, None),
-            Form::Completion(echoes) => (false, echoes.take()),
-        };
-        let writer = Writer {
-            id,
-            chat,
-            echoes,
-            n: generation.plan.n,
-            created: unix_seconds(),
-            model: generation.served.name().to_owned(),
-            usage: generation.plan.stream.usage,
-            begun: vec![false; generation.choices],
-            offsets: vec![0; generation.choices],
-        };
-        let silence = Box::pin(tokio::time::sleep(ping));
-        Events { generation: Some(generation), writer, ping, silence }
-    }
-
     /// The events of what is ready now; none when nothing is.
     fn gather(&mut self, context: &mut Context<'_>) -> Option<String> {
         let mut out = String::new();
         while let Some(generation) = &mut self.generation {
             if generation.is_over() {
-                if self.writer.usage {
-                    self.writer.last(generation.usage(), &mut out);
-                }
-                out.push_str(sse::DONE);
+                self.dialect.end(generation, &mut out);
                 self.generation = None;
                 break;
             }
             match generation.poll(context) {
                 Poll::Pending => break,
-                Poll::Ready(Ok((choice, told))) => self.writer.write(generation, choice, told, &mut out),
+                Poll::Ready(Ok((choice, told))) => self.dialect.write(generation, choice, told, &mut out),
                 Poll::Ready(Err(fault)) => {
                     self.fail(&fault, &mut out);
                     break;
@@ -91,8 +83,7 @@ impl Events {
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut String) {
-        out.push_str(&sse::fault(fault));
-        out.push_str(sse::DONE);
+        self.dialect.fail(fault, out);
         self.generation = None;
     }
 }
@@ -108,15 +99,15 @@ impl Stream for Events {
         let out = match this.gather(context) {
             Some(out) => out,
             None if this.silence.as_mut().poll(context).is_pending() => return Poll::Pending,
-            None => sse::PING.to_owned(),
+            None => this.dialect.ping().to_owned(),
         };
         this.silence.as_mut().reset(Instant::now() + this.ping);
         Poll::Ready(Some(Ok(out)))
     }
 }
 
-/// Turns news into chunks of either endpoint.
-struct Writer {
+/// Writes chunks of chat and plain completions.
+pub(crate) struct Writer {
     id: String,
     chat: bool,
     echoes: Option<Vec<String>>,
@@ -131,24 +122,21 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
-        if !std::mem::replace(&mut self.begun[choice], true) {
-            self.begin(choice, out);
-        }
-        let (mut parts, position, finish) = match told {
-            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), None),
-            Told::Done { parts, reason } => (parts, None, Some(reason)),
+    pub(crate) fn new(generation: &mut Generation, id: String) -> Writer {
+        let (chat, echoes) = match &mut generation.plan.form {
+            Form::Completion(echoes) => (false, echoes.take()),
+            _ => (true, None),
         };
-        if parts.is_empty() && position.is_some() {
-            parts.push(Part::Content(String::new()));
-        }
-        // A token is scored once, beside the first part that it made certain.
-        let mut scored = position.as_slice();
-        for part in parts {
-            self.part(generation, choice, part, std::mem::take(&mut scored), out);
-        }
-        if finish.is_some() {
-            self.piece(choice, chat::Saying::default(), String::new(), &[], finish, out);
+        Writer {
+            id,
+            chat,
+            echoes,
+            n: generation.plan.n,
+            created: unix_seconds(),
+            model: generation.served.name().to_owned(),
+            usage: generation.plan.stream.usage,
+            begun: vec![false; generation.choices],
+            offsets: vec![0; generation.choices],
         }
     }
 
@@ -251,6 +239,43 @@ impl Writer {
             usage: self.usage.then_some(usage),
         };
         push(&chunk, out);
+    }
+}
+
+impl Dialect for Writer {
+    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
+        let first = !std::mem::replace(&mut self.begun[choice], true);
+        if first {
+            self.begin(choice, out);
+        }
+        let (mut parts, position, finish) = match told {
+            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), None),
+            Told::Done { parts, reason } => (parts, None, Some(reason)),
+        };
+        // The first token is told even if it is no text yet, as its time is measured by it.
+        if parts.is_empty() && (position.is_some() || (first && !self.chat && finish.is_none())) {
+            parts.push(Part::Content(String::new()));
+        }
+        // A token is scored once, beside the first part that it made certain.
+        let mut scored = position.as_slice();
+        for part in parts {
+            self.part(generation, choice, part, std::mem::take(&mut scored), out);
+        }
+        if finish.is_some() {
+            self.piece(choice, chat::Saying::default(), String::new(), &[], finish, out);
+        }
+    }
+
+    fn end(&mut self, generation: &Generation, out: &mut String) {
+        if self.usage {
+            self.last(generation.usage(), out);
+        }
+        out.push_str(sse::DONE);
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut String) {
+        out.push_str(&sse::fault(fault));
+        out.push_str(sse::DONE);
     }
 }
 

@@ -72,12 +72,13 @@ impl Stream {
 
 impl ChatRequest {
     /// Reads a body. Never panics, whatever the bytes.
-    ///
-    /// # Errors
-    /// What is wrong with which field.
     pub fn parse(body: &[u8]) -> Result<ChatRequest, Fault> {
-        let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
-        let body = Fields::body(&value)?;
+        ChatRequest::read(&serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?)
+    }
+
+    /// Reads a request that is JSON already.
+    pub fn read(value: &Value) -> Result<ChatRequest, Fault> {
+        let body = Fields::body(value)?;
         unbuilt::refuse_for_chat(&body)?;
         let tools = message::tools(&body)?;
         let request = ChatRequest {

@@ -106,6 +106,15 @@ impl Fault {
         Fault::new(404, "invalid_request_error", Some("not_found"), message)
     }
 
+    /// 404: a response that is not kept, or not for this client.
+    pub fn no_response(id: &str) -> Fault {
+        let message =
+            format!("there is no response {:?}: it was not stored, or is not kept any more", shorten(id));
+        let mut fault = Fault::new(404, "invalid_request_error", Some("response_not_found"), message);
+        fault.param = Some("response_id".into());
+        fault
+    }
+
     /// 404: a model that this server does not have.
     pub fn no_model(name: &str, served: &[String]) -> Fault {
         let message = format!("model {:?} is not served here; served: {}", shorten(name), served.join(", "));

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: HTTP, clocks, random ids, tokens of any model. The `server` crate supplies those.
 
+pub mod anthropic;
 pub mod chat;
 pub mod completion;
 pub mod error;
@@ -18,8 +19,10 @@ pub mod limits;
 pub mod logprobs;
 pub mod message;
 pub mod models;
+pub mod responses;
 pub mod sampling;
 pub mod sse;
+pub mod tokens;
 pub mod unbuilt;
 pub mod usage;
 
@@ -28,5 +31,6 @@ pub use completion::CompletionRequest;
 pub use error::Fault;
 pub use guided::Guided;
 pub use handling::{Handling, Priority};
+pub use responses::ResponsesRequest;
 pub use sampling::Sampling;
 pub use usage::Usage;

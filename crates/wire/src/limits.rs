@@ -34,6 +34,8 @@ pub const DRY_BREAKERS: usize = 64;
 pub const DRY_BREAKER_BYTES: usize = 64;
 /// The largest count of tokens a request may name (`max_tokens`, `repeat_last_n` and the like).
 pub const TOKENS: i64 = 16 << 20;
+/// Entries of `metadata`.
+pub const METADATA: usize = 16;
 /// Seconds that a request may allow itself (`timeout`).
 pub const TIMEOUT_S: f32 = 86_400.0;
 /// Entries of `chat_template_kwargs`.

@@ -15,6 +15,11 @@ pub fn data<T: Serialize>(chunk: &T) -> String {
     format!("data: {json}\n\n")
 }
 
+/// One event under a name.
+pub fn named<T: Serialize>(name: &str, chunk: &T) -> String {
+    format!("event: {name}\n{}", data(chunk))
+}
+
 /// An error after the headers have left.
 pub fn fault(fault: &Fault) -> String {
     format!("data: {}\n\n", fault.json())

@@ -1,0 +1,149 @@
+//! Answers of `/v1/messages`, whole and streamed.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use wire::anthropic::{Block, Message, Usage, fault_json, stop_reason};
+use wire::{Fault, sse};
+
+use crate::generation::{Generation, Told};
+use crate::items::{Change, Item, Items};
+use crate::stream::Dialect;
+
+/// The whole answer.
+pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
+    let (mut items, mut end) = (Items::default(), "");
+    while !generation.is_over() {
+        let (parts, reason) = match generation.next().await?.1 {
+            Told::Token { parts, .. } => (parts, None),
+            Told::Done { parts, reason } => (parts, Some(reason)),
+        };
+        for part in parts {
+            items.add(part, &generation.call_ids);
+        }
+        end = reason.unwrap_or(end);
+    }
+    items.finish();
+    let message = Message {
+        id: &id,
+        r#type: "message",
+        role: "assistant",
+        model: generation.served.name(),
+        content: items.all.into_iter().map(block).collect(),
+        stop_reason: Some(stop_reason(end, None)),
+        stop_sequence: None,
+        usage: Usage::of(&generation.usage()),
+    };
+    let json = serde_json::to_string(&message).expect("messages have string keys, which serialize");
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+fn block(item: Item) -> Block {
+    match item {
+        Item::Said(text) => Block::Text { text },
+        Item::Thought(thinking) => Block::Thinking { thinking, signature: String::new() },
+        Item::Called { id, name, arguments } => {
+            // A call that was cut has no arguments that are JSON.
+            let input = serde_json::from_str(&arguments).unwrap_or_else(|_| json!({}));
+            Block::ToolUse { id, name, input }
+        }
+    }
+}
+
+/// A fault in this API's shape.
+pub(crate) fn respond(fault: &Fault) -> Response {
+    let mut response = crate::layers::respond(fault);
+    *response.body_mut() = fault_json(fault).to_string().into();
+    response
+}
+
+/// Writes a stream of this API's events.
+pub(crate) struct Writer {
+    id: String,
+    items: Items,
+    begun: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(id: String) -> Writer {
+        Writer { id, items: Items::default(), begun: false }
+    }
+
+    fn begin(&mut self, generation: &Generation, out: &mut String) {
+        let message = Message {
+            id: &self.id,
+            r#type: "message",
+            role: "assistant",
+            model: generation.served.name(),
+            content: Vec::new(),
+            stop_reason: None,
+            stop_sequence: None,
+            usage: Usage::of(&generation.usage()),
+        };
+        event(json!({"type": "message_start", "message": message}), out);
+    }
+
+    fn change(&self, change: Change, out: &mut String) {
+        if let Some(index) = change.closed {
+            event(json!({"type": "content_block_stop", "index": index}), out);
+        }
+        if let Some(index) = change.opened {
+            let block = match &self.items.all[index] {
+                Item::Said(_) => Block::Text { text: String::new() },
+                Item::Thought(_) => Block::Thinking { thinking: String::new(), signature: String::new() },
+                Item::Called { id, name, .. } => {
+                    Block::ToolUse { id: id.clone(), name: name.clone(), input: json!({}) }
+                }
+            };
+            event(json!({"type": "content_block_start", "index": index, "content_block": block}), out);
+        }
+        if let Some((index, text)) = change.grown {
+            let delta = match &self.items.all[index] {
+                Item::Said(_) => json!({"type": "text_delta", "text": text}),
+                Item::Thought(_) => json!({"type": "thinking_delta", "thinking": text}),
+                Item::Called { .. } => json!({"type": "input_json_delta", "partial_json": text}),
+            };
+            event(json!({"type": "content_block_delta", "index": index, "delta": delta}), out);
+        }
+    }
+}
+
+impl Dialect for Writer {
+    fn write(&mut self, generation: &Generation, _choice: usize, told: Told, out: &mut String) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.begin(generation, out);
+        }
+        let (parts, end) = match told {
+            Told::Token { parts, .. } => (parts, None),
+            Told::Done { parts, reason } => (parts, Some(reason)),
+        };
+        for part in parts {
+            let change = self.items.add(part, &generation.call_ids);
+            self.change(change, out);
+        }
+        let Some(reason) = end else { return };
+        for change in self.items.finish() {
+            self.change(change, out);
+        }
+        let usage = Usage::of(&generation.usage());
+        let delta = json!({"stop_reason": stop_reason(reason, None), "stop_sequence": null});
+        event(json!({"type": "message_delta", "delta": delta, "usage": usage}), out);
+    }
+
+    fn end(&mut self, _generation: &Generation, out: &mut String) {
+        event(json!({"type": "message_stop"}), out);
+    }
+
+    fn fail(&mut self, fault: &Fault, out: &mut String) {
+        event(fault_json(fault), out);
+    }
+
+    fn ping(&self) -> &'static str {
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+    }
+}
+
+/// Appends an event under the name that its `type` is.
+fn event(value: Value, out: &mut String) {
+    out.push_str(&sse::named(value["type"].as_str().unwrap_or_default(), &value));
+}
