@@ -112,7 +112,8 @@ impl Ending {
     /// All of them, so that each series exists from the start.
     pub const ALL: [Ending; 4] = [Ending::Stop, Ending::Length, Ending::Abort, Ending::Error];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// The word for it, as in the metrics.
+    pub fn name(self) -> &'static str {
         match self {
             Ending::Stop => "stop",
             Ending::Length => "length",
@@ -137,17 +138,20 @@ pub enum Rejection {
     Draining,
     /// The key was missing or wrong.
     Unauthorized,
+    /// The key has used up one of its own limits.
+    KeyLimit,
 }
 
 impl Rejection {
     /// All of them.
-    pub const ALL: [Rejection; 6] = [
+    pub const ALL: [Rejection; 7] = [
         Rejection::QueuedRequests,
         Rejection::QueuedTokens,
         Rejection::BodyMemory,
         Rejection::Loading,
         Rejection::Draining,
         Rejection::Unauthorized,
+        Rejection::KeyLimit,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -158,6 +162,7 @@ impl Rejection {
             Rejection::Loading => "loading",
             Rejection::Draining => "draining",
             Rejection::Unauthorized => "unauthorized",
+            Rejection::KeyLimit => "key_limit",
         }
     }
 

@@ -1,21 +1,37 @@
 //! Sockets: how many, how long, and how they end.
 
+use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use events::Event;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::ServiceExt;
 use wire::Fault;
 
 use crate::patience::Patient;
 use crate::state::State;
+
+/// Who is at the other end of a connection, for the audit log.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(IpAddr);
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Past the drain's own deadline, for the last bytes to leave.
 const LAST_BYTES: Duration = Duration::from_secs(2);
@@ -33,14 +49,25 @@ pub(crate) async fn serve(
     let places = Arc::new(Semaphore::new(limit));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
+    let watch = tokio::spawn(crate::pulse::watch(state.clone()));
+    let notice = tokio::time::sleep(Duration::MAX);
+    let mut notice = std::pin::pin!(notice);
+    let mut leaving = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = &mut stop => break,
+            () = &mut stop, if !leaving => {
+                // Whoever asks for readiness hears first; requests that still come are served until then.
+                leaving = true;
+                state.leave();
+                notice.as_mut().reset(tokio::time::Instant::now() + state.options.drain_notice);
+                continue;
+            }
+            () = &mut notice, if leaving => break,
         };
         match accepted {
-            Ok((stream, _)) => match places.clone().try_acquire_owned() {
-                Ok(place) => open(&state, &router, &graceful, stream, place),
+            Ok((stream, peer)) => match places.clone().try_acquire_owned() {
+                Ok(place) => open(&state, &router, &graceful, stream, Peer(peer.ip()), place),
                 Err(_) => refuse(&state, &stream, limit),
             },
             Err(error) => {
@@ -54,6 +81,7 @@ pub(crate) async fn serve(
     // The engine finishes or cancels what it has; then the last answers are written and the connections close.
     let engine = tokio::task::spawn_blocking(move || served.map(|served| served.engine.drain(drain)));
     let cut = tokio::time::timeout(drain + LAST_BYTES, graceful.shutdown()).await.is_err();
+    watch.abort();
     if let Err(error) = engine.await {
         tracing::error!(%error, "the engine did not drain");
     }
@@ -65,27 +93,58 @@ fn open(
     router: &Router,
     graceful: &GracefulShutdown,
     stream: TcpStream,
+    peer: Peer,
     place: OwnedSemaphorePermit,
 ) {
     // An event is one small write: it must not wait for the acknowledgement of the one before.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
-    let options = &state.options;
-    let io = TokioIo::new(Patient::new(stream, options.write_timeout));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(options.head_timeout)
-        .max_buf_size(options.head_bytes)
-        .serve_connection(io, TowerToHyperService::new(router.clone()));
-    let connection = graceful.watch(connection);
+    let router = router.clone();
+    let watcher = graceful.watcher();
     let guard = Open::new(state.clone(), place);
+    let tls = state.tls();
+    let state = state.clone();
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let spoken = match tls {
+            None => speak(&state, router, watcher, stream, peer).await.map_err(|error| error.to_string()),
+            Some(tls) => match tls.accept(stream, state.options.head_timeout).await {
+                Ok(stream) => {
+                    speak(&state, router, watcher, stream, peer).await.map_err(|error| error.to_string())
+                }
+                Err(error) => Err(format!("no TLS: {error}")),
+            },
+        };
+        if let Err(error) = spoken {
             tracing::debug!(%error, "a connection ended early");
         }
         drop(guard);
     });
+}
+
+/// HTTP until the connection ends.
+async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    state: &State,
+    router: Router,
+    watcher: Watcher,
+    stream: S,
+    peer: Peer,
+) -> hyper::Result<()> {
+    let options = &state.options;
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        request
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(options.head_timeout)
+        .max_buf_size(options.head_bytes)
+        .max_headers(options.headers)
+        .serve_connection(
+            TokioIo::new(Patient::new(stream, options.write_timeout)),
+            TowerToHyperService::new(service),
+        );
+    watcher.watch(connection).await
 }
 
 /// Counts a connection for as long as it lives, also when its task panics.
@@ -110,6 +169,10 @@ impl Drop for Open {
 /// One write that does not wait, and goodbye.
 fn refuse(state: &State, stream: &TcpStream, limit: usize) {
     state.metrics.record(Event::ConnectionRefused);
+    if state.tls().is_some() {
+        // Shaking hands first would cost what there is none of.
+        return;
+    }
     let fault =
         Fault::unavailable("too_many_connections", format!("{limit} connections are open, the limit"), 1);
     let body = fault.json();

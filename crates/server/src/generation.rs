@@ -17,6 +17,7 @@ use crate::calls::CallIds;
 use crate::outbox::{Group, News, Outbox};
 use crate::plan::Plan;
 use crate::state::State;
+use crate::visit;
 
 /// A running request. Dropped, it cancels its choices and frees its places.
 pub(crate) struct Generation {
@@ -73,6 +74,10 @@ impl Generation {
         let overflow = Arc::new(AtomicBool::new(false));
         let mut tickets = Vec::with_capacity(choices);
         let mut prompt_tokens = 0;
+        let visit = visit::current();
+        if let Some(visit) = &visit {
+            visit.asked_for(served.name());
+        }
         for (p, prompt) in std::mem::take(&mut plan.prompts).into_iter().enumerate() {
             prompt_tokens += prompt.len();
             let group = Arc::new(Group::new(plan.n));
@@ -92,6 +97,7 @@ impl Generation {
                     last: None,
                     tokens: 0,
                     max_tokens: plan.template.max_tokens,
+                    visit: visit.clone(),
                 };
                 let ticket = served.engine.submit(request, Box::new(outbox));
                 tickets.push(ticket.map_err(|refused| fault_of(state, refused, plan.prompt_field))?);

@@ -14,8 +14,11 @@ use axum::response::Response;
 use events::{Event, Rejection};
 use wire::Fault;
 
+use crate::allowance::Allowance;
 use crate::auth::Client;
+use crate::connection::Peer;
 use crate::state::State;
+use crate::visit::{self, Visit};
 use crate::{messages, page, routes};
 
 /// The header that names a request, taken from the client if it sent a sane one.
@@ -58,13 +61,19 @@ pub(crate) async fn name_and_count(
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let method = method_name(request.method());
     let handler = routes::pattern(request.uri().path());
-    let mut response = next.run(request).await;
+    let peer = request.extensions().get::<Peer>().map(Peer::to_string);
+    let named = id.to_str().unwrap_or_default().to_owned();
+    let visit = Visit::new(state.audit.get().cloned(), named, method, handler, peer);
+    let mut response = visit.clone().scope(next.run(request)).await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
     let (status, took) = (response.status().as_u16(), began.elapsed());
+    visit.answered(status);
     if let Some(handler) = handler {
         state.metrics.record(Event::HttpAnswered { handler, method, status, took });
     }
-    tracing::debug!(id = ?id, method, handler, status, ?took, "answered");
+    let request_id = id.to_str().unwrap_or_default();
+    let took_ms = took.as_secs_f64() * 1e3;
+    tracing::info!(request_id, method, path = handler, status, took_ms, "answered");
     response
 }
 
@@ -114,7 +123,7 @@ pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Reques
 
 /// Who may come in; without keys everybody is the same client.
 fn check(state: &State, request: &Request) -> Result<Client, Fault> {
-    let keys = &state.options.keys;
+    let keys = state.keys();
     if keys.is_empty() {
         if state.options.loopback_names_only {
             check_host(request)?;
@@ -122,21 +131,45 @@ fn check(state: &State, request: &Request) -> Result<Client, Fault> {
         return Ok(Client::default());
     }
     let path = request.uri().path();
-    if path == routes::HEALTH || (state.options.page && page::path(path).is_some()) {
+    let is_health = [routes::HEALTH, routes::LIVE, routes::READY].contains(&path);
+    if is_health || (state.options.page && page::path(path).is_some()) {
         return Ok(Client::default());
     }
     let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));
     // Anthropic's clients show the key alone.
     let alone = request.headers().get("x-api-key").and_then(|v| v.to_str().ok());
     let alone = alone.map(|key| format!("Bearer {key}"));
-    if let Some(client) = keys.admit(shown.or(alone.as_deref())) {
-        return Ok(client);
+    if let Some(allowance) = keys.admit(shown.or(alone.as_deref())) {
+        return let_in(state, request.method(), &allowance);
     }
     state.metrics.record(Event::Rejected(Rejection::Unauthorized));
     Err(Fault::unauthorized(match shown {
         None => "an API key is needed: send the header `Authorization: Bearer KEY`",
         Some(_) => "the API key is not known here",
     }))
+}
+
+/// Takes what a request takes of its key's limits. What only looks (`GET`) takes nothing.
+fn let_in(state: &State, method: &Method, allowance: &Arc<Allowance>) -> Result<Client, Fault> {
+    let visit = visit::current();
+    if let Some(visit) = &visit {
+        visit.named(allowance.name());
+    }
+    if method != Method::POST {
+        return Ok(allowance.client());
+    }
+    match allowance.enter(Instant::now()) {
+        Ok(place) => {
+            if let Some(visit) = visit {
+                visit.holds(place);
+            }
+            Ok(allowance.client())
+        }
+        Err(spent) => {
+            state.metrics.record(Event::Rejected(Rejection::KeyLimit));
+            Err(Fault::key_limit(spent.what, spent.retry_after_s))
+        }
+    }
 }
 
 fn check_host(request: &Request) -> Result<(), Fault> {

@@ -11,6 +11,7 @@
 //! without a bound.
 
 mod admission;
+mod allowance;
 mod answer;
 mod auth;
 mod body;
@@ -25,13 +26,16 @@ mod outbox;
 mod page;
 mod patience;
 mod plan;
+mod pulse;
 mod responses;
 mod routes;
 mod served;
 mod shape;
 mod state;
 mod stream;
+mod tls;
 mod tokens;
+mod visit;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,9 +43,12 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 
+pub use allowance::KeyLimits;
 pub use auth::{Keys, KeysError};
 pub use options::Options;
 pub use served::{Language, Served, Spoken, Wanted};
+pub use tls::{Tls, TlsError};
+pub use visit::{Audit, Record};
 
 use state::State;
 
@@ -74,13 +81,30 @@ impl Server {
 
     /// As [`Server::watch`]; `weight_bytes` tells how many bytes of weights a step of so many rows reads.
     pub fn watch_reads(&self, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
-        Box::new(outbox::Steps::new(self.state.metrics.clone(), weight_bytes))
+        Box::new(outbox::Steps::new(self.state.metrics.clone(), self.state.pulse.clone(), weight_bytes))
     }
 
     /// What is asked about the process whenever somebody asks for the metrics; it should take well under a millisecond.
     /// The first one stays.
     pub fn measure(&self, process: impl Fn() -> events::Process + Send + Sync + 'static) {
         let _ = self.state.process.set(Box::new(process));
+    }
+
+    /// Takes other keys from now on. What the keys in both have used of their limits stays used. Gives back whether it
+    /// did: a server that has keys is not left without any, which would let everybody in.
+    pub fn set_keys(&self, keys: Keys) -> bool {
+        self.state.set_keys(keys)
+    }
+
+    /// Speaks TLS with this certificate on every connection that opens from now on.
+    pub fn set_tls(&self, tls: Tls) {
+        self.state.set_tls(tls);
+    }
+
+    /// Who hears of every request when it is over. The first one stays.
+    pub fn audit(&self, audit: Arc<dyn Audit>) {
+        // A second one is refused, as documented.
+        let _ = self.state.audit.set(audit);
     }
 
     /// Serves `listener` until `stop` is done, then drains: takes no more connections or requests, lets running ones

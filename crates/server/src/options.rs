@@ -28,6 +28,8 @@ pub struct Options {
     pub write_timeout: Duration,
     /// Bytes of the head of a request.
     pub head_bytes: usize,
+    /// Lines of the head of a request.
+    pub headers: usize,
     /// Open connections.
     pub connections: usize,
     /// Answers in work or in the queue, all requests together.
@@ -36,6 +38,8 @@ pub struct Options {
     pub parallel: usize,
     /// Events that a stream may be behind the engine.
     pub stream_events: usize,
+    /// Between the end of readiness and the end of service, for load balancers to notice.
+    pub drain_notice: Duration,
     /// Silence after which a stream gets a comment.
     pub ping: Duration,
 }
@@ -53,10 +57,12 @@ impl Default for Options {
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             head_bytes: 64 << 10,
+            headers: 100,
             connections: 1_024,
             requests: 72,
             parallel: 8,
             stream_events: 1_024,
+            drain_notice: Duration::ZERO,
             ping: Duration::from_secs(15),
         }
     }

@@ -10,6 +10,8 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::admission::Admission;
+use crate::pulse::Pulse;
+use crate::visit::{Took, Visit};
 
 /// What a choice has to say.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub(crate) struct Outbox {
     pub(crate) last: Option<Instant>,
     pub(crate) tokens: usize,
     pub(crate) max_tokens: Option<usize>,
+    pub(crate) visit: Option<Arc<Visit>>,
 }
 
 /// The choices of one prompt, which vLLM counts as one request.
@@ -88,7 +91,12 @@ impl Outbox {
         let now = Instant::now();
         self.tokens += 1;
         self.metrics.record(match self.last {
-            None => Event::FirstToken { after: now - self.arrived },
+            None => {
+                if let Some(visit) = &self.visit {
+                    visit.first_token();
+                }
+                Event::FirstToken { after: now - self.arrived }
+            }
             Some(last) => Event::NextToken { after: now - last },
         });
         self.last = Some(now);
@@ -108,6 +116,17 @@ impl Outbox {
             decode: timings.decode,
             preemptions: timings.preemptions,
         });
+        if let Some(visit) = &self.visit {
+            let counts_prompt = self.choice.is_multiple_of(self.group.n.max(1));
+            let of_prompt = |tokens: usize| if counts_prompt { tokens } else { 0 };
+            visit.ended(&Took {
+                prompt_tokens: of_prompt(usage.prompt_tokens),
+                cached_tokens: of_prompt(usage.cached_tokens),
+                completion_tokens: usage.completion_tokens,
+                ending: ending.name(),
+                queued: timings.queued,
+            });
+        }
         self.group.ended(usage.completion_tokens, &self.metrics);
     }
 }
@@ -125,19 +144,25 @@ pub(crate) struct Steps {
     metrics: Arc<Metrics>,
     /// Bytes of weights that a step reads, by its rows.
     weight_bytes: Vec<u64>,
+    pulse: Arc<Pulse>,
 }
 
 /// Past so many rows a step is bound by arithmetic, and what little more it reads is not worth telling.
 const MOST_ROWS: usize = 512;
 
 impl Steps {
-    pub(crate) fn new(metrics: Arc<Metrics>, weight_bytes: &dyn Fn(usize) -> u64) -> Steps {
-        Steps { metrics, weight_bytes: (0..=MOST_ROWS).map(weight_bytes).collect() }
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        pulse: Arc<Pulse>,
+        weight_bytes: &dyn Fn(usize) -> u64,
+    ) -> Steps {
+        Steps { metrics, pulse, weight_bytes: (0..=MOST_ROWS).map(weight_bytes).collect() }
     }
 }
 
 impl engine::Watch for Steps {
     fn step(&mut self, step: &StepReport) {
+        self.pulse.beat();
         let StepReport { rows, decoded, took, .. } = *step;
         let mixed = step.decoding > 0 && step.prompt_rows > 0;
         let weight_bytes = self.weight_bytes[rows.min(MOST_ROWS)];

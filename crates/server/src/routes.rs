@@ -20,6 +20,8 @@ use crate::state::State;
 use crate::{Served, answer, body, layers, messages, page, plan, responses, stream, tokens};
 
 pub(crate) const HEALTH: &str = "/health";
+pub(crate) const LIVE: &str = "/health/live";
+pub(crate) const READY: &str = "/health/ready";
 const METRICS: &str = "/metrics";
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
@@ -54,6 +56,8 @@ const PLAIN: [&str; 11] = [
 pub(crate) fn router(state: Arc<State>) -> Router {
     let page = if state.options.page { page::routes() } else { Router::new() };
     page.route(HEALTH, get(health))
+        .route(READY, get(health))
+        .route(LIVE, get(live))
         .route(METRICS, get(metrics))
         .route(CHAT, post(chat))
         .route(COMPLETIONS, post(completions))
@@ -80,7 +84,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
 /// A path's route for the metrics: a fixed set of labels. None for those that are not counted.
 pub(crate) fn pattern(path: &str) -> Option<&'static str> {
     match path {
-        HEALTH | METRICS => None,
+        HEALTH | LIVE | READY | METRICS => None,
         _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
         _ if path.starts_with("/v1/responses/") => {
             Some(if path.ends_with("/cancel") { CANCEL } else { RESPONSE })
@@ -90,9 +94,27 @@ pub(crate) fn pattern(path: &str) -> Option<&'static str> {
 }
 
 async fn health(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.served() {
-        Ok(_) => json(r#"{"status":"ok"}"#.to_owned()),
+    match state.is_ready() {
+        Ok(()) => json(r#"{"status":"ok"}"#.to_owned()),
         Err(fault) => layers::respond(&fault),
+    }
+}
+
+/// Whether the process is worth keeping: the engine moves, or has nothing to do. Loading and draining are no reason
+/// to restart it.
+async fn live(Shared(state): Shared<Arc<State>>) -> Response {
+    match state.pulse.stuck() {
+        None if state.engine_has_stopped() => layers::respond(&Fault::unavailable(
+            "engine_stopped",
+            "the engine has stopped; the server must be restarted",
+            60,
+        )),
+        None => json(r#"{"status":"ok"}"#.to_owned()),
+        Some(stuck) => layers::respond(&Fault::unavailable(
+            "engine_stuck",
+            format!("the engine has work and has made no step for {} s", stuck.as_secs()),
+            60,
+        )),
     }
 }
 

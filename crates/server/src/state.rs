@@ -1,5 +1,6 @@
 //! What all requests share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -8,8 +9,11 @@ use tokio::sync::Semaphore;
 use wire::Fault;
 
 use crate::admission::Admission;
+use crate::pulse::Pulse;
 use crate::responses::Kept;
-use crate::{Options, Served};
+use crate::tls::Tls;
+use crate::visit::Audit;
+use crate::{Keys, Options, Served};
 
 pub(crate) struct State {
     pub(crate) options: Options,
@@ -22,6 +26,11 @@ pub(crate) struct State {
     /// Looks up what the metrics tell of the process.
     pub(crate) process: OnceLock<Box<dyn Fn() -> Process + Send + Sync>>,
     phase: RwLock<Phase>,
+    keys: RwLock<Arc<Keys>>,
+    leaving: AtomicBool,
+    tls: RwLock<Option<Tls>>,
+    pub(crate) audit: OnceLock<Arc<dyn Audit>>,
+    pub(crate) pulse: Arc<Pulse>,
     /// Randomness of request ids, drawn once.
     pub(crate) ids: Mutex<u64>,
 }
@@ -33,7 +42,8 @@ enum Phase {
 }
 
 impl State {
-    pub(crate) fn new(options: Options) -> State {
+    pub(crate) fn new(mut options: Options) -> State {
+        let keys = std::mem::take(&mut options.keys);
         let kib = options.body_memory_bytes.max(options.body_bytes) / 1024;
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         if options.metrics_llamacpp {
@@ -46,9 +56,49 @@ impl State {
             body_memory: Arc::new(Semaphore::new(kib)),
             process: OnceLock::new(),
             phase: RwLock::new(Phase::Loading("starting".into())),
+            keys: RwLock::new(Arc::new(keys)),
+            leaving: AtomicBool::new(false),
+            tls: RwLock::new(None),
+            audit: OnceLock::new(),
+            pulse: Arc::default(),
             ids: Mutex::new(0),
             options,
         }
+    }
+
+    /// The certificate of this moment; none speaks without TLS.
+    pub(crate) fn tls(&self) -> Option<Tls> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_tls(&self, tls: Tls) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(tls);
+    }
+
+    /// The keys of this moment.
+    pub(crate) fn keys(&self) -> Arc<Keys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_keys(&self, mut keys: Keys) -> bool {
+        let mut now = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.is_empty() && !now.is_empty() {
+            return false;
+        }
+        keys.inherit(&now);
+        *now = Arc::new(keys);
+        true
+    }
+
+    /// Whether the engine has work, and how many steps it made.
+    pub(crate) fn engine_is_busy(&self) -> bool {
+        self.gauges().is_some_and(|gauges| gauges.running + gauges.waiting > 0)
+    }
+
+    /// Whether there is a model whose engine has ended although nobody asked it to.
+    pub(crate) fn engine_has_stopped(&self) -> bool {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*phase, Phase::Ready(served) if !served.engine.is_open())
     }
 
     pub(crate) fn loading(&self, what: String) {
@@ -71,6 +121,20 @@ impl State {
             *phase = Phase::Ready(Arc::new(served));
             self.metrics.record(Event::Ready { after });
         }
+    }
+
+    /// From now on not ready, though requests are served.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// Whether to send requests here.
+    pub(crate) fn is_ready(&self) -> Result<(), Fault> {
+        self.served()?;
+        if self.leaving.load(Ordering::Acquire) {
+            return Err(Fault::unavailable("draining", "the server is about to shut down", 5));
+        }
+        Ok(())
     }
 
     /// No more requests; gives back the model that was served.

@@ -170,6 +170,13 @@ impl Fault {
         fault
     }
 
+    /// 429: the key has used up one of its own limits.
+    pub fn key_limit(message: impl Into<String>, retry_after_s: u32) -> Fault {
+        let mut fault = Fault::new(429, "rate_limit_error", Some("rate_limit_exceeded"), message);
+        fault.retry_after_s = Some(retry_after_s);
+        fault
+    }
+
     /// 500: the server's own fault.
     pub fn internal(message: impl Into<String>) -> Fault {
         Fault::new(500, "server_error", Some("internal_error"), message)

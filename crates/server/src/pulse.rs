@@ -1,0 +1,80 @@
+//! The engine's heartbeat: whether it moves while it has work.
+//!
+//! Seconds without a step are counted by a task of this process, not read off the clock: a process that was stopped
+//! (SIGSTOP, a frozen container, a suspended machine) has not been stuck for as long as it did not run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::state::State;
+
+/// Between two looks.
+const TICK: Duration = Duration::from_secs(1);
+/// Without a step for so long the engine is stuck. The longest step there is, a chunk of a large prompt on a slow
+/// machine, takes seconds.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// Steps of the engine, and for how many ticks there was none.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    beats: AtomicU64,
+    silent_ticks: AtomicU64,
+}
+
+impl Pulse {
+    /// The engine made a step.
+    pub(crate) fn beat(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long the engine has been stuck, if it is.
+    pub(crate) fn stuck(&self) -> Option<Duration> {
+        let silent = TICK * u32::try_from(self.silent_ticks.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        (silent >= STUCK).then_some(silent)
+    }
+
+    /// A second has passed. `seen` is the count of beats at the last tick.
+    fn tick(&self, busy: bool, seen: &mut u64) {
+        let beats = self.beats.load(Ordering::Relaxed);
+        if busy && beats == *seen {
+            self.silent_ticks.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.silent_ticks.store(0, Ordering::Relaxed);
+        }
+        *seen = beats;
+    }
+}
+
+/// Watches the engine until it is aborted.
+pub(crate) async fn watch(state: Arc<State>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut seen = 0;
+    loop {
+        ticks.tick().await;
+        state.pulse.tick(state.engine_is_busy(), &mut seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_counts_only_with_work() {
+        let (pulse, mut seen) = (Pulse::default(), 0);
+        let mut ticks = |busy: bool, count: usize| (0..count).for_each(|_| pulse.tick(busy, &mut seen));
+        ticks(false, 1_000);
+        assert_eq!(pulse.stuck(), None);
+        ticks(true, 59);
+        assert_eq!(pulse.stuck(), None);
+        ticks(true, 1);
+        assert_eq!(pulse.stuck(), Some(STUCK));
+        pulse.beat();
+        ticks(true, 1);
+        assert_eq!(pulse.stuck(), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! One request from its head to the last byte that it caused: who asked, what it took, how it ended.
+//!
+//! A visit is held by the layer that began it and by each of its answers in the engine. When the last of them lets go,
+//! the key's place is free, its tokens are spent, and the audit log gets its record: also when a client left, a
+//! handler panicked or the server was drained.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Serialize;
+
+use crate::allowance::Place;
+
+/// Takes a record of every request. Called from any thread, the engine's too: it must not wait.
+pub trait Audit: Send + Sync {
+    /// A request is over.
+    fn note(&self, record: Record);
+}
+
+/// A request that is over. Times are in milliseconds. It never holds text of a prompt or an answer.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct Record {
+    /// When its head was read.
+    #[serde(skip)]
+    pub at: SystemTime,
+    /// `x-request-id`.
+    pub request_id: String,
+    /// The key's name; none where no key was shown or needed.
+    pub key: Option<String>,
+    /// The client's address.
+    pub peer: Option<String>,
+    /// `GET`, `POST`, …
+    pub method: &'static str,
+    /// The route, without what a client put into it.
+    pub path: &'static str,
+    /// The model that answered; none where none did.
+    pub model: Option<String>,
+    /// HTTP status; 0 when the client left before there was one.
+    pub status: u16,
+    /// Tokens of the prompts, each prompt once.
+    pub prompt_tokens: usize,
+    /// Of these, tokens that the prefix cache had.
+    pub cached_tokens: usize,
+    /// Tokens of all answers.
+    pub completion_tokens: usize,
+    /// How each answer ended: `stop`, `length`, `abort` or `error`.
+    pub endings: Vec<&'static str>,
+    /// The longest wait of an answer for its turn.
+    pub queued_ms: f64,
+    /// To the first token; none without one.
+    pub first_token_ms: Option<f64>,
+    /// To the end of the last answer.
+    pub duration_ms: f64,
+}
+
+impl Record {
+    /// A request that began at `at`, of which nothing else is known.
+    pub fn begun(at: SystemTime) -> Record {
+        Record {
+            at,
+            request_id: String::new(),
+            key: None,
+            peer: None,
+            method: "",
+            path: "",
+            model: None,
+            status: 0,
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            completion_tokens: 0,
+            endings: Vec::new(),
+            queued_ms: 0.0,
+            first_token_ms: None,
+            duration_ms: 0.0,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Visit {
+    began: Instant,
+    inner: Mutex<Inner>,
+    audit: Option<Arc<dyn Audit>>,
+}
+
+struct Inner {
+    record: Record,
+    place: Option<Place>,
+}
+
+/// What one answer took.
+pub(crate) struct Took {
+    /// 0 for answers to a prompt that another one has counted.
+    pub(crate) prompt_tokens: usize,
+    pub(crate) cached_tokens: usize,
+    pub(crate) completion_tokens: usize,
+    pub(crate) ending: &'static str,
+    pub(crate) queued: Duration,
+}
+
+tokio::task_local! {
+    static CURRENT: Arc<Visit>;
+}
+
+/// The visit that this task serves; none outside of one.
+pub(crate) fn current() -> Option<Arc<Visit>> {
+    CURRENT.try_with(Arc::clone).ok()
+}
+
+impl Visit {
+    /// `path` is none for what is not recorded.
+    pub(crate) fn new(
+        audit: Option<Arc<dyn Audit>>,
+        request_id: String,
+        method: &'static str,
+        path: Option<&'static str>,
+        peer: Option<String>,
+    ) -> Arc<Visit> {
+        let path_name = path.unwrap_or_default();
+        let begun = Record::begun(SystemTime::now());
+        let record = Record { request_id, peer, method, path: path_name, ..begun };
+        let inner = Mutex::new(Inner { record, place: None });
+        Arc::new(Visit { began: Instant::now(), inner, audit: audit.filter(|_| path.is_some()) })
+    }
+
+    /// Runs `work` as this visit.
+    pub(crate) async fn scope<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
+        CURRENT.scope(self, work).await
+    }
+
+    /// Whose key was shown.
+    pub(crate) fn named(&self, name: &str) {
+        self.change(|inner| inner.record.key = Some(name.to_owned()));
+    }
+
+    /// The place on the key that it takes.
+    pub(crate) fn holds(&self, place: Place) {
+        self.change(|inner| inner.place = Some(place));
+    }
+
+    pub(crate) fn answered(&self, status: u16) {
+        self.change(|inner| inner.record.status = status);
+    }
+
+    pub(crate) fn asked_for(&self, model: &str) {
+        self.change(|inner| inner.record.model = Some(model.to_owned()));
+    }
+
+    pub(crate) fn first_token(&self) {
+        let after = ms(self.began.elapsed());
+        self.change(|inner| {
+            inner.record.first_token_ms.get_or_insert(after);
+        });
+    }
+
+    pub(crate) fn ended(&self, took: &Took) {
+        self.change(|inner| {
+            let record = &mut inner.record;
+            record.prompt_tokens += took.prompt_tokens;
+            record.cached_tokens += took.cached_tokens;
+            record.completion_tokens += took.completion_tokens;
+            record.endings.push(took.ending);
+            record.queued_ms = record.queued_ms.max(ms(took.queued));
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let record = &mut inner.record;
+        record.duration_ms = ms(self.began.elapsed());
+        if let Some(place) = inner.place.take() {
+            place.spend(record.prompt_tokens + record.completion_tokens, Instant::now());
+        }
+        if let Some(audit) = &self.audit {
+            audit.note(record.clone());
+        }
+    }
+}
+
+/// Microseconds are as fine as a log needs.
+fn ms(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Record>>);
+
+    impl Audit for Kept {
+        fn note(&self, record: Record) {
+            self.0.lock().unwrap().push(record);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_holder_ends_it() {
+        let kept = Arc::new(Kept::default());
+        let visit = Visit::new(Some(kept.clone()), "id".to_owned(), "POST", Some("/v1/x"), None);
+        let answer = visit.clone().scope(async { current().unwrap() }).await;
+        visit.answered(200);
+        drop(visit);
+        assert!(kept.0.lock().unwrap().is_empty(), "an answer is under way");
+        for prompt_tokens in [7, 0] {
+            let took = Took {
+                prompt_tokens,
+                cached_tokens: 1,
+                completion_tokens: 5,
+                ending: "stop",
+                queued: Duration::from_millis(3),
+            };
+            answer.ended(&took);
+        }
+        drop(answer);
+        let records = kept.0.lock().unwrap();
+        let [record] = &records[..] else { panic!("one record, not {}", records.len()) };
+        assert_eq!((record.status, record.prompt_tokens, record.completion_tokens), (200, 7, 10));
+        assert_eq!((record.endings.as_slice(), record.queued_ms), (&["stop", "stop"][..], 3.0));
+        assert!(current().is_none());
+    }
+}
