@@ -9,7 +9,9 @@
     reason = "help texts are written for the terminal: [x] is an option there"
 )]
 
+mod calendar;
 mod commands;
+mod config;
 mod failure;
 mod flags;
 mod loading;
@@ -18,7 +20,7 @@ mod store;
 mod term;
 mod tuned;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 pub(crate) use failure::Failure;
@@ -34,7 +36,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve a model over HTTP with the OpenAI API.
-    Serve(commands::serve::Args),
+    Serve(Box<commands::serve::Args>),
     /// Answer one prompt, or chat in the terminal.
     Run(Box<commands::run::Args>),
     /// Fetch a model into the store.
@@ -58,12 +60,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match read() {
         Ok(cli) => cli,
-        Err(usage) => return term::usage(&usage),
+        Err(Misread::Usage(usage)) => return term::usage(&usage),
+        Err(Misread::File(failure)) => {
+            term::failure(&failure);
+            return ExitCode::from(failure.code);
+        }
     };
     let done = match cli.command {
-        Command::Serve(args) => commands::serve::run(args),
+        Command::Serve(args) => commands::serve::run(*args),
         Command::Run(args) => commands::run::run(*args),
         Command::Pull(args) => commands::pull::run(args),
         Command::List(args) => commands::list::run(args),
@@ -82,4 +88,25 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Why there is nothing to run.
+enum Misread {
+    Usage(clap::Error),
+    File(Failure),
+}
+
+/// The command line, and for `serve` the environment and the file behind it.
+fn read() -> Result<Cli, Misread> {
+    let command = config::with_environment(Cli::command());
+    let words: Vec<_> = std::env::args_os().collect();
+    let parse = |words: &[std::ffi::OsString]| -> Result<ArgMatches, Misread> {
+        command.clone().try_get_matches_from(words).map_err(Misread::Usage)
+    };
+    let mut matches = parse(&words)?;
+    let more = config::arguments(&command, &matches).map_err(Misread::File)?;
+    if !more.is_empty() {
+        matches = parse(&[words, more].concat())?;
+    }
+    Cli::from_arg_matches(&matches).map_err(|error| Misread::Usage(error.format(&mut Cli::command())))
 }

@@ -3,10 +3,13 @@
 //! The socket is bound first and answers 503 while a thread loads the model, so that whoever waits for the server can
 //! tell "not yet" from "not there".
 
+mod audit;
 mod door;
+mod operations;
+mod signals;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,14 +19,15 @@ use engine::Engine;
 use kernels::{KvDtype, Precision};
 use server::{Options, Served, Server, Spoken};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use weights::store::DEFAULT_MODEL;
 
-use crate::loading::{Bar, Loaded, Wish, check_memory, plan};
-use crate::store::size;
-use crate::term::err;
+use crate::loading::{Bar, Loaded, Planned, Wish, check_memory, plan};
+use crate::store::{self, size};
+use crate::term::out;
 use crate::{Failure, flags};
+use operations::LogFormat;
+use signals::{Signals, end_at_once};
 
 /// Threads for sockets and events; the rest of the machine is for the model.
 const ASYNC_THREADS: usize = 2;
@@ -128,6 +132,9 @@ pub(crate) struct Args {
     no_prefix_cache: bool,
 
     #[command(flatten)]
+    operations: operations::Flags,
+
+    #[command(flatten)]
     compute: flags::Compute,
 
     #[command(flatten)]
@@ -153,13 +160,23 @@ fn tool_style(name: &str) -> Result<ToolStyle, String> {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let began = Instant::now();
-    log_to_stderr();
+    log_to_stderr(args.operations.log_format);
     let options = options(&args)?;
+    let tls = operations::tls(&args)?;
+    if args.operations.check {
+        return check(&args, &options);
+    }
+    let (log, scheme) = (args.operations.log_format, if tls.is_some() { "https" } else { "http" });
     let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
-    err!("listening on http://{address}; loading {}", args.model);
-    let invitation =
-        Invitation { address: door::reachable(address), keyed: !options.keys.is_empty(), page: options.page };
+    log.say(&format!("listening on {scheme}://{address}; loading {}", args.model));
+    let invitation = Invitation {
+        log,
+        scheme,
+        address: door::reachable(address),
+        keyed: !options.keys.is_empty(),
+        page: options.page,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
         .max_blocking_threads(PLANNING_THREADS)
@@ -168,23 +185,21 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::new(format!("cannot start the HTTP threads: {error}")))?;
     let server = Server::new(options);
+    if let Some(tls) = tls {
+        server.set_tls(tls);
+    }
+    if let Some(file) = &args.operations.audit_log {
+        server.audit(Arc::new(audit::AuditLog::start(file, args.operations.audit_log_bytes)?));
+    }
     let drain = Duration::from_secs(args.drain_timeout.into());
+    let args = Arc::new(args);
+    operations::watch(&args, &server)?;
     let failed = load_beside(args, server.clone(), invitation, began)?;
-    serve(&runtime, server, listener, drain, failed)
+    serve(&runtime, server, listener, drain, failed, log)
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
-    let mut keys = server::Keys::default();
-    args.api_key.iter().try_for_each(|key| keys.add(key)).map_err(|e| Failure::usage(e.to_string()))?;
-    if let Some(file) = &args.api_key_file {
-        let at = file.display();
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Failure::new(format!("cannot read --api-key-file {at}: {error}")))?;
-        keys.add_lines(&text).map_err(|error| Failure::new(format!("--api-key-file {at}: {error}")))?;
-        if keys.is_empty() {
-            return Err(Failure::new(format!("--api-key-file {at} has no key in it")));
-        }
-    }
+    let keys = operations::keys(args)?;
     let body_bytes = usize::try_from(args.max_body).unwrap_or(usize::MAX);
     if !(1024..=1 << 30).contains(&body_bytes) {
         return Err(Failure::usage(format!("--max-body {body_bytes} is outside 1024..=1073741824")));
@@ -193,6 +208,10 @@ fn options(args: &Args) -> Result<Options, Failure> {
     Ok(Options {
         keys,
         loopback_names_only: !args.insecure_no_auth,
+        head_timeout: Duration::from_secs(args.operations.head_timeout.into()),
+        body_timeout: Duration::from_secs(args.operations.body_timeout.into()),
+        write_timeout: Duration::from_secs(args.operations.write_timeout.into()),
+        drain_notice: Duration::from_secs(args.operations.drain_notice.into()),
         page: !args.no_page,
         metrics_llamacpp: args.metrics_llamacpp,
         body_bytes,
@@ -205,17 +224,24 @@ fn options(args: &Args) -> Result<Options, Failure> {
 }
 
 /// `GRISTMILL_LOG` chooses, as in `debug` or `server=debug`; warnings by default.
-fn log_to_stderr() {
+fn log_to_stderr(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GRISTMILL_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A full disk behind standard error must not end requests: the subscriber would complain with a panic.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     // Somebody else's log is as good.
-    let _ = log.try_init();
+    let _ = match format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
 }
 
 /// Loads the model on a thread of its own. The receiver hears of it only if that fails.
 fn load_beside(
-    args: Args,
+    args: Arc<Args>,
     server: Server,
     invitation: Invitation,
     began: Instant,
@@ -236,6 +262,8 @@ fn load_beside(
 
 /// How to reach the server, for the line to try.
 struct Invitation {
+    log: LogFormat,
+    scheme: &'static str,
     address: SocketAddr,
     keyed: bool,
     page: bool,
@@ -248,7 +276,31 @@ struct Ready {
     facts: String,
 }
 
-fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> {
+/// What `--check` says: everything that can be known without loading.
+fn check(args: &Args, options: &Options) -> Result<(), Failure> {
+    // Any port: the one that is meant may be in use by the server that this is to replace.
+    door::bind(&args.host, 0, !options.keys.is_empty() || args.insecure_no_auth)?;
+    if let Some(file) = &args.operations.audit_log {
+        audit::AuditLog::start(file, args.operations.audit_log_bytes)?;
+    }
+    let installed = store::home()?.find(&args.model).is_some() || Path::new(&args.model).exists();
+    if !installed {
+        out!("flags and files are good; {} is not in the store, serve would pull it", args.model);
+        return Ok(());
+    }
+    let planned = planned(args)?;
+    out!(
+        "flags and files are good; {} would be served with {} tokens of context, {} of memory and {} keys",
+        args.model,
+        planned.limits.context,
+        size(planned.need.total()),
+        options.keys.len()
+    );
+    Ok(())
+}
+
+/// The model found, and its memory planned as the flags say.
+fn planned(args: &Args) -> Result<Planned, Failure> {
     let wish = Wish {
         model: &args.model,
         compute: &args.compute,
@@ -258,7 +310,6 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
         max_running: args.parallel.into(),
         speculate: &args.speculate,
     };
-    server.loading("finding the model");
     let mut planned = plan(&wish)?;
     if let Some(kv_bytes) = args.kv_memory {
         let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
@@ -277,6 +328,12 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
     planned.limits.max_stall = Duration::from_millis(args.max_stall_ms.into());
     planned.limits.prefix_cache = !args.no_prefix_cache;
     planned.limits.max_queued = usize::from(args.parallel) + usize::from(args.max_queued);
+    Ok(planned)
+}
+
+fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> {
+    server.loading("finding the model");
+    let planned = planned(args)?;
     let mut bar = Bar::new(&args.model);
     let loaded = planned.load(&mut |share| {
         bar.set(share);
@@ -342,20 +399,26 @@ fn measure(server: &Server, machine: &Machine) {
 
 impl Ready {
     fn say(&self, to: &Invitation, began: Instant) {
-        err!("{} is ready after {:.2} s: {}", self.name, began.elapsed().as_secs_f64(), self.facts);
+        let log = to.log;
+        log.say(&format!(
+            "{} is ready after {:.2} s: {}",
+            self.name,
+            began.elapsed().as_secs_f64(),
+            self.facts
+        ));
         let (path, body) = if self.chats {
             ("chat/completions", r#"{"messages": [{"role": "user", "content": "What is a grist mill?"}]}"#)
         } else {
             ("completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#)
         };
         let key = if to.keyed { " -H \"authorization: Bearer $GRISTMILL_API_KEY\"" } else { "" };
-        let address = to.address;
+        let url = format!("{}://{}", to.scheme, to.address);
         if to.page && self.chats {
-            err!("chat in a browser: http://{address}");
+            log.say(&format!("chat in a browser: {url}"));
         }
-        err!(
-            "try it:\n  curl http://{address}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
-        );
+        log.say(&format!(
+            "try it:\n  curl {url}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
+        ));
     }
 }
 
@@ -366,6 +429,7 @@ fn serve(
     listener: TcpListener,
     drain: Duration,
     mut failed: oneshot::Receiver<Failure>,
+    log: LogFormat,
 ) -> Result<(), Failure> {
     let mut failure = None;
     let cut = runtime.block_on(async {
@@ -374,8 +438,11 @@ fn serve(
         let stop = async {
             tokio::select! {
                 name = signals.next() => {
-                    err!("{name}: finishing running answers for at most {} s; again to end at once", drain.as_secs());
-                    tokio::spawn(end_at_once(signals));
+                    let seconds = drain.as_secs();
+                    log.say(&format!(
+                        "{name}: finishing running answers for at most {seconds} s; again to end at once"
+                    ));
+                    tokio::spawn(end_at_once(signals, log));
                 }
                 // A loader that panicked has said so and dropped the channel.
                 loading = &mut failed => {
@@ -388,42 +455,12 @@ fn serve(
     match failure {
         Some(failure) => Err(failure),
         None if cut > 0 => {
-            err!("stopped; {cut} connections were cut");
+            log.say(&format!("stopped; {cut} connections were cut"));
             Ok(())
         }
         None => {
-            err!("stopped");
+            log.say("stopped");
             Ok(())
         }
     }
-}
-
-/// Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for the next of either.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "interrupted",
-            _ = self.terminate.recv() => "terminated",
-        }
-    }
-}
-
-#[allow(clippy::exit, reason = "the second signal means now, whatever is still running")]
-async fn end_at_once(mut signals: Signals) {
-    let name = signals.next().await;
-    err!("{name} again: ending at once");
-    std::process::exit(130)
 }

@@ -29,6 +29,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use text::Tokenizer;
 
+use crate::calendar::stamp;
 use crate::term::{self, err, out};
 use crate::{Failure, commands};
 pub(crate) use args::Args;
@@ -87,7 +88,11 @@ async fn measure(args: &Args, checked: &Checked) -> Result<Run, Failure> {
     let style = Arc::new(Style { endpoint: args.endpoint.clone(), model, extra });
     ready(&client, &style, ready_by).await?;
     let local = args.tokenizer.as_deref().map(tokenizer).transpose()?;
-    let counter = Counter::find(local, &client, &style).await;
+    let counter = match local {
+        // Ids are counted by themselves.
+        None if checked.form == Form::Tokens => Counter::Usage(&client, &style),
+        local => Counter::find(local, &client, &style).await,
+    };
     let prompts = Prompts::new(args, checked, &counter).await?;
     let warmups = prompts.make(args.num_warmups, WARMUP_STREAM).await?;
     let conversations = prompts.make(args.num_prompts, 0).await?;
@@ -243,9 +248,8 @@ async fn recount(counter: &Counter<'_>, outcomes: &mut [Outcome]) -> Result<(), 
 }
 
 fn setting(args: &Args, model: &str, num_prompts: usize) -> Setting {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Setting {
-        date: report::stamp(now.as_secs()),
+        date: stamp(SystemTime::now()),
         label: args.label.clone(),
         backend: args.endpoint.backend(),
         model: model.to_owned(),

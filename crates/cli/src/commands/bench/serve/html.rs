@@ -217,12 +217,11 @@ fn errors(outcomes: &[Outcome]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::stamp;
     use super::*;
 
     fn page_of(outcomes: &[Outcome]) -> String {
         let setting = Setting {
-            date: stamp(0),
+            date: "19700101-000000".to_owned(),
             label: Some("<script>alert(1)</script>".to_owned()),
             backend: "openai",
             model: "a & b".to_owned(),

@@ -180,22 +180,6 @@ fn extend(all: &mut Map<String, Value>, more: Value) {
     }
 }
 
-/// `20261121-190138`, the time in UTC `seconds` after 1970, as vLLM names its files (which takes local time).
-pub(super) fn stamp(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Civil from days: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +191,7 @@ mod tests {
         ];
         let metrics = Metrics::of(&outcomes, 2.0, None);
         let setting = Setting {
-            date: stamp(0),
+            date: "19700101-000000".to_owned(),
             label: None,
             backend: "openai",
             model: "m".to_owned(),
@@ -250,12 +234,5 @@ mod tests {
             (Some(500.0), Some(1.0))
         );
         assert!(written(false).get("ttfts").is_none());
-    }
-
-    #[test]
-    fn stamps() {
-        assert_eq!(stamp(0), "19700101-000000");
-        assert_eq!(stamp(951_827_696), "20000229-123456");
-        assert_eq!(stamp(1_795_287_698), "20261121-190138");
     }
 }
