@@ -56,7 +56,7 @@ pub fn run(flags: &[&str]) -> Done {
     if wanted("--no-models") {
         report.step("models for the tests", models::pull);
         report.step("tests on real models", models::tests);
-        report.step("the openai client", client::check);
+        report.step("the openai and anthropic clients", client::check);
         report.step("the page in a browser", page::check_where_possible);
     }
     report.step("tests", tests);

@@ -1,4 +1,4 @@
-//! The server as its users meet it: `gristmill serve` on the default model, and the `openai` package against it.
+//! The server as its users meet it: `gristmill serve` on the default model, and the `openai` and `anthropic` packages against it.
 
 use crate::shell::{Done, call, cargo, root};
 use std::io::{Read, Write};
@@ -9,14 +9,17 @@ use std::time::{Duration, Instant};
 
 /// Loading a 100 MB model takes a second or two; a busy machine may take much longer.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-const CHECK: &str = "tools/clients/openai_check.py";
+const CHECKS: [&str; 2] = ["tools/clients/openai_check.py", "tools/clients/anthropic_check.py"];
+const PACKAGES: &str = "tools/clients/requirements.txt";
 
-/// Starts the server, runs the checks of `tools/clients/openai_check.py`, stops the server.
+/// Starts the server, runs the checks of `tools/clients`, stops the server.
 pub fn check() -> Done {
     let python = python()?;
     call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
     let server = Server::start(&[])?;
-    call(Command::new(python).args([CHECK, &server.url()]).current_dir(root()))
+    CHECKS.iter().try_for_each(|check| {
+        call(Command::new(&python).args([check, server.url().as_str()]).current_dir(root()))
+    })
 }
 
 /// `gristmill serve` with the default model, as it was built last. Stops when it goes out of scope, whatever happened.
@@ -62,26 +65,20 @@ impl Drop for Server {
     }
 }
 
-/// A virtual environment with the pinned client, made once.
+/// A virtual environment with the pinned clients, made once for each set of pins.
 fn python() -> Result<PathBuf, String> {
     let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let folder = base.join("openai-client");
     let python = folder.join("bin/python");
-    if !folder.join("ready").is_file() {
-        call(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        let mut pip = Command::new(&python);
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-            "tools/clients/requirements.txt",
-        ]);
-        call(pip.current_dir(root()))?;
-        std::fs::write(folder.join("ready"), "").map_err(|error| format!("{}: {error}", folder.display()))?;
+    let pins = std::fs::read_to_string(root().join(PACKAGES)).map_err(|e| format!("{PACKAGES}: {e}"))?;
+    if std::fs::read_to_string(folder.join("ready")).is_ok_and(|made| made == pins) {
+        return Ok(python);
     }
+    call(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", PACKAGES]);
+    call(pip.current_dir(root()))?;
+    std::fs::write(folder.join("ready"), pins).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(python)
 }
 

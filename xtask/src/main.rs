@@ -29,7 +29,7 @@ usage: cargo xtask COMMAND
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
-  client                    serve the default model and check it with the openai package
+  client                    serve the default model and check it with the openai and anthropic packages
   page                      serve the default model and check its page in headless Chromium
 ";
 

@@ -37,8 +37,9 @@ const DETOKENIZE: &str = "/detokenize";
 const APPLY_TEMPLATE: &str = "/apply-template";
 const VERSION: &str = "/version";
 const PROPS: &str = "/props";
+const OPENAPI: &str = "/openapi.json";
 /// Paths that are routes as they stand.
-const PLAIN: [&str; 11] = [
+const PLAIN: [&str; 12] = [
     CHAT,
     COMPLETIONS,
     MODELS,
@@ -50,6 +51,7 @@ const PLAIN: [&str; 11] = [
     APPLY_TEMPLATE,
     VERSION,
     PROPS,
+    OPENAPI,
 ];
 
 /// Every route, behind the layers that all requests go through.
@@ -73,6 +75,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route(APPLY_TEMPLATE, post(tokens::apply_template))
         .route(VERSION, get(version))
         .route(PROPS, get(props))
+        .route(OPENAPI, get(openapi))
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(state.clone(), layers::guard))
@@ -219,6 +222,10 @@ pub(crate) async fn begin(
     Ok(Begun { generation, id: id.unwrap_or_else(|| layers::new_id(state)) })
 }
 
+async fn openapi() -> Response {
+    to_json(&wire::openapi::document(env!("CARGO_PKG_VERSION")))
+}
+
 async fn version() -> Response {
     to_json(&serde_json::json!({"version": env!("CARGO_PKG_VERSION")}))
 }
@@ -282,4 +289,21 @@ fn to_json<T: serde::Serialize>(value: &T) -> Response {
 
 fn json(text: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_route() {
+        let document = wire::openapi::document("1");
+        let paths = document["paths"].as_object().expect("paths");
+        for route in PLAIN.into_iter().filter(|route| *route != OPENAPI).chain([RESPONSE, CANCEL]) {
+            assert!(paths.contains_key(route), "{route} is not in the document");
+        }
+        for path in paths.keys().filter(|path| !path.contains('{')) {
+            assert_eq!(pattern(path), Some(path.as_str()), "{path} is no route");
+        }
+    }
 }

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod logprobs;
 pub mod message;
 pub mod models;
+pub mod openapi;
 pub mod responses;
 pub mod sampling;
 pub mod sse;

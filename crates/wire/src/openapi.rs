@@ -1,0 +1,319 @@
+//! The API as an OpenAPI 3.1 document, for clients that are made from it. Bounds are those of [`crate::limits`].
+
+use serde_json::{Value, json};
+
+use crate::limits;
+
+/// The document, for a server of this version.
+pub fn document(version: &str) -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Gristmill",
+            "version": version,
+            "description": "Language models on CPUs, with the OpenAI API. Fields that are not listed and not known are ignored.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{}, {"key": []}],
+        "paths": paths(),
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas(),
+        },
+    })
+}
+
+fn paths() -> Value {
+    let generation = "completions";
+    json!({
+        "/v1/chat/completions": {"post": post(generation, "Answers a conversation.", "ChatRequest", "ChatCompletion", true)},
+        "/v1/completions": {"post": post(generation, "Continues a text.", "CompletionRequest", "Completion", true)},
+        "/v1/responses": {"post": post("responses", "Answers, and keeps the answer.", "ResponsesRequest", "Response", true)},
+        "/v1/responses/{id}": {
+            "get": with_id(get("responses", "A response that is kept.", "Response")),
+            "delete": with_id(get("responses", "Forgets a response.", "Deleted")),
+        },
+        "/v1/responses/{id}/cancel": {
+            "post": with_id(get("responses", "Cancels a response that is computed in the background.", "Response")),
+        },
+        "/v1/messages": {"post": anthropic(post("messages", "Answers a conversation, in Anthropic's form.", "MessagesRequest", "Message", true))},
+        "/v1/messages/count_tokens": {"post": anthropic(post("messages", "Counts a conversation's tokens.", "CountRequest", "Count", false))},
+        "/v1/models": {"get": get("models", "The model's names.", "ModelList")},
+        "/v1/models/{id}": {"get": with_id(get("models", "One of the model's names.", "Model"))},
+        "/tokenize": {"post": post("tokens", "A text or a conversation as tokens.", "TokenizeRequest", "Tokens", false)},
+        "/detokenize": {"post": post("tokens", "Tokens as text.", "DetokenizeRequest", "Text", false)},
+        "/apply-template": {"post": post("tokens", "A conversation as the text that the model continues.", "ChatRequest", "Text", false)},
+        "/version": {"get": get("server", "The server's version.", "Version")},
+        "/props": {"get": get("server", "What llama.cpp's clients ask for.", "Object")},
+    })
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn body(description: &str, schema: &str) -> Value {
+    json!({"description": description, "content": {"application/json": {"schema": reference(schema)}}})
+}
+
+/// Every answer that is not one, in OpenAI's shape.
+fn faults() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("400", "A field has a wrong value, or asks for what is not built here."),
+        ("401", "No key, or one that is not known."),
+        ("404", "No such path, model or response."),
+        ("405", "The path does not answer this method."),
+        ("408", "The body was late, or the request's own time is over."),
+        ("413", "The body is too large."),
+        ("415", "The body is not JSON."),
+        ("421", "Host is not a loopback name, on a server without a key."),
+        ("429", "No room now: see Retry-After."),
+        ("431", "The head is too large."),
+        ("500", "The server's own fault."),
+        ("503", "The model is loading, or the server is on its way out: see Retry-After."),
+    ]
+}
+
+fn operation(tag: &str, summary: &str, answer: Value) -> Value {
+    let mut responses = json!({"200": answer});
+    for (status, description) in faults() {
+        responses[status] = body(description, "Error");
+    }
+    let id: String = summary.chars().filter(char::is_ascii_alphabetic).collect();
+    json!({"tags": [tag], "summary": summary, "operationId": id, "responses": responses})
+}
+
+fn get(tag: &str, summary: &str, answer: &str) -> Value {
+    operation(tag, summary, body("It.", answer))
+}
+
+fn post(tag: &str, summary: &str, request: &str, answer: &str, streams: bool) -> Value {
+    let mut said = body("The whole answer.", answer);
+    if streams {
+        said["description"] = "The whole answer, or server-sent events if `stream` is true.".into();
+        said["content"]["text/event-stream"] = json!({"schema": {"type": "string"}});
+    }
+    let mut operation = operation(tag, summary, said);
+    operation["requestBody"] = body("The request.", request);
+    operation["requestBody"]["required"] = true.into();
+    operation
+}
+
+fn with_id(mut operation: Value) -> Value {
+    operation["parameters"] =
+        json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
+    operation
+}
+
+/// With Anthropic's shape of errors.
+fn anthropic(mut operation: Value) -> Value {
+    for (status, description) in faults() {
+        operation["responses"][status] = body(description, "AnthropicError");
+    }
+    operation
+}
+
+fn number(low: f64, high: f64, description: &str) -> Value {
+    json!({"type": ["number", "null"], "minimum": low, "maximum": high, "description": description})
+}
+
+fn count(low: i64, high: i64, description: &str) -> Value {
+    json!({"type": ["integer", "null"], "minimum": low, "maximum": high, "description": description})
+}
+
+fn flag(description: &str) -> Value {
+    json!({"type": ["boolean", "null"], "description": description})
+}
+
+fn text(most: usize, description: &str) -> Value {
+    json!({"type": ["string", "null"], "maxLength": most, "description": description})
+}
+
+/// The fields that chat and plain completions share.
+fn shared() -> Value {
+    let stop = json!({"type": "string", "minLength": 1, "maxLength": limits::STOP_BYTES});
+    json!({
+        "model": {"type": ["string", "null"], "description": "A served name; may be left out."},
+        "max_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
+        "n": count(1, limits::N, "Answers wanted."),
+        "temperature": number(0.0, 2.0, "0 is greedy."),
+        "top_p": number(0.0, 1.0, "Nucleus."),
+        "top_k": count(-1, limits::TOKENS, "-1 and 0 keep all."),
+        "min_p": number(0.0, 1.0, "Least probability relative to the likeliest."),
+        "typical_p": number(0.0, 1.0, "Locally typical mass."),
+        "repetition_penalty": number(0.01, 100.0, "Divides or multiplies logits of tokens seen."),
+        "repeat_last_n": count(-1, limits::TOKENS, "Tokens that penalties look back at; -1 is all."),
+        "frequency_penalty": number(-2.0, 2.0, "For each time a token was seen."),
+        "presence_penalty": number(-2.0, 2.0, "Once a token was seen."),
+        "dry_multiplier": number(0.0, 100.0, "DRY: 0 is off."),
+        "dry_base": number(1.0, 100.0, "DRY: growth with the length of the repeat."),
+        "dry_allowed_length": count(0, limits::TOKENS, "DRY: longest repeat that costs nothing."),
+        "xtc_probability": number(0.0, 1.0, "XTC: chance that it acts."),
+        "xtc_threshold": number(0.0, 1.0, "XTC: least probability of a top choice."),
+        "logit_bias": {"type": ["object", "null"], "maxProperties": limits::LOGIT_BIAS,
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+            "propertyNames": {"pattern": "^[0-9]{1,6}$"}, "description": "Added to logits, by token id."},
+        "seed": {"type": ["integer", "null"], "minimum": i64::MIN, "maximum": i64::MAX, "description": "-1 is a new one."},
+        "stop": {"oneOf": [{"type": "null"}, stop, {"type": "array", "items": stop, "maxItems": limits::STOPS}],
+            "description": "The answer ends before any of these."},
+        "stop_token_ids": {"type": ["array", "null"], "maxItems": limits::STOP_IDS,
+            "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}, "description": "The answer ends at any of these."},
+        "ignore_eos": flag("Go on past the model's own end."),
+        "stream": flag("As server-sent events."),
+        "priority": {"oneOf": [{"type": "null"}, {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
+            {"enum": ["interactive", "default", "batch"]}], "description": "How urgent it is."},
+        "timeout": number(0.001, f64::from(limits::TIMEOUT_S), "Seconds after which the request fails."),
+        "cache_salt": text(limits::NAME_BYTES, "Kept beginnings are shared only with requests of the same salt."),
+    })
+}
+
+fn object(mut properties: Value, more: Value, required: &[&str]) -> Value {
+    if let (Some(all), Value::Object(more)) = (properties.as_object_mut(), more) {
+        all.extend(more);
+    }
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn message() -> Value {
+    let part =
+        object(json!({"type": {"const": "text"}, "text": {"type": "string"}}), json!({}), &["type", "text"]);
+    object(
+        json!({
+            "role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
+            "content": {"oneOf": [{"type": "string"}, {"type": "array", "items": part, "maxItems": limits::PARTS}]},
+        }),
+        json!({}),
+        &["role", "content"],
+    )
+}
+
+fn messages() -> Value {
+    json!({"type": "array", "minItems": 1, "maxItems": limits::MESSAGES, "items": message()})
+}
+
+fn schemas() -> Value {
+    let tool = object(
+        json!({
+            "type": {"const": "function"},
+            "function": object(
+                json!({"name": {"type": "string", "minLength": 1, "maxLength": limits::NAME_BYTES},
+                    "description": {"type": "string"}, "parameters": {"type": "object"}}),
+                json!({}), &["name"]),
+        }),
+        json!({}),
+        &["type", "function"],
+    );
+    let chat = object(
+        shared(),
+        json!({
+            "messages": messages(),
+            "max_completion_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
+            "tools": {"type": ["array", "null"], "maxItems": limits::TOOLS, "items": tool, "description": "Functions that the model may call."},
+            "logprobs": flag("Log-probabilities of the chosen tokens."),
+            "top_logprobs": count(0, limits::LOGPROBS, "Alternatives; logprobs must be true."),
+            "reasoning_effort": text(limits::NAME_BYTES, "Handed to the template."),
+            "chat_template_kwargs": {"type": ["object", "null"], "maxProperties": limits::TEMPLATE_ARGUMENTS},
+        }),
+        &["messages"],
+    );
+    let ids = json!({"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}});
+    let prompt = json!({"oneOf": [{"type": "string", "minLength": 1}, ids,
+        {"type": "array", "minItems": 1, "maxItems": limits::PROMPTS, "items": {"type": "string", "minLength": 1}}]});
+    let completion = object(
+        shared(),
+        json!({"prompt": prompt, "echo": flag("The text begins with the prompt."), "logprobs": count(0, limits::LOGPROBS, "Alternatives.")}),
+        &["prompt"],
+    );
+    let turn = object(
+        json!({"role": {"enum": ["user", "assistant"]}, "content": {"type": "string"}}),
+        json!({}),
+        &["role", "content"],
+    );
+    let turns = json!({"type": "array", "minItems": 1, "maxItems": limits::MESSAGES, "items": turn});
+    let counted = json!({"model": {"type": ["string", "null"]}, "messages": turns, "system": {"type": ["string", "null"]}});
+    let asked = json!({
+        "max_tokens": {"type": "integer", "minimum": 1, "maximum": limits::TOKENS},
+        "temperature": number(0.0, 2.0, "0 is greedy."),
+        "stream": flag("As server-sent events."),
+        "stop_sequences": {"type": ["array", "null"], "maxItems": limits::STOPS,
+            "items": {"type": "string", "minLength": 1, "maxLength": limits::STOP_BYTES}},
+    });
+    let response = json!({
+        "model": {"type": ["string", "null"]},
+        "input": {"type": "string"},
+        "instructions": {"type": ["string", "null"]},
+        "max_output_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
+        "temperature": number(0.0, 2.0, "0 is greedy."),
+        "stream": flag("As server-sent events."),
+        "store": flag("Whether it can be asked for later."),
+    });
+    json!({
+        "ChatRequest": chat,
+        "CompletionRequest": completion,
+        "ResponsesRequest": object(response, json!({}), &["input"]),
+        "MessagesRequest": object(counted.clone(), asked, &["messages", "max_tokens"]),
+        "CountRequest": object(counted, json!({}), &["messages"]),
+        "TokenizeRequest": object(json!({"prompt": {"type": "string"}, "add_special_tokens": flag("With the tokens around a text."),
+            "return_token_strs": flag("With the tokens' texts.")}), json!({}), &["prompt"]),
+        "DetokenizeRequest": object(json!({"tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}}}),
+            json!({}), &["tokens"]),
+        "ChatCompletion": answer("chat.completion", &["id", "object", "created", "model", "choices", "usage"]),
+        "Completion": answer("text_completion", &["id", "object", "created", "model", "choices", "usage"]),
+        "Response": answer("response", &["id", "object", "created_at", "status", "model", "output"]),
+        "Message": {"type": "object", "required": ["id", "type", "role", "model", "content", "stop_reason", "usage"],
+            "properties": {"type": {"const": "message"}, "role": {"const": "assistant"}, "content": {"type": "array"}}},
+        "Count": object(json!({"input_tokens": {"type": "integer", "minimum": 0}}), json!({}), &["input_tokens"]),
+        "Deleted": object(json!({"id": {"type": "string"}, "deleted": {"const": true}}), json!({}), &["id", "deleted"]),
+        "Model": object(json!({"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
+            "max_model_len": {"type": "integer"}}), json!({}), &["id", "object", "created"]),
+        "ModelList": object(json!({"object": {"const": "list"}, "data": {"type": "array", "items": reference("Model")}}), json!({}), &["object", "data"]),
+        "Tokens": object(json!({"count": {"type": "integer"}, "max_model_len": {"type": "integer"},
+            "tokens": {"type": "array", "items": {"type": "integer"}}}), json!({}), &["count", "tokens"]),
+        "Text": object(json!({"prompt": {"type": "string"}}), json!({}), &["prompt"]),
+        "Version": object(json!({"version": {"type": "string"}}), json!({}), &["version"]),
+        "Object": {"type": "object"},
+        "Error": object(json!({"error": object(json!({"message": {"type": "string"}, "type": {"type": "string"},
+            "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}), json!({}),
+            &["message", "type", "param", "code"])}), json!({}), &["error"]),
+        "AnthropicError": object(json!({"type": {"const": "error"}, "error": object(json!({"type": {"type": "string"},
+            "message": {"type": "string"}}), json!({}), &["type", "message"])}), json!({}), &["type", "error"]),
+    })
+}
+
+/// An answer of this `object`, with these fields at least.
+fn answer(kind: &str, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": {"id": {"type": "string"}, "object": {"const": kind}}, "required": required})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name that is referred to is there, and every schema is used.
+    #[test]
+    fn references_lead_somewhere() {
+        let document = document("1");
+        let text = document.to_string();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        for name in schemas.keys() {
+            assert!(text.contains(&format!("#/components/schemas/{name}\"")), "{name} is used nowhere");
+        }
+        let references =
+            text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap());
+        for name in references {
+            assert!(schemas.contains_key(name), "{name} is not there");
+        }
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own() {
+        let document = document("1");
+        let paths = document["paths"].as_object().unwrap();
+        let operations = paths.values().flat_map(|path| path.as_object().unwrap().values());
+        let mut ids: Vec<&str> = operations.map(|o| o["operationId"].as_str().unwrap()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((ids.len(), all), (16, 16));
+    }
+}
