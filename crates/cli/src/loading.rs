@@ -19,7 +19,7 @@ use crate::tuned::{Setting, Tuned};
 use crate::{Failure, flags};
 
 /// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
-const OTHER_BYTES: u64 = 64 << 20;
+pub(crate) const OTHER_BYTES: u64 = 64 << 20;
 /// A context shorter than this is not worth starting for, unless the model or the user says so.
 const LEAST_CONTEXT: usize = 512;
 

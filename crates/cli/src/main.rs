@@ -55,6 +55,8 @@ enum Command {
     Bench(commands::bench::Args),
     /// Find the threads and steps that are fastest for a model on this machine; serve and run then use them.
     Tune(commands::bench::tune::Args),
+    /// Plan: what serving costs, what it takes, and who would do it for less.
+    Plan(commands::plan::Args),
     /// Show what this machine gives us, and what slows it down.
     Doctor(commands::doctor::Args),
 }
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Perplexity(args) => commands::perplexity::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Tune(args) => commands::bench::tune::run(&args),
+        Command::Plan(args) => commands::plan::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
     };
     match done {

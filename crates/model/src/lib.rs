@@ -26,7 +26,7 @@ mod work;
 pub use error::Error;
 pub use forward::Batch;
 pub use load::Model;
-pub use memory::Need;
+pub use memory::{Need, PackedWeight};
 pub use rope::{Rope, Scaling};
 pub use scratch::Scratch;
 pub use source::Source;

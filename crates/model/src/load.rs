@@ -5,6 +5,7 @@
 //! the file's pages are given back as the loading goes on: the peak is the packed weights and a megabyte or two a thread.
 
 use crate::error::Error;
+use crate::memory::PackedWeight;
 use crate::names::{self, Place, Slice};
 use crate::rope::Rope;
 use crate::source::Source;
@@ -93,6 +94,17 @@ impl Found<'_> {
             return 4 * self.cols as u64;
         }
         Matrix::packed_bytes(tier, self.dtype, self.rows, self.cols, precision)
+    }
+
+    pub(crate) fn packed(&self, tier: Tier, precision: Precision) -> PackedWeight {
+        PackedWeight {
+            role: self.role,
+            dtype: self.dtype,
+            rows: self.rows,
+            cols: self.cols,
+            vector: self.vector,
+            bytes: self.packed_bytes(tier, precision),
+        }
     }
 }
 

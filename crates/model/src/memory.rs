@@ -4,9 +4,10 @@ use crate::error::Error;
 use crate::load;
 use crate::scratch::Scratch;
 use crate::source::Source;
-use crate::spec::Spec;
+use crate::spec::{Role, Spec};
 use cpu::Tier;
 use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision};
+use tensor::Dtype;
 use weights::Opened;
 
 /// Bytes that serving a model takes.
@@ -18,6 +19,23 @@ pub struct Need {
     pub kv: u64,
     /// Buffers of the forward pass.
     pub scratch: u64,
+}
+
+/// A weight that will be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedWeight {
+    /// What it is for.
+    pub role: Role,
+    /// Its format in the file.
+    pub dtype: Dtype,
+    /// Rows; 1 for a vector.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// It is a vector: nothing is multiplied by it as by a matrix.
+    pub vector: bool,
+    /// Bytes that it takes in memory.
+    pub bytes: u64,
 }
 
 impl Need {
@@ -58,6 +76,21 @@ impl Spec {
             kv: blocks.saturating_mul(self.kv_shape(1, dtype).block_bytes() as u64),
             scratch: Scratch::bytes(self, rows, logit_rows),
         }
+    }
+
+    /// This file's weights, each as it will lie in memory, without reading any.
+    ///
+    /// # Errors
+    /// As [`Spec::weight_bytes`].
+    pub fn packed_weights(
+        &self,
+        opened: &Opened,
+        tier: Tier,
+        precision: Precision,
+    ) -> Result<Vec<PackedWeight>, Error> {
+        let source = Source::new(opened)?;
+        let found = load::find(opened, &source, self)?;
+        Ok(found.iter().map(|weight| weight.packed(tier, precision)).collect())
     }
 
     /// Bytes that this file's weights will take once packed. Also finds missing and left-over tensors and wrong

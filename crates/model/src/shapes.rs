@@ -180,6 +180,28 @@ impl Shape {
         Ok(Opened::in_memory(Path::new(&self.label(recipe)), metadata, parts, tensors))
     }
 
+    /// The model without its weights: every tensor is named, shaped and zero, and they share one stretch of memory that
+    /// nothing reads. For planning what is too large to be made.
+    ///
+    /// # Errors
+    /// As [`Shape::open`].
+    pub fn outline(&self, recipe: &Recipe) -> Result<Opened, Error> {
+        let metadata = self.metadata(recipe);
+        let mut vectors = Vec::new();
+        let mut tensors: Vec<Placed> = Vec::new();
+        for (name, values) in self.rope_tensors() {
+            tensors.push(vector(name.to_owned(), &values, &mut vectors));
+        }
+        let wanted = self.wanted(recipe, &metadata)?;
+        let largest = wanted.iter().map(Wanted::bytes).max().unwrap_or(0);
+        tensors.extend(wanted.into_iter().map(|tensor| {
+            let Wanted { name, dtype, shape, .. } = tensor;
+            Placed { name, dtype, shape, part: 1, start: 0 }
+        }));
+        let parts = vec![vectors, vec![0; largest]];
+        Ok(Opened::in_memory(Path::new(&self.label(recipe)), metadata, parts, tensors))
+    }
+
     /// `NAME:FORMAT`.
     #[must_use]
     pub fn label(&self, recipe: &Recipe) -> String {
@@ -320,6 +342,21 @@ mod tests {
             let spec = Spec::read(&sketch).unwrap();
             assert_eq!(spec.parameters(), shape.parameters, "{}", shape.name);
             assert_eq!(spec.tied, shape.tied, "{}", shape.name);
+        }
+    }
+
+    #[test]
+    fn an_outline_needs_what_the_model_needs() {
+        let pool = Pool::new(1, None).unwrap();
+        for name in ["tiny:q4_k_m", "tiny:bf16"] {
+            let (shape, recipe) = parse(name).unwrap();
+            let packed = |opened: &Opened| {
+                let spec = Spec::read(opened).unwrap();
+                spec.packed_weights(opened, cpu::Tier::Scalar, kernels::Precision::Fast).unwrap()
+            };
+            let whole = packed(&shape.open(recipe, 1, &pool).unwrap());
+            assert_eq!(packed(&shape.outline(recipe).unwrap()), whole, "{name}");
+            assert!(whole.iter().any(|weight| weight.role == Role::Embedding), "{name}");
         }
     }
 

@@ -16,8 +16,8 @@ pub mod sizing;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, positive};
-use crate::step::{Batch, Roofline, interpolate};
+use crate::error::{Error, not_negative, positive};
+use crate::step::interpolate;
 use lengths::Lengths;
 
 /// `[fleet]` of a plan.
@@ -48,8 +48,8 @@ pub struct FleetPlan {
     pub max_queued: usize,
     /// Prompt rows of a step in which nothing decodes (256 unless given).
     pub prefill_chunk: usize,
-    /// Prompt rows beside rows that decode (64 unless given).
-    pub prefill_beside_decode: usize,
+    /// Longest that a step with prompts may make those wait that decode, ms (100 unless given).
+    pub max_stall_ms: f64,
     /// How machines share the requests.
     pub balance: Balance,
 }
@@ -81,7 +81,7 @@ impl Default for FleetPlan {
             max_running: 8,
             max_queued: 64,
             prefill_chunk: 256,
-            prefill_beside_decode: 64,
+            max_stall_ms: 100.0,
             balance: Balance::default(),
         }
     }
@@ -98,7 +98,6 @@ impl FleetPlan {
             ("max_running", self.max_running, 4096),
             ("max_queued", self.max_queued, 1_000_000),
             ("prefill_chunk", self.prefill_chunk, 65_536),
-            ("prefill_beside_decode", self.prefill_beside_decode, 65_536),
         ] {
             if !(1..=most).contains(&value) {
                 return Err(Error::Range {
@@ -108,7 +107,7 @@ impl FleetPlan {
                 });
             }
         }
-        Ok(())
+        not_negative("fleet.max_stall_ms", self.max_stall_ms).map(drop)
     }
 }
 
@@ -149,15 +148,10 @@ impl Slo {
     }
 }
 
-/// What a step takes.
+/// What a step takes: rows, and the seconds that a step of so many takes; ascending. Between them on straight lines, beyond the
+/// last as the last two go on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StepCost {
-    /// Predicted from the model and the machine.
-    Roofline(Box<Roofline>),
-    /// Rows, and the seconds that a step of so many takes; ascending. Between them on straight lines, beyond the last as the last
-    /// two go on.
-    Measured(Vec<(f64, f64)>),
-}
+pub struct StepCost(Vec<(f64, f64)>);
 
 impl StepCost {
     /// From rows and milliseconds.
@@ -179,23 +173,17 @@ impl StepCost {
                 expected: "points of more rows that take no less time".to_owned(),
             });
         }
-        Ok(StepCost::Measured(step_ms.iter().map(|(rows, ms)| (*rows, ms / 1e3)).collect()))
+        Ok(StepCost(step_ms.iter().map(|(rows, ms)| (*rows, ms / 1e3)).collect()))
     }
 
-    /// Seconds that a step takes.
+    /// Seconds that a step of `rows` rows takes.
     #[must_use]
-    pub fn seconds(&self, batch: &Batch) -> f64 {
-        match self {
-            StepCost::Roofline(roofline) => roofline.seconds(batch),
-            StepCost::Measured(points) => {
-                let rows = batch.decode_rows + batch.prompt_rows;
-                match points[..] {
-                    [.., (left, low), (right, high)] if rows > right => {
-                        high + (rows - right) * (high - low) / (right - left)
-                    }
-                    _ => interpolate(points.iter().copied(), rows, |x| x),
-                }
+    pub fn seconds(&self, rows: f64) -> f64 {
+        match self.0[..] {
+            [.., (left, low), (right, high)] if rows > right => {
+                high + (rows - right) * (high - low) / (right - left)
             }
+            _ => interpolate(self.0.iter().copied(), rows, |x| x),
         }
     }
 }
@@ -214,7 +202,7 @@ mod tests {
     #[test]
     fn measured_steps_lie_on_lines() {
         let cost = StepCost::measured(&[(1.0, 10.0), (4.0, 16.0), (8.0, 32.0)]).unwrap();
-        let at = |rows| (cost.seconds(&Batch { decode_rows: rows, ..Batch::default() }) * 1e6).round() / 1e3;
+        let at = |rows| (cost.seconds(rows) * 1e6).round() / 1e3;
         assert_eq!((at(1.0), at(2.0), at(8.0), at(264.0)), (10.0, 12.0, 32.0, 1056.0));
         let said = |points: &[(f64, f64)]| StepCost::measured(points).unwrap_err().to_string();
         assert_eq!(said(&[]), "fleet.step_ms is empty");

@@ -224,13 +224,16 @@ impl Currency {
         format!("{} {}", amount.text(2), self.name())
     }
 
-    /// A small amount, such as that of one request: four significant digits where two places would hide it.
+    /// A small amount, such as that of one request: at least two places, and four significant digits where these are not zeros.
     #[must_use]
     pub fn show_small(&self, amount: Money) -> String {
         let size = amount.value().abs();
         let places =
             if size >= 1.0 || size == 0.0 { 2 } else { (3 - size.log10().floor() as i32).clamp(2, 9) };
-        format!("{} {}", amount.text(places as usize), self.name())
+        let mut text = amount.text(places as usize);
+        let least = text.find('.').map_or(text.len(), |point| point + 3);
+        text.truncate(text.trim_end_matches('0').len().max(least));
+        format!("{text} {}", self.name())
     }
 }
 
@@ -257,10 +260,13 @@ mod tests {
     #[test]
     fn small_amounts_are_seen() {
         let show = |value| Currency::USD.show_small(Money::parse(value).unwrap());
-        assert_eq!(show("0.000255"), "0.0002550 USD");
-        assert_eq!(show("0.0125"), "0.01250 USD");
+        assert_eq!(show("0.000255"), "0.000255 USD");
+        assert_eq!(show("0.0125"), "0.0125 USD");
         assert_eq!(show("3.6574"), "3.66 USD");
-        assert_eq!(show("0"), "0.00 USD");
+        assert_eq!(
+            (show("0.2").as_str(), show("0").as_str(), show("-0.5").as_str()),
+            ("0.20 USD", "0.00 USD", "-0.50 USD")
+        );
     }
 
     #[test]

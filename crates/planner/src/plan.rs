@@ -147,7 +147,7 @@ impl Plan {
         for (key, value) in settings {
             set(&mut table, key, value)?;
         }
-        let printed = toml::to_string_pretty(&table)
+        let printed = toml::to_string(&table)
             .map_err(|error| Error::Text { what: "the plan".to_owned(), detail: error.to_string() })?;
         let plan: Plan = toml::from_str(&printed).map_err(|error| {
             let at = error.span().map(|span| place(&printed, span.start)).unwrap_or_default();

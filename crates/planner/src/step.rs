@@ -152,6 +152,30 @@ impl Roofline {
         together + elementwise + self.attention(batch)
     }
 
+    /// Rows and milliseconds of steps, for [`crate::fleet::StepCost::measured`]: up to `decode_rows` rows that decode, then rows of
+    /// prompts up to `prompt_rows`, all at `context` positions.
+    #[must_use]
+    pub fn points(&self, decode_rows: u32, prompt_rows: u32, context: f64) -> Vec<(f64, f64)> {
+        let decode = (1..=decode_rows).filter(|rows| rows.is_power_of_two() || *rows == decode_rows);
+        let decode = decode.map(|rows| {
+            let rows = f64::from(rows);
+            (rows, Batch { decode_rows: rows, decode_context: context, ..Batch::default() })
+        });
+        let prompt =
+            [1, 2, 4].map(|part| prompt_rows / part).into_iter().rev().filter(|rows| *rows > decode_rows);
+        let prompt = prompt.map(|rows| {
+            let rows = f64::from(rows);
+            let prompt_context = context / 2.0;
+            (rows, Batch { prompt_rows: rows, prompt_context, prompts_ended: 1.0, ..Batch::default() })
+        });
+        let mut least = 0.0_f64;
+        let ms = |(rows, batch): (f64, Batch)| {
+            least = least.max(self.seconds(&batch) * 1e3);
+            (rows, least)
+        };
+        decode.chain(prompt).map(ms).collect()
+    }
+
     /// Bytes of weights, keys and values that the step reads.
     #[must_use]
     pub fn bytes(&self, batch: &Batch) -> f64 {
@@ -293,6 +317,15 @@ mod tests {
         let times: Vec<f64> = (1..=32).map(|rows| roofline.seconds(&decode(f64::from(rows)))).collect();
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
         assert!(times[15] / 16.0 < times[0] / 2.0);
+    }
+
+    #[test]
+    fn points_can_be_simulated_with() {
+        let roofline = Roofline::new(model(4e8), machine(50.0, 460.0)).unwrap();
+        let points = roofline.points(8, 256, 500.0);
+        let rows: Vec<f64> = points.iter().map(|(rows, _)| *rows).collect();
+        assert_eq!(rows, [1.0, 2.0, 4.0, 8.0, 64.0, 128.0, 256.0]);
+        assert!(crate::fleet::StepCost::measured(&points).is_ok());
     }
 
     #[test]

@@ -18,11 +18,19 @@ pub struct Fleet {
     pub used: f64,
 }
 
-/// The machines that `requests` a month take. At least one, even for no request: a service that is not there answers none.
+/// The machines that `requests` a month take, spread evenly. At least one, even for no request: a service that is not there answers
+/// none.
 #[must_use]
 pub fn fleet(server: &Server, request: &Request, requests: f64) -> Fleet {
+    fleet_for_peak(server, request, requests, 0.0)
+}
+
+/// The same, enough for an hour of `peak_per_hour` requests.
+#[must_use]
+pub fn fleet_for_peak(server: &Server, request: &Request, requests: f64, peak_per_hour: f64) -> Fleet {
     let each = server.requests_per_month(request);
-    let machines = Server::machines(requests, each).max(1);
+    let peak = Server::machines(peak_per_hour, server.requests_per_hour(request));
+    let machines = Server::machines(requests, each).max(peak).max(1);
     let used = requests / (each / server.utilization) / machines as f64;
     Fleet { machines, price_per_month: server.price_per_month().each(machines), used }
 }
@@ -128,6 +136,17 @@ mod tests {
                 prop_assert!(volumes.iter().filter(|&&v| v > always * (1.0 + 1e-6)).all(|&v| cheaper(v)));
             }
         }
+    }
+
+    #[test]
+    fn a_busy_hour_needs_its_machines() {
+        // 360 requests an hour each.
+        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
+        let request = Request::new(0, 100, 0.0).unwrap();
+        let month = 300.0 * 730.0;
+        assert_eq!(fleet(&server, &request, month).machines, 1);
+        let found = fleet_for_peak(&server, &request, month, 1000.0);
+        assert_eq!((found.machines, (found.used * 1000.0).round()), (3, 278.0));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Requests through machines, step by step.
 //!
-//! A machine plans each step as the engine's scheduler does: a row of every request that decodes, then chunks of prompts shared
-//! evenly among those begun, then new requests while there are rows and places. The step ends after what [`StepCost`] says, and each
+//! A machine plans each step as the engine's scheduler does: a row of every request that decodes, then chunks of prompts, the
+//! shortest first but none forever, as many rows as stall the others no longer than they may; then new requests, in the order in which
+//! they came, while there are rows and places. The step ends after what [`StepCost`] says, and each
 //! row that decoded, and each prompt that ended, has a token more.
 
 use std::cmp::Reverse;
@@ -11,10 +12,15 @@ use serde::Serialize;
 
 use super::arrivals::Arrival;
 use super::{Balance, FleetPlan, StepCost, quantile};
-use crate::step::Batch;
 
 /// Of the requests, the share at the start that is not counted: the machines were empty.
 const WARM_UP: f64 = 0.1;
+/// Prompt rows beside rows that decode, at least: the engine's `pace`.
+const FEWEST: u32 = 4;
+/// What prompt rows may add to a step that decodes, of its own time, however long that is; likewise.
+const LEAST_SHARE: f64 = 0.5;
+/// Seconds of prompt that a second of waiting is worth: the engine's scheduler.
+const PATIENCE: f64 = 0.5;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -231,12 +237,18 @@ impl Simulation<'_> {
             running.rows = u32::from(running.prompt_left == 0);
             decoding += running.rows;
         }
-        let budget = if decoding > 0 { plan.prefill_beside_decode } else { plan.prefill_chunk };
-        let mut left = u32::try_from(budget).unwrap_or(u32::MAX);
-        let mut sharing = machine.running.iter().filter(|r| r.prompt_left > 0).count() as u32;
-        for running in machine.running.iter_mut().filter(|r| r.prompt_left > 0) {
-            running.rows = left.div_ceil(sharing.max(1)).min(running.prompt_left);
-            sharing = sharing.saturating_sub(1);
+        let mut left = prompt_rows(self.cost, plan, decoding);
+        // The shortest first, but who has waited goes before.
+        let (cost, mut order) = (self.cost, Vec::new());
+        order.extend((0..machine.running.len()).filter(|i| machine.running[*i].prompt_left > 0));
+        let urgency = |i: &usize| {
+            let running = &machine.running[*i];
+            cost.seconds(f64::from(running.prompt_left)) - PATIENCE * (now - running.request.arrival.at_s)
+        };
+        order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
+        for i in order {
+            let running = &mut machine.running[i];
+            running.rows = left.min(running.prompt_left);
             left -= running.rows;
         }
         while left > 0 && machine.running.len() < plan.max_running {
@@ -251,10 +263,10 @@ impl Simulation<'_> {
             let running = Running { request, began_s: now, first_s: 0.0, prompt_left, generated: 0, rows };
             machine.running.push(running);
         }
-        let batch = batch(&machine.running);
-        machine.stepping = batch.decode_rows + batch.prompt_rows > 0.0;
+        let rows: u32 = machine.running.iter().map(|running| running.rows).sum();
+        machine.stepping = rows > 0;
         if machine.stepping {
-            let seconds = self.cost.seconds(&batch);
+            let seconds = self.cost.seconds(f64::from(rows));
             machine.busy_s += seconds;
             self.ends.push(Reverse((At(now + seconds), index)));
         }
@@ -306,6 +318,26 @@ impl Simulation<'_> {
     }
 }
 
+/// Rows of prompts for a step: a whole chunk where nothing decodes, else as many as keep the step within the longest stall, or
+/// within half as much again of what it takes without them.
+fn prompt_rows(cost: &StepCost, plan: &FleetPlan, decoding: u32) -> u32 {
+    let chunk = u32::try_from(plan.prefill_chunk).unwrap_or(u32::MAX);
+    if decoding == 0 {
+        return chunk;
+    }
+    let target = (plan.max_stall_ms / 1e3).max(cost.seconds(f64::from(decoding)) * (1.0 + LEAST_SHARE));
+    let (mut fits, mut beyond) = (0, chunk.saturating_add(1));
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        if cost.seconds(f64::from(decoding) + f64::from(middle)) <= target {
+            fits = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    fits.max(FEWEST).min(chunk)
+}
+
 impl Samples {
     fn add(&mut self, done: &Running, now: f64) {
         let came = done.request.arrival.at_s;
@@ -316,26 +348,6 @@ impl Samples {
             self.tpot.push((now - done.first_s) * 1e3 / f64::from(done.generated - 1));
         }
     }
-}
-
-/// The step's rows, as what they cost goes by.
-fn batch(running: &[Running]) -> Batch {
-    let mut batch = Batch::default();
-    let (mut decode_seen, mut prompt_seen) = (0.0, 0.0);
-    for row in running.iter().filter(|row| row.rows > 0) {
-        let (input, rows) = (f64::from(row.request.arrival.input), f64::from(row.rows));
-        if row.prompt_left == 0 {
-            batch.decode_rows += 1.0;
-            decode_seen += input + f64::from(row.generated);
-        } else {
-            batch.prompt_rows += rows;
-            prompt_seen += rows * (input - f64::from(row.prompt_left) + rows / 2.0);
-            batch.prompts_ended += f64::from(u8::from(row.rows == row.prompt_left));
-        }
-    }
-    batch.decode_context = decode_seen / batch.decode_rows.max(1.0);
-    batch.prompt_context = prompt_seen / batch.prompt_rows.max(1.0);
-    batch
 }
 
 #[cfg(test)]
@@ -401,14 +413,25 @@ mod tests {
     }
 
     #[test]
-    fn prompts_beside_decoding_are_cut_smaller() {
+    fn prompts_beside_decoding_are_cut_by_time() {
+        // A millisecond a row, 10 ms at least.
+        let cost = StepCost::measured(&[(1.0, 10.0), (10.0, 10.0), (256.0, 256.0)]).unwrap();
+        let rows = |max_stall_ms, decoding| {
+            let plan = FleetPlan { max_stall_ms, ..FleetPlan::default() };
+            prompt_rows(&cost, &plan, decoding)
+        };
+        assert_eq!((rows(100.0, 0), rows(100.0, 8), rows(1000.0, 8)), (256, 92, 248 + 8));
+        // Half as much again of 10 ms; and never so few that a prompt would not end.
+        assert_eq!((rows(0.0, 8), rows(0.0, 1)), (7, 14));
         let requests =
             [Arrival { at_s: 0.0, input: 1, output: 1000 }, Arrival { at_s: 0.1, input: 640, output: 1 }];
-        let out = run(&requests, 1, &flat(10.0), &plan(8, Balance::LeastRequests));
-        // Ten steps of 64 rows; it comes as a step ends or shortly before.
-        let long = FleetPlan { prefill_beside_decode: 640, ..plan(8, Balance::LeastRequests) };
-        let whole = run(&requests, 1, &flat(10.0), &long);
-        assert!(out.ttft_ms.p95 >= 99.0 && whole.ttft_ms.p95 <= 21.0, "{out:?} {whole:?}");
+        let took = |max_stall_ms| {
+            let plan = FleetPlan { max_stall_ms, ..plan(8, Balance::LeastRequests) };
+            let out = run(&requests, 1, &cost, &plan);
+            (out.ttft_ms.p95, out.latency_ms.p99)
+        };
+        let (gentle, hasty) = (took(20.0), took(300.0));
+        assert!(gentle.0 > hasty.0, "{gentle:?} {hasty:?}");
     }
 
     #[test]

@@ -1,0 +1,182 @@
+//! Rates from what was measured: the JSON of `gristmill bench` and of `bench serve` (vllm's keys).
+
+use std::io::Read;
+use std::path::Path;
+
+use planner::Money;
+use planner::cost::OperatingPoint;
+use planner::fleet::quantile;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Failure;
+
+/// A longer file is no bench's.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A row of `gristmill bench -o json`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Row {
+    pub(super) model: String,
+    pub(super) test: String,
+    pub(super) isa: String,
+    pub(super) n_prompt: usize,
+    pub(super) n_gen: usize,
+    pub(super) n_depth: usize,
+    pub(super) n_streams: usize,
+    pub(super) avg_ns: f64,
+    pub(super) avg_ts: f64,
+    pub(super) output_ts: Option<f64>,
+    pub(super) ceiling_gb_per_s: Option<f64>,
+    pub(super) peak_numbers: String,
+    pub(super) peak_g_multiply_adds_per_s: f64,
+}
+
+/// One load of `bench serve`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Served {
+    #[serde(default)]
+    completed: f64,
+    total_input_tokens: f64,
+    total_output_tokens: f64,
+    pub(super) request_throughput: f64,
+    pub(super) output_throughput: f64,
+    p95_e2el_ms: Option<f64>,
+    /// Seconds, of each request.
+    #[serde(default)]
+    latencies: Vec<f64>,
+    #[serde(default)]
+    ttfts: Vec<f64>,
+    #[serde(default)]
+    itls: Vec<Vec<f64>>,
+}
+
+/// A file of either.
+pub(super) enum Bench {
+    Rows(Vec<Row>),
+    Served(String, Box<Served>),
+}
+
+/// The text of a small file, or of standard input for `-`.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let mut text = String::new();
+    let length = if path == Path::new("-") {
+        std::io::stdin().take(MOST_BYTES + 1).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
+    };
+    if length.map_err(failed)? as u64 > MOST_BYTES {
+        return Err(Failure::new(format!("{} is longer than {MOST_BYTES} bytes", path.display())));
+    }
+    Ok(text)
+}
+
+impl Bench {
+    /// # Errors
+    /// A file that is neither, with what it lacks.
+    pub(super) fn read(path: &Path) -> Result<Bench, Failure> {
+        let text = read_text(path)?;
+        let bad = |error: serde_json::Error| {
+            Failure::new(format!("{} is no bench's JSON: {error}", path.display()))
+        };
+        let value: Value = serde_json::from_str(&text).map_err(bad)?;
+        if value.is_array() {
+            let rows: Vec<Row> = serde_json::from_value(value).map_err(bad)?;
+            if rows.is_empty() {
+                return Err(Failure::new(format!("{} is empty", path.display())));
+            }
+            return Ok(Bench::Rows(rows));
+        }
+        let served: Served = serde_json::from_value(value).map_err(bad)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Bench::Served(name, Box::new(served)))
+    }
+
+    /// Fields of a plan that it measured.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        let mut put = |field: &str, value: Option<f64>| {
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                settings.push((field.to_owned(), format!("{value:.3}")));
+            }
+        };
+        match self {
+            Bench::Rows(rows) => {
+                let best = |of: &dyn Fn(&Row) -> Option<f64>| rows.iter().filter_map(of).reduce(f64::max);
+                put("own.tokens_per_s", best(&|row| row.output_ts.filter(|_| row.n_prompt == 0)));
+                put("own.prompt_tokens_per_s", best(&|row| (row.n_gen == 0).then_some(row.avg_ts)));
+                if let Some(steps) = steps(rows) {
+                    settings.push(("fleet.step_ms".to_owned(), steps));
+                }
+            }
+            Bench::Served(_, served) => {
+                put("own.tokens_per_s", Some(served.output_throughput));
+                let each = |total: f64| (served.completed >= 1.0).then(|| (total / served.completed).round());
+                for (field, total) in [
+                    ("work.input_tokens", served.total_input_tokens),
+                    ("work.output_tokens", served.total_output_tokens),
+                ] {
+                    if let Some(tokens) = each(total) {
+                        settings.push((field.to_owned(), format!("{tokens:.0}")));
+                    }
+                }
+            }
+        }
+        settings
+    }
+
+    /// What a served load was, for the selection rule.
+    ///
+    /// # Errors
+    /// A file without latencies.
+    pub(super) fn point(&self, price_per_hour: Money) -> Option<Result<OperatingPoint, Failure>> {
+        let Bench::Served(name, served) = self else { return None };
+        let point = served.p95_ms().map(|p95_ms| OperatingPoint {
+            name: name.clone(),
+            price_per_hour,
+            requests_per_s: served.request_throughput,
+            p95_ms,
+        });
+        let missing = || Failure::new(format!("{name}: neither p95_e2el_ms nor latencies are in the file"));
+        Some(point.ok_or_else(missing))
+    }
+}
+
+impl Served {
+    /// As written, else of the requests: where vllm writes no latencies, they are first tokens and gaps.
+    fn p95_ms(&self) -> Option<f64> {
+        let mut seconds = self.latencies.clone();
+        if seconds.is_empty() {
+            let sum = |(first, gaps): (&f64, &Vec<f64>)| first + gaps.iter().sum::<f64>();
+            seconds = self.ttfts.iter().zip(&self.itls).map(sum).collect();
+        }
+        seconds.sort_by(f64::total_cmp);
+        self.p95_e2el_ms.or_else(|| quantile(&seconds, 0.95).map(|seconds| seconds * 1e3))
+    }
+}
+
+/// `[[rows, ms], …]` of the steps that a bench ran: rows that decode together, and the last chunk sizes of a prompt.
+fn steps(rows: &[Row]) -> Option<String> {
+    /// Rows of a step of a prompt, as the engine cuts it.
+    const CHUNK: f64 = 256.0;
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for row in rows {
+        let streams = row.n_streams as f64;
+        if row.n_prompt == 0 && row.n_gen > 0 {
+            points.push((streams, row.avg_ns / 1e6 / row.n_gen as f64));
+        } else if row.n_gen == 0 && row.n_depth == 0 && row.n_prompt >= 256 {
+            points.push((CHUNK, CHUNK / row.avg_ts * 1e3));
+        }
+    }
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points.dedup_by_key(|point| point.0);
+    // More rows never take less; where noise says so, they take as long.
+    let mut most = 0.0_f64;
+    for point in &mut points {
+        most = most.max(point.1);
+        point.1 = most;
+    }
+    let shown: Vec<String> = points.iter().map(|(rows, ms)| format!("[{rows:.0}, {ms:.3}]")).collect();
+    (!shown.is_empty()).then(|| format!("[{}]", shown.join(", ")))
+}

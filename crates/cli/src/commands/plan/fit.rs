@@ -1,0 +1,274 @@
+//! `plan fit`: which models run on a machine, how fast, in how much memory.
+
+mod against;
+mod ceilings;
+
+use std::path::PathBuf;
+
+use kernels::KvDtype;
+use planner::Plan;
+use planner::step::{Batch, Roofline};
+use serde::Serialize;
+
+use super::models::{self, Looked};
+use super::report::{Report, rate, time};
+use super::session::{Common, Session};
+use crate::{Failure, flags, loading, store};
+pub(super) use ceilings::{Place, Source};
+
+/// Formats that are tried when no model is named.
+const FORMATS: [&str; 3] = ["q4_k_m", "q8_0", "bf16"];
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Models: catalog names, paths or sources [default: all published shapes in three formats].
+    #[arg(value_name = "MODEL")]
+    models: Vec<String>,
+
+    /// A published shape, NAME:FORMAT; may be given again.
+    #[arg(long = "shape", value_name = "SHAPE")]
+    shapes: Vec<String>,
+
+    /// Requests that run together.
+    #[arg(long, short = 'b', value_name = "N,…", value_delimiter = ',', default_value = "1,4,16")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    streams: Vec<u32>,
+
+    /// Tokens of context that each of them may have.
+    #[arg(long, short = 'c', value_name = "N", default_value_t = 4096)]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=16_777_216))]
+    context: u32,
+
+    /// Tokens of the prompt whose time to the first token is told.
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 512)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    prompt: u32,
+
+    /// Longest time to the first token, ms; the largest model that keeps it is named (slo.ttft_p95_ms).
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    ttft_ms: Option<String>,
+
+    /// Longest time for a token, ms, with as many streams as the first of --streams (slo.tpot_p95_ms).
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    tpot_ms: Option<String>,
+
+    /// Hold predictions against measurements of `gristmill bench -o json`; may be given again.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["models", "shapes", "ttft_ms", "tpot_ms"])]
+    against: Vec<PathBuf>,
+
+    #[command(flatten)]
+    source: Source,
+
+    #[command(flatten)]
+    kv: flags::Kv,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    machine: Place,
+    prompt: u32,
+    context: u32,
+    models: Vec<Fit>,
+    /// Of those that keep the targets; none was asked for, or none keeps them.
+    largest: Option<String>,
+}
+
+/// A model on the machine.
+#[derive(Serialize)]
+struct Fit {
+    model: String,
+    parameters: u64,
+    weight_bytes: u64,
+    kv_bytes_per_token: u64,
+    scratch_bytes: u64,
+    need_bytes: u64,
+    fits: bool,
+    prefill_tokens_per_s: f64,
+    ttft_ms: f64,
+    decode: Vec<Decode>,
+    keeps_targets: Option<bool>,
+}
+
+/// Decoding with so many streams.
+#[derive(Serialize)]
+struct Decode {
+    streams: u32,
+    tokens_per_s: f64,
+    tpot_ms: f64,
+    need_bytes: u64,
+    fits: bool,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let targets = [("slo.ttft_p95_ms", &args.ttft_ms), ("slo.tpot_p95_ms", &args.tpot_ms)];
+    let settings = targets.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+    let session = args.common.open(None, settings.collect())?;
+    session.plan.slo.check()?;
+    if !args.against.is_empty() {
+        return against::run(&args, &session);
+    }
+    let place = args.source.place(&session.plan)?;
+    let tier = place.tier()?;
+    let kv = args.kv.dtype(tier);
+    let mut fits = Vec::new();
+    for looked in looked(&args, tier, kv)? {
+        fits.push(fit(&args, &session.plan, &place, looked?, kv)?);
+    }
+    let keeps = fits.iter().filter(|fit| fit.fits && fit.keeps_targets == Some(true));
+    let largest = keeps.max_by_key(|fit| (fit.parameters, fit.weight_bytes)).map(|fit| fit.model.clone());
+    let answer = Answer { machine: place, prompt: args.prompt, context: args.context, models: fits, largest };
+    let mut report = Report::new("plan fit", format!("What runs on {}", answer.machine.name));
+    say(&answer, &session, &mut report);
+    session.finish(&report, &answer)
+}
+
+/// The models that are asked for, else all shapes; each is looked at as it is come to.
+fn looked(
+    args: &Args,
+    tier: cpu::Tier,
+    kv: KvDtype,
+) -> Result<Box<dyn Iterator<Item = Result<Looked, Failure>> + '_>, Failure> {
+    if args.models.is_empty() && args.shapes.is_empty() {
+        let published = model::shapes::all().iter().filter(|shape| shape.parameters > 100_000_000);
+        let all =
+            published.flat_map(|shape| FORMATS.iter().map(move |format| format!("{}:{format}", shape.name)));
+        return Ok(Box::new(all.map(move |name| models::shape(&name, tier, kv))));
+    }
+    let files = args.models.iter().map(move |name| models::file(name, tier, kv));
+    Ok(Box::new(files.chain(args.shapes.iter().map(move |name| models::shape(name, tier, kv)))))
+}
+
+fn fit(args: &Args, plan: &Plan, place: &Place, looked: Looked, kv: KvDtype) -> Result<Fit, Failure> {
+    let Looked { label, mut spec, parameters, weight_bytes, work } = looked;
+    let limits = engine::Limits::default();
+    let context = (args.context as usize).min(spec.context);
+    spec.limit_context(context);
+    let roofline = Roofline::new(work, place.ceilings.clone())?;
+    let seconds = prefill_seconds(&roofline, args.prompt as usize, limits.prefill_chunk, 0);
+    let need = |streams: u32| {
+        let rows = limits.max_rows() + streams as usize;
+        spec.memory(
+            weight_bytes,
+            streams as usize * context,
+            kv,
+            rows,
+            limits.max_logit_rows() + streams as usize,
+        )
+    };
+    let decode = args.streams.iter().map(|&streams| {
+        let step = decode_seconds(&roofline, streams, args.prompt as usize);
+        let need_bytes = need(streams).total() + loading::OTHER_BYTES;
+        Decode {
+            streams,
+            tokens_per_s: f64::from(streams) / step,
+            tpot_ms: step * 1e3,
+            need_bytes,
+            fits: need_bytes <= place.memory_bytes,
+        }
+    });
+    let decode: Vec<Decode> = decode.collect();
+    let first = need(args.streams.first().copied().unwrap_or(1));
+    let (ttft_ms, tpot_ms) = (seconds * 1e3, decode.first().map_or(0.0, |first| first.tpot_ms));
+    let within = |asked: Option<f64>, found: f64| asked.is_none_or(|asked| found <= asked);
+    let slo = &plan.slo;
+    let need_bytes = first.total() + loading::OTHER_BYTES;
+    Ok(Fit {
+        model: label,
+        parameters,
+        weight_bytes,
+        kv_bytes_per_token: spec.kv_bytes_per_token(kv) as u64,
+        scratch_bytes: first.scratch,
+        need_bytes,
+        fits: need_bytes <= place.memory_bytes,
+        prefill_tokens_per_s: f64::from(args.prompt) / seconds,
+        ttft_ms,
+        keeps_targets: (!slo.is_empty())
+            .then(|| within(slo.ttft_p95_ms, ttft_ms) && within(slo.tpot_p95_ms, tpot_ms)),
+        decode,
+    })
+}
+
+/// A prompt alone, cut into steps as the engine cuts it, after `depth` positions.
+fn prefill_seconds(roofline: &Roofline, prompt: usize, chunk: usize, depth: usize) -> f64 {
+    let (mut done, mut seconds) = (0, 0.0);
+    while done < prompt {
+        let rows = (prompt - done).min(chunk);
+        seconds += roofline.seconds(&Batch {
+            prompt_rows: rows as f64,
+            prompt_context: (depth + done) as f64 + rows as f64 / 2.0,
+            prompts_ended: f64::from(u8::from(done + rows == prompt)),
+            ..Batch::default()
+        });
+        done += rows;
+    }
+    seconds
+}
+
+/// A step of streams that all see `depth` positions.
+fn decode_seconds(roofline: &Roofline, streams: u32, depth: usize) -> f64 {
+    roofline.seconds(&Batch {
+        decode_rows: f64::from(streams),
+        decode_context: depth as f64,
+        ..Batch::default()
+    })
+}
+
+/// A model's predicted steps as a plan keeps them, `[[rows, ms], …]`.
+///
+/// # Errors
+/// An unknown model, or no machine.
+pub(super) fn step_points(
+    place: &Place,
+    looked: Looked,
+    decode_rows: usize,
+    context: f64,
+) -> Result<String, Failure> {
+    let chunk = engine::Limits::default().prefill_chunk as u32;
+    let roofline = Roofline::new(looked.work, place.ceilings.clone())?;
+    let points = roofline.points(decode_rows.min(4096) as u32, chunk, context);
+    let shown: Vec<String> = points.iter().map(|(rows, ms)| format!("[{rows:.0}, {ms:.3}]")).collect();
+    Ok(format!("[{}]", shown.join(", ")))
+}
+
+fn say(answer: &Answer, session: &Session<'_>, report: &mut Report) {
+    report.text(answer.machine.say());
+    let mut heads =
+        vec!["model".to_owned(), "weights".to_owned(), "KV a token".to_owned(), "needs".to_owned()];
+    heads.extend([format!("prompt {} t/s", answer.prompt), "first token".to_owned()]);
+    let streams: Vec<u32> =
+        answer.models.first().map_or(Vec::new(), |fit| fit.decode.iter().map(|d| d.streams).collect());
+    heads.extend(streams.iter().map(|streams| format!("x{streams} t/s")));
+    let asked = !session.plan.slo.is_empty();
+    heads.extend(asked.then(|| "in time".to_owned()));
+    let rows = answer.models.iter().map(|fit| {
+        let mut row = vec![
+            fit.model.clone(),
+            store::size(fit.weight_bytes),
+            store::size(fit.kv_bytes_per_token),
+            format!("{}{}", store::size(fit.need_bytes), if fit.fits { "" } else { " too much" }),
+            rate(fit.prefill_tokens_per_s),
+            time(fit.ttft_ms),
+        ];
+        let out = |d: &Decode| if d.fits { rate(d.tokens_per_s) } else { "–".to_owned() };
+        row.extend(fit.decode.iter().map(out));
+        row.extend(fit.keeps_targets.map(|keeps| if keeps { "yes" } else { "no" }.to_owned()));
+        row
+    });
+    let rows = rows.collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    report.table("", &heads, rows);
+    report.text(format!(
+        "Needs: weights, keys and values of {} requests x {} tokens, buffers. –: those streams' keys and values do not fit.",
+        streams.first().copied().unwrap_or(1),
+        answer.context
+    ));
+    if asked {
+        report.text(match &answer.largest {
+            Some(model) => format!("The largest that keeps the targets: {model}."),
+            None => "None of them keeps the targets.".to_owned(),
+        });
+    }
+}
