@@ -281,7 +281,7 @@ check("keys: asked for, kept in the tab, sent", async (browser) => {
 check("the live view shows numbers", async (browser) => {
   const page = await open(browser, "/live");
   const load = async () => {
-    const body = JSON.stringify({ messages: [{ role: "user", content: "Count to one hundred." }], max_tokens: 150, ignore_eos: true });
+    const body = JSON.stringify({ messages: [{ role: "user", content: "Count to one hundred." }], max_tokens: 80, ignore_eos: true });
     await (await fetch(`${openUrl}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" }, body })).text();
   };
   const loads = [load(), load(), load()];
