@@ -67,8 +67,8 @@ fn the_container_file_is_sound() {
 fn the_unit_is_hardened() {
     let unit = deploy("gristmill.service");
     let value = |key: &str| {
-        let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        lines.last().map(str::to_owned)
+        let mut lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.next_back().map(str::to_owned)
     };
     for key in [
         "NoNewPrivileges",

@@ -91,7 +91,7 @@ fn post(tag: &str, summary: &str, request: &str, answer: &str, streams: bool) ->
     let mut said = body("The whole answer.", answer);
     if streams {
         said["description"] = "The whole answer, or server-sent events if `stream` is true.".into();
-        said["content"]["text/event-stream"] = json!({"schema": {"type": "string"}});
+        said["content"]["text/event-stream"] = json!({});
     }
     let mut operation = operation(tag, summary, said);
     operation["requestBody"] = body("The request.", request);
