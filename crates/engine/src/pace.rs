@@ -11,9 +11,9 @@ use crate::costs::Costs;
 /// Prompt rows beside running streams before anything is known, and the least at any time: with fewer, a prompt might
 /// never end.
 const FEWEST: usize = 4;
-/// A step that decodes only may take this share of the longest stall already; then prompt rows may add so much of its
-/// own time.
-const LEAST_SHARE: f32 = 0.5;
+/// Where a step that decodes only takes more than half of the longest stall already, prompt rows may double its time: with
+/// less, a large model would read all of its weights again for a handful of rows.
+const LEAST_SHARE: f32 = 1.0;
 
 /// What the scheduler knows of time.
 #[derive(Debug)]
