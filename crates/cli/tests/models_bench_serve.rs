@@ -33,7 +33,7 @@ impl Server {
         let url = format!("http://{}", self.address);
         let mut command = support::installed();
         let output = command
-            .args(["bench", "serve", "--base-url", &url, "--ready-timeout", "120", "--json"])
+            .args(["bench", "serve", "--base-url", &url, "--json"])
             .args(args)
             .output()
             .unwrap();
@@ -62,8 +62,8 @@ impl Drop for Server {
 #[ignore = "needs: gristmill pull smollm2-135m-instruct"]
 fn both_sides_count_the_same() {
     let server = Server::start();
-    // Waits until the model is loaded.
-    server.bench(&["--num-prompts", "1", "--output-len", "1"]);
+    // Waits until the model is loaded, by a request that only the server counts.
+    server.bench(&["--ready-timeout", "120", "--num-prompts", "1", "--output-len", "1"]);
     let (prompts, answers) = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total");
     let before = (server.counter(prompts), server.counter(answers));
     let ids = ["--num-prompts", "6", "--max-concurrency", "2", "--input-len", "48", "--output-len", "16"];
