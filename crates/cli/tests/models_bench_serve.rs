@@ -32,11 +32,8 @@ impl Server {
     fn bench(&self, args: &[&str]) -> Value {
         let url = format!("http://{}", self.address);
         let mut command = support::installed();
-        let output = command
-            .args(["bench", "serve", "--base-url", &url, "--json"])
-            .args(args)
-            .output()
-            .unwrap();
+        let output =
+            command.args(["bench", "serve", "--base-url", &url, "--json"]).args(args).output().unwrap();
         support::json(&output)
     }
 

@@ -163,8 +163,13 @@ pub(crate) struct Client(pub(crate) u64);
 
 impl Client {
     fn of(hash: &[u8; 32]) -> Client {
-        Client(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Client(first_number(hash))
     }
+}
+
+/// The first eight bytes of a hash, as a number that is hard to hit from another text.
+pub(crate) fn first_number(hash: &[u8]) -> u64 {
+    hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// What a log can hold as one word.

@@ -1,5 +1,7 @@
 //! Reading a body: its type, size and time, and the memory of all bodies together.
 
+use std::sync::Arc;
+
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
@@ -8,12 +10,28 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::StreamExt;
 use wire::Fault;
 
+use crate::Served;
 use crate::state::State;
 
 /// A body, and the memory it was promised.
 pub(crate) struct Bytes {
     pub(crate) bytes: Vec<u8>,
     _memory: OwnedSemaphorePermit,
+}
+
+impl Bytes {
+    /// Has `read` work on the body, on the threads for templates and tokenizers. A panic there goes on here.
+    pub(crate) async fn read_by<T: Send + 'static>(
+        self,
+        served: &Arc<Served>,
+        read: impl FnOnce(&Served, &[u8]) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let served = served.clone();
+        match tokio::task::spawn_blocking(move || read(&served, &self.bytes)).await {
+            Ok(outcome) => outcome,
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        }
+    }
 }
 
 /// A body that is too large is read on for this many times the limit, so that the client gets to see the answer

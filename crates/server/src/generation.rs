@@ -42,6 +42,16 @@ pub(crate) enum Told {
     Done { parts: Vec<Part>, reason: &'static str },
 }
 
+impl Told {
+    /// The parts, and at the end why it is one.
+    pub(crate) fn split(self) -> (Vec<Part>, Option<&'static str>) {
+        match self {
+            Told::Token { parts, .. } => (parts, None),
+            Told::Done { parts, reason } => (parts, Some(reason)),
+        }
+    }
+}
+
 /// What has ended so far.
 struct Tally {
     open: usize,

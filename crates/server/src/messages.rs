@@ -14,10 +14,7 @@ use crate::stream::Dialect;
 pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
     let (mut items, mut end) = (Items::default(), "");
     while !generation.is_over() {
-        let (parts, reason) = match generation.next().await?.1 {
-            Told::Token { parts, .. } => (parts, None),
-            Told::Done { parts, reason } => (parts, Some(reason)),
-        };
+        let (parts, reason) = generation.next().await?.1.split();
         for part in parts {
             items.add(part, &generation.call_ids);
         }
@@ -113,10 +110,7 @@ impl Dialect for Writer {
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(generation, out);
         }
-        let (parts, end) = match told {
-            Told::Token { parts, .. } => (parts, None),
-            Told::Done { parts, reason } => (parts, Some(reason)),
-        };
+        let (parts, end) = told.split();
         for part in parts {
             let change = self.items.add(part, &generation.call_ids);
             self.change(change, out);

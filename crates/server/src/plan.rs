@@ -9,7 +9,7 @@ use wire::completion::Prompt;
 use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling};
 
-use crate::auth::Client;
+use crate::auth::{Client, first_number};
 use crate::{Served, responses, shape};
 
 /// What is to be computed, and how the answer is to look.
@@ -239,6 +239,5 @@ fn priority(handling: &Handling) -> engine::Priority {
 
 /// A salt as a number that is hard to hit from another salt: half a collision-resistant hash.
 fn salt(text: &str) -> u64 {
-    let hash = Sha256::digest(text.as_bytes());
-    hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    first_number(&Sha256::digest(text.as_bytes()))
 }

@@ -210,12 +210,7 @@ pub(crate) async fn begin(
     let time_limit = time_limit(&request)?;
     let body = body::read(state, request).await?;
     let mut permit = state.enter()?;
-    let planner = served.clone();
-    let planned = tokio::task::spawn_blocking(move || make(&planner, &body.bytes)).await;
-    let mut plan = match planned {
-        Ok(plan) => plan?,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-    };
+    let mut plan = body.read_by(&served, make).await?;
     plan.ask_for(client, time_limit);
     permit.grow(plan.choices()).inspect_err(|fault| state.count_refusal(fault))?;
     let generation = Generation::start(state, served, plan, permit, arrived)?;

@@ -74,8 +74,5 @@ async fn compute<T: Send + 'static>(
 ) -> Result<T, Fault> {
     let served = state.served_or_reject()?;
     let body = body::read(state, request).await?;
-    match tokio::task::spawn_blocking(move || read(&served, &body.bytes)).await {
-        Ok(outcome) => outcome,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-    }
+    body.read_by(&served, read).await
 }

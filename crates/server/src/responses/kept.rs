@@ -127,7 +127,8 @@ impl Kept {
     /// Cancels a response that is being computed in the background; others are as they are.
     pub(crate) fn cancel(&self, id: &str, client: Client) -> Result<Value, Fault> {
         let mut shelf = self.lock();
-        let entry = shelf.by_id.get_mut(id).filter(|e| e.client == client).ok_or_else(|| nothing(id))?;
+        let entry =
+            shelf.by_id.get_mut(id).filter(|e| e.client == client).ok_or_else(|| Fault::no_response(id))?;
         if let Some(cancel) = entry.cancel.take() {
             cancel.notify_one();
             entry.object["status"] = "cancelled".into();
@@ -147,7 +148,7 @@ impl Kept {
     fn with<T>(&self, id: &str, client: Client, read: impl FnOnce(&Entry) -> T) -> Result<T, Fault> {
         let shelf = self.lock();
         // Another client's response is not there, as far as this one can tell.
-        shelf.by_id.get(id).filter(|e| e.client == client).map(read).ok_or_else(|| nothing(id))
+        shelf.by_id.get(id).filter(|e| e.client == client).map(read).ok_or_else(|| Fault::no_response(id))
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
@@ -161,10 +162,6 @@ impl Shelf {
             self.bytes -= entry.bytes;
         }
     }
-}
-
-fn nothing(id: &str) -> Fault {
-    Fault::no_response(id)
 }
 
 #[cfg(test)]

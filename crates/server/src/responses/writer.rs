@@ -238,10 +238,7 @@ impl Dialect for Writer {
                 self.event(kind, json!({"response": object}), out);
             }
         }
-        let (parts, end) = match told {
-            Told::Token { parts, .. } => (parts, None),
-            Told::Done { parts, reason } => (parts, Some(reason)),
-        };
+        let (parts, end) = told.split();
         if matches!(parts.first(), Some(text::Part::Reasoning(_))) && end.is_none() {
             self.thought_tokens += 1;
         }
