@@ -5,6 +5,7 @@
 //! `sched-bwc.rst` for `cpu.stat`.
 
 use crate::probe::Machine;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ impl Meter {
             resident_bytes: memory("VmRSS:"),
             anonymous_bytes: memory("RssAnon:"),
             virtual_bytes: memory("VmSize:"),
-            cpu_s: own("stat").and_then(|stat| cpu_seconds(&stat)),
+            cpu_s: Some(cpu_seconds()),
             throttled_s: match &self.throttling {
                 Some(file) => text(file).and_then(|stat| throttled_seconds(&stat)),
                 None => Some(0.0),
@@ -103,8 +104,10 @@ fn field(stat: &str, number: usize) -> Option<f64> {
     rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
-fn cpu_seconds(stat: &str) -> Option<f64> {
-    Some((field(stat, 14)? + field(stat, 15)?) / TICKS_PER_S)
+/// From the process's own clock: `/proc/self/stat` counts in hundredths, and emulators leave it zero.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// `throttled_usec` in version 2, `throttled_time` in nanoseconds in version 1.
@@ -156,13 +159,14 @@ mod tests {
         write(at, "stat", "cpu  1 2 3\nbtime 1700000000\n");
         write(at, "cpu.stat", "usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n");
         let usage = Meter::at(at.to_owned(), Some(at.join("cpu.stat"))).read();
+        assert!(usage.cpu_s.is_some());
         assert_eq!(
-            usage,
+            Usage { cpu_s: None, ..usage },
             Usage {
                 resident_bytes: Some(1732 << 10),
                 anonymous_bytes: Some(116 << 10),
                 virtual_bytes: Some(3060 << 10),
-                cpu_s: Some(3.25),
+                cpu_s: None,
                 throttled_s: Some(2.5),
                 open_files: Some(1),
                 max_files: Some(1024),
@@ -181,9 +185,9 @@ mod tests {
     fn what_is_not_there_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let usage = Meter::at(folder.path().to_owned(), None).read();
-        assert_eq!(usage, Usage { throttled_s: Some(0.0), ..Usage::default() });
+        assert_eq!(usage, Usage { throttled_s: Some(0.0), cpu_s: usage.cpu_s, ..Usage::default() });
         for stat in ["", "1 (x", "1 (x) R", "1 (x) R a b c d e f g h i j k l m n o p q r s t u v"] {
-            assert_eq!(cpu_seconds(stat), None, "{stat}");
+            assert_eq!(field(stat, 22), None, "{stat}");
         }
     }
 
