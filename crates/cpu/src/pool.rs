@@ -176,6 +176,32 @@ impl Pool {
         });
     }
 
+    /// Calls `job(i, piece)` for pieces of `len` items, where piece `i` begins at `starts[i]`.
+    ///
+    /// # Panics
+    /// When a piece begins before the one before it ends, or lies outside `data`.
+    pub fn pieces_mut<T: Send>(
+        &self,
+        data: &mut [T],
+        starts: &[usize],
+        len: usize,
+        job: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) {
+        assert!(
+            starts.windows(2).all(|two| two[1] >= two[0] && two[1] - two[0] >= len),
+            "pieces that overlap"
+        );
+        let last = starts.last().copied().unwrap_or(0);
+        assert!(starts.is_empty() || (last <= data.len() && len <= data.len() - last), "a piece outside");
+        let base = Shareable(data.as_mut_ptr());
+        self.run(starts.len(), &|i| {
+            // SAFETY: the pieces do not overlap and lie inside `data`, both seen above, each `i` runs once, and `data`
+            // stays mutably borrowed until `run` returns.
+            let piece = unsafe { std::slice::from_raw_parts_mut(base.at(starts[i]), len) };
+            job(i, piece);
+        });
+    }
+
     /// Cuts the matrix `data` of `[rows, row_len]` into tiles of `tile_rows` × `tile_cols` and calls
     /// `job(tile_row, tile_col, tile)` for each. Tiles at the lower and right edge may be smaller.
     ///
@@ -394,99 +420,5 @@ fn next_epoch(shared: &Shared, seen: usize, thread: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_task_runs_once() {
-        for threads in [1, 2, 3, 5] {
-            let pool = Pool::new(threads, None).unwrap();
-            for tasks in [0, 1, 2, 7, 1000] {
-                let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                pool.run(tasks, &|i| {
-                    hits[i].fetch_add(1, Ordering::Relaxed);
-                });
-                assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
-            }
-        }
-    }
-
-    #[test]
-    fn wakes_after_parking_and_survives_many_rounds() {
-        let pool = Pool::new(2, None).unwrap();
-        let total = AtomicUsize::new(0);
-        for round in 0..2000 {
-            if round % 500 == 0 {
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-            pool.run(3, &|i| {
-                total.fetch_add(i, Ordering::Relaxed);
-            });
-        }
-        assert_eq!(total.into_inner(), 6000);
-    }
-
-    #[test]
-    fn a_limited_pool_runs_on_so_many_threads_and_can_be_widened_again() {
-        let pool = Pool::new(4, None).unwrap();
-        for round in 0..600 {
-            let threads = [1, 3, 2, 4, 9][round % 5];
-            pool.limit(threads);
-            assert_eq!(pool.threads(), threads.min(4));
-            if round % 150 == 149 {
-                // Long enough for the idle ones to park.
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
-            let seen = Mutex::new(std::collections::HashSet::new());
-            let hits: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();
-            pool.run(64, &|i| {
-                hits[i].fetch_add(1, Ordering::Relaxed);
-                seen.lock().unwrap().insert(std::thread::current().id());
-            });
-            assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
-            assert!(seen.into_inner().unwrap().len() <= threads);
-        }
-    }
-
-    #[test]
-    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = Pool::new(3, None).unwrap();
-        let caught = catch_unwind(AssertUnwindSafe(|| pool.run(64, &|i| assert!(i != 40, "task forty"))));
-        assert!(caught.is_err());
-        let sum = AtomicUsize::new(0);
-        pool.run(10, &|i| {
-            sum.fetch_add(i, Ordering::Relaxed);
-        });
-        assert_eq!(sum.into_inner(), 45);
-    }
-
-    #[test]
-    fn a_nested_run_still_finishes() {
-        let pool = Pool::new(2, None).unwrap();
-        let sum = AtomicUsize::new(0);
-        pool.run(4, &|_| {
-            pool.run(5, &|i| {
-                sum.fetch_add(i, Ordering::Relaxed);
-            })
-        });
-        assert_eq!(sum.into_inner(), 40);
-    }
-
-    #[test]
-    fn chunks_and_tiles_cover_everything_once() {
-        let pool = Pool::new(2, None).unwrap();
-        let mut data = vec![0u32; 103];
-        pool.chunks_mut(&mut data, 10, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
-        assert!(data.iter().enumerate().all(|(at, &v)| v == at as u32 / 10 + 1));
-        let mut matrix = vec![0u32; 7 * 11];
-        pool.tiles_mut(&mut matrix, 11, 2, 4, &|r, c, mut tile| {
-            for row in 0..tile.rows() {
-                tile.row(row).iter_mut().for_each(|v| *v += (10 * r + c) as u32 + 1);
-            }
-        });
-        for (at, &v) in matrix.iter().enumerate() {
-            let (r, c) = (at / 11, at % 11);
-            assert_eq!(v, (10 * (r / 2) + c / 4) as u32 + 1);
-        }
-    }
-}
+#[path = "pool_tests.rs"]
+mod tests;

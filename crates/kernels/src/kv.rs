@@ -127,16 +127,35 @@ impl KvShape {
         self.key_bytes() + self.value_bytes()
     }
 
-    /// Bytes of one block over all layers and heads.
-    pub fn block_bytes(&self) -> usize {
+    /// Bytes of the keys and values of one block over all layers and heads.
+    pub fn kept_bytes(&self) -> usize {
         self.layers * self.kv_heads * self.cell_bytes()
+    }
+
+    /// Bytes of memory that a block takes.
+    pub fn block_bytes(&self) -> usize {
+        // An odd number of cells: were the blocks a power of two apart, the cells of a head would share few sets of a cache.
+        ((self.layers * self.kv_heads) | 1) * self.cell_bytes()
     }
 }
 
-/// Memory for the keys and values of all sequences: `[layer, head, block]` cells.
+/// Memory for the keys and values of all sequences: `[block, layer, head]` cells. Blocks come first so that memory is
+/// taken by the block, however large the pages are.
 pub struct KvPool {
     shape: KvShape,
     pages: Pages,
+    /// Of the rows that are being written, by block.
+    runs: Vec<Run>,
+    /// Where the block of each run begins.
+    starts: Vec<usize>,
+}
+
+/// Rows that follow one another in one block.
+#[derive(Clone, Copy)]
+struct Run {
+    block: usize,
+    first: usize,
+    rows: usize,
 }
 
 impl KvPool {
@@ -151,7 +170,10 @@ impl KvPool {
         let bytes = shape.block_bytes() as u128 * shape.blocks as u128;
         let memory = |source| Error::Memory { bytes: u64::try_from(bytes).unwrap_or(u64::MAX), source };
         let len = usize::try_from(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        Ok(KvPool { shape, pages: Pages::new(len).map_err(memory)? })
+        let pages = Pages::new(len).map_err(memory)?;
+        // Most steps touch fewer blocks.
+        let (runs, starts) = (Vec::with_capacity(512), Vec::with_capacity(512));
+        Ok(KvPool { shape, pages, runs, starts })
     }
 
     /// The pool's size.
@@ -165,15 +187,15 @@ impl KvPool {
     }
 
     /// Stores the keys and values of some rows, `[rows, kv_heads · head_dim]`, where row `r` goes to
-    /// `(block, offset)` = `slots[r]`.
+    /// `(block, offset)` = `slots[r]`. Rows of one block follow one another.
     ///
     /// # Panics
-    /// When shapes do not fit or a slot is outside the pool.
+    /// When shapes do not fit, a slot is outside the pool, or rows of one block are apart.
     pub fn write(&mut self, c: &Compute, layer: usize, k: &[f32], v: &[f32], slots: &[(u32, u32)]) {
         let shape = self.shape;
-        let cols = shape.kv_heads * shape.head_dim;
+        let (dim, cols) = (shape.head_dim, shape.kv_heads * shape.head_dim);
         assert!(
-            k.len() == slots.len() * cols && v.len() == k.len(),
+            k.len() == slots.len() * cols && v.len() == k.len() && layer < shape.layers,
             "keys and values of {} rows",
             slots.len()
         );
@@ -181,22 +203,32 @@ impl KvPool {
             slots.iter().all(|s| (s.0 as usize) < shape.blocks && (s.1 as usize) < BLOCK_TOKENS),
             "slots"
         );
-        let head_bytes = shape.blocks * shape.cell_bytes();
-        let layer = &mut self.pages[layer * shape.kv_heads * head_bytes..][..shape.kv_heads * head_bytes];
-        // A single row is not worth a hand-over.
-        let heads = if k.len() < 8192 { shape.kv_heads } else { 1 };
-        c.pool.chunks_mut(layer, heads * head_bytes, &|i, cells| {
-            for (j, cells) in cells.chunks_exact_mut(head_bytes).enumerate() {
-                let at = (i * heads + j) * shape.head_dim;
-                for (r, slot) in slots.iter().enumerate() {
-                    let row = r * cols + at..r * cols + at + shape.head_dim;
-                    let bytes = shape.cell_bytes();
-                    let cell = &mut cells[slot.0 as usize * bytes..][..bytes];
+        self.runs.clear();
+        for (first, rows) in runs(slots) {
+            self.runs.push(Run { block: slots[first].0 as usize, first, rows });
+        }
+        self.runs.sort_unstable_by_key(|run| run.block);
+        let (runs, bytes) = (&self.runs, shape.cell_bytes());
+        self.starts.clear();
+        self.starts.extend(runs.iter().map(|run| run.block * shape.block_bytes()));
+        let cells = &mut self.pages[layer * shape.kv_heads * bytes..];
+        let write = |i: usize, cells: &mut [u8]| {
+            let Run { first, rows, .. } = runs[i];
+            for (head, cell) in cells.chunks_exact_mut(bytes).enumerate() {
+                for r in first..first + rows {
+                    let row = r * cols + head * dim..r * cols + (head + 1) * dim;
                     let (k, v) = (&k[row.clone()], &v[row]);
-                    dispatch(c.tier, Write { cell, k, v, offset: slot.1 as usize, shape });
+                    dispatch(c.tier, Write { cell, k, v, offset: slots[r].1 as usize, shape });
                 }
             }
-        });
+        };
+        let len = shape.kv_heads * bytes;
+        // A few rows are not worth a hand-over.
+        if k.len() < 8192 {
+            self.starts.iter().enumerate().for_each(|(i, start)| write(i, &mut cells[*start..][..len]));
+        } else {
+            c.pool.pieces_mut(cells, &self.starts, len, &write);
+        }
     }
 
     /// Copies a whole block, for a sequence that leaves a shared one.
@@ -204,31 +236,37 @@ impl KvPool {
     /// # Panics
     /// When a block is outside the pool.
     pub fn copy_block(&mut self, from: u32, to: u32) {
-        let bytes = self.shape.cell_bytes();
+        let bytes = self.shape.block_bytes();
         let (from, to) = (from as usize, to as usize);
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
-        for head in self.pages.chunks_exact_mut(bytes * self.shape.blocks) {
-            head.copy_within(from * bytes..(from + 1) * bytes, to * bytes);
-        }
+        self.pages.copy_within(from * bytes..(from + 1) * bytes, to * bytes);
     }
 
-    /// The cells of one layer and head, a block after the other.
+    /// The pool from the first cell of one layer and head on.
     pub(crate) fn head(&self, layer: usize, head: usize) -> &[u8] {
-        let bytes = self.shape.blocks * self.shape.cell_bytes();
-        &self.pages[(layer * self.shape.kv_heads + head) * bytes..][..bytes]
+        &self.pages[(layer * self.shape.kv_heads + head) * self.shape.cell_bytes()..]
     }
 
     /// How many bytes after block `b` of a sequence the one after it lies, wrapping round; 0 without one.
     pub(crate) fn ahead(&self, blocks: &[u32], b: usize) -> usize {
         let next = blocks.get(b + 1).copied().unwrap_or(blocks[b]);
-        (next as usize).wrapping_sub(blocks[b] as usize).wrapping_mul(self.shape.cell_bytes())
+        (next as usize).wrapping_sub(blocks[b] as usize).wrapping_mul(self.shape.block_bytes())
     }
 
-    /// Keys and values of block `block` among the cells of a head.
+    /// Keys and values of block `block`, of the head where `head` begins.
     pub(crate) fn block<'a>(&self, head: &'a [u8], block: u32) -> (&'a [u8], &'a [u8]) {
-        let bytes = self.shape.cell_bytes();
-        head[block as usize * bytes..][..bytes].split_at(self.shape.key_bytes())
+        let cell = &head[block as usize * self.shape.block_bytes()..][..self.shape.cell_bytes()];
+        cell.split_at(self.shape.key_bytes())
     }
+}
+
+/// First row and number of rows of those that follow one another in one block.
+fn runs(slots: &[(u32, u32)]) -> impl Iterator<Item = (usize, usize)> {
+    let mut first = 0;
+    slots.chunk_by(|a, b| a.0 == b.0).map(move |run| {
+        first += run.len();
+        (first - run.len(), run.len())
+    })
 }
 
 struct Write<'a> {

@@ -1,0 +1,115 @@
+use super::*;
+
+#[test]
+fn every_task_runs_once() {
+    for threads in [1, 2, 3, 5] {
+        let pool = Pool::new(threads, None).unwrap();
+        for tasks in [0, 1, 2, 7, 1000] {
+            let hits: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+            pool.run(tasks, &|i| {
+                hits[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+        }
+    }
+}
+
+#[test]
+fn wakes_after_parking_and_survives_many_rounds() {
+    let pool = Pool::new(2, None).unwrap();
+    let total = AtomicUsize::new(0);
+    for round in 0..2000 {
+        if round % 500 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        pool.run(3, &|i| {
+            total.fetch_add(i, Ordering::Relaxed);
+        });
+    }
+    assert_eq!(total.into_inner(), 6000);
+}
+
+#[test]
+fn a_limited_pool_runs_on_so_many_threads_and_can_be_widened_again() {
+    let pool = Pool::new(4, None).unwrap();
+    for round in 0..600 {
+        let threads = [1, 3, 2, 4, 9][round % 5];
+        pool.limit(threads);
+        assert_eq!(pool.threads(), threads.min(4));
+        if round % 150 == 149 {
+            // Long enough for the idle ones to park.
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let seen = Mutex::new(std::collections::HashSet::new());
+        let hits: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(64, &|i| {
+            hits[i].fetch_add(1, Ordering::Relaxed);
+            seen.lock().unwrap().insert(std::thread::current().id());
+        });
+        assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+        assert!(seen.into_inner().unwrap().len() <= threads);
+    }
+}
+
+#[test]
+fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
+    let pool = Pool::new(3, None).unwrap();
+    let caught = catch_unwind(AssertUnwindSafe(|| pool.run(64, &|i| assert!(i != 40, "task forty"))));
+    assert!(caught.is_err());
+    let sum = AtomicUsize::new(0);
+    pool.run(10, &|i| {
+        sum.fetch_add(i, Ordering::Relaxed);
+    });
+    assert_eq!(sum.into_inner(), 45);
+}
+
+#[test]
+fn a_nested_run_still_finishes() {
+    let pool = Pool::new(2, None).unwrap();
+    let sum = AtomicUsize::new(0);
+    pool.run(4, &|_| {
+        pool.run(5, &|i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+        })
+    });
+    assert_eq!(sum.into_inner(), 40);
+}
+
+#[test]
+fn pieces_are_where_they_begin() {
+    let pool = Pool::new(2, None).unwrap();
+    let mut data = vec![0u32; 20];
+    pool.pieces_mut(&mut data, &[1, 5, 17], 3, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
+    let want = |at| match at {
+        1..4 => 1,
+        5..8 => 2,
+        17..20 => 3,
+        _ => 0,
+    };
+    assert!(data.iter().enumerate().all(|(at, v)| *v == want(at)), "{data:?}");
+    pool.pieces_mut(&mut data, &[], 3, &|_, _| unreachable!());
+    for (starts, len) in [(&[1, 3][..], 3), (&[5, 1], 1), (&[18], 3), (&[0], 21), (&[usize::MAX], 1)] {
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            pool.pieces_mut(&mut data, starts, len, &|_, _| ());
+        }));
+        assert!(refused.is_err(), "{starts:?} of {len}");
+    }
+}
+
+#[test]
+fn chunks_and_tiles_cover_everything_once() {
+    let pool = Pool::new(2, None).unwrap();
+    let mut data = vec![0u32; 103];
+    pool.chunks_mut(&mut data, 10, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
+    assert!(data.iter().enumerate().all(|(at, &v)| v == at as u32 / 10 + 1));
+    let mut matrix = vec![0u32; 7 * 11];
+    pool.tiles_mut(&mut matrix, 11, 2, 4, &|r, c, mut tile| {
+        for row in 0..tile.rows() {
+            tile.row(row).iter_mut().for_each(|v| *v += (10 * r + c) as u32 + 1);
+        }
+    });
+    for (at, &v) in matrix.iter().enumerate() {
+        let (r, c) = (at / 11, at % 11);
+        assert_eq!(v, (10 * (r / 2) + c / 4) as u32 + 1);
+    }
+}
