@@ -79,10 +79,10 @@ fn a_nested_run_still_finishes() {
 fn pieces_are_where_they_begin() {
     let pool = Pool::new(2, None).unwrap();
     let mut data = vec![0u32; 20];
-    pool.pieces_mut(&mut data, &[1, 5, 17], 3, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
+    pool.pieces_mut(&mut data, &[1, 6, 17], 3, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
     let want = |at| match at {
         1..4 => 1,
-        5..8 => 2,
+        6..9 => 2,
         17..20 => 3,
         _ => 0,
     };

@@ -130,6 +130,8 @@ pub enum Rejection {
     QueuedRequests,
     /// As many prompt tokens wait as are allowed.
     QueuedTokens,
+    /// It would have waited longer than is allowed.
+    QueuedTime,
     /// As many bytes of bodies are being read as are allowed.
     BodyMemory,
     /// The model is loading.
@@ -144,9 +146,10 @@ pub enum Rejection {
 
 impl Rejection {
     /// All of them.
-    pub const ALL: [Rejection; 7] = [
+    pub const ALL: [Rejection; 8] = [
         Rejection::QueuedRequests,
         Rejection::QueuedTokens,
+        Rejection::QueuedTime,
         Rejection::BodyMemory,
         Rejection::Loading,
         Rejection::Draining,
@@ -158,6 +161,7 @@ impl Rejection {
         match self {
             Rejection::QueuedRequests => "max_num_queued_reqs",
             Rejection::QueuedTokens => "max_num_queued_tokens",
+            Rejection::QueuedTime => "max_wait",
             Rejection::BodyMemory => "body_memory",
             Rejection::Loading => "loading",
             Rejection::Draining => "draining",

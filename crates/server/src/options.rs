@@ -34,8 +34,10 @@ pub struct Options {
     pub connections: usize,
     /// Answers in work or in the queue, all requests together.
     pub requests: usize,
-    /// Answers computed at once; only for estimating `Retry-After`.
+    /// Answers computed at once; only for estimating waits.
     pub parallel: usize,
+    /// Requests that would wait longer than this before they begin, by estimate, are refused; none lets all wait.
+    pub longest_wait: Option<Duration>,
     /// Events that a stream may be behind the engine.
     pub stream_events: usize,
     /// Between the end of readiness and the end of service, for load balancers to notice.
@@ -61,6 +63,7 @@ impl Default for Options {
             connections: 1_024,
             requests: 72,
             parallel: 8,
+            longest_wait: Some(Duration::from_secs(60)),
             stream_events: 1_024,
             drain_notice: Duration::ZERO,
             ping: Duration::from_secs(15),

@@ -51,7 +51,7 @@ impl State {
         }
         State {
             metrics,
-            admission: Arc::new(Admission::new(options.requests, options.parallel)),
+            admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
             kept: Arc::default(),
             body_memory: Arc::new(Semaphore::new(kib)),
             process: OnceLock::new(),
@@ -203,7 +203,9 @@ impl State {
 
     pub(crate) fn count_refusal(&self, fault: &Fault) {
         if fault.status == 429 {
-            self.metrics.record(Event::Rejected(Rejection::QueuedRequests));
+            let late = fault.code == Some("wait_too_long");
+            let reason = if late { Rejection::QueuedTime } else { Rejection::QueuedRequests };
+            self.metrics.record(Event::Rejected(reason));
         }
     }
 }

@@ -170,6 +170,11 @@ impl Fault {
         fault
     }
 
+    /// 429: the queue is longer than anybody is let wait.
+    pub fn overdue(message: impl Into<String>, retry_after_s: u32) -> Fault {
+        Fault { code: Some("wait_too_long"), ..Fault::busy(message, retry_after_s) }
+    }
+
     /// 429: the key has used up one of its own limits.
     pub fn key_limit(message: impl Into<String>, retry_after_s: u32) -> Fault {
         let mut fault = Fault::new(429, "rate_limit_error", Some("rate_limit_exceeded"), message);

@@ -90,6 +90,10 @@ pub(crate) struct Args {
     #[arg(help_heading = "Limits")]
     max_queued: u16,
 
+    /// Seconds that a request may have to wait before it begins, by estimate; past it the server says 429. 0 lets all wait.
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = door::seconds, help_heading = "Limits")]
+    max_wait: f64,
+
     /// Prompt tokens that may wait, all requests together; past it the server says 429.
     #[arg(long, default_value_t = 1 << 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(help_heading = "Limits")]
@@ -219,6 +223,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         connections: args.max_connections as usize,
         requests: usize::from(args.parallel) + usize::from(args.max_queued),
         parallel: args.parallel.into(),
+        longest_wait: (args.max_wait > 0.0).then(|| Duration::from_secs_f64(args.max_wait)),
         ..standard
     })
 }

@@ -49,6 +49,13 @@ fn refused(host: &str, port: u16, error: &std::io::Error) -> Failure {
     })
 }
 
+/// A wait of up to a day.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.trim().parse().ok();
+    let fits = |seconds: &f64| (0.0..=86_400.0).contains(seconds);
+    seconds.filter(fits).ok_or_else(|| "seconds between 0 and 86400 are wanted, as 30 or 0.5".to_owned())
+}
+
 /// `4M`, `1.5GiB`, `4194304`: powers of 1024, as memory is measured.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
