@@ -102,6 +102,7 @@ impl Sampling {
             logit_bias: self.logit_bias.clone(),
             seed: self.seed,
             logprobs,
+            ..Params::default()
         };
         params.check(vocab).map_err(|refused| Failure::usage(refused.to_string()))?;
         Ok(params)

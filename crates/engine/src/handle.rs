@@ -218,6 +218,9 @@ impl Shared {
         if request.max_tokens == Some(0) {
             return Err(invalid("max_tokens", 0, "at least 1"));
         }
+        if let Some(most) = request.max_tokens.filter(|most| *most < request.min_tokens) {
+            return Err(invalid("min_tokens", request.min_tokens, &format!("at most max_tokens, {most}")));
+        }
         if request.stop.len() > MAX_STOPS {
             return Err(invalid("stop", format!("{} strings", request.stop.len()), "at most 64"));
         }

@@ -40,10 +40,13 @@ pub use engine::{Draft, Engine};
 pub use error::{Error, Refused};
 pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
-pub use params::{Dry, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Params, Xtc};
+pub use params::{
+    Dry, Dynatemp, MAX_ALLOWED_IDS, MAX_BAD_WORDS, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Mirostat,
+    MirostatVersion, Params, Xtc,
+};
 pub use request::{
-    Caller, Event, FinishReason, Gone, Limits, Outbox, Priority, Request, Threads, Timings, TokenLogprobs,
-    Usage,
+    Caller, Event, FinishReason, Gone, Limits, Met, Outbox, Priority, Request, Threads, Timings,
+    TokenLogprobs, Usage,
 };
 pub use speculate::Speculation;
 pub use stats::{Stats, StepReport, Unwatched, Watch};

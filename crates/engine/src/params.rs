@@ -25,12 +25,23 @@ pub struct Params {
     pub frequency_penalty: f32,
     /// Taken off a logit once if its token was seen lately. -2 to 2.
     pub presence_penalty: f32,
+    /// Drop tokens whose logit is more than this many standard deviations below the best one ("top-nσ", Tang et al.,
+    /// 2024); 0 is off. 0 to 100.
+    pub top_n_sigma: f32,
+    /// A temperature that follows the entropy.
+    pub dynatemp: Dynatemp,
+    /// Chooses so that each token surprises alike, in place of the filters; none is off.
+    pub mirostat: Option<Mirostat>,
     /// "Don't repeat yourself": a penalty that grows with the length of a verbatim repeat.
     pub dry: Dry,
     /// "Exclude top choices": now and then all likely tokens but the least likely of them are dropped.
     pub xtc: Xtc,
     /// Added to the logit of a token, by id; minus infinity bans it.
     pub logit_bias: Vec<(u32, f32)>,
+    /// Choose among these tokens only, end tokens included; none is among all.
+    pub allowed_ids: Option<Vec<u32>>,
+    /// Sequences of tokens that the answer must not complete.
+    pub bad_words: Vec<Vec<u32>>,
     /// Where the random numbers start; none takes a seed from the operating system.
     pub seed: Option<u64>,
     /// Report the log-probability of each chosen token, and of so many likeliest ones beside it (0 to 20).
@@ -50,6 +61,36 @@ pub struct Dry {
     pub last_n: i64,
     /// A repeat is not followed across these strings.
     pub sequence_breakers: Vec<String>,
+}
+
+/// Dynamic temperature: between `temperature - range` (at least 0) and `temperature + range`, by the entropy of what the
+/// filters leave, normalized to 0..1 and raised to `exponent`. llama.cpp's `dynatemp`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dynatemp {
+    /// 0 is off. 0 to 100.
+    pub range: f32,
+    /// 0.01 to 100.
+    pub exponent: f32,
+}
+
+/// Mirostat's parameters (Basu et al., 2020).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mirostat {
+    /// The first version estimates the distribution's exponent; the second cuts by surprise itself.
+    pub version: MirostatVersion,
+    /// The surprise that is aimed at, bits a token. 0 to 100.
+    pub tau: f32,
+    /// How fast the cut follows. 0 to 10.
+    pub eta: f32,
+}
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MirostatVersion {
+    /// 1
+    One,
+    /// 2
+    Two,
 }
 
 /// XTC's parameters; a probability of 0 turns it off.
@@ -73,6 +114,12 @@ impl Default for Dry {
     }
 }
 
+impl Default for Dynatemp {
+    fn default() -> Dynatemp {
+        Dynatemp { range: 0.0, exponent: 1.0 }
+    }
+}
+
 impl Default for Xtc {
     fn default() -> Xtc {
         Xtc { probability: 0.0, threshold: 0.1 }
@@ -91,9 +138,14 @@ impl Default for Params {
             repeat_last_n: 64,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
+            top_n_sigma: 0.0,
+            dynatemp: Dynatemp::default(),
+            mirostat: None,
             dry: Dry::default(),
             xtc: Xtc::default(),
             logit_bias: Vec::new(),
+            allowed_ids: None,
+            bad_words: Vec::new(),
             seed: None,
             logprobs: None,
         }
@@ -102,6 +154,10 @@ impl Default for Params {
 
 /// Most biases one request may carry (OpenAI's limit is 300).
 pub const MAX_LOGIT_BIAS: usize = 1024;
+/// Most tokens in [`Params::allowed_ids`].
+pub const MAX_ALLOWED_IDS: usize = 16_384;
+/// Most sequences in [`Params::bad_words`], and tokens in one of them.
+pub const MAX_BAD_WORDS: usize = 256;
 /// Most likeliest tokens reported beside each chosen one.
 pub const MAX_LOGPROBS: usize = 20;
 /// Most strings in [`Dry::sequence_breakers`], and bytes in one of them.
@@ -126,6 +182,13 @@ impl Params {
         within("dry_base", self.dry.base, 1.0, 100.0)?;
         within("xtc_probability", self.xtc.probability, 0.0, 1.0)?;
         within("xtc_threshold", self.xtc.threshold, 0.0, 1.0)?;
+        within("top_n_sigma", self.top_n_sigma, 0.0, 100.0)?;
+        within("dynatemp_range", self.dynatemp.range, 0.0, 100.0)?;
+        within("dynatemp_exponent", self.dynatemp.exponent, 0.01, 100.0)?;
+        if let Some(mirostat) = self.mirostat {
+            within("mirostat_tau", mirostat.tau, 0.0, 100.0)?;
+            within("mirostat_eta", mirostat.eta, 0.0, 10.0)?;
+        }
         for (name, last_n) in [("repeat_last_n", self.repeat_last_n), ("dry_penalty_last_n", self.dry.last_n)]
         {
             if last_n < -1 {
@@ -149,10 +212,37 @@ impl Params {
                 return Err(invalid("logit_bias", bias, "a number, or minus infinity"));
             }
         }
+        self.check_lists(vocab)?;
         match self.logprobs {
             Some(n) if n > MAX_LOGPROBS => Err(invalid("logprobs", n, "at most 20")),
             _ => Ok(()),
         }
+    }
+}
+
+impl Params {
+    /// Which tokens may be chosen.
+    fn check_lists(&self, vocab: usize) -> Result<(), Refused> {
+        let known = |name, ids: &[u32]| match ids.iter().find(|id| **id as usize >= vocab) {
+            Some(id) => Err(invalid(name, id, &format!("token ids below {vocab}"))),
+            None => Ok(()),
+        };
+        if let Some(allowed) = &self.allowed_ids {
+            if allowed.is_empty() || allowed.len() > MAX_ALLOWED_IDS {
+                return Err(invalid("allowed_token_ids", format!("{} ids", allowed.len()), "1 to 16384"));
+            }
+            known("allowed_token_ids", allowed)?;
+        }
+        if self.bad_words.len() > MAX_BAD_WORDS {
+            return Err(invalid("bad_words", format!("{} sequences", self.bad_words.len()), "at most 256"));
+        }
+        for word in &self.bad_words {
+            if word.is_empty() || word.len() > MAX_BAD_WORDS {
+                return Err(invalid("bad_words", format!("{} tokens", word.len()), "1 to 256 a word"));
+            }
+            known("bad_words", word)?;
+        }
+        Ok(())
     }
 }
 

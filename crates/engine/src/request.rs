@@ -21,6 +21,11 @@ pub struct Request {
     pub stop: Vec<String>,
     /// The answer ends at any of these tokens.
     pub stop_ids: Vec<u32>,
+    /// Choose no end token and no stop id, and look for no stop string, in so many first tokens. (A form that is complete
+    /// ends the answer all the same.)
+    pub min_tokens: usize,
+    /// The stop string or the stop id that is met is part of the text.
+    pub show_stop: bool,
     /// Never choose one of the model's own end tokens.
     pub ignore_end: bool,
     /// Control tokens that are part of the text all the same.
@@ -108,6 +113,8 @@ pub enum Event {
         text: String,
         /// Why it ended.
         reason: FinishReason,
+        /// Which of the request's stops was met; none if it ended for another reason, an end token among them.
+        met: Option<Met>,
         /// Token counts.
         usage: Usage,
         /// Where the time went.
@@ -115,6 +122,15 @@ pub enum Event {
     },
     /// The request could not go on.
     Failed(Error),
+}
+
+/// A stop of the request's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Met {
+    /// One of [`Request::stop_ids`].
+    Id(u32),
+    /// One of [`Request::stop`].
+    Text(String),
 }
 
 /// The log-probability of a chosen token, from the model's own logits before any sampler touched them.

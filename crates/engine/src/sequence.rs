@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use text::Stops;
 
-use crate::sample::{Bench, Leash, Sampler};
-use crate::{Caller, Error, Event, FinishReason, Outbox, Request, Speech, Timings, Usage, Vocabulary};
+use crate::sample::{Bench, Ends, Leash, Sampler};
+use crate::{Caller, Error, Event, FinishReason, Met, Outbox, Request, Speech, Timings, Usage, Vocabulary};
 
 /// A request and everything it needs but KV blocks, which only running ones have.
 pub(crate) struct Sequence {
@@ -18,6 +18,9 @@ pub(crate) struct Sequence {
     end: usize,
     stop_ids: Vec<u32>,
     ignore_end: bool,
+    show_stop: bool,
+    min_tokens: usize,
+    met: Option<Met>,
     sampler: Sampler,
     leash: Option<Leash>,
     speech: Box<dyn Speech>,
@@ -57,17 +60,29 @@ impl Sequence {
         now: Duration,
     ) -> Sequence {
         let tokens = request.prompt;
-        let banned = if request.ignore_end { vocabulary.ends() } else { Vec::new() };
         let prompt_len = tokens.len();
+        let late = if request.min_tokens > 0 {
+            [vocabulary.ends(), request.stop_ids.clone()].concat()
+        } else {
+            Vec::new()
+        };
+        let ends = Ends {
+            never: if request.ignore_end { vocabulary.ends() } else { Vec::new() },
+            late,
+            min_tokens: request.min_tokens,
+        };
         Sequence {
             prompt_len,
             end: context.min(prompt_len.saturating_add(request.max_tokens.unwrap_or(usize::MAX))),
+            sampler: Sampler::new(request.params, seed, ends, vocabulary.as_ref(), &tokens),
             stop_ids: request.stop_ids,
             ignore_end: request.ignore_end,
-            sampler: Sampler::new(request.params, seed, banned, vocabulary.as_ref(), &tokens),
+            show_stop: request.show_stop,
+            min_tokens: request.min_tokens,
+            met: None,
             leash: request.constrain.map(|constrain| Leash::new(constrain.begin())),
             speech: vocabulary.clone().speech(&request.shown),
-            stops: Stops::new(request.stop),
+            stops: Stops::new(request.stop).keeping(request.show_stop),
             outbox,
             cancelled: Arc::default(),
             max_wait: request.max_wait,
@@ -154,8 +169,14 @@ impl Sequence {
             Some(leash) => leash.accept(id, &vocabulary.bytes(id), &mut bench.helper)?,
             None => false,
         };
-        let ends = self.stop_ids.contains(&id) || (!self.ignore_end && vocabulary.is_end(id));
-        let (text, stopped) = if ends { (String::new(), false) } else { self.say(id) };
+        let own_end = !self.ignore_end && vocabulary.is_end(id);
+        let by_id = !own_end && self.stop_ids.contains(&id);
+        if by_id {
+            self.met = Some(Met::Id(id));
+        }
+        let ends = own_end || by_id;
+        let silent = own_end || (by_id && !self.show_stop);
+        let (text, stopped) = if silent { (String::new(), false) } else { self.say(id) };
         if self.outbox.put(Event::Token { text, id, logprobs }).is_err() {
             return Ok(Next::Finish(FinishReason::Cancelled));
         }
@@ -169,6 +190,9 @@ impl Sequence {
     fn say(&mut self, id: u32) -> (String, bool) {
         let mut text = String::new();
         self.speech.push(id, &mut text);
+        if self.tokens.len() - self.prompt_len <= self.min_tokens {
+            return (self.stops.pass(&text), false);
+        }
         let found = self.stops.push(&text);
         (found.emit, found.stopped)
     }
@@ -180,7 +204,9 @@ impl Sequence {
         self.speech.finish(&mut rest);
         let mut text = self.stops.push(&rest).emit;
         text.push_str(&self.stops.finish());
-        let event = Event::Done { text, reason, usage: self.usage(), timings: self.timings(now) };
+        let by_text = self.stops.met().filter(|_| reason == FinishReason::Stop);
+        let met = self.met.take().or_else(|| by_text.map(|stop| Met::Text(stop.to_owned())));
+        let event = Event::Done { text, reason, met, usage: self.usage(), timings: self.timings(now) };
         // Gone or not, it is over.
         let _ = self.outbox.put(event);
     }

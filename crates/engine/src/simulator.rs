@@ -90,8 +90,13 @@ fn draft(chance: &mut Chance, block_tokens: usize, clock: Arc<Mutex<Duration>>) 
 fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
     let vocabulary = FakeVocabulary;
     let mut bench = crate::sample::Bench::new(VOCAB, CONTEXT);
-    let mut sampler =
-        crate::sample::Sampler::new(request.params.clone(), seed, Vec::new(), &vocabulary, &request.prompt);
+    let mut sampler = crate::sample::Sampler::new(
+        request.params.clone(),
+        seed,
+        crate::sample::Ends::default(),
+        &vocabulary,
+        &request.prompt,
+    );
     let mut tokens = request.prompt.clone();
     let end = CONTEXT.min(tokens.len() + request.max_tokens.unwrap_or(CONTEXT));
     loop {

@@ -7,8 +7,8 @@ use text::Part;
 use wire::{Fault, chat, completion, logprobs};
 
 use crate::calls::CallIds;
-use crate::generation::{Generation, Told};
-use crate::plan::Form;
+use crate::generation::{End, Generation, Told};
+use crate::plan::{Form, Plan};
 use crate::served::unix_seconds;
 
 /// Version of the server, in every answer.
@@ -23,7 +23,9 @@ struct Gathered {
     calls: Vec<(String, String)>,
     /// Kept as ids: their texts are looked up once, at the end.
     scored: Vec<(u32, Option<TokenLogprobs>)>,
-    finish_reason: &'static str,
+    /// If they are sent.
+    ids: Vec<u32>,
+    end: End,
 }
 
 impl Gathered {
@@ -40,6 +42,12 @@ impl Gathered {
                 }
             }
         }
+    }
+
+    /// Mean log-probability of its tokens, the end included.
+    fn likelihood(&self) -> f64 {
+        let logprobs = self.scored.iter().filter_map(|(_, scored)| Some(f64::from(scored.as_ref()?.logprob)));
+        logprobs.sum::<f64>() / self.scored.len().max(1) as f64
     }
 
     fn said(self, choice: usize, ids: &CallIds) -> chat::Said {
@@ -66,34 +74,64 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
         match told {
             Told::Token { parts, id, logprobs } => {
                 choice.add(parts);
+                if generation.plan.ids.returned {
+                    choice.ids.push(id);
+                }
                 if logprobs.is_some() {
                     choice.scored.push((id, logprobs));
                 }
             }
-            Told::Done { parts, reason } => {
+            Told::Done { parts, end } => {
                 choice.add(parts);
-                choice.finish_reason = reason;
+                choice.end = end;
             }
         }
     }
     let json = match generation.plan.form {
-        Form::Completion(_) => completion_json(&mut generation, choices, &id),
+        Form::Completion(_) => {
+            let choices = best(choices, &generation.plan);
+            completion_json(&mut generation, choices, &id)
+        }
         Form::Chat | Form::Message | Form::Response(_) => chat_json(&generation, choices, id),
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 fn positions(generation: &Generation, choice: &mut Gathered) -> Option<Vec<logprobs::Position>> {
-    generation.plan.template.params.logprobs?;
+    if !generation.plan.scored {
+        return None;
+    }
     let scored = std::mem::take(&mut choice.scored);
     Some(scored.into_iter().filter_map(|(id, l)| generation.position(id, l)).collect())
+}
+
+/// The likeliest answers to each prompt, the likeliest first, if not all of them are sent.
+fn best(mut choices: Vec<Gathered>, plan: &Plan) -> Vec<Gathered> {
+    if plan.best == plan.n {
+        return choices;
+    }
+    let mut kept = Vec::with_capacity(plan.best * choices.len() / plan.n);
+    while !choices.is_empty() {
+        let rest = choices.split_off(plan.n);
+        let mut of_prompt = std::mem::replace(&mut choices, rest);
+        of_prompt.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
+        of_prompt.truncate(plan.best);
+        kept.append(&mut of_prompt);
+    }
+    kept
+}
+
+fn returned(generation: &Generation, choice: &mut Gathered) -> Option<Vec<u32>> {
+    generation.plan.ids.returned.then(|| std::mem::take(&mut choice.ids))
 }
 
 fn chat_json(generation: &Generation, choices: Vec<Gathered>, id: String) -> String {
     let choice = |(index, mut gathered): (usize, Gathered)| chat::Choice {
         index,
         logprobs: positions(generation, &mut gathered).map(|p| logprobs::Chat::new(&p)),
-        finish_reason: gathered.finish_reason,
+        finish_reason: gathered.end.reason,
+        stop_reason: gathered.end.stop.take(),
+        token_ids: returned(generation, &mut gathered),
         message: gathered.said(index, &generation.call_ids),
     };
     let answer = chat::Answer {
@@ -104,12 +142,13 @@ fn chat_json(generation: &Generation, choices: Vec<Gathered>, id: String) -> Str
         system_fingerprint: FINGERPRINT,
         choices: choices.into_iter().enumerate().map(choice).collect(),
         usage: generation.usage(),
+        prompt_token_ids: generation.plan.prompts.first().filter(|_| generation.plan.ids.returned).cloned(),
     };
     serde_json::to_string(&answer).expect("answers have string keys, which serialize")
 }
 
 fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str) -> String {
-    let n = generation.plan.n;
+    let n = generation.plan.best;
     let echoes = match &mut generation.plan.form {
         Form::Completion(echoes) => echoes.take(),
         Form::Chat | Form::Message | Form::Response(_) => None,
@@ -119,9 +158,17 @@ fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str
         logprobs: positions(generation, &mut gathered).map(|p| logprobs::Completion::new(&p, 0).0),
         text: match &echoes {
             Some(echoes) => format!("{}{}", echoes[index / n], gathered.text),
-            None => gathered.text,
+            None => std::mem::take(&mut gathered.text),
         },
-        finish_reason: Some(gathered.finish_reason),
+        finish_reason: Some(gathered.end.reason),
+        stop_reason: Some(gathered.end.stop.take()),
+        token_ids: returned(generation, &mut gathered),
+        prompt_token_ids: generation
+            .plan
+            .prompts
+            .get(index / n)
+            .filter(|_| generation.plan.ids.returned)
+            .cloned(),
     };
     let answer = completion::Answer {
         id,

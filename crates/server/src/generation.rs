@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use engine::{FinishReason, Refused, Ticket, TokenLogprobs};
+use engine::{FinishReason, Met, Refused, Ticket, TokenLogprobs};
 use events::{Event, Rejection};
 use text::{Part, Parts, Style};
 use tokio::sync::mpsc::{self, Receiver};
 use wire::logprobs::{Position, Scored};
-use wire::{Fault, Usage};
+use wire::{Fault, StopReason, Usage};
 
 use crate::Served;
 use crate::admission::Permit;
@@ -38,16 +38,35 @@ pub(crate) struct Generation {
 pub(crate) enum Told {
     /// A token, with the parts of the answer that it made certain: perhaps none.
     Token { parts: Vec<Part>, id: u32, logprobs: Option<TokenLogprobs> },
-    /// The end, with what was held back, and why it is one.
-    Done { parts: Vec<Part>, reason: &'static str },
+    /// The end, with what was held back.
+    Done { parts: Vec<Part>, end: End },
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct End {
+    /// `stop`, `length` or `tool_calls`.
+    pub(crate) reason: &'static str,
+    /// Which of the request's stops was met.
+    pub(crate) stop: Option<StopReason>,
+}
+
+impl End {
+    /// The stop string that was met.
+    pub(crate) fn sequence(&self) -> Option<&str> {
+        match &self.stop {
+            Some(StopReason::Text(text)) => Some(text),
+            Some(StopReason::Id(_)) | None => None,
+        }
+    }
 }
 
 impl Told {
     /// The parts, and at the end why it is one.
-    pub(crate) fn split(self) -> (Vec<Part>, Option<&'static str>) {
+    pub(crate) fn split(self) -> (Vec<Part>, Option<End>) {
         match self {
             Told::Token { parts, .. } => (parts, None),
-            Told::Done { parts, reason } => (parts, Some(reason)),
+            Told::Done { parts, end } => (parts, Some(end)),
         }
     }
 }
@@ -88,7 +107,8 @@ impl Generation {
         if let Some(visit) = &visit {
             visit.asked_for(served.name());
         }
-        for (p, prompt) in std::mem::take(&mut plan.prompts).into_iter().enumerate() {
+        let kept = if plan.ids.returned { plan.prompts.clone() } else { Vec::new() };
+        for (p, prompt) in std::mem::replace(&mut plan.prompts, kept).into_iter().enumerate() {
             prompt_tokens += prompt.len();
             let group = Arc::new(Group::new(plan.n));
             for k in 0..plan.n {
@@ -158,7 +178,7 @@ impl Generation {
                     5,
                 ));
             }
-            News::Done { text, reason, usage } => {
+            News::Done { text, reason, met, usage } => {
                 self.tally.open -= 1;
                 self.tally.completion_tokens += usage.completion_tokens;
                 if choice % self.plan.n == 0 {
@@ -167,7 +187,14 @@ impl Generation {
                 let mut parts = reader.push(&text);
                 parts.extend(reader.finish());
                 let called = reason == FinishReason::Stop && reader.calls() > 0;
-                Told::Done { parts, reason: if called { "tool_calls" } else { reason.name() } }
+                let stop = met.map(|met| match met {
+                    Met::Id(id) => StopReason::Id(id),
+                    Met::Text(text) => StopReason::Text(text),
+                });
+                Told::Done {
+                    parts,
+                    end: End { reason: if called { "tool_calls" } else { reason.name() }, stop },
+                }
             }
         };
         Ok((choice, told))
@@ -186,10 +213,14 @@ impl Generation {
     /// The log-probabilities of a token, unless it is one that ends the answer: that has no text.
     pub(crate) fn position(&self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Position> {
         let logprobs = logprobs?;
-        if self.served.language.is_end(id) || self.plan.template.stop_ids.contains(&id) {
+        let template = &self.plan.template;
+        let silent = template.stop_ids.contains(&id) && !template.show_stop;
+        if !self.plan.scored || silent || self.served.language.is_end(id) {
             return None;
         }
-        let scored = |(id, logprob): (u32, f32)| Scored { bytes: self.served.language.bytes(id), logprob };
+        let named = |id: u32| self.plan.ids.as_names.then_some(id);
+        let bytes = |id: u32| self.served.language.bytes(id);
+        let scored = |(id, logprob): (u32, f32)| Scored { bytes: bytes(id), id: named(id), logprob };
         Some(Position {
             chosen: scored((id, logprobs.logprob)),
             top: logprobs.top.into_iter().map(scored).collect(),

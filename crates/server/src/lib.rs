@@ -17,6 +17,7 @@ mod auth;
 mod body;
 mod calls;
 mod connection;
+mod continued;
 mod generation;
 mod items;
 mod layers;

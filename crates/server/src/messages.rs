@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use wire::anthropic::{Block, Message, Usage, fault_json, stop_reason};
 use wire::{Fault, sse};
 
-use crate::generation::{Generation, Told};
+use crate::generation::{End, Generation, Told};
 use crate::items::{Change, Item, Items};
 use crate::stream::Dialect;
 
 /// The whole answer.
 pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
-    let (mut items, mut end) = (Items::default(), "");
+    let (mut items, mut end) = (Items::default(), End::default());
     while !generation.is_over() {
-        let (parts, reason) = generation.next().await?.1.split();
+        let (parts, last) = generation.next().await?.1.split();
         for part in parts {
             items.add(part, &generation.call_ids);
         }
-        end = reason.unwrap_or(end);
+        end = last.unwrap_or(end);
     }
     items.finish();
     let message = Message {
@@ -27,8 +27,8 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
         role: "assistant",
         model: generation.served.name(),
         content: items.all.into_iter().map(block).collect(),
-        stop_reason: Some(stop_reason(end, None)),
-        stop_sequence: None,
+        stop_reason: Some(stop_reason(end.reason, end.sequence())),
+        stop_sequence: end.sequence(),
         usage: Usage::of(&generation.usage()),
     };
     let json = serde_json::to_string(&message).expect("messages have string keys, which serialize");
@@ -115,12 +115,13 @@ impl Dialect for Writer {
             let change = self.items.add(part, &generation.call_ids);
             self.change(change, out);
         }
-        let Some(reason) = end else { return };
+        let Some(end) = end else { return };
         for change in self.items.finish() {
             self.change(change, out);
         }
         let usage = Usage::of(&generation.usage());
-        let delta = json!({"stop_reason": stop_reason(reason, None), "stop_sequence": null});
+        let reason = stop_reason(end.reason, end.sequence());
+        let delta = json!({"stop_reason": reason, "stop_sequence": end.sequence()});
         event(json!({"type": "message_delta", "delta": delta, "usage": usage}), out);
     }
 

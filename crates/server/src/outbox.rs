@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use engine::{FinishReason, Gone, StepReport, TokenLogprobs, Usage};
+use engine::{FinishReason, Gone, Met, StepReport, TokenLogprobs, Usage};
 use events::{Ending, Event, Metrics};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -19,7 +19,7 @@ pub(crate) enum News {
     /// A token, with text that may be empty.
     Token { text: String, id: u32, logprobs: Option<TokenLogprobs> },
     /// The end.
-    Done { text: String, reason: FinishReason, usage: Usage },
+    Done { text: String, reason: FinishReason, met: Option<Met>, usage: Usage },
     /// The engine could not go on.
     Failed(engine::Error),
 }
@@ -67,9 +67,9 @@ impl engine::Outbox for Outbox {
                 self.count_token();
                 News::Token { text, id, logprobs }
             }
-            engine::Event::Done { text, reason, usage, timings } => {
+            engine::Event::Done { text, reason, met, usage, timings } => {
                 self.count_end(ending(reason), &usage, &timings);
-                News::Done { text, reason, usage }
+                News::Done { text, reason, met, usage }
             }
             engine::Event::Failed(error) => {
                 let usage = Usage { completion_tokens: self.tokens, ..Usage::default() };

@@ -7,17 +7,22 @@ use sha2::{Digest, Sha256};
 use text::Reading;
 use wire::completion::Prompt;
 use wire::message::ToolChoice;
-use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling};
+use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate};
 
 use crate::auth::{Client, first_number};
-use crate::{Served, responses, shape};
+use crate::{Served, continued, responses, shape};
 
 /// What is to be computed, and how the answer is to look.
 pub(crate) struct Plan {
-    /// One a prompt.
+    /// One a prompt; once the engine has them, only if their ids are sent.
     pub(crate) prompts: Vec<Vec<u32>>,
     /// Answers a prompt.
     pub(crate) n: usize,
+    /// How many of these are sent: the likeliest, if not all.
+    pub(crate) best: usize,
+    /// Whether log-probabilities are sent.
+    pub(crate) scored: bool,
+    pub(crate) ids: wire::Ids,
     /// The request of every answer, without prompt and seed.
     pub(crate) template: engine::Request,
     pub(crate) form: Form,
@@ -66,15 +71,19 @@ pub(crate) fn messages(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
 /// A chat request, whatever endpoint it came through.
 pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) -> Result<Plan, Fault> {
     check_model(served, request.model.as_deref())?;
-    let (text, prompt) = prompt(served, &request)?;
+    let (text, mut prompt) = prompt(served, &request)?;
+    truncate(served, &mut prompt, request.ids.truncate, request.max_tokens);
     let reading = shape::reading(served.language.as_ref(), &request, offered(&request), &text);
     let mut template =
-        engine_request(&request.sampling, &request.handling, request.max_tokens, request.logprobs);
+        engine_request(served, &request.sampling, &request.handling, request.max_tokens, request.logprobs)?;
     template.shown = shape::shown(served.language.as_ref(), &reading);
     template.constrain = shape::constrain(served.language.as_ref(), &request, &reading)?;
     Ok(Plan {
         prompts: vec![prompt],
         n: request.n,
+        best: request.n,
+        scored: request.logprobs.is_some(),
+        ids: request.ids,
         template,
         form,
         reading,
@@ -95,14 +104,18 @@ pub(crate) fn prompt(served: &Served, request: &ChatRequest) -> Result<(String, 
         language.render(messages, offered(request), generate, &request.template_arguments)
     };
     // Few templates know OpenAI's newer name for "system". Where it is refused or not heard, the older one is used.
-    let mut messages = request.messages.clone();
+    let asked = continued::marked(&request.messages, request.continue_final_message);
+    let mut messages = asked.to_vec();
     let renamed = rename_developer(&mut messages);
-    let prompt = match render(&request.messages) {
-        Ok(prompt) if !renamed || says_all(&prompt.text, &request.messages) => prompt,
+    let mut prompt = match render(&asked) {
+        Ok(prompt) if !renamed || says_all(&prompt.text, &asked) => prompt,
         _ if renamed => render(&messages).map_err(Fault::template)?,
         Ok(prompt) => prompt,
         Err(message) => return Err(Fault::template(message)),
     };
+    if request.continue_final_message {
+        continued::cut(&mut prompt)?;
+    }
     // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
     let tokens = language.encode_prompt(&prompt).map_err(Fault::template)?;
     if tokens.is_empty() {
@@ -130,14 +143,24 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         Prompt::Tokens(ids) => served.language.decode(ids),
         Prompt::Text(text) => text.clone(),
     };
+    let max_tokens = Some(request.max_tokens);
     let mut template =
-        engine_request(&request.sampling, &request.handling, Some(request.max_tokens), request.logprobs);
+        engine_request(served, &request.sampling, &request.handling, max_tokens, request.logprobs)?;
+    if request.best_of > request.n {
+        // They are ranked by it.
+        template.params.logprobs.get_or_insert(0);
+    }
     if let Some(guided) = &request.guided {
         template.constrain = Some(shape::guide(served.language.as_ref(), guided, None, None)?);
     }
+    let mut prompts: Vec<Vec<u32>> = request.prompts.iter().map(encode).collect::<Result<_, _>>()?;
+    prompts.iter_mut().for_each(|prompt| truncate(served, prompt, request.ids.truncate, max_tokens));
     Ok(Plan {
-        prompts: request.prompts.iter().map(encode).collect::<Result<_, _>>()?,
-        n: request.n,
+        prompts,
+        n: request.best_of,
+        best: request.n,
+        scored: request.logprobs.is_some(),
+        ids: request.ids,
         template,
         form: Form::Completion(request.echo.then(|| request.prompts.iter().map(spell).collect())),
         reading: Reading::default(),
@@ -176,11 +199,12 @@ fn says_all(text: &str, messages: &[Value]) -> bool {
 
 /// Server defaults are the engine's, which are llama.cpp's.
 fn engine_request(
+    served: &Served,
     s: &Sampling,
     handling: &Handling,
     max_tokens: Option<usize>,
     logprobs: Option<usize>,
-) -> engine::Request {
+) -> Result<engine::Request, Fault> {
     let d = engine::Params::default();
     let params = engine::Params {
         temperature: s.temperature.unwrap_or(d.temperature),
@@ -203,16 +227,26 @@ fn engine_request(
             probability: s.xtc_probability.unwrap_or(d.xtc.probability),
             threshold: s.xtc_threshold.unwrap_or(d.xtc.threshold),
         },
+        top_n_sigma: s.top_n_sigma.unwrap_or(d.top_n_sigma),
+        dynatemp: engine::Dynatemp {
+            range: s.dynatemp_range.unwrap_or(d.dynatemp.range),
+            exponent: s.dynatemp_exponent.unwrap_or(d.dynatemp.exponent),
+        },
+        mirostat: mirostat(s),
+        allowed_ids: s.allowed_token_ids.clone(),
+        bad_words: bad_words(served, &s.bad_words)?,
         logit_bias: s.logit_bias.clone(),
         seed: s.seed,
         logprobs,
     };
-    engine::Request {
+    Ok(engine::Request {
         prompt: Vec::new(),
         max_tokens,
         params,
         stop: s.stop.clone(),
         stop_ids: s.stop_token_ids.clone(),
+        min_tokens: s.min_tokens,
+        show_stop: s.include_stop,
         ignore_end: s.ignore_eos,
         shown: Vec::new(),
         constrain: None,
@@ -221,7 +255,42 @@ fn engine_request(
         // Who it is, is not in the body.
         caller: engine::Caller { priority: priority(handling), client: 0 },
         cache_salt: handling.cache_salt.as_deref().map_or(0, salt),
+    })
+}
+
+/// llama.cpp's defaults where only the version is given.
+fn mirostat(s: &Sampling) -> Option<engine::Mirostat> {
+    let version = match s.mirostat {
+        Some(1) => engine::MirostatVersion::One,
+        Some(2) => engine::MirostatVersion::Two,
+        _ => return None,
+    };
+    Some(engine::Mirostat { version, tau: s.mirostat_tau.unwrap_or(5.0), eta: s.mirostat_eta.unwrap_or(0.1) })
+}
+
+/// Each word as tokens, as it begins a text and as it follows a space: vLLM's two spellings.
+fn bad_words(served: &Served, words: &[String]) -> Result<Vec<Vec<u32>>, Fault> {
+    let mut spelt: Vec<Vec<u32>> = Vec::new();
+    for (i, word) in words.iter().enumerate() {
+        for before in ["", " "] {
+            let ids = served.language.encode(&format!("{before}{}", word.trim_start()), false);
+            let ids = ids.map_err(|e| Fault::field(format!("bad_words[{i}]"), e))?;
+            if !ids.is_empty() && !spelt.contains(&ids) {
+                spelt.push(ids);
+            }
+        }
     }
+    Ok(spelt)
+}
+
+/// Keeps the end of a prompt.
+fn truncate(served: &Served, prompt: &mut Vec<u32>, to: Option<Truncate>, max_tokens: Option<usize>) {
+    let most = match to {
+        None => return,
+        Some(Truncate::Last(most)) => most,
+        Some(Truncate::Context) => served.engine.context().saturating_sub(max_tokens.unwrap_or(1)).max(1),
+    };
+    prompt.drain(..prompt.len().saturating_sub(most));
 }
 
 /// Seconds of a request as a time that is said the way it was asked for.

@@ -19,7 +19,8 @@ pub(crate) fn reading(
     prompt: &str,
 ) -> Reading {
     // A prompt that does not begin an answer is continued as plain text.
-    let thinks = language.tags().filter(|_| request.add_generation_prompt);
+    let answers = request.add_generation_prompt || request.continue_final_message;
+    let thinks = language.tags().filter(|_| answers);
     Reading {
         thought: thinks.map(|tags| Thought { tags, begun: tags.opened_by(prompt) }),
         style: tools.map(|_| language.style().unwrap_or(Style::Hermes)),

@@ -1,6 +1,7 @@
 //! An answer as server-sent events.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use wire::{Fault, Usage, chat, completion, logprobs, sse};
 
 use crate::answer::FINGERPRINT;
 use crate::calls;
-use crate::generation::{Generation, Told};
+use crate::generation::{End, Generation, Told};
 use crate::plan::Form;
 use crate::served::unix_seconds;
 
@@ -119,6 +120,16 @@ pub(crate) struct Writer {
     begun: Vec<bool>,
     /// A choice: characters written, for `text_offset`.
     offsets: Vec<usize>,
+    /// A choice: the prompt's tokens, until they are told.
+    prompts: Vec<Option<Arc<[u32]>>>,
+}
+
+/// What an event says beside its text.
+#[derive(Default)]
+struct Beside<'a> {
+    positions: &'a [Position],
+    id: Option<u32>,
+    end: Option<End>,
 }
 
 impl Writer {
@@ -137,6 +148,7 @@ impl Writer {
             usage: generation.plan.stream.usage,
             begun: vec![false; generation.choices],
             offsets: vec![0; generation.choices],
+            prompts: told_prompts(generation),
         }
     }
 
@@ -145,19 +157,19 @@ impl Writer {
         generation: &Generation,
         choice: usize,
         part: Part,
-        positions: &[Position],
+        beside: Beside<'_>,
         out: &mut String,
     ) {
         let mut saying = chat::Saying::default();
         match part {
-            Part::Content(text) => return self.text(choice, text, positions, out),
+            Part::Content(text) => return self.text(choice, text, beside, out),
             Part::Reasoning(text) => saying.reasoning_content = Some(text),
             Part::Call { index, name } => {
                 saying.tool_calls.push(generation.call_ids.begun(choice, index, name));
             }
             Part::Arguments { index, text } => saying.tool_calls.push(calls::more(index, text)),
         }
-        self.piece(choice, saying, String::new(), positions, None, out);
+        self.piece(choice, saying, String::new(), beside, out);
     }
 
     /// The role, or the echoed prompt. Sent with the first token and not before, so that a client's time to the first
@@ -169,18 +181,18 @@ impl Writer {
                 content: Some(String::new()),
                 ..chat::Saying::default()
             };
-            self.piece(choice, saying, String::new(), &[], None, out);
+            self.piece(choice, saying, String::new(), Beside::default(), out);
         } else if let Some(echo) = self.echoes.as_ref().map(|e| e[choice / self.n].clone()) {
-            self.text(choice, echo, &[], out);
+            self.text(choice, echo, Beside::default(), out);
         }
     }
 
-    fn text(&mut self, choice: usize, text: String, positions: &[Position], out: &mut String) {
+    fn text(&mut self, choice: usize, text: String, beside: Beside<'_>, out: &mut String) {
         if self.chat {
             let saying = chat::Saying { content: Some(text), ..chat::Saying::default() };
-            self.piece(choice, saying, String::new(), positions, None, out);
+            self.piece(choice, saying, String::new(), beside, out);
         } else {
-            self.piece(choice, chat::Saying::default(), text, positions, None, out);
+            self.piece(choice, chat::Saying::default(), text, beside, out);
         }
     }
 
@@ -189,13 +201,17 @@ impl Writer {
         index: usize,
         delta: chat::Saying,
         text: String,
-        positions: &[Position],
-        finish_reason: Option<&'static str>,
+        beside: Beside<'_>,
         out: &mut String,
     ) {
+        let Beside { positions, id, end } = beside;
+        let token_ids = id.map(|id| vec![id]);
+        let (finish_reason, stop_reason) = end.map_or((None, None), |end| (Some(end.reason), Some(end.stop)));
+        let prompt = self.prompts[index].take();
         if self.chat {
             let logprobs = (!positions.is_empty()).then(|| logprobs::Chat::new(positions));
-            self.chat_chunk(vec![chat::Delta { index, delta, logprobs, finish_reason }], None, out);
+            let delta = chat::Delta { index, delta, logprobs, finish_reason, stop_reason, token_ids };
+            self.chat_chunk(vec![delta], prompt.as_deref(), None, out);
             return;
         }
         let logprobs = (!positions.is_empty()).then(|| {
@@ -203,19 +219,34 @@ impl Writer {
             self.offsets[index] = next;
             lists
         });
-        self.completion_chunk(vec![completion::Choice { index, text, logprobs, finish_reason }], None, out);
+        let choice = completion::Choice {
+            index,
+            text,
+            logprobs,
+            finish_reason,
+            stop_reason,
+            token_ids,
+            prompt_token_ids: prompt.map(|prompt| prompt.to_vec()),
+        };
+        self.completion_chunk(vec![choice], None, out);
     }
 
     /// The event that has the usage and no choices.
     fn last(&self, usage: Usage, out: &mut String) {
         if self.chat {
-            self.chat_chunk(Vec::new(), Some(usage), out);
+            self.chat_chunk(Vec::new(), None, Some(usage), out);
         } else {
             self.completion_chunk(Vec::new(), Some(usage), out);
         }
     }
 
-    fn chat_chunk(&self, choices: Vec<chat::Delta>, usage: Option<Usage>, out: &mut String) {
+    fn chat_chunk(
+        &self,
+        choices: Vec<chat::Delta>,
+        prompt_token_ids: Option<&[u32]>,
+        usage: Option<Usage>,
+        out: &mut String,
+    ) {
         let chunk = chat::Chunk {
             id: &self.id,
             object: "chat.completion.chunk",
@@ -223,6 +254,7 @@ impl Writer {
             model: &self.model,
             system_fingerprint: FINGERPRINT,
             choices,
+            prompt_token_ids,
             usage: self.usage.then_some(usage),
         };
         push(&chunk, out);
@@ -248,21 +280,25 @@ impl Dialect for Writer {
         if first {
             self.begin(choice, out);
         }
-        let (mut parts, position, finish) = match told {
-            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), None),
-            Told::Done { parts, reason } => (parts, None, Some(reason)),
+        let (mut parts, position, mut id, end) = match told {
+            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), Some(id), None),
+            Told::Done { parts, end } => (parts, None, None, Some(end)),
         };
+        id = id.filter(|_| generation.plan.ids.returned);
         // The first token is told even if it is no text yet, as its time is measured by it.
-        if parts.is_empty() && (position.is_some() || (first && !self.chat && finish.is_none())) {
+        if parts.is_empty() && (position.is_some() || id.is_some() || (first && !self.chat && end.is_none()))
+        {
             parts.push(Part::Content(String::new()));
         }
         // A token is scored once, beside the first part that it made certain.
         let mut scored = position.as_slice();
         for part in parts {
-            self.part(generation, choice, part, std::mem::take(&mut scored), out);
+            let beside = Beside { positions: std::mem::take(&mut scored), id: id.take(), end: None };
+            self.part(generation, choice, part, beside, out);
         }
-        if finish.is_some() {
-            self.piece(choice, chat::Saying::default(), String::new(), &[], finish, out);
+        if end.is_some() {
+            let beside = Beside { end, ..Beside::default() };
+            self.piece(choice, chat::Saying::default(), String::new(), beside, out);
         }
     }
 
@@ -277,6 +313,13 @@ impl Dialect for Writer {
         out.push_str(&sse::fault(fault));
         out.push_str(sse::DONE);
     }
+}
+
+/// A choice: its prompt's tokens, if they are sent.
+fn told_prompts(generation: &mut Generation) -> Vec<Option<Arc<[u32]>>> {
+    let prompts: Vec<Arc<[u32]>> =
+        std::mem::take(&mut generation.plan.prompts).into_iter().map(Arc::from).collect();
+    (0..generation.choices).map(|choice| prompts.get(choice / generation.plan.n).cloned()).collect()
 }
 
 fn push<T: Serialize>(chunk: &T, out: &mut String) {

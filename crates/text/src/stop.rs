@@ -7,7 +7,9 @@
 pub struct Stops {
     stops: Vec<String>,
     held: String,
-    stopped: bool,
+    /// The stop string that was met, by its place in `stops`.
+    met: Option<usize>,
+    keep: bool,
 }
 
 /// What a [`Stops::push`] makes of a piece of text.
@@ -23,22 +25,40 @@ impl Stops {
     /// A matcher for these strings; empty ones are ignored.
     pub fn new(stops: Vec<String>) -> Stops {
         let stops = stops.into_iter().filter(|stop| !stop.is_empty()).collect();
-        Stops { stops, held: String::new(), stopped: false }
+        Stops { stops, ..Stops::default() }
     }
 
-    /// Takes the next piece of text. The stop string itself is never emitted; of several, the one that is complete
-    /// first counts (then the longest), so that the result does not depend on how the text was cut into pieces.
+    /// The stop string that is met ends the text as a part of it.
+    #[must_use]
+    pub fn keeping(self, keep: bool) -> Stops {
+        Stops { keep, ..self }
+    }
+
+    /// The stop string that was met.
+    pub fn met(&self) -> Option<&str> {
+        self.stops.get(self.met?).map(String::as_str)
+    }
+
+    /// Takes a piece of text in which no stop string counts.
+    pub fn pass(&mut self, text: &str) -> String {
+        let mut all = std::mem::take(&mut self.held);
+        all.push_str(text);
+        all
+    }
+
+    /// Takes the next piece of text. The stop string itself is emitted only if it is to be kept; of several, the one
+    /// that is complete first counts (then the longest), so that the result does not depend on how the text was cut into pieces.
     pub fn push(&mut self, text: &str) -> Found {
-        if self.stopped {
+        if self.met.is_some() {
             return Found { emit: String::new(), stopped: true };
         }
         if self.stops.is_empty() {
             return Found { emit: text.to_owned(), stopped: false };
         }
         self.held.push_str(text);
-        if let Some(at) = earliest(&self.held, &self.stops) {
-            self.stopped = true;
-            self.held.truncate(at);
+        if let Some(found) = earliest(&self.held, &self.stops) {
+            self.met = Some(found.stop);
+            self.held.truncate(if self.keep { found.end } else { found.start });
             return Found { emit: std::mem::take(&mut self.held), stopped: true };
         }
         let rest = self.held.split_off(self.held.len() - self.possible());
@@ -62,11 +82,20 @@ impl Stops {
     }
 }
 
-/// Where the stop string that is complete first begins.
-fn earliest<S: AsRef<str>>(text: &str, stops: &[S]) -> Option<usize> {
-    let found =
-        stops.iter().filter_map(|stop| text.find(stop.as_ref()).map(|at| (at + stop.as_ref().len(), at)));
-    found.min().map(|(_, at)| at)
+/// A stop string in a text. The one that is complete first is the least.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    end: usize,
+    start: usize,
+    stop: usize,
+}
+
+/// The stop string that is complete first.
+fn earliest<S: AsRef<str>>(text: &str, stops: &[S]) -> Option<Place> {
+    let found = stops.iter().map(AsRef::as_ref).enumerate().filter_map(|(stop, word)| {
+        text.find(word).map(|start| Place { end: start + word.len(), start, stop })
+    });
+    found.min()
 }
 
 #[cfg(test)]
@@ -107,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_passed_is_not_looked_at() {
+        let mut stops = Stops::new(vec!["ab".into()]);
+        assert_eq!(stops.push("xa").emit, "x");
+        assert_eq!(stops.pass("bab"), "abab");
+        assert_eq!(stops.push("ab").emit, "");
+        assert_eq!(stops.met(), Some("ab"));
+    }
+
+    #[test]
     fn empty_stops_do_nothing() {
         assert_eq!(all(&[""], &["abc"]), ("abc".into(), false));
     }
@@ -119,10 +157,16 @@ mod tests {
         ) {
             let whole: String = pieces.concat();
             let stops: Vec<&str> = stops.iter().map(String::as_str).collect();
-            let cut = super::earliest(&whole, &stops);
+            let found = super::earliest(&whole, &stops);
+            let (cut, end) = found.as_ref().map_or((whole.len(), whole.len()), |found| (found.start, found.end));
             let (text, stopped) = all(&stops, &pieces.iter().map(String::as_str).collect::<Vec<_>>());
-            prop_assert_eq!(stopped, cut.is_some());
-            prop_assert_eq!(&text, &whole[..cut.unwrap_or(whole.len())]);
+            prop_assert_eq!(stopped, found.is_some());
+            prop_assert_eq!(&text, &whole[..cut]);
+            let mut keeping = Stops::new(stops.iter().map(|stop| (*stop).to_owned()).collect()).keeping(true);
+            let mut text: String = pieces.iter().map(|piece| keeping.push(piece).emit).collect();
+            text.push_str(&keeping.finish());
+            prop_assert_eq!(&text, &whole[..end]);
+            prop_assert_eq!(keeping.met(), found.map(|found| stops[found.stop]));
         }
     }
 }

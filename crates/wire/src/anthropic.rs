@@ -51,6 +51,14 @@ pub fn to_chat(body: &Value, counted: bool) -> Result<Value, Fault> {
     for (at, turn) in turns.iter().enumerate() {
         add_turn(&Fields::at(turn, format!("messages[{at}]"))?, &mut messages)?;
     }
+    // A last turn of the assistant's is the beginning of the answer.
+    let begun = messages.last().is_some_and(|last: &Value| {
+        let text = last["content"].as_str().is_some_and(|text| !text.trim().is_empty());
+        last["role"] == "assistant" && text && last.get("tool_calls").is_none()
+    });
+    if begun {
+        chat.insert("continue_final_message".into(), true.into());
+    }
     chat.insert("messages".into(), messages.into());
     add_tools(&fields, &mut chat)?;
     add_thinking(&fields, &mut chat)?;

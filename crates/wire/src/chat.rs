@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 use crate::error::Fault;
 use crate::fields::Fields;
 use crate::message::ToolChoice;
-use crate::{Guided, Handling, Sampling, Usage, guided, limits, logprobs, message, sampling, unbuilt};
+use crate::{
+    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, limits, logprobs, message, sampling, unbuilt,
+};
 
 /// A request, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,8 @@ pub struct ChatRequest {
     pub template_arguments: Map<String, Value>,
     /// Whether the template ends with the start of an answer.
     pub add_generation_prompt: bool,
+    /// Whether the answer goes on where the last message ends, as a part of it.
+    pub continue_final_message: bool,
     /// Most tokens of the answer; none is as many as fit.
     pub max_tokens: Option<usize>,
     /// Answers wanted, 1 to [`limits::N`].
@@ -35,6 +39,8 @@ pub struct ChatRequest {
     pub sampling: Sampling,
     /// How it is handled beside others.
     pub handling: Handling,
+    /// What it says of token ids.
+    pub ids: Ids,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
     /// What the answer must be like.
@@ -81,6 +87,8 @@ impl ChatRequest {
         let body = Fields::body(value)?;
         unbuilt::refuse_for_chat(&body)?;
         let tools = message::tools(&body)?;
+        let add_generation_prompt = body.boolean("add_generation_prompt")?;
+        let continue_final_message = body.boolean("continue_final_message")?.unwrap_or(false);
         let request = ChatRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
             messages: message::read_all(&body)?,
@@ -89,17 +97,20 @@ impl ChatRequest {
             include_reasoning: body.boolean("include_reasoning")?.unwrap_or(true),
             tools,
             template_arguments: template_arguments(&body)?,
-            add_generation_prompt: body.boolean("add_generation_prompt")?.unwrap_or(true),
+            add_generation_prompt: add_generation_prompt.unwrap_or(!continue_final_message),
+            continue_final_message,
             max_tokens: sampling::max_tokens(&body)?,
             n: body.count("n", 1..=limits::N)?.unwrap_or(1),
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
+            ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             guided: guided::read(&body)?,
             thinking_budget: thinking_budget(&body)?,
             stream: Stream::read(&body)?,
         };
         request.check()?;
+        request.check_best_of(&body)?;
         Ok(request)
     }
 }
@@ -107,6 +118,8 @@ impl ChatRequest {
 impl ChatRequest {
     /// A call that must come and a form that the answer must have cannot both be.
     fn check(&self) -> Result<(), Fault> {
+        sampling::check_min_tokens(&self.sampling, self.max_tokens)?;
+        self.check_continuation()?;
         let must_call = matches!(self.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
         match &self.guided {
             Some(guided) if must_call => {
@@ -116,6 +129,45 @@ impl ChatRequest {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl ChatRequest {
+    /// OpenAI's chat has no `best_of`: all answers are sent, whichever is the best.
+    fn check_best_of(&self, body: &Fields<'_>) -> Result<(), Fault> {
+        match body.count("best_of", 1..=limits::N)? {
+            Some(best_of) if best_of != self.n && best_of != 1 => {
+                let n = self.n;
+                let message = format!(
+                    "best_of is {best_of} and n is {n}: chat answers are not ranked; use n, or /v1/completions"
+                );
+                Err(Fault::unsupported("best_of", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_continuation(&self) -> Result<(), Fault> {
+        let name = "continue_final_message";
+        if !self.continue_final_message {
+            return Ok(());
+        }
+        if self.add_generation_prompt {
+            let message =
+                format!("{name} and add_generation_prompt are true; an answer begins or goes on, not both");
+            return Err(Fault::field(name, message));
+        }
+        let last = self.messages.last();
+        let text = |field: &str| last.and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default();
+        if text("role") != "assistant" || last.is_some_and(|m| m.get("tool_calls").is_some()) {
+            let message =
+                format!("{name} is true; the last message must be the assistant's, without tool calls");
+            return Err(Fault::field(name, message));
+        }
+        if text("content").trim().is_empty() {
+            return Err(Fault::field(name, format!("{name} is true; the last message must have content")));
+        }
+        Ok(())
     }
 }
 
@@ -178,6 +230,9 @@ pub struct Answer {
     pub choices: Vec<Choice>,
     /// Token counts.
     pub usage: Usage,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// One whole answer of several.
@@ -191,6 +246,11 @@ pub struct Choice {
     pub logprobs: Option<logprobs::Chat>,
     /// `stop`, `length` or `tool_calls`.
     pub finish_reason: &'static str,
+    /// Which of the request's stops was met.
+    pub stop_reason: Option<StopReason>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// An assistant's message.
@@ -251,6 +311,9 @@ pub struct Chunk<'a> {
     pub system_fingerprint: &'static str,
     /// One choice, or none in the event that has the usage.
     pub choices: Vec<Delta>,
+    /// If asked for, in a choice's first event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<&'a [u32]>,
     /// Null until the last event, absent when it was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Option<Usage>>,
@@ -267,6 +330,12 @@ pub struct Delta {
     pub logprobs: Option<logprobs::Chat>,
     /// In a choice's last event.
     pub finish_reason: Option<&'static str>,
+    /// In a choice's last event: which of the request's stops was met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<Option<StopReason>>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// New text.

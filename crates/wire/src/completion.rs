@@ -6,7 +6,9 @@ use serde_json::Value;
 use crate::chat::Stream;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
-use crate::{Guided, Handling, Sampling, Usage, guided, limits, logprobs, sampling, unbuilt};
+use crate::{
+    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, limits, logprobs, sampling, unbuilt,
+};
 
 /// Tokens of an answer when the request does not say (OpenAI's default).
 pub const DEFAULT_MAX_TOKENS: usize = 16;
@@ -22,14 +24,19 @@ pub struct CompletionRequest {
     pub add_special_tokens: bool,
     /// Most tokens of an answer.
     pub max_tokens: usize,
-    /// Answers wanted for each prompt, 1 to [`limits::N`]; prompts × n is at most [`limits::CHOICES`].
+    /// Answers wanted for each prompt, 1 to [`limits::N`].
     pub n: usize,
+    /// Answers computed for each prompt, of which the `n` likeliest are sent: `n` to [`limits::N`]. Prompts × best_of is
+    /// at most [`limits::CHOICES`].
+    pub best_of: usize,
     /// Whether the text starts with the prompt.
     pub echo: bool,
     /// How tokens are chosen.
     pub sampling: Sampling,
     /// How it is handled beside others.
     pub handling: Handling,
+    /// What it says of token ids.
+    pub ids: Ids,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
     /// What the answer must be like.
@@ -53,15 +60,18 @@ impl CompletionRequest {
         let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
         let body = Fields::body(&value)?;
         unbuilt::refuse_for_completion(&body)?;
+        let n = body.count("n", 1..=limits::N)?.unwrap_or(1);
         let request = CompletionRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
             prompts: prompts(&body)?,
             add_special_tokens: body.boolean("add_special_tokens")?.unwrap_or(true),
             max_tokens: sampling::max_tokens(&body)?.unwrap_or(DEFAULT_MAX_TOKENS),
-            n: body.count("n", 1..=limits::N)?.unwrap_or(1),
+            n,
+            best_of: best_of(&body, n)?,
             echo: body.boolean("echo")?.unwrap_or(false),
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
+            ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             guided: guided::read(&body)?,
             stream: Stream::read(&body)?,
@@ -71,15 +81,24 @@ impl CompletionRequest {
     }
 
     fn check(&self) -> Result<(), Fault> {
-        let choices = self.prompts.len() * self.n;
+        sampling::check_min_tokens(&self.sampling, Some(self.max_tokens))?;
+        let choices = self.prompts.len() * self.best_of;
         if choices > limits::CHOICES {
+            let name = if self.best_of > self.n { "best_of" } else { "n" };
             let message = format!(
-                "n is {} and there are {} prompts, {choices} answers in all; at most {} are allowed",
-                self.n,
+                "{name} is {} and there are {} prompts, {choices} answers in all; at most {} are allowed",
+                self.best_of,
                 self.prompts.len(),
                 limits::CHOICES
             );
-            return Err(Fault::field("n", message));
+            return Err(Fault::field(name, message));
+        }
+        if self.stream.on && self.best_of > self.n {
+            let message = format!(
+                "best_of is {} and n is {}: which answers are the best is known at the end; stream must be false",
+                self.best_of, self.n
+            );
+            return Err(Fault::field("best_of", message));
         }
         if self.echo && self.logprobs.is_some() {
             let message =
@@ -87,6 +106,16 @@ impl CompletionRequest {
             return Err(Fault::unsupported("echo", message));
         }
         Ok(())
+    }
+}
+
+fn best_of(body: &Fields<'_>, n: usize) -> Result<usize, Fault> {
+    let name = "best_of";
+    match body.count(name, 1..=limits::N)? {
+        Some(best_of) if best_of < n => {
+            Err(Fault::field(name, format!("{name} is {best_of}; it must be at least n, {n}")))
+        }
+        best_of => Ok(best_of.unwrap_or(n)),
     }
 }
 
@@ -163,4 +192,13 @@ pub struct Choice {
     pub logprobs: Option<logprobs::Completion>,
     /// `stop` or `length`; null while a stream goes on.
     pub finish_reason: Option<&'static str>,
+    /// Which of the request's stops was met; absent while a stream goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<Option<StopReason>>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
+    /// If asked for; in a stream in a choice's first event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }

@@ -24,6 +24,14 @@ pub const STOPS: usize = 16;
 pub const STOP_BYTES: usize = 1_024;
 /// Stop token ids.
 pub const STOP_IDS: usize = 64;
+/// Token ids to choose from (`allowed_token_ids`).
+pub const ALLOWED_IDS: usize = 16_384;
+/// Bad words.
+pub const BAD_WORDS: usize = 64;
+/// Bytes in a bad word.
+pub const BAD_WORD_BYTES: usize = 128;
+/// Entries of `samplers`.
+pub const SAMPLERS: usize = 32;
 /// Alternatives reported for each token (`top_logprobs`, or `logprobs` of a completion).
 pub const LOGPROBS: i64 = 20;
 /// Entries of `logit_bias`.

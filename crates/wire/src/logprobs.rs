@@ -8,8 +8,17 @@ use serde_json::{Map, Value};
 pub struct Scored {
     /// The bytes of its text; may be part of a character.
     pub bytes: Vec<u8>,
+    /// Its id, if it is to be named by that.
+    pub id: Option<u32>,
     /// ln p.
     pub logprob: f32,
+}
+
+impl Scored {
+    /// The token as text, or `token_id:N`.
+    fn name(&self) -> String {
+        self.id.map_or_else(|| token_text(&self.bytes), |id| format!("token_id:{id}"))
+    }
 }
 
 /// The token chosen and its best alternatives, most likely first.
@@ -60,7 +69,7 @@ struct Entry {
 
 impl From<&Scored> for Entry {
     fn from(s: &Scored) -> Entry {
-        Entry { token: token_text(&s.bytes), logprob: finite(s.logprob), bytes: s.bytes.clone() }
+        Entry { token: s.name(), logprob: finite(s.logprob), bytes: s.bytes.clone() }
     }
 }
 
@@ -91,12 +100,12 @@ impl Completion {
         let mut lists = Completion::default();
         let mut at = offset;
         for position in positions {
-            let token = token_text(&position.chosen.bytes);
+            let token = position.chosen.name();
             lists.text_offset.push(at);
             at += characters(&position.chosen.bytes);
             let mut top = Map::new();
             for scored in &position.top {
-                top.insert(token_text(&scored.bytes), Value::from(finite(scored.logprob)));
+                top.insert(scored.name(), Value::from(finite(scored.logprob)));
             }
             lists.top_logprobs.push(top);
             lists.token_logprobs.push(finite(position.chosen.logprob));
@@ -116,9 +125,12 @@ mod tests {
     use super::*;
 
     fn position(bytes: &[u8], logprob: f32) -> Position {
-        let chosen = Scored { bytes: bytes.to_vec(), logprob };
+        let chosen = Scored { bytes: bytes.to_vec(), id: None, logprob };
         Position {
-            top: vec![chosen.clone(), Scored { bytes: b"x".to_vec(), logprob: f32::NEG_INFINITY }],
+            top: vec![
+                chosen.clone(),
+                Scored { bytes: b"x".to_vec(), id: Some(7), logprob: f32::NEG_INFINITY },
+            ],
             chosen,
         }
     }
@@ -129,6 +141,7 @@ mod tests {
         assert_eq!(json["content"][0]["token"], "é");
         assert_eq!(json["content"][0]["bytes"], serde_json::json!([0xC3, 0xA9]));
         assert_eq!(json["content"][0]["top_logprobs"][1]["logprob"], -9999.0);
+        assert_eq!(json["content"][0]["top_logprobs"][1]["token"], "token_id:7");
     }
 
     #[test]

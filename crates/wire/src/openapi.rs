@@ -167,11 +167,37 @@ fn shared() -> Value {
     })
 }
 
-fn object(mut properties: Value, more: Value, required: &[&str]) -> Value {
+/// vLLM's and llama.cpp's of these.
+fn extras() -> Value {
+    json!({
+        "top_n_sigma": number(-1.0, 100.0, "Most standard deviations below the best logit; 0 or less is off."),
+        "dynatemp_range": number(0.0, 100.0, "How far the temperature follows the entropy; 0 is off."),
+        "dynatemp_exponent": number(0.01, 100.0, "How it follows."),
+        "mirostat": count(0, 2, "Mirostat's version; 0 is off."),
+        "mirostat_tau": number(0.0, 100.0, "Mirostat: bits of surprise that are aimed at."),
+        "mirostat_eta": number(0.0, 10.0, "Mirostat: how fast its cut follows."),
+        "allowed_token_ids": {"type": ["array", "null"], "minItems": 1, "maxItems": limits::ALLOWED_IDS,
+            "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}, "description": "Only these tokens may come."},
+        "bad_words": {"type": ["array", "null"], "maxItems": limits::BAD_WORDS,
+            "items": {"type": "string", "minLength": 1, "maxLength": limits::BAD_WORD_BYTES}, "description": "Never completed."},
+        "min_tokens": count(0, limits::TOKENS, "Nothing ends the answer before so many tokens; at most max_tokens."),
+        "include_stop_str_in_output": flag("The stop that is met is part of the text."),
+        "return_token_ids": flag("The answer has the ids of prompt and answer."),
+        "return_tokens_as_token_ids": flag("Log-probabilities name tokens as token_id:N."),
+        "truncate_prompt_tokens": {"oneOf": [{"type": "null"}, {"const": -1}, {"type": "integer", "minimum": 1, "maximum": limits::TOKENS}],
+            "description": "Only so many last tokens of the prompt count; -1: what the context has room for."},
+    })
+}
+
+fn joined(mut properties: Value, more: Value) -> Value {
     if let (Some(all), Value::Object(more)) = (properties.as_object_mut(), more) {
         all.extend(more);
     }
-    json!({"type": "object", "properties": properties, "required": required})
+    properties
+}
+
+fn object(properties: Value, more: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": joined(properties, more), "required": required})
 }
 
 fn message() -> Value {
@@ -204,13 +230,15 @@ fn schemas() -> Value {
         &["type", "function"],
     );
     let chat = object(
-        shared(),
+        joined(shared(), extras()),
         json!({
             "messages": messages(),
             "max_completion_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
             "tools": {"type": ["array", "null"], "maxItems": limits::TOOLS, "items": tool, "description": "Functions that the model may call."},
             "logprobs": flag("Log-probabilities of the chosen tokens."),
             "top_logprobs": count(0, limits::LOGPROBS, "Alternatives; logprobs must be true."),
+            "continue_final_message": flag("The answer goes on where the last message, the assistant's, ends."),
+            "add_generation_prompt": flag("Whether the template begins an answer; not with continue_final_message."),
             "reasoning_effort": text(limits::NAME_BYTES, "Handed to the template."),
             "chat_template_kwargs": {"type": ["object", "null"], "maxProperties": limits::TEMPLATE_ARGUMENTS},
         }),
@@ -220,8 +248,9 @@ fn schemas() -> Value {
     let prompt = json!({"oneOf": [{"type": "string", "minLength": 1}, ids,
         {"type": "array", "minItems": 1, "maxItems": limits::PROMPTS, "items": {"type": "string", "minLength": 1}}]});
     let completion = object(
-        shared(),
-        json!({"prompt": prompt, "echo": flag("The text begins with the prompt."), "logprobs": count(0, limits::LOGPROBS, "Alternatives.")}),
+        joined(shared(), extras()),
+        json!({"prompt": prompt, "echo": flag("The text begins with the prompt."), "logprobs": count(0, limits::LOGPROBS, "Alternatives."),
+            "best_of": count(1, limits::N, "Answers computed for each prompt, of which the n likeliest are sent; at least n, not streamed.")}),
         &["prompt"],
     );
     let turn = object(

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::Fault;
 use crate::fields::{self, Fields};
-use crate::limits;
+use crate::{limits, samplers};
 
 /// The sampling part of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,6 +44,22 @@ pub struct Sampling {
     pub xtc_probability: Option<f32>,
     /// XTC: least probability of a top choice.
     pub xtc_threshold: Option<f32>,
+    /// Most standard deviations below the best logit; 0 is off.
+    pub top_n_sigma: Option<f32>,
+    /// How far the temperature follows the entropy, up and down; 0 is off.
+    pub dynatemp_range: Option<f32>,
+    /// How it follows.
+    pub dynatemp_exponent: Option<f32>,
+    /// Mirostat's version, 1 or 2; 0 is off.
+    pub mirostat: Option<usize>,
+    /// Mirostat: bits of surprise that are aimed at.
+    pub mirostat_tau: Option<f32>,
+    /// Mirostat: how fast its cut follows.
+    pub mirostat_eta: Option<f32>,
+    /// Only these tokens may come.
+    pub allowed_token_ids: Option<Vec<u32>>,
+    /// Words that must not be completed.
+    pub bad_words: Vec<String>,
     /// Added to logits, by token id.
     pub logit_bias: Vec<(u32, f32)>,
     /// Start of the random numbers; none is a new one each time (llama.cpp's −1 too).
@@ -52,6 +68,10 @@ pub struct Sampling {
     pub stop: Vec<String>,
     /// The answer ends at any of these tokens.
     pub stop_token_ids: Vec<u32>,
+    /// Tokens before which nothing ends the answer.
+    pub min_tokens: usize,
+    /// The stop that is met is part of the text.
+    pub include_stop: bool,
     /// Go on past the model's own end of text.
     pub ignore_eos: bool,
 }
@@ -60,7 +80,7 @@ impl Sampling {
     pub(crate) fn read(body: &Fields<'_>) -> Result<Sampling, Fault> {
         let top_k = body.integer("top_k", -1..=limits::TOKENS)?;
         let seed = body.integer("seed", i64::MIN..=i64::MAX)?;
-        Ok(Sampling {
+        let mut sampling = Sampling {
             temperature: body.float("temperature", 0.0..=2.0)?,
             top_k: top_k.map(|k| usize::try_from(k).unwrap_or(0)),
             top_p: body.float("top_p", 0.0..=1.0)?,
@@ -77,21 +97,51 @@ impl Sampling {
             dry_base: body.float("dry_base", 1.0..=100.0)?,
             dry_allowed_length: body.count("dry_allowed_length", 0..=limits::TOKENS)?,
             dry_penalty_last_n: body.integer("dry_penalty_last_n", -1..=limits::TOKENS)?,
-            dry_sequence_breakers: breakers(body)?,
+            dry_sequence_breakers: texts(
+                body,
+                "dry_sequence_breakers",
+                limits::DRY_BREAKERS,
+                limits::DRY_BREAKER_BYTES,
+            )?,
             xtc_probability: body.float("xtc_probability", 0.0..=1.0)?,
             xtc_threshold: body.float("xtc_threshold", 0.0..=1.0)?,
+            top_n_sigma: body.float("top_n_sigma", -1.0..=100.0)?.map(|n| n.max(0.0)),
+            dynatemp_range: body.float("dynatemp_range", 0.0..=100.0)?,
+            dynatemp_exponent: body.float("dynatemp_exponent", 0.01..=100.0)?,
+            mirostat: body.count("mirostat", 0..=2)?,
+            mirostat_tau: body.float("mirostat_tau", 0.0..=100.0)?,
+            mirostat_eta: body.float("mirostat_eta", 0.0..=10.0)?,
+            allowed_token_ids: allowed_token_ids(body)?,
+            bad_words: texts(body, "bad_words", limits::BAD_WORDS, limits::BAD_WORD_BYTES)?
+                .unwrap_or_default(),
             logit_bias: logit_bias(body)?,
             // -1 is llama.cpp's word for a random seed; other negative ones keep their bits.
             seed: seed.filter(|s| *s != -1).map(i64::cast_unsigned),
             stop: stop(body)?,
             stop_token_ids: stop_token_ids(body)?,
+            min_tokens: body.count("min_tokens", 0..=limits::TOKENS)?.unwrap_or(0),
+            include_stop: body.boolean("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: body.boolean("ignore_eos")?.unwrap_or(false),
-        })
+        };
+        samplers::apply(body, &mut sampling)?;
+        Ok(sampling)
     }
 }
 
 fn either<T>(first: Option<T>, second: Option<T>) -> Option<T> {
     first.or(second)
+}
+
+/// An answer of at most `max_tokens` can have `min_tokens`.
+pub(crate) fn check_min_tokens(sampling: &Sampling, max_tokens: Option<usize>) -> Result<(), Fault> {
+    match max_tokens {
+        Some(most) if sampling.min_tokens > most => {
+            let message =
+                format!("min_tokens is {}; it must not be above max_tokens, {most}", sampling.min_tokens);
+            Err(Fault::field("min_tokens", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `max_completion_tokens`, or its older names. None is "as many as fit".
@@ -143,19 +193,29 @@ pub(crate) fn token_ids(param: &str, entries: &[Value]) -> Result<Vec<u32>, Faul
     entries.iter().enumerate().map(id).collect()
 }
 
-fn breakers(body: &Fields<'_>) -> Result<Option<Vec<String>>, Fault> {
-    let name = "dry_sequence_breakers";
-    let Some(entries) = body.list(name, limits::DRY_BREAKERS)? else { return Ok(None) };
-    let mut breakers = Vec::with_capacity(entries.len());
+/// None is all of them; a list must have one.
+fn allowed_token_ids(body: &Fields<'_>) -> Result<Option<Vec<u32>>, Fault> {
+    let name = "allowed_token_ids";
+    let Some(entries) = body.list(name, limits::ALLOWED_IDS)? else { return Ok(None) };
+    if entries.is_empty() {
+        return Err(Fault::field(name, format!("{name} is empty; it must have at least 1 token id")));
+    }
+    token_ids(name, entries).map(Some)
+}
+
+/// A list of texts that are not empty.
+fn texts(body: &Fields<'_>, name: &str, most: usize, bytes: usize) -> Result<Option<Vec<String>>, Fault> {
+    let Some(entries) = body.list(name, most)? else { return Ok(None) };
+    let mut texts = Vec::with_capacity(entries.len());
     for (i, entry) in entries.iter().enumerate() {
         let param = format!("{name}[{i}]");
-        let text = fields::text(&param, entry, limits::DRY_BREAKER_BYTES)?;
+        let text = fields::text(&param, entry, bytes)?;
         if text.is_empty() {
             return Err(Fault::field(param.clone(), format!("{param} is empty; it must have a character")));
         }
-        breakers.push(text.to_owned());
+        texts.push(text.to_owned());
     }
-    Ok(Some(breakers))
+    Ok(Some(texts))
 }
 
 /// OpenAI's form, an object of token ids, or llama.cpp's, an array of `[id, bias]`. −100 and 100 ban and force in

@@ -14,24 +14,10 @@ struct Refusal {
     why: &'static str,
 }
 
-const OUTPUT: &str = "the answer has the usual form only";
-
 const BOTH: &[Refusal] = &[
-    row("best_of", one, "answers are not ranked here; use n"),
     row("use_beam_search", no, "beam search is not built into this server"),
-    row("min_tokens", zero, "a least length is not built into this server; ignore_eos is"),
-    row("bad_words", empty, "bad words are not built into this server; use logit_bias"),
-    row("allowed_token_ids", empty, "allowed token ids are not built into this server; use logit_bias"),
-    row("truncate_prompt_tokens", never, "a prompt is never cut; shorten it"),
     row("prompt_logprobs", never, "log-probabilities of the prompt are not built into this server"),
     row("skip_special_tokens", yes, "special tokens are never part of the text"),
-    row("include_stop_str_in_output", no, "the text always ends before the stop string"),
-    row("return_tokens_as_token_ids", no, OUTPUT),
-    row("return_token_ids", no, OUTPUT),
-    row("mirostat", zero, "mirostat is not built into this server"),
-    row("dynatemp_range", zero, "dynamic temperature is not built into this server"),
-    row("top_n_sigma", zero_or_less, "top-n-sigma is not built into this server"),
-    row("samplers", empty, "the order of the samplers is fixed; the documentation gives it"),
     row("n_probs", zero, "use logprobs"),
     row("lora", empty, "adapters are not built into this server"),
 ];
@@ -44,11 +30,6 @@ const CHAT: &[Refusal] = &[
     row("prediction", never, "predicted outputs are not built into this server"),
     row("web_search_options", never, "this server does not search the web"),
     row("echo", no, "a chat answer never repeats its prompt"),
-    row(
-        "continue_final_message",
-        no,
-        "continuing a message is not built into this server; use /v1/completions",
-    ),
     row("documents", empty, "documents are not built into this server; put them into a message"),
 ];
 
@@ -100,14 +81,6 @@ fn yes(value: &Value) -> bool {
 
 fn zero(value: &Value) -> bool {
     value.as_f64() == Some(0.0)
-}
-
-fn zero_or_less(value: &Value) -> bool {
-    value.as_f64().is_some_and(|v| v <= 0.0)
-}
-
-fn one(value: &Value) -> bool {
-    value.as_f64() == Some(1.0)
 }
 
 fn empty(value: &Value) -> bool {

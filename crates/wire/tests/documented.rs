@@ -21,6 +21,9 @@ fn every_bound_is_in_the_manual() {
         ("N, CHOICES", format!("1 to {}; prompts × n at most {}", limits::N, limits::CHOICES)),
         ("STOPS", format!("up to {}, of 1 to {} bytes each", limits::STOPS, thousands(limits::STOP_BYTES))),
         ("STOP_IDS", format!("up to {} token ids", limits::STOP_IDS)),
+        ("ALLOWED_IDS", format!("up to {} of them", thousands(limits::ALLOWED_IDS))),
+        ("BAD_WORDS", format!("up to {} words of 1 to {} bytes", limits::BAD_WORDS, limits::BAD_WORD_BYTES)),
+        ("SAMPLERS", format!("up to {} names", limits::SAMPLERS)),
         ("LOGPROBS", format!("0 to {} alternatives", limits::LOGPROBS)),
         ("LOGIT_BIAS", format!("up to {} entries", thousands(limits::LOGIT_BIAS))),
         (

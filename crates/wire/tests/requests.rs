@@ -128,7 +128,9 @@ const BAD_CHAT: &[(&str, &str, &[&str])] = &[
     ),
     (r#"{"functions": [{"name": "f"}]}"#, "functions", &["tools"]),
     (r#"{"best_of": 3}"#, "best_of", &["3"]),
-    (r#"{"min_tokens": 3}"#, "min_tokens", &["3"]),
+    (r#"{"min_tokens": 3, "max_tokens": 2}"#, "min_tokens", &["3", "max_tokens, 2"]),
+    (r#"{"bad_words": [7]}"#, "bad_words[0]", &["number 7"]),
+    (r#"{"samplers": "kt~"}"#, "samplers", &["~", "top_k"]),
     (r#"{"guided_json": "{"}"#, "guided_json", &["not valid JSON"]),
     (r#"{"modalities": ["text", "audio"]}"#, "modalities", &["text only"]),
     (
@@ -168,7 +170,8 @@ fn bad_completions_name_their_field() {
         (json!({"prompt": many}), "prompt"),
         (json!({"prompt": ["a","b","c","d","e"], "n": 16}), "n"),
         (json!({"suffix": "x"}), "suffix"),
-        (json!({"best_of": 2}), "best_of"),
+        (json!({"best_of": 1, "n": 2}), "best_of"),
+        (json!({"best_of": 2, "stream": true}), "best_of"),
         (json!({"logprobs": 21}), "logprobs"),
         (json!({"echo": true, "logprobs": 1}), "echo"),
         (json!({"echo": 1}), "echo"),
@@ -357,6 +360,12 @@ fn any_body() -> impl Strategy<Value = Value> {
         "echo",
         "stop_token_ids",
         "dry_sequence_breakers",
+        "samplers",
+        "bad_words",
+        "allowed_token_ids",
+        "truncate_prompt_tokens",
+        "continue_final_message",
+        "best_of",
     ]);
     leaf.prop_recursive(5, 64, 6, move |inner| {
         prop_oneof![

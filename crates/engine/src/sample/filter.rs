@@ -21,6 +21,33 @@ pub(crate) fn best(candidates: &[Candidate]) -> Option<Candidate> {
     candidates.iter().copied().min_by(best_first)
 }
 
+/// Takes every candidate away whose bit is not set: bit `id % 32` of word `id / 32`. The candidates are in order of id;
+/// those beyond the words go.
+pub(crate) fn hold_to(allowed: &[u32], candidates: &mut [Candidate]) {
+    let words = allowed.iter().copied().chain(std::iter::repeat(0));
+    for (candidates, word) in candidates.chunks_mut(32).zip(words) {
+        if word == u32::MAX {
+            continue;
+        }
+        for (bit, candidate) in candidates.iter_mut().enumerate() {
+            if word >> bit & 1 == 0 {
+                candidate.logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
+/// Drops candidates whose logit is more than `n` standard deviations below the best. Banned ones do not count.
+pub(crate) fn top_n_sigma(candidates: &mut Vec<Candidate>, n: f32) {
+    let Some(max) = best(candidates).map(|b| b.logit) else { return };
+    let finite = || candidates.iter().map(|c| f64::from(c.logit)).filter(|l| *l > f64::NEG_INFINITY);
+    let count = finite().count() as f64;
+    let mean = finite().sum::<f64>() / count;
+    let variance = finite().map(|l| (l - mean).powi(2)).sum::<f64>() / count;
+    let least = f64::from(max) - f64::from(n) * variance.sqrt();
+    candidates.retain(|c| f64::from(c.logit) >= least || c.logit == max);
+}
+
 /// Keeps the `k` likeliest, best first.
 pub(crate) fn top_k(candidates: &mut Vec<Candidate>, k: usize) {
     if k < candidates.len() {
@@ -130,6 +157,20 @@ mod tests {
         let mut c = of(&[0.1, 0.2, 0.3, 0.4]);
         top_k(&mut c, 1);
         assert_eq!(ids(&c), [3]);
+    }
+
+    // These too: logits are ln p, their population deviation 0.5129.
+    #[test]
+    fn top_n_sigma_counts_deviations_from_the_best() {
+        for (n, kept) in [(1.0, vec![2, 3]), (3.0, vec![0, 1, 2, 3]), (1e-9, vec![3])] {
+            let mut c = of(&[0.1, 0.2, 0.3, 0.4]);
+            top_n_sigma(&mut c, n);
+            assert_eq!(ids(&c), kept, "top_n_sigma {n}");
+        }
+        // A banned candidate does not widen the deviation.
+        let mut c = of(&[0.0, 0.1, 0.2, 0.3, 0.4]);
+        top_n_sigma(&mut c, 1.0);
+        assert_eq!(ids(&c), [3, 4]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use super::filter::Candidate;
+use super::filter::{Candidate, hold_to};
 use crate::{Constraint, Error};
 
 /// A constraint that has prepared, or could not.
@@ -42,17 +42,7 @@ impl Leash {
         outcome.clone().map_err(Error::Constraint)?;
         let Some(allowed) = constraint.allowed() else { return Ok(false) };
         // Logits beyond the vocabulary are padding.
-        let words = allowed.iter().copied().chain(std::iter::repeat(0));
-        for (candidates, word) in candidates.chunks_mut(32).zip(words) {
-            if word == u32::MAX {
-                continue;
-            }
-            for (bit, candidate) in candidates.iter_mut().enumerate() {
-                if word >> bit & 1 == 0 {
-                    candidate.logit = f32::NEG_INFINITY;
-                }
-            }
-        }
+        hold_to(allowed, candidates);
         Ok(true)
     }
 

@@ -1,19 +1,24 @@
 //! From logits to a token.
 //!
-//! The order is llama.cpp's: what a constraint allows, logit bias, then penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw.
+//! The order is llama.cpp's: what a constraint and the request's rules allow, logit bias, then penalties, DRY, top-n-sigma, top-k, typical,
+//! top-p, min-p, XTC, temperature, draw; or, after DRY, temperature and mirostat.
 //! Greedy (temperature 0) takes the best after DRY: the filters would keep it anyway, and XTC, which would not, is
 //! left out so that temperature 0 stays repeatable. Log-probabilities are of the raw logits.
 //!
 //! One [`Bench`] serves all requests of an engine; nothing is allocated for a token unless log-probabilities are asked.
 
+mod draw;
 mod dry;
 mod filter;
 mod leash;
 mod rng;
+mod rules;
 
 use filter::Candidate;
 pub(crate) use leash::{Helper, Leash};
 pub(crate) use rng::Rng;
+pub(crate) use rules::Ends;
+use rules::Rules;
 
 use crate::{Error, Params, TokenLogprobs, Vocabulary};
 
@@ -46,8 +51,8 @@ impl Bench {
 /// How one request chooses its tokens.
 pub(crate) struct Sampler {
     params: Params,
-    /// Never chosen: the end tokens of a request that ignores them.
-    banned: Vec<u32>,
+    rules: Rules,
+    cut: Option<draw::Cut>,
     rng: Rng,
     breaks: dry::Breaks,
 }
@@ -55,13 +60,19 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// `params` have been checked; `prompt` is what penalties see before the first token.
     pub(crate) fn new(
-        params: Params,
+        mut params: Params,
         seed: u64,
-        banned: Vec<u32>,
+        ends: Ends,
         vocabulary: &dyn Vocabulary,
         prompt: &[u32],
     ) -> Sampler {
-        let mut sampler = Sampler { params, banned, rng: Rng::new(seed), breaks: dry::Breaks::default() };
+        let mut sampler = Sampler {
+            rules: Rules::new(&mut params, ends, prompt.len()),
+            cut: params.mirostat.map(draw::Cut::new),
+            rng: Rng::new(seed),
+            breaks: dry::Breaks::default(),
+            params,
+        };
         for id in prompt {
             sampler.accept(*id, vocabulary);
         }
@@ -91,8 +102,9 @@ impl Sampler {
         candidates.clear();
         let all = logits.iter().zip(0u32..);
         candidates.extend(all.map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 }));
-        let held = leash.map_or(Ok(false), |leash| leash.hold(candidates))?;
+        let formed = leash.map_or(Ok(false), |leash| leash.hold(candidates))?;
         self.bias(candidates);
+        let held = self.rules.hold(candidates, tokens, formed) || formed;
         self.penalise(tokens, bench);
         self.penalise_repeats(tokens, vocabulary, bench);
         let candidates = &mut bench.candidates;
@@ -104,18 +116,19 @@ impl Sampler {
             let best = filter::best(candidates).filter(|b| b.logit > f32::NEG_INFINITY);
             return best.map(|b| b.id).ok_or(Error::NothingLeft);
         }
+        if let Some(cut) = &mut self.cut {
+            let drawn = cut.draw(candidates, self.params.temperature, logits.len(), &mut self.rng);
+            return drawn.ok_or(Error::NothingLeft);
+        }
         self.filter(candidates);
-        self.draw(candidates).ok_or(Error::NothingLeft)
+        let temperature = draw::temperature(candidates, self.params.temperature, self.params.dynatemp);
+        let drawn = draw::draw(candidates, temperature, &mut self.rng);
+        drawn.map(|(id, _)| id).ok_or(Error::NothingLeft)
     }
 
     fn bias(&self, candidates: &mut [Candidate]) {
         for &(id, bias) in &self.params.logit_bias {
             candidates[id as usize].logit += bias;
-        }
-        for &id in &self.banned {
-            if let Some(candidate) = candidates.get_mut(id as usize) {
-                candidate.logit = f32::NEG_INFINITY;
-            }
         }
     }
 
@@ -159,6 +172,9 @@ impl Sampler {
 
     fn filter(&mut self, candidates: &mut Vec<Candidate>) {
         let params = &self.params;
+        if params.top_n_sigma > 0.0 {
+            filter::top_n_sigma(candidates, params.top_n_sigma);
+        }
         if params.top_k > 0 {
             filter::top_k(candidates, params.top_k);
         }
@@ -176,29 +192,6 @@ impl Sampler {
         if xtc.probability > 0.0 && xtc.threshold <= 0.5 && self.rng.unit() < f64::from(xtc.probability) {
             filter::exclude_top_choices(candidates, xtc.threshold);
         }
-    }
-
-    /// Draws in proportion to exp(logit / temperature).
-    fn draw(&mut self, candidates: &mut [Candidate]) -> Option<u32> {
-        let max = filter::best(candidates)?.logit;
-        if max == f32::NEG_INFINITY {
-            return None;
-        }
-        let mut total = 0.0f64;
-        for c in candidates.iter_mut() {
-            c.key = ((c.logit - max) / self.params.temperature).exp();
-            total += f64::from(c.key);
-        }
-        let mut left = self.rng.unit() * total;
-        let mut last = None;
-        for c in candidates.iter().filter(|c| c.key > 0.0) {
-            last = Some(c.id);
-            left -= f64::from(c.key);
-            if left < 0.0 {
-                break;
-            }
-        }
-        last
     }
 
     /// Log-probabilities of `chosen` and of the likeliest tokens, if the request asked for them.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fake::FakeVocabulary;
-use crate::{Dry, Xtc};
+use crate::{Dry, Dynatemp, Mirostat, MirostatVersion, Xtc};
 
 /// Everything off: plain draws in proportion to the probabilities.
 fn plain() -> Params {
@@ -16,7 +16,7 @@ fn logits(probabilities: &[f32]) -> Vec<f32> {
 /// Shares of 40,000 draws after `tokens`.
 fn shares(params: Params, logits: &[f32], tokens: &[u32]) -> Vec<f64> {
     let mut bench = Bench::new(logits.len(), 64);
-    let mut sampler = Sampler::new(params, 11, Vec::new(), &FakeVocabulary, tokens);
+    let mut sampler = Sampler::new(params, 11, Ends::default(), &FakeVocabulary, tokens);
     let mut counts = vec![0usize; logits.len()];
     for _ in 0..40_000 {
         counts[sampler.pick(logits, tokens, None, &FakeVocabulary, &mut bench).unwrap() as usize] += 1;
@@ -26,7 +26,7 @@ fn shares(params: Params, logits: &[f32], tokens: &[u32]) -> Vec<f64> {
 
 fn pick(params: Params, logits: &[f32], tokens: &[u32]) -> Result<u32, Error> {
     let mut bench = Bench::new(logits.len(), 64);
-    Sampler::new(params, 11, Vec::new(), &FakeVocabulary, tokens).pick(
+    Sampler::new(params, 11, Ends::default(), &FakeVocabulary, tokens).pick(
         logits,
         tokens,
         None,
@@ -76,7 +76,7 @@ fn the_penalties_are_llama_cpps() {
     // Tokens 0 (twice) and 1 (once) lie in the last four; token 2 does not.
     let tokens = [2, 0, 1, 0, 3];
     let sampler =
-        Sampler::new(Params { repeat_last_n: 4, ..params }, 0, Vec::new(), &FakeVocabulary, &tokens);
+        Sampler::new(Params { repeat_last_n: 4, ..params }, 0, Ends::default(), &FakeVocabulary, &tokens);
     let mut bench = Bench::new(4, 64);
     let all = raw.iter().zip(0..).map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 });
     bench.candidates.extend(all);
@@ -121,6 +121,94 @@ fn biases_add_and_ban() {
 }
 
 #[test]
+fn only_allowed_tokens_come() {
+    let among = |ids: &[u32]| Params { allowed_ids: Some(ids.to_vec()), ..plain() };
+    near(&shares(among(&[0, 2]), &logits(&P), &[0]), &[0.25, 0.0, 0.75, 0.0]);
+    let wide: Vec<f32> = (0..200).map(|i| i as f32 / 10.0).collect();
+    let greedy = |ids: &[u32]| Params { allowed_ids: Some(ids.to_vec()), ..Params::greedy() };
+    assert_eq!(pick(greedy(&[3, 64, 95]), &wide, &[0]), Ok(95));
+    assert_eq!(pick(greedy(&[199]), &wide, &[0]), Ok(199));
+    let banned = Params { logit_bias: vec![(3, f32::NEG_INFINITY)], ..greedy(&[3]) };
+    assert_eq!(pick(banned, &wide, &[0]), Err(Error::NothingLeft));
+}
+
+#[test]
+fn a_bad_word_is_not_completed() {
+    let params = Params { bad_words: vec![vec![1, 2], vec![3]], ..Params::greedy() };
+    // The answer begins after the prompt's last token.
+    let mut sampler = Sampler::new(params, 1, Ends::default(), &FakeVocabulary, &[0, 1]);
+    let mut bench = Bench::new(4, 64);
+    let mut after = |tokens: &[u32], logits: &[f32]| {
+        sampler.pick(logits, tokens, None, &FakeVocabulary, &mut bench).unwrap()
+    };
+    let [two, three] = [[0.0, 0.1, 2.0, 1.0], [0.0, 0.1, 1.0, 2.0]];
+    assert_eq!(after(&[0, 1], &two), 2, "the prompt's end does not count");
+    assert_eq!(after(&[0, 1, 1], &two), 1, "2 after 1 is banned, and 3 always");
+    assert_eq!(after(&[0, 1, 2], &two), 2);
+    assert_eq!(after(&[0, 1], &three), 2);
+}
+
+#[test]
+fn ends_wait_for_the_least_number_of_tokens() {
+    let ends = Ends { late: vec![0, 2], min_tokens: 2, ..Ends::default() };
+    let mut sampler = Sampler::new(Params::greedy(), 1, ends, &FakeVocabulary, &[5]);
+    let mut bench = Bench::new(4, 64);
+    let mut after = |tokens: &[u32]| {
+        sampler.pick(&[3.0, 1.0, 2.0, 0.0], tokens, None, &FakeVocabulary, &mut bench).unwrap()
+    };
+    assert_eq!((after(&[5]), after(&[5, 1]), after(&[5, 1, 1])), (1, 1, 0));
+}
+
+#[test]
+fn where_a_form_leaves_only_the_end_it_comes_early() {
+    let rules = |mut params: Params| {
+        Rules::new(&mut params, Ends { late: vec![0], min_tokens: 9, ..Ends::default() }, 0)
+    };
+    let of = |logits: [f32; 3]| -> Vec<Candidate> {
+        logits.iter().zip(0..).map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 }).collect()
+    };
+    let end = |logits, formed| {
+        let mut candidates = of(logits);
+        rules(Params::greedy()).hold(&mut candidates, &[1], formed);
+        candidates[0].logit
+    };
+    assert_eq!(end([1.0, f32::NEG_INFINITY, f32::NEG_INFINITY], true), 1.0);
+    assert_eq!(end([1.0, 0.0, f32::NEG_INFINITY], true), f32::NEG_INFINITY);
+    assert_eq!(end([1.0, f32::NEG_INFINITY, f32::NEG_INFINITY], false), f32::NEG_INFINITY);
+}
+
+#[test]
+fn a_temperature_that_follows_the_entropy() {
+    // Two equals: the entropy is at its most, so the temperature is 1 + 0.5 whatever the exponent; all else is cut.
+    let dynatemp = Dynatemp { range: 0.5, exponent: 2.0 };
+    near(
+        &shares(Params { dynatemp, top_k: 2, ..plain() }, &logits(&[0.1, 0.4, 0.4, 0.1]), &[0]),
+        &[0.0, 0.5, 0.5, 0.0],
+    );
+    // Of P the entropy is 0.9232 of its most: temperature 0.5 + 0.9232.
+    let entropy = -P.iter().map(|p| f64::from(*p) * f64::from(*p).ln()).sum::<f64>() / 4f64.ln();
+    let dynatemp = Dynatemp { range: 0.5, exponent: 1.0 };
+    let weights: Vec<f64> = P.iter().map(|p| f64::from(*p).powf(1.0 / (0.5 + entropy))).collect();
+    let total: f64 = weights.iter().sum();
+    let wanted: Vec<f64> = weights.iter().map(|w| w / total).collect();
+    near(&shares(Params { dynatemp, ..plain() }, &logits(&P), &[0]), &wanted);
+}
+
+#[test]
+fn mirostat_takes_the_place_of_the_filters() {
+    // top_k 1 would leave token 1 only; a cut at 2·5 bits leaves all, and does not move.
+    let mirostat = Some(Mirostat { version: MirostatVersion::Two, tau: 5.0, eta: 0.0 });
+    near(&shares(Params { mirostat, top_k: 1, ..plain() }, &logits(&P), &[0]), &[0.1, 0.4, 0.3, 0.2]);
+    let narrow = Some(Mirostat { version: MirostatVersion::Two, tau: 0.9, eta: 0.0 });
+    near(
+        &shares(Params { mirostat: narrow, ..plain() }, &logits(&P), &[0]),
+        &[0.0, 4.0 / 7.0, 3.0 / 7.0, 0.0],
+    );
+    // Temperature 0 is greedy all the same.
+    assert_eq!(pick(Params { mirostat, ..Params::greedy() }, &[0.5, 2.0, 1.0], &[0]), Ok(1));
+}
+
+#[test]
 fn what_is_no_number_is_an_error_that_says_where() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let Err(Error::Logits { token, position, value }) = pick(plain(), &[0.0, bad], &[0, 0, 0]) else {
@@ -139,6 +227,10 @@ fn nothing_is_allocated_after_the_first_token() {
         repeat_penalty: 1.1,
         dry: Dry { multiplier: 0.8, ..Dry::default() },
         xtc: Xtc { probability: 0.5, threshold: 0.1 },
+        top_n_sigma: 3.0,
+        dynatemp: Dynatemp { range: 0.5, exponent: 1.0 },
+        bad_words: vec![vec![1, 2, 3]],
+        allowed_ids: Some((0..4000).collect()),
         ..Params::default()
     };
     let tokens: Vec<u32> = (0..60).map(|i| 1 + i % 7).collect();
@@ -146,7 +238,7 @@ fn nothing_is_allocated_after_the_first_token() {
         [b.candidates.capacity(), b.seen.capacity(), b.punished.capacity(), b.suffixes.capacity()]
     };
     let before = sizes(&bench);
-    let mut sampler = Sampler::new(params, 1, Vec::new(), &FakeVocabulary, &tokens);
+    let mut sampler = Sampler::new(params, 1, Ends::default(), &FakeVocabulary, &tokens);
     for _ in 0..50 {
         sampler.pick(&logits, &tokens, None, &FakeVocabulary, &mut bench).unwrap();
     }

@@ -246,8 +246,8 @@ impl Dialect for Writer {
             let change = self.items.add(part, &generation.call_ids);
             self.change(change, out);
         }
-        if let Some(reason) = end {
-            self.finish_reason = reason;
+        if let Some(end) = end {
+            self.finish_reason = end.reason;
             for change in self.items.finish() {
                 self.change(change, out);
             }

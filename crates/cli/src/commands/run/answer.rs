@@ -60,7 +60,7 @@ pub(super) fn stream(
                 all_logprobs.extend(logprobs);
                 show(&text);
             }
-            Ok(Event::Done { text: rest, reason, usage, timings }) => {
+            Ok(Event::Done { text: rest, reason, usage, timings, .. }) => {
                 show(&rest);
                 let seed = ticket.seed();
                 // One answer at a time: what was guessed meanwhile was for this one.
