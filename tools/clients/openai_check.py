@@ -140,7 +140,7 @@ def stop_strings(s):
     stop = free[len(free) // 2 :][:4]
     cut = s.chat(stop=[stop, "never said"])
     assert cut.choices[0].message.content == free[: free.index(stop)], (free, stop, cut)
-    assert cut.choices[0].finish_reason == "stop"
+    assert cut.choices[0].finish_reason == "stop" and cut.choices[0].stop_reason == stop
     assert text_of(s.chat(stop=stop, stream=True)) == cut.choices[0].message.content
 
 
@@ -268,9 +268,11 @@ def other_forms(s):
     assert len(date) == 10 and date[4] == date[7] == "-" and date.replace("-", "").isdigit(), date
     lark = s.chat(extra_body={"grammar": 'start: "yes" | "no" "!"{2}'}).choices[0].message.content
     assert lark in ("yes", "no!!"), lark
+    gbnf = s.chat(extra_body={"grammar": 'root ::= "(" root ")" | [0-9]{1,3}'}, max_tokens=60).choices[0]
+    assert gbnf.finish_reason == "length" or gbnf.message.content.strip("()").isdigit(), gbnf
     bad = openai.BadRequestError
     fails(bad, "invalid_value", "guided_json", lambda: s.chat(extra_body={"guided_json": {"not": {"type": "string"}}}))
-    fails(bad, "invalid_value", "grammar", lambda: s.chat(extra_body={"grammar": 'root ::= "a"'}))
+    fails(bad, "invalid_value", "grammar", lambda: s.chat(extra_body={"grammar": "root ::= missing"}))
     return f"{choice}, {date}, {lark}"
 
 

@@ -83,7 +83,7 @@ pub(crate) fn guide(
         Asked::Schema(schema) => Form::Json(schema.clone()),
         Asked::Regex(regex) => Form::Regex(regex.clone()),
         Asked::Choice(texts) => Form::Choice(texts.clone()),
-        Asked::Grammar(grammar) => Form::Lark(grammar.clone()),
+        Asked::Grammar(grammar) => Form::grammar(grammar.clone()),
     };
     let wanted = Wanted { form: Some(&form), thought, budget };
     let unable = |why| Fault::field(&guided.field, format!("{} cannot be honoured: {why}", guided.field));

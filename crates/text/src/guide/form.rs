@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::gbnf;
 use crate::tools::{Bit, Style};
 
 /// The form that an answer must have.
@@ -15,6 +16,8 @@ pub enum Form {
     Choice(Vec<String>),
     /// Text of a grammar in llguidance's variant of Lark.
     Lark(String),
+    /// Text of a grammar in llama.cpp's GBNF.
+    Gbnf(String),
     /// Calls of tools, and nothing else.
     Calls(Calls),
 }
@@ -36,6 +39,11 @@ const MOST_CALLS: usize = 16;
 const SPACE: &str = r"[\x20\x0A\x0D\x09]{1,32}";
 
 impl Form {
+    /// A grammar in either language, told by its text.
+    pub fn grammar(text: String) -> Form {
+        if gbnf::is_gbnf(&text) { Form::Gbnf(text) } else { Form::Lark(text) }
+    }
+
     /// In llguidance's words. `control` tells which marks are control tokens.
     pub(super) fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
         match self {
@@ -46,10 +54,8 @@ impl Form {
                 let quoted: Vec<String> = texts.iter().map(|text| literal(text)).collect();
                 Ok(format!("start: {}", quoted.join(" | ")))
             }
-            Form::Lark(grammar) if grammar.contains("::=") => {
-                Err("it is in GBNF (`::=`), which is not known here: write it in Lark, as `start: …`".into())
-            }
             Form::Lark(grammar) => Ok(grammar.clone()),
+            Form::Gbnf(grammar) => gbnf::to_lark(grammar),
             Form::Calls(calls) => calls.lark(control),
         }
     }

@@ -5,6 +5,7 @@
 //! answer, to which no grammar applies: it is let pass, and cut off when it is too long.
 
 mod form;
+mod gbnf;
 mod grammar;
 mod thinking;
 
