@@ -101,6 +101,24 @@ def a_tool_that_must_be_called_is(s):
 
 
 @check
+def the_stop_sequence_is_told(s):
+    free = s.ask().content[0].text
+    stop = free[len(free) // 2 :][:4]
+    cut = s.ask(stop_sequences=["never said", stop])
+    assert (cut.stop_reason, cut.stop_sequence) == ("stop_sequence", stop), cut
+    assert cut.content[0].text == free[: free.index(stop)], cut
+    return stop
+
+
+@check
+def a_begun_answer_goes_on(s):
+    begun = ASKED + [{"role": "assistant", "content": "The capital of France is the city of"}]
+    said = s.ask(messages=begun).content[0].text
+    assert said and not said.startswith("The capital"), said
+    return said[:60]
+
+
+@check
 def faults_have_their_classes(s):
     for wrong, kind in [
         (dict(max_tokens=0), anthropic.BadRequestError),

@@ -4,6 +4,8 @@ use crate::shell::{Done, call, cargo, has};
 use crate::{aarch64, client, counts, docs, fuzz, models, page};
 use std::time::Instant;
 
+/// Seconds of requests made up from the OpenAPI document.
+const SCHEMA_SECONDS: u64 = 45;
 /// Seconds of fuzzing a target in a smoke run.
 const SMOKE_SECONDS: u64 = 5;
 
@@ -56,7 +58,8 @@ pub fn run(flags: &[&str]) -> Done {
     if wanted("--no-models") {
         report.step("models for the tests", models::pull);
         report.step("tests on real models", models::tests);
-        report.step("the openai and anthropic clients", client::check);
+        report.step("clients of others", client::check);
+        report.step("the server and its OpenAPI document", || client::schema(SCHEMA_SECONDS));
         report.step("the page in a browser", page::check_where_possible);
     }
     report.step("tests", tests);

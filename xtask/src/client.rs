@@ -1,4 +1,4 @@
-//! The server as its users meet it: `gristmill serve` on the default model, and the `openai` and `anthropic` packages against it.
+//! The server as its users meet it: `gristmill serve` on the default model, and packages that speak to such servers against it.
 
 use crate::shell::{Done, call, cargo, root};
 use std::io::{Read, Write};
@@ -9,17 +9,57 @@ use std::time::{Duration, Instant};
 
 /// Loading a 100 MB model takes a second or two; a busy machine may take much longer.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-const CHECKS: [&str; 2] = ["tools/clients/openai_check.py", "tools/clients/anthropic_check.py"];
-const PACKAGES: &str = "tools/clients/requirements.txt";
+/// A set of pinned packages, and the checks that are run with it.
+struct Clients {
+    pins: &'static str,
+    folder: &'static str,
+    checks: &'static [&'static str],
+}
+
+const CLIENTS: Clients = Clients {
+    pins: "tools/clients/requirements.txt",
+    folder: "openai-client",
+    checks: &[
+        "tools/clients/openai_check.py",
+        "tools/clients/anthropic_check.py",
+        "tools/clients/agent_check.py",
+    ],
+};
+/// It wants an older `openai` than the newest.
+const LITELLM: Clients = Clients {
+    pins: "tools/clients/requirements-litellm.txt",
+    folder: "litellm-client",
+    checks: &["tools/clients/litellm_check.py"],
+};
+/// What schemathesis holds answers to: their status, type and shape are those of the document.
+const HELD_TO: &str =
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+/// Few answers of the small model are this long, and they are stopped at it.
+const SCHEMA_CONTEXT: &str = "512";
 
 /// Starts the server, runs the checks of `tools/clients`, stops the server.
 pub fn check() -> Done {
-    let python = python()?;
+    let pythons = [(CLIENTS.python()?, CLIENTS.checks), (LITELLM.python()?, LITELLM.checks)];
     call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
     let server = Server::start(&[])?;
-    CHECKS.iter().try_for_each(|check| {
-        call(Command::new(&python).args([check, server.url().as_str()]).current_dir(root()))
-    })
+    pythons.iter().flat_map(|(python, checks)| checks.iter().map(move |check| (python, check))).try_for_each(
+        |(python, check)| call(Command::new(python).args([check, server.url().as_str()]).current_dir(root())),
+    )
+}
+
+/// Starts the server and has schemathesis send what its `/openapi.json` allows and what it does not, for at most
+/// `seconds` and the step it is in.
+pub fn schema(seconds: u64) -> Done {
+    let python = CLIENTS.python()?;
+    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
+    let server = Server::start(&["--context", SCHEMA_CONTEXT])?;
+    let url = server.url();
+    let mut run = Command::new(python.with_file_name("schemathesis"));
+    run.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--phases", "coverage,fuzzing"]);
+    run.args(["--checks", HELD_TO, "--max-examples", "12", "--seed", "7", "--request-timeout", "60"]);
+    run.args(["--max-time", &seconds.to_string(), "--no-color"]);
+    // Its record of examples is no part of the checkout.
+    call(run.current_dir(std::env::temp_dir()))
 }
 
 /// `gristmill serve` with the default model, as it was built last. Stops when it goes out of scope, whatever happened.
@@ -65,21 +105,25 @@ impl Drop for Server {
     }
 }
 
-/// A virtual environment with the pinned clients, made once for each set of pins.
-fn python() -> Result<PathBuf, String> {
-    let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let folder = base.join("openai-client");
-    let python = folder.join("bin/python");
-    let pins = std::fs::read_to_string(root().join(PACKAGES)).map_err(|e| format!("{PACKAGES}: {e}"))?;
-    if std::fs::read_to_string(folder.join("ready")).is_ok_and(|made| made == pins) {
-        return Ok(python);
+impl Clients {
+    /// A virtual environment with the pinned packages, made once for each set of pins.
+    fn python(&self) -> Result<PathBuf, String> {
+        let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        let folder = base.join(self.folder);
+        let python = folder.join("bin/python");
+        let file = root().join(self.pins);
+        let pins = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", self.pins))?;
+        if std::fs::read_to_string(folder.join("ready")).is_ok_and(|made| made == pins) {
+            return Ok(python);
+        }
+        call(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", self.pins]);
+        call(pip.current_dir(root()))?;
+        std::fs::write(folder.join("ready"), pins)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(python)
     }
-    call(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", PACKAGES]);
-    call(pip.current_dir(root()))?;
-    std::fs::write(folder.join("ready"), pins).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(python)
 }
 
 fn free_port() -> Result<u16, String> {

@@ -27,7 +27,7 @@ pub fn seconds(args: &[&str], default: u64) -> Result<u64, String> {
     match args {
         [] => Ok(default),
         ["--seconds", n] => n.parse().map_err(|_| format!("`{n}` is no number of seconds")),
-        [other, ..] => Err(format!("`{other}` is no flag of `cargo xtask fuzz`")),
+        [other, ..] => Err(format!("`{other}` is no flag here; `--seconds N` is")),
     }
 }
 

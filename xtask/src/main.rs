@@ -29,7 +29,8 @@ usage: cargo xtask COMMAND
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
-  client                    serve the default model and check it with the openai and anthropic packages
+  client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
+  schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
   page                      serve the default model and check its page in headless Chromium
 ";
 
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ["counts", "--write"] => counts::write(),
         ["models"] => models::pull(),
         ["client"] => client::check(),
+        ["schema", rest @ ..] => fuzz::seconds(rest, 150).and_then(client::schema),
         ["page"] => page::check(),
         ["soak", "--help"] => {
             print!("{}", soak::HELP);
