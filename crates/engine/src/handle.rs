@@ -153,7 +153,7 @@ impl Handle {
     /// Gauges and totals of now.
     pub fn stats(&self) -> Stats {
         let shape = self.shared.shape;
-        self.shared.counters.snapshot(shape.blocks, shape.block_tokens, shape.context)
+        self.shared.counters.snapshot(shape.blocks, shape.block_tokens, shape.context, self.shared.now())
     }
 
     /// Whether the engine still takes requests.

@@ -20,6 +20,7 @@ pub mod fake;
 mod forward;
 mod handle;
 mod machine;
+mod meter;
 mod pace;
 mod params;
 mod prefix;

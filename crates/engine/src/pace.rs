@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::costs::Costs;
+use crate::meter::Weights;
 
 /// Prompt rows beside running streams before anything is known, and the least at any time: with fewer, a prompt might
 /// never end.
@@ -61,6 +62,14 @@ impl Pace {
         let known = self.steps.estimate(rows.min(largest.max(1)))?;
         let rows_s = if rows > largest { known * rows as f32 / largest as f32 } else { known };
         Some(rows_s + self.looking.slope * looks)
+    }
+
+    /// What the rows of a step of `rows` weigh beside each other.
+    pub(crate) fn weights(&self, rows: usize) -> Weights {
+        match self.seconds(rows, 0.0) {
+            Some(seconds) => Weights { row: seconds / rows.max(1) as f32, look: self.looking.slope },
+            None => Weights { row: 1.0, look: 0.0 },
+        }
     }
 
     /// Most prompt rows for a step that also decodes `decoding` rows, so that those do not wait longer than they may;

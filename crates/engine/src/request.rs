@@ -164,7 +164,8 @@ impl FinishReason {
     }
 }
 
-/// Token counts of a request.
+/// What a request used: tokens, and its share of the machine's time. All requests' shares and the idle time sum to the
+/// engine's life (see [`crate::Stats`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt.
@@ -173,6 +174,10 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Tokens of the prompt whose keys and values were there already.
     pub cached_tokens: usize,
+    /// Share of the steps' time for rows of the prompt, and of rows computed again after a preemption.
+    pub prompt_time: Duration,
+    /// Share of the steps' time for the answer's rows, guessed ones included, and the time to choose its tokens.
+    pub completion_time: Duration,
 }
 
 /// Where a request's time went; the parts sum to its life in the engine.

@@ -101,6 +101,11 @@ impl<S: Text> Running<S> {
         self.sequence.tokens().len() - self.computed
     }
 
+    /// Whether its rows are of a prompt, or of what is computed again.
+    pub(crate) fn reads(&self) -> bool {
+        self.left() > 1
+    }
+
     /// Whether this step computes the row whose logits choose the next token.
     pub(crate) fn reaches_end(&self) -> bool {
         self.rows > 0 && self.rows == self.left() + self.guess.proposal.len()
@@ -170,7 +175,7 @@ impl<S: Text> Scheduler<S> {
         let mut work = Work::default();
         for running in self.running.iter().filter(|r| r.rows > 0) {
             work.rows += running.rows;
-            if running.left() > 1 {
+            if running.reads() {
                 work.prompt_rows += running.rows;
                 work.looks += (running.rows * running.computed + running.rows * running.rows / 2) as u64;
             }

@@ -38,6 +38,9 @@ pub(crate) struct Sequence {
     started: Option<Duration>,
     first_token: Option<Duration>,
     pub(crate) preemptions: usize,
+    /// See [`Usage`].
+    pub(crate) prompt_time: Duration,
+    pub(crate) completion_time: Duration,
 }
 
 /// What a token did to its sequence.
@@ -94,6 +97,8 @@ impl Sequence {
             started: None,
             first_token: None,
             preemptions: 0,
+            prompt_time: Duration::ZERO,
+            completion_time: Duration::ZERO,
             tokens,
         }
     }
@@ -140,6 +145,11 @@ impl Sequence {
         if self.preemptions == 0 {
             self.cached += tokens;
         }
+    }
+
+    /// Whether it has no token of an answer yet.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.tokens.len() == self.prompt_len
     }
 
     /// Tokens that may still come.
@@ -221,6 +231,8 @@ impl Sequence {
             prompt_tokens: self.prompt_len,
             completion_tokens: self.tokens.len() - self.prompt_len,
             cached_tokens: self.cached,
+            prompt_time: self.prompt_time,
+            completion_time: self.completion_time,
         }
     }
 

@@ -12,11 +12,11 @@ use crate::fake::{Around, FakeModel, FakeVocabulary};
 use crate::sample::Rng;
 use crate::scheduler::Bounds;
 use crate::sequence::Sequence;
-use crate::stats::{Counters, Unwatched};
+use crate::stats::{Counters, Unwatched, Watch};
 use crate::step::Core;
 use crate::{
     Caller, Error, Event, FinishReason, Forward, Gone, Outbox, Params, Priority, Request, Rows, Speculation,
-    Vocabulary,
+    Timings, Usage, Vocabulary,
 };
 
 const VOCAB: usize = 40;
@@ -54,6 +54,17 @@ impl Outbox for Reader {
             Event::Failed(error) => seen.end = Some(Err(error)),
         }
         Ok(())
+    }
+}
+
+/// Sums the time that requests were charged for, however they ended.
+struct Bill(Arc<Mutex<[Duration; 2]>>);
+
+impl Watch for Bill {
+    fn finished(&mut self, _reason: Option<FinishReason>, usage: &Usage, _timings: &Timings) {
+        let mut sums = self.0.lock().unwrap();
+        sums[0] += usage.prompt_time;
+        sums[1] += usage.completion_time;
     }
 }
 
@@ -166,6 +177,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let drafts = (chance.below(2) == 0).then(|| draft(&mut chance, block_tokens, clock.clone()));
     let remembers = chance.below(4) > 0;
     let counters = Arc::new(Counters::default());
+    let bill = Arc::new(Mutex::new([Duration::ZERO; 2]));
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let mut core = Core::new(
         forward,
@@ -173,7 +185,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         bounds,
         MAX_WAIT,
         counters.clone(),
-        Box::new(Unwatched),
+        Box::new(Bill(bill.clone())),
         drafts,
         remembers,
     );
@@ -181,7 +193,13 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let mut requests = Vec::new();
     let outcomes = Rc::new(RefCell::new(BTreeMap::new()));
     let steps = Cell::new(0);
+    let mut idle_time = Duration::ZERO;
     while requests.len() < 40 || !core.is_idle() {
+        if core.is_idle() {
+            let pause = Duration::from_micros(chance.below(900) as u64);
+            *clock.lock().unwrap() += pause;
+            idle_time += pause;
+        }
         let arrivals = if requests.len() < 40 && chance.below(3) == 0 { 1 + chance.below(5) } else { 0 };
         for _ in 0..arrivals {
             let request = chance.request();
@@ -210,7 +228,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         assert!(rows > 0 || idle || core.is_idle(), "seed {seed}: a step without rows and without an end");
         steps.set(steps.get() + 1);
         assert!(steps.get() < 100_000, "seed {seed}: no end");
-        let stats = counters.snapshot(blocks, block_tokens, CONTEXT);
+        let stats = counters.snapshot(blocks, block_tokens, CONTEXT, now());
         assert!(stats.running <= bounds.max_running && stats.kv_blocks_used <= blocks);
     }
     for (i, (request, rng_seed, seen, _, cancel_at)) in requests.iter().enumerate() {
@@ -240,11 +258,16 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         };
         *outcomes.borrow_mut().entry(name).or_insert(0) += 1;
     }
-    let stats = counters.snapshot(blocks, block_tokens, CONTEXT);
+    let stats = counters.snapshot(blocks, block_tokens, CONTEXT, now());
     let zero = (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_used);
     assert_eq!(zero, (0, 0, 0, 0), "seed {seed}: something is left");
     assert_eq!(core.draft_blocks_used(), 0, "seed {seed}: blocks of the draft model are left");
     assert!(remembers || (stats.cached_tokens, stats.kv_blocks_remembered) == (0, 0), "seed {seed}");
+    let charged = [stats.prompt_time, stats.completion_time];
+    assert_eq!(*bill.lock().unwrap(), charged, "seed {seed}: what requests used is what is told of all");
+    assert_eq!(stats.idle_time, idle_time, "seed {seed}");
+    let all = charged[0] + charged[1] + stats.idle_time;
+    assert_eq!(all, now(), "seed {seed}: every moment is somebody's or idle");
     let ends = stats.stopped + stats.reached_length + stats.cancelled + stats.failed;
     assert_eq!(ends, requests.len() as u64, "seed {seed}: each request is counted once");
     let mut outcomes = outcomes.take();
@@ -311,6 +334,6 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
         core.step(&now);
         assert!(flood.len() < 100, "batch work starves");
     }
-    assert_eq!(counters.snapshot(48, 4, CONTEXT).preemptions, 1);
+    assert_eq!(counters.snapshot(48, 4, CONTEXT, now()).preemptions, 1);
     assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::meter::Times;
 use crate::{FinishReason, Timings, Usage};
 
 /// Gauges and totals. Each is exact; together they may be of slightly different moments.
@@ -50,6 +51,12 @@ pub struct Stats {
     pub proposed_tokens: u64,
     /// Those of them that were what the sampler chose.
     pub accepted_tokens: u64,
+    /// Time charged to requests for their prompts, up to the last step that ended.
+    pub prompt_time: Duration,
+    /// Time charged to requests for their answers.
+    pub completion_time: Duration,
+    /// Time without work. With the other two the time since the engine's start, but for a step under way.
+    pub idle_time: Duration,
 }
 
 /// What a step computed.
@@ -106,6 +113,7 @@ pub(crate) struct Counters {
     pub(crate) refused_busy: AtomicU64,
     pub(crate) proposed_tokens: AtomicU64,
     pub(crate) accepted_tokens: AtomicU64,
+    pub(crate) times: Times,
 }
 
 impl Counters {
@@ -129,7 +137,14 @@ impl Counters {
         counter.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn snapshot(&self, blocks: usize, block_tokens: usize, context: usize) -> Stats {
+    pub(crate) fn snapshot(
+        &self,
+        blocks: usize,
+        block_tokens: usize,
+        context: usize,
+        now: Duration,
+    ) -> Stats {
+        let [prompt_time, completion_time, idle_time] = self.times.read(now);
         Stats {
             running: self.running.load(Relaxed),
             waiting: self.waiting.load(Relaxed) + self.requeued.load(Relaxed),
@@ -152,6 +167,9 @@ impl Counters {
             refused_busy: self.refused_busy.load(Relaxed),
             proposed_tokens: self.proposed_tokens.load(Relaxed),
             accepted_tokens: self.accepted_tokens.load(Relaxed),
+            prompt_time,
+            completion_time,
+            idle_time,
         }
     }
 }

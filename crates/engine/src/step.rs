@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::blocks::Pool;
+use crate::meter::Meter;
 use crate::queue::Rank;
 use crate::sample::Bench;
 use crate::scheduler::{Bounds, Plan, Running, Scheduler, Text};
@@ -33,6 +34,7 @@ struct Desk {
     vocabulary: Arc<dyn Vocabulary>,
     counters: Arc<Counters>,
     watch: Box<dyn Watch>,
+    meter: Meter,
 }
 
 impl Desk {
@@ -98,7 +100,7 @@ impl<F: Forward> Core<F> {
         Core {
             bench: Bench::new(forward.vocab(), forward.context()),
             scheduler: Scheduler::new(pool, bounds),
-            desk: Desk { vocabulary, counters, watch },
+            desk: Desk { vocabulary, counters, watch, meter: Meter::default() },
             speculator: Speculator::new(&bounds, forward.vocab(), draft),
             max_wait,
             tokens: Vec::with_capacity(bounds.max_rows()),
@@ -124,6 +126,7 @@ impl<F: Forward> Core<F> {
     /// Drops what is cancelled or overdue, then computes one batch. Returns how many rows it had.
     pub(crate) fn step(&mut self, clock: &dyn Fn() -> Duration) -> usize {
         let began = clock();
+        self.desk.meter.wake(began, &self.desk.counters.times);
         self.sweep(began);
         let plan = self.scheduler.plan(began);
         self.desk.counters.preemptions.fetch_add(plan.preempted as u64, Relaxed);
@@ -154,6 +157,9 @@ impl<F: Forward> Core<F> {
             self.desk.watch.step(&StepReport { rows, decoding, prompt_rows, decoded, took });
         }
         self.gauge();
+        if self.is_idle() {
+            self.desk.meter.rest(&self.desk.counters.times);
+        }
         rows
     }
 
@@ -163,6 +169,9 @@ impl<F: Forward> Core<F> {
         if let Some(mut sequence) = running.or_else(|| self.scheduler.waiting.pop_front()) {
             self.gauge();
             self.desk.end(&mut sequence, outcome.clone(), now);
+        }
+        if self.is_idle() {
+            self.desk.meter.rest(&self.desk.counters.times);
         }
     }
 
@@ -212,6 +221,8 @@ impl<F: Forward> Core<F> {
         if only_decodes && result.is_ok() {
             speculator.measured(tokens.len(), proposed, now.saturating_sub(began));
         }
+        let weights = scheduler.pace.weights(tokens.len());
+        desk.meter.split(&mut scheduler.running, weights, now, &desk.counters);
         let mut logits = result.map(|all| all.chunks_exact(vocab));
         let mut decoded = 0;
         scheduler.running.retain_mut(|running| {
@@ -226,7 +237,11 @@ impl<F: Forward> Core<F> {
                 return true;
             }
             let outcome = match &mut logits {
-                Ok(logits) => desk.advance(running, logits, speculator, bench, now),
+                Ok(logits) => {
+                    let outcome = desk.advance(running, logits, speculator, bench, now);
+                    desk.meter.choose(&mut running.sequence, clock(), &desk.counters);
+                    outcome
+                }
                 Err(message) => Err(Error::Model(message.clone())),
             };
             let outcome = match outcome {

@@ -151,8 +151,11 @@ fn end_tokens_and_stop_ids_end_and_are_counted() {
     let (_t, from) = submit(&handle, Request { ignore_end: false, params: params.clone(), ..request(1, 9) });
     let answer = read(&from);
     assert_eq!((answer.tokens, answer.text.as_str()), (vec![0], ""));
-    let usage = Usage { prompt_tokens: 10, completion_tokens: 1, cached_tokens: 0 };
-    assert_eq!(answer.end.unwrap(), (FinishReason::Stop, usage));
+    let (reason, usage) = answer.end.unwrap();
+    assert_eq!((reason, usage.prompt_tokens, usage.completion_tokens), (FinishReason::Stop, 10, 1));
+    assert_eq!(usage.cached_tokens, 0);
+    let stats = handle.stats();
+    assert_eq!((usage.prompt_time, usage.completion_time), (stats.prompt_time, stats.completion_time));
     // Ignored, it is never chosen, however likely.
     let (_t, from) = submit(&handle, Request { params, ..request(1, 9) });
     assert!(read(&from).tokens.iter().all(|id| *id != 0));

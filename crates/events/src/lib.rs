@@ -7,12 +7,15 @@
 //! Deliberately absent: the clock (durations come with the events), HTTP, and any other room of the project.
 
 mod buckets;
+mod cost;
 mod event;
 mod llamacpp;
 mod metrics;
 mod process;
+mod steps;
 pub mod text;
 
+pub use cost::{HourlyPrice, MachineTime};
 pub use event::{Ending, Event, Gauges, Rejection};
 pub use metrics::Metrics;
 pub use process::Process;

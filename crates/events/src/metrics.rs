@@ -12,9 +12,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::cost::{CostMetrics, HourlyPrice, MachineTime, TimeMetrics};
 use crate::event::{Ending, Event, Gauges, Rejection};
 use crate::llamacpp::LlamaCpp;
 use crate::process::{Process, ProcessMetrics};
+use crate::steps::StepMetrics;
 use crate::{Format, buckets, text};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -26,6 +28,8 @@ pub struct Metrics {
     machine_registry: Registry,
     model: OnceLock<(Model, Registry)>,
     process: OnceLock<(ProcessMetrics, Registry)>,
+    time: OnceLock<(TimeMetrics, Registry)>,
+    cost: OnceLock<(CostMetrics, Registry)>,
     llamacpp: OnceLock<(LlamaCpp, Registry)>,
     /// One scrape at a time sets the gauges and writes them down.
     scrape: RwLock<()>,
@@ -79,6 +83,7 @@ struct Model {
     request_computed: Histogram,
     iteration_tokens: Histogram,
     step: Histogram,
+    steps: StepMetrics,
     weight_bytes: Counter,
     bandwidth: Share,
     bytes_per_token: Share,
@@ -108,6 +113,8 @@ impl Metrics {
             machine_registry: registry,
             model: OnceLock::new(),
             process: OnceLock::new(),
+            time: OnceLock::new(),
+            cost: OnceLock::new(),
             llamacpp: OnceLock::new(),
             scrape: RwLock::new(()),
         }
@@ -153,12 +160,34 @@ impl Metrics {
         metrics.set(process);
     }
 
+    /// Tells what the machine's time costs too, from now on. Once only; a second price changes nothing.
+    pub fn add_price(&self, price: HourlyPrice<'_>) {
+        self.cost.get_or_init(|| CostMetrics::new(price));
+    }
+
+    /// For what the machine's time went so far; its metrics exist from the first call on.
+    pub fn set_time(&self, time: &MachineTime) {
+        let (metrics, _) = self.time.get_or_init(|| {
+            let mut registry = Registry::default();
+            (TimeMetrics::new(&mut registry), registry)
+        });
+        metrics.set(time);
+        if let Some((cost, _)) = self.cost.get() {
+            cost.set(time);
+        }
+    }
+
     /// Everything as text, with the gauges of now.
     pub fn write(&self, gauges: Option<&Gauges>, format: Format) -> String {
         let _one = self.scrape.write().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::with_capacity(32 << 10);
         let mut done = encoding::encode_registry(&mut out, &self.machine_registry);
         if let Some((_, registry)) = self.process.get() {
+            done = done.and_then(|()| encoding::encode_registry(&mut out, registry));
+        }
+        for registry in
+            [self.time.get().map(|(_, r)| r), self.cost.get().map(|(_, r)| r)].into_iter().flatten()
+        {
             done = done.and_then(|()| encoding::encode_registry(&mut out, registry));
         }
         if let Some((model, registry)) = self.model.get() {
@@ -486,6 +515,7 @@ impl Model {
                 &buckets::ITERATION_TOKENS,
             ),
             step: histogram(r, "gristmill_step_seconds", "Seconds a step took", &buckets::STEP_S),
+            steps: StepMetrics::new(r),
             weight_bytes: add(
                 r,
                 "gristmill_weight_read_bytes",
@@ -557,6 +587,7 @@ impl Model {
                 }
                 self.iteration_tokens.observe(rows as f64);
                 self.step.observe(took.as_secs_f64());
+                self.steps.record(rows, took);
                 self.read(weight_bytes, decoded, took);
             }
             Event::Verified { proposed, accepted } => {

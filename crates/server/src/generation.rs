@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::{FinishReason, Met, Refused, Ticket, TokenLogprobs};
 use events::{Event, Rejection};
 use text::{Part, Parts, Style};
 use tokio::sync::mpsc::{self, Receiver};
 use wire::logprobs::{Position, Scored};
-use wire::{Fault, StopReason, Usage};
+use wire::{Cost, Fault, StopReason, Usage};
 
-use crate::Served;
 use crate::admission::Permit;
 use crate::calls::CallIds;
 use crate::outbox::{Group, News, Outbox};
 use crate::plan::Plan;
 use crate::state::State;
 use crate::visit;
+use crate::{Price, Served};
 
 /// A running request. Dropped, it cancels its choices and frees its places.
 pub(crate) struct Generation {
@@ -27,6 +27,8 @@ pub(crate) struct Generation {
     pub(crate) choices: usize,
     news: Receiver<(usize, News)>,
     tally: Tally,
+    /// What the machine costs, if this request is to say what it cost.
+    price: Option<Price>,
     /// A choice: its text so far as parts.
     readers: Vec<Parts>,
     pub(crate) call_ids: CallIds,
@@ -72,11 +74,14 @@ impl Told {
 }
 
 /// What has ended so far.
+#[derive(Default)]
 struct Tally {
     open: usize,
     prompt_tokens: usize,
     cached_tokens: usize,
     completion_tokens: usize,
+    prompt_time: Duration,
+    completion_time: Duration,
 }
 
 impl Generation {
@@ -93,6 +98,7 @@ impl Generation {
         if let Some(long) = plan.prompts.iter().find(|p| p.len() >= context) {
             return Err(Fault::context(plan.prompt_field, long.len(), context));
         }
+        let price = price(state, &plan)?;
         // A whole answer is read as it comes and held anyway; a stream may be a bounded number of events behind.
         let events = if plan.stream.on {
             state.options.stream_events
@@ -133,7 +139,7 @@ impl Generation {
                 tickets.push(ticket.map_err(|refused| fault_of(state, refused, plan.prompt_field))?);
             }
         }
-        let tally = Tally { open: choices, prompt_tokens, cached_tokens: 0, completion_tokens: 0 };
+        let tally = Tally { open: choices, prompt_tokens, ..Tally::default() };
         let readers = (0..choices).map(|_| Parts::new(&plan.reading)).collect();
         let call_ids = CallIds::new(plan.reading.style == Some(Style::Mistral));
         Ok(Generation {
@@ -142,6 +148,7 @@ impl Generation {
             choices,
             news,
             tally,
+            price,
             readers,
             call_ids,
             _tickets: tickets,
@@ -181,6 +188,8 @@ impl Generation {
             News::Done { text, reason, met, usage } => {
                 self.tally.open -= 1;
                 self.tally.completion_tokens += usage.completion_tokens;
+                self.tally.prompt_time += usage.prompt_time;
+                self.tally.completion_time += usage.completion_time;
                 if choice % self.plan.n == 0 {
                     self.tally.cached_tokens += usage.cached_tokens;
                 }
@@ -207,7 +216,10 @@ impl Generation {
 
     /// Counts so far; a prompt counts once, however many answers it has.
     pub(crate) fn usage(&self) -> Usage {
-        Usage::new(self.tally.prompt_tokens, self.tally.completion_tokens, self.tally.cached_tokens)
+        let Tally { prompt_tokens, completion_tokens, cached_tokens, .. } = self.tally;
+        let seconds = [self.tally.prompt_time, self.tally.completion_time].map(|time| time.as_secs_f64());
+        let cost = self.price.map(|price| Cost::new(price.currency, price.per_hour, seconds[0], seconds[1]));
+        Usage { cost, ..Usage::new(prompt_tokens, completion_tokens, cached_tokens) }
     }
 
     /// The log-probabilities of a token, unless it is one that ends the answer: that has no text.
@@ -226,6 +238,19 @@ impl Generation {
             top: logprobs.top.into_iter().map(scored).collect(),
         })
     }
+}
+
+/// The price, if the request is to say what it cost.
+fn price(state: &State, plan: &Plan) -> Result<Option<Price>, Fault> {
+    let price = state.options.price;
+    if plan.include_cost && price.is_none() {
+        let name = "include_cost";
+        return Err(Fault::field(
+            name,
+            format!("{name} is true; this server was not told its price an hour"),
+        ));
+    }
+    Ok(price.filter(|price| price.in_usage || plan.include_cost))
 }
 
 fn fault_of(state: &State, refused: Refused, prompt_field: &str) -> Fault {

@@ -46,10 +46,11 @@ use tokio::net::TcpListener;
 
 pub use allowance::KeyLimits;
 pub use auth::{Keys, KeysError};
-pub use options::Options;
+pub use options::{Options, Price};
 pub use served::{Language, Served, Spoken, Wanted};
 pub use tls::{Tls, TlsError};
 pub use visit::{Audit, Record};
+pub use wire::Currency;
 
 use state::State;
 

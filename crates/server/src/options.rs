@@ -44,6 +44,19 @@ pub struct Options {
     pub drain_notice: Duration,
     /// Silence after which a stream gets a comment.
     pub ping: Duration,
+    /// What the machine costs, if that is known.
+    pub price: Option<Price>,
+}
+
+/// The machine's price, and who hears of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Units of the currency an hour.
+    pub per_hour: f64,
+    /// The currency.
+    pub currency: wire::Currency,
+    /// Whether every answer's `usage` says what it cost; else those do that are asked to.
+    pub in_usage: bool,
 }
 
 impl Default for Options {
@@ -67,6 +80,7 @@ impl Default for Options {
             stream_events: 1_024,
             drain_notice: Duration::ZERO,
             ping: Duration::from_secs(15),
+            price: None,
         }
     }
 }

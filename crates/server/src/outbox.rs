@@ -125,6 +125,7 @@ impl Outbox {
                 completion_tokens: usage.completion_tokens,
                 ending: ending.name(),
                 queued: timings.queued,
+                machine: usage.prompt_time + usage.completion_time,
             });
         }
         self.group.ended(usage.completion_tokens, &self.metrics);

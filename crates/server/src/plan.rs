@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     /// How the text of each answer is read.
     pub(crate) reading: Reading,
     pub(crate) stream: wire::chat::Stream,
+    /// Whether `usage` is to say what it cost.
+    pub(crate) include_cost: bool,
     /// The field at fault when a prompt is too long.
     pub(crate) prompt_field: &'static str,
 }
@@ -88,6 +90,7 @@ pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) ->
         form,
         reading,
         stream: request.stream,
+        include_cost: request.handling.include_cost,
         prompt_field: "messages",
     })
 }
@@ -165,6 +168,7 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         form: Form::Completion(request.echo.then(|| request.prompts.iter().map(spell).collect())),
         reading: Reading::default(),
         stream: request.stream,
+        include_cost: request.handling.include_cost,
         prompt_field: "prompt",
     })
 }

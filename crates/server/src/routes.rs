@@ -127,6 +127,7 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
     if let Some(process) = state.process.get() {
         state.metrics.set_process(&process());
     }
+    state.metrics.set_time(&state.machine_time());
     let text = state.metrics.write(state.gauges().as_ref(), format);
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }

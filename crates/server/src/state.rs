@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use events::{Event, Gauges, Metrics, Process, Rejection};
+use events::{Event, Gauges, HourlyPrice, MachineTime, Metrics, Process, Rejection};
 use tokio::sync::Semaphore;
 use wire::Fault;
 
@@ -25,6 +25,9 @@ pub(crate) struct State {
     pub(crate) body_memory: Arc<Semaphore>,
     /// Looks up what the metrics tell of the process.
     pub(crate) process: OnceLock<Box<dyn Fn() -> Process + Send + Sync>>,
+    began: Instant,
+    /// From there to the engine's start.
+    loading: OnceLock<Duration>,
     phase: RwLock<Phase>,
     keys: RwLock<Arc<Keys>>,
     leaving: AtomicBool,
@@ -49,7 +52,13 @@ impl State {
         if options.metrics_llamacpp {
             metrics.offer_llamacpp();
         }
+        if let Some(price) = &options.price {
+            let currency = price.currency.code();
+            metrics.add_price(HourlyPrice { amount: price.per_hour, currency });
+        }
         State {
+            began: Instant::now(),
+            loading: OnceLock::new(),
             metrics,
             admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
             kept: Arc::default(),
@@ -116,6 +125,8 @@ impl State {
             stats.kv_blocks_total,
             stats.kv_block_tokens,
         );
+        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
+        self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
         let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(*phase, Phase::Loading(_)) {
             *phase = Phase::Ready(Arc::new(served));
@@ -174,6 +185,18 @@ impl State {
                 if fault.code == Some("model_loading") { Rejection::Loading } else { Rejection::Draining };
             self.metrics.record(Event::Rejected(reason));
         })
+    }
+
+    /// For what the time since the start went.
+    pub(crate) fn machine_time(&self) -> MachineTime {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        let (Phase::Ready(served) | Phase::Draining(Some(served))) = &*phase else {
+            return MachineTime { idle: self.began.elapsed(), ..MachineTime::default() };
+        };
+        let stats = served.engine.stats();
+        let loading = self.loading.get().copied().unwrap_or_default();
+        let (prompt, output) = (stats.prompt_time, stats.completion_time);
+        MachineTime { prompt, output, idle: loading + stats.idle_time }
     }
 
     pub(crate) fn gauges(&self) -> Option<Gauges> {

@@ -47,6 +47,8 @@ pub struct Record {
     pub endings: Vec<&'static str>,
     /// The longest wait of an answer for its turn.
     pub queued_ms: f64,
+    /// Share of the machine's time that its answers used.
+    pub machine_ms: f64,
     /// To the first token; none without one.
     pub first_token_ms: Option<f64>,
     /// To the end of the last answer.
@@ -70,6 +72,7 @@ impl Record {
             completion_tokens: 0,
             endings: Vec::new(),
             queued_ms: 0.0,
+            machine_ms: 0.0,
             first_token_ms: None,
             duration_ms: 0.0,
         }
@@ -96,6 +99,7 @@ pub(crate) struct Took {
     pub(crate) completion_tokens: usize,
     pub(crate) ending: &'static str,
     pub(crate) queued: Duration,
+    pub(crate) machine: Duration,
 }
 
 tokio::task_local! {
@@ -161,6 +165,7 @@ impl Visit {
             record.completion_tokens += took.completion_tokens;
             record.endings.push(took.ending);
             record.queued_ms = record.queued_ms.max(ms(took.queued));
+            record.machine_ms += ms(took.machine);
         });
     }
 
@@ -216,6 +221,7 @@ mod tests {
                 completion_tokens: 5,
                 ending: "stop",
                 queued: Duration::from_millis(3),
+                machine: Duration::from_millis(4),
             };
             answer.ended(&took);
         }
@@ -224,6 +230,7 @@ mod tests {
         let [record] = &records[..] else { panic!("one record, not {}", records.len()) };
         assert_eq!((record.status, record.prompt_tokens, record.completion_tokens), (200, 7, 10));
         assert_eq!((record.endings.as_slice(), record.queued_ms), (&["stop", "stop"][..], 3.0));
+        assert_eq!(record.machine_ms, 8.0);
         assert!(current().is_none());
     }
 }

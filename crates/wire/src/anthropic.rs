@@ -11,7 +11,7 @@ use crate::fields::{Fields, wrong};
 use crate::limits;
 
 /// Fields that mean the same in both APIs.
-const SAME: [&str; 12] = [
+const SAME: [&str; 13] = [
     "model",
     "stream",
     "temperature",
@@ -21,6 +21,7 @@ const SAME: [&str; 12] = [
     "seed",
     "priority",
     "timeout",
+    "include_cost",
     "cache_salt",
     "chat_template_kwargs",
     "ignore_eos",
@@ -274,7 +275,7 @@ pub fn stop_reason(finish_reason: &str, sequence: Option<&str>) -> &'static str 
 }
 
 /// Token counts. What was cached is not among the input tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Usage {
     /// Prompt tokens that were computed.
     pub input_tokens: usize,
@@ -284,6 +285,9 @@ pub struct Usage {
     pub cache_creation_input_tokens: usize,
     /// Tokens generated.
     pub output_tokens: usize,
+    /// What that cost, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<crate::Cost>,
 }
 
 impl Usage {
@@ -295,6 +299,7 @@ impl Usage {
             cache_read_input_tokens: cached,
             cache_creation_input_tokens: 0,
             output_tokens: usage.completion_tokens,
+            cost: usage.cost,
         }
     }
 }

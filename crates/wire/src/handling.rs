@@ -26,6 +26,8 @@ pub struct Handling {
     pub timeout_s: Option<f32>,
     /// Remembered beginnings are shared only with requests of the same salt.
     pub cache_salt: Option<String>,
+    /// `usage` is to say what the request cost.
+    pub include_cost: bool,
 }
 
 impl Handling {
@@ -34,6 +36,7 @@ impl Handling {
             priority: priority(body)?,
             timeout_s: body.float("timeout", 0.001..=limits::TIMEOUT_S)?,
             cache_salt: body.text("cache_salt", limits::NAME_BYTES)?.map(str::to_owned),
+            include_cost: body.boolean("include_cost")?.unwrap_or(false),
         })
     }
 }

@@ -37,4 +37,4 @@ pub use handling::{Handling, Priority};
 pub use ids::{Ids, StopReason, Truncate};
 pub use responses::ResponsesRequest;
 pub use sampling::Sampling;
-pub use usage::Usage;
+pub use usage::{Cost, Currency, Usage};

@@ -163,6 +163,7 @@ fn shared() -> Value {
         "priority": {"oneOf": [{"type": "null"}, {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
             {"enum": ["interactive", "default", "batch"]}], "description": "How urgent it is."},
         "timeout": number(0.001, f64::from(limits::TIMEOUT_S), "Seconds after which the request fails."),
+        "include_cost": flag("Say in usage what it cost, if the server knows its price."),
         "cache_salt": text(limits::NAME_BYTES, "Kept beginnings are shared only with requests of the same salt."),
     })
 }

@@ -9,7 +9,7 @@ use crate::fields::{Fields, wrong};
 use crate::{Usage, limits};
 
 /// Fields that mean the same in both APIs.
-const SAME: [&str; 16] = [
+const SAME: [&str; 17] = [
     "model",
     "stream",
     "temperature",
@@ -22,6 +22,7 @@ const SAME: [&str; 16] = [
     "service_tier",
     "priority",
     "timeout",
+    "include_cost",
     "cache_salt",
     "chat_template_kwargs",
     "ignore_eos",
@@ -332,13 +333,17 @@ fn repeated(fields: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
 
 /// Token counts in this API's shape.
 pub fn usage_json(usage: &Usage, reasoning_tokens: usize) -> Value {
-    json!({
+    let mut object = json!({
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.prompt_tokens_details.cached_tokens},
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
         "total_tokens": usage.total_tokens,
-    })
+    });
+    if let Some(cost) = usage.cost {
+        object["cost"] = json!(cost);
+    }
+    object
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod audit;
 mod door;
 mod operations;
+mod price;
 mod signals;
 
 use std::net::{SocketAddr, TcpListener};
@@ -139,6 +140,9 @@ pub(crate) struct Args {
     operations: operations::Flags,
 
     #[command(flatten)]
+    price: price::Pricing,
+
+    #[command(flatten)]
     compute: flags::Compute,
 
     #[command(flatten)]
@@ -224,6 +228,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         requests: usize::from(args.parallel) + usize::from(args.max_queued),
         parallel: args.parallel.into(),
         longest_wait: (args.max_wait > 0.0).then(|| Duration::from_secs_f64(args.max_wait)),
+        price: args.price.price()?,
         ..standard
     })
 }

@@ -174,7 +174,7 @@ mod tests {
             tokens: vec![1; 11],
             logprobs: Vec::new(),
             reason: FinishReason::Length,
-            usage: Usage { prompt_tokens: 100, completion_tokens: 11, cached_tokens: 0 },
+            usage: Usage { prompt_tokens: 100, completion_tokens: 11, ..Usage::default() },
             timings: Timings {
                 prefill: Duration::from_millis(500),
                 decode: Duration::from_secs(2),
