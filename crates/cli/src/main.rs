@@ -17,6 +17,7 @@ mod flags;
 mod loading;
 mod sampling;
 mod store;
+mod svg;
 mod term;
 mod tuned;
 

@@ -47,6 +47,18 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The command as it was given, as a shell reads it.
+pub(crate) fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    let word = |word: String| match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    // What the program is called here says nothing elsewhere.
+    let rest = std::env::args_os().skip(1).map(|arg| word(arg.to_string_lossy().into_owned()));
+    std::iter::once("gristmill".to_owned()).chain(rest).collect::<Vec<_>>().join(" ")
+}
+
 /// Writes `line` and a newline to standard error. A closed standard error is nobody's loss.
 pub(crate) fn err_line(line: Arguments<'_>) {
     let mut stderr = std::io::stderr().lock();

@@ -172,7 +172,8 @@ fn size_rule(facts: &Facts, say: &mut impl FnMut(&'static str, String)) {
 fn peak_rule(facts: &Facts, say: &mut impl FnMut(&'static str, String)) {
     let Some(peak) = facts.peak_to_mean else { return };
     let over = facts.hybrid.map(|(machines, _, over)| {
-        format!("; cheapest with {machines} machines of our own and {:.1} % elsewhere", over * 100.0)
+        let plural = if machines == 1 { "machine" } else { "machines" };
+        format!("; cheapest with {machines} {plural} of our own and {:.1} % elsewhere", over * 100.0)
     });
     let shape =
         if peak > 2.0 { "peaked: machines for the peak stand idle" } else { "even: machines are used" };

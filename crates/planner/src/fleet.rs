@@ -9,6 +9,8 @@
 
 pub mod arrivals;
 pub mod lengths;
+mod machine;
+mod outcome;
 pub mod queueing;
 mod random;
 pub mod simulation;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, not_negative, positive};
 use crate::step::interpolate;
 use lengths::Lengths;
+pub use outcome::{Outcome, Spread};
 
 /// `[fleet]` of a plan.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

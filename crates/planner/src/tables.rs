@@ -62,6 +62,9 @@ pub struct RentedMachine {
     pub date: String,
     /// Where it was read.
     pub source: String,
+    /// Fields for which there is no source.
+    #[serde(default)]
+    pub unverified: Vec<String>,
 }
 
 pub(crate) fn usd() -> String {
@@ -202,6 +205,13 @@ mod tests {
             machine.check().unwrap();
             assert!(machine.date.len() == 10 && !machine.source.is_empty(), "{machine:?}");
             assert!(machine.cores <= machine.socket_cores, "{machine:?}");
+            let fields = toml::Table::try_from(&machine).unwrap();
+            assert!(machine.unverified.iter().all(|name| fields.contains_key(name)), "{machine:?}");
+            let carried = f64::from(machine.memory_channels) * 8.0;
+            assert!(
+                [4.8, 5.6].iter().any(|gt| (carried * gt - machine.socket_gb_per_s).abs() < 0.1),
+                "{machine:?}"
+            );
         }
     }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cost::HOURS_A_MONTH;
-use crate::error::{Error, not_negative, positive, share};
+use crate::error::{Error, needed, not_negative, positive, share};
 use crate::money::Money;
 use crate::sensitivity::{Swing, swings};
 
@@ -100,7 +100,11 @@ impl Purchase {
         )?;
         not_negative("purchase.power_watts", self.power_watts)?;
         share("purchase.resale_share", self.resale_share)?;
-        positive("purchase.amortization_months", self.amortization_months)?;
+        let field = "purchase.amortization_months";
+        if self.amortization_months == 0.0 {
+            return needed(field, None, "the months after which the hardware is replaced, such as 36");
+        }
+        positive(field, self.amortization_months)?;
         if !(1.0..=10.0).contains(&self.pue()) {
             return Err(Error::Range {
                 field: "purchase.pue".to_owned(),
@@ -292,7 +296,7 @@ mod tests {
         let said = |purchase: Purchase, months| compare(&purchase, &rent, months).unwrap_err().to_string();
         assert_eq!(said(purchase.clone(), 0), "tco.months: 0 is outside 1 to 600");
         let lifeless = Purchase { amortization_months: 0.0, ..purchase.clone() };
-        assert!(said(lifeless, 12).starts_with("purchase.amortization_months: 0 is outside"));
+        assert!(said(lifeless, 12).starts_with("purchase.amortization_months is missing"));
         let paid_to_take = Purchase { hardware: Money::of(-1.0), ..purchase };
         assert!(said(paid_to_take, 12).starts_with("purchase.hardware: -1 is outside"));
     }

@@ -28,9 +28,9 @@ enum What {
     /// Which models run on this machine or another, how fast, and in how much memory.
     Fit(Box<fit::Args>),
     /// What a million tokens and a request cost on a machine of ours, beside commercial APIs.
-    Cost(Box<cost::Args>),
+    Cost(Box<session::Inputs>),
     /// What a month costs in each way, from which volume on, and with overflow to an API.
-    Compare(Box<compare::Args>),
+    Compare(Box<session::Inputs>),
     /// Buying against renting over months: break-even, and which input matters most.
     Tco(Box<tco::Args>),
     /// How many machines a load takes, and how long requests wait: simulated step by step.

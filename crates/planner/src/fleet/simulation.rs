@@ -1,109 +1,20 @@
 //! Requests through machines, step by step.
 //!
 //! A machine plans each step as the engine's scheduler does: a row of every request that decodes, then chunks of prompts, the
-//! shortest first but none forever, as many rows as stall the others no longer than they may; then new requests, in the order in which
-//! they came, while there are rows and places. The step ends after what [`StepCost`] says, and each
-//! row that decoded, and each prompt that ended, has a token more.
+//! shortest first but none forever, as many rows as stall the others no longer than they may; then new requests in the same order,
+//! while there are rows and places. The step ends after what [`StepCost`] says, and each row that decoded, and each prompt that
+//! ended, has a token more.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use serde::Serialize;
-
 use super::arrivals::Arrival;
-use super::{Balance, FleetPlan, StepCost, quantile};
+use super::machine::{Machine, Request};
+use super::outcome::{Outcome, Samples, Spread};
+use super::{Balance, FleetPlan, StepCost};
 
 /// Of the requests, the share at the start that is not counted: the machines were empty.
 const WARM_UP: f64 = 0.1;
-/// Prompt rows beside rows that decode, at least: the engine's `pace`.
-const FEWEST: u32 = 4;
-/// What prompt rows may add to a step that decodes, of its own time, however long that is; likewise.
-const LEAST_SHARE: f64 = 0.5;
-/// Seconds of prompt that a second of waiting is worth: the engine's scheduler.
-const PATIENCE: f64 = 0.5;
-
-/// What came out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
-    /// Machines.
-    pub machines: usize,
-    /// Requests that were counted.
-    pub requests: usize,
-    /// Requests refused because too many waited.
-    pub refused: usize,
-    /// Share of their time in which machines computed.
-    pub utilization: f64,
-    /// Time to the first token.
-    pub ttft_ms: Spread,
-    /// Time for each further token; of requests with more than one.
-    pub tpot_ms: Spread,
-    /// Time to the last token.
-    pub latency_ms: Spread,
-    /// Time until the first step with a row of the request.
-    pub wait_ms: Spread,
-    /// Requests that a machine has, waiting or running, over time.
-    pub in_machine: f64,
-    /// Requests waiting, all machines, when one comes.
-    pub queued: Spread,
-    /// Tokens generated a second, all machines.
-    pub tokens_per_s: f64,
-}
-
-/// A distribution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
-    /// The mean.
-    pub mean: f64,
-    /// Half are no greater.
-    pub p50: f64,
-    /// 95 of 100.
-    pub p95: f64,
-    /// 99 of 100.
-    pub p99: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Spread {
-        values.sort_by(f64::total_cmp);
-        let at = |share| quantile(&values, share).unwrap_or(0.0);
-        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-        Spread { mean, p50: at(0.50), p95: at(0.95), p99: at(0.99) }
-    }
-}
-
-/// A request that is in a machine or waits for one.
-#[derive(Clone, Copy)]
-struct Request {
-    arrival: Arrival,
-    counted: bool,
-}
-
-/// A request that runs.
-struct Running {
-    request: Request,
-    began_s: f64,
-    first_s: f64,
-    /// Tokens of the prompt not computed yet.
-    prompt_left: u32,
-    generated: u32,
-    /// Rows in the step that runs.
-    rows: u32,
-}
-
-#[derive(Default)]
-struct Machine {
-    waiting: VecDeque<Request>,
-    running: Vec<Running>,
-    busy_s: f64,
-    stepping: bool,
-}
-
-impl Machine {
-    fn requests(&self) -> usize {
-        self.waiting.len() + self.running.len()
-    }
-}
-
 /// A time that can be ordered; no time here is NaN.
 #[derive(Clone, Copy, PartialEq)]
 struct At(f64);
@@ -120,15 +31,6 @@ impl PartialOrd for At {
     fn partial_cmp(&self, other: &At) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
-}
-
-#[derive(Default)]
-struct Samples {
-    ttft: Vec<f64>,
-    tpot: Vec<f64>,
-    latency: Vec<f64>,
-    wait: Vec<f64>,
-    queued: Vec<f64>,
 }
 
 struct Simulation<'a> {
@@ -230,71 +132,23 @@ impl Simulation<'_> {
 
     /// Plans the next step of a machine and sets it off; nothing if it has nothing to do.
     fn begin_step(&mut self, index: usize) {
-        let (plan, now) = (self.plan, self.now_s);
-        let machine = &mut self.machines[index];
-        let mut decoding = 0;
-        for running in &mut machine.running {
-            running.rows = u32::from(running.prompt_left == 0);
-            decoding += running.rows;
-        }
-        let mut left = prompt_rows(self.cost, plan, decoding);
-        // The shortest first, but who has waited goes before.
-        let (cost, mut order) = (self.cost, Vec::new());
-        order.extend((0..machine.running.len()).filter(|i| machine.running[*i].prompt_left > 0));
-        let urgency = |i: &usize| {
-            let running = &machine.running[*i];
-            cost.seconds(f64::from(running.prompt_left)) - PATIENCE * (now - running.request.arrival.at_s)
+        let shared = match self.plan.balance {
+            Balance::OneQueue => Some(&mut self.shared),
+            Balance::LeastRequests => None,
         };
-        order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
-        for i in order {
-            let running = &mut machine.running[i];
-            running.rows = left.min(running.prompt_left);
-            left -= running.rows;
-        }
-        while left > 0 && machine.running.len() < plan.max_running {
-            let next = match plan.balance {
-                Balance::OneQueue => self.shared.pop_front(),
-                Balance::LeastRequests => machine.waiting.pop_front(),
-            };
-            let Some(request) = next else { break };
-            let rows = request.arrival.input.min(left);
-            left -= rows;
-            let prompt_left = request.arrival.input;
-            let running = Running { request, began_s: now, first_s: 0.0, prompt_left, generated: 0, rows };
-            machine.running.push(running);
-        }
-        let rows: u32 = machine.running.iter().map(|running| running.rows).sum();
-        machine.stepping = rows > 0;
-        if machine.stepping {
-            let seconds = self.cost.seconds(f64::from(rows));
-            machine.busy_s += seconds;
-            self.ends.push(Reverse((At(now + seconds), index)));
+        let seconds = self.machines[index].begin_step(shared, self.cost, self.plan, self.now_s);
+        if let Some(seconds) = seconds {
+            self.ends.push(Reverse((At(self.now_s + seconds), index)));
         }
     }
 
-    /// Gives each row of the step what it computed.
     fn end_step(&mut self, index: usize) {
-        let now = self.now_s;
-        let (samples, tokens, held) = (&mut self.samples, &mut self.tokens, &mut self.held);
-        self.machines[index].running.retain_mut(|running| {
-            let decodes = running.prompt_left == 0;
-            running.prompt_left -= if decodes { 0 } else { running.rows };
-            if running.rows == 0 || running.prompt_left > 0 {
-                return true;
-            }
-            if !decodes {
-                running.first_s = now;
-            }
-            running.generated += 1;
-            *tokens += 1;
-            if running.generated < running.request.arrival.output {
-                return true;
-            }
+        let (now_s, samples, held) = (self.now_s, &mut self.samples, &mut self.held);
+        self.tokens += self.machines[index].end_step(now_s, |running| {
             *held -= 1;
             if running.request.counted {
-                samples.add(running, now);
+                samples.add(running, now_s);
             }
-            false
         });
     }
 
@@ -318,41 +172,10 @@ impl Simulation<'_> {
     }
 }
 
-/// Rows of prompts for a step: a whole chunk where nothing decodes, else as many as keep the step within the longest stall, or
-/// within half as much again of what it takes without them.
-fn prompt_rows(cost: &StepCost, plan: &FleetPlan, decoding: u32) -> u32 {
-    let chunk = u32::try_from(plan.prefill_chunk).unwrap_or(u32::MAX);
-    if decoding == 0 {
-        return chunk;
-    }
-    let target = (plan.max_stall_ms / 1e3).max(cost.seconds(f64::from(decoding)) * (1.0 + LEAST_SHARE));
-    let (mut fits, mut beyond) = (0, chunk.saturating_add(1));
-    while beyond - fits > 1 {
-        let middle = fits + (beyond - fits) / 2;
-        if cost.seconds(f64::from(decoding) + f64::from(middle)) <= target {
-            fits = middle;
-        } else {
-            beyond = middle;
-        }
-    }
-    fits.max(FEWEST).min(chunk)
-}
-
-impl Samples {
-    fn add(&mut self, done: &Running, now: f64) {
-        let came = done.request.arrival.at_s;
-        self.ttft.push((done.first_s - came) * 1e3);
-        self.latency.push((now - came) * 1e3);
-        self.wait.push((done.began_s - came) * 1e3);
-        if done.generated > 1 {
-            self.tpot.push((now - done.first_s) * 1e3 / f64::from(done.generated - 1));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::lengths::Lengths;
+    use super::super::machine::prompt_rows;
     use super::super::{arrivals, queueing};
     use super::*;
 
@@ -421,8 +244,8 @@ mod tests {
             prompt_rows(&cost, &plan, decoding)
         };
         assert_eq!((rows(100.0, 0), rows(100.0, 8), rows(1000.0, 8)), (256, 92, 248 + 8));
-        // Half as much again of 10 ms; and never so few that a prompt would not end.
-        assert_eq!((rows(0.0, 8), rows(0.0, 1)), (7, 14));
+        // As much again as 10 ms.
+        assert_eq!((rows(0.0, 8), rows(0.0, 1)), (12, 19));
         let requests =
             [Arrival { at_s: 0.0, input: 1, output: 1000 }, Arrival { at_s: 0.1, input: 640, output: 1 }];
         let took = |max_stall_ms| {
@@ -432,6 +255,20 @@ mod tests {
         };
         let (gentle, hasty) = (took(20.0), took(300.0));
         assert!(gentle.0 > hasty.0, "{gentle:?} {hasty:?}");
+    }
+
+    #[test]
+    fn short_prompts_come_first_until_a_long_one_has_waited() {
+        // One place, taken for a second; then a long prompt of 256 ms, and a short one later by 0.2 or 2 s.
+        let cost = StepCost::measured(&[(1.0, 10.0), (10.0, 10.0), (256.0, 256.0)]).unwrap();
+        let first_token = |later_s: f64| {
+            let came = [(0.0, 1, 500), (0.1, 256, 1), (0.1 + later_s, 10, 1)];
+            let requests = came.map(|(at_s, input, output)| Arrival { at_s, input, output });
+            run(&requests, 1, &cost, &plan(1, Balance::LeastRequests)).ttft_ms.p99
+        };
+        // The long one waits 4.9 s, and the short one's step of 10 ms before its own of 256.
+        let (behind, before) = (first_token(0.2), first_token(2.0));
+        assert!((behind - 5166.0).abs() < 1.0 && (before - 5156.0).abs() < 1.0, "{behind} {before}");
     }
 
     #[test]

@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::arrivals::{self, Arrival};
 use super::lengths::Lengths;
-use super::simulation::{self, Outcome};
-use super::{FleetPlan, Slo, StepCost, quantile};
+use super::{FleetPlan, Outcome, Slo, StepCost, quantile, simulation};
 use crate::error::{Error, needed};
 
 /// A load, and where its requests come from.

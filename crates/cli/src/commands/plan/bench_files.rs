@@ -1,5 +1,6 @@
-//! Rates from what was measured: the JSON of `gristmill bench` and of `bench serve` (vllm's keys).
+//! Rates from what was measured: the JSON of `gristmill bench` and of `bench serve` (vllm's keys), and a server's metrics.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -51,9 +52,11 @@ pub(super) struct Served {
     itls: Vec<Vec<f64>>,
 }
 
-/// A file of either.
+/// A file of any of them.
 pub(super) enum Bench {
     Rows(Vec<Row>),
+    /// What steps took in a server, as a plan keeps it.
+    Steps(String),
     Served(String, Box<Served>),
 }
 
@@ -80,6 +83,14 @@ impl Bench {
         let bad = |error: serde_json::Error| {
             Failure::new(format!("{} is no bench's JSON: {error}", path.display()))
         };
+        if text.trim().is_empty() {
+            return Err(Failure::new(format!("{} is empty", path.display())));
+        }
+        if !text.trim_start().starts_with(['[', '{']) && text.contains(STEPS) {
+            let points = steps_served(&text);
+            let lacks = || Failure::new(format!("{} tells of too few steps: {STEPS}", path.display()));
+            return points.map(Bench::Steps).ok_or_else(lacks);
+        }
         let value: Value = serde_json::from_str(&text).map_err(bad)?;
         if value.is_array() {
             let rows: Vec<Row> = serde_json::from_value(value).map_err(bad)?;
@@ -110,6 +121,7 @@ impl Bench {
                     settings.push(("fleet.step_ms".to_owned(), steps));
                 }
             }
+            Bench::Steps(points) => settings.push(("fleet.step_ms".to_owned(), points.clone())),
             Bench::Served(_, served) => {
                 put("own.tokens_per_s", Some(served.output_throughput));
                 let each = |total: f64| (served.completed >= 1.0).then(|| (total / served.completed).round());
@@ -156,7 +168,8 @@ impl Served {
     }
 }
 
-/// `[[rows, ms], …]` of the steps that a bench ran: rows that decode together, and the last chunk sizes of a prompt.
+/// `[[rows, ms], …]` of the steps that a bench ran: rows that decode together, prompts that are one step, and the chunks that
+/// longer ones are cut into.
 fn steps(rows: &[Row]) -> Option<String> {
     /// Rows of a step of a prompt, as the engine cuts it.
     const CHUNK: f64 = 256.0;
@@ -165,10 +178,39 @@ fn steps(rows: &[Row]) -> Option<String> {
         let streams = row.n_streams as f64;
         if row.n_prompt == 0 && row.n_gen > 0 {
             points.push((streams, row.avg_ns / 1e6 / row.n_gen as f64));
-        } else if row.n_gen == 0 && row.n_depth == 0 && row.n_prompt >= 256 {
-            points.push((CHUNK, CHUNK / row.avg_ts * 1e3));
+        } else if row.n_gen == 0 && row.n_depth == 0 && row.n_streams == 1 && row.n_prompt > 0 {
+            let rows = CHUNK.min(row.n_prompt as f64);
+            points.push((rows, rows / row.avg_ts * 1e3));
         }
     }
+    // Of as many rows, those that decode come first and stay.
+    written(points)
+}
+
+/// The metric of a server that counts steps by their rows; beside it `…_rows` and `…_seconds`.
+const STEPS: &str = "gristmill_steps";
+/// Steps of a class that are enough to tell what they take.
+const ENOUGH: f64 = 5.0;
+
+/// The same from a server's `/metrics`: the mean rows and the mean time of each class of steps.
+fn steps_served(text: &str) -> Option<String> {
+    let mut classes: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix(STEPS)) {
+        let kinds = ["_total{", "_rows_total{", "_seconds_total{"];
+        let kind = kinds.iter().position(|kind| line.starts_with(kind));
+        let (Some(kind), Some((labels, value))) = (kind, line.rsplit_once("} ")) else { continue };
+        let class = labels.split_once("rows_up_to=\"").and_then(|(_, rest)| rest.split('"').next());
+        let value = value.split(' ').next().and_then(|value| value.parse::<f64>().ok());
+        let (Some(class), Some(value)) = (class, value) else { continue };
+        // Of several models or machines: all of their steps.
+        classes.entry(class).or_default()[kind] += value;
+    }
+    let known = classes.into_values().filter(|[steps, ..]| *steps >= ENOUGH);
+    written(known.map(|[steps, rows, seconds]| (rows / steps, seconds / steps * 1e3)).collect())
+}
+
+/// Points as a plan keeps them; none of none.
+fn written(mut points: Vec<(f64, f64)>) -> Option<String> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points.dedup_by_key(|point| point.0);
     // More rows never take less; where noise says so, they take as long.
@@ -177,6 +219,26 @@ fn steps(rows: &[Row]) -> Option<String> {
         most = most.max(point.1);
         point.1 = most;
     }
-    let shown: Vec<String> = points.iter().map(|(rows, ms)| format!("[{rows:.0}, {ms:.3}]")).collect();
+    let shown: Vec<String> = points.iter().map(|(rows, ms)| format!("[{rows:.2}, {ms:.3}]")).collect();
     (!shown.is_empty()).then(|| format!("[{}]", shown.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_metrics_tell_what_steps_take() {
+        let class = |up_to: &str, steps: u32, rows: u32, seconds: f64| {
+            let labels = format!("{{model_name=\"m\",rows_up_to=\"{up_to}\"}}");
+            format!(
+                "{STEPS}_total{labels} {steps}\n{STEPS}_rows_total{labels} {rows}\n{STEPS}_seconds_total{labels} {seconds}\n"
+            )
+        };
+        let text = ["# HELP gristmill_steps_total Steps\n".to_owned(), class("1", 10, 10, 0.1)].concat()
+            + &class("256", 20, 5000, 10.0)
+            + &class("8", 4, 30, 1.0);
+        assert_eq!(steps_served(&text).as_deref(), Some("[[1.00, 10.000], [250.00, 500.000]]"));
+        assert_eq!(steps_served(&class("1", 4, 4, 1.0)), None, "too few of them");
+    }
 }

@@ -8,16 +8,8 @@ use planner::{Money, cost};
 use serde::Serialize;
 
 use super::report::{Lines, Part, Report, count, percent};
-use super::session::{Common, Figures, Session};
+use super::session::{Inputs, Session};
 use crate::Failure;
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    figures: Figures,
-    #[command(flatten)]
-    common: Common,
-}
 
 /// A month in each way.
 #[derive(Serialize)]
@@ -132,8 +124,8 @@ fn escalated(
     Ok(Some(Escalated { share, to: large.name, small_each, large_each, each, per_month }))
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let session = args.common.open(Some(&args.figures), Vec::new())?;
+pub(super) fn run(args: &Inputs) -> Result<(), Failure> {
+    let session = args.open()?;
     let month = Month::of(&session)?;
     let mut report = Report::new("plan compare", "A month, in each way of serving it");
     month.say(&session, &mut report)?;

@@ -7,16 +7,8 @@ use planner::{Money, volume};
 use serde::Serialize;
 
 use super::report::{Lines, Part, Report, Tornado, count, percent};
-use super::session::{Common, Figures, Session};
+use super::session::{Inputs, Session};
 use crate::Failure;
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    figures: Figures,
-    #[command(flatten)]
-    common: Common,
-}
 
 #[derive(Serialize)]
 struct Answer {
@@ -49,8 +41,8 @@ struct Selected {
     per_thousand_requests: Money,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let session = args.common.open(Some(&args.figures), Vec::new())?;
+pub(super) fn run(args: &Inputs) -> Result<(), Failure> {
+    let session = args.open()?;
     let server = session.plan.own()?;
     // A request is needed only for what is told of requests.
     let asked = session.plan.work.input_tokens.is_some() || session.plan.work.output_tokens.is_some();
@@ -191,7 +183,8 @@ fn plots(session: &Session<'_>, answer: &Answer, report: &mut Report) {
     let at = |used: f64| {
         (used * 100.0, server.price_per_hour.value() / (server.tokens_per_s * 3600.0 * used) * 1e6)
     };
-    let mut series = vec![("this machine".to_owned(), (2..=20).map(|i| at(f64::from(i) / 20.0)).collect())];
+    let mut series =
+        vec![("this machine".to_owned(), (10..=100).map(|i| at(f64::from(i) / 100.0)).collect())];
     for line in &answer.api {
         let level = line.price.output.value();
         series.push((line.price.name.clone(), vec![(10.0, level), (100.0, level)]));

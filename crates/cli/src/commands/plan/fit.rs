@@ -235,6 +235,9 @@ pub(super) fn step_points(
 
 fn say(answer: &Answer, session: &Session<'_>, report: &mut Report) {
     report.text(answer.machine.say());
+    if let Some(origin) = &answer.machine.origin {
+        report.text(format!("Figures {origin}"));
+    }
     let mut heads =
         vec!["model".to_owned(), "weights".to_owned(), "KV a token".to_owned(), "needs".to_owned()];
     heads.extend([format!("prompt {} t/s", answer.prompt), "first token".to_owned()]);
@@ -260,9 +263,12 @@ fn say(answer: &Answer, session: &Session<'_>, report: &mut Report) {
     let rows = rows.collect();
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     report.table("", &heads, rows);
+    let requests = match streams.first() {
+        None | Some(1) => "a request".to_owned(),
+        Some(streams) => format!("{streams} requests"),
+    };
     report.text(format!(
-        "Needs: weights, keys and values of {} requests x {} tokens, buffers. –: those streams' keys and values do not fit.",
-        streams.first().copied().unwrap_or(1),
+        "Needs: weights, keys and values of {requests} of {} tokens, buffers. –: those streams' keys and values do not fit.",
         answer.context
     ));
     if asked {

@@ -5,9 +5,8 @@ use std::path::Path;
 use planner::Money;
 use planner::fleet::arrivals;
 use planner::fleet::lengths::Lengths;
-use planner::fleet::simulation::{Outcome, Spread};
 use planner::fleet::sizing::{self, Load, SweepPoint};
-use planner::fleet::{FleetPlan, StepCost};
+use planner::fleet::{FleetPlan, Outcome, Spread, StepCost};
 use serde::Serialize;
 
 use super::bench_files::read_text;

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use planner::Currency;
 
 use super::report::{Part, Report, Table};
+use crate::svg::{escaped, ticks};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -16,8 +17,11 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 /// With them, dashes: a line is told by either.
 const DASHES: [&str; 7] = ["", "7 4", "2 3", "10 3 2 3", "4 2", "1 2", "12 4"];
 
-/// The page of a report, with the plan that it was computed from.
-pub(super) fn page(report: &Report, currency: Currency, plan: &str) -> String {
+/// Rows of a table that is kept on one page.
+const SHORT: usize = 15;
+
+/// The page of a report, with the plan that it was computed from and the command that made it.
+pub(super) fn page(report: &Report, currency: Currency, plan: &str, made_by: &str) -> String {
     let mut body = String::new();
     for part in &report.parts {
         match part {
@@ -28,15 +32,27 @@ pub(super) fn page(report: &Report, currency: Currency, plan: &str) -> String {
         }
     }
     let title = escaped(&report.title);
-    let plan = escaped(plan.trim());
+    let plan = inputs(report.command, plan.trim(), made_by);
     let (command, version) = (report.command, env!("CARGO_PKG_VERSION"));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n<p class=\"by\">gristmill \
-         {command}, version {version}; amounts in {}</p>\n</header>\n{body}<section class=\"plan\">\n<h2>The plan</h2>\n<p>All \
-         inputs. Saved as <code>plan.toml</code>, <code>gristmill {command} --input plan.toml</code> gives these numbers again.</p>\n\
-         <pre>{plan}</pre>\n</section>\n</body>\n</html>\n",
+         {command}, version {version}; amounts in {}</p>\n</header>\n{body}<section class=\"plan\">\n{plan}</section>\n\
+         </body>\n</html>\n",
         currency.name()
+    )
+}
+
+/// What somebody else needs to get the same numbers.
+fn inputs(command: &str, plan: &str, made_by: &str) -> String {
+    let made_by = escaped(made_by);
+    if plan.is_empty() {
+        return format!("<p>Made by <code>{made_by}</code>, without a plan.</p>\n");
+    }
+    format!(
+        "<h2>The plan</h2>\n<p>All inputs. Saved as <code>plan.toml</code>, <code>gristmill {command} --input plan.toml</code> gives \
+         these numbers again. Made by <code>{made_by}</code>.</p>\n<pre>{}</pre>\n",
+        escaped(plan)
     )
 }
 
@@ -52,9 +68,13 @@ fn table(out: &mut String, found: &Table) {
     if !found.title.is_empty() {
         put(out, format_args!("<h2>{}</h2>\n", escaped(&found.title)));
     }
-    put(out, format_args!("<div class=\"wide\"><table>\n"));
+    // Paper does not break a short one, and begins each page of a long one with its heads.
+    let class = if found.rows.len() <= SHORT { " class=\"short\"" } else { "" };
+    put(out, format_args!("<div class=\"wide\"><table{class}>\n"));
     if found.heads.iter().any(|head| !head.is_empty()) {
+        out.push_str("<thead>\n");
         row(out, "th", found, &found.heads);
+        out.push_str("</thead>\n");
     }
     for cells in &found.rows {
         row(out, "td", found, cells);
@@ -69,34 +89,6 @@ fn row(out: &mut String, tag: &str, found: &Table, cells: &[String]) {
         put(out, format_args!("<{tag}{class}>{}</{tag}>", escaped(cell)));
     }
     put(out, format_args!("</tr>\n"));
-}
-
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            _ => safe.push(c),
-        }
-    }
-    safe
-}
-
-/// Round numbers from `low` to `high`, some `about` of them: steps of 1, 2 or 5 times a power of ten.
-fn ticks(low: f64, high: f64, about: f64) -> Vec<f64> {
-    let raw = (high - low) / about;
-    if !(raw > 0.0 && raw.is_finite()) {
-        return vec![low];
-    }
-    let power = 10_f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= raw);
-    let step = step.unwrap_or(10.0 * power);
-    let first = (low / step - 1e-9).ceil() as i64;
-    let last = (high / step + 1e-9).floor() as i64;
-    (first..=last).map(|k| k as f64 * step).collect()
 }
 
 /// `1.5 M`, `250 k`, `0.05`.
@@ -119,14 +111,6 @@ mod tests {
     use crate::commands::plan::report::Lines;
 
     #[test]
-    fn ticks_are_round_and_inside() {
-        assert_eq!(ticks(0.0, 100.0, 5.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
-        assert_eq!(ticks(-30.0, 30.0, 4.0), [-20.0, 0.0, 20.0]);
-        assert_eq!(ticks(5.0, 5.0, 4.0), [5.0]);
-        assert!(ticks(0.0, f64::NAN, 4.0).len() == 1);
-    }
-
-    #[test]
     fn labels_are_short() {
         let all: Vec<String> = [0.0, 0.05, 2.5, 1500.0, 25_000.0, 1.5e6, -4e9].map(short).to_vec();
         assert_eq!(all, ["0", "0.05", "2.5", "1500", "25 k", "1.5 M", "-4 G"]);
@@ -146,7 +130,7 @@ mod tests {
             series,
             marks,
         }));
-        let page = page(&report, Currency::USD, "[own]\nprice_per_hour = 1 # <note>");
+        let page = page(&report, Currency::USD, "[own]\nprice_per_hour = 1 # <note>", "gristmill plan cost");
         assert!(page.contains("&lt;Costs&gt; &amp; more") && page.contains("# &lt;note&gt;"));
         assert!(page.contains("<svg") && page.contains("</html>"));
         for foreign in ["http:", "https:", "<script", "url(", "@import", "NaN"] {

@@ -64,7 +64,8 @@ pub(super) struct Figures {
     #[arg(long, value_name = "N", help_heading = "Plan", allow_hyphen_values = true)]
     output_tokens: Option<String>,
 
-    /// Rates measured by `gristmill bench -o json` or `bench serve`; may be given again.
+    /// Rates measured by `gristmill bench -o json` or `bench serve`, or the /metrics of a server under load; may be given
+    /// again.
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
     bench: Vec<PathBuf>,
 }
@@ -82,6 +83,25 @@ impl Figures {
             ("work.output_tokens", &self.output_tokens),
         ];
         fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))).collect()
+    }
+}
+
+/// Flags of the commands that ask for nothing else.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Inputs {
+    #[command(flatten)]
+    figures: Figures,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Inputs {
+    /// Reads the plan.
+    ///
+    /// # Errors
+    /// As [`Common::open`].
+    pub(super) fn open(&self) -> Result<Session<'_>, Failure> {
+        self.common.open(Some(&self.figures), Vec::new())
     }
 }
 
@@ -134,7 +154,7 @@ impl Session<'_> {
     /// A page that cannot be written.
     pub(super) fn finish(&self, report: &Report, answer: &impl serde::Serialize) -> Result<(), Failure> {
         if let Some(path) = &self.common.html {
-            let page = super::html::page(report, self.currency, &self.printed);
+            let page = super::html::page(report, self.currency, &self.printed, &term::command_line());
             weights::fetch::write_whole(path, page.as_bytes())?;
         }
         if self.common.json {

@@ -105,7 +105,7 @@ fn say(session: &Session<'_>, purchase: &Purchase, rent: &Rent, answer: &Answer,
         vec![swing.input.clone(), show(swing.low), show(swing.high), show(swing.width())]
     });
     let title = format!("Saved after {last} months, with a fifth less and more of each input");
-    report.table(&title, &["", "-20 %", "+20 %", "apart"], weights.collect());
+    report.table(&title, &["", "−20 %", "+20 %", "apart"], weights.collect());
     plots(session, answer, report);
 }
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::metrics::{Metrics, Outcome};
-use super::plot::{Plot, escape, number};
+use super::plot::{Plot, number};
 use super::report::{Metric, Selection, Setting};
+use crate::svg::escaped;
 
 /// Rows of the timeline; the first so many requests are drawn.
 const MAX_ROWS: usize = 400;
@@ -44,7 +45,7 @@ pub(super) fn page(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{0}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-        escape(&title)
+        escaped(&title)
     );
     page.push_str(&about(setting, selection));
     page.push_str(&totals(metrics));
@@ -73,7 +74,7 @@ fn about(setting: &Setting, selection: &Selection) -> String {
         "{label}{} · {} · {} prompts · {rate} · {most} · seed {} · {} UTC",
         setting.base_url, setting.backend, setting.num_prompts, setting.seed, setting.date
     );
-    format!("<p>{}</p>\n", escape(&text))
+    format!("<p>{}</p>\n", escaped(&text))
 }
 
 fn totals(metrics: &Metrics) -> String {
@@ -211,7 +212,7 @@ fn errors(outcomes: &[Outcome]) -> String {
         return String::new();
     }
     let rows: String =
-        failed.take(MAX_ERRORS).map(|error| format!("<tr><td>{}</td></tr>\n", escape(error))).collect();
+        failed.take(MAX_ERRORS).map(|error| format!("<tr><td>{}</td></tr>\n", escaped(error))).collect();
     format!("<h2>Failures (at most {MAX_ERRORS})</h2>\n<table>\n{rows}</table>\n")
 }
 

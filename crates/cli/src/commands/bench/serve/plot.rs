@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::svg::{escaped, ticks};
+
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 52.0;
@@ -38,8 +40,8 @@ impl Plot {
         let (x_max, y_max) = (positive(x_max), positive(y_max));
         let svg = format!(
             "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{} over {}\">\n",
-            escape(y_label),
-            escape(x_label)
+            escaped(y_label),
+            escaped(x_label)
         );
         let mut plot = Plot { svg, x_max, y_max, width, height };
         plot.axes(x_label, y_label);
@@ -48,7 +50,7 @@ impl Plot {
 
     fn axes(&mut self, x_label: &str, y_label: &str) {
         let (base, right) = (self.height - BOTTOM, self.width - RIGHT);
-        for tick in ticks(self.x_max) {
+        for tick in ticks(0.0, self.x_max, TICKS) {
             let x = self.x(tick);
             self.put(format_args!(
                 "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{base}\"/>"
@@ -59,7 +61,7 @@ impl Plot {
                 base + 14.0
             ));
         }
-        for tick in ticks(self.y_max) {
+        for tick in ticks(0.0, self.y_max, TICKS) {
             let y = self.y(tick);
             self.put(format_args!(
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
@@ -72,12 +74,12 @@ impl Plot {
             ));
         }
         let middle = (LEFT + right) / 2.0;
-        let label = escape(x_label);
+        let label = escaped(x_label);
         self.put(format_args!(
             "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
             self.height - 6.0
         ));
-        let (middle, label) = ((TOP + base) / 2.0, escape(y_label));
+        let (middle, label) = ((TOP + base) / 2.0, escaped(y_label));
         self.put(format_args!(
             "<text transform=\"translate(12 {middle}) rotate(-90)\" text-anchor=\"middle\">{label}</text>"
         ));
@@ -120,7 +122,7 @@ impl Plot {
             "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
             at + shift,
             base - 6.0,
-            escape(name)
+            escaped(name)
         ));
     }
 
@@ -144,15 +146,6 @@ impl Plot {
     }
 }
 
-/// Round values from 0 to `max`: steps of 1, 2 or 5 times a power of ten.
-fn ticks(max: f64) -> Vec<f64> {
-    let rough = max / TICKS;
-    let power = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= rough);
-    let step = step.unwrap_or(max);
-    (0..=10).map(|index| f64::from(index) * step).take_while(|tick| *tick <= max * 1.000_001).collect()
-}
-
 /// As short as it can be said.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
@@ -163,32 +156,9 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Text between tags or in an attribute.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_round() {
-        assert_eq!(ticks(100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
-        assert_eq!(ticks(7.0), [0.0, 2.0, 4.0, 6.0]);
-        assert!(ticks(1e-9).len() >= 3 && ticks(1e12).len() >= 3);
-    }
 
     #[test]
     fn numbers() {

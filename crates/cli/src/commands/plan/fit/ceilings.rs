@@ -35,6 +35,8 @@ pub(crate) struct Place {
     pub(crate) threads: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) ceilings: Ceilings,
+    /// Of an estimate: when and where its figures were read, and those without a source.
+    pub(crate) origin: Option<String>,
 }
 
 impl Source {
@@ -58,6 +60,7 @@ impl Source {
         let read = measuring.read_gb_per_s();
         let read = read.ok_or_else(|| Failure::new("there is no memory to measure how fast it is read"))?;
         Ok(Place {
+            origin: None,
             name: machine.model_name.clone(),
             how: "measured",
             threads,
@@ -78,7 +81,12 @@ fn from_table(plan: &Plan, name: &str) -> Result<Place, Failure> {
     let int8 = found.int8_g_per_s();
     // 512-bit registers have a product of bfloat16 pairs; elsewhere it is widened to f32.
     let bf16 = if found.tier == "avx512" { int8 / 2.0 } else { int8 / 4.0 };
+    let unsure = match found.unverified.join(", ") {
+        none if none.is_empty() => String::new(),
+        names => format!(" No source for {names}."),
+    };
     Ok(Place {
+        origin: Some(format!("as of {}: {}.{unsure}", found.date, found.source)),
         name: format!("{name} ({})", found.title),
         how: "estimated",
         threads: found.cores as usize,
@@ -113,6 +121,7 @@ fn from_doctor(path: &Path) -> Result<Place, Failure> {
     let text = |key: &str| report[key].as_str().map(str::to_owned).ok_or_else(|| lacks(key));
     let number = |key: &str| report[key].as_u64().ok_or_else(|| lacks(key));
     Ok(Place {
+        origin: None,
         name: text("model_name")?,
         how: "measured",
         threads: number("threads")? as usize,

@@ -1,0 +1,144 @@
+//! One machine: which rows its next step computes, as the engine's scheduler decides, and what they come to.
+
+use std::collections::VecDeque;
+
+use super::arrivals::Arrival;
+use super::{FleetPlan, StepCost};
+
+/// Prompt rows beside rows that decode, at least: the engine's `pace`.
+const FEWEST: u32 = 4;
+/// What prompt rows may add to a step that decodes, of its own time, however long that is; likewise.
+const LEAST_SHARE: f64 = 1.0;
+/// Seconds of prompt that a second of waiting is worth: the engine's `queue`.
+const PATIENCE: f64 = 0.5;
+
+/// A request that is in a machine or waits for one.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) arrival: Arrival,
+    pub(super) counted: bool,
+}
+
+/// A request that runs.
+pub(super) struct Running {
+    pub(super) request: Request,
+    pub(super) began_s: f64,
+    pub(super) first_s: f64,
+    /// Tokens of the prompt not computed yet.
+    prompt_left: u32,
+    pub(super) generated: u32,
+    /// Rows in the step that runs.
+    rows: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Machine {
+    pub(super) waiting: VecDeque<Request>,
+    running: Vec<Running>,
+    pub(super) busy_s: f64,
+    pub(super) stepping: bool,
+}
+
+impl Machine {
+    pub(super) fn requests(&self) -> usize {
+        self.waiting.len() + self.running.len()
+    }
+
+    /// Plans the next step; new requests come from `shared`, if there is one, else from its own queue. Gives back the seconds
+    /// that the step takes; none if there is nothing to do.
+    pub(super) fn begin_step(
+        &mut self,
+        shared: Option<&mut VecDeque<Request>>,
+        cost: &StepCost,
+        plan: &FleetPlan,
+        now_s: f64,
+    ) -> Option<f64> {
+        let mut decoding = 0;
+        for running in &mut self.running {
+            running.rows = u32::from(running.prompt_left == 0);
+            decoding += running.rows;
+        }
+        let mut left = prompt_rows(cost, plan, decoding);
+        let urgency = |tokens, arrival: &Arrival| urgency(tokens, arrival, cost, plan, now_s);
+        let mut order = Vec::new();
+        order.extend((0..self.running.len()).filter(|i| self.running[*i].prompt_left > 0));
+        let of = |i: &usize| urgency(self.running[*i].prompt_left, &self.running[*i].request.arrival);
+        order.sort_by(|a, b| of(a).total_cmp(&of(b)));
+        for i in order {
+            let running = &mut self.running[i];
+            running.rows = left.min(running.prompt_left);
+            left -= running.rows;
+        }
+        let waiting = shared.unwrap_or(&mut self.waiting);
+        while left > 0 && self.running.len() < plan.max_running {
+            let of = |request: &Request| urgency(request.arrival.input, &request.arrival);
+            let next = (0..waiting.len()).min_by(|a, b| of(&waiting[*a]).total_cmp(&of(&waiting[*b])));
+            let Some(request) = next.and_then(|at| waiting.remove(at)) else { break };
+            let prompt_left = request.arrival.input;
+            let rows = prompt_left.min(left);
+            left -= rows;
+            self.running.push(Running {
+                request,
+                began_s: now_s,
+                first_s: 0.0,
+                prompt_left,
+                generated: 0,
+                rows,
+            });
+        }
+        let rows: u32 = self.running.iter().map(|running| running.rows).sum();
+        self.stepping = rows > 0;
+        let seconds = self.stepping.then(|| cost.seconds(f64::from(rows)));
+        self.busy_s += seconds.unwrap_or(0.0);
+        seconds
+    }
+
+    /// Gives each row of the step what it computed. Returns the tokens generated; those that are done go to `done`.
+    pub(super) fn end_step(&mut self, now_s: f64, mut done: impl FnMut(&Running)) -> u64 {
+        let mut tokens = 0;
+        self.running.retain_mut(|running| {
+            let decodes = running.prompt_left == 0;
+            running.prompt_left -= if decodes { 0 } else { running.rows };
+            if running.rows == 0 || running.prompt_left > 0 {
+                return true;
+            }
+            if !decodes {
+                running.first_s = now_s;
+            }
+            running.generated += 1;
+            tokens += 1;
+            if running.generated < running.request.arrival.output {
+                return true;
+            }
+            done(running);
+            false
+        });
+        tokens
+    }
+}
+
+/// Who comes first, the least: the shortest prompt, but who has waited goes before.
+fn urgency(tokens: u32, arrival: &Arrival, cost: &StepCost, plan: &FleetPlan, now_s: f64) -> f64 {
+    let chunk = f64::from(tokens).min(plan.prefill_chunk as f64).max(1.0);
+    cost.seconds(chunk) * f64::from(tokens) / chunk - PATIENCE * (now_s - arrival.at_s)
+}
+
+/// Rows of prompts for a step: a whole chunk where nothing decodes, else as many as keep the step within the longest stall, or
+/// within twice what it takes without them.
+pub(super) fn prompt_rows(cost: &StepCost, plan: &FleetPlan, decoding: u32) -> u32 {
+    let chunk = u32::try_from(plan.prefill_chunk).unwrap_or(u32::MAX);
+    if decoding == 0 {
+        return chunk;
+    }
+    let target = (plan.max_stall_ms / 1e3).max(cost.seconds(f64::from(decoding)) * (1.0 + LEAST_SHARE));
+    let (mut fits, mut beyond) = (0, chunk.saturating_add(1));
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        if cost.seconds(f64::from(decoding) + f64::from(middle)) <= target {
+            fits = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    fits.max(FEWEST).min(chunk)
+}
