@@ -21,22 +21,6 @@ pub(crate) fn best(candidates: &[Candidate]) -> Option<Candidate> {
     candidates.iter().copied().min_by(best_first)
 }
 
-/// Takes every candidate away whose bit is not set: bit `id % 32` of word `id / 32`. The candidates are in order of id;
-/// those beyond the words go.
-pub(crate) fn hold_to(allowed: &[u32], candidates: &mut [Candidate]) {
-    let words = allowed.iter().copied().chain(std::iter::repeat(0));
-    for (candidates, word) in candidates.chunks_mut(32).zip(words) {
-        if word == u32::MAX {
-            continue;
-        }
-        for (bit, candidate) in candidates.iter_mut().enumerate() {
-            if word >> bit & 1 == 0 {
-                candidate.logit = f32::NEG_INFINITY;
-            }
-        }
-    }
-}
-
 /// Drops candidates whose logit is more than `n` standard deviations below the best. Banned ones do not count.
 pub(crate) fn top_n_sigma(candidates: &mut Vec<Candidate>, n: f32) {
     let Some(max) = best(candidates).map(|b| b.logit) else { return };

@@ -6,7 +6,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use super::filter::{Candidate, hold_to};
+use super::wide::hold_to;
 use crate::{Constraint, Error};
 
 /// A constraint that has prepared, or could not.
@@ -36,13 +36,13 @@ impl Leash {
         Leash { here: Some((constraint, outcome)), back, arrives }
     }
 
-    /// Takes every candidate away that must not come next. Their order is by id.
-    pub(super) fn hold(&mut self, candidates: &mut [Candidate]) -> Result<bool, Error> {
+    /// Takes every token away that must not come next; returns whether there are such.
+    pub(super) fn hold(&mut self, logits: &mut [f32]) -> Result<bool, Error> {
         let (constraint, outcome) = self.arrived()?;
         outcome.clone().map_err(Error::Constraint)?;
         let Some(allowed) = constraint.allowed() else { return Ok(false) };
         // Logits beyond the vocabulary are padding.
-        hold_to(allowed, candidates);
+        hold_to(allowed, logits);
         Ok(true)
     }
 

@@ -13,6 +13,7 @@ mod filter;
 mod leash;
 mod rng;
 mod rules;
+mod wide;
 
 use filter::Candidate;
 pub(crate) use leash::{Helper, Leash};
@@ -24,6 +25,10 @@ use crate::{Error, Params, TokenLogprobs, Vocabulary};
 
 /// Buffers for choosing tokens, sized once.
 pub(crate) struct Bench {
+    /// `[vocab]`: the logits, as the request's options change them; minus infinity is banned.
+    logits: Vec<f32>,
+    /// Of blocks of logits.
+    maxima: Vec<f32>,
     candidates: Vec<Candidate>,
     /// `[vocab]`: how often a token was seen lately; zero between picks.
     seen: Vec<u32>,
@@ -38,6 +43,8 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(vocab: usize, context: usize) -> Bench {
         Bench {
+            logits: Vec::with_capacity(vocab),
+            maxima: Vec::with_capacity(vocab / 64 + 1),
             candidates: Vec::with_capacity(vocab),
             seen: vec![0; vocab],
             repeats: vec![0.0; vocab],
@@ -95,26 +102,25 @@ impl Sampler {
         vocabulary: &dyn Vocabulary,
         bench: &mut Bench,
     ) -> Result<u32, Error> {
-        if let Some((token, value)) = logits.iter().enumerate().find(|(_, l)| !l.is_finite()) {
-            return Err(Error::Logits { token: token as u32, position: tokens.len() - 1, value: *value });
+        if let Some((token, value)) = wide::not_finite(logits) {
+            return Err(Error::Logits { token, position: tokens.len() - 1, value });
         }
-        let candidates = &mut bench.candidates;
-        candidates.clear();
-        let all = logits.iter().zip(0u32..);
-        candidates.extend(all.map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 }));
-        let formed = leash.map_or(Ok(false), |leash| leash.hold(candidates))?;
-        self.bias(candidates);
-        let held = self.rules.hold(candidates, tokens, formed) || formed;
+        bench.logits.clear();
+        bench.logits.extend_from_slice(logits);
+        let formed = leash.map_or(Ok(false), |leash| leash.hold(&mut bench.logits))?;
+        self.bias(&mut bench.logits);
+        self.rules.hold(&mut bench.logits, tokens, formed);
         self.penalise(tokens, bench);
         self.penalise_repeats(tokens, vocabulary, bench);
-        let candidates = &mut bench.candidates;
-        if held {
-            // Few are left, mostly: what follows is then cheaper than without a constraint.
-            candidates.retain(|candidate| candidate.logit > f32::NEG_INFINITY);
-        }
         if self.params.temperature == 0.0 {
-            let best = filter::best(candidates).filter(|b| b.logit > f32::NEG_INFINITY);
-            return best.map(|b| b.id).ok_or(Error::NothingLeft);
+            return wide::best(&bench.logits).ok_or(Error::NothingLeft);
+        }
+        let Bench { logits, maxima, candidates, .. } = bench;
+        // Nothing before it looks at all of them: then no more than these need to become candidates.
+        if self.cut.is_none() && self.params.top_n_sigma <= 0.0 && self.params.top_k > 0 {
+            wide::likeliest(logits, self.params.top_k, maxima, candidates);
+        } else {
+            wide::all(logits, candidates);
         }
         if let Some(cut) = &mut self.cut {
             let drawn = cut.draw(candidates, self.params.temperature, logits.len(), &mut self.rng);
@@ -126,9 +132,9 @@ impl Sampler {
         drawn.map(|(id, _)| id).ok_or(Error::NothingLeft)
     }
 
-    fn bias(&self, candidates: &mut [Candidate]) {
+    fn bias(&self, logits: &mut [f32]) {
         for &(id, bias) in &self.params.logit_bias {
-            candidates[id as usize].logit += bias;
+            logits[id as usize] += bias;
         }
     }
 
@@ -145,7 +151,7 @@ impl Sampler {
         for id in window {
             let count = std::mem::take(&mut bench.seen[*id as usize]);
             if count > 0 {
-                let logit = &mut bench.candidates[*id as usize].logit;
+                let logit = &mut bench.logits[*id as usize];
                 *logit = if *logit <= 0.0 { *logit * repeat_penalty } else { *logit / repeat_penalty };
                 *logit -= count as f32 * frequency_penalty + presence_penalty;
             }
@@ -153,7 +159,7 @@ impl Sampler {
     }
 
     fn penalise_repeats(&self, tokens: &[u32], vocabulary: &dyn Vocabulary, bench: &mut Bench) {
-        let Bench { candidates, repeats, punished, suffixes, .. } = bench;
+        let Bench { logits, repeats, punished, suffixes, .. } = bench;
         punished.clear();
         dry::penalties(&self.params.dry, tokens, &self.breaks, suffixes, |id, penalty| {
             let most = &mut repeats[id as usize];
@@ -165,7 +171,7 @@ impl Sampler {
         for id in punished.iter() {
             let penalty = std::mem::take(&mut repeats[*id as usize]);
             if !dry::holds_breaker(&self.params.dry, vocabulary, *id) {
-                candidates[*id as usize].logit -= penalty;
+                logits[*id as usize] -= penalty;
             }
         }
     }

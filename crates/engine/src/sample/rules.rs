@@ -1,6 +1,6 @@
 //! Which tokens a request takes out, whatever their logits.
 
-use super::filter::{Candidate, hold_to};
+use super::wide::hold_to;
 use crate::Params;
 
 /// What becomes of the tokens that end an answer.
@@ -33,36 +33,35 @@ impl Rules {
         Rules { ends, allowed, bad_words: std::mem::take(&mut params.bad_words), prompt_len }
     }
 
-    /// Takes away the candidates (by id) that must not follow `tokens`. `formed`: a form has taken its share, so that
-    /// an end may be all that is left; it comes early then. Returns whether few are left, mostly.
-    pub(super) fn hold(&self, candidates: &mut [Candidate], tokens: &[u32], formed: bool) -> bool {
+    /// Takes away what must not follow `tokens`. `formed`: a form has taken its share, so that an end may be all that is
+    /// left; it comes early then.
+    pub(super) fn hold(&self, logits: &mut [f32], tokens: &[u32], formed: bool) {
         if let Some(allowed) = &self.allowed {
-            hold_to(allowed, candidates);
+            hold_to(allowed, logits);
         }
         let answer = &tokens[self.prompt_len.min(tokens.len())..];
         for id in &self.ends.never {
-            ban(*id, candidates);
+            ban(*id, logits);
         }
         for word in &self.bad_words {
             if let Some((last, before)) = word.split_last()
                 && answer.ends_with(before)
             {
-                ban(*last, candidates);
+                ban(*last, logits);
             }
         }
         if answer.len() < self.ends.min_tokens {
             let late = &self.ends.late;
-            let gone = |c: &Candidate| c.logit == f32::NEG_INFINITY || late.contains(&c.id);
-            if !(formed && candidates.iter().all(gone)) {
-                late.iter().for_each(|id| ban(*id, candidates));
+            let gone = |(id, logit): (u32, &f32)| *logit == f32::NEG_INFINITY || late.contains(&id);
+            if !(formed && (0..).zip(logits.iter()).all(gone)) {
+                late.iter().for_each(|id| ban(*id, logits));
             }
         }
-        self.allowed.is_some()
     }
 }
 
-fn ban(id: u32, candidates: &mut [Candidate]) {
-    if let Some(candidate) = candidates.get_mut(id as usize) {
-        candidate.logit = f32::NEG_INFINITY;
+fn ban(id: u32, logits: &mut [f32]) {
+    if let Some(logit) = logits.get_mut(id as usize) {
+        *logit = f32::NEG_INFINITY;
     }
 }

@@ -164,13 +164,9 @@ fn where_a_form_leaves_only_the_end_it_comes_early() {
     let rules = |mut params: Params| {
         Rules::new(&mut params, Ends { late: vec![0], min_tokens: 9, ..Ends::default() }, 0)
     };
-    let of = |logits: [f32; 3]| -> Vec<Candidate> {
-        logits.iter().zip(0..).map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 }).collect()
-    };
-    let end = |logits, formed| {
-        let mut candidates = of(logits);
-        rules(Params::greedy()).hold(&mut candidates, &[1], formed);
-        candidates[0].logit
+    let end = |mut logits: [f32; 3], formed| {
+        rules(Params::greedy()).hold(&mut logits, &[1], formed);
+        logits[0]
     };
     assert_eq!(end([1.0, f32::NEG_INFINITY, f32::NEG_INFINITY], true), 1.0);
     assert_eq!(end([1.0, 0.0, f32::NEG_INFINITY], true), f32::NEG_INFINITY);
