@@ -78,11 +78,9 @@ fn the_penalties_are_llama_cpps() {
     let sampler =
         Sampler::new(Params { repeat_last_n: 4, ..params }, 0, Ends::default(), &FakeVocabulary, &tokens);
     let mut bench = Bench::new(4, 64);
-    let all = raw.iter().zip(0..).map(|(logit, id)| Candidate { id, logit: *logit, key: 0.0 });
-    bench.candidates.extend(all);
+    bench.logits.extend(raw);
     sampler.penalise(&tokens, &mut bench);
-    let after: Vec<f32> = bench.candidates.iter().map(|c| c.logit).collect();
-    assert_eq!(after, [1.0 / 2.0 - 2.0 * 0.5 - 0.25, -2.0 - 0.5 - 0.25, 2.0, -0.75]);
+    assert_eq!(bench.logits, [1.0 / 2.0 - 2.0 * 0.5 - 0.25, -2.0 - 0.5 - 0.25, 2.0, -0.75]);
     assert!(bench.seen.iter().all(|n| *n == 0), "the counts are cleared for the next request");
 }
 
