@@ -8,10 +8,8 @@
 Prints one line a check and leaves with 1 if any failed. Nothing here depends on a model.
 """
 
-import argparse
-import sys
-
 import anthropic
+from checks import arguments, check, run
 
 ASKED = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
 # The package has no argument for it any more.
@@ -26,12 +24,6 @@ TOOL = {
         "additionalProperties": False,
     },
 }
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 class Server:
@@ -134,19 +126,5 @@ def faults_have_their_classes(s):
             raise AssertionError(f"{wrong} was answered")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("--api-key")
-    args = parser.parse_args()
-    server, failed = Server(args.url, args.api_key), 0
-    for run in CHECKS:
-        try:
-            print(f"ok    {run.__name__}: {run(server) or ''}")
-        except Exception as error:  # Each check tells what it found.
-            failed += 1
-            print(f"FAIL  {run.__name__}: {type(error).__name__}: {error}")
-    sys.exit(bool(failed))
-
-
-main()
+args = arguments().parse_args()
+run(Server(args.url, args.api_key))

@@ -6,15 +6,14 @@
 Prints one line a check and leaves with 1 if any failed.
 """
 
-import argparse
 import json
 import os
-import sys
 
 # Its table of prices is not asked for over the network.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 import litellm  # noqa: E402
 import openai  # noqa: E402
+from checks import arguments, check, run  # noqa: E402
 
 litellm.telemetry = False
 litellm.suppress_debug_info = True
@@ -27,12 +26,6 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]},
     },
 }
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 class Server:
@@ -147,19 +140,5 @@ def faults_have_their_classes(s):
     refused((litellm.Timeout, litellm.APIError), "time limit", slow)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("--api-key")
-    args = parser.parse_args()
-    server, failed = Server(args.url, args.api_key), 0
-    for run in CHECKS:
-        try:
-            print(f"ok    {run.__name__}: {run(server) or ''}", flush=True)
-        except Exception as error:  # Each check tells what it found.
-            failed += 1
-            print(f"FAIL  {run.__name__}: {type(error).__name__}: {error}", flush=True)
-    sys.exit(bool(failed))
-
-
-main()
+args = arguments().parse_args()
+run(Server(args.url, args.api_key))

@@ -9,26 +9,19 @@ Prints one line a check and leaves with 1 if any failed. Answers are checked for
 must be equal and (with --sensible WORD) for saying what the model is able to know; nothing here depends on a model.
 """
 
-import argparse
 import asyncio
 import json
 import math
-import sys
 import time
 import urllib.error
 import urllib.request
 
 import openai
+from checks import arguments, check, run
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 PROMPT = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 class Server:
@@ -471,28 +464,11 @@ def text_and_tokens(s):
     return f"{counted} tokens"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("url")
-    parser.add_argument("--api-key")
-    parser.add_argument("--model")
-    parser.add_argument("--sensible", metavar="WORD", help="a word the answer about the capital of France must have")
-    parser.add_argument("--only", help="run the checks whose name has this in it")
-    options = parser.parse_args()
-    server = Server(options.url, options.api_key, options.model)
-    server.sensible = options.sensible
-    failed = 0
-    for function in CHECKS:
-        if options.only and options.only not in function.__name__:
-            continue
-        try:
-            said = function(server)
-            print(f"ok    {function.__name__}" + (f": {said}" if said else ""), flush=True)
-        except Exception as error:  # every check runs, whatever the one before did
-            failed += 1
-            print(f"FAIL  {function.__name__}: {type(error).__name__}: {error}", flush=True)
-    print(f"{failed} failed" if failed else "all passed")
-    sys.exit(1 if failed else 0)
-
-
-main()
+parser = arguments(__doc__.splitlines()[0])
+parser.add_argument("--model")
+parser.add_argument("--sensible", metavar="WORD", help="a word the answer about the capital of France must have")
+parser.add_argument("--only", default="", help="run the checks whose name has this in it")
+options = parser.parse_args()
+server = Server(options.url, options.api_key, options.model)
+server.sensible = options.sensible
+run(server, options.only)
