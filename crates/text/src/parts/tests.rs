@@ -120,6 +120,7 @@ fn mistral() {
     is("[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{\"a\": 1}", "", &[("f", "{\"a\": 1}")]);
     is("[TOOL_CALLS] is a mark", "[TOOL_CALLS] is a mark", &[]);
     is("[TOOL_CALLS][1]", "[TOOL_CALLS][1]", &[]);
+    is("[TOOL_CALLS][]", "[TOOL_CALLS][]", &[]);
 }
 
 #[test]
@@ -132,6 +133,7 @@ fn phi() {
     );
     is("functools[{\"name\": \"f\", \"arguments\": {}}]", "", &[("f", "{}")]);
     is("The functools module", "The functools module", &[]);
+    is("<|tool_call|>[] Yes.", "<|tool_call|>[] Yes.", &[]);
 }
 
 #[test]

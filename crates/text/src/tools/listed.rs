@@ -61,7 +61,8 @@ impl List {
         match (&self.state, letter) {
             (_, letter) if letter.is_whitespace() => {}
             (State::Open, '[') | (State::After, ',') => self.state = State::Next,
-            (State::Next | State::After, ']') => return Progress::Done,
+            // An empty list calls nothing: it is text like any other.
+            (State::Next | State::After, ']') if self.told => return Progress::Done,
             _ => return Progress::Broken,
         }
         Progress::More
