@@ -1,5 +1,6 @@
 //! Everything a change must pass, cheapest first, the tests last so that their summary ends the log.
 
+use crate::program::Program;
 use crate::shell::{Done, call, cargo, has};
 use crate::{aarch64, client, counts, docs, fuzz, models, page};
 use std::time::Instant;
@@ -17,15 +18,24 @@ struct Report {
 
 impl Report {
     fn step(&mut self, name: &str, step: impl FnOnce() -> Done) {
+        self.value(name, step);
+    }
+
+    /// As [`Report::step`], with what the step gives.
+    fn value<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T, String>) -> Option<T> {
         eprintln!("\n=== {name}");
         let start = Instant::now();
         let done = step();
         let seconds = start.elapsed().as_secs_f64();
         match done {
-            Ok(()) => eprintln!("=== {name}: done in {seconds:.0} s"),
+            Ok(value) => {
+                eprintln!("=== {name}: done in {seconds:.0} s");
+                Some(value)
+            }
             Err(error) => {
                 eprintln!("=== {name}: FAILED after {seconds:.0} s: {error}");
                 self.failed.push(name.to_owned());
+                None
             }
         }
     }
@@ -41,10 +51,13 @@ pub fn run(flags: &[&str]) -> Done {
     let mut report = Report::default();
     report.step("formatting", formatting);
     report.step("lints", lints);
-    report.step("generated docs", docs::check);
+    let program = report.value("build", Program::with_tests);
+    if let Some(program) = &program {
+        report.step("generated docs", || docs::check(program));
+    }
     report.step("API docs", api_docs);
     if wanted("--no-fuzz") {
-        report.step("fuzz smoke", || fuzz::all(SMOKE_SECONDS));
+        report.step("fuzz smoke", || fuzz::smoke(SMOKE_SECONDS));
     }
     if wanted("--no-aarch64") {
         report.step("AArch64", aarch64::run);
@@ -55,12 +68,12 @@ pub fn run(flags: &[&str]) -> Done {
     for tier in ["scalar", "avx2"] {
         report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));
     }
-    if wanted("--no-models") {
-        report.step("models for the tests", models::pull);
+    if let Some(program) = program.filter(|_| wanted("--no-models")) {
+        report.step("models for the tests", || models::pull(&program));
         report.step("tests on real models", models::tests);
-        report.step("clients of others", client::check);
-        report.step("the server and its OpenAPI document", || client::schema(SCHEMA_SECONDS));
-        report.step("the page in a browser", page::check_where_possible);
+        report.step("clients of others", || client::check(&program));
+        report.step("the server and its OpenAPI document", || client::schema(&program, SCHEMA_SECONDS));
+        report.step("the page in a browser", || page::check_where_possible(&program));
     }
     report.step("tests", tests);
     if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
@@ -83,7 +96,12 @@ fn formatting() -> Done {
 
 /// The rooms whose results depend on the tier, held to one that is not the widest.
 fn arithmetic(tier: &str) -> Done {
-    let mut command = tests_of(&["--package", "kernels", "--package", "model"]);
+    // The whole workspace's build, if the runner can choose from it.
+    let mut command = if nextest() {
+        tests_of(&["--workspace", "-E", "package(kernels) | package(model)"])
+    } else {
+        tests_of(&["--package", "kernels", "--package", "model"])
+    };
     call(command.env("GRISTMILL_ISA", tier))
 }
 

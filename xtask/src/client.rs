@@ -1,6 +1,7 @@
 //! The server as its users meet it: `gristmill serve` on the default model, and packages that speak to such servers against it.
 
-use crate::shell::{Done, call, cargo, root};
+use crate::program::Program;
+use crate::shell::{Done, call, root};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -38,10 +39,9 @@ const HELD_TO: &str =
 const SCHEMA_CONTEXT: &str = "512";
 
 /// Starts the server, runs the checks of `tools/clients`, stops the server.
-pub fn check() -> Done {
+pub fn check(program: &Program) -> Done {
     let pythons = [(CLIENTS.python()?, CLIENTS.checks), (LITELLM.python()?, LITELLM.checks)];
-    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
-    let server = Server::start(&[])?;
+    let server = Server::start(program, &[])?;
     pythons.iter().flat_map(|(python, checks)| checks.iter().map(move |check| (python, check))).try_for_each(
         |(python, check)| call(Command::new(python).args([check, server.url().as_str()]).current_dir(root())),
     )
@@ -49,10 +49,9 @@ pub fn check() -> Done {
 
 /// Starts the server and has schemathesis send what its `/openapi.json` allows and what it does not, for at most
 /// `seconds` and the step it is in.
-pub fn schema(seconds: u64) -> Done {
+pub fn schema(program: &Program, seconds: u64) -> Done {
     let python = CLIENTS.python()?;
-    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
-    let server = Server::start(&["--context", SCHEMA_CONTEXT])?;
+    let server = Server::start(program, &["--context", SCHEMA_CONTEXT])?;
     let url = server.url();
     let mut run = Command::new(python.with_file_name("schemathesis"));
     run.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--phases", "coverage,fuzzing"]);
@@ -62,7 +61,7 @@ pub fn schema(seconds: u64) -> Done {
     call(run.current_dir(std::env::temp_dir()))
 }
 
-/// `gristmill serve` with the default model, as it was built last. Stops when it goes out of scope, whatever happened.
+/// `gristmill serve` with the default model. Stops when it goes out of scope, whatever happened.
 pub struct Server {
     child: Child,
     /// Where it listens, on the loopback.
@@ -71,14 +70,10 @@ pub struct Server {
 
 impl Server {
     /// Starts it on a free port and waits until it is ready.
-    pub fn start(flags: &[&str]) -> Result<Server, String> {
-        Server::of(cargo(&["run", "--package", "cli", "--locked", "--quiet", "--"]), flags)
-    }
-
-    /// As [`Server::start`], of any `gristmill`.
-    pub fn of(mut serve: Command, flags: &[&str]) -> Result<Server, String> {
+    pub fn start(program: &Program, flags: &[&str]) -> Result<Server, String> {
         let port = free_port()?;
-        serve.args(["serve", "--port"]).arg(port.to_string()).args(flags);
+        let mut serve = program.command(&["serve", "--port", &port.to_string()]);
+        serve.args(flags);
         let child = serve.spawn().map_err(|error| format!("cannot start serve: {error}"))?;
         let server = Server { child, port };
         wait_until_ready(port)?;

@@ -9,8 +9,7 @@
 //! rest of each release would be none), and the message says that it may be the compiler; one that got better is only
 //! told.
 
-use crate::shell::{Done, cargo, has, output, root, write_whole};
-use serde_json::Value;
+use crate::shell::{Done, cargo, executables, has, output, root, write_whole};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,16 +109,10 @@ fn measure(valgrind: &Path) -> Result<Vec<Count>, String> {
 fn build() -> Result<PathBuf, String> {
     let args = ["build", "--release", "--package", "kernels", "--example", "counts", "--locked"];
     let mut command = cargo(&args);
-    command.args(["--message-format", "json-render-diagnostics"]);
     for name in FLAGS {
         command.env_remove(name);
     }
-    let messages = output(&mut command)?;
-    let mut programs = messages.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
-    });
-    programs.next_back().ok_or_else(|| "cargo built no example `counts`".to_owned())
+    executables(command)?.pop().ok_or_else(|| "cargo built no example `counts`".to_owned())
 }
 
 /// All instructions of a run with so many calls.

@@ -1,7 +1,8 @@
 //! Docs that list things are written from the code: docs/cli.md from `gristmill --help`. And commands that any page
 //! shows must have flags that exist.
 
-use crate::shell::{Done, call, cargo, output, root};
+use crate::program::Program;
+use crate::shell::{Done, output, root};
 use std::path::{Path, PathBuf};
 
 const PAGE: &str = "docs/cli.md";
@@ -12,15 +13,15 @@ struct Help {
     text: String,
 }
 
-pub fn write() -> Done {
-    let helps = helps()?;
+pub fn write(program: &Program) -> Done {
+    let helps = helps(program)?;
     let path = root().join(PAGE);
     std::fs::write(&path, page(&helps)).map_err(|error| format!("{}: {error}", path.display()))?;
     mentions(&helps)
 }
 
-pub fn check() -> Done {
-    let helps = helps()?;
+pub fn check(program: &Program) -> Done {
+    let helps = helps(program)?;
     let written = std::fs::read_to_string(root().join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
     if written != page(&helps) {
         return Err(format!("{PAGE} is not what the flags say; run `cargo xtask docs` and commit it"));
@@ -29,8 +30,8 @@ pub fn check() -> Done {
 }
 
 /// The overall help first, under the name `gristmill`.
-fn helps() -> Result<Vec<Help>, String> {
-    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
+fn helps(program: &Program) -> Result<Vec<Help>, String> {
+    let help = |command: &[&str]| help(program, command);
     let top = help(&[])?;
     let names = subcommands(&top);
     let mut helps = vec![Help { name: "gristmill".to_owned(), text: top }];
@@ -57,11 +58,8 @@ fn subcommands(help: &str) -> Vec<String> {
         .collect()
 }
 
-fn help(command: &[&str]) -> Result<String, String> {
-    let mut words = vec!["run", "--package", "cli", "--locked", "--quiet", "--"];
-    words.extend(command);
-    words.push("--help");
-    let mut command = cargo(&words);
+fn help(program: &Program, command: &[&str]) -> Result<String, String> {
+    let mut command = program.command(&[command, &["--help"]].concat());
     // Help shows the value that a variable has now; the page must not depend on it.
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_") || name == "COLUMNS") {

@@ -50,13 +50,35 @@ pub fn list() -> Done {
     Ok(())
 }
 
+/// How the targets are compiled; the names are those of `fuzz/Cargo.toml`.
+#[derive(Clone, Copy)]
+enum Profile {
+    Release,
+    Smoke,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Release => "release",
+            Profile::Smoke => "smoke",
+        }
+    }
+}
+
 /// Every target for `seconds` each.
 pub fn all(seconds: u64) -> Done {
-    build()?;
-    for target in targets()? {
-        fuzz(&target, seconds)?;
-    }
-    Ok(())
+    every(Profile::Release, seconds)
+}
+
+/// Every target for so few `seconds` that compiling well would take longer.
+pub fn smoke(seconds: u64) -> Done {
+    every(Profile::Smoke, seconds)
+}
+
+fn every(profile: Profile, seconds: u64) -> Done {
+    build(profile)?;
+    targets()?.iter().try_for_each(|target| fuzz(profile, target, seconds))
 }
 
 /// One target for `seconds`.
@@ -65,8 +87,8 @@ pub fn one(target: &str, seconds: u64) -> Done {
     if !known.iter().any(|name| name == target) {
         return Err(format!("no fuzz target `{target}`; there are: {}", known.join(", ")));
     }
-    build()?;
-    fuzz(target, seconds)
+    build(Profile::Release)?;
+    fuzz(Profile::Release, target, seconds)
 }
 
 fn target_dir() -> PathBuf {
@@ -74,21 +96,21 @@ fn target_dir() -> PathBuf {
         .map_or_else(|| root().join("fuzz/target"), |dir| PathBuf::from(dir).join("fuzz"))
 }
 
-fn build() -> Done {
-    let mut command =
-        cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", TARGET, "--quiet"]);
+fn build(profile: Profile) -> Done {
+    let mut command = cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--target", TARGET, "--quiet"]);
+    command.args(["--profile", profile.name()]);
     command.env("CARGO_TARGET_DIR", target_dir()).env("CARGO_ENCODED_RUSTFLAGS", COVERAGE.join("\u{1f}"));
     call(&mut command)
 }
 
-fn fuzz(target: &str, seconds: u64) -> Done {
+fn fuzz(profile: Profile, target: &str, seconds: u64) -> Done {
     let fuzz = root().join("fuzz");
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
     for folder in [&corpus, &artifacts] {
         std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     eprintln!("--- {target}, {seconds} s");
-    let mut command = Command::new(target_dir().join(TARGET).join("release").join(target));
+    let mut command = Command::new(target_dir().join(TARGET).join(profile.name()).join(target));
     // New inputs go to the first folder; the seeds beside it are only read.
     command.arg(&corpus);
     let seeds = fuzz.join("seeds").join(target);

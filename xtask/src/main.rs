@@ -12,9 +12,11 @@ mod fuzz;
 mod models;
 mod page;
 mod peers;
+mod program;
 mod shell;
 mod soak;
 
+use program::Program;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -39,18 +41,19 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["ci", flags @ ..] => ci::run(flags),
-        ["docs"] => docs::write(),
-        ["docs", "--check"] => docs::check(),
+        ["docs"] => Program::alone().and_then(|program| docs::write(&program)),
+        ["docs", "--check"] => Program::alone().and_then(|program| docs::check(&program)),
         ["fuzz", "list"] => fuzz::list(),
         ["fuzz", "all", rest @ ..] => fuzz::seconds(rest, 60).and_then(fuzz::all),
         ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),
         ["aarch64"] => aarch64::run(),
         ["counts"] => counts::check(),
         ["counts", "--write"] => counts::write(),
-        ["models"] => models::pull(),
-        ["client"] => client::check(),
-        ["schema", rest @ ..] => fuzz::seconds(rest, 150).and_then(client::schema),
-        ["page"] => page::check(),
+        ["models"] => Program::alone().and_then(|program| models::pull(&program)),
+        ["client"] => Program::alone().and_then(|program| client::check(&program)),
+        ["schema", rest @ ..] => fuzz::seconds(rest, 150)
+            .and_then(|seconds| Program::alone().and_then(|program| client::schema(&program, seconds))),
+        ["page"] => Program::alone().and_then(|program| page::check(&program)),
         ["soak", "--help"] => {
             print!("{}", soak::HELP);
             return ExitCode::SUCCESS;

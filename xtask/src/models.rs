@@ -5,7 +5,8 @@
 //! to be fetched is read from there, so a new test brings its own model along.
 
 use crate::ci;
-use crate::shell::{Done, call, cargo, root};
+use crate::program::Program;
+use crate::shell::{Done, call, root};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -21,19 +22,16 @@ struct Needs {
 }
 
 /// Fetches what the ignored tests name. What is there already is only looked at.
-pub fn pull() -> Done {
+pub fn pull(program: &Program) -> Done {
     let mut needs = Needs::default();
     collect(&root().join("crates"), &mut needs)?;
     if needs.vocabularies {
         eprintln!("{VOCABULARIES}");
         call(Command::new("python3").arg(VOCABULARIES).current_dir(root()))?;
     }
-    if !needs.models.is_empty() {
-        call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
-    }
     for name in needs.models {
         eprintln!("{PULL}{name}");
-        call(&mut cargo(&["run", "--package", "cli", "--locked", "--quiet", "--", "pull", &name]))?;
+        call(&mut program.command(&["pull", &name]))?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The page as its users meet it: headless Chromium on the page of `gristmill serve`, with the default model.
 
 use crate::client::Server;
-use crate::shell::{Done, call, cargo, has, output, root};
+use crate::program::Program;
+use crate::shell::{Done, call, has, output, root};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,25 +14,24 @@ const WITHIN: Duration = Duration::from_secs(110);
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 /// As [`check`]; what this machine lacks is said, and an error only where `GRISTMILL_CHROMIUM` says that it has it.
-pub fn check_where_possible() -> Done {
+pub fn check_where_possible(program: &Program) -> Done {
     match browser() {
         Err(missing) if std::env::var_os("GRISTMILL_CHROMIUM").is_none() => {
             eprintln!("skipped: {missing}");
             Ok(())
         }
         Err(missing) => Err(missing),
-        Ok(_) => check(),
+        Ok(_) => check(program),
     }
 }
 
 /// Starts two servers, one of them with a key, and runs the checks of `tools/page/check.mjs` against them.
-pub fn check() -> Done {
+pub fn check(program: &Program) -> Done {
     let browser = browser()?;
     let folder = driver()?;
-    call(&mut cargo(&["build", "--package", "cli", "--locked", "--quiet"]))?;
     let key = format!("page-{}", std::process::id());
-    let open = Server::start(&[])?;
-    let keyed = Server::start(&["--api-key", &key])?;
+    let open = Server::start(program, &[])?;
+    let keyed = Server::start(program, &["--api-key", &key])?;
     let mut node = Command::new("node");
     // Beside its modules: node looks for them from the script's own folder upwards.
     let script = folder.join("check.mjs");

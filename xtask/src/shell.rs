@@ -47,6 +47,16 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     String::from_utf8(out.stdout).map_err(|_| format!("`{words}` wrote something that is not UTF-8"))
 }
 
+/// What a build of cargo's made that can be run.
+pub fn executables(mut build: Command) -> Result<Vec<PathBuf>, String> {
+    let messages = output(build.args(["--message-format", "json-render-diagnostics"]))?;
+    let executable = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    };
+    Ok(messages.lines().filter_map(executable).collect())
+}
+
 /// As [`output`], with what it wrote to standard error behind it: some programs report there.
 pub fn output_and_errors(command: &mut Command) -> Result<String, String> {
     let words = words(command);

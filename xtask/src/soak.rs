@@ -5,7 +5,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::Server;
+use crate::program::Program;
 use crate::shell::Done;
 
 /// What the command line says of it.
@@ -68,10 +68,8 @@ pub fn run(args: &[&str]) -> Done {
     let queued = QUEUED.to_string();
     let body = BODY_LIMIT.to_string();
     let flags = ["--parallel", &parallel, "--max-queued", &queued, "--max-body", &body, "--context", "1024"];
-    let server = match &options.binary {
-        Some(binary) => Server::of(Command::new(binary), &flags)?,
-        None => Server::start(&flags)?,
-    };
+    let program = options.binary.as_deref().map_or_else(Program::alone, |binary| Ok(Program::at(binary)))?;
+    let server = Server::start(&program, &flags)?;
     let references = (0..REFERENCES).map(|i| reference(server.port, i)).collect::<Result<Vec<_>, _>>()?;
     eprintln!("{REFERENCES} requests answered alone; {CLIENTS} clients for {} minutes", options.minutes);
     let tally = Tally::default();
