@@ -171,6 +171,37 @@ def completions(s):
 
 
 @check
+def log_probabilities_of_the_prompt(s):
+    """In both forms, which must agree with each other and with what a request is told of an answer: a prompt that is said
+    again as a prompt has the log-probabilities that it had as an answer."""
+    said = s.complete(logprobs=1, max_tokens=8, extra_body={"ignore_eos": True, "return_token_ids": True}).choices[0]
+    tokens = said.prompt_token_ids + said.token_ids
+    asked = {"extra_body": {"prompt_logprobs": 2, "return_token_ids": True}, "prompt": [tokens]}
+    both = s.complete(echo=True, logprobs=1, max_tokens=0, **asked)
+    choice = both.choices[0]
+    echoed, ranked = choice.logprobs, choice.prompt_logprobs
+    assert both.usage.completion_tokens == 0 and choice.finish_reason == "length"
+    assert len(echoed.tokens) == len(echoed.text_offset) == len(ranked) == len(tokens)
+    assert echoed.token_logprobs[0] is None and echoed.top_logprobs[0] is None and ranked[0] is None
+    answer = len(said.token_ids)
+    assert echoed.token_logprobs[-answer:] == said.logprobs.token_logprobs
+    for token, logprob, entry in zip(tokens[1:], echoed.token_logprobs[1:], ranked[1:]):
+        own = entry[str(token)]
+        assert own["logprob"] == logprob and own["rank"] >= 1 and "decoded_token" in own
+        ranks = sorted(e["rank"] for e in entry.values())
+        assert ranks[:2] == [1, 2] and len(entry) in (2, 3), entry
+    streamed = [c.choices[0] for c in s.complete(echo=True, logprobs=1, max_tokens=4, stream=True, prompt=[tokens])]
+    assert streamed[0].logprobs.token_logprobs == echoed.token_logprobs
+    again = s.complete(echo=True, logprobs=1, max_tokens=4, prompt=[tokens]).choices[0].logprobs.token_logprobs
+    assert [l for c in streamed if c.logprobs for l in c.logprobs.token_logprobs] == again
+    chat = s.chat(max_tokens=1, extra_body={"prompt_logprobs": 0})
+    assert len(chat.prompt_logprobs) == chat.usage.prompt_tokens and chat.prompt_logprobs[0] is None
+    fails(openai.BadRequestError, "invalid_value", "prompt_logprobs",
+          lambda: s.chat(stream=True, extra_body={"prompt_logprobs": 1}))
+    return f"{len(tokens)} tokens, {sum(echoed.token_logprobs[1:]):.2f} in all"
+
+
+@check
 def seeds(s):
     """Seeds decide the draws. A confident model may answer a question in one way whatever is drawn, so the distribution
     is flattened: temperature 2 and no token left out, of which 32 draws are as good as never equal."""

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::params::invalid;
+use crate::params::{MAX_LOGPROBS, invalid};
 use crate::sequence::Sequence;
 use crate::stats::Counters;
 use crate::{Limits, Outbox, Refused, Request, Stats, Vocabulary};
@@ -215,8 +215,8 @@ impl Shared {
         if let Some(id) = request.prompt.iter().find(|id| **id as usize >= vocab) {
             return Err(invalid("prompt", id, &format!("token ids below {vocab}")));
         }
-        if request.max_tokens == Some(0) {
-            return Err(invalid("max_tokens", 0, "at least 1"));
+        if let Some(n) = request.prompt_logprobs.filter(|n| *n > MAX_LOGPROBS) {
+            return Err(invalid("prompt_logprobs", n, "at most 20"));
         }
         if let Some(most) = request.max_tokens.filter(|most| *most < request.min_tokens) {
             return Err(invalid("min_tokens", request.min_tokens, &format!("at most max_tokens, {most}")));

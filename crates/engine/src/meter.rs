@@ -2,7 +2,7 @@
 //!
 //! A step's time is split over its rows. Each row gets the same part of what steps of so many rows cost, as any order
 //! of adding rows could have made any of them the dear one; prompt rows get beside it what looking back costs, by the
-//! positions they look at. Choosing a token is its own sequence's time. What lies between two steps goes to the later
+//! positions they look at. Choosing a token, or scoring a prompt's, is its own sequence's time. What lies between two steps goes to the later
 //! one, and the time without work is idle.
 //!
 //! Whole nanoseconds are handed on, so that the parts sum to the clock exactly.
@@ -116,11 +116,16 @@ impl Meter {
         self.settled = self.settled.map(|settled| settled - Duration::from_nanos(all - given));
     }
 
-    /// A token was chosen by `now`.
+    /// A token was chosen by `now`, or a prompt's were scored.
     pub(crate) fn choose(&mut self, sequence: &mut Sequence, now: Duration, counters: &Counters) {
         let part = self.pass(now);
-        sequence.completion_time += Duration::from_nanos(part);
-        counters.times.output.fetch_add(part, Ordering::Relaxed);
+        let (time, all) = if sequence.is_unanswered() {
+            (&mut sequence.prompt_time, &counters.times.prompt)
+        } else {
+            (&mut sequence.completion_time, &counters.times.output)
+        };
+        *time += Duration::from_nanos(part);
+        all.fetch_add(part, Ordering::Relaxed);
     }
 
     /// Nanoseconds not yet charged, which are from now on.

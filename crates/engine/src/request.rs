@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kernels::KvDtype;
 
-use crate::scheduler::Bounds;
+use crate::scheduler::{Bounds, PROMPT_LOGIT_ROWS};
 use crate::{Constrain, Error, Params, Speculation};
 
 /// One text to continue.
@@ -13,10 +13,13 @@ use crate::{Constrain, Error, Params, Speculation};
 pub struct Request {
     /// Token ids, special ones included.
     pub prompt: Vec<u32>,
-    /// Most tokens to generate; none is as many as the context has room for. At least 1.
+    /// Most tokens to generate; none is as many as the context has room for. With 0 the prompt is read and nothing chosen.
     pub max_tokens: Option<usize>,
     /// How tokens are chosen.
     pub params: Params,
+    /// Report the log-probabilities of the prompt's tokens, and of so many likeliest ones at each (0 to 20). Such a prompt is
+    /// computed whole, whatever is remembered of it.
+    pub prompt_logprobs: Option<usize>,
     /// The answer ends before any of these; they are not part of the text.
     pub stop: Vec<String>,
     /// The answer ends at any of these tokens.
@@ -98,6 +101,11 @@ impl Priority {
 /// What happened to a request. After `Done` or `Failed` nothing follows.
 #[derive(Debug, Clone)]
 pub enum Event {
+    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`] asked for it.
+    Prompt {
+        /// One for each of its tokens but the first, which nothing comes before.
+        logprobs: Vec<TokenLogprobs>,
+    },
     /// One more token.
     Token {
         /// Text that is certain now: whole characters, and no beginning of a stop string. Often empty.
@@ -133,11 +141,13 @@ pub enum Met {
     Text(String),
 }
 
-/// The log-probability of a chosen token, from the model's own logits before any sampler touched them.
+/// The log-probability of a token, chosen or given, from the model's own logits before any sampler touched them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
-    /// Natural logarithm of the chosen token's probability.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
+    /// Its place among all tokens, from 1; as likely ones share it.
+    pub rank: usize,
     /// The likeliest tokens and theirs, best first.
     pub top: Vec<(u32, f32)>,
 }
@@ -285,6 +295,7 @@ impl Limits {
             prefill_chunk: self.prefill_chunk,
             max_stall: self.max_stall,
             speculation: self.speculation,
+            prompt_logits: PROMPT_LOGIT_ROWS,
         }
     }
 

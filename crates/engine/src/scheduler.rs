@@ -10,9 +10,13 @@
 //! are not remembered); the first always proceeds, and no sequence is longer than the pool, so this ends. Recomputing
 //! changes no text, as a row's result does not depend on its batch.
 //!
+//! Where the log-probabilities of a prompt are wanted, its rows come in chunks of at most [`PROMPT_LOGIT_ROWS`], as each has
+//! logits of its own; and what others have computed of it is no use until its logits have been there.
+//!
 //! Plain data in, plain data out: no clock (the time is an argument), no randomness, no model.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::blocks::{Pool, Table};
@@ -20,6 +24,10 @@ use crate::pace::{Pace, Work};
 use crate::queue::{PATIENCE, Rank, Shares};
 use crate::speculate::{Guess, Speculation};
 use crate::{Caller, Priority};
+
+/// [`Bounds::prompt_logits`] of an engine, all prompts of a step together: 20 MB for a vocabulary of 152,000. With fewer rows
+/// the weights would be read more often than arithmetic needs.
+pub(crate) const PROMPT_LOGIT_ROWS: usize = 32;
 
 /// What the scheduler needs to know of a sequence.
 pub(crate) trait Text {
@@ -35,6 +43,13 @@ pub(crate) trait Text {
     fn preempted(&mut self);
     /// So many of its tokens need not be computed.
     fn reused(&mut self, tokens: usize);
+    /// Positions before its last token whose logits are wanted; mostly none.
+    fn to_score(&self) -> Range<usize>;
+    /// Its tokens as far as others may have computed them: up to where logits are wanted.
+    fn reusable(&self) -> &[u32] {
+        let wanted = self.to_score();
+        if wanted.is_empty() { self.tokens() } else { &self.tokens()[..=wanted.start] }
+    }
 }
 
 /// A sequence with blocks.
@@ -58,6 +73,8 @@ pub(crate) struct Bounds {
     /// Longest that a running stream should wait for its next token.
     pub(crate) max_stall: Duration,
     pub(crate) speculation: Speculation,
+    /// Most rows whose logits are wanted for the log-probabilities of prompts, at least 1.
+    pub(crate) prompt_logits: usize,
 }
 
 impl Bounds {
@@ -69,8 +86,17 @@ impl Bounds {
 
     /// Most rows of a step whose logits are wanted.
     pub(crate) fn max_logit_rows(&self) -> usize {
-        self.max_running + self.speculation.max_rows()
+        // Nor is the log-probability of a prompt wanted beside proposals.
+        self.max_running + self.speculation.max_rows().max(self.prompt_logits)
     }
+}
+
+/// What else fits into a step.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    rows: usize,
+    /// Rows whose logits are wanted for the log-probabilities of prompts.
+    logits: usize,
 }
 
 /// The queue, and those that run.
@@ -111,9 +137,30 @@ impl<S: Text> Running<S> {
         self.rows > 0 && self.rows == self.left() + self.guess.proposal.len()
     }
 
+    /// Rows of this step, counted from its first one, whose logits are the log-probabilities of its prompt.
+    pub(crate) fn scored_rows(&self) -> Range<usize> {
+        let Range { start, end } = self.sequence.to_score();
+        let end = end.min(self.computed + self.rows);
+        start.saturating_sub(self.computed)..end.saturating_sub(self.computed)
+    }
+
+    /// Gives it as many of its next rows as there is room for.
+    fn take(&mut self, room: &mut Room) {
+        let wanted = self.sequence.to_score();
+        let most = if wanted.len() <= room.logits {
+            self.left()
+        } else {
+            // What was computed and not scored does not go past this: see `Text::reusable`.
+            (wanted.start + room.logits).saturating_sub(self.computed)
+        };
+        self.rows = most.min(self.left()).min(room.rows);
+        room.rows -= self.rows;
+        room.logits -= self.scored_rows().len();
+    }
+
     /// Takes what others have computed of its text by now.
     fn catch_up(&mut self) {
-        let tokens = self.sequence.tokens();
+        let tokens = self.sequence.reusable();
         let reached = self.table.reuse(tokens, self.computed, self.sequence.salt());
         self.sequence.reused(reached - self.computed);
         self.computed = reached;
@@ -127,7 +174,7 @@ impl<S: Text> Running<S> {
     /// Whether `other` computes in this step what comes next here. The block is then there in the next step.
     fn waits_for(&self, other: &Running<S>, block_tokens: usize) -> bool {
         let end = (self.computed / block_tokens + 1) * block_tokens;
-        let (own, others) = (self.sequence.tokens(), other.sequence.tokens());
+        let (own, others) = (self.sequence.reusable(), other.sequence.tokens());
         end < own.len()
             && (other.computed..other.computed + other.rows).contains(&(end - 1))
             && self.sequence.salt() == other.sequence.salt()
@@ -159,8 +206,8 @@ impl<S: Text> Scheduler<S> {
         let mut plan = Plan::default();
         self.make_place(&mut plan.preempted, now);
         plan.decoding = self.plan_decode(&mut plan.preempted);
-        let budget = self.plan_prefill(plan.decoding, now);
-        self.admit(budget, now);
+        let room = self.plan_prefill(plan.decoding, now);
+        self.admit(room, now);
         plan.rows = self.rows();
         plan
     }
@@ -196,8 +243,8 @@ impl<S: Text> Scheduler<S> {
         decoding
     }
 
-    /// Gives rows to prompts; returns how many more there may be.
-    fn plan_prefill(&mut self, decoding: usize, now: Duration) -> usize {
+    /// Gives rows to prompts; returns what room is left.
+    fn plan_prefill(&mut self, decoding: usize, now: Duration) -> Room {
         let block_tokens = self.pool.block_tokens();
         let mut order: Vec<usize> = (0..self.running.len()).filter(|i| self.running[*i].left() > 1).collect();
         for i in &order {
@@ -210,19 +257,17 @@ impl<S: Text> Scheduler<S> {
         };
         order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
         let depth = order.first().map_or(0, |i| self.running[*i].computed);
-        let mut budget = self.budget(decoding, depth);
+        let mut room = Room { rows: self.budget(decoding, depth), logits: self.bounds.prompt_logits };
         for at in 0..order.len() {
             let running = &self.running[order[at]];
             let mut before = order[..at].iter().map(|i| &self.running[*i]);
-            if budget == 0 || before.any(|other| running.waits_for(other, block_tokens)) {
+            if room.rows == 0 || before.any(|other| running.waits_for(other, block_tokens)) {
                 continue;
             }
             // Blocks for all of the prompt were taken when it was admitted.
-            let running = &mut self.running[order[at]];
-            running.rows = running.left().min(budget);
-            budget -= running.rows;
+            self.running[order[at]].take(&mut room);
         }
-        budget
+        room
     }
 
     /// Prompt rows for a step that decodes `decoding` rows.
@@ -282,13 +327,13 @@ impl<S: Text> Scheduler<S> {
 
     /// Starts waiting sequences while there are rows, places and blocks for all of their tokens and, so that they do
     /// not take the last ones from those that run, one more block for each of these.
-    fn admit(&mut self, mut budget: usize, now: Duration) {
-        while budget > 0 && self.running.len() < self.bounds.max_running {
+    fn admit(&mut self, mut room: Room, now: Duration) {
+        while room.rows > 0 && self.running.len() < self.bounds.max_running {
             let Some(at) = self.next(now) else { return };
             let next = &self.waiting[at];
             let (tokens, rank) = (next.tokens(), next.rank());
             let mut table = self.pool.table();
-            let computed = table.reuse(tokens, 0, next.salt());
+            let computed = table.reuse(next.reusable(), 0, next.salt());
             let needed = self.pool.needed(tokens.len() + 1) - table.blocks().len();
             let reserve = self.running.len();
             if !self.running.is_empty() && needed + reserve > self.pool.free() {
@@ -305,8 +350,7 @@ impl<S: Text> Scheduler<S> {
             let mut admitted = Running { sequence, table, computed, rows: 0, guess };
             let block_tokens = self.pool.block_tokens();
             if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
-                admitted.rows = (len - computed).min(budget);
-                budget -= admitted.rows;
+                admitted.take(&mut room);
             }
             let priority = rank.caller.priority;
             let place = self.running.partition_point(|r| r.sequence.caller().priority <= priority);

@@ -1,13 +1,17 @@
 //! One request on its way: its tokens, its sampler, its text, its times.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use text::Stops;
 
-use crate::sample::{Bench, Ends, Leash, Sampler};
-use crate::{Caller, Error, Event, FinishReason, Met, Outbox, Request, Speech, Timings, Usage, Vocabulary};
+use crate::sample::{Bench, Ends, Leash, Sampler, score};
+use crate::{
+    Caller, Error, Event, FinishReason, Met, Outbox, Request, Speech, Timings, TokenLogprobs, Usage,
+    Vocabulary,
+};
 
 /// A request and everything it needs but KV blocks, which only running ones have.
 pub(crate) struct Sequence {
@@ -21,6 +25,8 @@ pub(crate) struct Sequence {
     show_stop: bool,
     min_tokens: usize,
     met: Option<Met>,
+    /// If they were asked for, until they are told.
+    scores: Option<Scores>,
     sampler: Sampler,
     leash: Option<Leash>,
     speech: Box<dyn Speech>,
@@ -41,6 +47,14 @@ pub(crate) struct Sequence {
     /// See [`Usage`].
     pub(crate) prompt_time: Duration,
     pub(crate) completion_time: Duration,
+}
+
+/// The log-probabilities of a prompt, as far as it was computed; a preemption takes nothing of them.
+struct Scores {
+    /// Likeliest tokens wanted at each position.
+    count: usize,
+    /// `[positions]`: of the token after each.
+    found: Vec<TokenLogprobs>,
 }
 
 /// What a token did to its sequence.
@@ -77,6 +91,7 @@ impl Sequence {
         Sequence {
             prompt_len,
             end: context.min(prompt_len.saturating_add(request.max_tokens.unwrap_or(usize::MAX))),
+            scores: request.prompt_logprobs.map(|count| Scores { count, found: Vec::new() }),
             sampler: Sampler::new(request.params, seed, ends, vocabulary.as_ref(), &tokens),
             stop_ids: request.stop_ids,
             ignore_end: request.ignore_end,
@@ -160,6 +175,32 @@ impl Sequence {
     /// The first step with one of its rows begins.
     pub(crate) fn start(&mut self, now: Duration) {
         self.started.get_or_insert(now);
+    }
+
+    /// Positions of the prompt whose logits are wanted and have not been there yet, beside the last one's, which choose the
+    /// first token.
+    pub(crate) fn to_score(&self) -> Range<usize> {
+        self.scores.as_ref().map_or(0..0, |scores| scores.found.len()..self.prompt_len - 1)
+    }
+
+    /// Takes the logits of the first ones of [`Sequence::to_score`].
+    pub(crate) fn score<'a>(&mut self, rows: impl Iterator<Item = &'a [f32]>) -> Result<(), Error> {
+        let Some(scores) = &mut self.scores else { return Ok(()) };
+        for row in rows {
+            let position = scores.found.len();
+            scores.found.push(score(row, position, self.tokens[position + 1], scores.count)?);
+        }
+        Ok(())
+    }
+
+    /// The whole prompt is computed: tells its log-probabilities, if they were asked for. All is over if that was all.
+    pub(crate) fn read(&mut self) -> Next {
+        if let Some(Scores { found, .. }) = self.scores.take()
+            && self.outbox.put(Event::Prompt { logprobs: found }).is_err()
+        {
+            return Next::Finish(FinishReason::Cancelled);
+        }
+        if self.answer_left() == 0 { Next::Finish(FinishReason::Length) } else { Next::Continue }
     }
 
     /// Chooses the next token from the last row's logits, and tells the outbox.

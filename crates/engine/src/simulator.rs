@@ -16,7 +16,7 @@ use crate::stats::{Counters, Unwatched, Watch};
 use crate::step::Core;
 use crate::{
     Caller, Error, Event, FinishReason, Forward, Gone, Outbox, Params, Priority, Request, Rows, Speculation,
-    Timings, Usage, Vocabulary,
+    Timings, TokenLogprobs, Usage, Vocabulary,
 };
 
 const VOCAB: usize = 40;
@@ -25,6 +25,7 @@ const MAX_WAIT: Duration = Duration::from_millis(400);
 
 #[derive(Debug, Default, Clone)]
 struct Seen {
+    prompt: Option<Vec<TokenLogprobs>>,
     tokens: Vec<u32>,
     text: String,
     end: Option<Result<FinishReason, Error>>,
@@ -39,6 +40,10 @@ impl Outbox for Reader {
         let mut seen = self.0.lock().unwrap();
         assert!(seen.end.is_none(), "nothing follows the end");
         match event {
+            Event::Prompt { logprobs } => {
+                assert!(seen.tokens.is_empty() && seen.prompt.is_none(), "told once, before the answer");
+                seen.prompt = Some(logprobs);
+            }
             Event::Token { text, id, .. } => {
                 seen.tokens.push(id);
                 seen.text.push_str(&text);
@@ -110,6 +115,9 @@ fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
     );
     let mut tokens = request.prompt.clone();
     let end = CONTEXT.min(tokens.len() + request.max_tokens.unwrap_or(CONTEXT));
+    if tokens.len() == end {
+        return (Vec::new(), FinishReason::Length);
+    }
     loop {
         let mut logits = Vec::new();
         FakeModel::logits_by_habit(&tokens, VOCAB, habit, &mut logits);
@@ -124,6 +132,17 @@ fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
         };
         return (tokens.split_off(request.prompt.len()), reason);
     }
+}
+
+/// The log-probabilities of its prompt, worked out likewise.
+fn scored_alone(request: &Request, habit: f32) -> Option<Vec<TokenLogprobs>> {
+    let (count, prompt) = (request.prompt_logprobs?, &request.prompt);
+    let score = |at: usize| {
+        let mut logits = Vec::new();
+        FakeModel::logits_by_habit(&prompt[..at], VOCAB, habit, &mut logits);
+        crate::sample::score(&logits, at - 1, prompt[at], count).unwrap()
+    };
+    Some((1..prompt.len()).map(score).collect())
 }
 
 struct Chance(Rng);
@@ -148,12 +167,14 @@ impl Chance {
         params.repeat_penalty = [1.0, 1.2][self.below(2)];
         params.dry.multiplier = [0.0, 0.8][self.below(2)];
         params.xtc.probability = [0.0, 0.5][self.below(2)];
-        let max_tokens = (self.below(4) > 0).then(|| 1 + self.below(30));
+        let max_tokens = (self.below(4) > 0).then(|| self.below(31));
+        let prompt_logprobs = (self.below(5) == 0).then(|| self.below(4));
         let stop_ids = if self.below(3) == 0 { vec![7, 8] } else { Vec::new() };
         let caller = Caller { priority: Priority::ALL[self.below(3)], client: self.below(3) as u64 };
         let cache_salt = [0, 0, 0, 7][self.below(4)];
         let time_limit = (self.below(10) == 0).then(|| Duration::from_millis(10 + self.below(200) as u64));
-        Request { prompt, params, max_tokens, stop_ids, caller, cache_salt, time_limit, ..Request::default() }
+        let asked = Request { prompt, params, max_tokens, stop_ids, ..Request::default() };
+        Request { caller, cache_salt, time_limit, prompt_logprobs, ..asked }
     }
 }
 
@@ -167,6 +188,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         prefill_chunk: 1 + chance.below(20),
         max_stall: Duration::from_millis([0, 3, 8][chance.below(3)]),
         speculation: chance.speculation(),
+        prompt_logits: 1 + chance.below(20),
     };
     let habit = [0.0, 0.6, 0.8][chance.below(3)];
     let clock = Arc::new(Mutex::new(Duration::ZERO));
@@ -231,12 +253,18 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
         let stats = counters.snapshot(blocks, block_tokens, CONTEXT, now());
         assert!(stats.running <= bounds.max_running && stats.kv_blocks_used <= blocks);
     }
+    let mut scored = 0;
     for (i, (request, rng_seed, seen, _, cancel_at)) in requests.iter().enumerate() {
         let seen = seen.lock().unwrap();
         let (tokens, reason) = alone(request, *rng_seed, habit);
         let what = format!("seed {seed}, request {i}: {request:?}");
         let end = seen.end.clone().expect("every request ends");
         assert!(tokens.starts_with(&seen.tokens), "{what}: {:?} is not how {tokens:?} begins", seen.tokens);
+        let answered = !seen.tokens.is_empty() || matches!(end, Ok(FinishReason::Length));
+        if answered || seen.prompt.is_some() {
+            assert_eq!(seen.prompt, scored_alone(request, habit), "{what}");
+        }
+        scored += usize::from(seen.prompt.is_some());
         let name = match end {
             Ok(FinishReason::Cancelled) => {
                 assert!(cancel_at.is_some() || seen.leaves_after.is_some(), "{what}");
@@ -271,6 +299,7 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let ends = stats.stopped + stats.reached_length + stats.cancelled + stats.failed;
     assert_eq!(ends, requests.len() as u64, "seed {seed}: each request is counted once");
     let mut outcomes = outcomes.take();
+    outcomes.insert("scored", scored);
     outcomes.insert("preempted", stats.preemptions as usize);
     outcomes.insert("cached", stats.cached_tokens as usize);
     outcomes.insert("accepted", stats.accepted_tokens as usize);
@@ -287,9 +316,18 @@ fn a_hundred_thousand_requests() {
         }
     }
     // The simulator would be worth little if it met only the easy cases.
-    for name in
-        ["stop", "length", "cancelled", "waited", "expired", "preempted", "cached", "accepted", "wrong"]
-    {
+    for name in [
+        "stop",
+        "length",
+        "cancelled",
+        "waited",
+        "expired",
+        "preempted",
+        "cached",
+        "accepted",
+        "wrong",
+        "scored",
+    ] {
         assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
     }
 }
@@ -303,6 +341,7 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
         prefill_chunk: 16,
         max_stall: Duration::from_millis(10),
         speculation: Speculation::OFF,
+        prompt_logits: 1,
     };
     let forward = timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, 4, clock.clone());
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);

@@ -1,5 +1,6 @@
 //! One step: plan, compute, choose, tell.
 
+use std::ops::Range;
 use std::slice::ChunksExact;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -81,6 +82,10 @@ impl Text for Sequence {
 
     fn reused(&mut self, tokens: usize) {
         Sequence::reused(self, tokens);
+    }
+
+    fn to_score(&self) -> Range<usize> {
+        Sequence::to_score(self)
     }
 }
 
@@ -207,6 +212,7 @@ impl<F: Forward> Core<F> {
             tokens.extend_from_slice(&running.sequence.tokens[computed..computed + known]);
             tokens.extend_from_slice(proposal);
             proposed += proposal.len();
+            want.extend(running.scored_rows().map(|row| first + row));
             if running.reaches_end() {
                 want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
             }
@@ -226,22 +232,11 @@ impl<F: Forward> Core<F> {
         let mut logits = result.map(|all| all.chunks_exact(vocab));
         let mut decoded = 0;
         scheduler.running.retain_mut(|running| {
-            let reaches_end = running.reaches_end();
-            let rows = std::mem::take(&mut running.rows);
-            if rows == 0 {
-                return true;
-            }
-            if !reaches_end && logits.is_ok() {
-                running.computed += rows;
-                running.share();
+            if running.rows == 0 {
                 return true;
             }
             let outcome = match &mut logits {
-                Ok(logits) => {
-                    let outcome = desk.advance(running, logits, speculator, bench, now);
-                    desk.meter.choose(&mut running.sequence, clock(), &desk.counters);
-                    outcome
-                }
+                Ok(logits) => desk.take(running, logits, speculator, bench, clock, now),
                 Err(message) => Err(Error::Model(message.clone())),
             };
             let outcome = match outcome {
@@ -272,23 +267,51 @@ impl<F: Forward> Core<F> {
 }
 
 impl Desk {
-    /// Chooses tokens from the logits of a sequence's last row and of its proposed ones, as far as these were what it
-    /// chose. Takes all of its rows from `logits`. Returns how many tokens it got.
-    fn advance(
+    /// Takes a sequence's part of `logits`: of the rows that score its prompt, and of those that choose what comes next.
+    /// Returns how many tokens it got.
+    fn take(
         &mut self,
         running: &mut Running<Sequence>,
         logits: &mut ChunksExact<'_, f32>,
         speculator: &mut Speculator,
         bench: &mut Bench,
+        clock: &dyn Fn() -> Duration,
+        now: Duration,
+    ) -> Result<(usize, Next), Error> {
+        let (scored, reaches_end) = (running.scored_rows().len(), running.reaches_end());
+        let choosing = if reaches_end { 1 + running.guess.proposal.len() } else { 0 };
+        let rows = std::mem::take(&mut running.rows);
+        let mut own = logits.by_ref().take(scored + choosing);
+        let mut outcome = Ok((0, Next::Continue));
+        if scored > 0 {
+            outcome = running.sequence.score(own.by_ref().take(scored)).map(|()| (0, Next::Continue));
+            self.meter.choose(&mut running.sequence, clock(), &self.counters);
+        }
+        if !reaches_end {
+            running.computed += rows;
+        } else if outcome.is_ok() {
+            outcome = self.advance(running, &mut own, speculator, bench, now);
+            self.meter.choose(&mut running.sequence, clock(), &self.counters);
+        }
+        // Rows after a wrong guess or an error are nobody's.
+        own.for_each(drop);
+        outcome
+    }
+
+    /// Chooses tokens from the logits of a sequence's last row and of its proposed ones, as far as these were what it
+    /// chose. Returns how many tokens it got.
+    fn advance<'a>(
+        &mut self,
+        running: &mut Running<Sequence>,
+        rows: &mut impl Iterator<Item = &'a [f32]>,
+        speculator: &mut Speculator,
+        bench: &mut Bench,
         now: Duration,
     ) -> Result<(usize, Next), Error> {
         let Running { sequence, table, computed, guess, .. } = running;
+        let before = sequence.tokens.len();
         let proposal = std::mem::take(&mut guess.proposal);
-        let mut rows = logits.by_ref().take(1 + proposal.len());
-        let outcome = self.follow(sequence, &proposal, &mut rows, bench, now);
-        // Rows after a wrong guess are nobody's.
-        rows.for_each(drop);
-        let (count, accepted, next) = outcome?;
+        let (accepted, next) = self.follow(sequence, &proposal, rows, bench, now)?;
         *computed = sequence.tokens.len() - 1;
         speculator.verified(guess, &proposal, accepted, sequence.tokens.len());
         if !proposal.is_empty() {
@@ -297,11 +320,11 @@ impl Desk {
             self.counters.accepted_tokens.fetch_add(accepted as u64, Relaxed);
             self.watch.verified(proposal.len(), accepted);
         }
-        Ok((count, next))
+        Ok((sequence.tokens.len() - before, next))
     }
 
-    /// Chooses a token from each row until one is not what was proposed, or ends the answer. Returns how many were
-    /// chosen, and how many of these were proposed.
+    /// Chooses a token from each row until one is not what was proposed, or ends the answer. Returns how many of those
+    /// chosen were proposed.
     fn follow<'a>(
         &mut self,
         sequence: &mut Sequence,
@@ -309,16 +332,15 @@ impl Desk {
         rows: &mut impl Iterator<Item = &'a [f32]>,
         bench: &mut Bench,
         now: Duration,
-    ) -> Result<(usize, usize, Next), Error> {
+    ) -> Result<(usize, Next), Error> {
         let mut accepted = 0;
         loop {
             let row = rows.next().ok_or_else(|| Error::Model("fewer logits than rows".into()))?;
             let next = self.choose(sequence, row, bench, now)?;
             let right = proposal.tokens().get(accepted) == sequence.tokens.last();
-            let chosen = accepted + 1;
             accepted += usize::from(right);
             if !right || next != Next::Continue {
-                return Ok((chosen, accepted, next));
+                return Ok((accepted, next));
             }
         }
     }
@@ -330,12 +352,14 @@ impl Desk {
         bench: &mut Bench,
         now: Duration,
     ) -> Result<Next, Error> {
-        let first = sequence.tokens.len() == sequence.prompt_len;
-        let next = sequence.advance(logits, self.vocabulary.as_ref(), bench, now)?;
-        if first {
+        if sequence.is_unanswered() {
             self.counters.prompt_tokens.fetch_add(sequence.prompt_len as u64, Relaxed);
             self.counters.cached_tokens.fetch_add(sequence.usage().cached_tokens as u64, Relaxed);
+            if let over @ Next::Finish(_) = sequence.read() {
+                return Ok(over);
+            }
         }
+        let next = sequence.advance(logits, self.vocabulary.as_ref(), bench, now)?;
         self.counters.generated_tokens.fetch_add(1, Relaxed);
         Ok(next)
     }

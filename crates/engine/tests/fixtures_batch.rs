@@ -41,6 +41,7 @@ fn requests(model: &Model) -> Vec<Request> {
             };
             let mut request = request(prompt, 64.min(context / 2), params);
             request.ignore_end = true;
+            request.prompt_logprobs = (i % 3 == 0).then_some(2);
             request
         })
         .collect()
@@ -86,13 +87,17 @@ fn every_family_says_the_same_alone_and_together() {
     for path in fixtures() {
         for tier in Tier::available() {
             let (model, handle) = engine(&path, tier, 8, Speculation::OFF);
-            let requests = requests(&model);
-            let alone: Vec<_> = requests.iter().map(|r| ask(&handle, vec![r.clone()]).remove(0)).collect();
-            let together = ask(&handle, requests.clone());
+            let asked = requests(&model);
+            let alone: Vec<_> = asked.iter().map(|r| ask(&handle, vec![r.clone()]).remove(0)).collect();
+            let together = ask(&handle, asked.clone());
             assert_eq!(alone, together, "{} on {tier}", path.display());
-            let again = ask(&handle, requests);
+            let again = ask(&handle, asked.clone());
             assert_eq!(again, together, "{} on {tier}, again", path.display());
             assert!(alone.iter().any(|answer| !answer.tokens.is_empty()));
+            for (request, answer) in asked.iter().zip(&alone) {
+                let scored = request.prompt_logprobs.map_or(0, |_| request.prompt.len() - 1);
+                assert_eq!(answer.prompt.len(), scored, "{} on {tier}", path.display());
+            }
         }
     }
 }

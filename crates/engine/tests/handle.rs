@@ -56,6 +56,7 @@ fn read(from: &Receiver<Event>) -> Answer {
     let (mut tokens, mut all) = (Vec::new(), String::new());
     loop {
         match from.recv_timeout(Duration::from_secs(20)).expect("an answer ends") {
+            Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
             Event::Token { text, id, .. } => {
                 tokens.push(id);
                 all.push_str(&text);
@@ -182,7 +183,8 @@ fn what_cannot_be_served_is_refused_with_its_numbers() {
     hot.params.temperature = f32::NAN;
     assert_eq!(refused(hot).to_string(), "temperature is NaN, expected a number from 0 to 100");
     assert!(matches!(refused(Request::default()), Refused::InvalidParam { name: "prompt", .. }));
-    assert!(matches!(refused(request(1, 0)), Refused::InvalidParam { name: "max_tokens", .. }));
+    let many = Request { prompt_logprobs: Some(21), ..request(1, 1) };
+    assert!(matches!(refused(many), Refused::InvalidParam { name: "prompt_logprobs", .. }));
     let unknown = Request { prompt: vec![VOCAB as u32], ..Request::default() };
     assert!(matches!(refused(unknown), Refused::InvalidParam { name: "prompt", .. }));
     let mut biased = request(1, 1);

@@ -50,6 +50,7 @@ fn ask(handle: &Handle, requests: impl IntoIterator<Item = Request>) -> Vec<(Str
         let mut all = String::new();
         loop {
             match from.recv_timeout(Duration::from_secs(300)).expect("an answer") {
+                Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
                 Event::Token { text, .. } => all.push_str(&text),
                 Event::Done { text, reason, .. } => return (all + &text, reason),
                 Event::Failed(error) => panic!("{error}"),

@@ -9,6 +9,7 @@ use wire::{Fault, chat, completion, logprobs};
 use crate::calls::CallIds;
 use crate::generation::{End, Generation, Told};
 use crate::plan::{Form, Plan};
+use crate::prompts;
 use crate::served::unix_seconds;
 
 /// Version of the server, in every answer.
@@ -68,10 +69,13 @@ impl Gathered {
 pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
     let mut choices: Vec<Gathered> = Vec::new();
     choices.resize_with(generation.choices, Gathered::default);
+    // One a prompt, if they were asked for.
+    let mut scores: Vec<Vec<TokenLogprobs>> = vec![Vec::new(); generation.choices / generation.plan.n];
     while !generation.is_over() {
         let (index, told) = generation.next().await?;
         let choice = &mut choices[index];
         match told {
+            Told::Prompt(logprobs) => scores[index / generation.plan.n] = logprobs,
             Told::Token { parts, id, logprobs } => {
                 choice.add(parts);
                 if generation.plan.ids.returned {
@@ -90,9 +94,9 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
     let json = match generation.plan.form {
         Form::Completion(_) => {
             let choices = best(choices, &generation.plan);
-            completion_json(&mut generation, choices, &id)
+            completion_json(&mut generation, choices, &scores, &id)
         }
-        Form::Chat | Form::Message | Form::Response(_) => chat_json(&generation, choices, id),
+        Form::Chat | Form::Message | Form::Response(_) => chat_json(&generation, choices, &scores, id),
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
@@ -125,7 +129,12 @@ fn returned(generation: &Generation, choice: &mut Gathered) -> Option<Vec<u32>> 
     generation.plan.ids.returned.then(|| std::mem::take(&mut choice.ids))
 }
 
-fn chat_json(generation: &Generation, choices: Vec<Gathered>, id: String) -> String {
+fn chat_json(
+    generation: &Generation,
+    choices: Vec<Gathered>,
+    scores: &[Vec<TokenLogprobs>],
+    id: String,
+) -> String {
     let choice = |(index, mut gathered): (usize, Gathered)| chat::Choice {
         index,
         logprobs: positions(generation, &mut gathered).map(|p| logprobs::Chat::new(&p)),
@@ -143,11 +152,17 @@ fn chat_json(generation: &Generation, choices: Vec<Gathered>, id: String) -> Str
         choices: choices.into_iter().enumerate().map(choice).collect(),
         usage: generation.usage(),
         prompt_token_ids: generation.plan.prompts.first().filter(|_| generation.plan.ids.returned).cloned(),
+        prompt_logprobs: scores.first().and_then(|scores| prompts::ranked(generation, scores, 0)),
     };
     serde_json::to_string(&answer).expect("answers have string keys, which serialize")
 }
 
-fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str) -> String {
+fn completion_json(
+    generation: &mut Generation,
+    choices: Vec<Gathered>,
+    scores: &[Vec<TokenLogprobs>],
+    id: &str,
+) -> String {
     let n = generation.plan.best;
     let echoes = match &mut generation.plan.form {
         Form::Completion(echoes) => echoes.take(),
@@ -155,7 +170,13 @@ fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str
     };
     let choice = |(index, mut gathered): (usize, Gathered)| completion::Choice {
         index,
-        logprobs: positions(generation, &mut gathered).map(|p| logprobs::Completion::new(&p, 0).0),
+        logprobs: positions(generation, &mut gathered).map(|positions| {
+            let echo = echoes.as_ref().map(|echoes| echoes[index / n].as_str());
+            let echoed =
+                echo.and_then(|echo| prompts::echoed(generation, &scores[index / n], index / n, echo));
+            let (prompt, offset) = echoed.unwrap_or_default();
+            prompt.then(logprobs::Completion::new(&positions, offset).0)
+        }),
         text: match &echoes {
             Some(echoes) => format!("{}{}", echoes[index / n], gathered.text),
             None => std::mem::take(&mut gathered.text),
@@ -169,6 +190,7 @@ fn completion_json(generation: &mut Generation, choices: Vec<Gathered>, id: &str
             .get(index / n)
             .filter(|_| generation.plan.ids.returned)
             .cloned(),
+        prompt_logprobs: prompts::ranked(generation, &scores[index / n], index / n),
     };
     let answer = completion::Answer {
         id,

@@ -38,6 +38,8 @@ pub(crate) struct Generation {
 
 /// What a choice has to say, read.
 pub(crate) enum Told {
+    /// The log-probabilities of its prompt, before its first token.
+    Prompt(Vec<TokenLogprobs>),
     /// A token, with the parts of the answer that it made certain: perhaps none.
     Token { parts: Vec<Part>, id: u32, logprobs: Option<TokenLogprobs> },
     /// The end, with what was held back.
@@ -67,6 +69,7 @@ impl Told {
     /// The parts, and at the end why it is one.
     pub(crate) fn split(self) -> (Vec<Part>, Option<End>) {
         match self {
+            Told::Prompt(_) => (Vec::new(), None),
             Told::Token { parts, .. } => (parts, None),
             Told::Done { parts, end } => (parts, Some(end)),
         }
@@ -103,7 +106,7 @@ impl Generation {
         let events = if plan.stream.on {
             state.options.stream_events
         } else {
-            (plan.template.max_tokens.unwrap_or(context).min(context) + 2) * choices
+            (plan.template.max_tokens.unwrap_or(context).min(context) + 3) * choices
         };
         let (sender, news) = mpsc::channel(events.min(tokio::sync::Semaphore::MAX_PERMITS));
         let overflow = Arc::new(AtomicBool::new(false));
@@ -113,13 +116,18 @@ impl Generation {
         if let Some(visit) = &visit {
             visit.asked_for(served.name());
         }
-        let kept = if plan.ids.returned { plan.prompts.clone() } else { Vec::new() };
+        let wanted = plan.ids.returned || plan.template.prompt_logprobs.is_some();
+        let kept = if wanted { plan.prompts.clone() } else { Vec::new() };
         for (p, prompt) in std::mem::replace(&mut plan.prompts, kept).into_iter().enumerate() {
             prompt_tokens += prompt.len();
             let group = Arc::new(Group::new(plan.n));
             for k in 0..plan.n {
                 let mut request = plan.template.clone();
                 request.prompt.clone_from(&prompt);
+                if k > 0 && !plan.stream.on {
+                    // One answer's are those of all; in a stream any of them may begin first.
+                    request.prompt_logprobs = None;
+                }
                 // Answers to one prompt differ; the first is the one that the seed alone would give.
                 request.params.seed = request.params.seed.map(|seed| seed.wrapping_add(k as u64));
                 let outbox = Outbox {
@@ -176,6 +184,7 @@ impl Generation {
         };
         let reader = &mut self.readers[choice];
         let told = match news {
+            News::Prompt(logprobs) => Told::Prompt(logprobs),
             News::Token { text, id, logprobs } => Told::Token { parts: reader.push(&text), id, logprobs },
             News::Failed(error) => return Err(fault_of_error(&error)),
             News::Done { reason: FinishReason::Cancelled, .. } => {
@@ -222,12 +231,14 @@ impl Generation {
         Usage { cost, ..Usage::new(prompt_tokens, completion_tokens, cached_tokens) }
     }
 
-    /// The log-probabilities of a token, unless it is one that ends the answer: that has no text.
+    /// The log-probabilities of a token, unless it is one that ends the answer: that has no text. After an echoed prompt it is
+    /// there all the same: who scores a text with `max_tokens: 1` (lm-evaluation-harness) takes the last one for the answer's.
     pub(crate) fn position(&self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Position> {
         let logprobs = logprobs?;
         let template = &self.plan.template;
         let silent = template.stop_ids.contains(&id) && !template.show_stop;
-        if !self.plan.scored || silent || self.served.language.is_end(id) {
+        let ends = silent || self.served.language.is_end(id);
+        if !self.plan.scored || (ends && !self.plan.echo_scored) {
             return None;
         }
         let named = |id: u32| self.plan.ids.as_names.then_some(id);

@@ -27,6 +27,7 @@ mod outbox;
 mod page;
 mod patience;
 mod plan;
+mod prompts;
 mod pulse;
 mod responses;
 mod routes;

@@ -16,6 +16,8 @@ use crate::visit::{Took, Visit};
 /// What a choice has to say.
 #[derive(Debug)]
 pub(crate) enum News {
+    /// The prompt was read, and this is what the model thought of its tokens.
+    Prompt(Vec<TokenLogprobs>),
     /// A token, with text that may be empty.
     Token { text: String, id: u32, logprobs: Option<TokenLogprobs> },
     /// The end.
@@ -63,6 +65,7 @@ impl Group {
 impl engine::Outbox for Outbox {
     fn put(&mut self, event: engine::Event) -> Result<(), Gone> {
         let news = match event {
+            engine::Event::Prompt { logprobs } => News::Prompt(logprobs),
             engine::Event::Token { text, id, logprobs } => {
                 self.count_token();
                 News::Token { text, id, logprobs }

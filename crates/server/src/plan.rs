@@ -10,11 +10,11 @@ use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate};
 
 use crate::auth::{Client, first_number};
-use crate::{Served, continued, responses, shape};
+use crate::{Served, continued, prompts, responses, shape};
 
 /// What is to be computed, and how the answer is to look.
 pub(crate) struct Plan {
-    /// One a prompt; once the engine has them, only if their ids are sent.
+    /// One a prompt; once the engine has them, only if their ids or log-probabilities are sent.
     pub(crate) prompts: Vec<Vec<u32>>,
     /// Answers a prompt.
     pub(crate) n: usize,
@@ -22,6 +22,10 @@ pub(crate) struct Plan {
     pub(crate) best: usize,
     /// Whether log-probabilities are sent.
     pub(crate) scored: bool,
+    /// Whether those of the echoed prompt are among them.
+    pub(crate) echo_scored: bool,
+    /// Whether the prompt's are sent by themselves, with so many alternatives.
+    pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) ids: wire::Ids,
     /// The request of every answer, without prompt and seed.
     pub(crate) template: engine::Request,
@@ -80,11 +84,14 @@ pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) ->
         engine_request(served, &request.sampling, &request.handling, request.max_tokens, request.logprobs)?;
     template.shown = shape::shown(served.language.as_ref(), &reading);
     template.constrain = shape::constrain(served.language.as_ref(), &request, &reading)?;
-    Ok(Plan {
+    template.prompt_logprobs = request.prompt_logprobs;
+    let plan = Plan {
         prompts: vec![prompt],
         n: request.n,
         best: request.n,
         scored: request.logprobs.is_some(),
+        echo_scored: false,
+        prompt_logprobs: request.prompt_logprobs,
         ids: request.ids,
         template,
         form,
@@ -92,7 +99,9 @@ pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) ->
         stream: request.stream,
         include_cost: request.handling.include_cost,
         prompt_field: "messages",
-    })
+    };
+    prompts::check(&plan)?;
+    Ok(plan)
 }
 
 /// The tools that the model gets to see.
@@ -157,20 +166,34 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         template.constrain = Some(shape::guide(served.language.as_ref(), guided, None, None)?);
     }
     let mut prompts: Vec<Vec<u32>> = request.prompts.iter().map(encode).collect::<Result<_, _>>()?;
-    prompts.iter_mut().for_each(|prompt| truncate(served, prompt, request.ids.truncate, max_tokens));
-    Ok(Plan {
+    let mut echoes: Option<Vec<String>> = request.echo.then(|| request.prompts.iter().map(spell).collect());
+    for (at, prompt) in prompts.iter_mut().enumerate() {
+        let whole = prompt.len();
+        truncate(served, prompt, request.ids.truncate, max_tokens);
+        if let Some(echoes) = echoes.as_mut().filter(|_| prompt.len() < whole) {
+            echoes[at] = served.language.decode(prompt);
+        }
+    }
+    let echo_scored = request.echo && request.logprobs.is_some();
+    // The larger count holds the smaller one.
+    template.prompt_logprobs = request.prompt_logprobs.max(request.logprobs.filter(|_| request.echo));
+    let plan = Plan {
         prompts,
         n: request.best_of,
         best: request.n,
         scored: request.logprobs.is_some(),
+        echo_scored,
+        prompt_logprobs: request.prompt_logprobs,
         ids: request.ids,
         template,
-        form: Form::Completion(request.echo.then(|| request.prompts.iter().map(spell).collect())),
+        form: Form::Completion(echoes),
         reading: Reading::default(),
         stream: request.stream,
         include_cost: request.handling.include_cost,
         prompt_field: "prompt",
-    })
+    };
+    prompts::check(&plan)?;
+    Ok(plan)
 }
 
 pub(crate) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fault> {
@@ -247,6 +270,7 @@ fn engine_request(
         prompt: Vec::new(),
         max_tokens,
         params,
+        prompt_logprobs: None,
         stop: s.stop.clone(),
         stop_ids: s.stop_token_ids.clone(),
         min_tokens: s.min_tokens,
@@ -292,7 +316,9 @@ fn truncate(served: &Served, prompt: &mut Vec<u32>, to: Option<Truncate>, max_to
     let most = match to {
         None => return,
         Some(Truncate::Last(most)) => most,
-        Some(Truncate::Context) => served.engine.context().saturating_sub(max_tokens.unwrap_or(1)).max(1),
+        Some(Truncate::Context) => {
+            served.engine.context().saturating_sub(max_tokens.unwrap_or(1).max(1)).max(1)
+        }
     };
     prompt.drain(..prompt.len().saturating_sub(most));
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use engine::TokenLogprobs;
 use serde::Serialize;
 use text::Part;
 use tokio::time::{Instant, Sleep};
@@ -19,6 +20,7 @@ use crate::answer::FINGERPRINT;
 use crate::calls;
 use crate::generation::{End, Generation, Told};
 use crate::plan::Form;
+use crate::prompts;
 use crate::served::unix_seconds;
 
 /// Bytes of events that are gathered before they are sent, when more are ready at once.
@@ -122,12 +124,16 @@ pub(crate) struct Writer {
     offsets: Vec<usize>,
     /// A choice: the prompt's tokens, until they are told.
     prompts: Vec<Option<Arc<[u32]>>>,
+    /// A choice: the lists of its echoed prompt, until they are told.
+    echoed: Vec<Option<logprobs::Completion>>,
 }
 
 /// What an event says beside its text.
 #[derive(Default)]
 struct Beside<'a> {
     positions: &'a [Position],
+    /// Of the echoed prompt.
+    echoed: Option<logprobs::Completion>,
     id: Option<u32>,
     end: Option<End>,
 }
@@ -149,6 +155,7 @@ impl Writer {
             begun: vec![false; generation.choices],
             offsets: vec![0; generation.choices],
             prompts: told_prompts(generation),
+            echoed: vec![None; generation.choices],
         }
     }
 
@@ -183,7 +190,18 @@ impl Writer {
             };
             self.piece(choice, saying, String::new(), Beside::default(), out);
         } else if let Some(echo) = self.echoes.as_ref().map(|e| e[choice / self.n].clone()) {
-            self.text(choice, echo, Beside::default(), out);
+            let echoed = self.echoed[choice].take();
+            self.text(choice, echo, Beside { echoed, ..Beside::default() }, out);
+        }
+    }
+
+    /// Keeps the lists of an echoed prompt until the echo is sent.
+    fn score(&mut self, generation: &Generation, choice: usize, scores: &[TokenLogprobs]) {
+        let prompt = choice / self.n;
+        let echo = self.echoes.as_ref().map(|echoes| echoes[prompt].as_str());
+        if let Some((lists, offset)) = echo.and_then(|echo| prompts::echoed(generation, scores, prompt, echo))
+        {
+            (self.echoed[choice], self.offsets[choice]) = (Some(lists), offset);
         }
     }
 
@@ -204,7 +222,7 @@ impl Writer {
         beside: Beside<'_>,
         out: &mut String,
     ) {
-        let Beside { positions, id, end } = beside;
+        let Beside { positions, echoed, id, end } = beside;
         let token_ids = id.map(|id| vec![id]);
         let (finish_reason, stop_reason) = end.map_or((None, None), |end| (Some(end.reason), Some(end.stop)));
         let prompt = self.prompts[index].take();
@@ -214,10 +232,10 @@ impl Writer {
             self.chat_chunk(vec![delta], prompt.as_deref(), None, out);
             return;
         }
-        let logprobs = (!positions.is_empty()).then(|| {
+        let logprobs = echoed.or_else(|| {
             let (lists, next) = logprobs::Completion::new(positions, self.offsets[index]);
             self.offsets[index] = next;
-            lists
+            (!positions.is_empty()).then_some(lists)
         });
         let choice = completion::Choice {
             index,
@@ -227,6 +245,7 @@ impl Writer {
             stop_reason,
             token_ids,
             prompt_token_ids: prompt.map(|prompt| prompt.to_vec()),
+            prompt_logprobs: None,
         };
         self.completion_chunk(vec![choice], None, out);
     }
@@ -276,14 +295,15 @@ impl Writer {
 
 impl Dialect for Writer {
     fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
+        let (mut parts, position, mut id, end) = match told {
+            Told::Prompt(scores) => return self.score(generation, choice, &scores),
+            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), Some(id), None),
+            Told::Done { parts, end } => (parts, None, None, Some(end)),
+        };
         let first = !std::mem::replace(&mut self.begun[choice], true);
         if first {
             self.begin(choice, out);
         }
-        let (mut parts, position, mut id, end) = match told {
-            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), Some(id), None),
-            Told::Done { parts, end } => (parts, None, None, Some(end)),
-        };
         id = id.filter(|_| generation.plan.ids.returned);
         // The first token is told even if it is no text yet, as its time is measured by it.
         if parts.is_empty() && (position.is_some() || id.is_some() || (first && !self.chat && end.is_none()))
@@ -293,7 +313,8 @@ impl Dialect for Writer {
         // A token is scored once, beside the first part that it made certain.
         let mut scored = position.as_slice();
         for part in parts {
-            let beside = Beside { positions: std::mem::take(&mut scored), id: id.take(), end: None };
+            let beside =
+                Beside { positions: std::mem::take(&mut scored), id: id.take(), ..Beside::default() };
             self.part(generation, choice, part, beside, out);
         }
         if end.is_some() {
@@ -316,9 +337,9 @@ impl Dialect for Writer {
 }
 
 /// A choice: its prompt's tokens, if they are sent.
-fn told_prompts(generation: &mut Generation) -> Vec<Option<Arc<[u32]>>> {
-    let prompts: Vec<Arc<[u32]>> =
-        std::mem::take(&mut generation.plan.prompts).into_iter().map(Arc::from).collect();
+fn told_prompts(generation: &Generation) -> Vec<Option<Arc<[u32]>>> {
+    let prompts = generation.plan.prompts.iter().filter(|_| generation.plan.ids.returned);
+    let prompts: Vec<Arc<[u32]>> = prompts.map(|prompt| Arc::from(prompt.as_slice())).collect();
     (0..generation.choices).map(|choice| prompts.get(choice / generation.plan.n).cloned()).collect()
 }
 

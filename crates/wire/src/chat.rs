@@ -43,6 +43,8 @@ pub struct ChatRequest {
     pub ids: Ids,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
+    /// Log-probabilities of the prompt wanted, with so many alternatives; not streamed.
+    pub prompt_logprobs: Option<usize>,
     /// What the answer must be like.
     pub guided: Option<Guided>,
     /// Most tokens of a thought: then it is ended.
@@ -87,6 +89,7 @@ impl ChatRequest {
         let body = Fields::body(value)?;
         unbuilt::refuse_for_chat(&body)?;
         let tools = message::tools(&body)?;
+        let stream = Stream::read(&body)?;
         let add_generation_prompt = body.boolean("add_generation_prompt")?;
         let continue_final_message = body.boolean("continue_final_message")?.unwrap_or(false);
         let request = ChatRequest {
@@ -99,15 +102,16 @@ impl ChatRequest {
             template_arguments: template_arguments(&body)?,
             add_generation_prompt: add_generation_prompt.unwrap_or(!continue_final_message),
             continue_final_message,
-            max_tokens: sampling::max_tokens(&body)?,
+            max_tokens: sampling::max_tokens(&body, 1)?,
             n: body.count("n", 1..=limits::N)?.unwrap_or(1),
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
+            prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
             guided: guided::read(&body)?,
             thinking_budget: thinking_budget(&body)?,
-            stream: Stream::read(&body)?,
+            stream,
         };
         request.check()?;
         request.check_best_of(&body)?;
@@ -233,6 +237,9 @@ pub struct Answer {
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// If asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<logprobs::Prompt>,
 }
 
 /// One whole answer of several.

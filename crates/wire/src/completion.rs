@@ -22,7 +22,7 @@ pub struct CompletionRequest {
     pub prompts: Vec<Prompt>,
     /// Whether a text prompt gets the tokens that the model wants at the start.
     pub add_special_tokens: bool,
-    /// Most tokens of an answer.
+    /// Most tokens of an answer; 0, with `echo` only, is no answer.
     pub max_tokens: usize,
     /// Answers wanted for each prompt, 1 to [`limits::N`].
     pub n: usize,
@@ -39,6 +39,8 @@ pub struct CompletionRequest {
     pub ids: Ids,
     /// Log-probabilities wanted, with so many alternatives.
     pub logprobs: Option<usize>,
+    /// Log-probabilities of the prompt wanted, with so many alternatives; not streamed.
+    pub prompt_logprobs: Option<usize>,
     /// What the answer must be like.
     pub guided: Option<Guided>,
     /// Whether to send the answer as it comes.
@@ -61,11 +63,12 @@ impl CompletionRequest {
         let body = Fields::body(&value)?;
         unbuilt::refuse_for_completion(&body)?;
         let n = body.count("n", 1..=limits::N)?.unwrap_or(1);
+        let stream = Stream::read(&body)?;
         let request = CompletionRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
             prompts: prompts(&body)?,
             add_special_tokens: body.boolean("add_special_tokens")?.unwrap_or(true),
-            max_tokens: sampling::max_tokens(&body)?.unwrap_or(DEFAULT_MAX_TOKENS),
+            max_tokens: sampling::max_tokens(&body, 0)?.unwrap_or(DEFAULT_MAX_TOKENS),
             n,
             best_of: best_of(&body, n)?,
             echo: body.boolean("echo")?.unwrap_or(false),
@@ -73,8 +76,9 @@ impl CompletionRequest {
             handling: Handling::read(&body)?,
             ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
+            prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
             guided: guided::read(&body)?,
-            stream: Stream::read(&body)?,
+            stream,
         };
         request.check()?;
         Ok(request)
@@ -100,10 +104,9 @@ impl CompletionRequest {
             );
             return Err(Fault::field("best_of", message));
         }
-        if self.echo && self.logprobs.is_some() {
-            let message =
-                "echo is true with logprobs: log-probabilities of the prompt are not built into this server";
-            return Err(Fault::unsupported("echo", message));
+        if self.max_tokens == 0 && !self.echo {
+            let message = "max_tokens is 0; it must be at least 1, or echo must be true";
+            return Err(Fault::field("max_tokens", message));
         }
         Ok(())
     }
@@ -201,4 +204,7 @@ pub struct Choice {
     /// If asked for; in a stream in a choice's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// If asked for; never in a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<logprobs::Prompt>,
 }

@@ -32,8 +32,10 @@ pub const BAD_WORDS: usize = 64;
 pub const BAD_WORD_BYTES: usize = 128;
 /// Entries of `samplers`.
 pub const SAMPLERS: usize = 32;
-/// Alternatives reported for each token (`top_logprobs`, or `logprobs` of a completion).
+/// Alternatives reported for each token (`top_logprobs`, `prompt_logprobs`, or `logprobs` of a completion).
 pub const LOGPROBS: i64 = 20;
+/// Log-probabilities of prompts in one answer: tokens of the prompts × (1 + alternatives) × answers that show them.
+pub const PROMPT_LOGPROBS: usize = 262_144;
 /// Entries of `logit_bias`.
 pub const LOGIT_BIAS: usize = 1_024;
 /// Sequence breakers of the DRY sampler.

@@ -1,7 +1,12 @@
-//! Log-probabilities in the two styles of the API: a list of records for chat, four parallel lists for completions.
+//! Log-probabilities in the styles of the API: a list of records for chat, four parallel lists for completions, and vLLM's
+//! list of maps for prompts.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+use crate::error::Fault;
+use crate::fields::Fields;
+use crate::limits;
 
 /// A token and how likely it was, natural logarithm.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,9 +93,20 @@ impl Chat {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Completion {
     tokens: Vec<String>,
-    token_logprobs: Vec<f32>,
-    top_logprobs: Vec<Map<String, Value>>,
+    /// Null for a prompt's first token.
+    token_logprobs: Vec<Option<f32>>,
+    top_logprobs: Vec<Option<Top>>,
     text_offset: Vec<usize>,
+}
+
+/// A map by text. Its figures are written as those of `token_logprobs` are, so that readers find equal ones equal.
+#[derive(Debug, Clone)]
+struct Top(Vec<(String, f32)>);
+
+impl Serialize for Top {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, logprob)| (name, logprob)))
+    }
 }
 
 impl Completion {
@@ -100,28 +116,132 @@ impl Completion {
         let mut lists = Completion::default();
         let mut at = offset;
         for position in positions {
-            let token = position.chosen.name();
-            lists.text_offset.push(at);
+            lists.push(position, at);
             at += characters(&position.chosen.bytes);
-            let mut top = Map::new();
-            for scored in &position.top {
-                top.insert(scored.name(), Value::from(finite(scored.logprob)));
-            }
-            lists.top_logprobs.push(top);
-            lists.token_logprobs.push(finite(position.chosen.logprob));
-            lists.tokens.push(token);
         }
         (lists, at)
+    }
+
+    /// The lists for an echoed prompt: its first token, which has no probability, and the others, each with the character
+    /// of the choice's text that it starts at.
+    pub fn of_prompt<'a>(
+        first: &Scored,
+        others: impl IntoIterator<Item = (&'a Position, usize)>,
+    ) -> Completion {
+        let mut lists = Completion {
+            tokens: vec![first.name()],
+            token_logprobs: vec![None],
+            top_logprobs: vec![None],
+            text_offset: vec![0],
+        };
+        others.into_iter().for_each(|(position, at)| lists.push(position, at));
+        lists
+    }
+
+    fn push(&mut self, position: &Position, at: usize) {
+        let mut top: Vec<(String, f32)> = Vec::with_capacity(position.top.len());
+        for scored in &position.top {
+            let name = scored.name();
+            // Two tokens of one text: the likelier one stands.
+            if top.iter().all(|(known, _)| *known != name) {
+                top.push((name, finite(scored.logprob)));
+            }
+        }
+        self.tokens.push(position.chosen.name());
+        self.token_logprobs.push(Some(finite(position.chosen.logprob)));
+        self.top_logprobs.push(Some(Top(top)));
+        self.text_offset.push(at);
+    }
+
+    /// These lists, then `more`.
+    #[must_use]
+    pub fn then(mut self, more: Completion) -> Completion {
+        self.tokens.extend(more.tokens);
+        self.token_logprobs.extend(more.token_logprobs);
+        self.top_logprobs.extend(more.top_logprobs);
+        self.text_offset.extend(more.text_offset);
+        self
+    }
+}
+
+/// `prompt_logprobs`: null for the first token, then a map for each, of the token and its likeliest rivals by id.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Prompt(Vec<Vec<Ranked>>);
+
+/// A token of a prompt, or one that could have stood there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// Its id.
+    pub id: u32,
+    /// Its place among all tokens by probability, from 1.
+    pub rank: usize,
+    /// ln p.
+    pub logprob: f32,
+    /// Its text; part of a character is U+FFFD, as in vLLM.
+    pub text: String,
+}
+
+impl Prompt {
+    /// Of the tokens from the second on: each one first, then the likeliest, of which one may be the same.
+    pub fn new(others: Vec<Vec<Ranked>>) -> Prompt {
+        Prompt(others)
+    }
+}
+
+impl Serialize for Prompt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(1 + self.0.len()))?;
+        list.serialize_element(&())?;
+        self.0.iter().try_for_each(|ranked| list.serialize_element(&At(ranked)))?;
+        list.end()
+    }
+}
+
+/// The map of one position.
+struct At<'a>(&'a [Ranked]);
+
+#[derive(Serialize)]
+struct RankedEntry<'a> {
+    logprob: f32,
+    rank: usize,
+    decoded_token: &'a str,
+}
+
+impl Serialize for At<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (at, ranked) in self.0.iter().enumerate() {
+            if at > 0 && ranked.id == self.0[0].id {
+                continue;
+            }
+            let Ranked { id, rank, logprob, text } = ranked;
+            let entry = RankedEntry { logprob: finite(*logprob), rank: *rank, decoded_token: text };
+            map.serialize_entry(&id.to_string(), &entry)?;
+        }
+        map.end()
+    }
+}
+
+/// `prompt_logprobs` of a request. They are of the whole answer: streams have no place for them.
+pub(crate) fn of_prompt_wanted(body: &Fields<'_>, streamed: bool) -> Result<Option<usize>, Fault> {
+    let name = "prompt_logprobs";
+    match body.count(name, 0..=limits::LOGPROBS)? {
+        Some(n) if streamed => {
+            Err(Fault::field(name, format!("{name} is {n} and stream is true; stream must be false with it")))
+        }
+        wanted => Ok(wanted),
     }
 }
 
 /// Characters that begin in these bytes: a character split over tokens counts once, where it starts.
-fn characters(bytes: &[u8]) -> usize {
+pub fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| **b & 0xC0 != 0x80).count()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn position(bytes: &[u8], logprob: f32) -> Position {
@@ -154,5 +274,53 @@ mod tests {
         assert_eq!(json["text_offset"], serde_json::json!([3, 4, 4]));
         assert_eq!(next, 5);
         assert_eq!(json["top_logprobs"][2]["b"], -2.0);
+    }
+
+    /// lm-evaluation-harness takes a token for the likeliest where its figure is the largest one, to the last digit.
+    #[test]
+    fn a_figure_is_written_alike_in_both_lists() {
+        let scored = Scored { bytes: b"a".to_vec(), id: None, logprob: -0.336_873_2 };
+        let lists = Completion::new(&[Position { chosen: scored.clone(), top: vec![scored] }], 0).0;
+        let text = serde_json::to_string(&lists).unwrap();
+        assert!(
+            text.contains(r#""token_logprobs":[-0.3368732],"top_logprobs":[{"a":-0.3368732}]"#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_echoed_prompt_comes_first_and_its_first_token_has_no_probability() {
+        let first = Scored { bytes: b"<s>".to_vec(), id: None, logprob: 0.0 };
+        let prompt = Completion::of_prompt(&first, [(&position(b"b", -2.0), 0)]);
+        let json = serde_json::to_value(prompt.then(Completion::new(&[position(b"c", -3.0)], 1).0)).unwrap();
+        assert_eq!(json["tokens"], serde_json::json!(["<s>", "b", "c"]));
+        assert_eq!(json["token_logprobs"], serde_json::json!([null, -2.0, -3.0]));
+        assert_eq!(json["text_offset"], serde_json::json!([0, 0, 1]));
+        assert_eq!(json["top_logprobs"][0], Value::Null);
+        assert_eq!(json["top_logprobs"][1]["b"], -2.0);
+    }
+
+    #[test]
+    fn of_two_tokens_of_one_text_the_likelier_stands() {
+        let scored = |logprob| Scored { bytes: b"a".to_vec(), id: None, logprob };
+        let twice = Position { chosen: scored(-0.5), top: vec![scored(-0.5), scored(-4.0)] };
+        let json = serde_json::to_value(Completion::new(&[twice], 0).0).unwrap();
+        assert_eq!(json["top_logprobs"][0], serde_json::json!({"a": -0.5}));
+    }
+
+    #[test]
+    fn a_prompts_maps_are_by_id() {
+        let ranked = |id, rank, logprob| Ranked { id, rank, logprob, text: format!("t{id}") };
+        let prompt =
+            Prompt::new(vec![vec![ranked(7, 3, -5.0), ranked(2, 1, -0.5), ranked(4, 2, f32::NEG_INFINITY)]]);
+        let json = serde_json::json!([null, {
+            "7": {"logprob": -5.0, "rank": 3, "decoded_token": "t7"},
+            "2": {"logprob": -0.5, "rank": 1, "decoded_token": "t2"},
+            "4": {"logprob": -9999.0, "rank": 2, "decoded_token": "t4"},
+        }]);
+        assert_eq!(serde_json::to_value(&prompt).unwrap(), json);
+        let once = Prompt::new(vec![vec![ranked(7, 1, -0.25), ranked(7, 1, -0.25)]]);
+        let text = r#"[null,{"7":{"logprob":-0.25,"rank":1,"decoded_token":"t7"}}]"#;
+        assert_eq!(serde_json::to_string(&once).unwrap(), text);
     }
 }

@@ -181,6 +181,7 @@ fn extras() -> Value {
             "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}, "description": "Only these tokens may come."},
         "bad_words": {"type": ["array", "null"], "maxItems": limits::BAD_WORDS,
             "items": {"type": "string", "minLength": 1, "maxLength": limits::BAD_WORD_BYTES}, "description": "Never completed."},
+        "prompt_logprobs": count(0, limits::LOGPROBS, "Log-probabilities of the prompt's tokens, with so many alternatives; not streamed."),
         "min_tokens": count(0, limits::TOKENS, "Nothing ends the answer before so many tokens; at most max_tokens."),
         "include_stop_str_in_output": flag("The stop that is met is part of the text."),
         "return_token_ids": flag("The answer has the ids of prompt and answer."),
@@ -250,7 +251,9 @@ fn schemas() -> Value {
         {"type": "array", "minItems": 1, "maxItems": limits::PROMPTS, "items": {"type": "string", "minLength": 1}}]});
     let completion = object(
         joined(shared(), extras()),
-        json!({"prompt": prompt, "echo": flag("The text begins with the prompt."), "logprobs": count(0, limits::LOGPROBS, "Alternatives."),
+        json!({"prompt": prompt, "echo": flag("The text begins with the prompt; with logprobs its tokens have theirs too."),
+            "logprobs": count(0, limits::LOGPROBS, "Alternatives."),
+            "max_tokens": count(0, limits::TOKENS, "Most tokens of the answer; 0, with echo only, is none."),
             "best_of": count(1, limits::N, "Answers computed for each prompt, of which the n likeliest are sent; at least n, not streamed.")}),
         &["prompt"],
     );

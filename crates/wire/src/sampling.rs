@@ -144,10 +144,10 @@ pub(crate) fn check_min_tokens(sampling: &Sampling, max_tokens: Option<usize>) -
     }
 }
 
-/// `max_completion_tokens`, or its older names. None is "as many as fit".
-pub(crate) fn max_tokens(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
-    let newer = body.count("max_completion_tokens", 1..=limits::TOKENS)?;
-    let older = body.count("max_tokens", 1..=limits::TOKENS)?;
+/// `max_completion_tokens`, or its older names, at least `least`. None is "as many as fit".
+pub(crate) fn max_tokens(body: &Fields<'_>, least: i64) -> Result<Option<usize>, Fault> {
+    let newer = body.count("max_completion_tokens", least..=limits::TOKENS)?;
+    let older = body.count("max_tokens", least..=limits::TOKENS)?;
     if let (Some(a), Some(b)) = (newer, older)
         && a != b
     {

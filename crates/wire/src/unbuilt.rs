@@ -16,7 +16,6 @@ struct Refusal {
 
 const BOTH: &[Refusal] = &[
     row("use_beam_search", no, "beam search is not built into this server"),
-    row("prompt_logprobs", never, "log-probabilities of the prompt are not built into this server"),
     row("skip_special_tokens", yes, "special tokens are never part of the text"),
     row("n_probs", zero, "use logprobs"),
     row("lora", empty, "adapters are not built into this server"),

@@ -25,6 +25,10 @@ fn every_bound_is_in_the_manual() {
         ("BAD_WORDS", format!("up to {} words of 1 to {} bytes", limits::BAD_WORDS, limits::BAD_WORD_BYTES)),
         ("SAMPLERS", format!("up to {} names", limits::SAMPLERS)),
         ("LOGPROBS", format!("0 to {} alternatives", limits::LOGPROBS)),
+        (
+            "PROMPT_LOGPROBS",
+            format!("| {}: prompt tokens × (1 + alternatives)", thousands(limits::PROMPT_LOGPROBS)),
+        ),
         ("LOGIT_BIAS", format!("up to {} entries", thousands(limits::LOGIT_BIAS))),
         (
             "DRY_BREAKERS",

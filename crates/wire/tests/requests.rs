@@ -173,7 +173,12 @@ fn bad_completions_name_their_field() {
         (json!({"best_of": 1, "n": 2}), "best_of"),
         (json!({"best_of": 2, "stream": true}), "best_of"),
         (json!({"logprobs": 21}), "logprobs"),
-        (json!({"echo": true, "logprobs": 1}), "echo"),
+        (json!({"max_tokens": 0}), "max_tokens"),
+        (json!({"max_tokens": 0, "echo": true, "min_tokens": 1}), "min_tokens"),
+        (json!({"prompt_logprobs": 21}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": -1}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": true}), "prompt_logprobs"),
+        (json!({"prompt_logprobs": 0, "stream": true}), "prompt_logprobs"),
         (json!({"echo": 1}), "echo"),
     ];
     for (extra, param) in table {
@@ -358,6 +363,7 @@ fn any_body() -> impl Strategy<Value = Value> {
         "chat_template_kwargs",
         "suffix",
         "echo",
+        "prompt_logprobs",
         "stop_token_ids",
         "dry_sequence_breakers",
         "samplers",

@@ -206,6 +206,19 @@ impl Sampler {
     }
 }
 
+/// Log-probabilities of `given`, the token that follows `position` in a prompt, and of the `count` likeliest there.
+pub(crate) fn score(
+    logits: &[f32],
+    position: usize,
+    given: u32,
+    count: usize,
+) -> Result<TokenLogprobs, Error> {
+    match wide::not_finite(logits) {
+        Some((token, value)) => Err(Error::Logits { token, position, value }),
+        None => Ok(logprobs(logits, given, count)),
+    }
+}
+
 /// Log-softmax of raw logits: of `chosen`, and of the `count` likeliest tokens, best first.
 fn logprobs(logits: &[f32], chosen: u32, count: usize) -> TokenLogprobs {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -222,7 +235,8 @@ fn logprobs(logits: &[f32], chosen: u32, count: usize) -> TokenLogprobs {
     for (_, logit) in &mut top {
         *logit = of(*logit);
     }
-    TokenLogprobs { logprob: of(logits[chosen as usize]), top }
+    let own = logits[chosen as usize];
+    TokenLogprobs { logprob: of(own), rank: 1 + logits.iter().filter(|logit| **logit > own).count(), top }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use cpu::{Pool, Tier};
-use engine::{Engine, Event, FinishReason, Handle, Limits, Params, Request};
+use engine::{Engine, Event, FinishReason, Handle, Limits, Params, Request, TokenLogprobs};
 use kernels::{Compute, Precision};
 use model::Model;
 use text::Tokenizer;
@@ -41,6 +41,7 @@ pub(crate) fn request(prompt: Vec<u32>, max_tokens: usize, params: Params) -> Re
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
+    pub(crate) prompt: Vec<TokenLogprobs>,
     pub(crate) tokens: Vec<u32>,
     pub(crate) text: String,
     pub(crate) reason: FinishReason,
@@ -56,16 +57,17 @@ pub(crate) fn ask(handle: &Handle, requests: Vec<Request>) -> Vec<Answer> {
         })
         .collect();
     let read = |from: &std::sync::mpsc::Receiver<Event>| {
-        let (mut tokens, mut all) = (Vec::new(), String::new());
+        let (mut prompt, mut tokens, mut all) = (Vec::new(), Vec::new(), String::new());
         loop {
             match from.recv_timeout(Duration::from_secs(600)).expect("an answer") {
+                Event::Prompt { logprobs } => prompt = logprobs,
                 Event::Token { text, id, .. } => {
                     tokens.push(id);
                     all.push_str(&text);
                 }
                 Event::Done { text, reason, .. } => {
                     all.push_str(&text);
-                    return Answer { tokens, text: all, reason };
+                    return Answer { prompt, tokens, text: all, reason };
                 }
                 Event::Failed(error) => panic!("{error}"),
             }

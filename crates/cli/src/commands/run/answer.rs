@@ -55,6 +55,8 @@ pub(super) fn stream(
             ticket.cancel();
         }
         match events.recv_timeout(LOOK_EVERY) {
+            // Not asked for.
+            Ok(Event::Prompt { .. }) => {}
             Ok(Event::Token { text, id, logprobs }) => {
                 tokens.push(id);
                 all_logprobs.extend(logprobs);
