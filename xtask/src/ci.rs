@@ -75,6 +75,8 @@ pub fn run(flags: &[&str]) -> Done {
         report.step("the server and its OpenAPI document", || client::schema(&program, SCHEMA_SECONDS));
         report.step("the page in a browser", || page::check_where_possible(&program));
     }
+    // Late: the program that it leaves behind has the feature, until the tests' build takes its place.
+    report.step("OTLP traces", traces);
     report.step("tests", tests);
     if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
 }
@@ -82,6 +84,14 @@ pub fn run(flags: &[&str]) -> Done {
 fn lints() -> Done {
     let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet"]);
     call(clippy.args(["--", "-D", "warnings"]))
+}
+
+/// What the feature `otlp` adds. The whole workspace is named, so that nothing but the command line is compiled again.
+fn traces() -> Done {
+    let selected = ["--workspace", "--features", "cli/otlp", "--test", "traces"];
+    let mut clippy = cargo(&["clippy", "--locked", "--quiet", "--bin", "gristmill"]);
+    call(clippy.args(selected).args(["--", "-D", "warnings"]))?;
+    call(&mut tests_of(&selected))
 }
 
 fn api_docs() -> Done {

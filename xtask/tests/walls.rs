@@ -75,7 +75,7 @@ fn root() -> PathBuf {
 
 fn metadata() -> Value {
     let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
         .current_dir(root())
         .output()
         .expect("cargo metadata runs");

@@ -8,106 +8,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use support::served::{Server, answer, body, read, within};
 use support::{Tiny, said};
-
-/// A server over the tiny model. What it says on standard error is read by a thread, so that it never waits.
-struct Server {
-    child: Child,
-    said: Option<Receiver<String>>,
-    address: String,
-    _home: tempfile::TempDir,
-}
-
-impl Server {
-    fn start(tiny: &Tiny, args: &[&str]) -> Server {
-        let home = tempfile::tempdir().unwrap();
-        let mut command = support::gristmill(home.path());
-        command.args(["serve", tiny.path(), "--port", "0", "--served-model-name", "tiny"]).args(args);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let (tell, said) = channel();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
-        let mut server = Server { child, said: Some(said), address: String::new(), _home: home };
-        let first = server.until("listening on");
-        server.address = first.split("://").nth(1).unwrap().split(';').next().unwrap().to_owned();
-        server.until("is ready");
-        server
-    }
-
-    /// The next line that has `word`.
-    fn until(&mut self, word: &str) -> String {
-        let said = self.said.as_ref().unwrap();
-        loop {
-            let line = said
-                .recv_timeout(Duration::from_secs(60))
-                .unwrap_or_else(|_| panic!("{word:?} was not said"));
-            if line.contains(word) {
-                return line;
-            }
-        }
-    }
-
-    fn request(&self, method: &str, path: &str, key: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
-             x-request-id: it-is-me\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        stream
-    }
-
-    fn complete(&self, key: &str) -> (u16, String) {
-        read(self.request("POST", "/v1/completions", key, &body(false).to_string()))
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn body(stream: bool) -> Value {
-    json!({
-        "prompt": Tiny::prompt(), "max_tokens": 60, "temperature": 0, "ignore_eos": true, "stream": stream
-    })
-}
-
-/// Status and body.
-fn read(mut stream: TcpStream) -> (u16, String) {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-}
-
-fn answer(body: &str) -> String {
-    let value: Value = serde_json::from_str(body).unwrap();
-    value["choices"][0]["text"].as_str().unwrap().to_owned()
-}
-
-fn within(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < end, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 #[test]
 fn one_file_the_environment_and_the_command_line() {
@@ -235,7 +141,7 @@ fn logs_on_a_full_disk_disturb_nobody() {
     command.args(["serve", tiny.path(), "--port", &port.to_string(), "--audit-log", "/dev/full"]);
     // Everything is logged, and every line of it fails.
     let child = command.env("GRISTMILL_LOG", "trace").stderr(full()).stdout(full()).spawn().unwrap();
-    let mut server = Server { child, said: None, address: format!("127.0.0.1:{port}"), _home: home };
+    let mut server = Server::of(child, &format!("127.0.0.1:{port}"), home);
     within("readiness", || {
         TcpStream::connect(&server.address).is_ok()
             && read(server.request("GET", "/health/ready", "", "")).0 == 200
@@ -244,8 +150,7 @@ fn logs_on_a_full_disk_disturb_nobody() {
         let (status, text) = server.complete("");
         assert_eq!((status, answer(&text)), (200, answer(&alone)));
     }
-    server.signal("-TERM");
-    assert!(server.child.wait().unwrap().success());
+    assert!(server.stop().success());
 }
 
 #[test]
@@ -296,7 +201,7 @@ fn every_line_of_the_log_is_json() {
     let first = next();
     let message = first["fields"]["message"].as_str().unwrap();
     let address = message.split("http://").nth(1).unwrap().split(';').next().unwrap().to_owned();
-    let server = Server { child, said: None, address, _home: home };
+    let server = Server::of(child, &address, home);
     while !next()["fields"]["message"].as_str().unwrap().contains("is ready") {}
     assert_eq!(server.complete("").0, 200);
     let answered = loop {

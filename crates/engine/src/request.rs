@@ -129,7 +129,14 @@ pub enum Event {
         timings: Timings,
     },
     /// The request could not go on.
-    Failed(Error),
+    Failed {
+        /// Why.
+        error: Error,
+        /// What it used until then: the engine worked for it all the same.
+        usage: Usage,
+        /// Where the time went.
+        timings: Timings,
+    },
 }
 
 /// A stop of the request's.

@@ -263,8 +263,9 @@ impl Sequence {
     }
 
     /// Tells the outbox that it cannot go on.
-    pub(crate) fn fail(&mut self, error: Error) {
-        let _ = self.outbox.put(Event::Failed(error));
+    pub(crate) fn fail(&mut self, error: Error, now: Duration) {
+        let event = Event::Failed { error, usage: self.usage(), timings: self.timings(now) };
+        let _ = self.outbox.put(event);
     }
 
     pub(crate) fn usage(&self) -> Usage {

@@ -56,7 +56,7 @@ impl Outbox for Reader {
                 seen.text.push_str(&text);
                 seen.end = Some(Ok(reason));
             }
-            Event::Failed(error) => seen.end = Some(Err(error)),
+            Event::Failed { error, .. } => seen.end = Some(Err(error)),
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ impl Desk {
         self.watch.finished(reason, &sequence.usage(), &sequence.timings(now));
         match outcome {
             Ok(reason) => sequence.finish(reason, now),
-            Err(error) => sequence.fail(error),
+            Err(error) => sequence.fail(error, now),
         }
     }
 }

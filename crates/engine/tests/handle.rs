@@ -65,7 +65,7 @@ fn read(from: &Receiver<Event>) -> Answer {
                 all.push_str(&text);
                 return Answer { tokens, text: all, end: Ok((reason, usage)) };
             }
-            Event::Failed(error) => return Answer { tokens, text: all, end: Err(error) },
+            Event::Failed { error, .. } => return Answer { tokens, text: all, end: Err(error) },
         }
     }
 }

@@ -163,7 +163,7 @@ fn a_row_that_is_no_number_fails_its_own_request_only() {
     let alone: Vec<_> = good.iter().map(|r| ask(&handle, vec![r.clone()]).remove(0)).collect();
     let _ticket = handle.submit(bad, Box::new(to)).expect("a place");
     assert!(ask(&handle, good) == alone);
-    let Event::Failed(error) = from.recv_timeout(Duration::from_secs(20)).expect("an end") else {
+    let Event::Failed { error, .. } = from.recv_timeout(Duration::from_secs(20)).expect("an end") else {
         panic!("not failed")
     };
     assert!(matches!(error, Error::Logits { token: 7, position: 4, .. }), "{error}");

@@ -38,7 +38,7 @@ fn answer(handle: &Handle, request: Request) -> Answer {
                 text.push_str(&more);
                 return Answer { text, ids, reason, met };
             }
-            Event::Failed(error) => panic!("{error}"),
+            Event::Failed { error, .. } => panic!("{error}"),
         }
     }
     panic!("no end");

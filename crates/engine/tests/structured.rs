@@ -53,7 +53,7 @@ fn ask(handle: &Handle, requests: impl IntoIterator<Item = Request>) -> Vec<(Str
                 Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
                 Event::Token { text, .. } => all.push_str(&text),
                 Event::Done { text, reason, .. } => return (all + &text, reason),
-                Event::Failed(error) => panic!("{error}"),
+                Event::Failed { error, .. } => panic!("{error}"),
             }
         }
     };

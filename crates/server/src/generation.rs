@@ -114,7 +114,7 @@ impl Generation {
         let mut prompt_tokens = 0;
         let visit = visit::current();
         if let Some(visit) = &visit {
-            visit.asked_for(served.name());
+            visit.submits(served.name());
         }
         let wanted = plan.ids.returned || plan.template.prompt_logprobs.is_some();
         let kept = if wanted { plan.prompts.clone() } else { Vec::new() };
@@ -139,7 +139,6 @@ impl Generation {
                     overflow: overflow.clone(),
                     arrived,
                     last: None,
-                    tokens: 0,
                     max_tokens: plan.template.max_tokens,
                     visit: visit.clone(),
                 };

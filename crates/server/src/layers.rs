@@ -19,7 +19,7 @@ use crate::auth::Client;
 use crate::connection::Peer;
 use crate::state::State;
 use crate::visit::{self, Visit};
-use crate::{messages, page, routes};
+use crate::{messages, page, routes, traceparent};
 
 /// The header that names a request, taken from the client if it sent a sane one.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -63,7 +63,8 @@ pub(crate) async fn name_and_count(
     let handler = routes::pattern(request.uri().path());
     let peer = request.extensions().get::<Peer>().map(Peer::to_string);
     let named = id.to_str().unwrap_or_default().to_owned();
-    let visit = Visit::new(state.audit.get().cloned(), named, method, handler, peer);
+    let parent = traceparent::read(request.headers());
+    let visit = Visit::new(state.audit.get().cloned(), named, method, handler, peer, parent);
     let mut response = visit.clone().scope(next.run(request)).await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
     let (status, took) = (response.status().as_u16(), began.elapsed());

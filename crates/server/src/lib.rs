@@ -37,6 +37,7 @@ mod state;
 mod stream;
 mod tls;
 mod tokens;
+mod traceparent;
 mod visit;
 
 use std::future::Future;
@@ -50,7 +51,8 @@ pub use auth::{Keys, KeysError};
 pub use options::{Options, Price};
 pub use served::{Language, Served, Spoken, Wanted};
 pub use tls::{Tls, TlsError};
-pub use visit::{Audit, Record};
+pub use traceparent::TraceParent;
+pub use visit::{Audit, Record, Stages};
 pub use wire::Currency;
 
 use state::State;

@@ -36,7 +36,6 @@ pub(crate) struct Outbox {
     pub(crate) overflow: Arc<AtomicBool>,
     pub(crate) arrived: Instant,
     pub(crate) last: Option<Instant>,
-    pub(crate) tokens: usize,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) visit: Option<Arc<Visit>>,
 }
@@ -74,9 +73,8 @@ impl engine::Outbox for Outbox {
                 self.count_end(ending(reason), &usage, &timings);
                 News::Done { text, reason, met, usage }
             }
-            engine::Event::Failed(error) => {
-                let usage = Usage { completion_tokens: self.tokens, ..Usage::default() };
-                self.count_end(Ending::Error, &usage, &engine::Timings::default());
+            engine::Event::Failed { error, usage, timings } => {
+                self.count_end(Ending::Error, &usage, &timings);
                 News::Failed(error)
             }
         };
@@ -92,7 +90,6 @@ impl engine::Outbox for Outbox {
 impl Outbox {
     fn count_token(&mut self) {
         let now = Instant::now();
-        self.tokens += 1;
         self.metrics.record(match self.last {
             None => {
                 if let Some(visit) = &self.visit {
@@ -128,6 +125,7 @@ impl Outbox {
                 completion_tokens: usage.completion_tokens,
                 ending: ending.name(),
                 queued: timings.queued,
+                started: !(timings.prefill + timings.decode).is_zero(),
                 machine: usage.prompt_time + usage.completion_time,
             });
         }

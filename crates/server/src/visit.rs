@@ -10,11 +10,19 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 
 use crate::allowance::Place;
+use crate::traceparent::TraceParent;
 
 /// Takes a record of every request. Called from any thread, the engine's too: it must not wait.
 pub trait Audit: Send + Sync {
     /// A request is over.
-    fn note(&self, record: Record);
+    fn note(&self, record: &Record);
+}
+
+/// Each of them, in their order.
+impl Audit for Vec<Arc<dyn Audit>> {
+    fn note(&self, record: &Record) {
+        self.iter().for_each(|audit| audit.note(record));
+    }
 }
 
 /// A request that is over. Times are in milliseconds. It never holds text of a prompt or an answer.
@@ -53,6 +61,24 @@ pub struct Record {
     pub first_token_ms: Option<f64>,
     /// To the end of the last answer.
     pub duration_ms: f64,
+    /// Whose trace it is part of, if its head said so.
+    #[serde(skip)]
+    pub parent: Option<TraceParent>,
+    /// When its answers got how far.
+    #[serde(skip)]
+    pub stages: Stages,
+}
+
+/// How far a request's answers got, in milliseconds since its head was read; none where none of them did. The first token
+/// is [`Record::first_token_ms`].
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Stages {
+    /// The first was handed to the engine.
+    pub submitted_ms: Option<f64>,
+    /// The first step with a row of one began.
+    pub started_ms: Option<f64>,
+    /// The last has ended.
+    pub ended_ms: Option<f64>,
 }
 
 impl Record {
@@ -75,6 +101,8 @@ impl Record {
             machine_ms: 0.0,
             first_token_ms: None,
             duration_ms: 0.0,
+            parent: None,
+            stages: Stages::default(),
         }
     }
 }
@@ -99,6 +127,8 @@ pub(crate) struct Took {
     pub(crate) completion_tokens: usize,
     pub(crate) ending: &'static str,
     pub(crate) queued: Duration,
+    /// Whether it left the queue.
+    pub(crate) started: bool,
     pub(crate) machine: Duration,
 }
 
@@ -119,10 +149,11 @@ impl Visit {
         method: &'static str,
         path: Option<&'static str>,
         peer: Option<String>,
+        parent: Option<TraceParent>,
     ) -> Arc<Visit> {
         let path_name = path.unwrap_or_default();
         let begun = Record::begun(SystemTime::now());
-        let record = Record { request_id, peer, method, path: path_name, ..begun };
+        let record = Record { request_id, peer, method, path: path_name, parent, ..begun };
         let inner = Mutex::new(Inner { record, place: None });
         Arc::new(Visit { began: Instant::now(), inner, audit: audit.filter(|_| path.is_some()) })
     }
@@ -146,8 +177,13 @@ impl Visit {
         self.change(|inner| inner.record.status = status);
     }
 
-    pub(crate) fn asked_for(&self, model: &str) {
-        self.change(|inner| inner.record.model = Some(model.to_owned()));
+    /// Its answers are about to be handed to this model's engine.
+    pub(crate) fn submits(&self, model: &str) {
+        let after = ms(self.began.elapsed());
+        self.change(|inner| {
+            inner.record.model = Some(model.to_owned());
+            inner.record.stages.submitted_ms.get_or_insert(after);
+        });
     }
 
     pub(crate) fn first_token(&self) {
@@ -158,6 +194,7 @@ impl Visit {
     }
 
     pub(crate) fn ended(&self, took: &Took) {
+        let after = ms(self.began.elapsed());
         self.change(|inner| {
             let record = &mut inner.record;
             record.prompt_tokens += took.prompt_tokens;
@@ -166,6 +203,12 @@ impl Visit {
             record.endings.push(took.ending);
             record.queued_ms = record.queued_ms.max(ms(took.queued));
             record.machine_ms += ms(took.machine);
+            let stages = &mut record.stages;
+            stages.ended_ms = Some(after);
+            if let (true, Some(submitted)) = (took.started, stages.submitted_ms) {
+                let started = submitted + ms(took.queued);
+                stages.started_ms = Some(stages.started_ms.map_or(started, |first| first.min(started)));
+            }
         });
     }
 
@@ -183,7 +226,7 @@ impl Drop for Visit {
             place.spend(record.prompt_tokens + record.completion_tokens, Instant::now());
         }
         if let Some(audit) = &self.audit {
-            audit.note(record.clone());
+            audit.note(record);
         }
     }
 }
@@ -201,26 +244,29 @@ mod tests {
     struct Kept(Mutex<Vec<Record>>);
 
     impl Audit for Kept {
-        fn note(&self, record: Record) {
-            self.0.lock().unwrap().push(record);
+        fn note(&self, record: &Record) {
+            self.0.lock().unwrap().push(record.clone());
         }
     }
 
     #[tokio::test]
     async fn the_last_holder_ends_it() {
         let kept = Arc::new(Kept::default());
-        let visit = Visit::new(Some(kept.clone()), "id".to_owned(), "POST", Some("/v1/x"), None);
+        let twice: Vec<Arc<dyn Audit>> = vec![kept.clone(), Arc::new(Kept::default())];
+        let visit = Visit::new(Some(Arc::new(twice)), "id".to_owned(), "POST", Some("/v1/x"), None, None);
         let answer = visit.clone().scope(async { current().unwrap() }).await;
         visit.answered(200);
         drop(visit);
         assert!(kept.0.lock().unwrap().is_empty(), "an answer is under way");
-        for prompt_tokens in [7, 0] {
+        answer.submits("tiny");
+        for (prompt_tokens, queued_ms) in [(7, 1), (0, 3)] {
             let took = Took {
                 prompt_tokens,
                 cached_tokens: 1,
                 completion_tokens: 5,
                 ending: "stop",
-                queued: Duration::from_millis(3),
+                queued: Duration::from_millis(queued_ms),
+                started: true,
                 machine: Duration::from_millis(4),
             };
             answer.ended(&took);
@@ -231,6 +277,13 @@ mod tests {
         assert_eq!((record.status, record.prompt_tokens, record.completion_tokens), (200, 7, 10));
         assert_eq!((record.endings.as_slice(), record.queued_ms), (&["stop", "stop"][..], 3.0));
         assert_eq!(record.machine_ms, 8.0);
+        let Stages { submitted_ms: Some(submitted), started_ms: Some(started), ended_ms: Some(ended) } =
+            record.stages
+        else {
+            panic!("all stages, not {:?}", record.stages)
+        };
+        assert_eq!(started, submitted + 1.0, "the first of both answers that began");
+        assert!(submitted <= ended && ended <= record.duration_ms, "{record:?}");
         assert!(current().is_none());
     }
 }

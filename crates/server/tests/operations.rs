@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use frame::{Answer, Running, chat_body, options, ready, unready};
 use serde_json::json;
-use server::{Audit, KeyLimits, Keys, Options, Record};
+use server::{Audit, KeyLimits, Keys, Options, Record, Stages};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -30,8 +30,8 @@ fn chat_as(server: &Running, key: &str, extra: serde_json::Value) -> Answer {
 struct Kept(Mutex<Vec<Record>>);
 
 impl Audit for Kept {
-    fn note(&self, record: Record) {
-        self.0.lock().unwrap().push(record);
+    fn note(&self, record: &Record) {
+        self.0.lock().unwrap().push(record.clone());
     }
 }
 
@@ -79,6 +79,8 @@ fn limits_of_a_key_are_its_own() {
     assert!((50..=60).contains(&refused(&chat_as(&server, "few", json!({})))));
     // The first request may begin; what it took beyond the limit is waited for: more than a minute.
     assert_eq!(chat_as(&server, "little", json!({})).status, 200);
+    // Its tokens are spent when the engine has let go of it, which may be after its answer has arrived.
+    server.until("nobody left", |s| s.running == 0);
     assert!(refused(&chat_as(&server, "little", json!({}))) > 60);
     // Looking costs nothing.
     let bearer = [("authorization", "Bearer few")];
@@ -149,6 +151,50 @@ fn every_request_leaves_a_record() {
     let [last] = &last[..] else { panic!("one record, not {last:?}") };
     let json = serde_json::to_string(last).unwrap();
     assert!(!json.contains("hello") && !json.contains("secret"), "{json}");
+}
+
+#[test]
+fn a_request_that_failed_has_used_the_machine_too() {
+    let kept = Arc::new(Kept::default());
+    let server = ready(options(), Duration::from_millis(20));
+    server.server.audit(kept.clone());
+    let body = chat_body(json!({ "timeout": 0.3, "max_tokens": 70, "ignore_eos": true })).to_string();
+    let answer = server.send("POST", CHAT, &[("content-type", "application/json")], body.as_bytes());
+    assert_eq!(answer.status, 408, "{}", answer.body);
+    let record = kept.until(1).remove(0);
+    assert_eq!(record.endings, ["error"]);
+    assert!(record.prompt_tokens > 0 && record.completion_tokens > 0, "{record:?}");
+    // Alone, it had the engine for itself from its first step to its last.
+    assert!((record.duration_ms * 0.5..=record.duration_ms).contains(&record.machine_ms), "{record:?}");
+    let stages = record.stages;
+    assert!(
+        stages.started_ms <= record.first_token_ms && record.first_token_ms < stages.ended_ms,
+        "{record:?}"
+    );
+}
+
+#[test]
+fn a_record_tells_the_trace_and_how_far_it_got() {
+    let kept = Arc::new(Kept::default());
+    let server = ready(options(), Duration::from_millis(2));
+    server.server.audit(kept.clone());
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let headers = [("content-type", "application/json"), ("traceparent", parent), ("tracestate", "mill=1")];
+    let send = |extra| server.send("POST", CHAT, &headers, chat_body(extra).to_string().as_bytes()).status;
+    assert_eq!(send(json!({ "n": 2 })), 200);
+    let record = kept.until(1).remove(0);
+    let parent = record.parent.clone().unwrap();
+    assert_eq!((parent.span_id, parent.flags), (0x00f0_67aa_0ba9_02b7u64.to_be_bytes(), 1));
+    assert_eq!(parent.state.as_deref(), Some("mill=1"));
+    let Stages { submitted_ms, started_ms, ended_ms } = record.stages;
+    assert!(submitted_ms.is_some() && submitted_ms <= started_ms, "{record:?}");
+    assert!(started_ms <= record.first_token_ms && record.first_token_ms <= ended_ms, "{record:?}");
+    assert!(ended_ms.unwrap() <= record.duration_ms, "{record:?}");
+    // The audit log's line stays as it was.
+    let line = serde_json::to_value(&record).unwrap();
+    assert!(line.get("parent").is_none() && line.get("stages").is_none(), "{line}");
+    assert_eq!(send(json!({ "n": 0 })), 400);
+    assert_eq!(kept.until(1).remove(0).stages, Stages::default());
 }
 
 #[test]

@@ -5,9 +5,13 @@
 
 mod audit;
 mod door;
+#[cfg(not(feature = "otlp"))]
+mod no_traces;
 mod operations;
 mod price;
 mod signals;
+#[cfg(feature = "otlp")]
+mod traces;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -18,7 +22,7 @@ use cpu::probe::Machine;
 use cpu::usage::Meter;
 use engine::Engine;
 use kernels::{KvDtype, Precision};
-use server::{Options, Served, Server, Spoken};
+use server::{Audit, Options, Served, Server, Spoken};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use weights::store::DEFAULT_MODEL;
@@ -27,8 +31,12 @@ use crate::loading::{Bar, Loaded, Planned, Wish, check_memory, plan};
 use crate::store::{self, size};
 use crate::term::out;
 use crate::{Failure, flags};
+#[cfg(not(feature = "otlp"))]
+use no_traces::Traces;
 use operations::LogFormat;
 use signals::{Signals, end_at_once};
+#[cfg(feature = "otlp")]
+use traces::Traces;
 
 /// Threads for sockets and events; the rest of the machine is for the model.
 const ASYNC_THREADS: usize = 2;
@@ -171,10 +179,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     log_to_stderr(args.operations.log_format);
     let options = options(&args)?;
     let tls = operations::tls(&args)?;
+    let (log, scheme) = (args.operations.log_format, if tls.is_some() { "https" } else { "http" });
+    let traces = Traces::start(args.operations.otlp_endpoint.as_deref(), scheme)?;
     if args.operations.check {
         return check(&args, &options);
     }
-    let (log, scheme) = (args.operations.log_format, if tls.is_some() { "https" } else { "http" });
     let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
     log.say(&format!("listening on {scheme}://{address}; loading {}", args.model));
@@ -196,14 +205,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if let Some(tls) = tls {
         server.set_tls(tls);
     }
+    let mut takers: Vec<Arc<dyn Audit>> = Vec::new();
     if let Some(file) = &args.operations.audit_log {
-        server.audit(Arc::new(audit::AuditLog::start(file, args.operations.audit_log_bytes)?));
+        takers.push(Arc::new(audit::AuditLog::start(file, args.operations.audit_log_bytes)?));
+    }
+    if let Some(traces) = &traces {
+        log.say(&format!("traces go to {}", traces.endpoint()));
+        takers.push(traces.audit());
+    }
+    if !takers.is_empty() {
+        server.audit(Arc::new(takers));
     }
     let drain = Duration::from_secs(args.drain_timeout.into());
     let args = Arc::new(args);
     operations::watch(&args, &server)?;
     let failed = load_beside(args, server.clone(), invitation, began)?;
-    serve(&runtime, server, listener, drain, failed, log)
+    serve(&runtime, server, listener, drain, failed, log, traces)
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
@@ -440,8 +457,9 @@ fn serve(
     drain: Duration,
     mut failed: oneshot::Receiver<Failure>,
     log: LogFormat,
+    traces: Option<Traces>,
 ) -> Result<(), Failure> {
-    let mut failure = None;
+    let (mut failure, mut stopped) = (None, None);
     let cut = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut signals = Signals::new()?;
@@ -459,9 +477,13 @@ fn serve(
                     failure = Some(loading.unwrap_or_else(|_| Failure::new("the model could not be loaded")));
                 }
             }
+            stopped = Some(Instant::now());
         };
         Ok::<usize, std::io::Error>(server.run(listener, stop, drain).await)
     })?;
+    if let Some(traces) = traces {
+        traces.finish(drain.saturating_sub(stopped.map_or(drain, |at| at.elapsed())));
+    }
     match failure {
         Some(failure) => Err(failure),
         None if cut > 0 => {

@@ -69,7 +69,7 @@ pub(crate) fn ask(handle: &Handle, requests: Vec<Request>) -> Vec<Answer> {
                     all.push_str(&text);
                     return Answer { prompt, tokens, text: all, reason };
                 }
-                Event::Failed(error) => panic!("{error}"),
+                Event::Failed { error, .. } => panic!("{error}"),
             }
         }
     };

@@ -71,7 +71,7 @@ pub(super) fn stream(
                 let logprobs = all_logprobs;
                 return Ok(Answer { text, tokens, logprobs, reason, usage, timings, seed, guesses });
             }
-            Ok(Event::Failed(error)) => return Err(error.into()),
+            Ok(Event::Failed { error, .. }) => return Err(error.into()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::new("the engine stopped without an answer"));

@@ -66,8 +66,8 @@ impl AuditLog {
 }
 
 impl server::Audit for AuditLog {
-    fn note(&self, record: Record) {
-        if self.queue.try_send(record).is_err() {
+    fn note(&self, record: &Record) {
+        if self.queue.try_send(record.clone()).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }

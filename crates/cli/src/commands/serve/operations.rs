@@ -56,6 +56,11 @@ pub(super) struct Flags {
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = door::bytes, help_heading = "Logs")]
     pub(super) audit_log_bytes: u64,
 
+    /// Send a trace of each request to this OTLP collector, as http://localhost:4318. Only in a build with the feature
+    /// `otlp`, which heeds OpenTelemetry's variables too.
+    #[arg(long, value_name = "URL", help_heading = "Logs")]
+    pub(super) otlp_endpoint: Option<String>,
+
     /// How the log on standard error is written, as lines or as a JSON object each; GRISTMILL_LOG chooses what is in it.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = "Logs")]
     pub(super) log_format: LogFormat,
@@ -147,7 +152,11 @@ pub(super) fn tls(args: &Args) -> Result<Option<Tls>, Failure> {
     Ok(Some(tls))
 }
 
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+/// The bytes of a file that `flag` names.
+///
+/// # Errors
+/// A file that cannot be read or is too large.
+pub(super) fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     let cannot =
         |error: std::io::Error| Failure::new(format!("cannot read {flag} {}: {error}", path.display()));
     let bytes = std::fs::metadata(path).map_err(cannot)?.len();
