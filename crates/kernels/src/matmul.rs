@@ -1,8 +1,9 @@
 //! Matrix products: `out[t, r] = Σ_k x[t, k] · w[r, k]`, written once for all formats, tiers and numbers of rows.
 //!
 //! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to sixteen rows
-//! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. The sum of one output
-//! runs over `k` in the same order in every tile size, so a row's result does not depend on the batch.
+//! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. Few rows walk over several
+//! panels of plain floats at once. The sum of one output runs over `k` in the same order in every tile size, so a row's
+//! result does not depend on the batch.
 
 use cpu::lanes::{Job, Simd, dispatch};
 use cpu::{Columns, Tile};
@@ -113,10 +114,18 @@ struct Work<'a> {
 trait Rows {
     /// The most rows that are worth a tile together.
     const TILE: usize;
+    /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
+    const SUMS: usize;
     /// Bytes of an input row.
     fn row_bytes(cols: usize) -> usize;
-    /// The products of rows `first` to `first + T - 1` with a panel, a lane for each weight row.
-    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T];
+    /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row.
+    fn tile<S: Simd, const T: usize, const P: usize>(
+        &self,
+        s: S,
+        panels: [&[u8]; P],
+        cols: usize,
+        first: usize,
+    ) -> [[S::F; T]; P];
 }
 
 struct Product<'a, R> {
@@ -133,40 +142,56 @@ impl<R: Rows> Job for Product<'_, R> {
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            for (p, panel) in self.work.data.chunks_exact(self.work.panel_bytes).take(panels).enumerate() {
-                let mut t = first;
-                while t < end {
-                    t += match (end - t).min(R::TILE).min(S::TILE) {
-                        1 => self.rows::<S, 1>(s, p, panel, t),
-                        2..4 => self.rows::<S, 2>(s, p, panel, t),
-                        // Constants, so that tiles that a tier never takes are not compiled for it.
-                        16.. if const { S::TILE >= 16 && R::TILE >= 16 } => {
-                            self.rows::<S, 16>(s, p, panel, t)
-                        }
-                        8.. if const { S::TILE >= 8 && R::TILE >= 8 } => self.rows::<S, 8>(s, p, panel, t),
-                        _ => self.rows::<S, 4>(s, p, panel, t),
-                    };
-                }
+            // With few rows, panels side by side.
+            let few = R::SUMS.min(S::TILE) / (end - first);
+            let mut p = 0;
+            while p < panels {
+                p += match few.min(panels - p) {
+                    4.. if const { R::SUMS >= 4 } => self.walk::<S, 4>(s, p, first, end),
+                    2.. if const { R::SUMS >= 2 } => self.walk::<S, 2>(s, p, first, end),
+                    _ => self.walk::<S, 1>(s, p, first, end),
+                };
             }
         }
     }
 }
 
 impl<R: Rows> Product<'_, R> {
+    /// Walks the rows from `first` to before `end` over `P` panels from `p` on.
     #[inline(always)]
-    fn rows<S: Simd, const T: usize>(&mut self, s: S, p: usize, panel: &[u8], first: usize) -> usize {
-        let sums = self.x.tile::<S, T>(s, panel, self.work.cols, first);
-        let parts = self.work.parts;
-        for t in 0..T / parts {
-            // Tiles hold an even number of rows when each output row has two.
-            let sum = if parts == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
-            let out = &mut self.work.out.row(first / parts + t)[p * S::LANES..];
-            if out.len() >= S::LANES {
-                s.store(sum, out);
-            } else {
-                let mut all = [0.0; 64];
-                s.store(sum, &mut all);
-                out.copy_from_slice(&all[..out.len()]);
+    fn walk<S: Simd, const P: usize>(&mut self, s: S, p: usize, first: usize, end: usize) -> usize {
+        let mut t = first;
+        while t < end {
+            t += match (end - t).min(R::TILE).min(S::TILE) {
+                1 => self.rows::<S, 1, P>(s, p, t),
+                2..4 => self.rows::<S, 2, P>(s, p, t),
+                // Constants, so that tiles that are never taken are not compiled.
+                16.. if const { P == 1 && S::TILE >= 16 && R::TILE >= 16 } => self.rows::<S, 16, P>(s, p, t),
+                8.. if const { P == 1 && S::TILE >= 8 && R::TILE >= 8 } => self.rows::<S, 8, P>(s, p, t),
+                _ => self.rows::<S, 4, P>(s, p, t),
+            };
+        }
+        P
+    }
+
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize, const P: usize>(&mut self, s: S, p: usize, first: usize) -> usize {
+        let Work { data, panel_bytes, cols, parts, .. } = self.work;
+        let panels = std::array::from_fn(|i| &data[(p + i) * panel_bytes..][..panel_bytes]);
+        let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
+        for i in 0..P {
+            for t in 0..T / parts {
+                let sums = &sums[i];
+                // Tiles hold an even number of rows when each output row has two.
+                let sum = if parts == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
+                let out = &mut self.work.out.row(first / parts + t)[(p + i) * S::LANES..];
+                if out.len() >= S::LANES {
+                    s.store(sum, out);
+                } else {
+                    let mut all = [0.0; 64];
+                    s.store(sum, &mut all);
+                    out.copy_from_slice(&all[..out.len()]);
+                }
             }
         }
         T
@@ -181,11 +206,30 @@ struct Quantized<'a, F> {
 
 impl<F: Format> Rows for Quantized<'_, F> {
     const TILE: usize = 16;
+    // Unpacking goes on while sums wait.
+    const SUMS: usize = 1;
     fn row_bytes(cols: usize) -> usize {
         cols / BLOCK * size_of::<Block>()
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], _: usize, first: usize) -> [S::F; T] {
+    fn tile<S: Simd, const T: usize, const P: usize>(
+        &self,
+        s: S,
+        panels: [&[u8]; P],
+        _: usize,
+        first: usize,
+    ) -> [[S::F; T]; P] {
+        let mut sums = [[s.splat(0.0); T]; P];
+        for i in 0..P {
+            sums[i] = self.panel(s, panels[i], first);
+        }
+        sums
+    }
+}
+
+impl<F: Format> Quantized<'_, F> {
+    #[inline(always)]
+    fn panel<S: Simd, const T: usize>(&self, s: S, panel: &[u8], first: usize) -> [S::F; T] {
         const { assert!(SUB == BLOCK && T <= 2 * GROUP) };
         // Tiles begin at multiples of their own size, so that one lies in one group or is two whole groups.
         let near = T.min(GROUP);
@@ -276,17 +320,28 @@ struct Floats<'a, W> {
 
 impl<W: Stored> Rows for Floats<'_, W> {
     const TILE: usize = 8;
+    const SUMS: usize = 4;
     fn row_bytes(cols: usize) -> usize {
         4 * cols
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
+    fn tile<S: Simd, const T: usize, const P: usize>(
+        &self,
+        s: S,
+        panels: [&[u8]; P],
+        cols: usize,
+        first: usize,
+    ) -> [[S::F; T]; P] {
         let x: [&[f32]; T] = std::array::from_fn(|t| &self.rows[(first + t) * cols..][..cols]);
-        let mut sums = [s.splat(0.0); T];
-        for (k, weights) in panel.chunks_exact(W::BYTES * S::LANES).enumerate().take(cols) {
-            let w = W::load(s, weights);
-            for t in 0..T {
-                sums[t] = s.fma(w, s.splat(x[t][k]), sums[t]);
+        let mut vectors = panels.map(|panel| panel.chunks_exact(W::BYTES * S::LANES));
+        let mut sums = [[s.splat(0.0); T]; P];
+        for k in 0..cols {
+            for i in 0..P {
+                let Some(weights) = vectors[i].next() else { return sums };
+                let w = W::load(s, weights);
+                for t in 0..T {
+                    sums[i][t] = s.fma(w, s.splat(x[t][k]), sums[i][t]);
+                }
             }
         }
         sums
@@ -301,31 +356,45 @@ struct Brains<'a> {
 
 impl Rows for Brains<'_> {
     const TILE: usize = 8;
+    const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
         2 * cols
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize>(&self, s: S, panel: &[u8], cols: usize, first: usize) -> [S::F; T] {
-        let mut sums = [s.splat(0.0); T];
-        let vectors = panel.chunks_exact(4 * S::LANES);
+    fn tile<S: Simd, const T: usize, const P: usize>(
+        &self,
+        s: S,
+        panels: [&[u8]; P],
+        cols: usize,
+        first: usize,
+    ) -> [[S::F; T]; P] {
+        let mut sums = [[s.splat(0.0); T]; P];
+        let mut vectors = panels.map(|panel| panel.chunks_exact(4 * S::LANES));
+        let pairs = cols.div_ceil(2);
         if S::BF16_DOT {
-            let pairs = cols.div_ceil(2);
             let x: [&[[i8; 4]]; T] = std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]);
-            for (k, weights) in vectors.enumerate().take(pairs) {
-                let w = s.load_bytes(weights);
-                for t in 0..T {
-                    sums[t] = s.bf16_dot(sums[t], w, s.splat4(&x[t][k]));
+            for k in 0..pairs {
+                for i in 0..P {
+                    let Some(weights) = vectors[i].next() else { return sums };
+                    let w = s.load_bytes(weights);
+                    for t in 0..T {
+                        sums[i][t] = s.bf16_dot(sums[i][t], w, s.splat4(&x[t][k]));
+                    }
                 }
             }
         } else {
             let x: [&[f32]; T] = std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols]);
             let high = s.splat_i(0xffff_0000_u32.cast_signed());
-            for (k, weights) in vectors.enumerate().take(cols.div_ceil(2)) {
-                let w = s.load_bytes(weights);
-                let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
-                for t in 0..T {
-                    sums[t] = s.fma(even, s.splat(x[t][2 * k]), sums[t]);
-                    sums[t] = s.fma(odd, s.splat(x[t].get(2 * k + 1).copied().unwrap_or(0.0)), sums[t]);
+            for k in 0..pairs {
+                for i in 0..P {
+                    let Some(weights) = vectors[i].next() else { return sums };
+                    let w = s.load_bytes(weights);
+                    let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
+                    for t in 0..T {
+                        let last = x[t].get(2 * k + 1).copied().unwrap_or(0.0);
+                        sums[i][t] = s.fma(even, s.splat(x[t][2 * k]), sums[i][t]);
+                        sums[i][t] = s.fma(odd, s.splat(last), sums[i][t]);
+                    }
                 }
             }
         }
