@@ -91,8 +91,7 @@ impl Meter {
         counters: &Counters,
     ) {
         let weigh = |r: &Running<Sequence>| {
-            let looks = if r.reads() { r.rows * r.computed + r.rows * r.rows / 2 } else { 0 };
-            f64::from(weights.row) * r.rows as f64 + f64::from(weights.look) * looks as f64
+            f64::from(weights.row) * r.rows as f64 + f64::from(weights.look) * r.looks() as f64
         };
         let sum: f64 = running.iter().map(weigh).sum();
         let all = self.pass(now);

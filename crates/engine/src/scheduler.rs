@@ -132,6 +132,11 @@ impl<S: Text> Running<S> {
         self.left() > 1
     }
 
+    /// Positions that the rows of a prompt look back at in this step, in sum.
+    pub(crate) fn looks(&self) -> usize {
+        if self.reads() { self.rows * self.computed + self.rows * self.rows / 2 } else { 0 }
+    }
+
     /// Whether this step computes the row whose logits choose the next token.
     pub(crate) fn reaches_end(&self) -> bool {
         self.rows > 0 && self.rows == self.left() + self.guess.proposal.len()
@@ -222,9 +227,9 @@ impl<S: Text> Scheduler<S> {
         let mut work = Work::default();
         for running in self.running.iter().filter(|r| r.rows > 0) {
             work.rows += running.rows;
+            work.looks += running.looks() as u64;
             if running.reads() {
                 work.prompt_rows += running.rows;
-                work.looks += (running.rows * running.computed + running.rows * running.rows / 2) as u64;
             }
         }
         work

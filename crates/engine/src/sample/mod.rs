@@ -27,7 +27,7 @@ use crate::{Error, Params, TokenLogprobs, Vocabulary};
 pub(crate) struct Bench {
     /// `[vocab]`: the logits, as the request's options change them; minus infinity is banned.
     logits: Vec<f32>,
-    /// Of blocks of logits.
+    /// The largest of each block of logits, twice.
     maxima: Vec<f32>,
     candidates: Vec<Candidate>,
     /// `[vocab]`: how often a token was seen lately; zero between picks.
@@ -44,7 +44,7 @@ impl Bench {
     pub(crate) fn new(vocab: usize, context: usize) -> Bench {
         Bench {
             logits: Vec::with_capacity(vocab),
-            maxima: Vec::with_capacity(vocab / 64 + 1),
+            maxima: Vec::with_capacity(2 * vocab.div_ceil(wide::BLOCK)),
             candidates: Vec::with_capacity(vocab),
             seen: vec![0; vocab],
             repeats: vec![0.0; vocab],

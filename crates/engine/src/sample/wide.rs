@@ -6,8 +6,8 @@ use super::filter::{Candidate, top_k};
 /// Logits that are looked at together.
 const LANES: usize = 16;
 /// Logits whose largest is kept.
-const BLOCK: usize = 64;
-/// For so few tokens, and for a large part of all, sorting is as fast.
+pub(super) const BLOCK: usize = 64;
+/// With fewer blocks than so many for each token that is wanted, sorting all is as fast.
 const FEW_BLOCKS: usize = 8;
 
 /// The first logit that is infinite or not a number, with its token.
@@ -66,10 +66,13 @@ pub(super) fn likeliest(logits: &[f32], k: usize, maxima: &mut Vec<f32>, candida
     candidates.clear();
     maxima.clear();
     maxima.extend(logits.chunks(BLOCK).map(largest));
-    let (_, bound, _) = maxima.select_nth_unstable_by(k.saturating_sub(1), |a, b| b.total_cmp(a));
+    // One half is sorted by size, the other stays by block.
+    maxima.extend_from_within(..);
+    let (by_block, by_size) = maxima.split_at_mut(blocks);
+    let (_, bound, _) = by_size.select_nth_unstable_by(k.saturating_sub(1), |a, b| b.total_cmp(a));
     let bound = bound.max(f32::MIN);
-    for (block, logits) in logits.chunks(BLOCK).enumerate() {
-        if largest(logits) >= bound {
+    for (block, (logits, largest)) in logits.chunks(BLOCK).zip(by_block).enumerate() {
+        if *largest >= bound {
             add(logits, block * BLOCK, bound, candidates);
         }
     }
