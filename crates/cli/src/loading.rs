@@ -250,6 +250,11 @@ impl Planned {
         self.spec.vocab
     }
 
+    /// Multiplications with weights for a token of a prompt.
+    pub(crate) fn multiply_adds_per_token(&self) -> u64 {
+        self.spec.multiply_adds(0, 1, 0)
+    }
+
     /// Bytes of keys and values a token, the draft model's included.
     pub(crate) fn kv_bytes_per_token(&self) -> u64 {
         let of = |spec: &Spec| spec.kv_bytes_per_token(self.kv_dtype) as u64;

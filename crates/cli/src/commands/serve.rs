@@ -5,6 +5,7 @@
 
 mod audit;
 mod door;
+mod limits;
 #[cfg(not(feature = "otlp"))]
 mod no_traces;
 mod operations;
@@ -89,43 +90,8 @@ pub(crate) struct Args {
     #[arg(long)]
     metrics_llamacpp: bool,
 
-    /// Answers computed at once.
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    #[arg(help_heading = "Limits")]
-    parallel: u16,
-
-    /// Answers that may wait; past it the server says 429.
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=8192))]
-    #[arg(help_heading = "Limits")]
-    max_queued: u16,
-
-    /// Seconds that a request may have to wait before it begins, by estimate; past it the server says 429. 0 lets all wait.
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = door::seconds, help_heading = "Limits")]
-    max_wait: f64,
-
-    /// Prompt tokens that may wait, all requests together; past it the server says 429.
-    #[arg(long, default_value_t = 1 << 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    #[arg(help_heading = "Limits")]
-    max_queued_tokens: u32,
-
-    /// Milliseconds that a running answer should wait at most for its next token while prompts are read beside it.
-    #[arg(long, default_value_t = 100, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
-    #[arg(help_heading = "Limits")]
-    max_stall_ms: u32,
-
-    /// Open connections; past it the server says 503.
-    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    #[arg(help_heading = "Limits")]
-    max_connections: u32,
-
-    /// Bytes of a request's body, as 4M or 4194304; past it the server says 413.
-    #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = door::bytes, help_heading = "Limits")]
-    max_body: u64,
-
-    /// Seconds that running answers get to finish after Ctrl-C or SIGTERM; a second signal ends at once.
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u16))]
-    #[arg(help_heading = "Limits")]
-    drain_timeout: u16,
+    #[command(flatten)]
+    limits: limits::Limits,
 
     /// Tokens of prompt and answer together [default: the model's own, as far as memory allows].
     #[arg(long, short = 'c', value_name = "N", help_heading = "Machine")]
@@ -216,7 +182,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if !takers.is_empty() {
         server.audit(Arc::new(takers));
     }
-    let drain = Duration::from_secs(args.drain_timeout.into());
+    let drain = args.limits.drain();
     let args = Arc::new(args);
     operations::watch(&args, &server)?;
     let failed = load_beside(args, server.clone(), invitation, began)?;
@@ -225,10 +191,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 fn options(args: &Args) -> Result<Options, Failure> {
     let keys = operations::keys(args)?;
-    let body_bytes = usize::try_from(args.max_body).unwrap_or(usize::MAX);
-    if !(1024..=1 << 30).contains(&body_bytes) {
-        return Err(Failure::usage(format!("--max-body {body_bytes} is outside 1024..=1073741824")));
-    }
+    let body_bytes = args.limits.body_bytes()?;
+    let threads = threads(args)?;
     let standard = Options::default();
     Ok(Options {
         keys,
@@ -241,13 +205,18 @@ fn options(args: &Args) -> Result<Options, Failure> {
         metrics_llamacpp: args.metrics_llamacpp,
         body_bytes,
         body_memory_bytes: standard.body_memory_bytes.max(4 * body_bytes),
-        connections: args.max_connections as usize,
-        requests: usize::from(args.parallel) + usize::from(args.max_queued),
-        parallel: args.parallel.into(),
-        longest_wait: (args.max_wait > 0.0).then(|| Duration::from_secs_f64(args.max_wait)),
+        connections: args.limits.connections(),
+        requests: args.limits.requests(threads),
+        parallel: args.limits.parallel(threads),
+        longest_wait: args.limits.longest_wait(),
         price: args.price.price()?,
         ..standard
     })
+}
+
+/// Those that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
+fn threads(args: &Args) -> Result<usize, Failure> {
+    args.compute.threads(&cpu::probe::look())
 }
 
 /// `GRISTMILL_LOG` chooses, as in `debug` or `server=debug`; warnings by default.
@@ -317,24 +286,29 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     }
     let planned = planned(args)?;
     out!(
-        "flags and files are good; {} would be served with {} tokens of context, {} of memory and {} keys",
+        "flags and files are good; {} would be served with {} tokens of context, {} of memory and {} keys; \
+         {} answers at once, {} more and {} tokens of prompts may wait",
         args.model,
         planned.limits.context,
         size(planned.need.total()),
-        options.keys.len()
+        options.keys.len(),
+        planned.limits.max_running,
+        planned.limits.max_queued - planned.limits.max_running,
+        planned.limits.max_queued_tokens
     );
     Ok(())
 }
 
 /// The model found, and its memory planned as the flags say.
 fn planned(args: &Args) -> Result<Planned, Failure> {
+    let threads = threads(args)?;
     let wish = Wish {
         model: &args.model,
         compute: &args.compute,
         precision: Precision::Fast,
         kv: args.kv,
         context: args.context,
-        max_running: args.parallel.into(),
+        max_running: args.limits.parallel(threads),
         speculate: &args.speculate,
     };
     let mut planned = plan(&wish)?;
@@ -351,10 +325,12 @@ fn planned(args: &Args) -> Result<Planned, Failure> {
         planned.set_kv_bytes(kv_bytes);
         check_memory(&planned.machine, planned.need.total() - planned.need.kv + kv_bytes, &args.model, "")?;
     }
-    planned.limits.max_queued_tokens = args.max_queued_tokens as usize;
-    planned.limits.max_stall = Duration::from_millis(args.max_stall_ms.into());
+    let tier = args.compute.tier()?;
+    let multiply_adds = planned.multiply_adds_per_token();
+    planned.limits.max_queued_tokens = args.limits.queued_tokens(tier, threads, multiply_adds);
+    planned.limits.max_stall = args.limits.max_stall();
     planned.limits.prefix_cache = !args.no_prefix_cache;
-    planned.limits.max_queued = usize::from(args.parallel) + usize::from(args.max_queued);
+    planned.limits.max_queued = args.limits.requests(threads);
     Ok(planned)
 }
 
@@ -384,14 +360,14 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let watch = server.watch_reads(&|rows| loaded.model.weight_read_bytes(rows));
     let Loaded { model, draft, compute, limits, .. } = loaded;
     let kv_dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(tier));
+    let parallel = limits.max_running;
     let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
     let stats = engine.stats();
     let facts = format!(
-        "{} · {threads}, {tier} · context {} tokens · {} answers at once · \
+        "{} · {threads}, {tier} · context {} tokens · {parallel} answers at once · \
          KV room for {} tokens in {}",
         loaded.reading.say(),
         engine.context(),
-        args.parallel,
         stats.kv_blocks_total * stats.kv_block_tokens,
         kv_dtype.name()
     );
