@@ -28,9 +28,9 @@ fn says(model: &str, prompt: &str, tiers: &[&str]) {
     }
 }
 
-const ALL: [&str; 3] = ["avx512", "avx2", "scalar"];
+const ALL: [&str; 4] = ["amx", "avx512", "avx2", "scalar"];
 /// The scalar tier adds in another order, and parts from these after some words.
-const VECTOR: [&str; 2] = ["avx512", "avx2"];
+const VECTOR: [&str; 3] = ["amx", "avx512", "avx2"];
 
 #[test]
 #[ignore = "needs: gristmill pull smollm2-135m-instruct"]

@@ -9,6 +9,8 @@ mod round_trip;
 
 pub use round_trip::{RoundTrip, round_trip};
 
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::amx::{Amx, ROWS, Sums, Tiles};
 use crate::lanes::{self, Job, Simd};
 use crate::probe::Machine;
 use crate::{Pages, Pool, Tier, thread};
@@ -321,6 +323,10 @@ fn measure_peak(tier: Tier, team: &Team, numbers: Numbers) -> Peak {
 
 /// Some thousand rounds; how many multiply-adds they were.
 fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(amx) = Amx::new().filter(|_| (tier, numbers) == (Tier::Amx, Numbers::Bf16)) {
+        return tiles(amx);
+    }
     match numbers {
         Numbers::Int8 => lanes::dispatch(tier, Int8),
         Numbers::Bf16 => lanes::dispatch(tier, Bf16),
@@ -328,8 +334,31 @@ fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
     }
 }
 
+/// Two tiles of rows times two of weights, all zeros, read anew for each round.
+#[cfg(target_arch = "x86_64")]
+fn tiles(amx: Amx) -> f64 {
+    let tiles = Tiles::new(amx, ROWS, 64);
+    let zeros = Sums::ZERO;
+    tiles.zero::<0>();
+    tiles.zero::<1>();
+    tiles.zero::<2>();
+    tiles.zero::<3>();
+    for _ in 0..ROUNDS {
+        tiles.load_a::<0, _>(&zeros.0, 1, 0);
+        tiles.load_a::<1, _>(&zeros.0, 1, 0);
+        tiles.load_b::<0, _>(&zeros.0, 1);
+        tiles.load_b::<1, _>(&zeros.0, 1);
+        tiles.dot_bf16::<0, 0, 0>();
+        tiles.dot_bf16::<1, 0, 1>();
+        tiles.dot_bf16::<2, 1, 0>();
+        tiles.dot_bf16::<3, 1, 1>();
+    }
+    (ROUNDS * 4 * ROWS * 16 * 32) as f64
+}
+
 fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     match (tier, numbers) {
+        (Tier::Amx, Numbers::Bf16) => "tdpbf16ps, tiles of 16 x 32 numbers",
         (_, Numbers::Int8) => lanes::int8_instructions(tier),
         (Tier::Avx512, Numbers::Bf16) if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
         (Tier::Scalar, Numbers::F32) => "plain code",

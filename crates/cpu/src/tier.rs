@@ -15,11 +15,13 @@ pub enum Tier {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI. BF16 instructions are used where they are there.
     Avx512,
+    /// [`Tier::Avx512`] and AMX: bfloat16 weights, keys and values are multiplied in tiles.
+    Amx,
 }
 
 impl Tier {
     /// Every tier, on whatever machine.
-    pub const ALL: [Tier; 4] = [Tier::Scalar, Tier::Neon, Tier::Avx2, Tier::Avx512];
+    pub const ALL: [Tier; 5] = [Tier::Scalar, Tier::Neon, Tier::Avx2, Tier::Avx512, Tier::Amx];
 
     /// The tiers that this machine can run, plainest first. Never empty.
     #[must_use]
@@ -56,6 +58,7 @@ impl Tier {
             Tier::Neon => missing_neon(),
             Tier::Avx2 => missing_avx2(),
             Tier::Avx512 => missing_avx512(),
+            Tier::Amx => missing_amx(),
         }
     }
 
@@ -67,6 +70,7 @@ impl Tier {
             Tier::Neon => "neon",
             Tier::Avx2 => "avx2",
             Tier::Avx512 => "avx512",
+            Tier::Amx => "amx",
         }
     }
 }
@@ -95,6 +99,21 @@ fn missing_avx512() -> Vec<&'static str> {
     )
 }
 
+#[cfg(target_arch = "x86_64")]
+fn missing_amx() -> Vec<&'static str> {
+    let mut lacking = missing_avx512();
+    lacking.extend(crate::lanes::amx::lacking());
+    if lacking.is_empty() && crate::lanes::amx::Amx::new().is_none() {
+        lacking.push("amx, which the system refuses");
+    }
+    lacking
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn missing_amx() -> Vec<&'static str> {
+    vec!["an x86-64 CPU"]
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn missing_avx2() -> Vec<&'static str> {
     vec!["an x86-64 CPU"]
@@ -121,9 +140,9 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A tier's name that is none of the four.
+/// A tier's name that is none of the five.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no instruction tier; the tiers are scalar, neon, avx2, avx512")]
+#[error("`{0}` is no instruction tier; the tiers are scalar, neon, avx2, avx512, amx")]
 pub struct UnknownTier(pub String);
 
 impl FromStr for Tier {

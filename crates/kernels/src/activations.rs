@@ -2,6 +2,7 @@
 //!
 //! Rows are quantized once and shared by all matrices that read them (Q, K and V; gate and up).
 
+use cpu::Tier;
 use cpu::lanes::{Job, Simd, dispatch};
 use std::ops::BitOr;
 
@@ -102,7 +103,8 @@ impl Activations {
             cols: 0,
             fine: false,
             int8: vec![Block::default(); int8],
-            bf16: vec![[0; 4]; max_rows * max_cols.div_ceil(2)],
+            // Whole tiles' worth, whichever the tier.
+            bf16: vec![[0; 4]; max_rows * max_cols.div_ceil(TILE_PAIRS * 2) * TILE_PAIRS],
             f32: vec![0.0; max_rows * max_cols],
         }
     }
@@ -121,11 +123,13 @@ impl Activations {
             });
         }
         if needs.bf16 {
-            let pairs = cols.div_ceil(2);
-            let out = &mut self.bf16[..self.rows * pairs];
-            let rows = if x.len() < FEW { self.rows } else { self.rows.div_ceil(4 * c.pool.threads()) };
-            c.pool.chunks_mut(out, rows.max(1) * pairs, &|i, out| {
-                dispatch(c.tier, Round { x: &x[i * rows * cols..], cols, out });
+            let shape = PairShape::of(c.tier, cols);
+            let a_row = shape.a_row(cols);
+            let out = &mut self.bf16[..self.rows * a_row];
+            let tasks = if x.len() < FEW { 1 } else { 4 * c.pool.threads() };
+            let rows = self.rows.div_ceil(tasks).max(1).next_multiple_of(shape.rows);
+            c.pool.chunks_mut(out, rows * a_row, &|i, out| {
+                dispatch(c.tier, Round { x: &x[i * rows * cols..], cols, shape, out });
             });
         }
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
@@ -164,12 +168,39 @@ impl Activations {
 /// Values below which a hand-over to other threads costs more than rounding them to bfloat16.
 const FEW: usize = 8 << 10;
 
+/// Pairs of bfloat16 in a row of a tile.
+pub(crate) const TILE_PAIRS: usize = 16;
+
+/// How pairs of bfloat16 lie: groups of `rows` rows, the last one what is left, hold `pairs` pairs of each of their rows, then the next
+/// `pairs` of each, the last of them filled up with zeros.
+#[derive(Clone, Copy)]
+struct PairShape {
+    rows: usize,
+    pairs: usize,
+}
+
+impl PairShape {
+    /// Row after row, or where the tier has tiles, tile after tile.
+    fn of(tier: Tier, cols: usize) -> PairShape {
+        match tier {
+            Tier::Amx => PairShape { rows: 16, pairs: TILE_PAIRS },
+            _ => PairShape { rows: 1, pairs: cols.div_ceil(2) },
+        }
+    }
+
+    /// Pairs that a row takes.
+    fn a_row(self, cols: usize) -> usize {
+        cols.div_ceil(2).next_multiple_of(self.pairs)
+    }
+}
+
 /// Rounds rows to bfloat16.
 struct Round<'a> {
     /// From the first row of `out` on.
     x: &'a [f32],
     cols: usize,
-    /// Whole rows of pairs, an odd row's last one filled up with zero.
+    shape: PairShape,
+    /// Whole groups, or what is left at the end.
     out: &'a mut [[i8; 4]],
 }
 
@@ -177,15 +208,20 @@ impl Job for Round<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let rows = self.out.chunks_exact_mut(self.cols.div_ceil(2));
-        for (x, out) in self.x.chunks_exact(self.cols).zip(rows) {
-            if let Some(last) = out.last_mut() {
-                *last = [0; 4];
-            }
-            // Written so that the compiler takes a register of values at a time.
-            for (v, out) in x.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
-                let [low, high, ..] = bf16(*v).to_le_bytes();
-                *out = [low.cast_signed(), high.cast_signed()];
+        let PairShape { rows, pairs } = self.shape;
+        let groups = self.out.chunks_mut(rows * self.shape.a_row(self.cols));
+        for (x, out) in self.x.chunks(rows * self.cols).zip(groups) {
+            let width = x.len() / self.cols;
+            for (r, row) in x.chunks_exact(self.cols).enumerate() {
+                for (part, out) in row.chunks(2 * pairs).zip(out.chunks_exact_mut(width * pairs)) {
+                    let out = &mut out[r * pairs..(r + 1) * pairs];
+                    out[part.len() / 2..].fill([0; 4]);
+                    // Written so that the compiler takes a register of values at a time.
+                    for (v, out) in part.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
+                        let [low, high, ..] = bf16(*v).to_le_bytes();
+                        *out = [low.cast_signed(), high.cast_signed()];
+                    }
+                }
             }
         }
     }
@@ -303,7 +339,7 @@ fn finish(block: &mut Block, scale: f32, halves: [f32; 2]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpu::{Pool, Tier};
+    use cpu::Pool;
 
     #[test]
     fn quantized_rows_are_within_half_a_step_on_every_tier() {

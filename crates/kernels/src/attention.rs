@@ -1,10 +1,9 @@
 //! Causal attention over blocks of keys and values, with an online softmax (Milakov and Gimelshein, 2018).
 //!
 //! A task takes some rows of the batch and one key-value head; the queries that share the head are computed together
-//! in tiles of up to eight, so that keys and values are read once for the tile. A query walks the blocks of its own
+//! in tiles of up to eight or sixteen, so that keys and values are read once for the tile. A query walks the blocks of its own
 //! sequence in order of position, so its result depends on nothing else.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use cpu::Tile;
@@ -15,12 +14,17 @@ use crate::eight::Eight;
 use crate::elementwise::tanh;
 use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
 use crate::stored::{Floats, Half, Kept, Pair, Single};
+#[cfg(target_arch = "x86_64")]
+use crate::tiles;
 
 /// The widest head that the kernels take.
 pub const MAX_HEAD_DIM: usize = 512;
 
 /// Queries computed together.
 pub(crate) const TILE: usize = 8;
+
+/// The most that any way of keeping keys and values computes together.
+const MOST: usize = 16;
 
 /// The rows of one sequence in a batch.
 #[derive(Clone, Debug)]
@@ -67,23 +71,34 @@ pub fn attention(
         for seq in seqs.iter().filter(|s| s.rows.start < rows.end && s.rows.end > rows.start) {
             let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);
             let head = Head { kv, cells: kv.head(layer, head), head, group, window, scale, soft_cap };
+            let out = &mut out;
             // A job for each type, because one with all of them takes the compiler minutes.
-            match kv.shape().dtype {
-                KvDtype::F32 => {
-                    let kept = PhantomData::<Floats<Single>>;
-                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
-                }
+            match shape.dtype {
+                KvDtype::F32 => dispatch(
+                    c.tier,
+                    Attend::<Floats<Single>> { head, q, cols, seq, part, first, out, with: () },
+                ),
                 KvDtype::F16 => {
-                    let kept = PhantomData::<Floats<Half>>;
-                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                    dispatch(
+                        c.tier,
+                        Attend::<Floats<Half>> { head, q, cols, seq, part, first, out, with: () },
+                    );
                 }
                 KvDtype::Bf16 => {
-                    let kept = PhantomData::<Floats<Pair>>;
-                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                    #[cfg(target_arch = "x86_64")]
+                    if let Some(with) = tiles::token(c.tier).filter(|_| tiles::fits(shape.head_dim)) {
+                        // Not for every tier: only this one's registers are beside tiles.
+                        let lanes = with.lanes();
+                        lanes.call(Attend::<tiles::Tiled> { head, q, cols, seq, part, first, out, with });
+                        continue;
+                    }
+                    dispatch(
+                        c.tier,
+                        Attend::<Floats<Pair>> { head, q, cols, seq, part, first, out, with: () },
+                    );
                 }
                 KvDtype::Q8_0 => {
-                    let kept = PhantomData::<Eight>;
-                    dispatch(c.tier, Attend { head, q, cols, seq, part, first, out: &mut out, kept });
+                    dispatch(c.tier, Attend::<Eight> { head, q, cols, seq, part, first, out, with: () });
                 }
             }
         }
@@ -91,6 +106,7 @@ pub fn attention(
 }
 
 /// One key-value head and how to attend to it.
+#[derive(Clone, Copy)]
 struct Head<'a> {
     kv: &'a KvPool,
     cells: &'a [u8],
@@ -101,7 +117,7 @@ struct Head<'a> {
     soft_cap: Option<f32>,
 }
 
-struct Attend<'a, 'o, K> {
+struct Attend<'a, 'o, K: Kept> {
     head: Head<'a>,
     q: &'a [f32],
     cols: usize,
@@ -111,7 +127,7 @@ struct Attend<'a, 'o, K> {
     /// The batch row of the output tile's first row.
     first: usize,
     out: &'a mut Tile<'o, f32>,
-    kept: PhantomData<K>,
+    with: K::With,
 }
 
 /// A query: where it lies, and what it may see.
@@ -130,8 +146,8 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
         let total = self.part.len() * group;
         let mut at = 0;
         while at < total {
-            let count = TILE.min(total - at);
-            let mut queries = [Query::default(); TILE];
+            let count = K::MOST.min(total - at);
+            let mut queries = [Query::default(); MOST];
             for (i, query) in queries[..count].iter_mut().enumerate() {
                 let row = self.part.start + (at + i) / group;
                 let position = self.seq.first_position + (row - self.seq.rows.start);
@@ -147,6 +163,7 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
                 5 if K::EVERY_TILE => self.tile::<S, 5>(s, &queries),
                 6 if K::EVERY_TILE => self.tile::<S, 6>(s, &queries),
                 7 if K::EVERY_TILE => self.tile::<S, 7>(s, &queries),
+                9.. if const { K::MOST == 16 } => self.tile::<S, 16>(s, &queries),
                 _ => self.tile::<S, 8>(s, &queries),
             }
             at += count;
@@ -156,14 +173,15 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
 
 impl<K: Kept> Attend<'_, '_, K> {
     #[inline(always)]
-    fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; TILE]) {
+    fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; MOST]) {
         let shape = self.head.kv.shape();
         let (dim, wide) = (shape.head_dim, shape.value_dim());
         let q: [&[f32]; N] = std::array::from_fn(|i| {
             let head = self.head.head * self.head.group + queries[i].head_in_group;
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
-        let ready = K::queries::<S, N>(s, q);
+        let kept = K::begin(self.with, N);
+        let ready = kept.queries::<S, N>(s, q);
         let mut sums = [[0.0f32; MAX_HEAD_DIM]; N];
         let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
@@ -174,7 +192,7 @@ impl<K: Kept> Attend<'_, '_, K> {
             let base = b * BLOCK_TOKENS;
             let ahead = self.head.kv.ahead(self.seq.blocks, b);
             let mut scores = [[0.0; BLOCK_TOKENS]; N];
-            K::add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
+            kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
             for i in 0..N {
                 let p = queries[i].position;
                 // A query that sees nothing of this block keeps its state bit for bit.
@@ -191,7 +209,7 @@ impl<K: Kept> Attend<'_, '_, K> {
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
             let written = (last + 1 - base).min(BLOCK_TOKENS);
-            K::add_values::<S, N>(s, &scores, values, wide, written, ahead, &mut sums);
+            kept.add_values::<S, N>(s, &scores, values, wide, written, ahead, &mut sums);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;

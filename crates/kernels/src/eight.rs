@@ -134,11 +134,16 @@ pub(crate) struct Queries<const N: usize> {
 pub(crate) struct Eight;
 
 impl Kept for Eight {
+    type With = ();
     const EVERY_TILE: bool = false;
     type Queries<const N: usize> = Queries<N>;
 
+    fn begin((): (), _: usize) -> Eight {
+        Eight
+    }
+
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(s: S, q: [&[f32]; N]) -> Queries<N> {
+    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N]) -> Queries<N> {
         let mut parts = Parts::ZERO;
         let mut start = [[0; MAX_HEAD_DIM / GROUP]; N];
         for i in 0..N {
@@ -156,6 +161,7 @@ impl Kept for Eight {
 
     #[inline(always)]
     fn add_scores<S: Simd, const N: usize>(
+        &self,
         s: S,
         queries: &Queries<N>,
         keys: &[u8],
@@ -177,6 +183,7 @@ impl Kept for Eight {
 
     #[inline(always)]
     fn add_values<S: Simd, const N: usize>(
+        &self,
         s: S,
         weights: &[[f32; BLOCK_TOKENS]; N],
         values: &[u8],

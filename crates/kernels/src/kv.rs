@@ -6,7 +6,7 @@
 //! `d + head_dim / 2`, and the value of position `p` with that of `p + 16`, so the keys are `[head_dim / 2, 32]` pairs and the
 //! values `[16, value_dim]`. In eight bits four do: see [`crate::eight`]. Who owns which block is the engine's business.
 
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot};
 use cpu::{Pages, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
@@ -53,17 +53,13 @@ impl KvDtype {
 
     /// The fastest for serving on `tier`.
     pub fn fastest(tier: Tier) -> KvDtype {
-        if dispatch(tier, MultipliesBf16) { KvDtype::Bf16 } else { KvDtype::F16 }
+        if multiplies_bf16(tier) { KvDtype::Bf16 } else { KvDtype::F16 }
     }
 }
 
-struct MultipliesBf16;
-
-impl Job for MultipliesBf16 {
-    type Out = bool;
-    fn run<S: Simd>(self, _: S) -> bool {
-        S::BF16_DOT
-    }
+/// Whether `tier` has instructions for products of bfloat16 pairs, in registers or in tiles.
+pub(crate) fn multiplies_bf16(tier: Tier) -> bool {
+    tier == Tier::Amx || has_bf16_dot(tier)
 }
 
 /// Two floats as bfloat16, the first in the low half, rounded to nearest even.

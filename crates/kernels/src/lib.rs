@@ -20,6 +20,8 @@ mod matrix;
 mod norm;
 mod rope;
 mod stored;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 mod unpack;
 
 pub use activations::{Activations, Needs};

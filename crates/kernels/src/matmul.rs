@@ -11,6 +11,8 @@ use cpu::{Columns, Tile};
 use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
 use crate::matrix::{Layout, Matrix, with_format};
 use crate::stored::{Half, Single, Stored};
+#[cfg(target_arch = "x86_64")]
+use crate::tiles;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format};
@@ -24,7 +26,7 @@ const TASK_BYTES: usize = 32 << 10;
 
 /// Input rows that are walked over all panels of a task before the next ones: half of a second-level cache, the other
 /// half is the panels'.
-const ROWS_BYTES: usize = 512 << 10;
+pub(crate) const ROWS_BYTES: usize = 512 << 10;
 
 /// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
 /// registers.
@@ -92,7 +94,13 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
         ),
         Layout::F32 => dispatch(w.tier, Product { work, x: floats::<Single>(&x.f32) }),
         Layout::F16 => dispatch(w.tier, Product { work, x: floats::<Half>(&x.f32) }),
-        Layout::Bf16 => dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } }),
+        Layout::Bf16 => {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(amx) = tiles::token(w.tier) {
+                return tiles::brains(amx, work, &x.bf16);
+            }
+            dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } });
+        }
     }
 }
 
@@ -100,14 +108,29 @@ fn floats<W>(rows: &[f32]) -> Floats<'_, W> {
     Floats { rows, stored: Default::default() }
 }
 
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     /// The panels, from this task's first on.
-    data: &'a [u8],
-    panel_bytes: usize,
-    cols: usize,
+    pub(crate) data: &'a [u8],
+    pub(crate) panel_bytes: usize,
+    pub(crate) cols: usize,
     /// Rows of the input for each row of the output: two when the input is in sixteen bits.
     parts: usize,
-    out: Tile<'a, f32>,
+    pub(crate) out: Tile<'a, f32>,
+}
+
+impl Work<'_> {
+    /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
+    #[inline(always)]
+    pub(crate) fn put<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
+        let out = &mut self.out.row(t)[at..];
+        if out.len() >= S::LANES {
+            s.store(sums, out);
+        } else {
+            let mut all = [0.0; 64];
+            s.store(sums, &mut all);
+            out.copy_from_slice(&all[..out.len()]);
+        }
+    }
 }
 
 /// Input rows in the form that one weight layout multiplies.
@@ -184,14 +207,7 @@ impl<R: Rows> Product<'_, R> {
                 let sums = &sums[i];
                 // Tiles hold an even number of rows when each output row has two.
                 let sum = if parts == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
-                let out = &mut self.work.out.row(first / parts + t)[(p + i) * S::LANES..];
-                if out.len() >= S::LANES {
-                    s.store(sum, out);
-                } else {
-                    let mut all = [0.0; 64];
-                    s.store(sum, &mut all);
-                    out.copy_from_slice(&all[..out.len()]);
-                }
+                self.work.put(s, first / parts + t, (p + i) * S::LANES, sum);
             }
         }
         T

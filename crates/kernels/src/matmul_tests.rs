@@ -74,7 +74,7 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
     for dtype in Dtype::ALL {
         let (rows, cols) = (37, 512);
         let bytes = random_weights(dtype, rows, cols, &mut noise);
-        let x: Vec<f32> = (0..19 * cols).map(|_| noise.unit() * 3.0).collect();
+        let x: Vec<f32> = (0..51 * cols).map(|_| noise.unit() * 3.0).collect();
         for tier in Tier::available() {
             let c = Compute::new(tier, Pool::new(2, None).unwrap());
             let w = Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::Fast).unwrap();
@@ -95,7 +95,7 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
                     );
                 }
             }
-            for count in [1, 2, 3, 5, 7, 8, 11] {
+            for count in [1, 2, 3, 5, 7, 8, 11, 33, 36] {
                 for first in [0, 4, 8] {
                     let alone = run(&c, &w, &x[first * cols..(first + count) * cols]);
                     assert_eq!(
@@ -107,7 +107,7 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
             }
             let fine = Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::Fine).unwrap();
             let finer = run(&c, &fine, &x);
-            for (t, x) in x.chunks(cols).enumerate() {
+            for (t, x) in x.chunks(cols).take(rows).enumerate() {
                 truth.row_into(t, &mut row);
                 let want: f64 = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
                 let error = (f64::from(finer[t * rows + t]) - want).abs();

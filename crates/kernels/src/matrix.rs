@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, lanes};
+use cpu::lanes::{Job, Simd, dispatch, lanes};
 use cpu::{Arena, Pages, Tier};
 use tensor::Dtype;
 
 use crate::activations::Needs;
+use crate::kv::multiplies_bf16;
 use crate::unpack::{self, Format};
 use crate::{Compute, Error};
 
@@ -181,7 +182,7 @@ impl Matrix {
     pub fn activations(&self) -> Needs {
         match self.layout {
             Layout::Quantized(_) => Needs { int8: !self.fine, fine: self.fine, ..Needs::default() },
-            Layout::Bf16 if has_bf16_dot(self.tier) => Needs { bf16: true, ..Needs::default() },
+            Layout::Bf16 if multiplies_bf16(self.tier) => Needs { bf16: true, ..Needs::default() },
             Layout::F32 | Layout::F16 | Layout::Bf16 => Needs { f32: true, ..Needs::default() },
         }
     }

@@ -115,16 +115,23 @@ impl Term for Pair {
 
 /// A way to keep a block of keys and values, as attention uses it.
 pub(crate) trait Kept {
+    /// What [`Kept::begin`] needs.
+    type With: Copy;
+    /// The most queries of a tile.
+    const MOST: usize = TILE;
     /// Whether there is code for each number of queries up to [`TILE`]. Otherwise for powers of two only, and a tile that is
     /// not full computes its last query again: less for the compiler to do.
     const EVERY_TILE: bool;
     /// Queries of a tile, made ready once for all blocks.
     type Queries<const N: usize>;
+    /// Begins a tile of `queries` queries.
+    fn begin(with: Self::With, queries: usize) -> Self;
     /// Makes queries `[head_dim]` ready.
-    fn queries<S: Simd, const N: usize>(s: S, q: [&[f32]; N]) -> Self::Queries<N>;
+    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N]) -> Self::Queries<N>;
     /// Adds to `scores`, zero at first, the products of each query with each key of the block, whose heads are `dim` wide.
     /// `ahead` bytes further lies the next block, for prefetching.
     fn add_scores<S: Simd, const N: usize>(
+        &self,
         s: S,
         queries: &Self::Queries<N>,
         keys: &[u8],
@@ -135,6 +142,7 @@ pub(crate) trait Kept {
     /// Adds to each query's `sums` the values of the block times its weights. Values are `wide` numbers apart; those from
     /// position `written` on do not count, and their weights are zero.
     fn add_values<S: Simd, const N: usize>(
+        &self,
         s: S,
         weights: &[[f32; BLOCK_TOKENS]; N],
         values: &[u8],
@@ -149,11 +157,16 @@ pub(crate) trait Kept {
 pub(crate) struct Floats<T>(PhantomData<T>);
 
 impl<T: Term> Kept for Floats<T> {
+    type With = ();
     const EVERY_TILE: bool = true;
     type Queries<const N: usize> = [[T::Factor; MAX_HEAD_DIM]; N];
 
+    fn begin((): (), _: usize) -> Floats<T> {
+        Floats(PhantomData)
+    }
+
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(_: S, q: [&[f32]; N]) -> Self::Queries<N> {
+    fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
         let mut factors = [[T::Factor::default(); MAX_HEAD_DIM]; N];
         for i in 0..N {
             T::factors(q[i], &mut factors[i][..q[i].len().div_ceil(T::NUMBERS)]);
@@ -163,6 +176,7 @@ impl<T: Term> Kept for Floats<T> {
 
     #[inline(always)]
     fn add_scores<S: Simd, const N: usize>(
+        &self,
         s: S,
         queries: &Self::Queries<N>,
         keys: &[u8],
@@ -176,6 +190,7 @@ impl<T: Term> Kept for Floats<T> {
 
     #[inline(always)]
     fn add_values<S: Simd, const N: usize>(
+        &self,
         s: S,
         weights: &[[f32; BLOCK_TOKENS]; N],
         values: &[u8],

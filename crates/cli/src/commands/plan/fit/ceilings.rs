@@ -79,8 +79,12 @@ impl Source {
 fn from_table(plan: &Plan, name: &str) -> Result<Place, Failure> {
     let found = plan.machine("--machine", name)?;
     let int8 = found.int8_g_per_s();
-    // 512-bit registers have a product of bfloat16 pairs; elsewhere it is widened to f32.
-    let bf16 = if found.tier == "avx512" { int8 / 2.0 } else { int8 / 4.0 };
+    // 512-bit registers have a product of bfloat16 pairs, and tiles many more at once; elsewhere it is widened to f32.
+    let bf16 = match found.tier.as_str() {
+        "amx" => 4.0 * int8,
+        "avx512" => int8 / 2.0,
+        _ => int8 / 4.0,
+    };
     let unsure = match found.unverified.join(", ") {
         none if none.is_empty() => String::new(),
         names => format!(" No source for {names}."),

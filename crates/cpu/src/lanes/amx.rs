@@ -1,0 +1,323 @@
+//! AMX (Sapphire Rapids and later): products of whole tiles, beside the registers of AVX-512.
+//!
+//! A tile is up to 16 rows of 64 bytes. `C[m][n] += Σ_k A[m][k] · B[k][n]`, where a row of `A` is a row of activations, a row of
+//! `C` its sums with 16 rows of weights, and a row of `B` holds a pair of bfloat16 of consecutive `k` for each of these 16: what a register of [`super::avx512`] holds. The instructions are assembly, since their intrinsics are
+//! unstable in the compilers that we build with.
+//!
+//! Formulas: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2,
+//! `LDTILECFG` and `TDPBF16PS`.
+
+use std::arch::asm;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::avx512::Avx512;
+
+/// Rows of a tile.
+pub const ROWS: usize = 16;
+
+/// Proof that this CPU has AMX for bfloat16 beside AVX-512 with VNNI, and that the system lets this process use it.
+#[derive(Clone, Copy, Debug)]
+pub struct Amx(Avx512<false>);
+
+impl Amx {
+    /// The token, if this CPU has the instructions and the system allows them. Asks the system once a process.
+    pub fn new() -> Option<Amx> {
+        static ALLOWED: OnceLock<bool> = OnceLock::new();
+        let lanes = Avx512::new()?;
+        (*ALLOWED.get_or_init(|| lacking().is_empty() && allowed())).then_some(Amx(lanes))
+    }
+
+    /// The registers beside the tiles, those of [`super::dispatch`].
+    pub fn lanes(self) -> Avx512<false> {
+        self.0
+    }
+}
+
+/// The features of AMX that this CPU lacks, by their name in `/proc/cpuinfo`.
+pub(crate) fn lacking() -> Vec<&'static str> {
+    let highest = std::arch::x86_64::__cpuid(0).eax;
+    let bits = if highest < 7 { 0 } else { std::arch::x86_64::__cpuid_count(7, 0).edx };
+    [(22, "amx_bf16"), (24, "amx_tile")]
+        .into_iter()
+        .filter(|(bit, _)| bits >> bit & 1 == 0)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Whether the system saves the tiles of this process. Linux does when asked (its `Documentation/arch/x86/xstate.rst`).
+#[cfg(target_os = "linux")]
+fn allowed() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
+    // SAFETY: this call takes two integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allowed() -> bool {
+    false
+}
+
+/// What `LDTILECFG` reads: palette 1, then for each tile bytes in a row and rows.
+#[repr(C, align(64))]
+struct Shapes {
+    palette: u8,
+    start: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// A tile's sums, row by row: the bytes of 16 `f32` each.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Sums(pub [[u8; 64]; ROWS]);
+
+impl Sums {
+    /// Nothing summed.
+    pub const ZERO: Sums = Sums([[0; 64]; ROWS]);
+}
+
+thread_local! {
+    static TAKEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The eight tiles of this thread: `C` 0 to 3, `A` 0 and 1, `B` 0 and 1. Given back when dropped, so that an idle thread carries
+/// no 8 KiB of state from one core to the other.
+pub struct Tiles {
+    rows: usize,
+    width: usize,
+    here: PhantomData<*const ()>,
+}
+
+impl Tiles {
+    /// Shapes the tiles for `rows` rows of activations at a time, `width` bytes of each.
+    ///
+    /// # Panics
+    /// For no or more than 16 rows, for a width that is no multiple of four from 4 to 64, and where this thread has its tiles
+    /// already.
+    pub fn new(_: Amx, rows: usize, width: usize) -> Tiles {
+        assert!((1..=ROWS).contains(&rows), "{rows} rows of a tile of up to {ROWS}");
+        assert!((4..=64).contains(&width) && width.is_multiple_of(4), "rows of {width} bytes");
+        assert!(!TAKEN.replace(true), "a thread has its tiles once");
+        let mut shapes =
+            Shapes { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        for tile in 0..8 {
+            // The bounds above: all of these fit.
+            let (bytes, rows) = match tile {
+                0..4 => (64, rows),
+                4..6 => (width, rows),
+                _ => (64, width / 4),
+            };
+            (shapes.row_bytes[tile], shapes.rows[tile]) = (bytes as u16, rows as u8);
+        }
+        // SAFETY: the token vouches for the instruction and the system's leave; it reads 64 bytes, all of `shapes`, which
+        // describe palette 1 within its limits of 16 rows of 64 bytes.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(readonly, nostack, preserves_flags))
+        };
+        Tiles { rows, width, here: PhantomData }
+    }
+
+    /// Rows of activations in a tile.
+    #[inline(always)]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// `C = 0`
+    #[inline(always)]
+    pub fn zero<const C: usize>(&self) {
+        const { assert!(C < 4) };
+        // SAFETY: while `self` lives the tiles have shapes; no memory is touched.
+        unsafe { asm!("tilezero tmm{c}", c = const C, options(nomem, nostack, preserves_flags)) };
+    }
+
+    /// Reads tile `A` from rows that begin at `x[0]`, `x[step]`, `x[2 * step]` and so on, each `from` bytes after that.
+    ///
+    /// # Panics
+    /// When a row would end outside `x`.
+    #[inline(always)]
+    pub fn load_a<const A: usize, T: Copy>(&self, x: &[T], step: usize, from: usize) {
+        const { assert!(A < 2) };
+        let stride = step * size_of::<T>();
+        assert!((self.rows - 1) * stride + from + self.width <= size_of_val(x), "a tile beyond its rows");
+        // SAFETY: as for `zero`; the rows lie in `x`, as was just asserted, and bytes that are not initialized are read by
+        // assembly alone.
+        unsafe {
+            asm!("tileloadd tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) x.as_ptr().cast::<u8>().add(from),
+                stride = in(reg) stride, options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Reads tile `B` from rows of 64 bytes that begin at `w[0]`, `w[step]` and so on, `width / 4` of them.
+    ///
+    /// # Panics
+    /// When a row would end outside `w`.
+    #[inline(always)]
+    pub fn load_b<const B: usize, T: Copy>(&self, w: &[T], step: usize) {
+        const { assert!(B < 2) };
+        let stride = step * size_of::<T>();
+        assert!((self.width / 4 - 1) * stride + 64 <= size_of_val(w), "a tile beyond its weights");
+        // SAFETY: as for `load_a`.
+        unsafe {
+            asm!("tileloadd tmm{b}, [{w} + {stride}*1]", b = const B + 6, w = in(reg) w.as_ptr(),
+                stride = in(reg) stride, options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Reads tile `C` from rows of sixteen that begin at `x[0]`, `x[step]` and so on.
+    ///
+    /// # Panics
+    /// When a row would end outside `x`.
+    #[inline(always)]
+    pub fn load_c<const C: usize>(&self, x: &[f32], step: usize) {
+        const { assert!(C < 4) };
+        assert!((self.rows - 1) * step + 16 <= x.len(), "a tile beyond its sums");
+        // SAFETY: as for `load_a`.
+        unsafe {
+            asm!("tileloadd tmm{c}, [{x} + {stride}*1]", c = const C, x = in(reg) x.as_ptr(),
+                stride = in(reg) 4 * step, options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Writes tile `C` where [`Tiles::load_c`] would read it.
+    ///
+    /// # Panics
+    /// When a row would end outside `out`.
+    #[inline(always)]
+    pub fn store_c<const C: usize>(&self, out: &mut [f32], step: usize) {
+        const { assert!(C < 4) };
+        assert!((self.rows - 1) * step + 16 <= out.len(), "a tile beyond its sums");
+        // SAFETY: as for `load_a`; whatever the bits, they are floats.
+        unsafe {
+            asm!("tilestored [{out} + {stride}*1], tmm{c}", c = const C, out = in(reg) out.as_mut_ptr(),
+                stride = in(reg) 4 * step, options(nostack, preserves_flags));
+        }
+    }
+
+    /// `C += A · B` of bfloat16 pairs: the first and the second of each pair are summed apart in `f32`, then both are added to
+    /// `C`.
+    #[inline(always)]
+    pub fn dot_bf16<const C: usize, const A: usize, const B: usize>(&self) {
+        const { assert!(C < 4 && A < 2 && B < 2) };
+        // SAFETY: as for `zero`; the shapes of `A`, `B` and `C` fit together for every width.
+        unsafe {
+            asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A + 4, b = const B + 6,
+                options(nomem, nostack, preserves_flags));
+        }
+    }
+
+    /// Writes tile `C`; rows that the tiles do not have are left as they are.
+    #[inline(always)]
+    pub fn store<const C: usize>(&self, out: &mut Sums) {
+        const { assert!(C < 4) };
+        // SAFETY: as for `zero`; up to 16 rows of 64 bytes are written, as many as `out` holds.
+        unsafe {
+            asm!("tilestored [{out} + {stride}*1], tmm{c}", c = const C, out = in(reg) out,
+                stride = in(reg) 64usize, options(nostack, preserves_flags));
+        }
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: the token that `self` was made with vouches for the instruction.
+        unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
+        TAKEN.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small pseudo-random numbers.
+    fn noise(seed: &mut u32) -> i8 {
+        *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (*seed >> 24) as i8
+    }
+
+    #[test]
+    fn pairs_are_summed_apart_and_then_together_whatever_the_shape() {
+        let Some(amx) = Amx::new() else { return };
+        let mut seed = 2;
+        let mut values = |count: usize| -> Vec<half::bf16> {
+            (0..count).map(|_| half::bf16::from_f32(f32::from(noise(&mut seed)) * 1.37)).collect()
+        };
+        for (rows, width) in [(16, 64), (7, 64), (5, 32), (1, 4)] {
+            let (a, b) = (values(rows * 40), values(width * 8));
+            let mut out = Sums([[7; 64]; ROWS]);
+            let tiles = Tiles::new(amx, rows, width);
+            tiles.zero::<3>();
+            for _ in 0..2 {
+                tiles.load_a::<1, _>(&a, 40, 8);
+                tiles.load_b::<0, _>(&b, 32);
+                tiles.dot_bf16::<3, 1, 0>();
+            }
+            tiles.store::<3>(&mut out);
+            for (m, n) in (0..ROWS).flat_map(|m| (0..16).map(move |n| (m, n))) {
+                let got = out.0[m].as_chunks::<4>().0[n];
+                if m >= rows {
+                    assert_eq!(got, [7; 4]);
+                    continue;
+                }
+                let mut sum = 0.0f32;
+                for _ in 0..2 {
+                    let mut apart = [0.0f32; 2];
+                    for k in 0..width / 2 {
+                        let (x, w) = (a[m * 40 + 4 + k].to_f32(), b[k / 2 * 32 + 2 * n + k % 2].to_f32());
+                        apart[k % 2] = x.mul_add(w, apart[k % 2]);
+                    }
+                    sum += apart[0] + apart[1];
+                }
+                assert_eq!(f32::from_le_bytes(got), sum, "[{m}, {n}] of {rows} × {width}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_carried_on_where_they_lie() {
+        let Some(amx) = Amx::new() else { return };
+        let (rows, step) = (3, 40);
+        let one = half::bf16::ONE;
+        let mut sums: Vec<f32> = (0..rows * step).map(|i| i as f32).collect();
+        let before = sums.clone();
+        let tiles = Tiles::new(amx, rows, 64);
+        tiles.load_a::<0, _>(&vec![one; rows * 32], 32, 0);
+        // Every other row of 64 bytes.
+        let b: Vec<half::bf16> = (0..32 * 32).map(|i| if i / 32 % 2 == 0 { one } else { -one }).collect();
+        tiles.load_b::<0, _>(&b, 64);
+        tiles.load_c::<2>(&sums[8..], step);
+        tiles.dot_bf16::<2, 0, 0>();
+        tiles.store_c::<2>(&mut sums[8..], step);
+        for (i, (sum, before)) in sums.iter().zip(before).enumerate() {
+            let added = if (8..24).contains(&(i % step)) { 32.0 } else { 0.0 };
+            assert_eq!(*sum, before + added, "{i}");
+        }
+    }
+
+    #[test]
+    fn threads_have_tiles_of_their_own_once() {
+        let Some(amx) = Amx::new() else { return };
+        let _tiles = Tiles::new(amx, 16, 64);
+        let there = std::thread::spawn(move || Tiles::new(amx, 3, 32).rows());
+        assert_eq!(there.join().unwrap(), 3);
+        let twice = std::panic::catch_unwind(|| Tiles::new(amx, 16, 64).rows());
+        assert!(twice.is_err());
+    }
+
+    #[test]
+    fn rows_beyond_their_memory_are_refused() {
+        let Some(amx) = Amx::new() else { return };
+        let tiles = Tiles::new(amx, 4, 32);
+        let fits = |len: usize, from: usize| {
+            let x = vec![0u8; len];
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tiles.load_a::<0, _>(&x, 40, from)))
+                .is_ok()
+        };
+        assert!(fits(152, 0) && !fits(151, 0) && !fits(152, 1));
+    }
+}

@@ -1,0 +1,136 @@
+//! Keys and values kept in bfloat16, multiplied in tiles: a block's keys lie as the instruction wants its second factor, 16 pairs
+//! of numbers × 16 positions, and so do its values, 16 pairs of positions × 16 numbers. As for weights, any number of queries
+//! goes this way.
+
+use cpu::lanes::Simd;
+use cpu::lanes::amx::{Amx, ROWS, Tiles};
+
+use crate::attention::MAX_HEAD_DIM;
+use crate::kv::BLOCK_TOKENS;
+use crate::stored::{Kept, Pair, Term};
+
+/// Pairs in a row of a tile.
+const PAIRS: usize = 16;
+/// Rows of a block's values: pairs of positions half a block apart.
+const VALUE_ROWS: usize = BLOCK_TOKENS / 2;
+
+/// Whether keys `head_dim` wide are whole tiles.
+pub(crate) fn fits(head_dim: usize) -> bool {
+    head_dim.is_multiple_of(2 * PAIRS)
+}
+
+/// Keys and values in bfloat16, in tiles.
+pub(crate) struct Tiled {
+    tiles: Tiles,
+}
+
+impl Kept for Tiled {
+    type With = Amx;
+    const MOST: usize = ROWS;
+    const EVERY_TILE: bool = false;
+    type Queries<const N: usize> = [[u32; MAX_HEAD_DIM / 2]; N];
+
+    fn begin(amx: Amx, queries: usize) -> Tiled {
+        Tiled { tiles: Tiles::new(amx, queries, 4 * PAIRS) }
+    }
+
+    #[inline(always)]
+    fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
+        let mut factors = [[0; MAX_HEAD_DIM / 2]; N];
+        for i in 0..N {
+            Pair::factors(q[i], &mut factors[i][..q[i].len() / 2]);
+        }
+        factors
+    }
+
+    #[inline(always)]
+    fn add_scores<S: Simd, const N: usize>(
+        &self,
+        s: S,
+        queries: &Self::Queries<N>,
+        keys: &[u8],
+        dim: usize,
+        ahead: usize,
+        scores: &mut [[f32; BLOCK_TOKENS]; N],
+    ) {
+        const { assert!(BLOCK_TOKENS == 32 && N <= ROWS) };
+        let row = 4 * BLOCK_TOKENS;
+        let tiles = &self.tiles;
+        tiles.zero::<0>();
+        tiles.zero::<1>();
+        for (at, keys) in keys[..dim / 2 * row].chunks_exact(PAIRS * row).enumerate() {
+            ask(s, keys, ahead);
+            tiles.load_a::<0, _>(queries.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
+            tiles.load_b::<0, _>(keys, row);
+            tiles.dot_bf16::<0, 0, 0>();
+            tiles.load_b::<1, _>(&keys[row / 2..], row);
+            tiles.dot_bf16::<1, 0, 1>();
+        }
+        let scores = scores.as_flattened_mut();
+        tiles.store_c::<0>(scores, BLOCK_TOKENS);
+        tiles.store_c::<1>(&mut scores[BLOCK_TOKENS / 2..], BLOCK_TOKENS);
+    }
+
+    #[inline(always)]
+    fn add_values<S: Simd, const N: usize>(
+        &self,
+        s: S,
+        weights: &[[f32; BLOCK_TOKENS]; N],
+        values: &[u8],
+        wide: usize,
+        written: usize,
+        ahead: usize,
+        sums: &mut [[f32; MAX_HEAD_DIM]; N],
+    ) {
+        const { assert!(VALUE_ROWS == PAIRS) };
+        let mut factors = [[0; PAIRS]; N];
+        for i in 0..N {
+            Pair::factors(&weights[i], &mut factors[i]);
+        }
+        ask(s, values, ahead);
+        self.tiles.load_a::<0, _>(factors.as_flattened(), PAIRS, 0);
+        if written >= VALUE_ROWS {
+            self.mix(values, wide, sums);
+        } else {
+            // What nobody wrote yet must not be read: zero times anything is not always zero.
+            let mut rows = [0; VALUE_ROWS * MAX_HEAD_DIM * 4];
+            rows[..written * wide * 4].copy_from_slice(&values[..written * wide * 4]);
+            self.mix(&rows, wide, sums);
+        }
+    }
+}
+
+impl Tiled {
+    /// Adds the values, `wide` pairs a row, times the weights that are in the tile of the first factor.
+    #[inline(always)]
+    fn mix<const N: usize>(&self, values: &[u8], wide: usize, sums: &mut [[f32; MAX_HEAD_DIM]; N]) {
+        let sums = sums.as_flattened_mut();
+        for at in (0..wide).step_by(ROWS) {
+            let (values, sums) = (&values[4 * at..], &mut sums[at..]);
+            // Four sums in turn, so that one does not wait for the other.
+            match at / ROWS % 4 {
+                0 => self.add::<0>(values, wide, sums),
+                1 => self.add::<1>(values, wide, sums),
+                2 => self.add::<2>(values, wide, sums),
+                _ => self.add::<3>(values, wide, sums),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add<const C: usize>(&self, values: &[u8], wide: usize, sums: &mut [f32]) {
+        let tiles = &self.tiles;
+        tiles.load_c::<C>(sums, MAX_HEAD_DIM);
+        tiles.load_b::<0, _>(values, 4 * wide);
+        tiles.dot_bf16::<C, 0, 0>();
+        tiles.store_c::<C>(sums, MAX_HEAD_DIM);
+    }
+}
+
+/// Asks for what lies `ahead` bytes after `bytes`.
+#[inline(always)]
+fn ask<S: Simd>(s: S, bytes: &[u8], ahead: usize) {
+    for line in bytes.chunks(64) {
+        s.prefetch(line, ahead);
+    }
+}

@@ -1,0 +1,153 @@
+//! bfloat16 weights: tiles as they lie in a panel, whose sums stay in the tiles over all of `k`.
+
+use cpu::lanes::amx::{Amx, ROWS, Sums, Tiles};
+use cpu::lanes::{Job, Simd};
+
+use crate::activations::TILE_PAIRS as PAIRS;
+use crate::matmul::{ROWS_BYTES, Work};
+
+/// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
+pub(crate) fn brains(amx: Amx, work: Work<'_>, pairs: &[[i8; 4]]) {
+    amx.lanes().call(Brains { amx, work, pairs });
+}
+
+/// Bytes of a tile of weights.
+const TILE_BYTES: usize = 64 * PAIRS;
+
+/// The panels that one group of rows walks at a time: fewer sums would wait for the product before.
+const FEW: usize = 4;
+
+struct Brains<'a, 'x> {
+    amx: Amx,
+    work: Work<'a>,
+    pairs: &'x [[i8; 4]],
+}
+
+impl Job for Brains<'_, '_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let rows = self.work.out.rows();
+        let whole = rows - rows % ROWS;
+        if whole > 0 {
+            self.rows(s, &Tiles::new(self.amx, ROWS, 4 * PAIRS), 0, whole);
+        }
+        if rows > whole {
+            self.rows(s, &Tiles::new(self.amx, rows - whole, 4 * PAIRS), whole, rows);
+        }
+    }
+}
+
+impl Brains<'_, '_> {
+    /// Rows `first` to before `end`, which the tiles divide.
+    #[inline(always)]
+    fn rows<S: Simd>(&mut self, s: S, tiles: &Tiles, first: usize, end: usize) {
+        let panels = self.work.out.cols().div_ceil(S::LANES);
+        // As many as stay in the second-level cache, in pairs of tiles.
+        let chunk = (ROWS_BYTES / (2 * self.work.cols)).max(2 * ROWS) / (2 * ROWS) * 2 * ROWS;
+        for first in (first..end).step_by(chunk) {
+            let end = end.min(first + chunk);
+            let mut p = 0;
+            while p < panels {
+                p += match (end - first > ROWS, panels - p) {
+                    (true, 2..) => self.walk::<S, 2, 2>(s, tiles, first, end, p),
+                    (true, _) => self.walk::<S, 2, 1>(s, tiles, first, end, p),
+                    (false, FEW..) => self.walk::<S, 1, FEW>(s, tiles, first, end, p),
+                    (false, _) => self.walk::<S, 1, 1>(s, tiles, first, end, p),
+                };
+            }
+        }
+    }
+
+    /// The rows, up to `G` tiles of them at a time, times `P` panels from `p` on; the panels done.
+    #[inline(always)]
+    fn walk<S: Simd, const G: usize, const P: usize>(
+        &mut self,
+        s: S,
+        tiles: &Tiles,
+        first: usize,
+        end: usize,
+        p: usize,
+    ) -> usize {
+        for row in (first..end).step_by(G * ROWS) {
+            if row + G * ROWS <= end {
+                self.block::<S, G, P>(s, tiles, row, p);
+            } else {
+                self.block::<S, 1, P>(s, tiles, row, p);
+            }
+        }
+        P
+    }
+
+    /// `G` tiles of rows times `P` panels, four sums at most.
+    #[inline(always)]
+    fn block<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, row: usize, p: usize) {
+        let Work { data, panel_bytes, cols, .. } = self.work;
+        let tiles_a_row = cols.div_ceil(2 * PAIRS);
+        let panels: [&[u8]; P] = std::array::from_fn(|i| &data[(p + i) * panel_bytes..][..panel_bytes]);
+        let rows = tiles.rows() * PAIRS;
+        let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| {
+            &self.pairs[(row + g * ROWS) * tiles_a_row * PAIRS..][..tiles_a_row * rows]
+        });
+        tiles.zero::<0>();
+        tiles.zero::<1>();
+        tiles.zero::<2>();
+        tiles.zero::<3>();
+        let whole = panel_bytes / TILE_BYTES;
+        for at in 0..whole {
+            let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][at * rows..]);
+            let w: [&[u8]; P] = std::array::from_fn(|i| &panels[i][at * TILE_BYTES..]);
+            multiply(tiles, x, w);
+        }
+        if whole < tiles_a_row {
+            // The last columns, filled up with zeros.
+            let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][whole * rows..]);
+            let mut last = [[0; TILE_BYTES]; P];
+            for (panel, last) in panels.iter().zip(&mut last) {
+                let left = &panel[whole * TILE_BYTES..];
+                last[..left.len()].copy_from_slice(left);
+            }
+            multiply(tiles, x, last.each_ref().map(|w| w.as_slice()));
+        }
+        let mut sums = [Sums::ZERO; 4];
+        tiles.store::<0>(&mut sums[0]);
+        tiles.store::<1>(&mut sums[1]);
+        tiles.store::<2>(&mut sums[2]);
+        tiles.store::<3>(&mut sums[3]);
+        for (of, sums) in sums[..G * P].iter().enumerate() {
+            for t in 0..tiles.rows() {
+                let sum = s.load_f32_bytes(&sums.0[t]);
+                self.work.put(s, row + of / P * ROWS + t, (p + of % P) * S::LANES, sum);
+            }
+        }
+    }
+}
+
+/// Adds the products of a tile of each of `G` groups of rows with one of each of `P` panels: to sums 0 to `P - 1` those of the
+/// first group, then those of the second.
+#[inline(always)]
+fn multiply<const G: usize, const P: usize>(tiles: &Tiles, x: [&[[i8; 4]]; G], w: [&[u8]; P]) {
+    const { assert!(G * P <= 4 && G <= 2) };
+    tiles.load_a::<0, _>(x[0], PAIRS, 0);
+    tiles.load_b::<0, _>(w[0], 64);
+    tiles.dot_bf16::<0, 0, 0>();
+    if P > 1 {
+        tiles.load_b::<1, _>(w[1 % P], 64);
+        tiles.dot_bf16::<1, 0, 1>();
+    }
+    if P > 2 {
+        tiles.load_b::<0, _>(w[2 % P], 64);
+        tiles.dot_bf16::<2, 0, 0>();
+        tiles.load_b::<1, _>(w[3 % P], 64);
+        tiles.dot_bf16::<3, 0, 1>();
+    }
+    if G == 2 {
+        tiles.load_a::<1, _>(x[1 % G], PAIRS, 0);
+        if P == 1 {
+            tiles.dot_bf16::<1, 1, 0>();
+        } else {
+            tiles.dot_bf16::<2, 1, 0>();
+            tiles.dot_bf16::<3, 1, 1>();
+        }
+    }
+}
