@@ -74,7 +74,10 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
     for dtype in Dtype::ALL {
         let (rows, cols) = (37, 512);
         let bytes = random_weights(dtype, rows, cols, &mut noise);
-        let x: Vec<f32> = (0..51 * cols).map(|_| noise.unit() * 3.0).collect();
+        // Tiles of bfloat16 go two by two from 32 rows on; more rows take long in the emulator.
+        let counts: &[usize] =
+            if dtype == Dtype::BF16 { &[1, 2, 3, 5, 7, 8, 11, 33, 36] } else { &[1, 2, 3, 5, 7, 8, 11] };
+        let x: Vec<f32> = (0..(counts[counts.len() - 1] + 8) * cols).map(|_| noise.unit() * 3.0).collect();
         for tier in Tier::available() {
             let c = Compute::new(tier, Pool::new(2, None).unwrap());
             let w = Matrix::pack(&c, dtype, rows, cols, &bytes, Precision::Fast).unwrap();
@@ -95,7 +98,7 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
                     );
                 }
             }
-            for count in [1, 2, 3, 5, 7, 8, 11, 33, 36] {
+            for &count in counts {
                 for first in [0, 4, 8] {
                     let alone = run(&c, &w, &x[first * cols..(first + count) * cols]);
                     assert_eq!(
