@@ -29,6 +29,7 @@ fn says(model: &str, prompt: &str, tiers: &[&str]) {
 }
 
 const ALL: [&str; 4] = ["avx512", "avx2", "scalar", "amx"];
+const REGISTERS: [&str; 3] = ["avx512", "avx2", "scalar"];
 /// The scalar tier adds in another order, and parts from these after some words.
 const VECTOR: [&str; 3] = ["avx512", "avx2", "amx"];
 
@@ -36,7 +37,7 @@ const VECTOR: [&str; 3] = ["avx512", "avx2", "amx"];
 #[ignore = "needs: gristmill pull smollm2-135m-instruct"]
 fn smollm2() {
     // After fifty tokens two words are nearly as likely, and tiles, which add in another order, take the other one.
-    says("smollm2-135m-instruct", "Explain how a water mill works.", &ALL[..3]);
+    says("smollm2-135m-instruct", "Explain how a water mill works.", &REGISTERS);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod round_trip;
 pub use round_trip::{RoundTrip, round_trip};
 
 #[cfg(target_arch = "x86_64")]
-use crate::lanes::amx::{Amx, ROWS, Sums, Tiles};
+use crate::lanes::amx::{Amx, ROWS, Tiles};
 use crate::lanes::{self, Job, Simd};
 use crate::probe::Machine;
 use crate::{Pages, Pool, Tier, thread};
@@ -324,7 +324,7 @@ fn measure_peak(tier: Tier, team: &Team, numbers: Numbers) -> Peak {
 /// Some thousand rounds; how many multiply-adds they were.
 fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
     #[cfg(target_arch = "x86_64")]
-    if let Some(amx) = Amx::new().filter(|_| (tier, numbers) == (Tier::Amx, Numbers::Bf16)) {
+    if let Some(amx) = Amx::of(tier).filter(|_| numbers == Numbers::Bf16) {
         return tiles(amx);
     }
     match numbers {
@@ -338,16 +338,16 @@ fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
 #[cfg(target_arch = "x86_64")]
 fn tiles(amx: Amx) -> f64 {
     let tiles = Tiles::new(amx, ROWS, 64);
-    let zeros = Sums::ZERO;
+    let zeros = [0u8; 64 * ROWS];
     tiles.zero::<0>();
     tiles.zero::<1>();
     tiles.zero::<2>();
     tiles.zero::<3>();
     for _ in 0..ROUNDS {
-        tiles.load_a::<0, _>(&zeros.0, 1, 0);
-        tiles.load_a::<1, _>(&zeros.0, 1, 0);
-        tiles.load_b::<0, _>(&zeros.0, 1);
-        tiles.load_b::<1, _>(&zeros.0, 1);
+        tiles.load_a::<0, _>(&zeros, 64, 0);
+        tiles.load_a::<1, _>(&zeros, 64, 0);
+        tiles.load_b::<0, _>(&zeros, 64);
+        tiles.load_b::<1, _>(&zeros, 64);
         tiles.dot_bf16::<0, 0, 0>();
         tiles.dot_bf16::<1, 0, 1>();
         tiles.dot_bf16::<2, 1, 0>();

@@ -3,7 +3,7 @@
 //! Rows are quantized once and shared by all matrices that read them (Q, K and V; gate and up).
 
 use cpu::Tier;
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::lanes::{Job, Simd, dispatch, has_tiles};
 use std::ops::BitOr;
 
 use crate::Compute;
@@ -168,6 +168,8 @@ impl Activations {
 /// Values below which a hand-over to other threads costs more than rounding them to bfloat16.
 const FEW: usize = 8 << 10;
 
+/// Rows of a tile: `cpu::lanes::amx::ROWS`, which other architectures do not have.
+const TILE_ROWS: usize = 16;
 /// Pairs of bfloat16 in a row of a tile.
 pub(crate) const TILE_PAIRS: usize = 16;
 
@@ -182,9 +184,10 @@ struct PairShape {
 impl PairShape {
     /// Row after row, or where the tier has tiles, tile after tile.
     fn of(tier: Tier, cols: usize) -> PairShape {
-        match tier {
-            Tier::Amx => PairShape { rows: 16, pairs: TILE_PAIRS },
-            _ => PairShape { rows: 1, pairs: cols.div_ceil(2) },
+        if has_tiles(tier) {
+            PairShape { rows: TILE_ROWS, pairs: TILE_PAIRS }
+        } else {
+            PairShape { rows: 1, pairs: cols.div_ceil(2) }
         }
     }
 

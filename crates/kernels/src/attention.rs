@@ -7,6 +7,8 @@
 use std::ops::Range;
 
 use cpu::Tile;
+#[cfg(target_arch = "x86_64")]
+use cpu::lanes::amx::Amx;
 use cpu::lanes::{Job, Simd, dispatch};
 
 use crate::Compute;
@@ -86,7 +88,7 @@ pub fn attention(
                 }
                 KvDtype::Bf16 => {
                     #[cfg(target_arch = "x86_64")]
-                    if let Some(with) = tiles::token(c.tier).filter(|_| tiles::fits(shape.head_dim)) {
+                    if let Some(with) = Amx::of(c.tier).filter(|_| tiles::fits(shape.head_dim)) {
                         // Not for every tier: only this one's registers are beside tiles.
                         let lanes = with.lanes();
                         lanes.call(Attend::<tiles::Tiled> { head, q, cols, seq, part, first, out, with });
@@ -106,7 +108,6 @@ pub fn attention(
 }
 
 /// One key-value head and how to attend to it.
-#[derive(Clone, Copy)]
 struct Head<'a> {
     kv: &'a KvPool,
     cells: &'a [u8],

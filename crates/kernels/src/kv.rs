@@ -6,7 +6,7 @@
 //! `d + head_dim / 2`, and the value of position `p` with that of `p + 16`, so the keys are `[head_dim / 2, 32]` pairs and the
 //! values `[16, value_dim]`. In eight bits four do: see [`crate::eight`]. Who owns which block is the engine's business.
 
-use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot};
+use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
 use cpu::{Pages, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
@@ -59,7 +59,7 @@ impl KvDtype {
 
 /// Whether `tier` has instructions for products of bfloat16 pairs, in registers or in tiles.
 pub(crate) fn multiplies_bf16(tier: Tier) -> bool {
-    tier == Tier::Amx || has_bf16_dot(tier)
+    has_tiles(tier) || has_bf16_dot(tier)
 }
 
 /// Two floats as bfloat16, the first in the low half, rounded to nearest even.

@@ -5,6 +5,8 @@
 //! panels of plain floats at once. The sum of one output runs over `k` in the same order in every tile size, so a row's
 //! result does not depend on the batch.
 
+#[cfg(target_arch = "x86_64")]
+use cpu::lanes::amx::Amx;
 use cpu::lanes::{Job, Simd, dispatch};
 use cpu::{Columns, Tile};
 
@@ -96,7 +98,7 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
         Layout::F16 => dispatch(w.tier, Product { work, x: floats::<Half>(&x.f32) }),
         Layout::Bf16 => {
             #[cfg(target_arch = "x86_64")]
-            if let Some(amx) = tiles::token(w.tier) {
+            if let Some(amx) = Amx::of(w.tier) {
                 return tiles::brains(amx, work, &x.bf16);
             }
             dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } });

@@ -167,11 +167,7 @@ impl<T: Term> Kept for Floats<T> {
 
     #[inline(always)]
     fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
-        let mut factors = [[T::Factor::default(); MAX_HEAD_DIM]; N];
-        for i in 0..N {
-            T::factors(q[i], &mut factors[i][..q[i].len().div_ceil(T::NUMBERS)]);
-        }
-        factors
+        factors::<T, N, _>(q)
     }
 
     #[inline(always)]
@@ -200,12 +196,19 @@ impl<T: Term> Kept for Floats<T> {
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
         let terms = written.min(BLOCK_TOKENS / T::NUMBERS);
-        let mut factors = [[T::Factor::default(); BLOCK_TOKENS]; N];
-        for i in 0..N {
-            T::factors(&weights[i], &mut factors[i][..BLOCK_TOKENS / T::NUMBERS]);
-        }
+        let factors: [_; N] = factors::<T, N, BLOCK_TOKENS>(weights.each_ref().map(|row| row.as_slice()));
         add_products::<S, T, N, _, _>(s, &factors, values, terms, wide, ahead, sums);
     }
+}
+
+/// The factors of each row of numbers, and zeros up to `X`.
+#[inline(always)]
+pub(crate) fn factors<T: Term, const N: usize, const X: usize>(rows: [&[f32]; N]) -> [[T::Factor; X]; N] {
+    let mut factors = [[T::Factor::default(); X]; N];
+    for i in 0..N {
+        T::factors(rows[i], &mut factors[i][..rows[i].len().div_ceil(T::NUMBERS)]);
+    }
+    factors
 }
 
 /// Whether two registers of keys or values are walked together: their sums do not wait for each other, which few queries

@@ -1,8 +1,9 @@
 //! AMX (Sapphire Rapids and later): products of whole tiles, beside the registers of AVX-512.
 //!
 //! A tile is up to 16 rows of 64 bytes. `C[m][n] += Σ_k A[m][k] · B[k][n]`, where a row of `A` is a row of activations, a row of
-//! `C` its sums with 16 rows of weights, and a row of `B` holds a pair of bfloat16 of consecutive `k` for each of these 16: what a register of [`super::avx512`] holds. The instructions are assembly, since their intrinsics are
-//! unstable in the compilers that we build with.
+//! `C` its sums with 16 rows of weights, and a row of `B` holds a pair of bfloat16 of consecutive `k` for each of these 16: what
+//! a register of [`super::avx512`] holds. The instructions are assembly, since their intrinsics are unstable in the compilers
+//! that we build with.
 //!
 //! Formulas: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2,
 //! `LDTILECFG` and `TDPBF16PS`.
@@ -13,6 +14,7 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512;
+use crate::Tier;
 
 /// Rows of a tile.
 pub const ROWS: usize = 16;
@@ -27,6 +29,11 @@ impl Amx {
         static ALLOWED: OnceLock<bool> = OnceLock::new();
         let lanes = Avx512::new()?;
         (*ALLOWED.get_or_init(|| lacking().is_empty() && allowed())).then_some(Amx(lanes))
+    }
+
+    /// The token, if `tier` is the one with tiles and they can be used: whoever lays numbers out for tiles asks here too.
+    pub fn of(tier: Tier) -> Option<Amx> {
+        if tier == Tier::Amx { Amx::new() } else { None }
     }
 
     /// The registers beside the tiles, those of [`super::dispatch`].
@@ -68,16 +75,6 @@ struct Shapes {
     reserved: [u8; 14],
     row_bytes: [u16; 16],
     rows: [u8; 16],
-}
-
-/// A tile's sums, row by row: the bytes of 16 `f32` each.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub struct Sums(pub [[u8; 64]; ROWS]);
-
-impl Sums {
-    /// Nothing summed.
-    pub const ZERO: Sums = Sums([[0; 64]; ROWS]);
 }
 
 thread_local! {
@@ -183,7 +180,7 @@ impl Tiles {
         }
     }
 
-    /// Writes tile `C` where [`Tiles::load_c`] would read it.
+    /// Writes tile `C` where [`Tiles::load_c`] would read it; what lies between and after its rows is left as it is.
     ///
     /// # Panics
     /// When a row would end outside `out`.
@@ -207,17 +204,6 @@ impl Tiles {
         unsafe {
             asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A + 4, b = const B + 6,
                 options(nomem, nostack, preserves_flags));
-        }
-    }
-
-    /// Writes tile `C`; rows that the tiles do not have are left as they are.
-    #[inline(always)]
-    pub fn store<const C: usize>(&self, out: &mut Sums) {
-        const { assert!(C < 4) };
-        // SAFETY: as for `zero`; up to 16 rows of 64 bytes are written, as many as `out` holds.
-        unsafe {
-            asm!("tilestored [{out} + {stride}*1], tmm{c}", c = const C, out = in(reg) out,
-                stride = in(reg) 64usize, options(nostack, preserves_flags));
         }
     }
 }
@@ -249,7 +235,7 @@ mod tests {
         };
         for (rows, width) in [(16, 64), (7, 64), (5, 32), (1, 4)] {
             let (a, b) = (values(rows * 40), values(width * 8));
-            let mut out = Sums([[7; 64]; ROWS]);
+            let mut out = [[7.0; 16]; ROWS];
             let tiles = Tiles::new(amx, rows, width);
             tiles.zero::<3>();
             for _ in 0..2 {
@@ -257,11 +243,11 @@ mod tests {
                 tiles.load_b::<0, _>(&b, 32);
                 tiles.dot_bf16::<3, 1, 0>();
             }
-            tiles.store::<3>(&mut out);
+            tiles.store_c::<3>(out.as_flattened_mut(), 16);
             for (m, n) in (0..ROWS).flat_map(|m| (0..16).map(move |n| (m, n))) {
-                let got = out.0[m].as_chunks::<4>().0[n];
+                let got = out[m][n];
                 if m >= rows {
-                    assert_eq!(got, [7; 4]);
+                    assert_eq!(got, 7.0);
                     continue;
                 }
                 let mut sum = 0.0f32;
@@ -273,7 +259,7 @@ mod tests {
                     }
                     sum += apart[0] + apart[1];
                 }
-                assert_eq!(f32::from_le_bytes(got), sum, "[{m}, {n}] of {rows} × {width}");
+                assert_eq!(got, sum, "[{m}, {n}] of {rows} × {width}");
             }
         }
     }

@@ -170,16 +170,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
 pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
     match tier {
         #[cfg(target_arch = "x86_64")]
-        // CPUs with tiles take two cycles for a product of bfloat16 pairs in registers (Sapphire Rapids, measured): as long as
-        // for four registers of fused multiply-adds.
-        Tier::Amx => {
-            if let Some(s) = avx512::Avx512::<false>::new() {
-                return s.call(job);
-            }
-        }
-        #[cfg(target_arch = "x86_64")]
-        Tier::Avx512 => {
-            if let Some(s) = avx512::Avx512::<true>::new() {
+        Tier::Avx512 | Tier::Amx => {
+            // CPUs with tiles take two cycles for a product of bfloat16 pairs in registers (Sapphire Rapids, measured): as long
+            // as for four registers of fused multiply-adds.
+            if tier == Tier::Avx512
+                && let Some(s) = avx512::Avx512::<true>::new()
+            {
                 return s.call(job);
             }
             if let Some(s) = avx512::Avx512::<false>::new() {
@@ -222,6 +218,17 @@ pub fn lanes(tier: Tier) -> usize {
     dispatch(tier, Lanes)
 }
 
+/// Whether `tier` has tiles that can be used here, [`amx::Tiles`].
+pub fn has_tiles(tier: Tier) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return amx::Amx::of(tier).is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = tier;
+        false
+    }
+}
+
 /// Whether [`dispatch`] on `tier` has a bfloat16 dot product.
 pub fn has_bf16_dot(tier: Tier) -> bool {
     struct HasBf16Dot;
@@ -235,7 +242,7 @@ pub fn has_bf16_dot(tier: Tier) -> bool {
     dispatch(tier, HasBf16Dot)
 }
 
-/// The instructions with which [`dispatch`] on `tier` multiply bytes on this CPU.
+/// The instructions with which [`dispatch`] on `tier` multiplies bytes on this CPU.
 pub fn int8_instructions(tier: Tier) -> &'static str {
     struct Int8;
     impl Job for Int8 {

@@ -5,12 +5,11 @@
 use cpu::lanes::Simd;
 use cpu::lanes::amx::{Amx, ROWS, Tiles};
 
+use crate::activations::TILE_PAIRS as PAIRS;
 use crate::attention::MAX_HEAD_DIM;
 use crate::kv::BLOCK_TOKENS;
-use crate::stored::{Kept, Pair, Term};
+use crate::stored::{Kept, Pair, factors};
 
-/// Pairs in a row of a tile.
-const PAIRS: usize = 16;
 /// Rows of a block's values: pairs of positions half a block apart.
 const VALUE_ROWS: usize = BLOCK_TOKENS / 2;
 
@@ -36,11 +35,7 @@ impl Kept for Tiled {
 
     #[inline(always)]
     fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
-        let mut factors = [[0; MAX_HEAD_DIM / 2]; N];
-        for i in 0..N {
-            Pair::factors(q[i], &mut factors[i][..q[i].len() / 2]);
-        }
-        factors
+        factors::<Pair, N, _>(q)
     }
 
     #[inline(always)]
@@ -83,10 +78,7 @@ impl Kept for Tiled {
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
         const { assert!(VALUE_ROWS == PAIRS) };
-        let mut factors = [[0; PAIRS]; N];
-        for i in 0..N {
-            Pair::factors(&weights[i], &mut factors[i]);
-        }
+        let factors: [[u32; PAIRS]; N] = factors::<Pair, N, _>(weights.each_ref().map(|row| row.as_slice()));
         ask(s, values, ahead);
         self.tiles.load_a::<0, _>(factors.as_flattened(), PAIRS, 0);
         if written >= VALUE_ROWS {

@@ -1,6 +1,6 @@
 //! bfloat16 weights: tiles as they lie in a panel, whose sums stay in the tiles over all of `k`.
 
-use cpu::lanes::amx::{Amx, ROWS, Sums, Tiles};
+use cpu::lanes::amx::{Amx, ROWS, Tiles};
 use cpu::lanes::{Job, Simd};
 
 use crate::activations::TILE_PAIRS as PAIRS;
@@ -16,6 +16,11 @@ const TILE_BYTES: usize = 64 * PAIRS;
 
 /// The panels that one group of rows walks at a time: fewer sums would wait for the product before.
 const FEW: usize = 4;
+
+/// The sums of a tile, row by row, a cache line each.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Sums([[f32; 16]; ROWS]);
 
 struct Brains<'a, 'x> {
     amx: Amx,
@@ -109,14 +114,14 @@ impl Brains<'_, '_> {
             }
             multiply(tiles, x, last.each_ref().map(|w| w.as_slice()));
         }
-        let mut sums = [Sums::ZERO; 4];
-        tiles.store::<0>(&mut sums[0]);
-        tiles.store::<1>(&mut sums[1]);
-        tiles.store::<2>(&mut sums[2]);
-        tiles.store::<3>(&mut sums[3]);
+        let mut sums = [Sums([[0.0; 16]; ROWS]); 4];
+        tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
+        tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
+        tiles.store_c::<2>(sums[2].0.as_flattened_mut(), 16);
+        tiles.store_c::<3>(sums[3].0.as_flattened_mut(), 16);
         for (of, sums) in sums[..G * P].iter().enumerate() {
             for t in 0..tiles.rows() {
-                let sum = s.load_f32_bytes(&sums.0[t]);
+                let sum = s.load(&sums.0[t]);
                 self.work.put(s, row + of / P * ROWS + t, (p + of % P) * S::LANES, sum);
             }
         }

@@ -9,11 +9,3 @@ mod brains;
 
 pub(crate) use attention::{Tiled, fits};
 pub(crate) use brains::brains;
-
-use cpu::Tier;
-use cpu::lanes::amx::Amx;
-
-/// The token, if `tier` is the one with tiles.
-pub(crate) fn token(tier: Tier) -> Option<Amx> {
-    if tier == Tier::Amx { Amx::new() } else { None }
-}
