@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::arrivals::Arrival;
-use super::machine::{Machine, Request};
+use super::machine::{Machine, Pace, Request};
 use super::outcome::{Outcome, Samples, Spread};
 use super::{Balance, FleetPlan, StepCost};
 
@@ -35,7 +35,7 @@ impl PartialOrd for At {
 
 struct Simulation<'a> {
     plan: &'a FleetPlan,
-    cost: &'a StepCost,
+    pace: Pace<'a>,
     machines: Vec<Machine>,
     /// Of [`Balance::OneQueue`].
     shared: VecDeque<Request>,
@@ -55,7 +55,7 @@ struct Simulation<'a> {
 pub fn run(arrivals: &[Arrival], machines: usize, cost: &StepCost, plan: &FleetPlan) -> Outcome {
     let mut simulation = Simulation {
         plan,
-        cost,
+        pace: Pace::new(cost, plan),
         machines: (0..machines.max(1)).map(|_| Machine::default()).collect(),
         shared: VecDeque::new(),
         ends: BinaryHeap::new(),
@@ -136,7 +136,7 @@ impl Simulation<'_> {
             Balance::OneQueue => Some(&mut self.shared),
             Balance::LeastRequests => None,
         };
-        let seconds = self.machines[index].begin_step(shared, self.cost, self.plan, self.now_s);
+        let seconds = self.machines[index].begin_step(shared, &self.pace, self.now_s);
         if let Some(seconds) = seconds {
             self.ends.push(Reverse((At(self.now_s + seconds), index)));
         }
@@ -175,7 +175,6 @@ impl Simulation<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::lengths::Lengths;
-    use super::super::machine::prompt_rows;
     use super::super::{arrivals, queueing};
     use super::*;
 
@@ -241,10 +240,10 @@ mod tests {
         let cost = StepCost::measured(&[(1.0, 10.0), (10.0, 10.0), (256.0, 256.0)]).unwrap();
         let rows = |max_stall_ms, decoding| {
             let plan = FleetPlan { max_stall_ms, ..FleetPlan::default() };
-            prompt_rows(&cost, &plan, decoding)
+            Pace::new(&cost, &plan).prompt_rows(decoding)
         };
-        assert_eq!((rows(100.0, 0), rows(100.0, 8), rows(1000.0, 8)), (256, 92, 248 + 8));
-        // As much again as 10 ms.
+        assert_eq!((rows(100.0, 0), rows(100.0, 8), rows(1000.0, 8)), (256, 91 - 8, 248 + 8));
+        // 91 is the last class that fits, the next is 102. As much again as 10 ms:
         assert_eq!((rows(0.0, 8), rows(0.0, 1)), (12, 19));
         let requests =
             [Arrival { at_s: 0.0, input: 1, output: 1000 }, Arrival { at_s: 0.1, input: 640, output: 1 }];
