@@ -5,6 +5,9 @@ const MOST_SURPRISE: f32 = 2.0;
 /// Weight of a new measurement.
 const NEWS: f32 = 0.125;
 
+/// What a class that was not tried loses, each time, of what it costs beyond its share by rows.
+const DOUBT: f32 = 1.0 / 64.0;
+
 /// Seconds a step, by rows.
 #[derive(Debug)]
 pub(crate) struct Costs {
@@ -49,6 +52,17 @@ impl Costs {
         } else {
             *known + NEWS * (seconds.min(MOST_SURPRISE * *known) - *known)
         };
+    }
+
+    /// A step of `rows` rows was chosen, and one of more rows was not. What those cost is believed a little less each time,
+    /// down to as much a row as this one: they are not measured while they are not tried, so one slow step would shut them out
+    /// for ever. Where they are as slow as was thought, the odd step that tries them says so.
+    pub(crate) fn doubt(&mut self, rows: usize) {
+        let Some(a_row) = self.estimate(rows).map(|seconds| seconds / rows.max(1) as f32) else { return };
+        let more = self.rows.partition_point(|r| *r <= rows);
+        for (rows, seconds) in self.rows[more..].iter().zip(&mut self.seconds[more..]) {
+            *seconds -= DOUBT * (*seconds - a_row * *rows as f32).max(0.0);
+        }
     }
 
     /// Seconds that a step of `rows` rows would take: as measured, or on the line between the nearest that were. Past
@@ -102,6 +116,21 @@ mod tests {
         costs.observe(next - 1, 10.0 * (next - 1) as f32);
         assert!((costs.estimate(at).unwrap() / (10.0 * at as f32) - 1.0).abs() < 0.01);
         assert_eq!(costs.largest(), at);
+    }
+
+    #[test]
+    fn what_is_not_tried_is_doubted_down_to_its_share() {
+        let mut costs = Costs::new(4);
+        for (rows, seconds) in [(1, 1.0), (2, 1.5), (3, 2.0), (4, 9.0)] {
+            costs.observe(rows, seconds);
+        }
+        (0..2000).for_each(|_| costs.doubt(2));
+        let estimates = [1, 2, 3, 4].map(|rows| costs.estimate(rows).unwrap());
+        assert_eq!(estimates[..3], [1.0, 1.5, 2.0], "three cost less than three halves of two");
+        assert!((estimates[3] - 3.0).abs() < 0.01, "{estimates:?}");
+        let mut none = Costs::new(4);
+        none.doubt(2);
+        assert_eq!(none.estimate(2), None);
     }
 
     #[test]

@@ -73,8 +73,8 @@ impl Pace {
     }
 
     /// Most prompt rows for a step that also decodes `decoding` rows, so that those do not wait longer than they may;
-    /// `depth` is the position of the first of the prompt rows.
-    pub(crate) fn prompt_rows(&self, decoding: usize, depth: usize) -> usize {
+    /// `depth` is the position of the first of the prompt rows. What did not fit is doubted a little, see [`Costs::doubt`].
+    pub(crate) fn prompt_rows(&mut self, decoding: usize, depth: usize) -> usize {
         let Some(alone) = self.seconds(decoding, 0.0) else { return FEWEST };
         let target = self.max_stall.max(alone * (1.0 + LEAST_SHARE));
         let looks = |rows: usize| rows as f32 * (depth as f32 + rows as f32 / 2.0);
@@ -84,6 +84,7 @@ impl Pace {
         };
         let classes = self.steps.classes().iter().copied();
         let most = classes.skip_while(|total| *total <= decoding).take_while(|total| fits(*total)).last();
+        self.steps.doubt(most.unwrap_or(decoding));
         most.map_or(FEWEST, |total| (total - decoding).max(FEWEST))
     }
 
@@ -166,6 +167,30 @@ mod tests {
         }
         let whole = pace.prefill_seconds(2560, 256).unwrap();
         assert!((4.0..6.5).contains(&whole), "{whole}");
+    }
+
+    /// Found on a machine whose neighbours slowed a step now and then: prompts beside streams went from 22 rows a step to 10, and
+    /// stayed there.
+    #[test]
+    fn a_slow_step_does_not_shut_out_more_rows_for_good() {
+        let mut pace = Pace::new(300, Duration::from_millis(100));
+        let mut rows = |steps: usize, slow: fn(usize) -> bool| -> Vec<usize> {
+            let step = |at: usize| {
+                let step = work(4, pace.prompt_rows(4, 0), 0);
+                pace.observe(step, machine(step).mul_f64(if slow(at) { 3.0 } else { 1.0 }));
+                step.prompt_rows
+            };
+            (0..steps).map(step).collect()
+        };
+        let quiet = rows(400, |_| false)[200..].iter().sum::<usize>() as f64 / 200.0;
+        // 46 rows in all take 96 ms; 51, the next class, would take 106.
+        assert_eq!(quiet, 42.0);
+        let slowed = rows(50, |_| true);
+        assert_eq!(slowed[49], 10, "{slowed:?}");
+        let after = rows(600, |_| false)[400..].iter().sum::<usize>() as f64 / 200.0;
+        assert!(after > 0.95 * quiet, "{after} after {quiet}");
+        let odd = rows(2000, |at| at % 50 == 0).iter().sum::<usize>() as f64 / 2000.0;
+        assert!(odd > 0.85 * quiet, "{odd} where every fiftieth step is slow, {quiet} where none is");
     }
 
     #[test]

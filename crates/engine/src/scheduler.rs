@@ -262,7 +262,8 @@ impl<S: Text> Scheduler<S> {
         };
         order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
         let depth = order.first().map_or(0, |i| self.running[*i].computed);
-        let mut room = Room { rows: self.budget(decoding, depth), logits: self.bounds.prompt_logits };
+        let rows = self.budget(decoding, depth);
+        let mut room = Room { rows, logits: self.bounds.prompt_logits };
         for at in 0..order.len() {
             let running = &self.running[order[at]];
             let mut before = order[..at].iter().map(|i| &self.running[*i]);
@@ -276,7 +277,7 @@ impl<S: Text> Scheduler<S> {
     }
 
     /// Prompt rows for a step that decodes `decoding` rows.
-    fn budget(&self, decoding: usize, depth: usize) -> usize {
+    fn budget(&mut self, decoding: usize, depth: usize) -> usize {
         if decoding == 0 {
             return self.bounds.prefill_chunk;
         }
