@@ -75,46 +75,43 @@ def metrics(url):
     return urllib.request.urlopen(url + "/metrics").read().decode()
 
 
+def told(text):
+    """What a server told of its steps so far: values by their names and labels."""
+    lines = (line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("gristmill_steps_"))
+    return {name: float(value) for name, value in lines}
+
+
 def steps_between(before, after):
-    """What a server told of the steps between two looks at its metrics."""
-    def values(text):
-        lines = (line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("gristmill_steps_"))
-        return {name: float(value) for name, value in lines}
-
-    old = values(before)
-    return "".join(f"{name} {value - old.get(name, 0)}\n" for name, value in values(after).items())
-
-
-def classes(text):
-    """Steps and their seconds so far, by class of rows."""
-    found = re.findall(r'^gristmill_steps_(total|seconds_total)\{.*rows_up_to="([^"]+)"\} (\S+)', text, re.MULTILINE)
-    return {(kind, rows): float(value) for kind, rows, value in found}
+    """The same of the steps between two looks at its metrics, as text."""
+    old = told(before)
+    return "".join(f"{name} {value - old.get(name, 0)}\n" for name, value in told(after).items())
 
 
 class Speed:
     """Looks at a server's metrics every two seconds."""
 
     def __init__(self, url):
-        self.url, self.looks, self.over = url, [classes(metrics(url))], threading.Event()
+        self.url, self.looks, self.over = url, [told(metrics(url))], threading.Event()
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
 
     def watch(self):
         while not self.over.wait(2):
-            self.looks.append(classes(metrics(self.url)))
+            self.looks.append(told(metrics(self.url)))
 
     def slowest(self):
         """The longest that steps took in a look's time, as a multiple of what steps of as many rows took in all of it."""
         self.over.set()
         self.thread.join()
         first, last = self.looks[0], self.looks[-1]
-        rows = [rows for kind, rows in last if kind == "total"]
-        of = lambda kind, old, new, row: new[kind, row] - old.get((kind, row), 0)
-        mean = {row: of("seconds_total", first, last, row) / max(of("total", first, last, row), 1) for row in rows}
+        counts = [name for name in last if name.startswith("gristmill_steps_total{")]
+        seconds = {name: name.replace("_total{", "_seconds_total{") for name in counts}
+        of = lambda name, old, new: new[name] - old.get(name, 0)
+        mean = {name: of(seconds[name], first, last) / max(of(name, first, last), 1) for name in counts}
         slowest = 0
         for old, new in zip(self.looks, self.looks[1:]):
-            took = sum(of("seconds_total", old, new, row) for row in rows)
-            usual = sum(of("total", old, new, row) * mean[row] for row in rows)
+            took = sum(of(seconds[name], old, new) for name in counts)
+            usual = sum(of(name, old, new) * mean[name] for name in counts)
             # A look in which little was done says nothing.
             if usual > 0.5:
                 slowest = max(slowest, took / usual)
