@@ -17,6 +17,7 @@ mod shell;
 mod soak;
 
 use program::Program;
+use shell::Done;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -41,19 +42,20 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["ci", flags @ ..] => ci::run(flags),
-        ["docs"] => Program::alone().and_then(|program| docs::write(&program)),
-        ["docs", "--check"] => Program::alone().and_then(|program| docs::check(&program)),
+        ["docs"] => alone(docs::write),
+        ["docs", "--check"] => alone(docs::check),
         ["fuzz", "list"] => fuzz::list(),
         ["fuzz", "all", rest @ ..] => fuzz::seconds(rest, 60).and_then(fuzz::all),
         ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),
         ["aarch64"] => aarch64::run(),
         ["counts"] => counts::check(),
         ["counts", "--write"] => counts::write(),
-        ["models"] => Program::alone().and_then(|program| models::pull(&program)),
-        ["client"] => Program::alone().and_then(|program| client::check(&program)),
-        ["schema", rest @ ..] => fuzz::seconds(rest, 150)
-            .and_then(|seconds| Program::alone().and_then(|program| client::schema(&program, seconds))),
-        ["page"] => Program::alone().and_then(|program| page::check(&program)),
+        ["models"] => alone(models::pull),
+        ["client"] => alone(client::check),
+        ["schema", rest @ ..] => {
+            fuzz::seconds(rest, 150).and_then(|seconds| alone(|program| client::schema(program, seconds)))
+        }
+        ["page"] => alone(page::check),
         ["soak", "--help"] => {
             print!("{}", soak::HELP);
             return ExitCode::SUCCESS;
@@ -80,4 +82,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A chore with the program built for it alone.
+fn alone(chore: impl FnOnce(&Program) -> Done) -> Done {
+    chore(&Program::alone()?)
 }

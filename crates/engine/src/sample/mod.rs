@@ -102,9 +102,7 @@ impl Sampler {
         vocabulary: &dyn Vocabulary,
         bench: &mut Bench,
     ) -> Result<u32, Error> {
-        if let Some((token, value)) = wide::not_finite(logits) {
-            return Err(Error::Logits { token, position: tokens.len() - 1, value });
-        }
+        check(logits, tokens.len() - 1)?;
         bench.logits.clear();
         bench.logits.extend_from_slice(logits);
         let formed = leash.map_or(Ok(false), |leash| leash.hold(&mut bench.logits))?;
@@ -213,9 +211,15 @@ pub(crate) fn score(
     given: u32,
     count: usize,
 ) -> Result<TokenLogprobs, Error> {
+    check(logits, position)?;
+    Ok(logprobs(logits, given, count))
+}
+
+/// Refuses logits that are no numbers, of the token at `position`.
+fn check(logits: &[f32], position: usize) -> Result<(), Error> {
     match wide::not_finite(logits) {
         Some((token, value)) => Err(Error::Logits { token, position, value }),
-        None => Ok(logprobs(logits, given, count)),
+        None => Ok(()),
     }
 }
 
