@@ -27,8 +27,8 @@ use crate::{Error, Params, TokenLogprobs, Vocabulary};
 pub(crate) struct Bench {
     /// `[vocab]`: the logits, as the request's options change them; minus infinity is banned.
     logits: Vec<f32>,
-    /// The largest of each block of logits, twice.
-    maxima: Vec<f32>,
+    /// A number or two of each block of logits: what is largest in it, or what it weighs.
+    blocks: Vec<f32>,
     candidates: Vec<Candidate>,
     /// `[vocab]`: how often a token was seen lately; zero between picks.
     seen: Vec<u32>,
@@ -44,7 +44,7 @@ impl Bench {
     pub(crate) fn new(vocab: usize, context: usize) -> Bench {
         Bench {
             logits: Vec::with_capacity(vocab),
-            maxima: Vec::with_capacity(2 * vocab.div_ceil(wide::BLOCK)),
+            blocks: Vec::with_capacity(2 * vocab.div_ceil(wide::BLOCK)),
             candidates: Vec::with_capacity(vocab),
             seen: vec![0; vocab],
             repeats: vec![0.0; vocab],
@@ -53,6 +53,31 @@ impl Bench {
             helper: Helper::default(),
         }
     }
+}
+
+/// What looks at the candidates, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Filter {
+    TopNSigma,
+    TopK,
+    Typical,
+    TopP,
+    MinP,
+    Xtc,
+    /// Mirostat, or a temperature that follows the entropy.
+    Entropy,
+}
+
+impl Filter {
+    const ALL: [Filter; 7] = [
+        Filter::TopNSigma,
+        Filter::TopK,
+        Filter::Typical,
+        Filter::TopP,
+        Filter::MinP,
+        Filter::Xtc,
+        Filter::Entropy,
+    ];
 }
 
 /// How one request chooses its tokens.
@@ -113,18 +138,35 @@ impl Sampler {
         if self.params.temperature == 0.0 {
             return wide::best(&bench.logits).ok_or(Error::NothingLeft);
         }
-        let Bench { logits, maxima, candidates, .. } = bench;
-        // Nothing before it looks at all of them: then no more than these need to become candidates.
-        if self.cut.is_none() && self.params.top_n_sigma <= 0.0 && self.params.top_k > 0 {
-            wide::likeliest(logits, self.params.top_k, maxima, candidates);
-        } else {
-            wide::all(logits, candidates);
-        }
+        let Bench { logits, blocks, candidates, .. } = bench;
+        let Params { temperature, top_k, top_p, min_p, .. } = self.params;
+        // A vocabulary is long: where it can be helped, no more of it become candidates than the first filter leaves.
+        let next = match self.first_filter() {
+            None => {
+                return wide::draw(logits, temperature, self.rng.unit(), blocks).ok_or(Error::NothingLeft);
+            }
+            Some(Filter::TopK) => {
+                wide::likeliest(logits, top_k, blocks, candidates);
+                Filter::Typical
+            }
+            Some(Filter::TopP) => {
+                wide::nucleus(logits, top_p, blocks, candidates);
+                Filter::MinP
+            }
+            Some(Filter::MinP) => {
+                wide::at_least(logits, min_p, candidates);
+                Filter::Xtc
+            }
+            Some(_) => {
+                wide::all(logits, candidates);
+                Filter::TopNSigma
+            }
+        };
         if let Some(cut) = &mut self.cut {
             let drawn = cut.draw(candidates, self.params.temperature, logits.len(), &mut self.rng);
             return drawn.ok_or(Error::NothingLeft);
         }
-        self.filter(candidates);
+        self.filter(candidates, next);
         let temperature = draw::temperature(candidates, self.params.temperature, self.params.dynatemp);
         let drawn = draw::draw(candidates, temperature, &mut self.rng);
         drawn.map(|(id, _)| id).ok_or(Error::NothingLeft)
@@ -174,27 +216,45 @@ impl Sampler {
         }
     }
 
-    fn filter(&mut self, candidates: &mut Vec<Candidate>) {
+    /// Whether the request asked for a filter.
+    fn asks(&self, filter: Filter) -> bool {
         let params = &self.params;
-        if params.top_n_sigma > 0.0 {
-            filter::top_n_sigma(candidates, params.top_n_sigma);
+        match filter {
+            Filter::TopNSigma => params.top_n_sigma > 0.0,
+            Filter::TopK => params.top_k > 0,
+            Filter::Typical => params.typical_p < 1.0,
+            Filter::TopP => params.top_p < 1.0,
+            Filter::MinP => params.min_p > 0.0,
+            // Two top choices need at most half each.
+            Filter::Xtc => params.xtc.probability > 0.0 && params.xtc.threshold <= 0.5,
+            Filter::Entropy => params.dynatemp.range != 0.0 || self.cut.is_some(),
         }
-        if params.top_k > 0 {
-            filter::top_k(candidates, params.top_k);
-        }
-        if params.typical_p < 1.0 {
-            filter::typical(candidates, params.typical_p);
-        }
-        if params.top_p < 1.0 {
-            filter::top_p(candidates, params.top_p);
-        }
-        if params.min_p > 0.0 {
-            filter::min_p(candidates, params.min_p);
-        }
-        // Two top choices need at most half each.
-        let xtc = params.xtc;
-        if xtc.probability > 0.0 && xtc.threshold <= 0.5 && self.rng.unit() < f64::from(xtc.probability) {
-            filter::exclude_top_choices(candidates, xtc.threshold);
+    }
+
+    /// The first that looks at the candidates; none if a token is just drawn. Mirostat takes the place of all filters.
+    fn first_filter(&self) -> Option<Filter> {
+        let first = if self.cut.is_some() { Filter::Entropy } else { Filter::TopNSigma };
+        Filter::ALL.into_iter().filter(|filter| *filter >= first).find(|filter| self.asks(*filter))
+    }
+
+    /// Applies what the request asked for, from the filter `next` on.
+    fn filter(&mut self, candidates: &mut Vec<Candidate>, next: Filter) {
+        for filter in Filter::ALL.into_iter().filter(|filter| *filter >= next) {
+            if !self.asks(filter) {
+                continue;
+            }
+            let params = &self.params;
+            match filter {
+                Filter::TopNSigma => filter::top_n_sigma(candidates, params.top_n_sigma),
+                Filter::TopK => filter::top_k(candidates, params.top_k),
+                Filter::Typical => filter::typical(candidates, params.typical_p),
+                Filter::TopP => filter::top_p(candidates, params.top_p),
+                Filter::MinP => filter::min_p(candidates, params.min_p),
+                Filter::Xtc if self.rng.unit() < f64::from(params.xtc.probability) => {
+                    filter::exclude_top_choices(candidates, params.xtc.threshold);
+                }
+                Filter::Xtc | Filter::Entropy => {}
+            }
         }
     }
 

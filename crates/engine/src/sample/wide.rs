@@ -1,12 +1,14 @@
 //! What touches the logits of a whole vocabulary. These loops are as long as a vocabulary, a hundred thousand and more,
 //! for every token of every answer: each is one that the compiler turns into vector instructions.
 
-use super::filter::{Candidate, top_k};
+use super::filter::{Candidate, top_k, top_p};
 
 /// Logits that are looked at together.
 const LANES: usize = 16;
 /// Logits whose largest is kept.
 pub(super) const BLOCK: usize = 64;
+/// Tokens that are likely enough for most of what `top_p` asks.
+const NUCLEUS: usize = 256;
 /// With fewer blocks than so many for each token that is wanted, sorting all is as fast.
 const FEW_BLOCKS: usize = 8;
 
@@ -56,19 +58,19 @@ pub(super) fn all(logits: &[f32], candidates: &mut Vec<Candidate>) {
 }
 
 /// The `k` likeliest that are not banned, best first; of equals the lower ids.
-pub(super) fn likeliest(logits: &[f32], k: usize, maxima: &mut Vec<f32>, candidates: &mut Vec<Candidate>) {
-    let blocks = logits.len().div_ceil(BLOCK);
-    if blocks < k.saturating_mul(FEW_BLOCKS) {
+pub(super) fn likeliest(logits: &[f32], k: usize, blocks: &mut Vec<f32>, candidates: &mut Vec<Candidate>) {
+    let count = logits.len().div_ceil(BLOCK);
+    if count < k.saturating_mul(FEW_BLOCKS) {
         all(logits, candidates);
         return top_k(candidates, k);
     }
     // Each of k blocks has a logit as large as the k-th largest of the blocks' largest, so none of the k likeliest is less.
     candidates.clear();
-    maxima.clear();
-    maxima.extend(logits.chunks(BLOCK).map(largest));
+    blocks.clear();
+    blocks.extend(logits.chunks(BLOCK).map(largest));
     // One half is sorted by size, the other stays by block.
-    maxima.extend_from_within(..);
-    let (by_block, by_size) = maxima.split_at_mut(blocks);
+    blocks.extend_from_within(..);
+    let (by_block, by_size) = blocks.split_at_mut(count);
     let (_, bound, _) = by_size.select_nth_unstable_by(k.saturating_sub(1), |a, b| b.total_cmp(a));
     let bound = bound.max(f32::MIN);
     for (block, (logits, largest)) in logits.chunks(BLOCK).zip(by_block).enumerate() {
@@ -77,6 +79,101 @@ pub(super) fn likeliest(logits: &[f32], k: usize, maxima: &mut Vec<f32>, candida
         }
     }
     top_k(candidates, k);
+}
+
+/// The shortest run of likeliest tokens whose probabilities sum to `p`, best first.
+pub(super) fn nucleus(logits: &[f32], p: f32, blocks: &mut Vec<f32>, candidates: &mut Vec<Candidate>) {
+    let most = largest(logits);
+    let wanted = f64::from(p) * weigh(logits, most, 1.0, blocks);
+    likeliest(logits, NUCLEUS, blocks, candidates);
+    let mut sum = 0.0;
+    let reached = candidates.iter().position(|candidate| {
+        sum += f64::from(exp(candidate.logit - most));
+        sum >= wanted
+    });
+    match reached {
+        Some(last) => candidates.truncate(last + 1),
+        None => {
+            all(logits, candidates);
+            top_p(candidates, p);
+        }
+    }
+}
+
+/// Those at least `p` times as likely as the likeliest, by id.
+pub(super) fn at_least(logits: &[f32], p: f32, candidates: &mut Vec<Candidate>) {
+    candidates.clear();
+    let most = largest(logits);
+    // However the sum is rounded, the likeliest stays.
+    add(logits, 0, (most + p.ln()).clamp(f32::MIN, most.max(f32::MIN)), candidates);
+}
+
+/// Draws from all tokens in proportion to exp(logit / temperature); `unit` is from 0 to below 1. None if all are banned.
+pub(super) fn draw(logits: &[f32], temperature: f32, unit: f64, blocks: &mut Vec<f32>) -> Option<u32> {
+    let most = largest(logits);
+    if most == f32::NEG_INFINITY {
+        return None;
+    }
+    let mut left = unit * weigh(logits, most, temperature, blocks);
+    // Where roundings add up to nothing left, it is the last that can be drawn.
+    let mut drawn = None;
+    for (block, weight) in blocks.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        drawn = Some(block);
+        if left < f64::from(*weight) {
+            break;
+        }
+        left -= f64::from(*weight);
+    }
+    let first = drawn? * BLOCK;
+    let mut last = None;
+    for (id, logit) in (first as u32..).zip(&logits[first..]).take(BLOCK) {
+        let weight = exp((logit - most) / temperature);
+        if weight > 0.0 {
+            last = Some(id);
+            left -= f64::from(weight);
+            if left < 0.0 {
+                break;
+            }
+        }
+    }
+    last
+}
+
+/// Into `blocks` the sum of exp((logit - most) / temperature) of each block; their sum.
+fn weigh(logits: &[f32], most: f32, temperature: f32, blocks: &mut Vec<f32>) -> f64 {
+    blocks.clear();
+    blocks.extend(logits.chunks(BLOCK).map(|block| {
+        let (chunks, rest) = block.as_chunks::<LANES>();
+        let mut sums = [0.0f32; LANES];
+        for chunk in chunks {
+            for (sum, logit) in sums.iter_mut().zip(chunk) {
+                *sum += exp((logit - most) / temperature);
+            }
+        }
+        let rest = rest.iter().map(|logit| exp((logit - most) / temperature));
+        sums.into_iter().chain(rest).sum::<f32>()
+    }));
+    blocks.iter().map(|sum| f64::from(*sum)).sum()
+}
+
+/// The exponential of what is not positive, to a millionth of probabilities that matter: two to the whole part, times the series
+/// of the rest. Zero below two to the -125th, as of what is banned. No branch, so that many are computed at once.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    /// Added and taken away, it rounds to whole numbers, which are then the lowest bits.
+    const ROUND: f32 = 12_582_912.0;
+    const LN_2: f32 = std::f32::consts::LN_2;
+    let x = x * std::f32::consts::LOG2_E;
+    let kept = if x < -125.0 { -125.0 } else { x };
+    let whole = kept + ROUND;
+    let rest = (kept - (whole - ROUND)) * LN_2;
+    let series = [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0f32];
+    let mut value = series[0];
+    for term in &series[1..] {
+        value = value * rest + term;
+    }
+    let power = f32::from_bits(whole.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23);
+    if x < -125.0 { 0.0 } else { value * power }
 }
 
 /// Those of at least `bound`.
@@ -131,7 +228,79 @@ mod tests {
         assert_eq!(found.iter().map(|c| c.id).collect::<Vec<_>>(), [7, 33]);
     }
 
+    #[test]
+    fn the_exponential_is_that_of_the_library() {
+        for i in 0..=866_000 {
+            let x = -(i as f32) / 10_000.0;
+            let (found, right) = (f64::from(exp(x)), f64::from(x).exp());
+            // The farther from zero, the more the rounding of x itself counts.
+            assert!((found / right - 1.0).abs() < 3e-7 + 1e-7 * f64::from(-x), "{x}: {found}, {right}");
+        }
+        assert_eq!([0.0, -88.0, f32::MIN, f32::NEG_INFINITY].map(exp), [1.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn draws_take_each_its_share_of_the_unit() {
+        let mut logits: Vec<f32> = (0..777).map(|i| ((i * 7919) % 777) as f32 / 77.7).collect();
+        for banned in [0, 63, 64, 500, 776] {
+            logits[banned] = f32::NEG_INFINITY;
+        }
+        for temperature in [0.3f32, 1.0, 2.0] {
+            let weights: Vec<f64> =
+                logits.iter().map(|l| (f64::from(*l) / f64::from(temperature)).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let mut counts = vec![0.0; logits.len()];
+            let mut blocks = Vec::new();
+            for i in 0..100_000 {
+                let unit = (f64::from(i) + 0.5) / 100_000.0;
+                counts[draw(&logits, temperature, unit, &mut blocks).unwrap() as usize] += 1.0;
+            }
+            for (id, (count, weight)) in counts.iter().zip(&weights).enumerate() {
+                let share = weight / total * 100_000.0;
+                assert!((count - share).abs() < 1.5, "{id} at {temperature}: {count} of {share}");
+                assert!(*weight > 0.0 || *count == 0.0, "{id} is banned");
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_unit_are_drawn_from_what_is_allowed() {
+        let mut blocks = Vec::new();
+        let mut logits = vec![f32::NEG_INFINITY; 300];
+        assert_eq!(draw(&logits, 1.0, 0.5, &mut blocks), None);
+        logits[70] = 3.0;
+        logits[199] = 3.0;
+        let below_one = 1.0 - f64::EPSILON / 2.0;
+        let drawn = [0.0, 0.49, 0.51, below_one].map(|unit| draw(&logits, 1.0, unit, &mut blocks));
+        assert_eq!(drawn, [Some(70), Some(70), Some(199), Some(199)]);
+        // A temperature that no division survives leaves the best.
+        logits[199] = 4.0;
+        assert_eq!(draw(&logits, 1e-40, below_one, &mut blocks), Some(199));
+    }
+
     proptest! {
+        #[test]
+        fn what_is_gathered_is_what_the_filters_leave(
+            values in prop::collection::vec(-8.0f32..8.0, 1..6_000),
+            sharp in prop::sample::select(vec![0.1f32, 1.0, 6.0]),
+            p in 0.01f32..1.0,
+        ) {
+            let logit = |v: &f32| if *v < -7.5 { f32::NEG_INFINITY } else { v * sharp };
+            let logits: Vec<f32> = values.iter().map(logit).collect();
+            let (mut wanted, mut found) = (Vec::new(), Vec::new());
+            all(&logits, &mut wanted);
+            top_p(&mut wanted, p);
+            nucleus(&logits, p, &mut Vec::new(), &mut found);
+            // The last one may fall to either side of a sum that is rounded otherwise.
+            prop_assert!(found.len().abs_diff(wanted.len()) <= 1, "{} and {}", found.len(), wanted.len());
+            let common = found.len().min(wanted.len());
+            prop_assert_eq!(&found[..common], &wanted[..common]);
+            all(&logits, &mut wanted);
+            crate::sample::filter::min_p(&mut wanted, p);
+            at_least(&logits, p, &mut found);
+            prop_assert_eq!(&found, &wanted);
+        }
+
         /// Few different values, so that many are equal; some banned.
         #[test]
         fn the_likeliest_are_those_of_a_full_sort(
