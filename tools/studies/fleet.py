@@ -91,16 +91,19 @@ class Speed:
     """Looks at a server's metrics every two seconds."""
 
     def __init__(self, url):
-        self.url, self.looks, self.over = url, [told(metrics(url))], threading.Event()
+        self.url, self.over = url, threading.Event()
+        self.looks, self.times = [told(metrics(url))], [time.monotonic()]
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
 
     def watch(self):
         while not self.over.wait(2):
             self.looks.append(told(metrics(self.url)))
+            self.times.append(time.monotonic())
 
-    def slowest(self):
-        """The longest that steps took in a look's time, as a multiple of what steps of as many rows took in all of it."""
+    def stretches(self):
+        """Of each look's time: when it ended, in seconds, and how long steps took, as a multiple of what steps of as many rows
+        took in all of it."""
         self.over.set()
         self.thread.join()
         first, last = self.looks[0], self.looks[-1]
@@ -108,14 +111,14 @@ class Speed:
         seconds = {name: name.replace("_total{", "_seconds_total{") for name in counts}
         of = lambda name, old, new: new[name] - old.get(name, 0)
         mean = {name: of(seconds[name], first, last) / max(of(name, first, last), 1) for name in counts}
-        slowest = 0
-        for old, new in zip(self.looks, self.looks[1:]):
+        stretches = []
+        for old, new, at in zip(self.looks, self.looks[1:], self.times[1:]):
             took = sum(of(seconds[name], old, new) for name in counts)
             usual = sum(of(name, old, new) * mean[name] for name in counts)
             # A look in which little was done says nothing.
             if usual > 0.5:
-                slowest = max(slowest, took / usual)
-        return slowest
+                stretches.append((at - self.times[0], took / usual))
+        return stretches
 
 
 def busy_s(text):
@@ -133,9 +136,10 @@ def load(args, url, folder, name, count, rate, seed, *more):
     try:
         run([*command, "--seed", str(seed), "--json", str(path), *more])
     finally:
-        slowest = speed.slowest()
+        stretches = speed.stretches()
     served = json.loads(path.read_text())
-    served["slowest"] = slowest
+    served["slowest"] = max((factor for _, factor in stretches), default=0)
+    (folder / f"{name}.speed.json").write_text(json.dumps(stretches))
     after = metrics(url)
     (folder / f"{name}.metrics.txt").write_text(steps_between(before, after))
     served["busy"] = (busy_s(after) - busy_s(before)) / (time.monotonic() - began)
