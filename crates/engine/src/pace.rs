@@ -182,14 +182,15 @@ mod tests {
             };
             (0..steps).map(step).collect()
         };
-        let quiet = rows(400, |_| false)[200..].iter().sum::<usize>() as f64 / 200.0;
+        let mean = |rows: &[usize]| rows.iter().sum::<usize>() as f64 / rows.len() as f64;
+        let quiet = mean(&rows(400, |_| false)[200..]);
         // 46 rows in all take 96 ms; 51, the next class, would take 106.
         assert_eq!(quiet, 42.0);
         let slowed = rows(50, |_| true);
         assert_eq!(slowed[49], 10, "{slowed:?}");
-        let after = rows(600, |_| false)[400..].iter().sum::<usize>() as f64 / 200.0;
+        let after = mean(&rows(600, |_| false)[400..]);
         assert!(after > 0.95 * quiet, "{after} after {quiet}");
-        let odd = rows(2000, |at| at % 50 == 0).iter().sum::<usize>() as f64 / 2000.0;
+        let odd = mean(&rows(2000, |at| at % 50 == 0));
         assert!(odd > 0.85 * quiet, "{odd} where every fiftieth step is slow, {quiet} where none is");
     }
 

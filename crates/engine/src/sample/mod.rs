@@ -64,7 +64,7 @@ enum Filter {
     TopP,
     MinP,
     Xtc,
-    /// Mirostat, or a temperature that follows the entropy.
+    /// A temperature that follows the entropy.
     Entropy,
 }
 
@@ -140,8 +140,13 @@ impl Sampler {
         }
         let Bench { logits, blocks, candidates, .. } = bench;
         let Params { temperature, top_k, top_p, min_p, .. } = self.params;
+        if let Some(cut) = &mut self.cut {
+            wide::all(logits, candidates);
+            return cut.draw(candidates, temperature, logits.len(), &mut self.rng).ok_or(Error::NothingLeft);
+        }
         // A vocabulary is long: where it can be helped, no more of it become candidates than the first filter leaves.
-        let next = match self.first_filter() {
+        let first = Filter::ALL.into_iter().find(|filter| self.asks(*filter));
+        let next = match first {
             None => {
                 return wide::draw(logits, temperature, self.rng.unit(), blocks).ok_or(Error::NothingLeft);
             }
@@ -162,12 +167,8 @@ impl Sampler {
                 Filter::TopNSigma
             }
         };
-        if let Some(cut) = &mut self.cut {
-            let drawn = cut.draw(candidates, self.params.temperature, logits.len(), &mut self.rng);
-            return drawn.ok_or(Error::NothingLeft);
-        }
         self.filter(candidates, next);
-        let temperature = draw::temperature(candidates, self.params.temperature, self.params.dynatemp);
+        let temperature = draw::temperature(candidates, temperature, self.params.dynatemp);
         let drawn = draw::draw(candidates, temperature, &mut self.rng);
         drawn.map(|(id, _)| id).ok_or(Error::NothingLeft)
     }
@@ -227,14 +228,8 @@ impl Sampler {
             Filter::MinP => params.min_p > 0.0,
             // Two top choices need at most half each.
             Filter::Xtc => params.xtc.probability > 0.0 && params.xtc.threshold <= 0.5,
-            Filter::Entropy => params.dynatemp.range != 0.0 || self.cut.is_some(),
+            Filter::Entropy => params.dynatemp.range != 0.0,
         }
-    }
-
-    /// The first that looks at the candidates; none if a token is just drawn. Mirostat takes the place of all filters.
-    fn first_filter(&self) -> Option<Filter> {
-        let first = if self.cut.is_some() { Filter::Entropy } else { Filter::TopNSigma };
-        Filter::ALL.into_iter().filter(|filter| *filter >= first).find(|filter| self.asks(*filter))
     }
 
     /// Applies what the request asked for, from the filter `next` on.
