@@ -60,7 +60,7 @@ fn by_kind(text: &str, name: &str) -> [f64; 3] {
 fn what_requests_cost_and_what_idled_is_what_the_time_cost() {
     let began = Instant::now();
     let server = priced(true);
-    let up_before = began.elapsed();
+    let up = began.elapsed();
     let asked = json!({"max_tokens": 6, "ignore_eos": true});
     let (mut prompts, mut answers) = (0.0, 0.0);
     let text = "user hello";
@@ -76,8 +76,9 @@ fn what_requests_cost_and_what_idled_is_what_the_time_cost() {
     frame::merge(&mut streamed, json!({"stream": true, "stream_options": {"include_usage": true}}));
     let events = server.chat(streamed).events();
     let several = json!({"prompt": text, "n": 3, "max_tokens": 6, "ignore_eos": true});
-    let message = json!({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 6});
-    let response = json!({"input": "hello", "max_output_tokens": 6});
+    let message =
+        json!({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 6, "temperature": 0});
+    let response = json!({"input": "hello", "max_output_tokens": 6, "temperature": 0});
     for usage in [
         &server.chat(asked).json()["usage"],
         &events[events.len() - 1]["usage"],
@@ -91,8 +92,9 @@ fn what_requests_cost_and_what_idled_is_what_the_time_cost() {
         answers += answer;
     }
     server.until("nothing running", |stats| stats.running == 0);
+    let before = began.elapsed();
     let text = server.get("/metrics").body;
-    let up = began.elapsed().as_secs_f64();
+    let after = began.elapsed();
     assert!(text.contains("gristmill_cost_price_per_hour{currency=\"USD\"} 3600.0\n"), "{text}");
     let (seconds, cost) =
         (by_kind(&text, "gristmill_machine_seconds_total"), by_kind(&text, "gristmill_cost_total"));
@@ -104,7 +106,9 @@ fn what_requests_cost_and_what_idled_is_what_the_time_cost() {
         "{cost:?} {prompts} {answers}"
     );
     let sum: f64 = cost.iter().sum();
-    assert!((up - up_before.as_secs_f64()..=up).contains(&sum), "{sum} of {up} s");
+    // It came up before `up`, and was asked between `before` and `after`.
+    let (least, most) = ((before - up).as_secs_f64(), after.as_secs_f64());
+    assert!((least..=most).contains(&sum), "{sum}, of {least} to {most} s");
     // What nobody uses is idle.
     std::thread::sleep(Duration::from_millis(30));
     let later = by_kind(&server.get("/metrics").body, "gristmill_cost_total");
