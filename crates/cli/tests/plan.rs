@@ -152,6 +152,38 @@ fn choose_says_why() {
     assert!(shown.contains("Recommended: ") && shown.contains("predictability"), "{shown}");
 }
 
+/// Once the fleet was counted by the service level and the hybrid beside it by throughput, which made the hybrid look cheap.
+#[test]
+fn compare_choose_and_fleet_count_machines_alike() {
+    let (_file, path) = File::new("plan.toml", PLAN);
+    // By throughput one machine would do; alone on it, requests take half of the time that they may.
+    let work = ["--input", &path, "--set", "own.tokens_per_s=300", "--set", "slo.latency_p95_ms=9000"];
+    let answer = |command: &str| json(&[&[command], &work[..]].concat())["answer"].clone();
+    let (fleet, compared, chosen) = (answer("fleet"), answer("compare"), answer("choose"));
+    let machines = fleet["outcome"]["machines"].as_u64().unwrap();
+    assert!(machines > 1, "{fleet}");
+    assert_eq!(compared["counted"], "level");
+    assert_eq!(
+        (&compared["cpu"]["machines"], &chosen["facts"]["cpu"][0]),
+        (&machines.into(), &machines.into())
+    );
+    let levels = compared["hybrid"]["levels"].as_array().unwrap();
+    let last = &levels[levels.len() - 1];
+    assert_eq!((&last["machines"], &last["overflow_requests"]), (&machines.into(), &0.0.into()));
+    assert!(levels[1]["overflow_requests"].as_f64().unwrap() > 0.0, "{levels:?}");
+    // Without a level, by throughput.
+    let free = json(&[&["compare"], &work[..4], &["--set", "slo={}"]].concat())["answer"].clone();
+    assert_eq!((&free["counted"], &free["cpu"]["machines"]), (&"throughput".into(), &1.into()));
+    let shown = said(&plan(&[&["compare"], &work[..]].concat()));
+    assert!(shown.contains("as many as keep the service level"), "{shown}");
+    // One that cannot be kept is said.
+    let shown = said(&plan(&[&["compare"], &work[..4], &["--set", "slo.latency_p95_ms=10"]].concat()));
+    assert!(
+        shown.contains("CPUs do not keep the service level") && shown.contains("is impossible"),
+        "{shown}"
+    );
+}
+
 #[test]
 fn bench_files_give_the_rates() {
     let rows = r#"[

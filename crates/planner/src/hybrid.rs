@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::cost::{HOURS_A_MONTH, Request, Server};
+use crate::capacity::Capacity;
+use crate::cost::HOURS_A_MONTH;
 use crate::error::{Error, not_negative, share};
 use crate::money::Money;
 
@@ -42,12 +43,12 @@ impl Level {
 const MOST_HOURS: usize = 8784;
 
 /// Every level that may make sense for a load curve, from none of our own to all: `load` is requests in each hour of a
-/// period that repeats. What an hour has above the machines' rate goes elsewhere at `each` a request at once; it does not
-/// wait for a quiet hour.
+/// period that repeats. What an hour has above the `capacity` of machines at `price` a month goes elsewhere at `each` a request
+/// at once; it does not wait for a quiet hour.
 ///
 /// # Errors
 /// An empty curve, one longer than a year, a negative load, or more than 100,000 machines.
-pub fn levels(server: &Server, request: &Request, load: &[f64], each: Money) -> Result<Vec<Level>, Error> {
+pub fn levels(price: Money, capacity: &Capacity, load: &[f64], each: Money) -> Result<Vec<Level>, Error> {
     if load.is_empty() {
         return Err(Error::Empty { what: "work.requests_by_hour".to_owned() });
     }
@@ -61,9 +62,8 @@ pub fn levels(server: &Server, request: &Request, load: &[f64], each: Money) -> 
     for requests in load {
         not_negative("work.requests_by_hour", *requests)?;
     }
-    let capacity = server.requests_per_hour(request);
     let peak = load.iter().copied().fold(0.0, f64::max);
-    let most = Server::machines(peak, capacity);
+    let most = capacity.machines(peak);
     if most > 100_000 {
         return Err(Error::Range {
             field: "work.requests_by_hour".to_owned(),
@@ -74,11 +74,11 @@ pub fn levels(server: &Server, request: &Request, load: &[f64], each: Money) -> 
     let periods = HOURS_A_MONTH / load.len() as f64;
     let all: f64 = load.iter().sum::<f64>() * periods;
     let level = |machines: u64| {
-        let done = machines as f64 * capacity;
+        let done = capacity.of(machines);
         let over = load.iter().map(|requests| (requests - done).max(0.0)).sum::<f64>() * periods;
         Level {
             machines,
-            own: server.price_per_month().each(machines),
+            own: price.each(machines),
             overflow_requests: over,
             overflow: each.times(over),
             overflow_share: if all > 0.0 { over / all } else { 0.0 },
@@ -106,15 +106,20 @@ pub fn escalated(small: Money, large: Money, share_escalated: f64) -> Result<Mon
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::{Request, Server};
+
+    /// One machine does 360 requests an hour, for 0.10.
+    fn own() -> (Money, Capacity) {
+        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
+        (server.price_per_month(), Capacity::by_throughput(&server, &Request::new(0, 100, 0.0).unwrap()))
+    }
 
     #[test]
     fn the_cheapest_level_is_between_none_and_all() {
-        // One machine does 360 requests an hour for 0.10; elsewhere a request costs 0.001.
-        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
-        let request = Request::new(0, 100, 0.0).unwrap();
+        let (price, capacity) = own();
         let mut load = [300.0; 24];
         load[12] = 1000.0;
-        let levels = levels(&server, &request, &load, Money::of(0.001)).unwrap();
+        let levels = levels(price, &capacity, &load, Money::of(0.001)).unwrap();
         assert_eq!(levels.len(), 4);
         let best = cheapest(&levels).unwrap();
         assert_eq!(best.machines, 1);
@@ -123,13 +128,17 @@ mod tests {
         assert_eq!(best.own, Money::of(73.0));
         assert_eq!(levels[0].own, Money::ZERO);
         assert_eq!(levels[3].overflow, Money::ZERO);
+        // Half as many within a level that must be kept: twice the machines for all of it.
+        let half = Capacity::found([(1, 180.0)]).unwrap();
+        let kept = super::levels(price, &half, &load, Money::of(0.001)).unwrap();
+        assert_eq!(kept.len(), 7);
+        assert_eq!(kept[2].overflow_requests, levels[1].overflow_requests);
     }
 
     #[test]
     fn an_empty_or_negative_curve_is_refused() {
-        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
-        let request = Request::new(0, 100, 0.0).unwrap();
-        let refused = |load: &[f64]| levels(&server, &request, load, Money::ZERO).unwrap_err().to_string();
+        let (price, capacity) = own();
+        let refused = |load: &[f64]| levels(price, &capacity, load, Money::ZERO).unwrap_err().to_string();
         assert_eq!(refused(&[]), "work.requests_by_hour is empty");
         assert_eq!(refused(&[-1.0]), "work.requests_by_hour: -1 is outside numbers from 0 to 1e15");
         assert!(refused(&[1e12]).contains("100,000 machines"));

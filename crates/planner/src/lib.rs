@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: files, clocks, threads, terminals. `cli` reads the plan, measures the machine and draws.
 
+pub mod capacity;
 pub mod choose;
 pub mod cost;
 mod error;
@@ -19,6 +20,7 @@ pub mod tables;
 pub mod tco;
 pub mod volume;
 
+pub use capacity::Capacity;
 pub use error::Error;
 pub use money::{Currency, Money, thousands};
 pub use plan::Plan;

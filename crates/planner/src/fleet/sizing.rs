@@ -1,10 +1,11 @@
-//! The fewest machines that keep a service level, and the load at which one more is due.
+//! The fewest machines that keep a service level, what so many keep it for, and the load at which one more is due.
 
 use serde::Serialize;
 
 use super::arrivals::{self, Arrival};
 use super::lengths::Lengths;
 use super::{FleetPlan, Outcome, Slo, StepCost, quantile, simulation};
+use crate::capacity::Capacity;
 use crate::error::{Error, needed};
 
 /// A load, and where its requests come from.
@@ -124,6 +125,37 @@ pub fn fewest(load: &Load, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> Resu
     Ok(best)
 }
 
+/// What one machine to the fewest that keep `slo` at this load keep it for. Of many machines only some numbers are simulated.
+///
+/// # Errors
+/// As [`fewest`].
+pub fn capacity(load: &Load, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> Result<Capacity, Error> {
+    let all = fewest(load, slo, cost, plan)?.machines;
+    let fewer = ladder(all).map(|machines| (machines, most_kept(load, machines, slo, cost, plan)));
+    let found = Capacity::found(fewer.chain([(all, load.per_hour)]));
+    needed("fleet.requests_per_hour", found, "a load above zero")
+}
+
+/// Numbers below `most`, each half as much again as the one before it.
+fn ladder(most: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |n| Some(n + (n / 2).max(1))).take_while(move |n| *n < most)
+}
+
+/// Requests of a load, at most, that a look simulates when only the limit is sought.
+const LOOK: usize = 4000;
+
+/// The most requests an hour, below this load's, for which so many machines keep the level; to a hundredth of it.
+fn most_kept(load: &Load, machines: usize, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> f64 {
+    let (mut kept, mut missed) = (0.0, load.per_hour);
+    while missed - kept > load.per_hour / 100.0 {
+        let middle = f64::midpoint(kept, missed);
+        let arrivals = load.at(middle);
+        let outcome = simulation::run(&arrivals[..arrivals.len().min(LOOK)], machines, cost, plan);
+        if slo.kept(&outcome) { kept = middle } else { missed = middle }
+    }
+    kept
+}
+
 /// Refuses a level that a request alone on a machine does not keep in 95 of 100 cases.
 fn possible(load: &Load, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> Result<(), Error> {
     let alone = |a: &Arrival| simulation::run(&[Arrival { at_s: 0.0, ..*a }], 1, cost, plan);
@@ -197,6 +229,26 @@ mod tests {
         let found = fewest(&load, &slo, &cost(), &plan()).unwrap();
         assert!(found.machines > 1 && slo.kept(&found), "{found:?}");
         assert!(!slo.kept(&load.on(found.machines - 1, &cost(), &plan())));
+    }
+
+    #[test]
+    fn what_fewer_machines_keep_leads_up_to_what_all_do() {
+        let slo = Slo { latency_p95_ms: Some(15_000.0), ..Slo::default() };
+        let load = load(9_000.0);
+        let all = fewest(&load, &slo, &cost(), &plan()).unwrap().machines as u64;
+        let found = capacity(&load, &slo, &cost(), &plan()).unwrap();
+        assert_eq!((found.machines(9_000.0), found.of(all)), (all, 9_000.0));
+        for machines in 1..all {
+            let (some, more) = (found.of(machines), found.of(machines + 1));
+            assert!(0.0 < some && some < more, "{machines}: {some}, then {more}");
+            // What is said to be kept is; a tenth more than what two machines keep is not.
+            if machines <= 2 {
+                assert!(slo.kept(&simulation::run(&load.at(some), machines as usize, &cost(), &plan())));
+            }
+            if machines == 2 {
+                assert!(!slo.kept(&simulation::run(&load.at(some * 1.1), 2, &cost(), &plan())));
+            }
+        }
     }
 
     #[test]

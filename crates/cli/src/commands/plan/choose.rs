@@ -4,7 +4,6 @@ use planner::choose::{Choice, Facts, choose};
 use serde::Serialize;
 
 use super::compare::Month;
-use super::fleet;
 use super::report::Report;
 use super::session::{Common, Figures, Session};
 use crate::Failure;
@@ -53,31 +52,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     session.finish(&report, &Answer { choice, facts, month })
 }
 
-/// What the rules go by: the month, and, where a service level is asked, the machines that the simulation says keep it.
+/// What the rules go by.
 fn facts(session: &Session<'_>, month: &Month) -> Result<Facts, Failure> {
-    let mut cpu = (month.cpu.machines, month.cpu.price_per_month);
-    let mut cpu_refused = None;
-    if !session.plan.slo.is_empty() && session.plan.fleet.step_ms.is_some() {
-        match fleet::simulated(session) {
-            Ok(machines) if machines > cpu.0 => {
-                cpu = (machines, month.own.price_per_month().each(machines));
-            }
-            Ok(_) => {}
-            Err(planner::Error::Impossible { field, asked, limit }) => {
-                cpu_refused = Some(format!("{field}: {asked} is impossible: {limit}"));
-            }
-            Err(other) => return Err(other.into()),
-        }
-    }
     Ok(Facts {
         api: month.api.as_ref().map(|api| api.per_month),
-        cpu: Some(cpu),
+        cpu: Some((month.cpu.machines, month.cpu.price_per_month)),
         gpu: month.gpu.map(|gpu| (gpu.machines, gpu.price_per_month)),
         hybrid: month
             .hybrid
             .as_ref()
             .map(|hybrid| (hybrid.cheapest.machines, hybrid.per_month, hybrid.cheapest.overflow_share)),
-        cpu_refused,
+        cpu_refused: month.refused().map(str::to_owned),
         data: session.plan.choose.data,
         model_billions: session.plan.model_billions()?,
         budget_per_month: session.plan.choose.budget_per_month,

@@ -4,9 +4,10 @@ use planner::cost::{Request, Server};
 use planner::hybrid::{self, Level};
 use planner::tables::ApiPrice;
 use planner::volume::{self, Crossover, Fleet};
-use planner::{Money, cost};
+use planner::{Capacity, Money, cost};
 use serde::Serialize;
 
+use super::fleet;
 use super::report::{Lines, Part, Report, count, percent};
 use super::session::{Inputs, Session};
 use crate::Failure;
@@ -17,6 +18,9 @@ pub(super) struct Month {
     pub(super) requests: f64,
     pub(super) request: Request,
     pub(super) own: Server,
+    /// Requests an hour that our machines do.
+    capacity: Capacity,
+    counted: Counted,
     pub(super) cpu: Fleet,
     pub(super) gpu: Option<Fleet>,
     #[serde(skip)]
@@ -28,6 +32,18 @@ pub(super) struct Month {
     gpu_cheaper_from: Option<f64>,
     pub(super) hybrid: Option<Hybrid>,
     escalated: Option<Escalated>,
+}
+
+/// By what our machines are counted, alone and in the hybrid.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Counted {
+    /// What they do when they are as full as the plan says.
+    Throughput,
+    /// What they do within the service level, simulated step by step.
+    Level,
+    /// The level cannot be kept, for this reason; so as without one.
+    Refused(String),
 }
 
 #[derive(Serialize)]
@@ -60,24 +76,66 @@ impl Month {
         let plan = &session.plan;
         let (own, request, requests) = (plan.own()?, plan.request()?, plan.requests_per_month()?);
         let gpu_server = plan.gpu()?;
-        let peak = plan.work.requests_by_hour.iter().flatten().copied().fold(0.0, f64::max);
-        let month = |server: &Server| volume::fleet_for_peak(server, &request, requests, peak);
-        let cpu = month(&own);
+        let full = |server: &Server| Capacity::by_throughput(server, &request);
+        let busiest = plan.work.requests_by_hour.iter().flatten().copied().fold(0.0, f64::max);
+        let (capacity, counted, peak) = match fleet::capacity(session) {
+            Ok(None) => (full(&own), Counted::Throughput, busiest),
+            Ok(Some((kept, load))) => (kept.within(&full(&own)), Counted::Level, busiest.max(load)),
+            Err(planner::Error::Impossible { field, asked, limit }) => {
+                let why = format!("{field}: {asked} is impossible: {limit}");
+                (full(&own), Counted::Refused(why), busiest)
+            }
+            Err(other) => return Err(other.into()),
+        };
+        let month = |server: &Server, capacity: &Capacity, peak: f64| {
+            volume::fleet_for_peak(server, &request, requests, capacity, peak)
+        };
+        let cpu = month(&own, &capacity, peak);
         let api = plan.api()?.map(|price| api_month(price, &request, requests)).transpose()?;
         let crossover = api.as_ref().map(|api| volume::crossover(&own, &request, api.each)).transpose()?;
         Ok(Month {
             requests,
-            gpu: gpu_server.as_ref().map(month),
+            gpu: gpu_server.as_ref().map(|gpu| month(gpu, &full(gpu), busiest)),
             gpu_cheaper_from: gpu_server.and_then(|gpu| volume::cheaper_from(&gpu, &own, &request)),
             gpu_server,
-            hybrid: hybrid_month(session, &own, &request, api.as_ref())?,
+            hybrid: hybrid_month(session, own.price_per_month(), &capacity, api.as_ref())?,
             escalated: escalated(session, &own, &request, requests, cpu.price_per_month)?,
             request,
             own,
+            capacity,
+            counted,
             cpu,
             api,
             crossover,
         })
+    }
+
+    /// Why CPUs cannot keep the service level; none if they can or none was asked.
+    pub(super) fn refused(&self) -> Option<&str> {
+        match &self.counted {
+            Counted::Refused(why) => Some(why),
+            Counted::Throughput | Counted::Level => None,
+        }
+    }
+
+    /// What our machines were counted by, where a level is asked.
+    fn counting(&self, session: &Session<'_>) -> Option<String> {
+        match &self.counted {
+            Counted::Throughput if session.plan.slo.is_empty() => None,
+            Counted::Throughput => Some(
+                "The service level is not looked at: that takes what steps take (fleet.step_ms, or a measurement of \
+                 `bench`)."
+                    .to_owned(),
+            ),
+            Counted::Level => Some(
+                "Our machines, alone and in the hybrid, are as many as keep the service level in the simulation of `plan \
+                 fleet`; GPU machines are counted by their throughput."
+                    .to_owned(),
+            ),
+            Counted::Refused(why) => {
+                Some(format!("CPUs do not keep the service level; they are counted by throughput. {why}."))
+            }
+        }
     }
 }
 
@@ -89,12 +147,12 @@ fn api_month(price: ApiPrice, request: &Request, requests: f64) -> Result<ApiMon
 
 fn hybrid_month(
     session: &Session<'_>,
-    own: &Server,
-    request: &Request,
+    price: Money,
+    capacity: &Capacity,
     api: Option<&ApiMonth>,
 ) -> Result<Option<Hybrid>, Failure> {
     let (Some(load), Some(api)) = (&session.plan.work.requests_by_hour, api) else { return Ok(None) };
-    let levels = hybrid::levels(own, request, load, api.each)?;
+    let levels = hybrid::levels(price, capacity, load, api.each)?;
     let Some(cheapest) = hybrid::cheapest(&levels).copied() else { return Ok(None) };
     let mean = load.iter().sum::<f64>() / load.len() as f64;
     let peak = load.iter().copied().fold(0.0, f64::max);
@@ -145,6 +203,7 @@ impl Month {
         if session.plan.work.requests_by_hour.is_some() {
             report.text("Machines are enough for the busiest hour. Crossings and the plot take requests as spread evenly.");
         }
+        self.counting(session).into_iter().for_each(|said| report.text(said));
         self.crossings(report);
         self.hybrid_table(session, report);
         if let Some(up) = &self.escalated {

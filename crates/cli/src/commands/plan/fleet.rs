@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use planner::Money;
 use planner::fleet::arrivals;
 use planner::fleet::lengths::Lengths;
 use planner::fleet::sizing::{self, Load, SweepPoint};
 use planner::fleet::{FleetPlan, Outcome, Spread, StepCost};
+use planner::{Capacity, Money};
 use serde::Serialize;
 
 use super::bench_files::read_text;
@@ -206,12 +206,17 @@ fn by_hour(session: &Session<'_>, machines: usize) -> Option<Vec<u64>> {
     })
 }
 
-/// Machines that the plan's service level takes, for `plan choose`.
-pub(super) fn simulated(session: &Session<'_>) -> Result<u64, planner::Error> {
+/// What machines keep the plan's service level for, and the requests an hour of its load. None if the plan asks no level, or says
+/// nothing of steps.
+pub(super) fn capacity(session: &Session<'_>) -> Result<Option<(Capacity, f64)>, planner::Error> {
+    let (plan, slo) = (&session.plan.fleet, &session.plan.slo);
+    if slo.is_empty() || plan.step_ms.is_none() {
+        return Ok(None);
+    }
     let said = |failure: Failure| planner::Error::Text { what: "fleet".to_owned(), detail: failure.message };
-    let (load, cost) = (load(session).map_err(said)?, cost(&session.plan.fleet).map_err(said)?);
-    let found = sizing::fewest(&load, &session.plan.slo, &cost, &session.plan.fleet)?;
-    Ok(found.machines as u64)
+    let (load, cost) = (load(session).map_err(said)?, cost(plan).map_err(said)?);
+    let found = sizing::capacity(&load, slo, &cost, plan)?;
+    Ok(Some((found, load.per_hour)))
 }
 
 fn say(session: &Session<'_>, load: &Load, answer: &Answer, report: &mut Report) {
