@@ -82,7 +82,7 @@ impl Toolchain {
     }
 
     fn tests(&self, packages: &[&str]) -> Command {
-        let mut command = self.cargo(&["test", "--locked", "--lib", "--target", TARGET]);
+        let mut command = self.cargo(&["test", "--locked", "--tests", "--target", TARGET]);
         for package in packages {
             command.args(["--package", package]);
         }

@@ -11,7 +11,7 @@ pub use round_trip::{RoundTrip, round_trip};
 
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::amx::{Amx, ROWS, Tiles};
-use crate::lanes::{self, Job, Simd};
+use crate::lanes::{self, Job, Products, Simd};
 use crate::probe::Machine;
 use crate::{Pages, Pool, Tier, thread};
 use serde::Serialize;
@@ -379,6 +379,7 @@ struct Int8;
 
 impl Job for Int8 {
     type Out = f64;
+    const PRODUCTS: Products = Products::Bytes;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
@@ -400,6 +401,7 @@ struct Bf16;
 
 impl Job for Bf16 {
     type Out = f64;
+    const PRODUCTS: Products = Products::Pairs;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {

@@ -16,11 +16,14 @@ pub(crate) const BLOCK: usize = 32;
 /// Which forms of the rows are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Needs {
-    pub(crate) int8: bool,
+    /// Eight bits, and a scale for each 32 values.
+    pub int8: bool,
     /// Sixteen bits, as two rows of eight: the coarse part, then the rest.
-    pub(crate) fine: bool,
-    pub(crate) bf16: bool,
-    pub(crate) f32: bool,
+    pub fine: bool,
+    /// bfloat16 pairs.
+    pub bf16: bool,
+    /// As they are.
+    pub f32: bool,
 }
 
 impl BitOr for Needs {
@@ -73,13 +76,6 @@ impl<'a> Grouped<'a> {
         let first = row - row % GROUP;
         let width = GROUP.min(self.rows - first);
         (&self.blocks[first * self.a_row + row - first..(first + width) * self.a_row], width)
-    }
-
-    /// Block `index` of `row`.
-    #[cfg(test)]
-    fn at(&self, row: usize, index: usize) -> &'a Block {
-        let (stream, step) = self.stream(row);
-        &stream[index * step]
     }
 }
 
@@ -337,52 +333,4 @@ fn finish(block: &mut Block, scale: f32, halves: [f32; 2]) {
     block.scale = scale;
     (block.less, block.less_half) = (-sum as i32, [-halves[0] as i32, -halves[1] as i32]);
     (block.sum, block.sum_half) = (sum * scale, [halves[0] * scale, halves[1] * scale]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cpu::Pool;
-
-    #[test]
-    fn quantized_rows_are_within_half_a_step_on_every_tier() {
-        for tier in Tier::available() {
-            let c = Compute::new(tier, Pool::new(2, None).unwrap());
-            let cols = 100;
-            let x: Vec<f32> = (0..11 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.13).collect();
-            let mut a = Activations::new(11, cols);
-            a.set(&c, &x, cols, Needs { int8: true, ..Needs::default() });
-            for (r, row) in x.chunks(cols).enumerate() {
-                for (k, &v) in row.iter().enumerate() {
-                    let block = a.quantized().at(r, k / BLOCK);
-                    let got = f32::from(block.q[k % BLOCK]) * block.scale;
-                    assert!((got - v).abs() <= block.scale * 0.5001, "{tier}: {got} for {v}");
-                }
-            }
-            a.set(&c, &x, cols, Needs { fine: true, ..Needs::default() });
-            for (r, row) in x.chunks(cols).enumerate() {
-                for (k, &v) in row.iter().enumerate() {
-                    let all = a.quantized();
-                    let (top, rest) = (all.at(2 * r, k / BLOCK), all.at(2 * r + 1, k / BLOCK));
-                    let q = |b: &Block| f32::from(b.q[k % BLOCK]) * b.scale;
-                    assert!(
-                        (q(top) + q(rest) - v).abs() <= rest.scale * 0.51 + v.abs() * 1e-6,
-                        "{tier}: {v}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn hostile_values_give_no_panic() {
-        let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
-        for v in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 4.0, 1e-45, f32::MAX] {
-            let mut x = vec![0.25; 64];
-            x[3] = v;
-            let mut a = Activations::new(1, 64);
-            a.set(&c, &x, 64, Needs { int8: true, bf16: true, f32: true, fine: false });
-            assert!(a.int8.iter().all(|b| b.scale.is_finite()));
-        }
-    }
 }

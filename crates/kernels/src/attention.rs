@@ -9,7 +9,7 @@ use std::ops::Range;
 use cpu::Tile;
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::Amx;
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::lanes::{Job, Products, Simd, dispatch};
 
 use crate::Compute;
 use crate::eight::Eight;
@@ -141,6 +141,7 @@ struct Query {
 
 impl<K: Kept> Job for Attend<'_, '_, K> {
     type Out = ();
+    const PRODUCTS: Products = K::PRODUCTS;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let group = self.head.group;
@@ -271,7 +272,3 @@ fn hide(scores: &mut [f32; BLOCK_TOKENS], sees: &Range<usize>, with: f32) {
     scores[..sees.start].fill(with);
     scores[sees.end..].fill(with);
 }
-
-#[cfg(test)]
-#[path = "attention_tests.rs"]
-mod tests;

@@ -9,7 +9,7 @@
 //! part, each of eight bits: twice the multiplies of one part, and no error beside that of the stored codes. Sums of products
 //! are exact integers, so no order of them could change a result.
 
-use cpu::lanes::Simd;
+use cpu::lanes::{Products, Simd};
 use half::f16;
 
 use crate::attention::MAX_HEAD_DIM;
@@ -134,6 +134,7 @@ pub(crate) struct Queries<const N: usize> {
 pub(crate) struct Eight;
 
 impl Kept for Eight {
+    const PRODUCTS: Products = Products::Bytes;
     type With = ();
     const EVERY_TILE: bool = false;
     type Queries<const N: usize> = Queries<N>;

@@ -7,7 +7,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::Amx;
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::lanes::{Job, Products, Simd, dispatch};
 use cpu::{Columns, Tile};
 
 use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
@@ -137,6 +137,8 @@ impl Work<'_> {
 
 /// Input rows in the form that one weight layout multiplies.
 trait Rows {
+    /// As of a [`Job`].
+    const PRODUCTS: Products;
     /// The most rows that are worth a tile together.
     const TILE: usize;
     /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
@@ -160,6 +162,7 @@ struct Product<'a, R> {
 
 impl<R: Rows> Job for Product<'_, R> {
     type Out = ();
+    const PRODUCTS: Products = R::PRODUCTS;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let rows = self.work.parts * self.work.out.rows();
@@ -223,6 +226,7 @@ struct Quantized<'a, F> {
 }
 
 impl<F: Format> Rows for Quantized<'_, F> {
+    const PRODUCTS: Products = Products::Bytes;
     const TILE: usize = 16;
     // Unpacking goes on while sums wait.
     const SUMS: usize = 1;
@@ -337,6 +341,7 @@ struct Floats<'a, W> {
 }
 
 impl<W: Stored> Rows for Floats<'_, W> {
+    const PRODUCTS: Products = Products::Floats;
     const TILE: usize = 8;
     const SUMS: usize = 4;
     fn row_bytes(cols: usize) -> usize {
@@ -373,6 +378,7 @@ struct Brains<'a> {
 }
 
 impl Rows for Brains<'_> {
+    const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
     const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
@@ -419,7 +425,3 @@ impl Rows for Brains<'_> {
         sums
     }
 }
-
-#[cfg(test)]
-#[path = "matmul_tests.rs"]
-mod tests;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use cpu::lanes::Simd;
+use cpu::lanes::{Products, Simd};
 
 use crate::attention::{MAX_HEAD_DIM, TILE};
 use crate::kv::{BLOCK_TOKENS, pair};
@@ -115,6 +115,8 @@ impl Term for Pair {
 
 /// A way to keep a block of keys and values, as attention uses it.
 pub(crate) trait Kept {
+    /// As of a [`Job`](cpu::lanes::Job).
+    const PRODUCTS: Products;
     /// What [`Kept::begin`] needs.
     type With: Copy;
     /// The most queries of a tile.
@@ -157,6 +159,7 @@ pub(crate) trait Kept {
 pub(crate) struct Floats<T>(PhantomData<T>);
 
 impl<T: Term> Kept for Floats<T> {
+    const PRODUCTS: Products = if T::NUMBERS == 2 { Products::Pairs } else { Products::Floats };
     type With = ();
     const EVERY_TILE: bool = true;
     type Queries<const N: usize> = [[T::Factor; MAX_HEAD_DIM]; N];

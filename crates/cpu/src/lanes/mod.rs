@@ -21,10 +21,23 @@ mod tests;
 
 use crate::Tier;
 
-/// Work that is compiled once for each tier.
+/// Products for which some CPUs of a tier have instructions of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Products {
+    /// Of none but floats.
+    Floats,
+    /// Of bytes: [`Simd::dot`], [`Simd::dot_wide`], [`Simd::dot_quads`].
+    Bytes,
+    /// Of bfloat16 pairs: [`Simd::bf16_dot`].
+    Pairs,
+}
+
+/// Work that is compiled for each tier; more than once for those that have several sets of lanes, by its products.
 pub trait Job {
     /// What the work returns.
     type Out;
+    /// The products that the work should have instructions for. Others have the right results too, by slower means.
+    const PRODUCTS: Products = Products::Floats;
     /// Does the work with the lanes of `s`. Implementations are `#[inline(always)]`.
     fn run<S: Simd>(self, s: S) -> Self::Out;
 }
@@ -173,7 +186,8 @@ pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
         Tier::Avx512 | Tier::Amx => {
             // CPUs with tiles take two cycles for a product of bfloat16 pairs in registers (Sapphire Rapids, measured): as long
             // as for four registers of fused multiply-adds.
-            if tier == Tier::Avx512
+            if const { matches!(J::PRODUCTS, Products::Pairs) }
+                && tier == Tier::Avx512
                 && let Some(s) = avx512::Avx512::<true>::new()
             {
                 return s.call(job);
@@ -190,11 +204,13 @@ pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
         }
         #[cfg(target_arch = "aarch64")]
         Tier::Neon => {
-            if let Some(s) = neon::Neon::<true, true>::new() {
-                return s.call(job);
-            }
-            if let Some(s) = neon::Neon::<true, false>::new() {
-                return s.call(job);
+            if const { matches!(J::PRODUCTS, Products::Bytes) } {
+                if let Some(s) = neon::Neon::<true, true>::new() {
+                    return s.call(job);
+                }
+                if let Some(s) = neon::Neon::<true, false>::new() {
+                    return s.call(job);
+                }
             }
             if let Some(s) = neon::Neon::<false, false>::new() {
                 return s.call(job);
@@ -229,11 +245,12 @@ pub fn has_tiles(tier: Tier) -> bool {
     }
 }
 
-/// Whether [`dispatch`] on `tier` has a bfloat16 dot product.
+/// Whether [`dispatch`] on `tier` has a bfloat16 dot product for jobs that want one.
 pub fn has_bf16_dot(tier: Tier) -> bool {
     struct HasBf16Dot;
     impl Job for HasBf16Dot {
         type Out = bool;
+        const PRODUCTS: Products = Products::Pairs;
         #[inline(always)]
         fn run<S: Simd>(self, _: S) -> bool {
             S::BF16_DOT
@@ -247,6 +264,7 @@ pub fn int8_instructions(tier: Tier) -> &'static str {
     struct Int8;
     impl Job for Int8 {
         type Out = &'static str;
+        const PRODUCTS: Products = Products::Bytes;
         #[inline(always)]
         fn run<S: Simd>(self, _: S) -> &'static str {
             S::INT8

@@ -2,8 +2,8 @@
 //! of numbers × 16 positions, and so do its values, 16 pairs of positions × 16 numbers. As for weights, any number of queries
 //! goes this way.
 
-use cpu::lanes::Simd;
 use cpu::lanes::amx::{Amx, ROWS, Tiles};
+use cpu::lanes::{Products, Simd};
 
 use crate::activations::TILE_PAIRS as PAIRS;
 use crate::attention::MAX_HEAD_DIM;
@@ -24,6 +24,7 @@ pub(crate) struct Tiled {
 }
 
 impl Kept for Tiled {
+    const PRODUCTS: Products = Products::Floats;
     type With = Amx;
     const MOST: usize = ROWS;
     const EVERY_TILE: bool = false;

@@ -1,7 +1,11 @@
-use super::*;
-use crate::{Needs, Precision};
+//! Matrix products against the definition, for each format, tier and number of rows.
+
 use cpu::{Pool, Tier};
+use kernels::{Activations, Compute, Error, Matrix, Needs, Precision, matmul, matmul_group};
 use tensor::Dtype;
+
+/// Activations that share a scale.
+const BLOCK: usize = 32;
 
 /// Pseudo-random 32-bit values.
 struct Noise(u64);
@@ -54,7 +58,7 @@ fn run(c: &Compute, w: &Matrix, x: &[f32]) -> Vec<f32> {
 
 /// The budget: rounding each activation to eight bits moves it by at most half a step, so a product by at most
 /// Σ |w| · step / 2; to bfloat16 by 2⁻⁸ of itself. On top, rounding of the `f32` sum: 2⁻²² for each of its terms.
-fn budget(needs: crate::Needs, w: &[f32], x: &[f32]) -> f32 {
+fn budget(needs: Needs, w: &[f32], x: &[f32]) -> f32 {
     let mut sum = 1e-6;
     for (w, x) in w.chunks(BLOCK).zip(x.chunks(BLOCK)) {
         let step = x.iter().fold(0.0f32, |m, v| m.max(v.abs())) / 127.0;
@@ -169,7 +173,7 @@ fn a_group_gives_what_its_members_give() {
         })
         .collect();
     let mut a = Activations::new(5, cols);
-    a.set(&c, &x, cols, w.iter().fold(crate::Needs::default(), |n, w| n | w.activations()));
+    a.set(&c, &x, cols, w.iter().fold(Needs::default(), |n, w| n | w.activations()));
     let mut outs: Vec<Vec<f32>> = w.iter().map(|w| vec![0.0; 5 * w.rows()]).collect();
     let mut jobs: Vec<(&Matrix, &mut [f32])> = w.iter().zip(outs.iter_mut().map(Vec::as_mut_slice)).collect();
     matmul_group(&c, &mut jobs, &a);
@@ -182,7 +186,7 @@ fn a_group_gives_what_its_members_give() {
 fn wrong_sizes_are_errors() {
     let c = Compute::new(Tier::best(), Pool::new(1, None).unwrap());
     let too_few = Matrix::pack(&c, Dtype::Q4_0, 2, 32, &[0; 35], Precision::Fast);
-    assert!(matches!(too_few, Err(crate::Error::Bytes { need: 36, got: 35, .. })));
+    assert!(matches!(too_few, Err(Error::Bytes { need: 36, got: 35, .. })));
     let broken = Matrix::pack(&c, Dtype::Q4_K, 1, 100, &[0; 144], Precision::Fast);
-    assert!(matches!(broken, Err(crate::Error::RowLength { block: 256, .. })));
+    assert!(matches!(broken, Err(Error::RowLength { block: 256, .. })));
 }

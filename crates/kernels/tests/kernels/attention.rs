@@ -1,6 +1,7 @@
-use super::*;
-use crate::kv::KvShape;
+//! Attention against its formula.
+
 use cpu::{Pool, Tier};
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, SeqRows, attention};
 
 fn noise(seed: &mut u64) -> f32 {
     *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,0 +1,69 @@
+//! Quantized activations, as products with the unit matrix show them.
+
+use cpu::{Pool, Tier};
+use kernels::{Activations, Compute, Matrix, Needs, Precision, matmul};
+use tensor::Dtype;
+
+/// Activations that share a scale.
+const BLOCK: usize = 32;
+
+/// The unit matrix of `size`, a multiple of 32, whose codes and scales are ones: a product with it rounds nothing.
+fn unit(c: &Compute, size: usize, precision: Precision) -> Matrix {
+    let one = half::f16::ONE.to_le_bytes();
+    let mut bytes = Vec::new();
+    for row in 0..size {
+        for block in 0..size / BLOCK {
+            bytes.extend(one);
+            bytes.extend((0..BLOCK).map(|k| u8::from(block * BLOCK + k == row)));
+        }
+    }
+    Matrix::pack(c, Dtype::Q8_0, size, size, &bytes, precision).unwrap()
+}
+
+/// The rows `x` as the products with quantized weights see them.
+fn seen(c: &Compute, cols: usize, x: &[f32], precision: Precision) -> Vec<f32> {
+    let unit = unit(c, cols, precision);
+    let mut a = Activations::new(x.len() / cols, cols);
+    a.set(c, x, cols, unit.activations());
+    let mut out = vec![0.0; x.len()];
+    matmul(c, &unit, &a, &mut out);
+    out
+}
+
+#[test]
+fn quantized_rows_are_within_half_a_step_on_every_tier() {
+    let cols = 128;
+    let x: Vec<f32> = (0..11 * cols).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.13).collect();
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        for (precision, steps) in [(Precision::Fast, 127.0), (Precision::Fine, 127.0 * 254.0)] {
+            let got = seen(&c, cols, &x, precision);
+            for (x, got) in x.chunks(BLOCK).zip(got.chunks(BLOCK)) {
+                let step = x.iter().fold(0.0f32, |m, v| m.max(v.abs())) / steps;
+                for (v, got) in x.iter().zip(got) {
+                    assert!(
+                        (got - v).abs() <= step * 0.51 + v.abs() * 1e-6,
+                        "{tier} {precision:?}: {got} for {v}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_values_give_no_panic_and_finite_scales() {
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(1, None).unwrap());
+        for v in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 4.0, 1e-45, f32::MAX] {
+            let mut x = vec![0.25; 64];
+            x[3] = v;
+            Activations::new(1, 64).set(&c, &x, 64, Needs { int8: true, bf16: true, f32: true, fine: false });
+            let got = seen(&c, 64, &x, Precision::Fast);
+            // A scale that is not finite would make numbers of the codes that are zero no numbers.
+            assert!(got.iter().all(|g| !g.is_nan()), "{tier}: {got:?} for {v}");
+            // The other block keeps its values.
+            assert!(got[32..].iter().all(|g| (g - 0.25).abs() < 1e-3), "{tier}: {got:?} for {v}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Norms against their formulas.
+
+use cpu::{Pool, Tier};
+use kernels::{Compute, layer_norm, rms_norm, rms_norm_in_place};
+
+#[test]
+fn norms_match_their_formulas_on_every_tier() {
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        for cols in [1, 5, 16, 33, 100] {
+            let x: Vec<f32> = (0..3 * cols).map(|i| ((i * 31 % 17) as f32 - 8.0) * 0.3).collect();
+            let w: Vec<f32> = (0..cols).map(|i| 1.0 + i as f32 * 0.01).collect();
+            let mut out = vec![0.0; x.len()];
+            rms_norm(&c, &x, &w, 1e-5, cols, &mut out);
+            let mut same = x.clone();
+            rms_norm_in_place(&c, &mut same, &w, 1e-5, cols);
+            assert_eq!(out, same);
+            let mut centred = vec![0.0; x.len()];
+            layer_norm(&c, &x, &w, Some(&w), 1e-5, cols, &mut centred);
+            for (r, row) in x.chunks(cols).enumerate() {
+                let wide =
+                    |f: &dyn Fn(f64) -> f64| row.iter().map(|&v| f(f64::from(v))).sum::<f64>() / cols as f64;
+                let (mean, square) = (wide(&|v| v), wide(&|v| v * v));
+                let var = wide(&|v| (v - mean) * (v - mean));
+                for k in 0..cols {
+                    let weight = f64::from(w[k]);
+                    let want = f64::from(row[k]) / (square + 1e-5).sqrt() * weight;
+                    assert!((f64::from(out[r * cols + k]) - want).abs() < 1e-5);
+                    let want = (f64::from(row[k]) - mean) / (var + 1e-5).sqrt() * weight + weight;
+                    assert!((f64::from(centred[r * cols + k]) - want).abs() < 2e-5);
+                }
+            }
+        }
+    }
+}
