@@ -7,17 +7,18 @@ Measures what steps cost with `gristmill bench`, starts `gristmill serve`, sends
 once, and keeps the server's `/metrics`, which now tell what steps cost there. Then it sends Poisson arrivals at shares of what the
 server did at most (`gristmill bench serve`), and simulates for each load
 
-- the same requests at the same times (`plan fleet --log`), with what steps cost during that load: what the simulation gets wrong,
+- the same requests at the same times (`plan fleet --log`), with what steps cost during that load and how fast the machine was when:
+  what the simulation gets wrong,
 - arrivals of its own at that rate with those lengths, with what steps cost before: what a plan would have said,
 - the same requests with the bench's step costs: what HTTP, events and the load's own client on this machine add.
 
 The server does not guess tokens ahead and remembers no prompts, as neither is simulated. The first tenth of the requests is not
 counted, there as here. Prints a Markdown table. Nothing else should run on the machine. Standard library only.
 
-The simulation is of a machine whose speed stays the same, and a virtual machine's does not: a few seconds at two thirds of it decide the
-p95 of a minute. So each load's speed is watched, by what steps of as many rows took in each two seconds, and a load with a slower
-stretch than --slowest is sent again, up to --attempts times; the one whose slowest stretch was the least slow counts. The simulation has
-no part in that choice.
+A virtual machine's speed does not stay the same: a few seconds at two thirds of it decide the p95 of a minute. So each load's speed is
+watched, by what steps of as many rows took in each two seconds; the first simulation takes it over (`fleet.step_factor`), the others
+cannot know it. A load with a slower stretch than --slowest is sent again, up to --attempts times; the one whose slowest stretch was the
+least slow counts. The simulation has no part in that choice.
 """
 
 import argparse
@@ -101,24 +102,55 @@ class Speed:
             self.looks.append(told(metrics(self.url)))
             self.times.append(time.monotonic())
 
-    def stretches(self):
-        """Of each look's time: when it ended, in seconds, and how long steps took, as a multiple of what steps of as many rows
-        took in all of it."""
+    def stop(self):
+        """Of the time between two looks each: when it began and ended (`time.monotonic`), and by class of rows [steps, rows,
+        seconds]."""
         self.over.set()
         self.thread.join()
-        first, last = self.looks[0], self.looks[-1]
-        counts = [name for name in last if name.startswith("gristmill_steps_total{")]
-        seconds = {name: name.replace("_total{", "_seconds_total{") for name in counts}
-        of = lambda name, old, new: new[name] - old.get(name, 0)
-        mean = {name: of(seconds[name], first, last) / max(of(name, first, last), 1) for name in counts}
-        stretches = []
-        for old, new, at in zip(self.looks, self.looks[1:], self.times[1:]):
-            took = sum(of(seconds[name], old, new) for name in counts)
-            usual = sum(of(name, old, new) * mean[name] for name in counts)
-            # A look in which little was done says nothing.
-            if usual > 0.5:
-                stretches.append((at - self.times[0], took / usual))
-        return stretches
+        between = []
+        for old, new, began, ended in zip(self.looks, self.looks[1:], self.times, self.times[1:]):
+            classes = {}
+            for name in new:
+                if name.startswith("gristmill_steps_total{"):
+                    names = [name.replace("_total{", f"{of}_total{{") for of in ("", "_rows", "_seconds")]
+                    steps = [new[n] - old.get(n, 0) for n in names]
+                    if steps[0]:
+                        classes[re.search('rows_up_to="([^"]+)"', name).group(1)] = steps
+            between.append((began, ended, classes))
+        return between
+
+
+def apart(between):
+    """What steps cost, by class of rows, and how fast the machine was, by look: the two factors of which the seconds of each class in
+    each look are the product, nearest in likelihood for counts (as many steps of each as there were; found by scaling in turn). The
+    factors' mean over the time worked is 1. A plain mean by class would not do: the server computes large steps only while the
+    machine is fast."""
+    classes = {name for *_, of in between for name in of}
+    factor = [1.0] * len(between)
+    for _ in range(200):
+        seconds = {
+            name: sum(of[name][2] for *_, of in between if name in of)
+            / sum(f * of[name][0] for f, (*_, of) in zip(factor, between) if name in of)
+            for name in classes
+        }
+        usual = [sum(steps * seconds[name] for name, (steps, *_) in of.items()) for *_, of in between]
+        took = [sum(s for *_, s in of.values()) for *_, of in between]
+        factor = [t / u if u else 1.0 for t, u in zip(took, usual)]
+        mean = sum(f * t for f, t in zip(factor, took)) / sum(took)
+        factor = [f / mean for f in factor]
+    rows = {name: sum(of[name][1] for *_, of in between if name in of) for name in classes}
+    steps = {name: sum(of[name][0] for *_, of in between if name in of) for name in classes}
+    cost = sorted((rows[name] / steps[name], seconds[name] * mean, steps[name]) for name in classes)
+    return cost, [(began, f, t) for (began, *_), f, t in zip(between, factor, took)]
+
+
+def metrics_of(cost):
+    """Costs as the metrics that `plan` reads."""
+    lines = []
+    for rows, seconds, steps in cost:
+        for name, value in [("", steps), ("_rows", rows * steps), ("_seconds", seconds * steps)]:
+            lines.append(f'gristmill_steps{name}_total{{rows_up_to="{rows:.2f}"}} {value}')
+    return "\n".join(lines) + "\n"
 
 
 def busy_s(text):
@@ -136,10 +168,17 @@ def load(args, url, folder, name, count, rate, seed, *more):
     try:
         run([*command, "--seed", str(seed), "--json", str(path), *more])
     finally:
-        stretches = speed.stretches()
+        ended = time.monotonic()
+        looks = speed.stop()
     served = json.loads(path.read_text())
-    served["slowest"] = max((factor for _, factor in stretches), default=0)
-    (folder / f"{name}.speed.json").write_text(json.dumps(stretches))
+    # The moment from which `start_times` count; it ends soon after its last answer.
+    zero = ended - served["duration"]
+    looks = [(began - zero, ended - zero, classes) for began, ended, classes in looks]
+    cost, factors = apart(looks)
+    served["cost"], served["factors"] = cost, factors
+    # A look in which little was done says nothing.
+    served["slowest"] = max((factor for _, factor, took in factors if took > 0.5), default=0)
+    (folder / f"{name}.looks.json").write_text(json.dumps(looks))
     after = metrics(url)
     (folder / f"{name}.metrics.txt").write_text(steps_between(before, after))
     served["busy"] = (busy_s(after) - busy_s(before)) / (time.monotonic() - began)
@@ -152,12 +191,16 @@ def simulate(args, bench, server, folder, name, served, seconds):
     lines = zip(served["start_times"], served["input_lens"], served["output_lens"])
     log = folder / f"{name}.csv"
     log.write_text("".join(f"{at - start:.6f},{i},{o}\n" for at, i, o in sorted(lines)))
+    cost = folder / f"{name}.cost.txt"
+    cost.write_text(metrics_of(served["cost"]))
+    # Where little was done, as before it.
+    factors = [[max(at - start, 0), f] for at, f, took in served["factors"] if took > 0.2]
+    factors = [f for f, after in zip(factors, factors[1:] + [[math.inf, 1]]) if after[0] > 0]
     plan = [args.gristmill, "plan", "fleet", "--machines", "1", "--json", "--bench"]
     low, high = 1 - args.range_ratio, 1 + args.range_ratio
     lengths = [f"fleet.{side}={{ min = {low * n}, max = {high * n} }}" for side, n in [("input", args.input_len), ("output", args.output_len)]]
     own = ["--requests-per-hour", str(len(served["start_times"]) / seconds * 3600), "--set", lengths[0], "--set", lengths[1]]
-    meanwhile = folder / f"{name}.metrics.txt"
-    ways = ([str(meanwhile), "--log", str(log)], [str(server), *own], [str(bench), "--log", str(log)])
+    ways = ([str(cost), "--log", str(log), "--set", f"fleet.step_factor={factors}"], [str(server), *own], [str(bench), "--log", str(log)])
     return [json.loads(run(plan + way))["answer"]["outcome"] for way in ways]
 
 

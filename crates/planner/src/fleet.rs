@@ -45,6 +45,9 @@ pub struct FleetPlan {
     pub seed: u64,
     /// What a step takes: rows and milliseconds, by rows.
     pub step_ms: Option<Vec<(f64, f64)>>,
+    /// How many times as long as that steps take, from which second on (ascending; 1 before the first): a machine that others
+    /// share is not always as fast. For repeating what happened in a log's time.
+    pub step_factor: Vec<(f64, f64)>,
     /// Requests a machine computes together (8 unless given).
     pub max_running: usize,
     /// Requests that wait at a machine before it refuses (64 unless given).
@@ -81,6 +84,7 @@ impl Default for FleetPlan {
             requests: 4000,
             seed: 1,
             step_ms: None,
+            step_factor: Vec::new(),
             max_running: 8,
             max_queued: 64,
             prefill_chunk: 256,
@@ -110,7 +114,24 @@ impl FleetPlan {
                 });
             }
         }
+        for (second, factor) in &self.step_factor {
+            not_negative("fleet.step_factor: second", *second)?;
+            positive("fleet.step_factor: factor", *factor)?;
+        }
+        if let Some(pair) = self.step_factor.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+            return Err(Error::Range {
+                field: "fleet.step_factor".to_owned(),
+                value: format!("{:?} after {:?}", pair[1], pair[0]),
+                expected: "seconds that ascend".to_owned(),
+            });
+        }
         not_negative("fleet.max_stall_ms", self.max_stall_ms).map(drop)
+    }
+
+    /// How many times as long steps take at a moment.
+    pub(crate) fn factor_at(&self, now_s: f64) -> f64 {
+        let from = self.step_factor.partition_point(|(second, _)| *second <= now_s);
+        from.checked_sub(1).map_or(1.0, |at| self.step_factor[at].1)
     }
 }
 
@@ -155,6 +176,26 @@ impl Slo {
 /// last as the last two go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepCost(Vec<(f64, f64)>);
+
+/// Milliseconds by rows that never fall with more rows, nearest in squares to what `points` (rows, milliseconds, and how much a
+/// point weighs) say: where more rows seem to take less, those points take what they do together. Ascending by rows, which differ.
+#[must_use]
+pub fn never_falling(mut points: Vec<(f64, f64, f64)>) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points.dedup_by_key(|point| point.0);
+    // Pools of points that violated the order (pool adjacent violators): the mean, its weight, and how many points.
+    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
+    for (_, ms, weight) in &points {
+        let mut pool = (*ms, *weight, 1);
+        while let Some((mean, before, count)) = pools.pop_if(|last| last.0 > pool.0) {
+            let both = before + pool.1;
+            pool = ((mean * before + pool.0 * pool.1) / both, both, count + pool.2);
+        }
+        pools.push(pool);
+    }
+    let means = pools.iter().flat_map(|(mean, _, count)| std::iter::repeat_n(*mean, *count));
+    points.iter().map(|(rows, ..)| *rows).zip(means).collect()
+}
 
 impl StepCost {
     /// From rows and milliseconds.
@@ -211,6 +252,31 @@ mod tests {
         assert_eq!(said(&[]), "fleet.step_ms is empty");
         assert!(said(&[(1.0, 0.0)]).starts_with("fleet.step_ms: ms: 0 is outside"));
         assert!(said(&[(1.0, 5.0), (2.0, 4.0)]).contains("(2.0, 4.0) after (1.0, 5.0)"));
+    }
+
+    #[test]
+    fn more_rows_never_take_less() {
+        // Two that fell, one of which was seen three times, take what they do together; the others stay.
+        let points = vec![(8.0, 30.0, 1.0), (1.0, 10.0, 5.0), (2.0, 14.0, 1.0), (4.0, 10.0, 3.0)];
+        assert_eq!(never_falling(points), [(1.0, 10.0), (2.0, 11.0), (4.0, 11.0), (8.0, 30.0)]);
+        // All of them, down to the first.
+        let falling = vec![(1.0, 30.0, 1.0), (2.0, 20.0, 1.0), (3.0, 10.0, 1.0)];
+        assert_eq!(never_falling(falling), [(1.0, 20.0), (2.0, 20.0), (3.0, 20.0)]);
+        // Of as many rows, the first.
+        assert_eq!(never_falling(vec![(1.0, 5.0, 1.0), (1.0, 9.0, 1.0)]), [(1.0, 5.0)]);
+        assert_eq!(never_falling(Vec::new()), []);
+    }
+
+    #[test]
+    fn a_factor_holds_until_the_next() {
+        let plan = FleetPlan { step_factor: vec![(2.0, 1.5), (4.0, 0.5)], ..FleetPlan::default() };
+        assert_eq!([0.0, 2.0, 3.9, 4.0, 99.0].map(|at| plan.factor_at(at)), [1.0, 1.5, 1.5, 0.5, 0.5]);
+        let said = |step_factor: &[(f64, f64)]| {
+            let plan = FleetPlan { step_factor: step_factor.to_vec(), ..FleetPlan::default() };
+            plan.check().unwrap_err().to_string()
+        };
+        assert!(said(&[(1.0, 0.0)]).starts_with("fleet.step_factor: factor: 0 is outside"));
+        assert!(said(&[(2.0, 1.0), (1.0, 1.0)]).contains("(1.0, 1.0) after (2.0, 1.0)"));
     }
 
     #[test]

@@ -59,8 +59,9 @@ impl Machine {
             running.rows = u32::from(running.prompt_left == 0);
             decoding += running.rows;
         }
+        let pace = pace.at(now_s);
         let mut left = pace.prompt_rows(decoding);
-        let urgency = |tokens, arrival: &Arrival| pace.urgency(tokens, arrival, now_s);
+        let urgency = |tokens, arrival: &Arrival| pace.urgency(tokens, arrival);
         let mut order = Vec::new();
         order.extend((0..self.running.len()).filter(|i| self.running[*i].prompt_left > 0));
         let of = |i: &usize| urgency(self.running[*i].prompt_left, &self.running[*i].request.arrival);
@@ -71,7 +72,7 @@ impl Machine {
             left -= running.rows;
         }
         let waiting = shared.unwrap_or(&mut self.waiting);
-        while left > 0 && self.running.len() < pace.plan.max_running {
+        while left > 0 && self.running.len() < pace.of.plan.max_running {
             let of = |request: &Request| urgency(request.arrival.input, &request.arrival);
             let next = (0..waiting.len()).min_by(|a, b| of(&waiting[*a]).total_cmp(&of(&waiting[*b])));
             let Some(request) = next.and_then(|at| waiting.remove(at)) else { break };
@@ -89,7 +90,7 @@ impl Machine {
         }
         let rows: u32 = self.running.iter().map(|running| running.rows).sum();
         self.stepping = rows > 0;
-        let seconds = self.stepping.then(|| pace.cost.seconds(f64::from(rows)));
+        let seconds = self.stepping.then(|| pace.seconds(f64::from(rows)));
         self.busy_s += seconds.unwrap_or(0.0);
         seconds
     }
@@ -136,24 +137,44 @@ impl<'a> Pace<'a> {
         Pace { cost, plan, classes }
     }
 
+    /// At a moment.
+    pub(super) fn at(&self, now_s: f64) -> Now<'_> {
+        Now { of: self, now_s, factor: self.plan.factor_at(now_s) }
+    }
+}
+
+/// The same at a moment: the engine's scheduler goes by what steps took lately.
+pub(super) struct Now<'a> {
+    of: &'a Pace<'a>,
+    now_s: f64,
+    /// How many times as long steps take.
+    factor: f64,
+}
+
+impl Now<'_> {
+    fn seconds(&self, rows: f64) -> f64 {
+        self.of.cost.seconds(rows) * self.factor
+    }
+
     /// Rows of prompts for a step: a whole chunk where nothing decodes, else as many as keep the step within the longest stall,
     /// or within twice what it takes without them. With those that decode they are one of the classes: in the mean a sixteenth
     /// fewer than would fit, which a machine that is nearly full feels.
     pub(super) fn prompt_rows(&self, decoding: u32) -> u32 {
-        let chunk = u32::try_from(self.plan.prefill_chunk).unwrap_or(u32::MAX);
+        let Pace { plan, classes, .. } = self.of;
+        let chunk = u32::try_from(plan.prefill_chunk).unwrap_or(u32::MAX);
         if decoding == 0 {
             return chunk;
         }
-        let alone = self.cost.seconds(f64::from(decoding));
-        let target = (self.plan.max_stall_ms / 1e3).max(alone * (1.0 + LEAST_SHARE));
-        let fit = self.classes.partition_point(|(_, seconds)| *seconds <= target);
-        let most = fit.checked_sub(1).map_or(0, |at| self.classes[at].0);
+        let alone = self.seconds(f64::from(decoding));
+        let target = (plan.max_stall_ms / 1e3).max(alone * (1.0 + LEAST_SHARE));
+        let fit = classes.partition_point(|(_, seconds)| seconds * self.factor <= target);
+        let most = fit.checked_sub(1).map_or(0, |at| classes[at].0);
         most.saturating_sub(decoding).max(FEWEST).min(chunk)
     }
 
     /// Who comes first, the least: the shortest prompt, but who has waited goes before.
-    fn urgency(&self, tokens: u32, arrival: &Arrival, now_s: f64) -> f64 {
-        let chunk = f64::from(tokens).min(self.plan.prefill_chunk as f64).max(1.0);
-        self.cost.seconds(chunk) * f64::from(tokens) / chunk - PATIENCE * (now_s - arrival.at_s)
+    fn urgency(&self, tokens: u32, arrival: &Arrival) -> f64 {
+        let chunk = f64::from(tokens).min(self.of.plan.prefill_chunk as f64).max(1.0);
+        self.seconds(chunk) * f64::from(tokens) / chunk - PATIENCE * (self.now_s - arrival.at_s)
     }
 }

@@ -187,6 +187,21 @@ mod tests {
         StepCost::measured(&[(1.0, ms), (4096.0, ms)]).unwrap()
     }
 
+    /// From the second at which the machine is half as fast, a request takes twice as long, and prompts have half the room beside it.
+    #[test]
+    fn a_slow_machine_takes_longer_and_reads_less_at_once() {
+        let plan = FleetPlan { step_factor: vec![(10.0, 2.0)], ..plan(8, Balance::OneQueue) };
+        let at = |at_s| [Arrival { at_s, input: 10, output: 50 }];
+        let took = |at_s| run(&at(at_s), 1, &flat(20.0), &plan).latency_ms.p50;
+        assert!((took(0.0) - 1000.0).abs() < 1e-6 && (took(20.0) - 2000.0).abs() < 1e-6);
+        // Six steps begin while it is fast.
+        assert!((took(9.89) - 1880.0).abs() < 1e-6, "{}", took(9.89));
+        // A millisecond a row: of the classes, 91 rows fit 100 ms, and 46 where they take twice the time.
+        let cost = StepCost::measured(&[(1.0, 1.0), (256.0, 256.0)]).unwrap();
+        let pace = Pace::new(&cost, &plan);
+        assert_eq!([0.0, 11.0].map(|now| pace.at(now).prompt_rows(1) + 1), [91, 46]);
+    }
+
     /// One request at a time, exponential lengths, one queue: M/M/c, whose waits are known.
     #[test]
     fn it_is_erlangs_queue_where_that_applies() {
@@ -240,7 +255,7 @@ mod tests {
         let cost = StepCost::measured(&[(1.0, 10.0), (10.0, 10.0), (256.0, 256.0)]).unwrap();
         let rows = |max_stall_ms, decoding| {
             let plan = FleetPlan { max_stall_ms, ..FleetPlan::default() };
-            Pace::new(&cost, &plan).prompt_rows(decoding)
+            Pace::new(&cost, &plan).at(0.0).prompt_rows(decoding)
         };
         assert_eq!((rows(100.0, 0), rows(100.0, 8), rows(1000.0, 8)), (256, 91 - 8, 248 + 8));
         // 91 is the last class that fits, the next is 102. As much again as 10 ms:

@@ -173,14 +173,14 @@ impl Served {
 fn steps(rows: &[Row]) -> Option<String> {
     /// Rows of a step of a prompt, as the engine cuts it.
     const CHUNK: f64 = 256.0;
-    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut points = Vec::new();
     for row in rows {
         let streams = row.n_streams as f64;
         if row.n_prompt == 0 && row.n_gen > 0 {
-            points.push((streams, row.avg_ns / 1e6 / row.n_gen as f64));
+            points.push((streams, row.avg_ns / 1e6 / row.n_gen as f64, 1.0));
         } else if row.n_gen == 0 && row.n_depth == 0 && row.n_streams == 1 && row.n_prompt > 0 {
             let rows = CHUNK.min(row.n_prompt as f64);
-            points.push((rows, rows / row.avg_ts * 1e3));
+            points.push((rows, rows / row.avg_ts * 1e3, 1.0));
         }
     }
     // Of as many rows, those that decode come first and stay.
@@ -206,19 +206,12 @@ fn steps_served(text: &str) -> Option<String> {
         classes.entry(class).or_default()[kind] += value;
     }
     let known = classes.into_values().filter(|[steps, ..]| *steps >= ENOUGH);
-    written(known.map(|[steps, rows, seconds]| (rows / steps, seconds / steps * 1e3)).collect())
+    written(known.map(|[steps, rows, seconds]| (rows / steps, seconds / steps * 1e3, steps)).collect())
 }
 
-/// Points as a plan keeps them; none of none.
-fn written(mut points: Vec<(f64, f64)>) -> Option<String> {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    points.dedup_by_key(|point| point.0);
-    // More rows never take less; where noise says so, they take as long.
-    let mut most = 0.0_f64;
-    for point in &mut points {
-        most = most.max(point.1);
-        point.1 = most;
-    }
+/// Points (rows, milliseconds, weight) as a plan keeps them; none of none.
+fn written(points: Vec<(f64, f64, f64)>) -> Option<String> {
+    let points = planner::fleet::never_falling(points);
     let shown: Vec<String> = points.iter().map(|(rows, ms)| format!("[{rows:.2}, {ms:.3}]")).collect();
     (!shown.is_empty()).then(|| format!("[{}]", shown.join(", ")))
 }
