@@ -20,6 +20,12 @@ impl Capacity {
         Capacity { points: vec![(1.0, server.requests_per_hour(request))] }
     }
 
+    /// So many machines that do so many requests, and each as many as another. None of nothing.
+    #[must_use]
+    pub fn alike(machines: usize, requests: f64) -> Option<Capacity> {
+        Capacity::found([(machines, requests)])
+    }
+
     /// From points: machines, in ascending order, and what was found that they do. One that does no more than fewer do is left
     /// out. None if no point does anything.
     pub(crate) fn found(points: impl IntoIterator<Item = (usize, f64)>) -> Option<Capacity> {

@@ -127,11 +127,13 @@ impl Month {
                  `bench`)."
                     .to_owned(),
             ),
-            Counted::Level => Some(
-                "Our machines, alone and in the hybrid, are as many as keep the service level in the simulation of `plan \
-                 fleet`; GPU machines are counted by their throughput."
-                    .to_owned(),
-            ),
+            Counted::Level => {
+                let gpu = if self.gpu.is_some() { "; GPU machines are counted by their throughput" } else { "" };
+                Some(format!(
+                    "Our machines, alone and in the hybrid, are as many as keep the service level, simulated as by plan \
+                     fleet{gpu}."
+                ))
+            }
             Counted::Refused(why) => {
                 Some(format!("CPUs do not keep the service level; they are counted by throughput. {why}."))
             }
@@ -201,7 +203,10 @@ impl Month {
         ));
         report.table("Ways", &["", "a month", "a request", "machines", "used"], self.ways(session));
         if session.plan.work.requests_by_hour.is_some() {
-            report.text("Machines are enough for the busiest hour. Crossings and the plot take requests as spread evenly.");
+            report.text(
+                "Machines are enough for the busiest hour. Crossings and the plot take requests as spread evenly, and \
+                 machines as full as own.utilization.",
+            );
         }
         self.counting(session).into_iter().for_each(|said| report.text(said));
         self.crossings(report);

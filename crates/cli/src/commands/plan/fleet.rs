@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         price_per_month: month(&session, outcome.machines)?,
         slo_kept: (!slo.is_empty()).then(|| slo.kept(&outcome)),
         scale_at_requests: sizing::scale_at(&sweep),
-        machines_by_hour: by_hour(&session, outcome.machines),
+        machines_by_hour: by_hour(&session, &load, &cost, outcome.machines)?,
         outcome,
         sweep,
     };
@@ -196,14 +196,25 @@ fn month(session: &Session<'_>, machines: usize) -> Result<Option<Money>, Failur
     Ok(Some(hour.times(planner::cost::HOURS_A_MONTH).each(machines as u64)))
 }
 
-/// As many for their load as the peak has for its own.
-fn by_hour(session: &Session<'_>, machines: usize) -> Option<Vec<u64>> {
-    let load = session.plan.work.requests_by_hour.as_ref()?;
-    let peak = load.iter().copied().fold(0.0, f64::max);
-    let each = peak / machines as f64;
-    (each > 0.0).then(|| {
-        load.iter().map(|requests| planner::cost::Server::machines(*requests, each).max(1)).collect()
-    })
+/// The fewest that keep the service level in each hour; where none is asked, or the machines were given, as many for their load as
+/// the peak has for its own.
+fn by_hour(
+    session: &Session<'_>,
+    load: &Load,
+    cost: &StepCost,
+    machines: usize,
+) -> Result<Option<Vec<u64>>, Failure> {
+    let plan = &session.plan;
+    let Some(hours) = plan.work.requests_by_hour.as_ref() else { return Ok(None) };
+    let peak = hours.iter().copied().fold(0.0, f64::max);
+    let capacity = match plan.fleet.machines {
+        None => sizing::capacity(load, &plan.slo, cost, &plan.fleet)?,
+        Some(_) => match Capacity::alike(machines, peak) {
+            Some(capacity) => capacity,
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(hours.iter().map(|requests| capacity.machines(*requests).max(1)).collect()))
 }
 
 /// What machines keep the plan's service level for, and the requests an hour of its load. None if the plan asks no level, or says
