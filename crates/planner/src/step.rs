@@ -6,22 +6,16 @@
 //!
 //! `t = (memory^p + products^p)^(1/p) + elementwise + attention`
 //!
-//! The constants below were fitted once, on the shapes and batches that docs/planner-predictions.md names, and are checked there
-//! on others.
+//! The constants were fitted once for each kind of CPU, on the shapes and batches that docs/planner-predictions.md names, and are
+//! checked there on others: below, and in `kernels.toml`.
 
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 use crate::error::{Error, positive};
 
-/// How much reading and multiplying overlap: 1 would be not at all, infinity fully.
-const OVERLAP: f64 = 1.74;
-/// Of the read bandwidth measured in long streams, what reading weights reaches.
-const READ_SHARE: f64 = 0.905;
 /// Products of the head take so many times the multiply-adds: it multiplies activations rounded finer (decision 9).
 const HEAD_PRODUCTS: f64 = 1.44;
-/// Work on each element of a row besides products, in multiply-adds of the f32 peak.
-const ELEMENT_COST: f64 = 175.0;
 /// Of the peak in bfloat16 (f32 where there is none), what attention reaches.
 const ATTENTION_SHARE: f64 = 0.65;
 
@@ -102,7 +96,28 @@ pub struct Roofline {
 #[derive(Deserialize)]
 struct KernelFile {
     rows: Vec<f64>,
+    step: Vec<StepConstants>,
     share: Vec<KernelShare>,
+}
+
+/// What a step is made of, on the CPUs of a tier.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+struct StepConstants {
+    tier: String,
+    /// How much reading and multiplying overlap: 1 would be not at all, infinity fully.
+    overlap: f64,
+    /// Of the read bandwidth measured in long streams, what reading weights reaches.
+    read_share: f64,
+    /// Work on each element of a row besides products, in multiply-adds of the f32 peak.
+    element_cost: f64,
+}
+
+impl StepConstants {
+    /// Those of `tier`; tiers without their own have those of the first.
+    fn of(tier: &str) -> &'static StepConstants {
+        let all = &kernels().step;
+        all.iter().find(|step| step.tier == tier).unwrap_or(&all[0])
+    }
 }
 
 #[derive(Deserialize)]
@@ -144,11 +159,12 @@ impl Roofline {
             return 0.0;
         }
         let wanted = batch.decode_rows + batch.prompts_ended;
-        let memory = self.bytes(batch) / (READ_SHARE * self.ceilings.read_gb_per_s * 1e9);
+        let &StepConstants { overlap, read_share, element_cost, .. } = StepConstants::of(&self.ceilings.tier);
+        let memory = self.bytes(batch) / (read_share * self.ceilings.read_gb_per_s * 1e9);
         let products =
             self.products(&self.work.body, rows) + HEAD_PRODUCTS * self.products(&self.work.head, wanted);
-        let together = (memory.powf(OVERLAP) + products.powf(OVERLAP)).powf(1.0 / OVERLAP);
-        let elementwise = rows * self.work.elements * ELEMENT_COST / (self.ceilings.f32_g_per_s * 1e9);
+        let together = (memory.powf(overlap) + products.powf(overlap)).powf(1.0 / overlap);
+        let elementwise = rows * self.work.elements * element_cost / (self.ceilings.f32_g_per_s * 1e9);
         together + elementwise + self.attention(batch)
     }
 
@@ -244,7 +260,6 @@ fn share(tier: &str, format: &str) -> Result<&'static KernelShare, Error> {
     // What was not measured runs on the registers of another tier, or of one that comes near.
     let tier = match tier {
         "neon" | "scalar" => "avx2",
-        "amx" => "avx512",
         other => other,
     };
     own.or_else(|| measured(tier)).ok_or_else(|| {
@@ -366,8 +381,13 @@ mod tests {
             assert!(share.of_peak.iter().all(|of| (0.02..1.0).contains(of)), "{}", share.format);
         }
         assert!(share("neon", "Q4_K").is_ok());
-        assert_eq!(share("amx", "Q4_K").unwrap().tier, "avx512");
-        assert_eq!(share("amx", "BF16").unwrap().tier, "amx");
+        for same in kernels().share.iter().filter(|share| share.tier == "avx512") {
+            assert!(
+                kernels().share.iter().any(|s| s.tier == "amx" && s.format == same.format),
+                "{}",
+                same.format
+            );
+        }
         let unknown = share("avx512", "Q9_Z").err().map(|error| error.to_string()).unwrap();
         assert!(
             unknown.starts_with("model: no measured kernel is called `Q9_Z on avx512`; there are: F32, "),
