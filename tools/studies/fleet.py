@@ -82,12 +82,6 @@ def told(text):
     return {name: float(value) for name, value in lines}
 
 
-def steps_between(before, after):
-    """The same of the steps between two looks at its metrics, as text."""
-    old = told(before)
-    return "".join(f"{name} {value - old.get(name, 0)}\n" for name, value in told(after).items())
-
-
 class Speed:
     """Looks at a server's metrics every two seconds."""
 
@@ -126,6 +120,7 @@ def apart(between):
     factors' mean over the time worked is 1. A plain mean by class would not do: the server computes large steps only while the
     machine is fast."""
     classes = {name for *_, of in between for name in of}
+    took = [sum(s for *_, s in of.values()) for *_, of in between]
     factor = [1.0] * len(between)
     for _ in range(200):
         seconds = {
@@ -134,7 +129,6 @@ def apart(between):
             for name in classes
         }
         usual = [sum(steps * seconds[name] for name, (steps, *_) in of.items()) for *_, of in between]
-        took = [sum(s for *_, s in of.values()) for *_, of in between]
         factor = [t / u if u else 1.0 for t, u in zip(took, usual)]
         mean = sum(f * t for f, t in zip(factor, took)) / sum(took)
         factor = [f / mean for f in factor]
@@ -180,7 +174,6 @@ def load(args, url, folder, name, count, rate, seed, *more):
     served["slowest"] = max((factor for _, factor, took in factors if took > 0.5), default=0)
     (folder / f"{name}.looks.json").write_text(json.dumps(looks))
     after = metrics(url)
-    (folder / f"{name}.metrics.txt").write_text(steps_between(before, after))
     served["busy"] = (busy_s(after) - busy_s(before)) / (time.monotonic() - began)
     return served
 

@@ -101,7 +101,7 @@ struct KernelFile {
 }
 
 /// What a step is made of, on the CPUs of a tier.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Deserialize)]
 struct StepConstants {
     tier: String,
     /// How much reading and multiplying overlap: 1 would be not at all, infinity fully.

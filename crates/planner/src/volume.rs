@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::capacity::Capacity;
 use crate::cost::{Request, Server};
 use crate::error::{Error, not_negative};
 use crate::money::Money;
@@ -23,21 +22,14 @@ pub struct Fleet {
 /// none.
 #[must_use]
 pub fn fleet(server: &Server, request: &Request, requests: f64) -> Fleet {
-    fleet_for_peak(server, request, requests, &Capacity::by_throughput(server, request), 0.0)
+    fleet_of(server, request, requests, 1)
 }
 
-/// The same, enough for an hour of `peak_per_hour` requests, of which machines do `capacity`.
+/// The same, of `least` machines or more: as many as a busy hour takes.
 #[must_use]
-pub fn fleet_for_peak(
-    server: &Server,
-    request: &Request,
-    requests: f64,
-    capacity: &Capacity,
-    peak_per_hour: f64,
-) -> Fleet {
+pub fn fleet_of(server: &Server, request: &Request, requests: f64, least: u64) -> Fleet {
     let each = server.requests_per_month(request);
-    let peak = capacity.machines(peak_per_hour);
-    let machines = Server::machines(requests, each).max(peak).max(1);
+    let machines = Server::machines(requests, each).max(least).max(1);
     let used = requests / (each / server.utilization) / machines as f64;
     Fleet { machines, price_per_month: server.price_per_month().each(machines), used }
 }
@@ -113,6 +105,7 @@ pub fn api_each(price: &ApiPrice, request: &Request) -> Result<Money, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Capacity;
     use proptest::prelude::*;
 
     proptest! {
@@ -159,11 +152,11 @@ mod tests {
         let month = 300.0 * 730.0;
         assert_eq!(fleet(&server, &request, month).machines, 1);
         let full = Capacity::by_throughput(&server, &request);
-        let found = fleet_for_peak(&server, &request, month, &full, 1000.0);
+        let found = fleet_of(&server, &request, month, full.machines(1000.0));
         assert_eq!((found.machines, (found.used * 1000.0).round()), (3, 278.0));
         // A level that takes them half empty.
         let half = Capacity::found([(1, 180.0)]).unwrap();
-        let found = fleet_for_peak(&server, &request, month, &half, 1000.0);
+        let found = fleet_of(&server, &request, month, half.machines(1000.0));
         assert_eq!((found.machines, (found.used * 1000.0).round()), (6, 139.0));
     }
 

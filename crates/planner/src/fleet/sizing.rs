@@ -125,15 +125,12 @@ pub fn fewest(load: &Load, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> Resu
     Ok(best)
 }
 
-/// What one machine to the fewest that keep `slo` at this load keep it for. Of many machines only some numbers are simulated.
-///
-/// # Errors
-/// As [`fewest`].
-pub fn capacity(load: &Load, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> Result<Capacity, Error> {
-    let all = fewest(load, slo, cost, plan)?.machines;
+/// What one machine to `all` keep `slo` for, where `all` are the [`fewest`] that keep it at this load. Of many machines only some
+/// numbers are simulated. None for no load.
+#[must_use]
+pub fn capacity(load: &Load, all: usize, slo: &Slo, cost: &StepCost, plan: &FleetPlan) -> Option<Capacity> {
     let fewer = ladder(all).map(|machines| (machines, most_kept(load, machines, slo, cost, plan)));
-    let found = Capacity::found(fewer.chain([(all, load.per_hour)]));
-    needed("fleet.requests_per_hour", found, "a load above zero")
+    Capacity::found(fewer.chain([(all, load.per_hour)]))
 }
 
 /// Numbers below `most`, each half as much again as the one before it.
@@ -235,8 +232,9 @@ mod tests {
     fn what_fewer_machines_keep_leads_up_to_what_all_do() {
         let slo = Slo { latency_p95_ms: Some(15_000.0), ..Slo::default() };
         let load = load(9_000.0);
-        let all = fewest(&load, &slo, &cost(), &plan()).unwrap().machines as u64;
-        let found = capacity(&load, &slo, &cost(), &plan()).unwrap();
+        let all = fewest(&load, &slo, &cost(), &plan()).unwrap().machines;
+        let found = capacity(&load, all, &slo, &cost(), &plan()).unwrap();
+        let all = all as u64;
         assert_eq!((found.machines(9_000.0), found.of(all)), (all, 9_000.0));
         for machines in 1..all {
             let (some, more) = (found.of(machines), found.of(machines + 1));

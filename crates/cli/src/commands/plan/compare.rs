@@ -81,14 +81,13 @@ impl Month {
         let (capacity, counted, peak) = match fleet::capacity(session) {
             Ok(None) => (full(&own), Counted::Throughput, busiest),
             Ok(Some((kept, load))) => (kept.within(&full(&own)), Counted::Level, busiest.max(load)),
-            Err(planner::Error::Impossible { field, asked, limit }) => {
-                let why = format!("{field}: {asked} is impossible: {limit}");
-                (full(&own), Counted::Refused(why), busiest)
+            Err(why @ planner::Error::Impossible { .. }) => {
+                (full(&own), Counted::Refused(why.to_string()), busiest)
             }
             Err(other) => return Err(other.into()),
         };
         let month = |server: &Server, capacity: &Capacity, peak: f64| {
-            volume::fleet_for_peak(server, &request, requests, capacity, peak)
+            volume::fleet_of(server, &request, requests, capacity.machines(peak))
         };
         let cpu = month(&own, &capacity, peak);
         let api = plan.api()?.map(|price| api_month(price, &request, requests)).transpose()?;

@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         price_per_month: month(&session, outcome.machines)?,
         slo_kept: (!slo.is_empty()).then(|| slo.kept(&outcome)),
         scale_at_requests: sizing::scale_at(&sweep),
-        machines_by_hour: by_hour(&session, &load, &cost, outcome.machines)?,
+        machines_by_hour: by_hour(&session, &load, &cost, outcome.machines),
         outcome,
         sweep,
     };
@@ -196,25 +196,16 @@ fn month(session: &Session<'_>, machines: usize) -> Result<Option<Money>, Failur
     Ok(Some(hour.times(planner::cost::HOURS_A_MONTH).each(machines as u64)))
 }
 
-/// The fewest that keep the service level in each hour; where none is asked, or the machines were given, as many for their load as
-/// the peak has for its own.
-fn by_hour(
-    session: &Session<'_>,
-    load: &Load,
-    cost: &StepCost,
-    machines: usize,
-) -> Result<Option<Vec<u64>>, Failure> {
+/// The fewest that keep the service level in each hour; where the machines were given, as many for its load as the peak has for
+/// its own.
+fn by_hour(session: &Session<'_>, load: &Load, cost: &StepCost, machines: usize) -> Option<Vec<u64>> {
     let plan = &session.plan;
-    let Some(hours) = plan.work.requests_by_hour.as_ref() else { return Ok(None) };
-    let peak = hours.iter().copied().fold(0.0, f64::max);
+    let hours = plan.work.requests_by_hour.as_ref()?;
     let capacity = match plan.fleet.machines {
-        None => sizing::capacity(load, &plan.slo, cost, &plan.fleet)?,
-        Some(_) => match Capacity::alike(machines, peak) {
-            Some(capacity) => capacity,
-            None => return Ok(None),
-        },
-    };
-    Ok(Some(hours.iter().map(|requests| capacity.machines(*requests).max(1)).collect()))
+        None => sizing::capacity(load, machines, &plan.slo, cost, &plan.fleet),
+        Some(_) => Capacity::alike(machines, hours.iter().copied().fold(0.0, f64::max)),
+    }?;
+    Some(hours.iter().map(|requests| capacity.machines(*requests).max(1)).collect())
 }
 
 /// What machines keep the plan's service level for, and the requests an hour of its load. None if the plan asks no level, or says
@@ -226,8 +217,8 @@ pub(super) fn capacity(session: &Session<'_>) -> Result<Option<(Capacity, f64)>,
     }
     let said = |failure: Failure| planner::Error::Text { what: "fleet".to_owned(), detail: failure.message };
     let (load, cost) = (load(session).map_err(said)?, cost(plan).map_err(said)?);
-    let found = sizing::capacity(&load, slo, &cost, plan)?;
-    Ok(Some((found, load.per_hour)))
+    let all = sizing::fewest(&load, slo, &cost, plan)?.machines;
+    Ok(sizing::capacity(&load, all, slo, &cost, plan).map(|found| (found, load.per_hour)))
 }
 
 fn say(session: &Session<'_>, load: &Load, answer: &Answer, report: &mut Report) {
