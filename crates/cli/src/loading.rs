@@ -31,6 +31,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) compute: &'a flags::Compute,
     /// The fast path or the f32 one.
     pub(crate) precision: Precision,
+    /// How prompts are computed.
+    pub(crate) prompts: flags::Prompts,
     /// How keys and values are kept.
     pub(crate) kv: flags::Kv,
     /// Tokens of prompt and answer; none is the model's own, as far as memory allows.
@@ -55,6 +57,7 @@ pub(crate) struct Planned {
     precision: Precision,
     tier: cpu::Tier,
     threads: usize,
+    prompts: flags::Prompts,
     tuned: Option<Tuned>,
 }
 
@@ -202,6 +205,7 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         precision: wish.precision,
         tier,
         threads,
+        prompts: wish.prompts,
         tuned,
     })
 }
@@ -273,7 +277,7 @@ impl Planned {
     /// A damaged file, or no threads or memory after all.
     pub(crate) fn load(self, progress: &mut dyn FnMut(f32)) -> Result<Loaded, Failure> {
         let began = Instant::now();
-        let compute = compute(&self.machine, self.tier, self.threads)?;
+        let compute = compute(&self.machine, self.tier, self.threads, self.prompts)?;
         let all = self.need.weights.max(1) as f32;
         let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);
         let mut part = |share| progress(share * own);
@@ -311,11 +315,16 @@ impl Planned {
 }
 
 /// Kernels on `threads` threads, each on a core of its own if there are that many.
-pub(crate) fn compute(machine: &Machine, tier: cpu::Tier, threads: usize) -> Result<Compute, Failure> {
+pub(crate) fn compute(
+    machine: &Machine,
+    tier: cpu::Tier,
+    threads: usize,
+    prompts: flags::Prompts,
+) -> Result<Compute, Failure> {
     let cpus = machine.pin_cpus().filter(|cpus| cpus.len() >= threads);
     let pool = cpu::Pool::new(threads, cpus.as_deref())
         .map_err(|error| Failure::new(format!("cannot start {threads} compute threads: {error}")))?;
-    Ok(Compute::new(tier, pool))
+    Ok(Compute { prompt_tiles: prompts.prompt_tiles, ..Compute::new(tier, pool) })
 }
 
 /// A bar on a terminal while weights are loaded; nothing elsewhere.

@@ -98,7 +98,7 @@ fn a_file_of_the_shape_measures_as_the_shape_and_tables_are_printed_whole() {
 #[test]
 fn kernels_are_measured_alone() {
     let rows = rows(&["kernels", "--formats", "q4_k,bf16", "--isa", "scalar", "--json"]);
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 14);
     assert_eq!((&rows[0]["format"], &rows[0]["rows"]), (&"Q4_K".into(), &1.into()));
     assert!(rows.iter().all(|row| row["g_multiply_adds_per_s"].as_f64().unwrap() > 0.0));
 }

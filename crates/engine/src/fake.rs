@@ -21,6 +21,8 @@ pub struct FakeModel {
     /// From 0 to 1: how much the last two tokens alone decide what comes next. Such a model says again what it said
     /// after the same two, mostly, so that guesses come true now and then.
     pub habit: f32,
+    /// Whether a token in a prompt counts as another than the same one in an answer: as [`FakeModel::in_prompt`] of it.
+    pub tells_prompts: bool,
     slots: Vec<u32>,
     logits: Vec<f32>,
 }
@@ -29,7 +31,21 @@ impl FakeModel {
     /// A model with `blocks` blocks of `block_tokens` tokens.
     pub fn new(vocab: usize, context: usize, blocks: usize, block_tokens: usize) -> FakeModel {
         let slots = vec![u32::MAX; blocks * block_tokens];
-        FakeModel { vocab, context, blocks, block_tokens, habit: 0.0, slots, logits: Vec::new() }
+        FakeModel {
+            vocab,
+            context,
+            blocks,
+            block_tokens,
+            habit: 0.0,
+            tells_prompts: false,
+            slots,
+            logits: Vec::new(),
+        }
+    }
+
+    /// What `token` counts as in a prompt, where that matters.
+    pub fn in_prompt(token: u32) -> u32 {
+        token | 1 << 31
     }
 
     /// The logits it gives after `tokens`, in -4..4, if `habit` is so large.
@@ -76,6 +92,10 @@ impl Forward for FakeModel {
         self.block_tokens
     }
 
+    fn tells_prompts(&self) -> bool {
+        self.tells_prompts
+    }
+
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         self.logits.clear();
         let mut covered = 0;
@@ -92,7 +112,9 @@ impl Forward for FakeModel {
             for row in sequence.rows.clone() {
                 let position = sequence.first_position + row - sequence.rows.start;
                 let at = slot(position).ok_or_else(|| format!("no block for position {position}"))?;
-                self.slots[at] = rows.tokens[row];
+                let prompt = self.tells_prompts && row >= rows.answers;
+                self.slots[at] =
+                    if prompt { FakeModel::in_prompt(rows.tokens[row]) } else { rows.tokens[row] };
                 if wanted.next_if_eq(&row).is_some() {
                     let seen: Vec<u32> = (0..=position).filter_map(slot).map(|at| self.slots[at]).collect();
                     FakeModel::logits_by_habit(&seen, self.vocab, self.habit, &mut self.logits);
@@ -141,6 +163,10 @@ where
 
     fn block_tokens(&self) -> usize {
         self.model.block_tokens
+    }
+
+    fn tells_prompts(&self) -> bool {
+        self.model.tells_prompts
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {

@@ -13,6 +13,8 @@ pub struct Rows<'a> {
     pub sequences: &'a [SequenceRows<'a>],
     /// Rows whose logits are wanted, ascending.
     pub want: &'a [usize],
+    /// Rows of answers, from the first: what was generated. Those after them are of prompts.
+    pub answers: usize,
 }
 
 /// A model with its KV memory.
@@ -27,8 +29,13 @@ pub trait Forward: Send {
     fn block_tokens(&self) -> usize;
     /// Called once, on the thread that will compute.
     fn settle(&mut self) {}
+    /// Whether a token's keys and values are others in a prompt than in an answer: then what was generated is computed once more
+    /// where it comes back as a prompt.
+    fn tells_prompts(&self) -> bool {
+        false
+    }
     /// Computes the rows, writes their keys and values, returns logits `[want.len(), vocab]`.
-    /// A row's result depends on its own sequence only, never on the rows around it.
+    /// A row's result depends on its own sequence and on which of its tokens were generated, never on the rows around it.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
 }
 

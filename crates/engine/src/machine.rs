@@ -70,13 +70,18 @@ impl Forward for Machine {
         BLOCK_TOKENS
     }
 
+    fn tells_prompts(&self) -> bool {
+        self.compute.prompt_tiles && self.model.tells_prompts()
+    }
+
     fn settle(&mut self) {
         self.compute.pool.pin_caller();
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
-        let batch = Batch { tokens: rows.tokens, sequences: rows.sequences, want: rows.want };
+        let Rows { tokens, sequences, want, answers } = *rows;
+        let batch = Batch { tokens, sequences, want, answers };
         let result = self.model.forward(&self.compute, &batch, &mut self.kv, &mut self.scratch);
         result.map_err(|error| error.to_string())
     }

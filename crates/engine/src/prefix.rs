@@ -2,7 +2,8 @@
 //!
 //! A tree with a node for each full block: its tokens, after those of its parent. A block's keys and values depend on
 //! all tokens before them and on nothing else (batching changes no result), so a path from a root may be read by any
-//! sequence that begins with the same tokens. Blocks in the tree are never written again. Those that nobody holds stay
+//! sequence that begins with the same tokens. Where the model tells prompts from answers (`Forward::tells_prompts`), only
+//! blocks of prompts come here. Blocks in the tree are never written again. Those that nobody holds stay
 //! until their memory is wanted; then the leaf goes whose use is longest ago, so that what many paths share goes last.
 //!
 //! The tree is bounded by the number of blocks, and its index by the same; a hash only finds a candidate, whose tokens

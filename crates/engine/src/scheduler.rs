@@ -41,6 +41,11 @@ pub(crate) trait Text {
     fn salt(&self) -> u64;
     /// It was running and lost its blocks.
     fn preempted(&mut self);
+    /// So many of its tokens, from the first, are the prompt.
+    fn prompt_len(&self) -> usize;
+    /// Its tokens, from the first, whose keys and values are those of any text that begins with them: all, or where the model
+    /// tells prompts from answers, the prompt.
+    fn common(&self) -> &[u32];
     /// So many of its tokens need not be computed.
     fn reused(&mut self, tokens: usize);
     /// Positions before its last token whose logits are wanted; mostly none.
@@ -48,7 +53,7 @@ pub(crate) trait Text {
     /// Its tokens as far as others may have computed them: up to where logits are wanted.
     fn reusable(&self) -> &[u32] {
         let wanted = self.to_score();
-        if wanted.is_empty() { self.tokens() } else { &self.tokens()[..=wanted.start] }
+        if wanted.is_empty() { self.common() } else { &self.tokens()[..=wanted.start] }
     }
 }
 
@@ -127,6 +132,11 @@ impl<S: Text> Running<S> {
         self.sequence.tokens().len() - self.computed
     }
 
+    /// Whether its rows in this step were generated: no step computes both such and rows of the prompt.
+    pub(crate) fn answers(&self) -> bool {
+        self.computed >= self.sequence.prompt_len()
+    }
+
     /// Whether its rows are of a prompt, or of what is computed again.
     pub(crate) fn reads(&self) -> bool {
         self.left() > 1
@@ -158,7 +168,8 @@ impl<S: Text> Running<S> {
             // What was computed and not scored does not go past this: see `Text::reusable`.
             (wanted.start + room.logits).saturating_sub(self.computed)
         };
-        self.rows = most.min(self.left()).min(room.rows);
+        let alike = if self.answers() { self.left() } else { self.sequence.prompt_len() - self.computed };
+        self.rows = most.min(alike).min(room.rows);
         room.rows -= self.rows;
         room.logits -= self.scored_rows().len();
     }
@@ -173,17 +184,18 @@ impl<S: Text> Running<S> {
 
     /// Lets others read what it has computed.
     pub(crate) fn share(&mut self) {
-        self.table.share(self.sequence.tokens(), self.computed, self.sequence.salt());
+        let common = self.sequence.common();
+        self.table.share(common, self.computed.min(common.len()), self.sequence.salt());
     }
 
     /// Whether `other` computes in this step what comes next here. The block is then there in the next step.
     fn waits_for(&self, other: &Running<S>, block_tokens: usize) -> bool {
         let end = (self.computed / block_tokens + 1) * block_tokens;
-        let (own, others) = (self.sequence.reusable(), other.sequence.tokens());
+        let (own, others) = (self.sequence.reusable(), other.sequence.common());
         end < own.len()
             && (other.computed..other.computed + other.rows).contains(&(end - 1))
             && self.sequence.salt() == other.sequence.salt()
-            && own[..end] == others[..end]
+            && others.get(..end) == Some(&own[..end])
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Sequence {
     deadline: Option<Duration>,
     pub(crate) caller: Caller,
     pub(crate) salt: u64,
+    /// The model computes what was generated otherwise than prompts.
+    pub(crate) apart: bool,
     /// Prompt tokens that were not computed for it.
     cached: usize,
     pub(crate) submitted: Duration,
@@ -107,6 +109,7 @@ impl Sequence {
             deadline: request.time_limit.map(|limit| now + limit),
             caller: request.caller,
             salt: request.cache_salt,
+            apart: false,
             cached: 0,
             submitted: now,
             started: None,

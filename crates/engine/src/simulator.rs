@@ -102,8 +102,17 @@ fn draft(chance: &mut Chance, block_tokens: usize, clock: Arc<Mutex<Duration>>) 
     }))
 }
 
+/// What the model counts `tokens` as, of which so many are the prompt.
+fn read(tokens: &[u32], prompt_len: usize, tells_prompts: bool) -> Vec<u32> {
+    let mut read = tokens.to_vec();
+    if tells_prompts {
+        read[..prompt_len].iter_mut().for_each(|token| *token = FakeModel::in_prompt(*token));
+    }
+    read
+}
+
 /// What one request does by itself, worked out without an engine.
-fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
+fn alone(request: &Request, seed: u64, habit: f32, tells_prompts: bool) -> (Vec<u32>, FinishReason) {
     let vocabulary = FakeVocabulary;
     let mut bench = crate::sample::Bench::new(VOCAB, CONTEXT);
     let mut sampler = crate::sample::Sampler::new(
@@ -120,7 +129,8 @@ fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
     }
     loop {
         let mut logits = Vec::new();
-        FakeModel::logits_by_habit(&tokens, VOCAB, habit, &mut logits);
+        let read = read(&tokens, request.prompt.len(), tells_prompts);
+        FakeModel::logits_by_habit(&read, VOCAB, habit, &mut logits);
         let id = sampler.pick(&logits, &tokens, None, &vocabulary, &mut bench).unwrap();
         tokens.push(id);
         let reason = if id == 0 || request.stop_ids.contains(&id) {
@@ -135,11 +145,12 @@ fn alone(request: &Request, seed: u64, habit: f32) -> (Vec<u32>, FinishReason) {
 }
 
 /// The log-probabilities of its prompt, worked out likewise.
-fn scored_alone(request: &Request, habit: f32) -> Option<Vec<TokenLogprobs>> {
+fn scored_alone(request: &Request, habit: f32, tells_prompts: bool) -> Option<Vec<TokenLogprobs>> {
     let (count, prompt) = (request.prompt_logprobs?, &request.prompt);
+    let read = read(prompt, prompt.len(), tells_prompts);
     let score = |at: usize| {
         let mut logits = Vec::new();
-        FakeModel::logits_by_habit(&prompt[..at], VOCAB, habit, &mut logits);
+        FakeModel::logits_by_habit(&read[..at], VOCAB, habit, &mut logits);
         crate::sample::score(&logits, at - 1, prompt[at], count).unwrap()
     };
     Some((1..prompt.len()).map(score).collect())
@@ -194,6 +205,8 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let clock = Arc::new(Mutex::new(Duration::ZERO));
     let mut model = FakeModel::new(VOCAB, CONTEXT, blocks, block_tokens);
     model.habit = habit;
+    let tells_prompts = chance.below(2) == 0;
+    model.tells_prompts = tells_prompts;
     let quarters = chance.below(2) as u64;
     let forward = timed(model, bounds, quarters, clock.clone());
     let drafts = (chance.below(2) == 0).then(|| draft(&mut chance, block_tokens, clock.clone()));
@@ -256,13 +269,13 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     let mut scored = 0;
     for (i, (request, rng_seed, seen, _, cancel_at)) in requests.iter().enumerate() {
         let seen = seen.lock().unwrap();
-        let (tokens, reason) = alone(request, *rng_seed, habit);
+        let (tokens, reason) = alone(request, *rng_seed, habit, tells_prompts);
         let what = format!("seed {seed}, request {i}: {request:?}");
         let end = seen.end.clone().expect("every request ends");
         assert!(tokens.starts_with(&seen.tokens), "{what}: {:?} is not how {tokens:?} begins", seen.tokens);
         let answered = !seen.tokens.is_empty() || matches!(end, Ok(FinishReason::Length));
         if answered || seen.prompt.is_some() {
-            assert_eq!(seen.prompt, scored_alone(request, habit), "{what}");
+            assert_eq!(seen.prompt, scored_alone(request, habit, tells_prompts), "{what}");
         }
         scored += usize::from(seen.prompt.is_some());
         let name = match end {

@@ -76,6 +76,14 @@ impl Text for Sequence {
         self.salt
     }
 
+    fn prompt_len(&self) -> usize {
+        self.prompt_len
+    }
+
+    fn common(&self) -> &[u32] {
+        if self.apart { &self.tokens[..self.prompt_len] } else { &self.tokens }
+    }
+
     fn preempted(&mut self) {
         self.preemptions += 1;
     }
@@ -115,7 +123,8 @@ impl<F: Forward> Core<F> {
     }
 
     /// Takes a sequence that the counters know as waiting.
-    pub(crate) fn accept(&mut self, sequence: Sequence) {
+    pub(crate) fn accept(&mut self, mut sequence: Sequence) {
+        sequence.apart = self.forward.tells_prompts();
         self.scheduler.waiting.push_back(sequence);
     }
 
@@ -203,25 +212,36 @@ impl<F: Forward> Core<F> {
         let Core { forward, scheduler, bench, desk, speculator, tokens, want, .. } = self;
         tokens.clear();
         want.clear();
-        let (mut sequences, mut proposed) = (Vec::with_capacity(scheduler.running.len()), 0);
-        for running in scheduler.running.iter().filter(|r| r.rows > 0) {
-            let first = tokens.len();
-            let computed = running.computed;
-            let proposal = running.guess.proposal.tokens();
-            let known = running.rows - proposal.len();
-            tokens.extend_from_slice(&running.sequence.tokens[computed..computed + known]);
-            tokens.extend_from_slice(proposal);
-            proposed += proposal.len();
-            want.extend(running.scored_rows().map(|row| first + row));
-            if running.reaches_end() {
-                want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
+        let mut sequences = Vec::with_capacity(scheduler.running.len());
+        let (mut proposed, mut answers, mut chosen) = (0, 0, 0);
+        for answering in [true, false] {
+            let part = |running: &&Running<_>| running.rows > 0 && running.answers() == answering;
+            for running in scheduler.running.iter().filter(part) {
+                let first = tokens.len();
+                let computed = running.computed;
+                let proposal = running.guess.proposal.tokens();
+                let known = running.rows - proposal.len();
+                tokens.extend_from_slice(&running.sequence.tokens[computed..computed + known]);
+                tokens.extend_from_slice(proposal);
+                proposed += proposal.len();
+                want.extend(running.scored_rows().map(|row| first + row));
+                if running.reaches_end() {
+                    want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
+                }
+                let rows = first..tokens.len();
+                sequences.push(SequenceRows {
+                    rows,
+                    first_position: computed,
+                    blocks: running.table.blocks(),
+                });
             }
-            let rows = first..tokens.len();
-            sequences.push(SequenceRows { rows, first_position: computed, blocks: running.table.blocks() });
+            if answering {
+                (answers, chosen) = (tokens.len(), want.len());
+            }
         }
         let vocab = forward.vocab();
         let began = clock();
-        let result = forward.forward(&Rows { tokens, sequences: &sequences, want });
+        let result = forward.forward(&Rows { tokens, sequences: &sequences, want, answers });
         drop(sequences);
         let now = clock();
         if only_decodes && result.is_ok() {
@@ -229,14 +249,20 @@ impl<F: Forward> Core<F> {
         }
         let weights = scheduler.pace.weights(tokens.len());
         desk.meter.split(&mut scheduler.running, weights, now, &desk.counters);
-        let mut logits = result.map(|all| all.chunks_exact(vocab));
+        let mut logits = result.map(|all| {
+            let (answers, prompts) = all.split_at(all.len().min(chosen * vocab));
+            (answers.chunks_exact(vocab), prompts.chunks_exact(vocab))
+        });
         let mut decoded = 0;
         scheduler.running.retain_mut(|running| {
             if running.rows == 0 {
                 return true;
             }
             let outcome = match &mut logits {
-                Ok(logits) => desk.take(running, logits, speculator, bench, clock, now),
+                Ok((answers, prompts)) => {
+                    let logits = if running.answers() { answers } else { prompts };
+                    desk.take(running, logits, speculator, bench, clock, now)
+                }
                 Err(message) => Err(Error::Model(message.clone())),
             };
             let outcome = match outcome {

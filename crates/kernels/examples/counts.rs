@@ -109,7 +109,7 @@ fn main() -> Result<(), Problem> {
 fn products(c: &Compute, dtype: Dtype, batch: usize, calls: usize) -> Result<(), Problem> {
     let w = Matrix::pack(c, dtype, ROWS, COLS, &weights(dtype)?, Precision::Fast)?;
     let mut x = Activations::new(batch, COLS);
-    x.set(c, &values(batch * COLS), COLS, w.activations());
+    x.set(c, &values(batch * COLS), COLS, w.activations(), batch);
     let mut out = vec![0.0; batch * ROWS];
     for _ in 0..calls {
         matmul(c, &w, &x, black_box(&mut out));
@@ -141,7 +141,7 @@ fn quantizes(c: &Compute, calls: usize) -> Result<(), Problem> {
     let rows = values(VALUES_ROWS * COLS);
     let mut x = Activations::new(VALUES_ROWS, COLS);
     for _ in 0..calls {
-        black_box(&mut x).set(c, &rows, COLS, w.activations());
+        black_box(&mut x).set(c, &rows, COLS, w.activations(), VALUES_ROWS);
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ pub struct Needs {
     pub fine: bool,
     /// bfloat16 pairs.
     pub bf16: bool,
+    /// Eight bits for rows of answers only, bfloat16 pairs for those of prompts: see [`Activations::set`].
+    pub wide: bool,
     /// As they are.
     pub f32: bool,
 }
@@ -33,6 +35,7 @@ impl BitOr for Needs {
             int8: self.int8 | o.int8,
             fine: self.fine | o.fine,
             bf16: self.bf16 | o.bf16,
+            wide: self.wide | o.wide,
             f32: self.f32 | o.f32,
         }
     }
@@ -85,6 +88,8 @@ pub struct Activations {
     pub(crate) cols: usize,
     /// Whether `int8` has two rows for each row.
     pub(crate) fine: bool,
+    /// Rows in `int8`, from the first: all, but where those of prompts are multiplied in bfloat16.
+    pub(crate) narrow: usize,
     int8: Vec<Block>,
     pub(crate) bf16: Vec<[i8; 4]>,
     pub(crate) f32: Vec<f32>,
@@ -98,27 +103,35 @@ impl Activations {
             rows: 0,
             cols: 0,
             fine: false,
+            narrow: 0,
             int8: vec![Block::default(); int8],
-            // Whole tiles' worth, whichever the tier.
-            bf16: vec![[0; 4]; max_rows * max_cols.div_ceil(TILE_PAIRS * 2) * TILE_PAIRS],
+            // Whole tiles' worth, whichever the tier, and one tile more: the last ones are read whole.
+            bf16: vec![
+                [0; 4];
+                max_rows * max_cols.div_ceil(TILE_PAIRS * 2) * TILE_PAIRS + TILE_ROWS * TILE_PAIRS
+            ],
             f32: vec![0.0; max_rows * max_cols],
         }
     }
 
-    /// Takes the rows `x` of `[rows, cols]`, in the forms that `needs` names.
+    /// Takes the rows `x` of `[rows, cols]`, in the forms that `needs` names. The first `answers` of them belong to answers, the
+    /// others to prompts: where `c` says so, tiers with tiles multiply quantized weights by these in another way, which rounds
+    /// otherwise and is faster for many rows ([`Needs::wide`]). Which rows are whose must not depend on the batch.
     ///
     /// # Panics
-    /// When `x` is no whole number of rows, or larger than what [`Activations::new`] made room for, and when
+    /// When `x` is no whole number of rows, fewer than `answers`, or larger than what [`Activations::new`] made room for, and when
     /// matrices of both [`Precision::Fast`](crate::Precision) and `Fine` are to read the same rows.
-    pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, needs: Needs) {
+    pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, needs: Needs, answers: usize) {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
+        assert!(answers <= self.rows, "{answers} rows of answers among {}", self.rows);
+        self.narrow = if needs.wide && c.prompt_tiles { answers } else { self.rows };
         if needs.f32 {
             in_rows(c, &mut self.f32[..x.len()], cols, &|first, out| {
                 out.copy_from_slice(&x[first * cols..][..out.len()]);
             });
         }
-        if needs.bf16 {
+        if needs.bf16 || self.narrow < self.rows {
             let shape = PairShape::of(c.tier, cols);
             let a_row = shape.a_row(cols);
             let out = &mut self.bf16[..self.rows * a_row];
@@ -132,8 +145,8 @@ impl Activations {
         self.fine = needs.fine;
         if needs.int8 || needs.fine {
             let (parts, a_row) = (self.parts(), cols.div_ceil(BLOCK));
-            let rows = parts * self.rows;
-            let out = &mut self.int8[..rows * a_row];
+            let rows = parts * self.narrow;
+            let (out, x) = (&mut self.int8[..rows * a_row], &x[..self.narrow * cols]);
             // Few rows are cut along their length, many into whole groups.
             let (width, span) = match rows <= GROUP {
                 true => {
@@ -156,7 +169,7 @@ impl Activations {
 
     /// The rows in eight bits; where they are fine, each as two, one after the other.
     pub(crate) fn quantized(&self) -> Grouped<'_> {
-        let (rows, a_row) = (self.parts() * self.rows, self.cols.div_ceil(BLOCK));
+        let (rows, a_row) = (self.parts() * self.narrow, self.cols.div_ceil(BLOCK));
         Grouped { blocks: &self.int8[..rows * a_row], rows, a_row }
     }
 }

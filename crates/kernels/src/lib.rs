@@ -42,11 +42,13 @@ pub struct Compute {
     pub tier: Tier,
     /// The threads to use.
     pub pool: Pool,
+    /// Whether rows of prompts multiply quantized weights in tiles, where the tier has them: see [`Activations::set`].
+    pub prompt_tiles: bool,
 }
 
 impl Compute {
-    /// Kernels that run on `pool` with the instructions of `tier`.
+    /// Kernels that run on `pool` with the instructions of `tier`, prompts as answers.
     pub fn new(tier: Tier, pool: Pool) -> Compute {
-        Compute { tier, pool }
+        Compute { tier, pool, prompt_tiles: false }
     }
 }

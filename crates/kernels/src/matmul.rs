@@ -7,6 +7,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::Amx;
+#[cfg(target_arch = "x86_64")]
+use cpu::lanes::has_tiles;
 use cpu::lanes::{Job, Products, Simd, dispatch};
 use cpu::{Columns, Tile};
 
@@ -65,7 +67,7 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
         assert_eq!(w.cols, x.cols, "weights of {} columns times rows of {}", w.cols, x.cols);
         assert_eq!(w.tier, c.tier, "weights packed for {} used on {}", w.tier, c.tier);
         assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);
-        panels[i] = panels_a_task(w, c.pool.threads());
+        panels[i] = panels_a_task(w, x, c.pool.threads());
         matrices[i] = Some(w);
         outs[i] = Some(Columns { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
     }
@@ -76,24 +78,49 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
     });
 }
 
-fn panels_a_task(w: &Matrix, threads: usize) -> usize {
+fn panels_a_task(w: &Matrix, x: &Activations, threads: usize) -> usize {
     let panels = w.rows.div_ceil(w.lanes);
-    let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1));
+    let block = block_panels(w, x).min(panels.div_ceil(2 * threads));
+    let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1)).max(block);
     if threads == 1 { panels } else { panels.div_ceil(threads * 8).max(worth) }.max(1)
+}
+
+/// Panels that share what is read of the rows, where many are multiplied in tiles.
+#[cfg(target_arch = "x86_64")]
+fn block_panels(w: &Matrix, x: &Activations) -> usize {
+    let in_tiles = match w.layout {
+        Layout::Quantized(_) => x.rows - x.narrow,
+        Layout::Bf16 => x.rows,
+        Layout::F32 | Layout::F16 => 0,
+    };
+    if has_tiles(w.tier) && in_tiles >= tiles::MANY { tiles::WIDTH } else { 0 }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn block_panels(_: &Matrix, _: &Activations) -> usize {
+    0
 }
 
 /// Fills `out` from the panels that start at `panel`.
 fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
     let data = &w.data[panel * w.panel_bytes..];
-    let fine = w.fine && matches!(w.layout, Layout::Quantized(_));
-    assert!(!matches!(w.layout, Layout::Quantized(_)) || fine == x.fine, "rows in another precision");
-    let work = Work { data, panel_bytes: w.panel_bytes, cols: w.cols, parts: if fine { 2 } else { 1 }, out };
+    let quantized = matches!(w.layout, Layout::Quantized(_));
+    let fine = w.fine && quantized;
+    assert!(!quantized || fine == x.fine, "rows in another precision");
+    let parts = if fine { 2 } else { 1 };
+    let rows = if quantized { x.narrow } else { x.rows };
+    let work = &mut Work { data, panel_bytes: w.panel_bytes, cols: w.cols, parts, rows, out };
     match w.layout {
-        Layout::Quantized(dtype) => with_format!(
-            dtype,
-            F => dispatch(w.tier, Product { work, x: Quantized::<F> { rows: x.quantized(), format: Default::default() } }),
-            ()
-        ),
+        Layout::Quantized(dtype) => with_format!(dtype, F => {
+            if rows > 0 {
+                let rows = Quantized::<F> { rows: x.quantized(), format: Default::default() };
+                dispatch(w.tier, Product { work: &mut *work, x: rows });
+            }
+            #[cfg(target_arch = "x86_64")]
+            if let Some(amx) = Amx::of(w.tier).filter(|_| rows < x.rows) {
+                tiles::widened::<F>(amx, work, &x.bf16, rows);
+            }
+        }, ()),
         Layout::F32 => dispatch(w.tier, Product { work, x: floats::<Single>(&x.f32) }),
         Layout::F16 => dispatch(w.tier, Product { work, x: floats::<Half>(&x.f32) }),
         Layout::Bf16 => {
@@ -117,6 +144,8 @@ pub(crate) struct Work<'a> {
     pub(crate) cols: usize,
     /// Rows of the input for each row of the output: two when the input is in sixteen bits.
     parts: usize,
+    /// Rows to compute, from the first.
+    rows: usize,
     pub(crate) out: Tile<'a, f32>,
 }
 
@@ -155,17 +184,17 @@ trait Rows {
     ) -> [[S::F; T]; P];
 }
 
-struct Product<'a, R> {
-    work: Work<'a>,
+struct Product<'w, 'a, R> {
+    work: &'w mut Work<'a>,
     x: R,
 }
 
-impl<R: Rows> Job for Product<'_, R> {
+impl<R: Rows> Job for Product<'_, '_, R> {
     type Out = ();
     const PRODUCTS: Products = R::PRODUCTS;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let rows = self.work.parts * self.work.out.rows();
+        let rows = self.work.parts * self.work.rows;
         let panels = self.work.out.cols().div_ceil(S::LANES);
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
@@ -184,7 +213,7 @@ impl<R: Rows> Job for Product<'_, R> {
     }
 }
 
-impl<R: Rows> Product<'_, R> {
+impl<R: Rows> Product<'_, '_, R> {
     /// Walks the rows from `first` to before `end` over `P` panels from `p` on.
     #[inline(always)]
     fn walk<S: Simd, const P: usize>(&mut self, s: S, p: usize, first: usize, end: usize) -> usize {
@@ -204,7 +233,7 @@ impl<R: Rows> Product<'_, R> {
 
     #[inline(always)]
     fn rows<S: Simd, const T: usize, const P: usize>(&mut self, s: S, p: usize, first: usize) -> usize {
-        let Work { data, panel_bytes, cols, parts, .. } = self.work;
+        let Work { data, panel_bytes, cols, parts, .. } = *self.work;
         let panels = std::array::from_fn(|i| &data[(p + i) * panel_bytes..][..panel_bytes]);
         let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
         for i in 0..P {

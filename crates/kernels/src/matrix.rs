@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cpu::lanes::{Job, Simd, dispatch, lanes};
+use cpu::lanes::{Job, Simd, dispatch, has_tiles, lanes};
 use cpu::{Arena, Pages, Tier};
 use tensor::Dtype;
 
@@ -181,7 +181,8 @@ impl Matrix {
     /// The form of activations that a product with this matrix reads.
     pub fn activations(&self) -> Needs {
         match self.layout {
-            Layout::Quantized(_) => Needs { int8: !self.fine, fine: self.fine, ..Needs::default() },
+            Layout::Quantized(_) if self.fine => Needs { fine: true, ..Needs::default() },
+            Layout::Quantized(_) => Needs { int8: true, wide: has_tiles(self.tier), ..Needs::default() },
             Layout::Bf16 if multiplies_bf16(self.tier) => Needs { bf16: true, ..Needs::default() },
             Layout::F32 | Layout::F16 | Layout::Bf16 => Needs { f32: true, ..Needs::default() },
         }

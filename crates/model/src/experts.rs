@@ -17,11 +17,12 @@ pub(crate) fn route(
     renormalise: bool,
     h: &[f32],
     width: usize,
+    answers: usize,
     activations: &mut Activations,
     routing: &mut Routing,
 ) {
     let (rows, experts) = (h.len() / width, router.rows());
-    activations.set(compute, h, width, router.activations());
+    activations.set(compute, h, width, router.activations(), answers);
     let scores = &mut routing.scores[..rows * experts];
     kernels::matmul(compute, router, activations, scores);
     let picks = &mut routing.picks[..rows * used];
@@ -38,6 +39,7 @@ pub(crate) fn run(
     spec: &Spec,
     experts: &[Mlp],
     h: &[f32],
+    answers: usize,
     gate: &mut [f32],
     up: &mut [f32],
     activations: &mut Activations,
@@ -57,7 +59,8 @@ pub(crate) fn run(
             to.copy_from_slice(&h[row(from)]);
         }
         let answer = &mut routing.answer[..group.len() * width];
-        feed_forward(compute, spec, expert, gathered, gate, up, activations, answer);
+        let answers = group.partition_point(|(row, _)| (*row as usize) < answers);
+        feed_forward(compute, spec, expert, gathered, answers, gate, up, activations, answer);
         for (answer, &(to, weight)) in answer.chunks_exact(width).zip(group) {
             for (sum, part) in out[row(to)].iter_mut().zip(answer) {
                 *sum += weight * part;

@@ -20,6 +20,8 @@ pub struct Batch<'a> {
     pub sequences: &'a [SeqRows<'a>],
     /// Rows whose logits are wanted, strictly ascending.
     pub want: &'a [usize],
+    /// Rows of answers, from the first; those after them are of prompts. It matters where [`Model::tells_prompts`].
+    pub answers: usize,
 }
 
 impl Model {
@@ -40,9 +42,9 @@ impl Model {
         self.embed(compute, batch.tokens, scratch);
         let last = self.blocks.len() - 1;
         for (layer, block) in self.blocks.iter().enumerate() {
-            let mut rows = batch.tokens.len();
+            let (mut rows, mut answers) = (batch.tokens.len(), batch.answers);
             let wanted = (layer == last).then_some(batch.want);
-            self.keys_and_values(compute, block, layer, rows, kv, scratch);
+            self.keys_and_values(compute, block, layer, rows, answers, kv, scratch);
             if wanted.is_some_and(<[usize]>::is_empty) {
                 return Ok(&[]);
             }
@@ -50,10 +52,18 @@ impl Model {
             if let Some(want) = wanted {
                 // Past the last keys and values, only rows whose logits are wanted matter.
                 rows = compact(&self.spec, want, scratch);
+                answers = want.partition_point(|row| *row < batch.answers);
             }
-            self.rest(compute, block, rows, scratch);
+            self.rest(compute, block, rows, answers, scratch);
         }
         Ok(self.logits(compute, batch.want.len(), scratch))
+    }
+
+    /// Whether rows of prompts are computed otherwise than rows of answers with [`Compute::prompt_tiles`], so that keys and values of
+    /// one are not those of the other.
+    #[must_use]
+    pub fn tells_prompts(&self) -> bool {
+        self.blocks.iter().any(Block::tells_prompts)
     }
 
     /// Finds each row's rotation by its position, and the block and offset of its key and value.
@@ -89,6 +99,7 @@ impl Model {
         block: &Block,
         layer: usize,
         rows: usize,
+        answers: usize,
         kv: &mut KvPool,
         scratch: &mut Scratch,
     ) {
@@ -97,7 +108,7 @@ impl Model {
         let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
         let h = &mut h[..rows * width];
         norm(compute, spec, &x[..rows * width], &block.attention_norm, h);
-        activations.set(compute, h, width, block.qkv_needs);
+        activations.set(compute, h, width, block.qkv_needs, answers);
         let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
         kernels::matmul_group(
             compute,
@@ -141,7 +152,7 @@ impl Model {
     }
 
     /// Attention's output and the feed-forward, each added to the residual.
-    fn rest(&self, compute: &Compute, block: &Block, rows: usize, scratch: &mut Scratch) {
+    fn rest(&self, compute: &Compute, block: &Block, rows: usize, answers: usize, scratch: &mut Scratch) {
         let spec = &self.spec;
         let width = spec.width;
         let Scratch { x, h, out, mix, gate, up, activations, routing, .. } = scratch;
@@ -151,6 +162,7 @@ impl Model {
             &mix[..rows * spec.query_width()],
             spec.query_width(),
             block.out.matrix.activations(),
+            answers,
         );
         kernels::matmul(compute, &block.out.matrix, activations, out);
         bias(compute, &block.out, out);
@@ -160,10 +172,12 @@ impl Model {
             norm(compute, spec, x, feed_norm, h);
         }
         match &block.feed {
-            FeedWeights::Dense(mlp) => feed_forward(compute, spec, mlp, h, gate, up, activations, out),
+            FeedWeights::Dense(mlp) => {
+                feed_forward(compute, spec, mlp, h, answers, gate, up, activations, out)
+            }
             FeedWeights::Experts { router, experts, used, renormalise } => {
-                experts::route(compute, router, *used, *renormalise, h, width, activations, routing);
-                experts::run(compute, spec, experts, h, gate, up, activations, routing, out);
+                experts::route(compute, router, *used, *renormalise, h, width, answers, activations, routing);
+                experts::run(compute, spec, experts, h, answers, gate, up, activations, routing, out);
             }
         }
         inside(compute, spec, block.feed_inside.as_deref(), out);
@@ -178,7 +192,7 @@ impl Model {
         let logits = &mut logits[..rows * spec.vocab];
         norm(compute, spec, &x[..rows * spec.width], &self.final_norm, h);
         let head = self.head.as_ref().unwrap_or(&self.embedding);
-        activations.set(compute, h, spec.width, head.activations());
+        activations.set(compute, h, spec.width, head.activations(), rows);
         kernels::matmul(compute, head, activations, logits);
         if let Some(head_bias) = &self.head_bias {
             kernels::add_bias(compute, logits, head_bias);
@@ -199,12 +213,13 @@ impl Model {
     }
 }
 
-/// `down(act(gate h) * up h)`, or `down(act(up h))`, from `h` into `out`.
+/// `down(act(gate h) * up h)`, or `down(act(up h))`, from `h` into `out`; the first `answers` rows are of answers.
 pub(crate) fn feed_forward(
     compute: &Compute,
     spec: &Spec,
     mlp: &Mlp,
     h: &[f32],
+    answers: usize,
     gate: &mut [f32],
     up: &mut [f32],
     activations: &mut Activations,
@@ -213,7 +228,7 @@ pub(crate) fn feed_forward(
     let rows = h.len() / spec.width;
     let inner = mlp.up.matrix.rows();
     let (gate, up) = (&mut gate[..rows * inner], &mut up[..rows * inner]);
-    activations.set(compute, h, spec.width, mlp.needs);
+    activations.set(compute, h, spec.width, mlp.needs, answers);
     let product = match &mlp.gate {
         Some(gated) => {
             let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
@@ -230,7 +245,7 @@ pub(crate) fn feed_forward(
             up
         }
     };
-    activations.set(compute, product, inner, mlp.down.matrix.activations());
+    activations.set(compute, product, inner, mlp.down.matrix.activations(), answers);
     kernels::matmul(compute, &mlp.down.matrix, activations, out);
     bias(compute, &mlp.down, out);
 }
@@ -314,5 +329,6 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
             within("KV block", block as usize + 1, shape.blocks)?;
         }
     }
+    within("rows of answers", batch.answers, rows)?;
     equal("rows covered by sequences", covered, rows)
 }

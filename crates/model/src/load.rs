@@ -357,6 +357,18 @@ impl Store<'_> {
     }
 }
 
+impl Block {
+    pub(crate) fn tells_prompts(&self) -> bool {
+        let wide = |matrix: &Matrix| matrix.activations().wide;
+        let mlp = |mlp: &Mlp| mlp.needs.wide || wide(&mlp.down.matrix);
+        let feed = match &self.feed {
+            FeedWeights::Dense(dense) => mlp(dense),
+            FeedWeights::Experts { router, experts, .. } => wide(router) || experts.iter().any(mlp),
+        };
+        self.qkv_needs.wide || wide(&self.out.matrix) || feed
+    }
+}
+
 impl Mlp {
     fn new(gate: Option<Linear>, up: Linear, down: Linear) -> Mlp {
         let mut needs = up.matrix.activations();

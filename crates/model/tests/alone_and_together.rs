@@ -6,7 +6,10 @@ use cpu::Tier;
 use kernels::{KvDtype, Precision};
 use runner::{Run, Runner, Sequence, cases, prompts};
 
-/// Eight sequences: some decode one token a batch, others are in the midst of a prompt.
+/// Sequences that decode, of eight.
+const DECODING: usize = 5;
+
+/// Eight sequences: some decode one token a batch, as answers, others are in the midst of a prompt.
 fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
     let vocab = runner.model.spec.vocab;
     let mut sequences: Vec<Sequence> = prompts.iter().map(|_| Sequence::default()).collect();
@@ -16,7 +19,7 @@ fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
     while done.iter().zip(prompts).any(|(d, p)| *d < p.len()) {
         let take: Vec<usize> = (0..prompts.len())
             .map(|i| {
-                let chunk = if i < 5 { 1 } else { 3 + (step + i) % 14 };
+                let chunk = if i < DECODING { 1 } else { 3 + (step + i) % 14 };
                 chunk.min(prompts[i].len() - done[i])
             })
             .collect();
@@ -26,6 +29,7 @@ fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
                 runs.push(Run { sequence, tokens: &prompts[i][done[i]..done[i] + take[i]] });
             }
         }
+        runner.answers = take[..DECODING].iter().sum();
         let rows = runner.step(&mut runs);
         let mut rows = rows.chunks_exact(vocab);
         for i in 0..prompts.len() {
@@ -36,6 +40,7 @@ fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
         }
         step += 1;
     }
+    runner.answers = 0;
     sequences.into_iter().for_each(|s| runner.end(s));
     logits
 }
@@ -52,7 +57,8 @@ fn a_sequence_among_seven_others_gets_the_bits_it_gets_alone() {
                     .map(|i| whole.iter().cycle().skip(i * 5).take(whole.len() - 2 * i).copied().collect())
                     .collect();
                 let together = eight_together(&mut runner, &eight);
-                for (prompt, together) in eight.iter().zip(&together) {
+                for (i, (prompt, together)) in eight.iter().zip(&together).enumerate() {
+                    runner.answers = if i < DECODING { prompt.len() } else { 0 };
                     let alone = runner.prompt(prompt, prompt.len());
                     assert_same_bits(&alone, together, &format!("{tier} {precision:?} {}", case.display()));
                 }

@@ -79,6 +79,9 @@ pub(crate) struct Args {
     compute: flags::Compute,
 
     #[command(flatten)]
+    prompts: flags::Prompts,
+
+    #[command(flatten)]
     kv: flags::Kv,
 }
 
@@ -98,7 +101,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let machine = cpu::probe::look();
     let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);
-    let compute = loading::compute(&machine, tier, threads)?;
+    let compute = loading::compute(&machine, tier, threads, args.prompts)?;
     if let Some(file) = &args.write {
         return match &args.shapes[..] {
             [shape] => write(shape, file, &compute.pool),

@@ -55,6 +55,9 @@ pub(crate) struct Args {
     compute: flags::Compute,
 
     #[command(flatten)]
+    prompts: flags::Prompts,
+
+    #[command(flatten)]
     kv: flags::Kv,
 }
 
@@ -109,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let tokenizer = Tokenizer::open(&opened)?;
     let chunks = Chunks::new(&tokenizer, &text, args.context, args.chunks)?;
     let machine = cpu::probe::look();
-    let compute = compute(&machine, tier, args.compute.threads(&machine)?)?;
+    let compute = compute(&machine, tier, args.compute.threads(&machine)?, args.prompts)?;
 
     let mut paths = vec![(args.precision, kv)];
     paths.extend(args.kl_against.map(|_| (Path::F32, KvDtype::F32)));

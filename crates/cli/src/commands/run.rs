@@ -72,6 +72,9 @@ pub(crate) struct Args {
     compute: flags::Compute,
 
     #[command(flatten)]
+    prompts: flags::Prompts,
+
+    #[command(flatten)]
     kv: flags::Kv,
 
     #[command(flatten)]
@@ -137,6 +140,7 @@ impl Session {
             model: &args.model,
             compute: &args.compute,
             precision: kernels::Precision::Fast,
+            prompts: args.prompts,
             kv: args.kv,
             context: args.context,
             max_running: 1,

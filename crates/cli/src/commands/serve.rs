@@ -120,6 +120,9 @@ pub(crate) struct Args {
     compute: flags::Compute,
 
     #[command(flatten)]
+    prompts: flags::Prompts,
+
+    #[command(flatten)]
     kv: flags::Kv,
 
     #[command(flatten)]
@@ -306,6 +309,7 @@ fn planned(args: &Args) -> Result<Planned, Failure> {
         model: &args.model,
         compute: &args.compute,
         precision: Precision::Fast,
+        prompts: args.prompts,
         kv: args.kv,
         context: args.context,
         max_running: args.limits.parallel(threads),

@@ -197,6 +197,10 @@ impl Simd for Avx2 {
         isa!(_mm256_castsi256_ps(a))
     }
     #[inline(always)]
+    fn bits(self, a: __m256) -> __m256i {
+        isa!(_mm256_castps_si256(a))
+    }
+    #[inline(always)]
     fn dot(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
         isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1))))
     }

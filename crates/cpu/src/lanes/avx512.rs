@@ -201,6 +201,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         isa!(_mm512_castsi512_ps(a))
     }
     #[inline(always)]
+    fn bits(self, a: __m512) -> __m512i {
+        isa!(_mm512_castps_si512(a))
+    }
+    #[inline(always)]
     fn dot(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i {
         isa!(_mm512_dpbusd_epi32(acc, w, x))
     }

@@ -137,6 +137,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn to_f(self, a: Self::I) -> Self::F;
     /// The bits of each lane as a float.
     fn cast_f(self, a: Self::I) -> Self::F;
+    /// The bits of each float.
+    fn bits(self, a: Self::F) -> Self::I;
 
     /// In each lane `acc + Σ w[j] * x[j]` over its four bytes, `w` unsigned and at most 127, `x` signed.
     fn dot(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;

@@ -264,6 +264,10 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
         isa!(vreinterpretq_f32_u8(a))
     }
     #[inline(always)]
+    fn bits(self, a: float32x4_t) -> uint8x16_t {
+        isa!(vreinterpretq_u8_f32(a))
+    }
+    #[inline(always)]
     fn dot(self, acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
         if DOTPROD { isa!(sdot(acc, w, x)) } else { isa!(widening(acc, w, x)) }
     }

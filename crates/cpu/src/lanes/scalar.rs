@@ -172,6 +172,10 @@ impl Simd for Scalar {
         each(|i| f32::from_bits(a[i]))
     }
     #[inline(always)]
+    fn bits(self, a: F) -> I {
+        a.map(f32::to_bits)
+    }
+    #[inline(always)]
     fn dot(self, acc: I, w: I, x: I) -> I {
         std::array::from_fn(|i| {
             let (w, x) = (bytes(w[i]), bytes(x[i]));

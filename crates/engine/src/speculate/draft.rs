@@ -259,7 +259,9 @@ impl Drafter {
         }
         let width = forward.vocab();
         let began = clock();
-        let logits = forward.forward(&Rows { tokens, sequences: &sequences, want })?;
+        // What it proposes is verified, however it was computed.
+        let answers = tokens.len();
+        let logits = forward.forward(&Rows { tokens, sequences: &sequences, want, answers })?;
         drop(sequences);
         costs.observe(tokens.len(), clock().saturating_sub(began).as_secs_f32());
         let mut logits = logits.chunks_exact(width);

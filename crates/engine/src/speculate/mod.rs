@@ -132,9 +132,11 @@ impl Speculator {
         self.streak = if taken > 0 { self.streak + 1 } else { 0 };
         for running in running.iter_mut().filter(|r| !r.guess.proposal.is_empty()) {
             let rows = running.rows + running.guess.proposal.len();
-            match running.table.grow_to(running.computed + rows) {
-                Ok(()) => running.rows = rows,
-                Err(_) => running.guess.proposal.truncate(0),
+            // Nothing goes beside the last row of a prompt.
+            if running.answers() && running.table.grow_to(running.computed + rows).is_ok() {
+                running.rows = rows;
+            } else {
+                running.guess.proposal.truncate(0);
             }
         }
     }

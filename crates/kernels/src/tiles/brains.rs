@@ -3,11 +3,15 @@
 use cpu::lanes::amx::{Amx, ROWS, Tiles};
 use cpu::lanes::{Job, Simd};
 
+use super::blocked::{Near, Weights, blocked};
 use crate::activations::TILE_PAIRS as PAIRS;
 use crate::matmul::{ROWS_BYTES, Work};
 
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
-pub(crate) fn brains(amx: Amx, work: Work<'_>, pairs: &[[i8; 4]]) {
+pub(crate) fn brains(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
+    if work.out.rows() >= MANY {
+        return blocked(amx, work, pairs, 0, Lying);
+    }
     amx.lanes().call(Brains { amx, work, pairs });
 }
 
@@ -20,12 +24,36 @@ const FEW: usize = 4;
 /// The sums of a tile, row by row, a cache line each.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Sums([[f32; 16]; ROWS]);
+pub(super) struct Sums(pub(super) [[f32; 16]; ROWS]);
 
-struct Brains<'a, 'x> {
+impl Sums {
+    pub(super) const ZERO: Sums = Sums([[0.0; 16]; ROWS]);
+}
+
+struct Brains<'w, 'a> {
     amx: Amx,
-    work: Work<'a>,
-    pairs: &'x [[i8; 4]],
+    work: &'w mut Work<'a>,
+    pairs: &'w [[i8; 4]],
+}
+
+/// Rows that are worth copying the weights nearer.
+pub(crate) const MANY: usize = 4 * ROWS;
+
+/// Weights that are tiles already.
+#[derive(Clone, Copy)]
+struct Lying;
+
+impl Weights for Lying {
+    #[inline(always)]
+    fn bring<S: Simd>(self, s: S, panel: &[u8], from: usize, near: &mut Near) {
+        let rows = panel[2 * S::LANES * from..].chunks_exact(4 * S::LANES);
+        let mut to = near.0.chunks_exact_mut(S::LANES);
+        for (row, to) in rows.zip(&mut to) {
+            s.store(s.cast_f(s.load_bytes(row)), to);
+        }
+        // A last tile that the panel fills only in part.
+        to.for_each(|rest| rest.fill(0.0));
+    }
 }
 
 impl Job for Brains<'_, '_> {
@@ -87,7 +115,7 @@ impl Brains<'_, '_> {
     /// `G` tiles of rows times `P` panels, four sums at most.
     #[inline(always)]
     fn block<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, row: usize, p: usize) {
-        let Work { data, panel_bytes, cols, .. } = self.work;
+        let Work { data, panel_bytes, cols, .. } = *self.work;
         let tiles_a_row = cols.div_ceil(2 * PAIRS);
         let panels: [&[u8]; P] = std::array::from_fn(|i| &data[(p + i) * panel_bytes..][..panel_bytes]);
         let rows = tiles.rows() * PAIRS;
@@ -114,7 +142,7 @@ impl Brains<'_, '_> {
             }
             multiply(tiles, x, last.each_ref().map(|w| w.as_slice()));
         }
-        let mut sums = [Sums([[0.0; 16]; ROWS]); 4];
+        let mut sums = [Sums::ZERO; 4];
         tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
         tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
         tiles.store_c::<2>(sums[2].0.as_flattened_mut(), 16);
@@ -131,19 +159,24 @@ impl Brains<'_, '_> {
 /// Adds the products of a tile of each of `G` groups of rows with one of each of `P` panels: to sums 0 to `P - 1` those of the
 /// first group, then those of the second.
 #[inline(always)]
-fn multiply<const G: usize, const P: usize>(tiles: &Tiles, x: [&[[i8; 4]]; G], w: [&[u8]; P]) {
+pub(super) fn multiply<T: Copy, const G: usize, const P: usize>(
+    tiles: &Tiles,
+    x: [&[[i8; 4]]; G],
+    w: [&[T]; P],
+) {
     const { assert!(G * P <= 4 && G <= 2) };
+    let step = 64 / size_of::<T>();
     tiles.load_a::<0, _>(x[0], PAIRS, 0);
-    tiles.load_b::<0, _>(w[0], 64);
+    tiles.load_b::<0, _>(w[0], step);
     tiles.dot_bf16::<0, 0, 0>();
     if P > 1 {
-        tiles.load_b::<1, _>(w[1 % P], 64);
+        tiles.load_b::<1, _>(w[1 % P], step);
         tiles.dot_bf16::<1, 0, 1>();
     }
     if P > 2 {
-        tiles.load_b::<0, _>(w[2 % P], 64);
+        tiles.load_b::<0, _>(w[2 % P], step);
         tiles.dot_bf16::<2, 0, 0>();
-        tiles.load_b::<1, _>(w[3 % P], 64);
+        tiles.load_b::<1, _>(w[3 % P], step);
         tiles.dot_bf16::<3, 0, 1>();
     }
     if G == 2 {

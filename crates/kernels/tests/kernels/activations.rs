@@ -24,7 +24,7 @@ fn unit(c: &Compute, size: usize, precision: Precision) -> Matrix {
 fn seen(c: &Compute, cols: usize, x: &[f32], precision: Precision) -> Vec<f32> {
     let unit = unit(c, cols, precision);
     let mut a = Activations::new(x.len() / cols, cols);
-    a.set(c, x, cols, unit.activations());
+    a.set(c, x, cols, unit.activations(), x.len() / cols);
     let mut out = vec![0.0; x.len()];
     matmul(c, &unit, &a, &mut out);
     out
@@ -58,7 +58,13 @@ fn hostile_values_give_no_panic_and_finite_scales() {
         for v in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 4.0, 1e-45, f32::MAX] {
             let mut x = vec![0.25; 64];
             x[3] = v;
-            Activations::new(1, 64).set(&c, &x, 64, Needs { int8: true, bf16: true, f32: true, fine: false });
+            Activations::new(1, 64).set(
+                &c,
+                &x,
+                64,
+                Needs { int8: true, bf16: true, f32: true, ..Needs::default() },
+                1,
+            );
             let got = seen(&c, 64, &x, Precision::Fast);
             // A scale that is not finite would make numbers of the codes that are zero no numbers.
             assert!(got.iter().all(|g| !g.is_nan()), "{tier}: {got:?} for {v}");

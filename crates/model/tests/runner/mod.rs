@@ -14,6 +14,8 @@ pub(crate) struct Runner {
     kv: KvPool,
     scratch: Scratch,
     free: Vec<u32>,
+    /// So many of the rows of the batches to come, from the first, are of answers.
+    pub(crate) answers: usize,
 }
 
 /// A sequence on its way: its blocks and how many tokens are in.
@@ -56,7 +58,9 @@ impl Runner {
     ) -> Runner {
         // Threads split columns, so they matter where the product is fast; the truth is as true on one.
         let threads = if precision == Precision::Fast { 2 } else { 1 };
-        let compute = Compute::new(tier, Pool::new(threads, None).expect("threads"));
+        let pool = Pool::new(threads, None).expect("threads");
+        // Where there are tiles, rows of prompts and of answers differ, which is more to get wrong.
+        let compute = Compute { prompt_tiles: true, ..Compute::new(tier, pool) };
         let opened = weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let model = Model::load_spec(spec, &opened, &compute, precision, &mut |_| ())
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -65,7 +69,7 @@ impl Runner {
         let scratch = Scratch::new(&model.spec, 256, 256);
         // Blocks in no order, as after a day of serving.
         let free = (0..blocks as u32).map(|b| (b * 37) % blocks as u32).collect();
-        Runner { model, compute, kv, scratch, free }
+        Runner { model, compute, kv, scratch, free, answers: 0 }
     }
 
     /// Runs one batch; returns the logits of every row `[rows, vocab]`.
@@ -97,7 +101,8 @@ impl Runner {
                 blocks: &run.sequence.blocks,
             })
             .collect();
-        let batch = Batch { tokens: &tokens, sequences: &sequences, want };
+        let answers = self.answers.min(tokens.len());
+        let batch = Batch { tokens: &tokens, sequences: &sequences, want, answers };
         self.model
             .forward(&self.compute, &batch, &mut self.kv, &mut self.scratch)
             .expect("a good batch")

@@ -13,12 +13,14 @@ use tensor::Dtype;
 use super::progress::Progress;
 use super::subject::numbers;
 use crate::term::out;
-use crate::{Failure, loading, term};
+use crate::{Failure, flags, loading, term};
 
 /// Weight rows and columns: in f32 a megabyte, which the second cache of today's CPUs holds.
 const SHAPE: (usize, usize) = (256, 1024);
 /// Rows of activations: one stream's decode to a chunk of a prompt.
-const ROWS: [usize; 6] = [1, 2, 4, 8, 16, 64];
+const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
+/// From so many on they are of a prompt.
+const PROMPT: usize = 64;
 /// The best of so many passes of at least this time counts.
 const PASSES: usize = 5;
 const PASS: Duration = Duration::from_millis(10);
@@ -36,6 +38,9 @@ pub(super) struct Args {
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    prompts: flags::Prompts,
 }
 
 #[derive(Serialize)]
@@ -78,7 +83,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for &tier in &tiers {
         let pool = Pool::new(1, machine.pin_cpus().as_deref())
             .map_err(|error| Failure::new(format!("cannot start a compute thread: {error}")))?;
-        let compute = Compute::new(tier, pool);
+        let prompt_tiles = args.prompts.prompt_tiles;
+        let compute = Compute { prompt_tiles, ..Compute::new(tier, pool) };
         compute.pool.pin_caller();
         let ceilings = Ceilings::new(&machine, tier, 1);
         for &dtype in &formats {
@@ -102,7 +108,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// What handing a job to all of the machine's threads costs: a forward pass does it five times a layer.
 fn round_trip(machine: &Machine) -> Result<RoundTrip, Failure> {
-    let compute = loading::compute(machine, machine.tier, machine.threads)?;
+    let compute = loading::compute(machine, machine.tier, machine.threads, flags::Prompts::default())?;
     compute.pool.pin_caller();
     Ok(measure::round_trip(&compute.pool))
 }
@@ -119,7 +125,8 @@ fn products(compute: &Compute, dtype: Dtype, peak: f64) -> Result<Vec<Row>, Fail
     let mut out = vec![0.0; most * outputs];
     let mut row = |rows: usize| {
         let x: Vec<f32> = (0..rows * cols).map(|i| wave(3 * i + 1)).collect();
-        activations.set(compute, &x, cols, matrix.activations());
+        let answers = if rows < PROMPT { rows } else { 0 };
+        activations.set(compute, &x, cols, matrix.activations(), answers);
         let out = &mut out[..rows * outputs];
         let products = (rows * outputs * cols) as f64;
         let rate =

@@ -73,6 +73,8 @@ struct Part {
     rows: usize,
     /// The last row's logits are wanted.
     wanted: bool,
+    /// They were generated, and are not of a prompt; in a step such parts come first.
+    answers: bool,
 }
 
 impl<'a> Runner<'a> {
@@ -203,7 +205,8 @@ impl<'a> Runner<'a> {
             }
             (0, generate) => {
                 for token in 0..generate {
-                    let part = |stream| Part { stream, first: test.depth + token, rows: 1, wanted: true };
+                    let first = test.depth + token;
+                    let part = |stream| Part { stream, first, rows: 1, wanted: true, answers: true };
                     self.step(&(0..test.streams).map(part).collect::<Vec<_>>())?;
                 }
                 None
@@ -219,7 +222,7 @@ impl<'a> Runner<'a> {
         while done < count {
             let rows = (count - done).min(self.limits.prefill_chunk);
             let wanted = wanted && done + rows == count;
-            self.step(&[Part { stream, first: first + done, rows, wanted }])?;
+            self.step(&[Part { stream, first: first + done, rows, wanted, answers: false }])?;
             done += rows;
         }
         Ok(())
@@ -235,7 +238,10 @@ impl<'a> Runner<'a> {
         let mut parts = Vec::with_capacity(test.streams);
         while done.iter().any(|&done| done < rows) {
             parts.clear();
-            let part = |stream, done, rows, wanted| Part { stream, first: test.depth + done, rows, wanted };
+            let part = |stream, done, rows, wanted| {
+                let answers = done >= test.prompt;
+                Part { stream, first: test.depth + done, rows, wanted, answers }
+            };
             let decoding = |done: &usize| (test.prompt..rows).contains(done);
             let beside = done.iter().any(decoding);
             let mut budget = if beside { BESIDE } else { self.limits.prefill_chunk };
@@ -273,7 +279,8 @@ impl<'a> Runner<'a> {
             self.work.multiply_adds += spec.multiply_adds(part.first, part.rows, usize::from(part.wanted));
         }
         self.work.bytes += self.model.weight_read_bytes(tokens.len());
-        let batch = Batch { tokens: &tokens, sequences: &sequences, want: &want };
+        let answers = parts.iter().take_while(|part| part.answers).map(|part| part.rows).sum();
+        let batch = Batch { tokens: &tokens, sequences: &sequences, want: &want, answers };
         self.model.forward(self.compute, &batch, &mut self.kv, &mut self.scratch)?;
         Ok(())
     }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let tier = flags::Compute { isa: args.isa, threads: None }.tier()?;
     let counts = thread_counts(&machine);
     let most = counts.iter().copied().max().unwrap_or(1);
-    let compute = loading::compute(&machine, tier, most)?;
+    let compute = loading::compute(&machine, tier, most, flags::Prompts::default())?;
     let path = store::resolve(&args.model)?;
     let opened = weights::open(&path)?;
     let setting = Setting::of(&opened, &machine, tier);

@@ -115,7 +115,9 @@ impl Runner {
         let scored = scored(&piece, chunk.len());
         let want: Vec<usize> = scored.map(|position| position - piece.start).collect();
         let sequence = SeqRows { rows: 0..piece.len(), first_position: piece.start, blocks: &self.blocks };
-        let batch = Batch { tokens: &chunk[piece.clone()], sequences: &[sequence], want: &want };
+        // The text is a prompt: nothing of it was generated.
+        let (tokens, answers) = (&chunk[piece.clone()], 0);
+        let batch = Batch { tokens, sequences: &[sequence], want: &want, answers };
         let logits = self.model.forward(compute, &batch, &mut self.kv, &mut self.scratch)?;
         rows(logits, self.model.spec.vocab, chunk, &piece)
     }
