@@ -22,6 +22,7 @@ mod rope;
 mod stored;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
+mod twelve;
 mod unpack;
 
 pub use activations::{Activations, Needs};

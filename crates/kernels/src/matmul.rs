@@ -19,8 +19,8 @@ use crate::stored::{Half, Single, Stored};
 use crate::tiles;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format};
-use crate::{Compute, unpack::SUB};
+use crate::unpack::{self, Format, SUB};
+use crate::{Compute, twelve};
 
 /// The most matrices that [`matmul_group`] takes.
 pub const MAX_GROUP: usize = 4;
@@ -90,7 +90,7 @@ fn panels_a_task(w: &Matrix, x: &Activations, threads: usize) -> usize {
 fn block_panels(w: &Matrix, x: &Activations) -> usize {
     let in_tiles = match w.layout {
         Layout::Quantized(_) => x.rows - x.narrow,
-        Layout::Bf16 => x.rows,
+        Layout::Bf16 | Layout::Twelve => x.rows,
         Layout::F32 | Layout::F16 => 0,
     };
     if has_tiles(w.tier) && in_tiles >= tiles::MANY { tiles::WIDTH } else { 0 }
@@ -103,13 +103,17 @@ fn block_panels(_: &Matrix, _: &Activations) -> usize {
 
 /// Fills `out` from the panels that start at `panel`.
 fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
-    let data = &w.data[panel * w.panel_bytes..];
+    let weights = Panels {
+        data: &w.data[panel * w.panel_bytes..],
+        panel_bytes: w.panel_bytes,
+        count: out.cols().div_ceil(w.lanes),
+    };
     let quantized = matches!(w.layout, Layout::Quantized(_));
     let fine = w.fine && quantized;
     assert!(!quantized || fine == x.fine, "rows in another precision");
     let parts = if fine { 2 } else { 1 };
     let rows = if quantized { x.narrow } else { x.rows };
-    let work = &mut Work { data, panel_bytes: w.panel_bytes, cols: w.cols, parts, rows, out };
+    let work = &mut Work { weights, cols: w.cols, parts, rows, out };
     match w.layout {
         Layout::Quantized(dtype) => with_format!(dtype, F => {
             if rows > 0 {
@@ -130,6 +134,18 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
             }
             dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } });
         }
+        Layout::Twelve => {
+            #[cfg(target_arch = "x86_64")]
+            if let Some(amx) = Amx::of(w.tier) {
+                return tiles::twelves(amx, work, &x.bf16);
+            }
+            let x = Brains { f32: &x.f32, pairs: &x.bf16 };
+            if rows <= Twelves::TILE {
+                dispatch(w.tier, Product { work, x: Twelves(x) });
+            } else {
+                dispatch(w.tier, Pieces { work, x });
+            }
+        }
     }
 }
 
@@ -137,10 +153,25 @@ fn floats<W>(rows: &[f32]) -> Floats<'_, W> {
     Floats { rows, stored: Default::default() }
 }
 
+/// Panels of weights, one after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels<'a> {
+    data: &'a [u8],
+    pub(crate) panel_bytes: usize,
+    pub(crate) count: usize,
+}
+
+impl<'a> Panels<'a> {
+    /// Panel `p`.
+    #[inline(always)]
+    pub(crate) fn panel(self, p: usize) -> &'a [u8] {
+        &self.data[p * self.panel_bytes..][..self.panel_bytes]
+    }
+}
+
 pub(crate) struct Work<'a> {
     /// The panels, from this task's first on.
-    pub(crate) data: &'a [u8],
-    pub(crate) panel_bytes: usize,
+    pub(crate) weights: Panels<'a>,
     pub(crate) cols: usize,
     /// Rows of the input for each row of the output: two when the input is in sixteen bits.
     parts: usize,
@@ -150,6 +181,18 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// The sums in row `t` of the output, from its column `at` on; zeros beyond the end of a row.
+    #[inline(always)]
+    fn get<S: Simd>(&mut self, s: S, t: usize, at: usize) -> S::F {
+        let out = &self.out.row(t)[at..];
+        if out.len() >= S::LANES {
+            return s.load(out);
+        }
+        let mut all = [0.0; MOST_LANES];
+        all[..out.len()].copy_from_slice(out);
+        s.load(&all)
+    }
+
     /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
     #[inline(always)]
     pub(crate) fn put<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
@@ -195,7 +238,7 @@ impl<R: Rows> Job for Product<'_, '_, R> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let rows = self.work.parts * self.work.rows;
-        let panels = self.work.out.cols().div_ceil(S::LANES);
+        let panels = self.work.weights.count;
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
@@ -233,8 +276,8 @@ impl<R: Rows> Product<'_, '_, R> {
 
     #[inline(always)]
     fn rows<S: Simd, const T: usize, const P: usize>(&mut self, s: S, p: usize, first: usize) -> usize {
-        let Work { data, panel_bytes, cols, parts, .. } = *self.work;
-        let panels = std::array::from_fn(|i| &data[(p + i) * panel_bytes..][..panel_bytes]);
+        let Work { cols, parts, .. } = *self.work;
+        let panels = std::array::from_fn(|i| self.work.weights.panel(p + i));
         let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
         for i in 0..P {
             for t in 0..T / parts {
@@ -401,6 +444,7 @@ impl<W: Stored> Rows for Floats<'_, W> {
 }
 
 /// bfloat16 weights times bfloat16 rows where the tier has that product, else times `f32` rows.
+#[derive(Clone, Copy)]
 struct Brains<'a> {
     f32: &'a [f32],
     pairs: &'a [[i8; 4]],
@@ -421,36 +465,168 @@ impl Rows for Brains<'_> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
+        let rows = self.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
         let mut vectors = panels.map(|panel| panel.chunks_exact(4 * S::LANES));
-        let pairs = cols.div_ceil(2);
-        if S::BF16_DOT {
-            let x: [&[[i8; 4]]; T] = std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]);
-            for k in 0..pairs {
-                for i in 0..P {
-                    let Some(weights) = vectors[i].next() else { return sums };
-                    let w = s.load_bytes(weights);
-                    for t in 0..T {
-                        sums[i][t] = s.bf16_dot(sums[i][t], w, s.splat4(&x[t][k]));
-                    }
-                }
-            }
-        } else {
-            let x: [&[f32]; T] = std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols]);
-            let high = s.splat_i(0xffff_0000_u32.cast_signed());
-            for k in 0..pairs {
-                for i in 0..P {
-                    let Some(weights) = vectors[i].next() else { return sums };
-                    let w = s.load_bytes(weights);
-                    let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
-                    for t in 0..T {
-                        let last = x[t].get(2 * k + 1).copied().unwrap_or(0.0);
-                        sums[i][t] = s.fma(even, s.splat(x[t][2 * k]), sums[i][t]);
-                        sums[i][t] = s.fma(odd, s.splat(last), sums[i][t]);
-                    }
-                }
+        for k in 0..cols.div_ceil(2) {
+            for i in 0..P {
+                let Some(weights) = vectors[i].next() else { return sums };
+                add_pair(s, &rows, k, s.load_bytes(weights), &mut sums[i]);
             }
         }
         sums
+    }
+}
+
+/// Rows of [`Brains`] in the form that is multiplied; the other form is empty.
+struct PairRows<'a, const T: usize> {
+    pairs: [&'a [[i8; 4]]; T],
+    f32: [&'a [f32]; T],
+}
+
+impl<'a> Brains<'a> {
+    /// Rows `first` to `first + T - 1`.
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize>(&self, cols: usize, first: usize) -> PairRows<'a, T> {
+        let pairs = cols.div_ceil(2);
+        if S::BF16_DOT {
+            let pairs = std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]);
+            PairRows { pairs, f32: [&[]; T] }
+        } else {
+            PairRows {
+                pairs: [&[]; T],
+                f32: std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols]),
+            }
+        }
+    }
+}
+
+/// Adds to the sum of each row its pair `k` times a vector of weights.
+#[inline(always)]
+fn add_pair<S: Simd, const T: usize>(s: S, rows: &PairRows<'_, T>, k: usize, w: S::I, sums: &mut [S::F; T]) {
+    if S::BF16_DOT {
+        for t in 0..T {
+            sums[t] = s.bf16_dot(sums[t], w, s.splat4(&rows.pairs[t][k]));
+        }
+    } else {
+        let high = s.splat_i(0xffff_0000_u32.cast_signed());
+        let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
+        for t in 0..T {
+            let x = rows.f32[t];
+            let last = x.get(2 * k + 1).copied().unwrap_or(0.0);
+            sums[t] = s.fma(even, s.splat(x[2 * k]), sums[t]);
+            sums[t] = s.fma(odd, s.splat(last), sums[t]);
+        }
+    }
+}
+
+/// bfloat16 weights in twelve bits times few rows.
+struct Twelves<'a>(Brains<'a>);
+
+impl Rows for Twelves<'_> {
+    const PRODUCTS: Products = Products::Pairs;
+    const TILE: usize = 8;
+    const SUMS: usize = 8;
+    fn row_bytes(cols: usize) -> usize {
+        Brains::row_bytes(cols)
+    }
+    #[inline(always)]
+    fn tile<S: Simd, const T: usize, const P: usize>(
+        &self,
+        s: S,
+        panels: [&[u8]; P],
+        cols: usize,
+        first: usize,
+    ) -> [[S::F; T]; P] {
+        let rows = self.0.rows::<S, T>(cols, first);
+        let mut sums = [[s.splat(0.0); T]; P];
+        let readers = panels.map(|panel| twelve::Reader::new(panel, S::LANES, cols));
+        let mut k = 0;
+        for piece in 0..cols.div_ceil(twelve::PIECE) {
+            let mut exceptions = readers.map(|reader| reader.exceptions(piece, S::LANES));
+            let mut groups = readers.map(|reader| reader.groups(piece, S::LANES));
+            for group in 0..groups[0].len() {
+                for i in 0..P {
+                    let Some(bytes) = groups[i].next() else { return sums };
+                    twelve::Reader::ahead(s, bytes);
+                    let pairs = readers[i].pairs(s, bytes, group, &mut exceptions[i]);
+                    for j in 0..4 {
+                        add_pair(s, &rows, k + j, pairs[j], &mut sums[i]);
+                    }
+                }
+                k += 4;
+            }
+        }
+        sums
+    }
+}
+
+/// A piece of a panel as plain pairs, for the widest registers.
+#[repr(align(64))]
+struct Near([u8; twelve::near_bytes(MOST_LANES)]);
+
+/// Lanes of the widest registers.
+const MOST_LANES: usize = 16;
+
+/// bfloat16 weights in twelve bits times many rows: a piece of a panel is brought near, and all rows walk over it. Sums lie in the output
+/// between pieces and come back bit for bit.
+struct Pieces<'w, 'a> {
+    work: &'w mut Work<'a>,
+    x: Brains<'w>,
+}
+
+impl Job for Pieces<'_, '_> {
+    type Out = ();
+    const PRODUCTS: Products = Products::Pairs;
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        const { assert!(S::LANES <= MOST_LANES) };
+        let Work { cols, weights, rows, .. } = *self.work;
+        let mut near = Near([0; _]);
+        for at in 0..weights.count {
+            for piece in 0..cols.div_ceil(twelve::PIECE) {
+                twelve::bring(s, weights.panel(at), cols, piece, &mut near.0);
+                let mut t = 0;
+                while t < rows {
+                    t += match (rows - t).min(S::TILE) {
+                        1 => self.rows::<S, 1>(s, &near, at, piece, t),
+                        2..4 => self.rows::<S, 2>(s, &near, at, piece, t),
+                        8.. if const { S::TILE >= 8 } => self.rows::<S, 8>(s, &near, at, piece, t),
+                        _ => self.rows::<S, 4>(s, &near, at, piece, t),
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Pieces<'_, '_> {
+    /// Adds the products of piece `piece` of panel `at` with rows `first` to `first + T - 1`.
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize>(
+        &mut self,
+        s: S,
+        near: &Near,
+        at: usize,
+        piece: usize,
+        first: usize,
+    ) -> usize {
+        let cols = self.work.cols;
+        let rows = self.x.rows::<S, T>(cols, first);
+        let mut sums = [s.splat(0.0); T];
+        if piece > 0 {
+            for t in 0..T {
+                sums[t] = self.work.get(s, first + t, at * S::LANES);
+            }
+        }
+        let k = piece * twelve::PIECE / 2;
+        let pairs = k..(k + twelve::PIECE / 2).min(cols / 2);
+        for (k, weights) in pairs.zip(near.0.chunks_exact(4 * S::LANES)) {
+            add_pair(s, &rows, k, s.load_bytes(weights), &mut sums);
+        }
+        for t in 0..T {
+            self.work.put(s, first + t, at * S::LANES, sums[t]);
+        }
+        T
     }
 }

@@ -10,7 +10,7 @@ use tensor::Dtype;
 use crate::activations::Needs;
 use crate::kv::multiplies_bf16;
 use crate::unpack::{self, Format};
-use crate::{Compute, Error};
+use crate::{Compute, Error, twelve};
 
 /// How exactly to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) enum Layout {
     F16,
     /// A vector of bfloat16 pairs for each two k.
     Bf16,
+    /// The same in three quarters of the bytes, see [`crate::twelve`].
+    Twelve,
 }
 
 /// Calls `$body` with `$F` as the format type of `$dtype`; `$other` for the float types.
@@ -126,35 +128,14 @@ impl Matrix {
         if need != bytes.len() as u64 {
             return Err(Error::Bytes { rows, cols, dtype, need, got: bytes.len() });
         }
-        let lanes = lanes(c.tier);
-        let layout = layout(dtype, p);
-        let panel_bytes = panel_bytes(layout, lanes, cols);
-        let total = rows.div_ceil(lanes).checked_mul(panel_bytes);
-        let memory = |source| no_memory(bytes.len(), source);
-        let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mut data = arena.take(total).map_err(memory)?;
-        let finite = AtomicBool::new(true);
-        if cols > 0 && rows > 0 {
-            let panels = TASK_BYTES.div_ceil(panel_bytes).max(1);
-            c.pool.chunks_mut(&mut data, panels * panel_bytes, &|task, chunk| {
-                let start = task * panels * lanes * row_bytes;
-                let end = bytes.len().min(start + panels * lanes * row_bytes);
-                let rows = bytes[start..end].chunks(lanes * row_bytes);
-                for (rows, panel) in rows.zip(chunk.chunks_exact_mut(panel_bytes)) {
-                    // While the rows are in cache; they are packed whatever they hold.
-                    if tensor::check_finite(dtype, rows).is_err() {
-                        finite.store(false, Ordering::Relaxed);
-                    }
-                    pack_panel(layout, dtype, lanes, cols, rows, panel);
-                }
-                read(start..end);
-            });
+        let file = File { dtype, rows, cols, row_bytes, bytes, read };
+        let (matrix, whole) = file.pack(c, arena, layout(dtype, cols, p), p)?;
+        if whole {
+            return Ok(matrix);
         }
-        if !finite.into_inner() {
-            // Once more in order, for the place of the first.
-            tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
-        }
-        Ok(Matrix { layout, fine: p == Precision::Fine, tier: c.tier, rows, cols, lanes, panel_bytes, data })
+        // Weights that are unlike trained ones.
+        drop(matrix);
+        file.pack(c, arena, Layout::Bf16, p).map(|(matrix, _)| matrix)
     }
 
     /// Outputs.
@@ -175,7 +156,7 @@ impl Matrix {
     /// Bytes that [`Matrix::pack`] would take on `tier`, without packing.
     pub fn packed_bytes(tier: Tier, dtype: Dtype, rows: usize, cols: usize, p: Precision) -> u64 {
         let lanes = lanes(tier);
-        rows.div_ceil(lanes) as u64 * panel_bytes(layout(dtype, p), lanes, cols) as u64
+        rows.div_ceil(lanes) as u64 * panel_bytes(layout(dtype, cols, p), lanes, cols) as u64
     }
 
     /// The form of activations that a product with this matrix reads.
@@ -183,8 +164,12 @@ impl Matrix {
         match self.layout {
             Layout::Quantized(_) if self.fine => Needs { fine: true, ..Needs::default() },
             Layout::Quantized(_) => Needs { int8: true, wide: has_tiles(self.tier), ..Needs::default() },
-            Layout::Bf16 if multiplies_bf16(self.tier) => Needs { bf16: true, ..Needs::default() },
-            Layout::F32 | Layout::F16 | Layout::Bf16 => Needs { f32: true, ..Needs::default() },
+            Layout::Bf16 | Layout::Twelve if multiplies_bf16(self.tier) => {
+                Needs { bf16: true, ..Needs::default() }
+            }
+            Layout::F32 | Layout::F16 | Layout::Bf16 | Layout::Twelve => {
+                Needs { f32: true, ..Needs::default() }
+            }
         }
     }
 
@@ -201,6 +186,7 @@ impl Matrix {
                 with_format!(dtype, F => dispatch(self.tier, Row::<F> { panel, lane, out, format: Default::default() }), ())
             }
             Layout::F32 => each_k(panel, self.lanes, lane, out, |b: [u8; 4]| f32::from_le_bytes(b)),
+            Layout::Twelve => twelve::row(self.lanes, self.cols, lane, panel, out),
             Layout::F16 => {
                 each_k(panel, self.lanes, lane, out, |b: [u8; 2]| half::f16::from_le_bytes(b).to_f32())
             }
@@ -266,14 +252,72 @@ impl<F: Format> Job for Row<'_, F> {
     }
 }
 
+/// A matrix as it lies in a file.
+struct File<'a> {
+    dtype: Dtype,
+    rows: usize,
+    cols: usize,
+    row_bytes: usize,
+    bytes: &'a [u8],
+    read: &'a (dyn Fn(Range<usize>) + Sync),
+}
+
+impl File<'_> {
+    /// The matrix in `layout`, and whether that holds all of its weights.
+    fn pack(
+        &self,
+        c: &Compute,
+        arena: &mut Arena,
+        layout: Layout,
+        p: Precision,
+    ) -> Result<(Matrix, bool), Error> {
+        let &File { dtype, rows, cols, row_bytes, bytes, .. } = self;
+        let lanes = lanes(c.tier);
+        let panel_bytes = panel_bytes(layout, lanes, cols);
+        let total = rows.div_ceil(lanes).checked_mul(panel_bytes);
+        let memory = |source| no_memory(bytes.len(), source);
+        let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
+        let mut data = arena.take(total).map_err(memory)?;
+        let (finite, whole) = (AtomicBool::new(true), AtomicBool::new(true));
+        if cols > 0 && rows > 0 {
+            let panels = TASK_BYTES.div_ceil(panel_bytes).max(1);
+            c.pool.chunks_mut(&mut data, panels * panel_bytes, &|task, chunk| {
+                let start = task * panels * lanes * row_bytes;
+                let end = bytes.len().min(start + panels * lanes * row_bytes);
+                let rows = bytes[start..end].chunks(lanes * row_bytes);
+                for (rows, panel) in rows.zip(chunk.chunks_exact_mut(panel_bytes)) {
+                    // While the rows are in cache; they are packed whatever they hold.
+                    if tensor::check_finite(dtype, rows).is_err() {
+                        finite.store(false, Ordering::Relaxed);
+                    }
+                    if !whole.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if !pack_panel(layout, dtype, lanes, cols, rows, panel) {
+                        whole.store(false, Ordering::Relaxed);
+                    }
+                }
+                (self.read)(start..end);
+            });
+        }
+        if !finite.into_inner() {
+            // Once more in order, for the place of the first.
+            tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
+        }
+        let fine = p == Precision::Fine;
+        Ok((Matrix { layout, fine, tier: c.tier, rows, cols, lanes, panel_bytes, data }, whole.into_inner()))
+    }
+}
+
 fn no_memory(bytes: usize, source: std::io::Error) -> Error {
     Error::Memory { bytes: bytes as u64, source }
 }
 
-fn layout(dtype: Dtype, p: Precision) -> Layout {
+fn layout(dtype: Dtype, cols: usize, p: Precision) -> Layout {
     match (p, dtype) {
         (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
         (_, Dtype::F16) => Layout::F16,
+        (_, Dtype::BF16) if cols.is_multiple_of(twelve::STEP) => Layout::Twelve,
         (_, Dtype::BF16) => Layout::Bf16,
         _ => Layout::Quantized(dtype),
     }
@@ -284,19 +328,29 @@ fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
         Layout::F32 => cols * lanes * 4,
         Layout::F16 => cols * lanes * 2,
         Layout::Bf16 => cols.div_ceil(2) * lanes * 4,
+        Layout::Twelve => twelve::panel_bytes(lanes, cols),
         Layout::Quantized(dtype) => {
             with_format!(dtype, F => cols / F::WEIGHTS * unpack::block_bytes::<F>(lanes), 0)
         }
     }
 }
 
-fn pack_panel(layout: Layout, dtype: Dtype, lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) {
+/// Writes rows of the file into a panel. Whether they fit.
+fn pack_panel(
+    layout: Layout,
+    dtype: Dtype,
+    lanes: usize,
+    cols: usize,
+    rows: &[u8],
+    panel: &mut [u8],
+) -> bool {
     let row_bytes = dtype.row_bytes(cols).unwrap_or(1).max(1);
     let mut each = rows.chunks_exact(row_bytes);
     match layout {
         Layout::Quantized(dtype) => with_format!(dtype, F => unpack::pack::<F>(lanes, &mut each, panel), ()),
         Layout::F16 => interleave::<2>(&mut each, lanes, panel),
         Layout::Bf16 => interleave::<4>(&mut each, lanes, panel),
+        Layout::Twelve => return twelve::pack(lanes, cols, rows, panel),
         Layout::F32 if dtype == Dtype::F32 => interleave::<4>(&mut each, lanes, panel),
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];
@@ -312,6 +366,7 @@ fn pack_panel(layout: Layout, dtype: Dtype, lanes: usize, cols: usize, rows: &[u
             }
         }
     }
+    true
 }
 
 /// Interleaves the rows in units of `B` bytes; a last unit that a row fills only in part is padded with zeros.

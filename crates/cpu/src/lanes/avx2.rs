@@ -157,6 +157,10 @@ impl Simd for Avx2 {
         isa!(_mm256_loadu_si256(x[..4 * N].as_ptr().cast()))
     }
     #[inline(always)]
+    fn store_bytes(self, x: __m256i, out: &mut [u8]) {
+        isa!(_mm256_storeu_si256(out[..4 * N].as_mut_ptr().cast(), x))
+    }
+    #[inline(always)]
     fn splat_i(self, x: i32) -> __m256i {
         isa!(_mm256_set1_epi32(x))
     }

@@ -161,6 +161,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         isa!(_mm512_loadu_si512(x[..4 * N].as_ptr().cast()))
     }
     #[inline(always)]
+    fn store_bytes(self, x: __m512i, out: &mut [u8]) {
+        isa!(_mm512_storeu_si512(out[..4 * N].as_mut_ptr().cast(), x))
+    }
+    #[inline(always)]
     fn splat_i(self, x: i32) -> __m512i {
         isa!(_mm512_set1_epi32(x))
     }

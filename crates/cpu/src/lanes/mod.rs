@@ -117,6 +117,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// Reads `4 * LANES` bytes.
     fn load_bytes(self, x: &[u8]) -> Self::I;
+    /// Writes `4 * LANES` bytes.
+    fn store_bytes(self, x: Self::I, out: &mut [u8]);
     /// The integer `x` in all lanes.
     fn splat_i(self, x: i32) -> Self::I;
     /// The byte `x` in all bytes.

@@ -224,6 +224,10 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
         isa!(vld1q_u8(x[..4 * N].as_ptr()))
     }
     #[inline(always)]
+    fn store_bytes(self, x: uint8x16_t, out: &mut [u8]) {
+        isa!(vst1q_u8(out[..4 * N].as_mut_ptr(), x))
+    }
+    #[inline(always)]
     fn splat_i(self, x: i32) -> uint8x16_t {
         isa!(vreinterpretq_u8_s32(vdupq_n_s32(x)))
     }

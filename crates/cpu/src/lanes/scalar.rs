@@ -131,6 +131,12 @@ impl Simd for Scalar {
         std::array::from_fn(|i| u32::from_le_bytes([x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]]))
     }
     #[inline(always)]
+    fn store_bytes(self, x: I, out: &mut [u8]) {
+        for (x, out) in x.iter().zip(out[..4 * N].chunks_exact_mut(4)) {
+            out.copy_from_slice(&x.to_le_bytes());
+        }
+    }
+    #[inline(always)]
     fn splat_i(self, x: i32) -> I {
         [x.cast_unsigned(); N]
     }

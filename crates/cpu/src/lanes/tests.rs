@@ -37,6 +37,9 @@ impl Job for Everything {
             assert!(small.iter().zip(&f).all(|(i, v)| f32::from(*i) == v.round_ties_even()));
 
             let wv = s.load_bytes(&w);
+            let mut copy = vec![0; 4 * n];
+            s.store_bytes(wv, &mut copy);
+            assert_eq!(copy, w[..4 * n]);
             let narrow = s.and(wv, s.splat_b(0x7f));
             let xv = s.splat4(&x);
             let dots = |zero: i32, mask: u8| -> Vec<f32> {

@@ -6,11 +6,13 @@
 //! that takes `k` tile after tile: of one row alone, too.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::Range;
 
 use cpu::lanes::amx::{Amx, ROWS, Tiles};
 use cpu::lanes::{Job, Simd};
 
-use super::brains::{MANY, Sums, multiply};
+use super::brains::{MANY, Sums, TILE_BYTES, multiply};
 use crate::activations::TILE_PAIRS as PAIRS;
 use crate::matmul::Work;
 
@@ -26,30 +28,28 @@ const SPAN: usize = 512;
 /// Panels of a block: what a task should have, so that its rows are not read from afar more often than they are worth.
 pub(crate) const WIDTH: usize = 16;
 
-/// `f32`s of memory that a tile of weights takes.
-pub(super) const TILE: usize = 16 * PAIRS;
+/// Panels of a block of few rows.
+const FEW: usize = 2;
 
-/// A piece of a panel as tiles, one after the other, pairs of bfloat16 seen as `f32`.
+/// A piece of a panel as tiles, one after the other.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Near(pub(super) [f32; DEPTH / TILE_COLS * TILE]);
+pub(super) struct Near(pub(super) [u8; DEPTH / TILE_COLS * TILE_BYTES]);
 
 /// Weights that can be made tiles of bfloat16.
-pub(super) trait Weights: Copy {
-    /// Makes tiles of the columns of `panel` from `from` on, a multiple of [`DEPTH`], as far as `near` and the panel go.
-    fn bring<S: Simd>(self, s: S, panel: &[u8], from: usize, near: &mut Near);
+pub(super) trait Weights {
+    /// Makes tiles of the columns of `panel` of `cols` from `from` on, a multiple of [`DEPTH`], as far as `near` and the panel go.
+    fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near);
+    /// Where those columns lie in a panel, if few rows should ask for them while they multiply the ones before.
+    fn lies(_lanes: usize, _cols: usize, _from: usize) -> Range<usize> {
+        0..0
+    }
 }
 
 /// Computes the rows of `work` from `first` on. `pairs` are all rows as they lie in tiles, and a tile's worth of whatever after
 /// them.
-pub(super) fn blocked<W: Weights>(
-    amx: Amx,
-    work: &mut Work<'_>,
-    pairs: &[[i8; 4]],
-    first: usize,
-    weights: W,
-) {
-    amx.lanes().call(Blocked { amx, work, pairs, first, weights });
+pub(super) fn blocked<W: Weights>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
+    amx.lanes().call(Blocked::<W> { amx, work, pairs, first, weights: PhantomData });
 }
 
 struct Blocked<'w, 'a, W> {
@@ -57,7 +57,7 @@ struct Blocked<'w, 'a, W> {
     work: &'w mut Work<'a>,
     pairs: &'w [[i8; 4]],
     first: usize,
-    weights: W,
+    weights: PhantomData<W>,
 }
 
 thread_local! {
@@ -70,55 +70,85 @@ impl<W: Weights> Job for Blocked<'_, '_, W> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let tiles = Tiles::new(self.amx, ROWS, 4 * PAIRS);
-        let (rows, panels) = (self.work.out.rows(), self.work.out.cols().div_ceil(S::LANES));
-        let mut sums = SUMS.take();
-        sums.resize(SPAN / ROWS * WIDTH, Sums::ZERO);
-        let mut near = [const { Near([0.0; DEPTH / TILE_COLS * TILE]) }; 2];
+        let rows = self.work.out.rows();
         // From a whole tile on: rows before the first are computed and dropped.
         for from in (self.first / ROWS * ROWS..rows).step_by(SPAN) {
             let end = rows.min(from + SPAN);
-            // Few rows read the weights in the order in which they lie.
-            let width = if end - from < MANY { 2 } else { WIDTH };
-            for p in (0..panels).step_by(width) {
-                let count = width.min(panels - p);
-                for k in (0..self.work.cols).step_by(DEPTH) {
-                    for at in (0..count).step_by(2) {
-                        let sums = &mut sums[at..];
-                        for (near, p) in near.iter_mut().zip(p + at..p + count) {
-                            let Work { data, panel_bytes, .. } = *self.work;
-                            self.weights.bring(s, &data[p * panel_bytes..][..panel_bytes], k, near);
-                        }
-                        match count - at {
-                            1 => self.piece::<1>(&tiles, [&near[0]], k, from, end, sums),
-                            _ => self.piece::<2>(&tiles, near.each_ref(), k, from, end, sums),
-                        }
-                    }
-                }
-                self.put(s, &sums, p, count, from, end);
+            if end - from < MANY {
+                // Few rows read the weights in the order in which they lie.
+                self.walk(s, &tiles, from, end, FEW, &mut [Sums::ZERO; MANY / ROWS * FEW]);
+            } else {
+                let mut sums = SUMS.take();
+                sums.resize(SPAN / ROWS * WIDTH, Sums::ZERO);
+                self.walk(s, &tiles, from, end, WIDTH, &mut sums);
+                SUMS.set(sums);
             }
         }
-        SUMS.set(sums);
     }
 }
 
 impl<W: Weights> Blocked<'_, '_, W> {
-    /// Adds what the columns from `k` on give: `P` panels times the rows `from` to before `end`. The sums of a tile of rows with
-    /// each panel lie [`WIDTH`] after those of the tile before.
+    /// The rows `from` to before `end` times all panels, `width` at a time.
     #[inline(always)]
-    fn piece<const P: usize>(
+    fn walk<S: Simd>(
+        &mut self,
+        s: S,
+        tiles: &Tiles,
+        from: usize,
+        end: usize,
+        width: usize,
+        sums: &mut [Sums],
+    ) {
+        let panels = self.work.weights.count;
+        let mut near = [const { Near([0; DEPTH / TILE_COLS * TILE_BYTES]) }; 2];
+        for p in (0..panels).step_by(width) {
+            let count = width.min(panels - p);
+            for k in (0..self.work.cols).step_by(DEPTH) {
+                for at in (0..count).step_by(2) {
+                    let sums = &mut sums[at..];
+                    for (near, p) in near.iter_mut().zip(p + at..p + count) {
+                        W::bring(s, self.work.weights.panel(p), self.work.cols, k, near);
+                    }
+                    let next =
+                        if width == FEW { [0, 1].map(|i| self.next::<S>(p + i, k)) } else { [&[][..]; 2] };
+                    match count - at {
+                        1 => self.piece::<S, 1>(s, tiles, [&near[0]], k, from, end, width, sums, [next[0]]),
+                        _ => self.piece::<S, 2>(s, tiles, near.each_ref(), k, from, end, width, sums, next),
+                    }
+                }
+            }
+            self.put(s, sums, p, count, from, end, width);
+        }
+    }
+
+    /// What few rows read after the columns from `k` on of panel `p`.
+    #[inline(always)]
+    fn next<S: Simd>(&self, p: usize, k: usize) -> &[u8] {
+        let Work { weights, cols, .. } = *self.work;
+        let (p, k) = if k + DEPTH < cols { (p, k + DEPTH) } else { (p + FEW, 0) };
+        if p < weights.count { &weights.panel(p)[W::lies(S::LANES, cols, k)] } else { &[] }
+    }
+
+    /// Adds what the columns from `k` on give: `P` panels times the rows `from` to before `end`. The sums of a tile of rows with
+    /// each panel lie `stride` after those of the tile before. Meanwhile asks for `next`.
+    #[inline(always)]
+    fn piece<S: Simd, const P: usize>(
         &self,
+        s: S,
         tiles: &Tiles,
         near: [&Near; P],
         k: usize,
         from: usize,
         end: usize,
+        stride: usize,
         sums: &mut [Sums],
+        next: [&[u8]; P],
     ) {
         let mut row = from;
-        for sums in sums.chunks_mut(2 * WIDTH).take((end - from).div_ceil(2 * ROWS)) {
+        for sums in sums.chunks_mut(2 * stride).take((end - from).div_ceil(2 * ROWS)) {
             match end - row {
-                ..=ROWS => self.block::<1, P>(tiles, &near, row, k, sums),
-                _ => self.block::<2, P>(tiles, &near, row, k, sums),
+                ..=ROWS => self.block::<S, 1, P>(s, tiles, &near, row, k, stride, sums, next),
+                _ => self.block::<S, 2, P>(s, tiles, &near, row, k, stride, sums, next),
             }
             row += 2 * ROWS;
         }
@@ -126,13 +156,16 @@ impl<W: Weights> Blocked<'_, '_, W> {
 
     /// One piece of `G` tiles of rows times `P` of panels.
     #[inline(always)]
-    fn block<const G: usize, const P: usize>(
+    fn block<S: Simd, const G: usize, const P: usize>(
         &self,
+        s: S,
         tiles: &Tiles,
         near: &[&Near; P],
         row: usize,
         k: usize,
+        stride: usize,
         sums: &mut [Sums],
+        next: [&[u8]; P],
     ) {
         let (cols, rows) = (self.work.cols, self.work.out.rows());
         let a_row = cols.div_ceil(TILE_COLS) * PAIRS;
@@ -144,7 +177,6 @@ impl<W: Weights> Blocked<'_, '_, W> {
             steps[g] = ROWS.min(rows - row) * PAIRS;
             x[g] = &self.pairs[row * a_row + k / TILE_COLS * steps[g]..];
         }
-        let second = WIDTH;
         if k == 0 {
             tiles.zero::<0>();
             tiles.zero::<1>();
@@ -155,21 +187,28 @@ impl<W: Weights> Blocked<'_, '_, W> {
             match (G, P) {
                 (2, 2) => {
                     tiles.load_c::<1>(sums[1].0.as_flattened(), 16);
-                    tiles.load_c::<2>(sums[second].0.as_flattened(), 16);
-                    tiles.load_c::<3>(sums[second + 1].0.as_flattened(), 16);
+                    tiles.load_c::<2>(sums[stride].0.as_flattened(), 16);
+                    tiles.load_c::<3>(sums[stride + 1].0.as_flattened(), 16);
                 }
-                (2, _) => tiles.load_c::<1>(sums[second].0.as_flattened(), 16),
+                (2, _) => tiles.load_c::<1>(sums[stride].0.as_flattened(), 16),
                 (_, 2) => tiles.load_c::<1>(sums[1].0.as_flattened(), 16),
                 _ => {}
             }
         }
-        for at in 0..DEPTH.min(cols - k).div_ceil(TILE_COLS) {
-            let (mut now, mut w): ([&[[i8; 4]]; G], [&[f32]; P]) = ([&[]; G], [&[]; P]);
+        let count = DEPTH.min(cols - k).div_ceil(TILE_COLS);
+        for at in 0..count {
+            for p in 0..P {
+                let share = next[p].len() / count;
+                for line in next[p][at * share..][..share].chunks(64) {
+                    s.prefetch(line, 0);
+                }
+            }
+            let (mut now, mut w): ([&[[i8; 4]]; G], [&[u8]; P]) = ([&[]; G], [&[]; P]);
             for g in 0..G {
                 now[g] = &x[g][at * steps[g]..];
             }
             for p in 0..P {
-                w[p] = &near[p].0[at * TILE..];
+                w[p] = &near[p].0[at * TILE_BYTES..];
             }
             multiply(tiles, now, w);
         }
@@ -177,10 +216,10 @@ impl<W: Weights> Blocked<'_, '_, W> {
         match (G, P) {
             (2, 2) => {
                 tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
-                tiles.store_c::<2>(sums[second].0.as_flattened_mut(), 16);
-                tiles.store_c::<3>(sums[second + 1].0.as_flattened_mut(), 16);
+                tiles.store_c::<2>(sums[stride].0.as_flattened_mut(), 16);
+                tiles.store_c::<3>(sums[stride + 1].0.as_flattened_mut(), 16);
             }
-            (2, _) => tiles.store_c::<1>(sums[second].0.as_flattened_mut(), 16),
+            (2, _) => tiles.store_c::<1>(sums[stride].0.as_flattened_mut(), 16),
             (_, 2) => tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16),
             _ => {}
         }
@@ -188,9 +227,18 @@ impl<W: Weights> Blocked<'_, '_, W> {
 
     /// Writes the sums of `count` panels from `p` on with the rows `from` to before `end` to the output.
     #[inline(always)]
-    fn put<S: Simd>(&mut self, s: S, sums: &[Sums], p: usize, count: usize, from: usize, end: usize) {
+    fn put<S: Simd>(
+        &mut self,
+        s: S,
+        sums: &[Sums],
+        p: usize,
+        count: usize,
+        from: usize,
+        end: usize,
+        stride: usize,
+    ) {
         for row in from.max(self.first)..end {
-            let of = &sums[(row - from) / ROWS * WIDTH..][..count];
+            let of = &sums[(row - from) / ROWS * stride..][..count];
             for (i, sums) in of.iter().enumerate() {
                 self.work.put(s, row, (p + i) * S::LANES, s.load(&sums.0[(row - from) % ROWS]));
             }

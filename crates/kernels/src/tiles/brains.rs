@@ -10,13 +10,13 @@ use crate::matmul::{ROWS_BYTES, Work};
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
 pub(crate) fn brains(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     if work.out.rows() >= MANY {
-        return blocked(amx, work, pairs, 0, Lying);
+        return blocked::<Lying>(amx, work, pairs, 0);
     }
     amx.lanes().call(Brains { amx, work, pairs });
 }
 
 /// Bytes of a tile of weights.
-const TILE_BYTES: usize = 64 * PAIRS;
+pub(super) const TILE_BYTES: usize = 64 * PAIRS;
 
 /// The panels that one group of rows walks at a time: fewer sums would wait for the product before.
 const FEW: usize = 4;
@@ -40,19 +40,18 @@ struct Brains<'w, 'a> {
 pub(crate) const MANY: usize = 4 * ROWS;
 
 /// Weights that are tiles already.
-#[derive(Clone, Copy)]
 struct Lying;
 
 impl Weights for Lying {
     #[inline(always)]
-    fn bring<S: Simd>(self, s: S, panel: &[u8], from: usize, near: &mut Near) {
+    fn bring<S: Simd>(s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
         let rows = panel[2 * S::LANES * from..].chunks_exact(4 * S::LANES);
-        let mut to = near.0.chunks_exact_mut(S::LANES);
+        let mut to = near.0.chunks_exact_mut(4 * S::LANES);
         for (row, to) in rows.zip(&mut to) {
-            s.store(s.cast_f(s.load_bytes(row)), to);
+            s.store_bytes(s.load_bytes(row), to);
         }
         // A last tile that the panel fills only in part.
-        to.for_each(|rest| rest.fill(0.0));
+        to.for_each(|rest| rest.fill(0));
     }
 }
 
@@ -115,9 +114,9 @@ impl Brains<'_, '_> {
     /// `G` tiles of rows times `P` panels, four sums at most.
     #[inline(always)]
     fn block<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, row: usize, p: usize) {
-        let Work { data, panel_bytes, cols, .. } = *self.work;
+        let Work { weights, cols, .. } = *self.work;
         let tiles_a_row = cols.div_ceil(2 * PAIRS);
-        let panels: [&[u8]; P] = std::array::from_fn(|i| &data[(p + i) * panel_bytes..][..panel_bytes]);
+        let panels: [&[u8]; P] = std::array::from_fn(|i| weights.panel(p + i));
         let rows = tiles.rows() * PAIRS;
         let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| {
             &self.pairs[(row + g * ROWS) * tiles_a_row * PAIRS..][..tiles_a_row * rows]
@@ -126,7 +125,7 @@ impl Brains<'_, '_> {
         tiles.zero::<1>();
         tiles.zero::<2>();
         tiles.zero::<3>();
-        let whole = panel_bytes / TILE_BYTES;
+        let whole = weights.panel_bytes / TILE_BYTES;
         for at in 0..whole {
             let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][at * rows..]);
             let w: [&[u8]; P] = std::array::from_fn(|i| &panels[i][at * TILE_BYTES..]);
@@ -159,13 +158,9 @@ impl Brains<'_, '_> {
 /// Adds the products of a tile of each of `G` groups of rows with one of each of `P` panels: to sums 0 to `P - 1` those of the
 /// first group, then those of the second.
 #[inline(always)]
-pub(super) fn multiply<T: Copy, const G: usize, const P: usize>(
-    tiles: &Tiles,
-    x: [&[[i8; 4]]; G],
-    w: [&[T]; P],
-) {
+pub(super) fn multiply<const G: usize, const P: usize>(tiles: &Tiles, x: [&[[i8; 4]]; G], w: [&[u8]; P]) {
     const { assert!(G * P <= 4 && G <= 2) };
-    let step = 64 / size_of::<T>();
+    let step = 64;
     tiles.load_a::<0, _>(x[0], PAIRS, 0);
     tiles.load_b::<0, _>(w[0], step);
     tiles.dot_bf16::<0, 0, 0>();

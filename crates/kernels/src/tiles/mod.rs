@@ -7,9 +7,11 @@
 mod attention;
 mod blocked;
 mod brains;
+mod twelve;
 mod widened;
 
 pub(crate) use attention::{Tiled, fits};
 pub(crate) use blocked::WIDTH;
 pub(crate) use brains::{MANY, brains};
+pub(crate) use twelve::twelves;
 pub(crate) use widened::widened;

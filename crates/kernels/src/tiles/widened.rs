@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use cpu::lanes::Simd;
 use cpu::lanes::amx::Amx;
 
-use super::blocked::{DEPTH, Near, TILE, TILE_COLS, Weights, blocked};
+use super::blocked::{DEPTH, Near, TILE_COLS, Weights, blocked};
+use super::brains::TILE_BYTES;
 use crate::matmul::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
@@ -14,27 +15,19 @@ use crate::unpack::{self, Format, SUB};
 
 /// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
 pub(crate) fn widened<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
-    blocked(amx, work, pairs, first, Widened::<F>(PhantomData));
+    blocked::<Widened<F>>(amx, work, pairs, first);
 }
 
 struct Widened<F>(PhantomData<F>);
 
-impl<F> Clone for Widened<F> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F> Copy for Widened<F> {}
-
 impl<F: Format> Weights for Widened<F> {
     #[inline(always)]
-    fn bring<S: Simd>(self, s: S, panel: &[u8], from: usize, near: &mut Near) {
+    fn bring<S: Simd>(s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
         const { assert!(SUB == TILE_COLS && DEPTH.is_multiple_of(F::WEIGHTS)) };
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);
-        for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE)) {
-            for (i, tile) in tiles.chunks_exact_mut(TILE).enumerate() {
+        for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE_BYTES)) {
+            for (i, tile) in tiles.chunks_exact_mut(TILE_BYTES).enumerate() {
                 unpack::ahead::<S, F>(s, block, i);
                 widen::<S, F>(s, &unpack::unpack::<S, F>(s, block, i), tile);
             }
@@ -52,7 +45,7 @@ const UP: f32 = 256.0;
 
 /// Writes a sub-block as a tile: a row for each pair of columns.
 #[inline(always)]
-fn widen<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [f32]) {
+fn widen<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
     let zero = UP + (F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 }) as f32;
     let (zero, larger) = (s.splat(-zero), s.splat(LARGER));
     for half in 0..2 {
@@ -63,13 +56,13 @@ fn widen<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [f32]) {
             bias = s.fma(u.bias[half], larger, bias);
         }
         for quad in 4 * half..4 * half + 4 {
-            let (v, rows) = (u.w[quad], &mut tile[2 * quad * S::LANES..]);
+            let (v, rows) = (u.w[quad], &mut tile[8 * quad * S::LANES..]);
             let first = s.fma(code(s, s.shl::<15>(v)), scale, bias);
             let second = s.fma(code(s, s.shl::<7>(v)), scale, bias);
             let third = s.fma(code(s, s.shr::<1>(v)), scale, bias);
             let fourth = s.fma(code(s, s.shr::<9>(v)), scale, bias);
-            s.store(upper_halves(s, first, second), rows);
-            s.store(upper_halves(s, third, fourth), &mut rows[S::LANES..]);
+            s.store_bytes(upper_halves(s, first, second), rows);
+            s.store_bytes(upper_halves(s, third, fourth), &mut rows[4 * S::LANES..]);
         }
     }
 }
@@ -82,7 +75,7 @@ fn code<S: Simd>(s: S, v: S::I) -> S::F {
 
 /// The upper half of each lane's bits: of `low` in the lower half, of `high` in the upper.
 #[inline(always)]
-fn upper_halves<S: Simd>(s: S, low: S::F, high: S::F) -> S::F {
+fn upper_halves<S: Simd>(s: S, low: S::F, high: S::F) -> S::I {
     let upper = s.splat_i(0xffff_0000_u32.cast_signed());
-    s.cast_f(s.or(s.shr::<16>(s.bits(low)), s.and(s.bits(high), upper)))
+    s.or(s.shr::<16>(s.bits(low)), s.and(s.bits(high), upper))
 }

@@ -195,6 +195,73 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
     }
 }
 
+/// Decision 25: with columns that are no whole number of groups, weights stay plain.
+#[test]
+fn twelve_bits_change_no_bit_of_a_product() {
+    let mut noise = Noise(25);
+    let outputs = 37;
+    for cols in [32, 128, 160, 544] {
+        // As trained weights are distributed, and now and then a weight that is far away from all others.
+        let mut weights: Vec<half::bf16> = (0..outputs * cols)
+            .map(|_| half::bf16::from_f32(0.02 * (0..4).map(|_| noise.unit()).sum::<f32>()))
+            .collect();
+        for (i, odd) in [0x0000, 0x8000, 0x0001, 0x7f7f, 0xff7f, 0x2b80, 0x6055].into_iter().enumerate() {
+            weights[(i + 1) * outputs * cols / 8 + i] = half::bf16::from_bits(odd);
+        }
+        weights[outputs * cols - 1] = half::bf16::from_bits(0x1234);
+        let bytes: Vec<u8> = weights.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let wider: Vec<u8> = bytes.chunks(2 * cols).flat_map(|row| [row, &[0; 4]].concat()).collect();
+        let x: Vec<f32> = (0..70 * cols).map(|_| noise.unit() * 3.0).collect();
+        let wider_x: Vec<f32> = x.chunks(cols).flat_map(|row| [row, &[1.0, -1.0]].concat()).collect();
+        for tier in Tier::available() {
+            let c = Compute::new(tier, Pool::new(2, None).unwrap());
+            let pack =
+                |cols, bytes| Matrix::pack(&c, Dtype::BF16, outputs, cols, bytes, Precision::Fast).unwrap();
+            let (w, plain) = (pack(cols, &bytes), pack(cols + 2, &wider));
+            if cols >= 128 {
+                assert!(
+                    w.bytes() * 4 < plain.bytes() * 3 + plain.bytes() / 8,
+                    "{} of {}",
+                    w.bytes(),
+                    plain.bytes()
+                );
+            }
+            let mut row = vec![0.0; cols];
+            for (r, want) in weights.chunks(cols).enumerate() {
+                w.row_into(r, &mut row);
+                assert!(
+                    row.iter().zip(want).all(|(a, b)| a.to_bits() == b.to_f32().to_bits()),
+                    "{tier} row {r}"
+                );
+            }
+            for rows in [1, 2, 3, 4, 7, 8, 9, 16, 17, 33, 70] {
+                let (x, wider_x) = (&x[..rows * cols], &wider_x[..rows * (cols + 2)]);
+                assert_eq!(run(&c, &w, x), run(&c, &plain, wider_x), "{tier} {rows} rows of {cols}");
+            }
+        }
+    }
+}
+
+/// Decision 25: what does not fit into twelve bits stays as it is.
+#[test]
+fn weights_unlike_trained_ones_stay_plain() {
+    let mut noise = Noise(26);
+    let (outputs, cols) = (40, 256);
+    let weights: Vec<half::bf16> =
+        (0..outputs * cols).map(|_| half::bf16::from_bits((noise.next() & 0xbfff) as u16)).collect();
+    let bytes: Vec<u8> = weights.iter().flat_map(|w| w.to_le_bytes()).collect();
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        let w = Matrix::pack(&c, Dtype::BF16, outputs, cols, &bytes, Precision::Fast).unwrap();
+        assert!(w.bytes() >= bytes.len(), "{} bytes of {}", w.bytes(), bytes.len());
+        let mut row = vec![0.0; cols];
+        for (r, want) in weights.chunks(cols).enumerate() {
+            w.row_into(r, &mut row);
+            assert!(row.iter().zip(want).all(|(a, b)| a.to_bits() == b.to_f32().to_bits()), "{tier} row {r}");
+        }
+    }
+}
+
 #[test]
 fn float_weights_take_any_width() {
     let mut noise = Noise(5);

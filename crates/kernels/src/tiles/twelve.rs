@@ -1,0 +1,29 @@
+//! bfloat16 weights in twelve bits, made tiles.
+
+use std::ops::Range;
+
+use cpu::lanes::Simd;
+use cpu::lanes::amx::Amx;
+
+use super::blocked::{DEPTH, Near, Weights, blocked};
+use crate::matmul::Work;
+use crate::twelve;
+
+/// Computes `work` of weights in twelve bits times rows of pairs, which lie in tiles.
+pub(crate) fn twelves(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
+    blocked::<Twelves>(amx, work, pairs, 0);
+}
+
+struct Twelves;
+
+impl Weights for Twelves {
+    #[inline(always)]
+    fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near) {
+        const { assert!(DEPTH == twelve::PIECE) };
+        twelve::bring(s, panel, cols, from / DEPTH, &mut near.0);
+    }
+
+    fn lies(lanes: usize, cols: usize, from: usize) -> Range<usize> {
+        twelve::lies(lanes, cols, from / DEPTH)
+    }
+}

@@ -1,0 +1,307 @@
+//! bfloat16 weights in twelve bits each, not one bit of them lost.
+//!
+//! The upper byte of a bfloat16 is the sign and seven of eight exponent bits, and trained weights use few of its values: sixteen of them,
+//! a sign and eight pairs of magnitudes, cover all but some in ten thousand. A panel keeps the lower byte of each weight as it is, four
+//! bits that say which of the panel's sixteen upper bytes goes with it, and a short list of the weights that have another one.
+//!
+//! ```text
+//! panel      sixteen upper bytes
+//!            for each piece of the columns, how many exceptions precede it; and the number of all
+//!            the exceptions, piece by piece: where in the piece, and the weight
+//!            zeros up to a multiple of 64 bytes
+//!            for each eight columns: two vectors of lower bytes, a vector of indices
+//! ```
+//!
+//! A product brings a piece into the first-level cache as plain bfloat16 pairs and goes on as with plain weights: the result is the
+//! same, bit for bit, for three quarters of the bytes read. Measured: docs/decisions/0025-bfloat16-in-twelve-bits.md.
+
+use std::ops::Range;
+
+use cpu::lanes::Simd;
+
+/// Columns that are brought near at a time.
+pub(crate) const PIECE: usize = 256;
+
+/// The number of columns must be a multiple of this.
+pub(crate) const STEP: usize = 32;
+
+/// Columns of a group of vectors.
+const GROUP: usize = 8;
+
+/// Weights for which a panel has room for one exception: four times as many as were seen in a panel of trained weights.
+const WEIGHTS_AN_EXCEPTION: usize = 256;
+
+/// Bytes of the table of upper bytes.
+const TABLE: usize = 16;
+
+/// Bytes of an exception: its place among the pairs of the piece, in units of two bytes, and the weight.
+const EXCEPTION: usize = 4;
+
+/// How far ahead of the product its weights are asked for, in bytes: without, a row multiplies at three quarters of the speed (measured).
+const AHEAD: usize = 2 << 10;
+
+fn pieces(cols: usize) -> usize {
+    cols.div_ceil(PIECE)
+}
+
+fn most_exceptions(lanes: usize, cols: usize) -> usize {
+    (lanes * cols / WEIGHTS_AN_EXCEPTION).clamp(4, usize::from(u16::MAX))
+}
+
+/// Bytes before the vectors.
+fn head_bytes(lanes: usize, cols: usize) -> usize {
+    (TABLE + 2 * (pieces(cols) + 1) + EXCEPTION * most_exceptions(lanes, cols)).next_multiple_of(64)
+}
+
+/// Bytes of a panel of `lanes` rows.
+pub(crate) fn panel_bytes(lanes: usize, cols: usize) -> usize {
+    head_bytes(lanes, cols) + lanes * cols / 2 * 3
+}
+
+/// Bytes of a piece once it is near.
+pub(crate) const fn near_bytes(lanes: usize) -> usize {
+    2 * PIECE * lanes
+}
+
+/// The bytes of exceptions of piece `piece`, and the table.
+#[inline(always)]
+fn exceptions(head: &[u8], cols: usize, piece: usize) -> &[[u8; EXCEPTION]] {
+    let index = |i: usize| {
+        let at = TABLE + 2 * i;
+        usize::from(u16::from_le_bytes([head[at], head[at + 1]]))
+    };
+    let list = &head[TABLE + 2 * (pieces(cols) + 1)..];
+    list.as_chunks().0.get(index(piece)..index(piece + 1)).unwrap_or_default()
+}
+
+/// The vectors of a panel and what is needed to read them.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    table: [u8; TABLE],
+    head: &'a [u8],
+    vectors: &'a [u8],
+    cols: usize,
+}
+
+/// The exceptions of a piece that are still to come.
+#[derive(Clone, Copy)]
+pub(crate) struct Exceptions<'a> {
+    list: &'a [[u8; EXCEPTION]],
+    /// The group of the first of them.
+    group: usize,
+}
+
+impl<'a> Exceptions<'a> {
+    /// The first one's place in units of two bytes, among pairs of the whole piece.
+    #[inline(always)]
+    fn at(list: &[[u8; EXCEPTION]]) -> Option<usize> {
+        list.first().map(|e| usize::from(u16::from_le_bytes([e[0], e[1]])))
+    }
+
+    #[inline(always)]
+    fn new(list: &'a [[u8; EXCEPTION]], lanes: usize) -> Exceptions<'a> {
+        let group = Self::at(list).map_or(usize::MAX, |at| at / (GROUP * lanes));
+        Exceptions { list, group }
+    }
+}
+
+impl<'a> Reader<'a> {
+    #[inline(always)]
+    pub(crate) fn new(panel: &'a [u8], lanes: usize, cols: usize) -> Reader<'a> {
+        let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
+        let mut table = [0; TABLE];
+        table.copy_from_slice(&head[..TABLE]);
+        Reader { table, head, vectors, cols }
+    }
+
+    /// The exceptions of piece `piece`.
+    #[inline(always)]
+    pub(crate) fn exceptions(&self, piece: usize, lanes: usize) -> Exceptions<'a> {
+        Exceptions::new(exceptions(self.head, self.cols, piece), lanes)
+    }
+
+    /// The groups of piece `piece`, three vectors each.
+    #[inline(always)]
+    pub(crate) fn groups(&self, piece: usize, lanes: usize) -> std::slice::ChunksExact<'a, u8> {
+        let group = 12 * lanes;
+        let count = PIECE.min(self.cols - piece * PIECE) / GROUP;
+        self.vectors[piece * (PIECE / GROUP) * group..][..count * group].chunks_exact(group)
+    }
+
+    /// Asks for what lies [`AHEAD`] of a group.
+    #[inline(always)]
+    pub(crate) fn ahead<S: Simd>(s: S, group: &[u8]) {
+        for line in 0..group.len().div_ceil(64) {
+            s.prefetch(group, 64 * line + AHEAD);
+        }
+    }
+
+    /// Group number `i` of a piece as four vectors of pairs.
+    #[inline(always)]
+    pub(crate) fn pairs<S: Simd>(
+        &self,
+        s: S,
+        group: &[u8],
+        i: usize,
+        exceptions: &mut Exceptions<'_>,
+    ) -> [S::I; 4] {
+        let vector = 4 * S::LANES;
+        let (nibble, low) = (s.splat_b(0x0f), s.splat_i(0x00ff_00ff));
+        let high = s.splat_i(0xff00_ff00_u32.cast_signed());
+        let indices = s.load_bytes(&group[2 * vector..]);
+        let upper = [s.and(indices, nibble), s.and(s.shr::<4>(indices), nibble)];
+        let mut pairs = [indices; 4];
+        for half in 0..2 {
+            let lower = s.load_bytes(&group[half * vector..]);
+            let upper = s.lookup(&self.table, upper[half]);
+            pairs[2 * half] = s.or(s.and(lower, low), s.shl::<8>(s.and(upper, low)));
+            pairs[2 * half + 1] = s.or(s.and(s.shr::<8>(lower), low), s.and(upper, high));
+        }
+        if i == exceptions.group { patched(s, pairs, i, exceptions) } else { pairs }
+    }
+}
+
+/// `pairs` of group `i` with its exceptions put in.
+#[cold]
+#[inline(always)]
+fn patched<S: Simd>(s: S, pairs: [S::I; 4], i: usize, exceptions: &mut Exceptions<'_>) -> [S::I; 4] {
+    let vector = 4 * S::LANES;
+    let mut bytes = [0; 4 * 64];
+    for j in 0..4 {
+        s.store_bytes(pairs[j], &mut bytes[j * vector..]);
+    }
+    while i == exceptions.group
+        && let Some((&[at, above, weight @ ..], rest)) = exceptions.list.split_first()
+    {
+        let at = 2 * (usize::from(u16::from_le_bytes([at, above])) - i * GROUP * S::LANES);
+        bytes[at..at + 2].copy_from_slice(&weight);
+        *exceptions = Exceptions::new(rest, S::LANES);
+    }
+    let mut all = pairs;
+    for j in 0..4 {
+        all[j] = s.load_bytes(&bytes[j * vector..]);
+    }
+    all
+}
+
+/// Writes piece `piece` of `panel` to `near` as pairs of bfloat16: a vector for each two columns.
+#[inline(always)]
+pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, near: &mut [u8]) {
+    let reader = Reader::new(panel, S::LANES, cols);
+    let vector = 4 * S::LANES;
+    let mut exceptions = reader.exceptions(piece, S::LANES);
+    let groups = reader.groups(piece, S::LANES);
+    for (i, (from, to)) in groups.zip(near.chunks_exact_mut(4 * vector)).enumerate() {
+        let pairs = reader.pairs(s, from, i, &mut exceptions);
+        for j in 0..4 {
+            s.store_bytes(pairs[j], &mut to[j * vector..]);
+        }
+    }
+}
+
+/// Where the vectors of piece `piece` lie in a panel.
+pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> Range<usize> {
+    let first = head_bytes(lanes, cols) + piece * (PIECE / GROUP) * 12 * lanes;
+    first..first + PIECE.min(cols - piece * PIECE) / GROUP * 12 * lanes
+}
+
+/// The columns of the four bytes of a lane: two pairs of columns share a vector, the first pair in the even bytes, the second in the odd
+/// ones.
+const ORDER: [usize; 4] = [0, 2, 1, 3];
+
+/// The code of an upper byte that is not in the table.
+const EXCEPT: u8 = 0x80;
+
+/// Where a weight of a piece lies among its pairs, in units of two bytes.
+fn place_near(lanes: usize, lane: usize, column: usize) -> u16 {
+    ((column / 2 * lanes + lane) * 2 + column % 2) as u16
+}
+
+/// The upper bytes that `weights` have most often, and the code of each upper byte; none if more weights than `most_exceptions` have others.
+fn codes(weights: &[[u8; 2]], most_exceptions: usize) -> Option<([u8; TABLE], [u8; 256])> {
+    let mut counts = [0u32; 256];
+    for [_, upper] in weights {
+        counts[usize::from(*upper)] += 1;
+    }
+    let mut common: [u8; 256] = std::array::from_fn(|upper| upper as u8);
+    common.sort_by_key(|upper| std::cmp::Reverse(counts[usize::from(*upper)]));
+    let (table, rare) = common.split_first_chunk()?;
+    let exceptions: u32 = rare.iter().map(|upper| counts[usize::from(*upper)]).sum();
+    let mut codes = [EXCEPT; 256];
+    for (code, upper) in (0..).zip(table) {
+        codes[usize::from(*upper)] = code;
+    }
+    (exceptions as usize <= most_exceptions).then_some((*table, codes))
+}
+
+/// Writes the rows `rows`, of `2 * cols` bytes each, into a panel of `lanes` rows that is zeros. Whether they fit: with too many exceptions
+/// the panel is left as it is. A row that is missing becomes some finite weights, whose sums nobody reads.
+pub(crate) fn pack(lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) -> bool {
+    let Some((table, codes)) = codes(rows.as_chunks().0, most_exceptions(lanes, cols)) else { return false };
+    let (head, vectors) = panel.split_at_mut(head_bytes(lanes, cols));
+    head[..TABLE].copy_from_slice(&table);
+    let (starts, list) = head[TABLE..].split_at_mut(2 * (pieces(cols) + 1));
+    let (starts, list) = (starts.as_chunks_mut::<2>().0, list.as_chunks_mut::<EXCEPTION>().0);
+    let mut count = 0;
+    for (piece, vectors) in vectors.chunks_mut(PIECE / GROUP * 12 * lanes).enumerate() {
+        for (lane, row) in rows.chunks_exact(2 * cols).enumerate() {
+            let row = row[2 * PIECE * piece..].as_chunks::<{ 2 * GROUP }>().0;
+            for (group, (weights, to)) in row.iter().zip(vectors.chunks_exact_mut(12 * lanes)).enumerate() {
+                if pack_group(&codes, weights, &mut to[4 * lane..], lanes) {
+                    continue;
+                }
+                for (column, &[lower, upper]) in weights.as_chunks::<2>().0.iter().enumerate() {
+                    if codes[usize::from(upper)] == EXCEPT {
+                        let [at, above] = place_near(lanes, lane, group * GROUP + column).to_le_bytes();
+                        list[count] = [at, above, lower, upper];
+                        count += 1;
+                    }
+                }
+            }
+        }
+        let first = usize::from(u16::from_le_bytes(starts[piece]));
+        list[first..count].sort_unstable_by_key(|e| u16::from_le_bytes([e[0], e[1]]));
+        starts[piece + 1] = (count as u16).to_le_bytes();
+    }
+    true
+}
+
+/// Writes eight weights to a lane of the three vectors of a group. Whether all have a code.
+#[inline]
+fn pack_group(codes: &[u8; 256], weights: &[u8; 2 * GROUP], to: &mut [u8], lanes: usize) -> bool {
+    let mut seen = 0;
+    for (byte, column) in ORDER.into_iter().enumerate() {
+        let [lower, upper] = [weights[2 * column], weights[2 * column + 1]];
+        let [later_lower, later_upper] = [weights[2 * column + 8], weights[2 * column + 9]];
+        let (code, later) = (codes[usize::from(upper)], codes[usize::from(later_upper)]);
+        seen |= code | later;
+        to[byte] = lower;
+        to[4 * lanes + byte] = later_lower;
+        to[8 * lanes + byte] = code & 15 | later << 4;
+    }
+    seen < EXCEPT
+}
+
+/// Row `lane` of `panel`.
+pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mut [f32]) {
+    let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
+    for (piece, out) in out.chunks_mut(PIECE).enumerate() {
+        let vectors = vectors[piece * (PIECE / GROUP) * 12 * lanes..].chunks_exact(12 * lanes);
+        for (vectors, out) in vectors.zip(out.chunks_exact_mut(GROUP)) {
+            let lane = &vectors[4 * lane..];
+            for (byte, column) in ORDER.into_iter().enumerate() {
+                let codes = lane[8 * lanes + byte];
+                for (half, code) in [codes & 15, codes >> 4].into_iter().enumerate() {
+                    let weight = [lane[4 * lanes * half + byte], head[usize::from(code)]];
+                    out[4 * half + column] = half::bf16::from_le_bytes(weight).to_f32();
+                }
+            }
+        }
+        for &[at, above, weight @ ..] in exceptions(head, cols, piece) {
+            let at = usize::from(u16::from_le_bytes([at, above]));
+            if at / 2 % lanes == lane {
+                out[at / 2 / lanes * 2 + at % 2] = half::bf16::from_le_bytes(weight).to_f32();
+            }
+        }
+    }
+}
