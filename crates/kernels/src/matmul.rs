@@ -465,57 +465,73 @@ impl Rows for Brains<'_> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        let rows = self.rows::<S, T>(cols, first);
+        let (pairs, x) = self.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
         let mut vectors = panels.map(|panel| panel.chunks_exact(4 * S::LANES));
-        for k in 0..cols.div_ceil(2) {
+        for k in 0..cols / 2 {
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
-                add_pair(s, &rows, k, s.load_bytes(weights), &mut sums[i]);
+                add_pair(s, &pairs, &x, k, s.load_bytes(weights), &mut sums[i]);
+            }
+        }
+        if cols % 2 == 1 {
+            // A last column without a partner: with zeros.
+            let x: [[[f32; 2]; 1]; T] =
+                std::array::from_fn(|t| match self.f32.get((first + t + 1) * cols - 1) {
+                    Some(&last) => [[last, 0.0]],
+                    None => [[0.0; 2]],
+                });
+            let x = x.each_ref().map(|x| x.as_slice());
+            let pairs = pairs.map(|row| row.last_chunk::<1>().map_or(&row[..0], |last| last));
+            for i in 0..P {
+                let Some(weights) = vectors[i].next() else { return sums };
+                add_pair(s, &pairs, &x, 0, s.load_bytes(weights), &mut sums[i]);
             }
         }
         sums
     }
 }
 
-/// Rows of [`Brains`] in the form that is multiplied; the other form is empty.
-struct PairRows<'a, const T: usize> {
-    pairs: [&'a [[i8; 4]]; T],
-    f32: [&'a [f32]; T],
-}
+/// Rows as pairs of bfloat16 and of `f32`, of which one is empty.
+type PairRows<'a, const T: usize> = ([&'a [[i8; 4]]; T], [&'a [[f32; 2]]; T]);
 
 impl<'a> Brains<'a> {
-    /// Rows `first` to `first + T - 1`.
+    /// Rows `first` to `first + T - 1` in the form that is multiplied; in the other form they are empty.
     #[inline(always)]
     fn rows<S: Simd, const T: usize>(&self, cols: usize, first: usize) -> PairRows<'a, T> {
         let pairs = cols.div_ceil(2);
         if S::BF16_DOT {
-            let pairs = std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]);
-            PairRows { pairs, f32: [&[]; T] }
+            (std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]), [&[]; T])
         } else {
-            PairRows {
-                pairs: [&[]; T],
-                f32: std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols]),
-            }
+            (
+                [&[]; T],
+                std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols].as_chunks().0[..cols / 2]),
+            )
         }
     }
 }
 
 /// Adds to the sum of each row its pair `k` times a vector of weights.
 #[inline(always)]
-fn add_pair<S: Simd, const T: usize>(s: S, rows: &PairRows<'_, T>, k: usize, w: S::I, sums: &mut [S::F; T]) {
+fn add_pair<S: Simd, const T: usize>(
+    s: S,
+    pairs: &[&[[i8; 4]]; T],
+    x: &[&[[f32; 2]]; T],
+    k: usize,
+    w: S::I,
+    sums: &mut [S::F; T],
+) {
     if S::BF16_DOT {
         for t in 0..T {
-            sums[t] = s.bf16_dot(sums[t], w, s.splat4(&rows.pairs[t][k]));
+            sums[t] = s.bf16_dot(sums[t], w, s.splat4(&pairs[t][k]));
         }
     } else {
         let high = s.splat_i(0xffff_0000_u32.cast_signed());
         let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
         for t in 0..T {
-            let x = rows.f32[t];
-            let last = x.get(2 * k + 1).copied().unwrap_or(0.0);
-            sums[t] = s.fma(even, s.splat(x[2 * k]), sums[t]);
-            sums[t] = s.fma(odd, s.splat(last), sums[t]);
+            let [first, second] = x[t][k];
+            sums[t] = s.fma(even, s.splat(first), sums[t]);
+            sums[t] = s.fma(odd, s.splat(second), sums[t]);
         }
     }
 }
@@ -538,7 +554,7 @@ impl Rows for Twelves<'_> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        let rows = self.0.rows::<S, T>(cols, first);
+        let (pairs, x) = self.0.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
         let readers = panels.map(|panel| twelve::Reader::new(panel, S::LANES, cols));
         let mut k = 0;
@@ -549,9 +565,9 @@ impl Rows for Twelves<'_> {
                 for i in 0..P {
                     let Some(bytes) = groups[i].next() else { return sums };
                     twelve::Reader::ahead(s, bytes);
-                    let pairs = readers[i].pairs(s, bytes, group, &mut exceptions[i]);
+                    let weights = readers[i].pairs(s, bytes, group, &mut exceptions[i]);
                     for j in 0..4 {
-                        add_pair(s, &rows, k + j, pairs[j], &mut sums[i]);
+                        add_pair(s, &pairs, &x, k + j, weights[j], &mut sums[i]);
                     }
                 }
                 k += 4;
@@ -612,7 +628,7 @@ impl Pieces<'_, '_> {
         first: usize,
     ) -> usize {
         let cols = self.work.cols;
-        let rows = self.x.rows::<S, T>(cols, first);
+        let (mut pairs, mut x) = self.x.rows::<S, T>(cols, first);
         let mut sums = [s.splat(0.0); T];
         if piece > 0 {
             for t in 0..T {
@@ -620,9 +636,17 @@ impl Pieces<'_, '_> {
             }
         }
         let k = piece * twelve::PIECE / 2;
-        let pairs = k..(k + twelve::PIECE / 2).min(cols / 2);
-        for (k, weights) in pairs.zip(near.0.chunks_exact(4 * S::LANES)) {
-            add_pair(s, &rows, k, s.load_bytes(weights), &mut sums);
+        let count = (cols / 2 - k).min(twelve::PIECE / 2);
+        // Of one length, so that it is looked at once.
+        for t in 0..T {
+            if S::BF16_DOT {
+                pairs[t] = &pairs[t][k..][..count];
+            } else {
+                x[t] = &x[t][k..][..count];
+            }
+        }
+        for (k, weights) in (0..count).zip(near.0.chunks_exact(4 * S::LANES)) {
+            add_pair(s, &pairs, &x, k, s.load_bytes(weights), &mut sums);
         }
         for t in 0..T {
             self.work.put(s, first + t, at * S::LANES, sums[t]);
