@@ -12,8 +12,8 @@
 //!            for each eight columns: two vectors of lower bytes, a vector of indices
 //! ```
 //!
-//! A product brings a piece into the first-level cache as plain bfloat16 pairs and goes on as with plain weights: the result is the
-//! same, bit for bit, for three quarters of the bytes read. Measured: docs/decisions/0025-bfloat16-in-twelve-bits.md.
+//! A product makes plain bfloat16 pairs of them, in registers or a piece at a time in the first-level cache, and goes on as with plain
+//! weights: the result is the same, bit for bit, for three quarters of the bytes read. Measured: docs/decisions/0025-bfloat16-in-twelve-bits.md.
 
 use std::ops::Range;
 
