@@ -15,8 +15,6 @@
 //! A product makes plain bfloat16 pairs of them, in registers or a piece at a time in the first-level cache, and goes on as with plain
 //! weights: the result is the same, bit for bit, for three quarters of the bytes read. Measured: docs/decisions/0025-bfloat16-in-twelve-bits.md.
 
-use std::ops::Range;
-
 use cpu::lanes::Simd;
 
 /// Columns that are brought near at a time.
@@ -200,7 +198,8 @@ pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, near
 }
 
 /// Where the vectors of piece `piece` lie in a panel.
-pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> Range<usize> {
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> std::ops::Range<usize> {
     let first = head_bytes(lanes, cols) + piece * (PIECE / GROUP) * 12 * lanes;
     first..first + PIECE.min(cols - piece * PIECE) / GROUP * 12 * lanes
 }
