@@ -129,7 +129,7 @@ impl Matrix {
             return Err(Error::Bytes { rows, cols, dtype, need, got: bytes.len() });
         }
         let file = File { dtype, rows, cols, row_bytes, bytes, read };
-        let (matrix, whole) = file.pack(c, arena, layout(dtype, cols, p), p)?;
+        let (matrix, whole) = file.pack(c, arena, layout(dtype, cols, p, lanes(c.tier)), p)?;
         if whole {
             return Ok(matrix);
         }
@@ -156,7 +156,7 @@ impl Matrix {
     /// Bytes that [`Matrix::pack`] would take on `tier`, without packing.
     pub fn packed_bytes(tier: Tier, dtype: Dtype, rows: usize, cols: usize, p: Precision) -> u64 {
         let lanes = lanes(tier);
-        rows.div_ceil(lanes) as u64 * panel_bytes(layout(dtype, cols, p), lanes, cols) as u64
+        rows.div_ceil(lanes) as u64 * panel_bytes(layout(dtype, cols, p, lanes), lanes, cols) as u64
     }
 
     /// The form of activations that a product with this matrix reads.
@@ -313,11 +313,11 @@ fn no_memory(bytes: usize, source: std::io::Error) -> Error {
     Error::Memory { bytes: bytes as u64, source }
 }
 
-fn layout(dtype: Dtype, cols: usize, p: Precision) -> Layout {
+fn layout(dtype: Dtype, cols: usize, p: Precision, lanes: usize) -> Layout {
     match (p, dtype) {
         (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
         (_, Dtype::F16) => Layout::F16,
-        (_, Dtype::BF16) if cols.is_multiple_of(twelve::STEP) => Layout::Twelve,
+        (_, Dtype::BF16) if lanes >= twelve::LANES && cols.is_multiple_of(twelve::STEP) => Layout::Twelve,
         (_, Dtype::BF16) => Layout::Bf16,
         _ => Layout::Quantized(dtype),
     }

@@ -218,7 +218,7 @@ fn twelve_bits_change_no_bit_of_a_product() {
             let pack =
                 |cols, bytes| Matrix::pack(&c, Dtype::BF16, outputs, cols, bytes, Precision::Fast).unwrap();
             let (w, plain) = (pack(cols, &bytes), pack(cols + 2, &wider));
-            if cols > 512 {
+            if cols > 512 && matches!(tier, Tier::Avx512 | Tier::Amx) {
                 assert!(
                     w.bytes() * 4 < plain.bytes() * 3 + plain.bytes() / 8,
                     "{} of {}",
