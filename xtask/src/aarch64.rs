@@ -22,6 +22,10 @@ const CPUS: [&str; 3] = ["max", "neoverse-n1", "cortex-a53"];
 /// A test that reads a gigabyte and more to find the machine's limits: a minute in the emulator, which has none of interest.
 const MEASURES: &str = "ceilings_are_looked_at_more_than_once";
 
+/// Seconds that the tests of one room may take in the emulator, which is many times what they do: one that hangs is stopped,
+/// and the runner has said by then which it was.
+const ROOM_SECONDS: &str = "600";
+
 /// On one CPU the tests of all rooms with code of their own for it; on the others of those that multiply.
 fn run_tests(toolchain: &Toolchain) -> Done {
     let Some(emulator) = toolchain.emulator else {
@@ -31,7 +35,8 @@ fn run_tests(toolchain: &Toolchain) -> Done {
         let packages: &[&str] =
             if cpu == "max" { &["cpu", "tensor", "kernels"] } else { &["cpu", "kernels"] };
         eprintln!("{emulator} -cpu {cpu}: {}", packages.join(", "));
-        let runner = format!("{emulator} -cpu {cpu} -L /usr/aarch64-linux-gnu");
+        let runner =
+            format!("timeout --foreground {ROOM_SECONDS} {emulator} -cpu {cpu} -L /usr/aarch64-linux-gnu");
         let mut tests = toolchain.tests(packages);
         tests.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
         call(tests.args(["--", "--skip", MEASURES]))?;

@@ -142,7 +142,10 @@ impl Pool {
         }
         shared.inside.0.store(threads - 1, Ordering::Relaxed);
         let last = shared.epoch.0.load(Ordering::Relaxed);
-        shared.epoch.0.store(epoch(last, threads), Ordering::SeqCst);
+        // A worker that parks adds itself to `parked` and then looks at the epoch; one of the two must see the other. A swap
+        // orders what follows as a store and a load of sequential consistency do by themselves, and does so too in an
+        // emulator that turns these into a plain store and load (QEMU 7.2, AArch64 on x86-64: the load passed the store).
+        shared.epoch.0.swap(epoch(last, threads), Ordering::SeqCst);
         if shared.parked.0.load(Ordering::SeqCst) > 0 {
             self.unpark[..threads - 1].iter().for_each(Thread::unpark);
         }

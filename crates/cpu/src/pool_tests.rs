@@ -29,6 +29,32 @@ fn wakes_after_parking_and_survives_many_rounds() {
     assert_eq!(total.into_inner(), 6000);
 }
 
+/// A job comes in the very moment in which the worker gives up spinning and parks. In an emulator of AArch64 that lets a load
+/// pass a store before it, the job's caller saw no parked worker and the worker no job: both waited for good.
+#[test]
+fn a_worker_that_is_just_parking_hears_of_a_job() {
+    let pool = Pool::new(2, None).unwrap();
+    let start = std::time::Instant::now();
+    let word = AtomicUsize::new(0);
+    for _ in 0..SPINS {
+        std::hint::black_box(word.load(Ordering::Acquire));
+        std::hint::spin_loop();
+    }
+    let spinning = start.elapsed();
+    let mut rounds = 0;
+    while start.elapsed() < std::time::Duration::from_secs(2) {
+        // From three quarters of the time to five quarters of it.
+        let wait = spinning * (750 + rounds % 500) / 1000;
+        let from = std::time::Instant::now();
+        while from.elapsed() < wait {
+            std::hint::spin_loop();
+        }
+        pool.run(2, &|_| ());
+        rounds += 1;
+    }
+    assert!(rounds > 10, "{rounds} rounds");
+}
+
 #[test]
 fn a_limited_pool_runs_on_so_many_threads_and_can_be_widened_again() {
     let pool = Pool::new(4, None).unwrap();
