@@ -4,6 +4,7 @@
 //! its instrumentation is a compiler pass that stable takes through `-C passes`. The flags are cargo-fuzz's own.
 
 use crate::shell::{Done, call, cargo, root};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -76,9 +77,18 @@ pub fn smoke(seconds: u64) -> Done {
     every(Profile::Smoke, seconds)
 }
 
+/// As many targets at a time as there are CPUs: each runs on one.
 fn every(profile: Profile, seconds: u64) -> Done {
     build(profile)?;
-    targets()?.iter().try_for_each(|target| fuzz(profile, target, seconds))
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    for together in targets()?.chunks(cpus) {
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                together.iter().map(|target| scope.spawn(|| fuzz(profile, target, seconds))).collect();
+            running.into_iter().try_for_each(|one| one.join().map_err(|_| "a run panicked".to_owned())?)
+        })?;
+    }
+    Ok(())
 }
 
 /// One target for `seconds`.

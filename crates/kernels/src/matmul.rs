@@ -468,7 +468,14 @@ impl Rows for Brains<'_> {
         let (pairs, x) = self.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
         let mut vectors = panels.map(|panel| panel.chunks_exact(4 * S::LANES));
-        for k in 0..cols / 2 {
+        let whole = cols / 2;
+        // Said where it can be seen: else the loop looks at the length of each row for each pair.
+        if S::BF16_DOT {
+            assert!(pairs.iter().all(|row| row.len() >= whole));
+        } else {
+            assert!(x.iter().all(|row| row.len() == whole));
+        }
+        for k in 0..whole {
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
                 add_pair(s, &pairs, &x, k, s.load_bytes(weights), &mut sums[i]);
