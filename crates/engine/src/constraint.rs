@@ -26,6 +26,11 @@ pub trait Constraint: Send {
     /// # Errors
     /// A token that was not allowed; the request fails with it.
     fn accept(&mut self, id: u32, bytes: &[u8]) -> Result<bool, String>;
+
+    /// Adds to `tokens` those that are as good as certain to come next, in order, as the form leaves no choice of what to say. They
+    /// are proposed, so that wrong ones cost time and change nothing. Called after [`accept`](Constraint::accept) where guesses are
+    /// made at all.
+    fn foresee(&mut self, _tokens: &mut Vec<u32>) {}
 }
 
 impl Constrain for Guidance {
@@ -45,5 +50,9 @@ impl Constraint for Guide {
 
     fn accept(&mut self, id: u32, bytes: &[u8]) -> Result<bool, String> {
         Guide::accept(self, id, bytes)
+    }
+
+    fn foresee(&mut self, tokens: &mut Vec<u32>) {
+        Guide::foresee(self, tokens);
     }
 }

@@ -122,13 +122,13 @@ impl Sequence {
     }
 
     /// Most tokens worth proposing: the step chooses one more, which must not pass the end.
-    ///
-    /// None if the next token depends on a constraint, which would have to be taken back where a guess was wrong.
     pub(crate) fn room(&self) -> usize {
-        if self.leash.is_some() {
-            return 0;
-        }
         self.answer_left().saturating_sub(1)
+    }
+
+    /// Tokens that its form leaves no choice about, next first.
+    pub(crate) fn foreseen(&self) -> &[u32] {
+        self.leash.as_ref().map_or(&[], Leash::foreseen)
     }
 
     /// What a ticket sets to cancel it.

@@ -110,8 +110,10 @@ impl<F: Forward> Core<F> {
     ) -> Core<F> {
         let new_pool = if prefix_cache { Pool::remembering } else { Pool::new };
         let pool = new_pool(forward.blocks(), forward.block_tokens());
+        let mut bench = Bench::new(forward.vocab(), forward.context());
+        bench.helper.foresees = bounds.speculation.tokens > 0;
         Core {
-            bench: Bench::new(forward.vocab(), forward.context()),
+            bench,
             scheduler: Scheduler::new(pool, bounds),
             desk: Desk { vocabulary, counters, watch, meter: Meter::default() },
             speculator: Speculator::new(&bounds, forward.vocab(), draft),

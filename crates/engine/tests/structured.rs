@@ -273,8 +273,29 @@ fn alone_together_preempted_and_beside_guesses_the_same() {
     assert_eq!(ask(&roomy, requests(true)), alone);
     let tight = engine(&tokenizer, 66, Speculation::OFF);
     assert_eq!(ask(&tight, requests(true)), alone);
-    let guessing = engine(&tokenizer, 64 * 16, Speculation { lookup: true, tokens: 4, always: true });
-    assert_eq!(ask(&guessing, requests(true)), alone);
+    for (lookup, tokens) in [(true, 4), (false, 4), (true, 16)] {
+        let guessing = engine(&tokenizer, 64 * 16, Speculation { lookup, tokens, always: true });
+        assert_eq!(ask(&guessing, requests(true)), alone);
+        let counters = guessing.stats();
+        assert!(counters.proposed_tokens > 0, "nothing was guessed");
+    }
+}
+
+/// A call's frame is foreseen: its tokens come several at a time, though the model would never have said them.
+#[test]
+fn what_the_form_foresees_takes_fewer_steps_and_is_the_same() {
+    let tokenizer = tokenizer();
+    let tools =
+        vec![("get_weather_of_a_place".to_owned(), json!({"type": "object", "additionalProperties": false}))];
+    let constrain = guidance(&tokenizer, &Form::Calls(Calls { style: Style::Hermes, tools, several: false }));
+    let seeds = 0..12;
+    let requests = || seeds.clone().map(|seed| request(&constrain, seed, 200));
+    let plain = engine(&tokenizer, 64 * 16, Speculation::OFF);
+    let want = ask(&plain, requests());
+    let foreseeing = engine(&tokenizer, 64 * 16, Speculation { lookup: false, tokens: 16, always: true });
+    assert_eq!(ask(&foreseeing, requests()), want);
+    let stats = foreseeing.stats();
+    assert!(stats.accepted_tokens > 0, "of {} none", stats.proposed_tokens);
 }
 
 #[test]

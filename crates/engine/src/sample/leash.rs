@@ -20,12 +20,16 @@ pub(crate) struct Leash {
     here: Option<Prepared>,
     back: SyncSender<Prepared>,
     arrives: Receiver<Prepared>,
+    /// What the constraint foresaw and has not come yet, next first.
+    foreseen: Vec<u32>,
 }
 
 /// The thread beside the model's; made when there is something for it to do.
 #[derive(Default)]
 pub(crate) struct Helper {
     jobs: Option<Sender<Job>>,
+    /// Guesses are made: constraints are asked what they foresee.
+    pub(crate) foresees: bool,
 }
 
 impl Leash {
@@ -33,7 +37,7 @@ impl Leash {
     pub(crate) fn new(mut constraint: Box<dyn Constraint>) -> Leash {
         let outcome = constraint.prepare();
         let (back, arrives) = sync_channel(1);
-        Leash { here: Some((constraint, outcome)), back, arrives }
+        Leash { here: Some((constraint, outcome)), back, arrives, foreseen: Vec::new() }
     }
 
     /// Takes every token away that must not come next; returns whether there are such.
@@ -50,10 +54,30 @@ impl Leash {
     /// begins to be worked out.
     pub(crate) fn accept(&mut self, id: u32, bytes: &[u8], helper: &mut Helper) -> Result<bool, Error> {
         let over = self.arrived()?.0.accept(id, bytes).map_err(Error::Constraint)?;
-        if !over && let Some((constraint, _)) = self.here.take() {
+        if !over && let Some((mut constraint, _)) = self.here.take() {
+            if helper.foresees {
+                self.foresee(id, constraint.as_mut());
+            }
             self.here = helper.prepare(constraint, &self.back);
         }
         Ok(over)
+    }
+
+    /// Tokens that the form leaves no choice about, next first; none unless they are asked for.
+    pub(crate) fn foreseen(&self) -> &[u32] {
+        &self.foreseen
+    }
+
+    /// Before the constraint goes to the thread beside: what it foresees is wanted before the next step, not after it.
+    fn foresee(&mut self, id: u32, constraint: &mut dyn Constraint) {
+        if self.foreseen.first() == Some(&id) {
+            self.foreseen.remove(0);
+        } else {
+            self.foreseen.clear();
+        }
+        if self.foreseen.is_empty() {
+            constraint.foresee(&mut self.foreseen);
+        }
     }
 
     fn arrived(&mut self) -> Result<&mut Prepared, Error> {

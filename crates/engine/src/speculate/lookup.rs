@@ -10,21 +10,24 @@ const MOST_MATCH: usize = 16;
 /// Most tokens searched, the latest ones: 128 KiB, some microseconds.
 const WINDOW: usize = 32_768;
 
-/// Proposes at most `most` tokens after `tokens`: those after the longest earlier match of its end, the latest of
-/// equals. A match that runs into the end goes on with what is proposed, as a text that repeats itself does.
-pub(super) fn propose(tokens: &[u32], most: usize, guesses: &Guesses<'_>) -> Proposal {
-    let mut proposal = Proposal::default();
-    let Some((next, length)) = longest_match(tokens) else { return proposal };
+/// Goes on with `proposal`, which is the end of `tokens`, by at most `most` tokens: those after the longest earlier match of that end, the
+/// latest of equals. A match that runs into the end goes on with what is proposed, as a text that repeats itself does.
+pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guesses: &Guesses<'_>) {
+    let Some((next, length)) = longest_match(tokens) else { return };
+    let before = proposal.len();
     for step in 0..most {
         let at = next + step;
         let token = match at.checked_sub(tokens.len()) {
             None => tokens[at],
-            Some(own) => proposal.tokens()[own],
+            // As many as were pushed: the proposal may have been full.
+            Some(own) => match proposal.tokens().get(before + own) {
+                Some(token) => *token,
+                None => return,
+            },
         };
         let class = match_class(length + step);
         proposal.push(token, class, guesses.odds(class));
     }
-    proposal
 }
 
 /// The place after the best match, and the match's length.
@@ -58,7 +61,9 @@ mod tests {
 
     fn after(tokens: &[u32], most: usize) -> Vec<u32> {
         let odds = Odds::default();
-        propose(tokens, most, &Guesses { own: &odds, all: &odds }).tokens().to_vec()
+        let mut proposal = Proposal::default();
+        extend(&mut proposal, tokens, most, &Guesses { own: &odds, all: &odds });
+        proposal.tokens().to_vec()
     }
 
     #[test]

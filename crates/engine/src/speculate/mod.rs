@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use draft::{Drafted, Drafter};
 use odds::{Guesses, Odds};
+use proposal::{FORESEEN, LAST_FORESEEN};
 pub(crate) use proposal::{MAX_TOKENS, Proposal};
 
 use crate::Forward;
@@ -82,6 +83,8 @@ pub(crate) struct Guess {
 /// Decides which tokens to propose, from what was measured.
 pub(crate) struct Speculator {
     options: Speculation,
+    /// Tokens that the model knows.
+    vocab: usize,
     drafter: Option<Drafter>,
     costs: Costs,
     odds: Odds,
@@ -102,6 +105,7 @@ impl Speculator {
         let Bounds { max_running, prefill_chunk, .. } = *bounds;
         Speculator {
             options,
+            vocab,
             drafter: draft
                 .map(|forward| Drafter::new(forward, vocab, max_running, prefill_chunk.min(CATCH_UP))),
             costs: Costs::new(max_running + options.max_rows()),
@@ -124,7 +128,7 @@ impl Speculator {
         if self.options.tokens == 0 || plain == 0 || self.must_measure() {
             return;
         }
-        self.look_up(running);
+        self.guess(running);
         if let Some(drafter) = &mut self.drafter {
             drafter.propose(&self.options, &self.costs, &self.odds, running, clock);
         }
@@ -150,14 +154,27 @@ impl Speculator {
         true
     }
 
-    fn look_up(&self, running: &mut [Running<Sequence>]) {
-        if !self.options.lookup {
-            return;
-        }
-        for running in running.iter_mut().filter(|r| r.rows > 0) {
-            let most = self.options.tokens.min(running.sequence.room());
-            let guesses = Guesses { own: &running.guess.odds, all: &self.odds };
-            running.guess.proposal = lookup::propose(&running.sequence.tokens, most, &guesses);
+    /// Proposes what the forms of answers foresee, then what followed such text before.
+    fn guess(&self, running: &mut [Running<Sequence>]) {
+        for Running { sequence, guess, .. } in running.iter_mut().filter(|r| r.rows > 0) {
+            let most = self.options.tokens.min(sequence.room());
+            let guesses = Guesses { own: &guess.odds, all: &self.odds };
+            let mut proposal = Proposal::default();
+            let foreseen = sequence.foreseen();
+            // What the model has no row for cannot be computed.
+            let known = foreseen.iter().take_while(|token| (**token as usize) < self.vocab);
+            for (at, token) in known.enumerate().take(most) {
+                let class = if at + 1 < foreseen.len() { FORESEEN } else { LAST_FORESEEN };
+                proposal.push(*token, class, guesses.odds(class));
+            }
+            if self.options.lookup {
+                let own = sequence.tokens.len();
+                sequence.tokens.extend_from_slice(proposal.tokens());
+                let rest = most - proposal.len();
+                lookup::extend(&mut proposal, &sequence.tokens, rest, &guesses);
+                sequence.tokens.truncate(own);
+            }
+            guess.proposal = proposal;
         }
     }
 

@@ -1,6 +1,6 @@
 //! How often guesses of each class came true, for one sequence and for all.
 
-use super::proposal::{ANY_DRAFT, CLASSES, Proposal, margin_class};
+use super::proposal::{ANY_DRAFT, CLASSES, FORESEEN, Proposal, margin_class};
 
 /// A guess nobody has tried yet: hopeful, so that it is tried.
 const UNTRIED: f32 = 0.7;
@@ -26,7 +26,7 @@ impl Odds {
     pub(super) fn observe(&mut self, proposal: &Proposal, accepted: usize, fade: f32) {
         for (index, &class) in proposal.classes().iter().enumerate().take(accepted + 1) {
             let hit = if index < accepted { 1.0 } else { 0.0 };
-            let drafted = usize::from(class) >= margin_class(0.0);
+            let drafted = (margin_class(0.0)..FORESEEN).contains(&usize::from(class));
             for class in [usize::from(class), ANY_DRAFT].into_iter().take(1 + usize::from(drafted)) {
                 self.hits[class] = self.hits[class] * fade + hit;
                 self.tries[class] = self.tries[class] * fade + 1.0;
@@ -76,7 +76,7 @@ mod tests {
         own.observe(&proposal(&[6]), 0, 1.0);
         assert_eq!((own.tries[9], own.tries[6], own.tries[ANY_DRAFT]), (2.0, 1.0, 3.0));
         assert_eq!((own.hits[9], own.hits[6], own.hits[ANY_DRAFT]), (2.0, 0.0, 2.0));
-        own.observe(&proposal(&[0]), 1, 1.0);
-        assert_eq!(own.tries[ANY_DRAFT], 3.0, "a match is no draft");
+        own.observe(&proposal(&[0, FORESEEN]), 2, 1.0);
+        assert_eq!(own.tries[ANY_DRAFT], 3.0, "a match is no draft, nor is what a form foresees");
     }
 }

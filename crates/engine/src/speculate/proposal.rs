@@ -2,9 +2,13 @@
 
 /// Most tokens proposed for one sequence in one step.
 pub(crate) const MAX_TOKENS: usize = 16;
-/// Kinds of guesses whose odds are counted apart: by length of the match, by the draft model's margin, and the draft
-/// model's all together.
-pub(crate) const CLASSES: usize = 11;
+/// Kinds of guesses whose odds are counted apart: by length of the match, by the draft model's margin, what an answer's form leaves
+/// no choice about, and the draft model's all together.
+pub(crate) const CLASSES: usize = 13;
+/// What a form foresees.
+pub(crate) const FORESEEN: usize = 10;
+/// The last token of what a form foresees: what follows may become part of it.
+pub(crate) const LAST_FORESEEN: usize = 11;
 /// All guesses of the draft model.
 pub(crate) const ANY_DRAFT: usize = CLASSES - 1;
 

@@ -80,6 +80,7 @@ impl Grammars {
             thinking: thinking.map(|thought| Thinking::new(thought, budget, token, encode)),
             ends: self.ends.clone(),
             vocab: self.vocab,
+            tokenizer: self.tokenizer.clone(),
         })
     }
 

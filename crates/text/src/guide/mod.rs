@@ -4,6 +4,7 @@
 //! gets a [`Guide`] of its own. Grammars are llguidance's. What is here beside it is the thought before the
 //! answer, to which no grammar applies: it is let pass, and cut off when it is too long.
 
+mod foresight;
 mod form;
 mod gbnf;
 mod grammar;
@@ -13,11 +14,14 @@ pub use form::{Calls, Form};
 pub use grammar::Grammars;
 
 use std::fmt;
+use std::sync::Arc;
 
 use llguidance::Matcher;
 use llguidance::toktrie::SimpleVob;
 
 use thinking::{Stage, Thinking};
+
+use crate::Tokenizer;
 
 /// What the answers to one request must be like.
 pub struct Guidance {
@@ -26,6 +30,7 @@ pub struct Guidance {
     thinking: Option<Thinking>,
     ends: Vec<u32>,
     vocab: usize,
+    tokenizer: Arc<Tokenizer>,
 }
 
 /// Leads one answer.
@@ -37,6 +42,7 @@ pub struct Guide {
     mask: SimpleVob,
     /// `mask` says nothing: all tokens may come.
     free: bool,
+    tokenizer: Arc<Tokenizer>,
 }
 
 impl Guidance {
@@ -49,6 +55,7 @@ impl Guidance {
             ends: self.ends.clone(),
             mask: SimpleVob::alloc(self.vocab),
             free: true,
+            tokenizer: self.tokenizer.clone(),
         }
     }
 }
@@ -59,7 +66,7 @@ impl Guide {
     /// # Errors
     /// What the grammar library says: a limit that is reached, or a state from which no token leads on.
     pub fn prepare(&mut self) -> Result<(), String> {
-        let Guide { matcher, thinking, ends, mask, free } = self;
+        let Guide { matcher, thinking, ends, mask, free, .. } = self;
         *free = false;
         match thinking.as_ref().map_or(Stage::Past, Thinking::stage) {
             Stage::Forced(token) => {
@@ -110,6 +117,18 @@ impl Guide {
         let Some(matcher) = &mut self.matcher else { return Ok(false) };
         matcher.consume_token(token).map_err(|error| grammar::brief(&error.to_string()))?;
         Ok(matcher.is_stopped())
+    }
+
+    /// Adds the tokens of what the answer must say next, whatever the model: written as this vocabulary writes that text, which is
+    /// how models write it, though the mask allows other ways. The last token may turn out longer than what is certain.
+    /// Nothing is added where there is a choice.
+    pub fn foresee(&mut self, tokens: &mut Vec<u32>) {
+        let Guide { matcher, thinking, tokenizer, .. } = self;
+        if let Some(matcher) = matcher
+            && thinking.as_ref().is_none_or(|thinking| thinking.stage() == Stage::Past)
+        {
+            foresight::tokens(&matcher.compute_ff_bytes(), tokenizer, tokens);
+        }
     }
 }
 

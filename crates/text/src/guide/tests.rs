@@ -2,12 +2,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Form, Grammars};
-use crate::Tokenizer;
+use super::{Calls, Form, Grammars};
+use crate::tools::Style;
+use crate::{Special, Tokenizer};
+
+fn tokenizer() -> Arc<Tokenizer> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/byte-level.json");
+    Arc::new(Tokenizer::open_path(&path).expect("the fixture"))
+}
 
 fn grammars() -> Grammars {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/byte-level.json");
-    Grammars::new(Arc::new(Tokenizer::open_path(&path).expect("the fixture"))).expect("grammars")
+    Grammars::new(tokenizer()).expect("grammars")
 }
 
 #[test]
@@ -20,6 +25,53 @@ fn the_same_form_is_compiled_once() {
     let kept = grammars.kept();
     assert_eq!(kept.len(), 32);
     assert!(kept.last().is_some_and(|lark| lark.contains("word39")), "{kept:?}");
+}
+
+/// Lets a form's answer be `tokens`, as they come, and gives what is foreseen after them.
+fn foreseen(grammars: &Grammars, form: Form, tokens: &[u32]) -> Vec<u32> {
+    let mut guide = grammars.guidance(Some(&form), None, None).expect("a form").guide();
+    for token in tokens {
+        guide.prepare().expect("a mask");
+        assert!(!guide.accept(*token, b"").expect("a token that is allowed"));
+    }
+    let mut foreseen = Vec::new();
+    guide.foresee(&mut foreseen);
+    guide.prepare().expect("a mask");
+    let allowed = |id: &u32| guide.allowed().is_none_or(|mask| mask[*id as usize / 32] >> (id % 32) & 1 == 1);
+    assert!(foreseen.first().is_none_or(allowed), "the first of {foreseen:?} is not allowed");
+    foreseen
+}
+
+#[test]
+fn what_a_form_leaves_no_choice_about_is_foreseen() {
+    let grammars = grammars();
+    let tokenizer = tokenizer();
+    let encode = |text: &str| tokenizer.encode(text, Special::Plain, false).expect("tokens");
+    let calls = |tools: &[&str]| {
+        let tool = |name: &&str| {
+            (name.to_string(), serde_json::json!({"type": "object", "additionalProperties": false}))
+        };
+        Form::Calls(Calls { style: Style::Hermes, tools: tools.iter().map(tool).collect(), several: false })
+    };
+    let text = |ids: &[u32]| -> Vec<u8> {
+        ids.iter().flat_map(|id| tokenizer.token_bytes(*id).expect("text").to_vec()).collect()
+    };
+    // A text that must be there, from its start and from its middle; where there is a choice, as far as that.
+    let choice = |texts: &[&str]| Form::Choice(texts.iter().map(|text| text.to_string()).collect());
+    assert_eq!(foreseen(&grammars, choice(&["the weather"]), &[]), encode("the weather"));
+    let both = choice(&["the weather today", "the weather there"]);
+    assert_eq!(text(&foreseen(&grammars, both, &[])), b"the weather t");
+    let rest = foreseen(&grammars, choice(&["a long way"]), &encode("a"));
+    assert_eq!(text(&rest), b" long way");
+    assert!(foreseen(&grammars, choice(&["yes", "no"]), &[]).is_empty());
+    // All of a call's frame but the arguments, if there is one tool.
+    let said = String::from_utf8(text(&foreseen(&grammars, calls(&["get_weather"]), &[]))).expect("text");
+    assert!(said.contains("get_weather") && said.contains("arguments"), "{said:?}");
+    let said = String::from_utf8(text(&foreseen(&grammars, calls(&["now", "then"]), &[]))).expect("text");
+    assert!(!said.contains("now") && !said.contains("then"), "{said:?}");
+    // Nothing is foreseen in a schema where space may come, and no half of a character.
+    assert!(foreseen(&grammars, Form::Json(serde_json::json!({"type": "object"})), &encode("{")).is_empty());
+    assert!(foreseen(&grammars, choice(&["ä", "ö"]), &[]).is_empty());
 }
 
 proptest! {
