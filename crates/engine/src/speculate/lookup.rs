@@ -10,8 +10,8 @@ const MOST_MATCH: usize = 16;
 /// Most tokens searched, the latest ones: 128 KiB, some microseconds.
 const WINDOW: usize = 32_768;
 
-/// Goes on with `proposal`, which is the end of `tokens`, by at most `most` tokens: those after the longest earlier match of that end, the
-/// latest of equals. A match that runs into the end goes on with what is proposed, as a text that repeats itself does.
+/// Goes on with `proposal`, which is the end of `tokens`, by at most `most` tokens, for which it has room: those after the longest earlier
+/// match of that end, the latest of equals. A match that runs into the end goes on with what is proposed, as a text that repeats itself does.
 pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guesses: &Guesses<'_>) {
     let Some((next, length)) = longest_match(tokens) else { return };
     let before = proposal.len();
@@ -19,11 +19,7 @@ pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guess
         let at = next + step;
         let token = match at.checked_sub(tokens.len()) {
             None => tokens[at],
-            // As many as were pushed: the proposal may have been full.
-            Some(own) => match proposal.tokens().get(before + own) {
-                Some(token) => *token,
-                None => return,
-            },
+            Some(own) => proposal.tokens()[before + own],
         };
         let class = match_class(length + step);
         proposal.push(token, class, guesses.odds(class));

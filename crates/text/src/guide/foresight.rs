@@ -1,32 +1,32 @@
 //! From bytes that must come to the tokens that will.
 
-use llguidance::toktrie::TokTrie;
+use llguidance::toktrie::{TokTrie, parse_numeric_token};
 
 use crate::{Special, Tokenizer};
 
-/// Adds the tokens of `bytes`, in which a control token is written as the library does: a mark and `[id]`. Text that is no whole UTF-8, or
-/// that the tokenizer would write with more than it says (a space in front), ends them.
+/// Most bytes that are made into tokens, which is more than is proposed at a time: what must come may be as long as a schema, and each
+/// token that another way of writing chooses has the rest made into tokens anew.
+const MOST_BYTES: usize = 512;
+
+/// Adds the tokens of the first `bytes`, in which a control token is written as the library does: a mark and `[id]`. Text that the
+/// tokenizer would write with more than it says (a space in front) ends them, and so does half a character.
 pub(super) fn tokens(bytes: &[u8], tokenizer: &Tokenizer, out: &mut Vec<u32>) {
-    for (at, part) in bytes.split(|byte| *byte == TokTrie::SPECIAL_TOKEN_MARKER).enumerate() {
-        let (control, text) = if at == 0 { (None, part) } else { marked(part) };
-        out.extend(control);
-        if at > 0 && control.is_none() {
-            return;
-        }
+    let bytes = &bytes[..bytes.len().min(MOST_BYTES)];
+    let mut parts = bytes.split(|byte| *byte == TokTrie::SPECIAL_TOKEN_MARKER);
+    let mut text = parts.next().unwrap_or_default();
+    loop {
         let Some(encoded) = encode(text, tokenizer) else { return };
         out.extend(encoded);
+        let Some(part) = parts.next().filter(|part| !part.is_empty()) else { return };
+        let Some((len, id)) = parse_numeric_token(part) else { return };
+        out.push(id);
+        text = &part[len..];
     }
 }
 
-/// What follows a mark: `[id]`, then text.
-fn marked(part: &[u8]) -> (Option<u32>, &[u8]) {
-    let Some(end) = part.iter().position(|byte| *byte == b']') else { return (None, part) };
-    let id = part[..end].strip_prefix(b"[").and_then(|id| std::str::from_utf8(id).ok());
-    (id.and_then(|id| id.parse().ok()), &part[end + 1..])
-}
-
 fn encode(text: &[u8], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
-    let text = std::str::from_utf8(text).ok()?;
+    // Its whole characters.
+    let text = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let tokens = tokenizer.encode(text, Special::Plain, false).ok()?;
     let said = tokens.iter().flat_map(|token| tokenizer.token_bytes(*token).unwrap_or_default());
     said.eq(text.as_bytes()).then_some(tokens)
