@@ -1,6 +1,6 @@
 //! Matrix products: `out[t, r] = Σ_k x[t, k] · w[r, k]`, written once for all formats, tiers and numbers of rows.
 //!
-//! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to sixteen rows
+//! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to eight rows
 //! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. Few rows walk over several
 //! panels of plain floats at once. The sum of one output runs over `k` in the same order in every tile size, so a row's
 //! result does not depend on the batch.
@@ -19,7 +19,7 @@ use crate::stored::{Half, Single, Stored};
 use crate::tiles;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, SUB};
+use crate::unpack::{self, Format, QUADS, SUB};
 use crate::{Compute, twelve};
 
 /// The most matrices that [`matmul_group`] takes.
@@ -213,8 +213,10 @@ trait Rows {
     const PRODUCTS: Products;
     /// The most rows that are worth a tile together.
     const TILE: usize;
-    /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
-    const SUMS: usize;
+    /// Whether panels go side by side for any number of rows, up to two.
+    const SIDE_OF_MANY: bool = false;
+    /// Panels that go side by side for `rows` rows.
+    fn side<S: Simd>(rows: usize) -> usize;
     /// Bytes of an input row.
     fn row_bytes(cols: usize) -> usize;
     /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row.
@@ -242,13 +244,12 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            // With few rows, panels side by side.
-            let few = R::SUMS.min(S::TILE) / (end - first);
+            let side = R::side::<S>(end - first);
             let mut p = 0;
             while p < panels {
-                p += match few.min(panels - p) {
-                    4.. if const { R::SUMS >= 4 } => self.walk::<S, 4>(s, p, first, end),
-                    2.. if const { R::SUMS >= 2 } => self.walk::<S, 2>(s, p, first, end),
+                p += match side.min(panels - p) {
+                    4.. if const { !R::SIDE_OF_MANY } => self.walk::<S, 4>(s, p, first, end),
+                    2.. if const { !R::SIDE_OF_MANY || S::SIDE > 1 } => self.walk::<S, 2>(s, p, first, end),
                     _ => self.walk::<S, 1>(s, p, first, end),
                 };
             }
@@ -266,8 +267,9 @@ impl<R: Rows> Product<'_, '_, R> {
                 1 => self.rows::<S, 1, P>(s, p, t),
                 2..4 => self.rows::<S, 2, P>(s, p, t),
                 // Constants, so that tiles that are never taken are not compiled.
-                16.. if const { P == 1 && S::TILE >= 16 && R::TILE >= 16 } => self.rows::<S, 16, P>(s, p, t),
-                8.. if const { P == 1 && S::TILE >= 8 && R::TILE >= 8 } => self.rows::<S, 8, P>(s, p, t),
+                8.. if const { (P == 1 || R::SIDE_OF_MANY) && S::TILE >= 8 && R::TILE >= 8 } => {
+                    self.rows::<S, 8, P>(s, p, t)
+                }
                 _ => self.rows::<S, 4, P>(s, p, t),
             };
         }
@@ -299,9 +301,11 @@ struct Quantized<'a, F> {
 
 impl<F: Format> Rows for Quantized<'_, F> {
     const PRODUCTS: Products = Products::Bytes;
-    const TILE: usize = 16;
-    // Unpacking goes on while sums wait.
-    const SUMS: usize = 1;
+    const TILE: usize = GROUP;
+    fn side<S: Simd>(_: usize) -> usize {
+        S::SIDE
+    }
+    const SIDE_OF_MANY: bool = true;
     fn row_bytes(cols: usize) -> usize {
         cols / BLOCK * size_of::<Block>()
     }
@@ -313,41 +317,94 @@ impl<F: Format> Rows for Quantized<'_, F> {
         _: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
+        const { assert!(SUB == BLOCK && T <= GROUP) };
+        // Tiles begin at multiples of their own size, so that one lies in one group.
+        let (rows, step) = self.rows.stream(first);
         let mut sums = [[s.splat(0.0); T]; P];
-        for i in 0..P {
-            sums[i] = self.panel(s, panels[i], first);
+        let bytes = unpack::block_bytes::<F>(S::LANES);
+        let mut others = panels.map(|panel| panel.chunks_exact(bytes));
+        let mut left = panels[0].len();
+        let mut at = 0;
+        for block in panels[0].chunks_exact(bytes) {
+            let mut blocks = [block; P];
+            for p in 1..P {
+                let Some(block) = others[p].next() else { return sums };
+                blocks[p] = block;
+            }
+            for i in 0..F::WEIGHTS / SUB {
+                let mut u = [unpack::unpack::<S, F>(s, blocks[0], i); P];
+                for p in 1..P {
+                    u[p] = unpack::unpack::<S, F>(s, blocks[p], i);
+                }
+                // For fewer rows the hardware's own prefetch does better (measured).
+                if T >= 4 {
+                    for p in 0..P {
+                        // What lies behind this panel is already being read.
+                        unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
+                    }
+                }
+                let x = &rows[at..at + T];
+                at += step;
+                if S::SIDE > 1 {
+                    multiply_side_by_side::<S, F, T, P>(s, &u, x, &mut sums);
+                } else {
+                    for p in 0..P {
+                        unrolled!(t < T, {
+                            sums[p][t] = multiply::<S, F>(s, &u[p], &x[t], sums[p][t]);
+                        });
+                    }
+                }
+            }
+            left -= bytes;
         }
         sums
     }
 }
 
-impl<F: Format> Quantized<'_, F> {
-    #[inline(always)]
-    fn panel<S: Simd, const T: usize>(&self, s: S, panel: &[u8], first: usize) -> [S::F; T] {
-        const { assert!(SUB == BLOCK && T <= 2 * GROUP) };
-        // Tiles begin at multiples of their own size, so that one lies in one group or is two whole groups.
-        let near = T.min(GROUP);
-        let (low, step) = self.rows.stream(first);
-        let (high, _) = self.rows.stream(first + T - near);
-        let mut sums = [s.splat(0.0); T];
-        let subs = F::WEIGHTS / SUB;
-        let mut at = 0;
-        for block in panel.chunks_exact(unpack::block_bytes::<F>(S::LANES)) {
-            for i in 0..subs {
-                let u = unpack::unpack::<S, F>(s, block, i);
-                // For fewer rows the hardware's own prefetch does better (measured).
-                if T >= 4 {
-                    unpack::ahead::<S, F>(s, block, i);
-                }
-                let (low, high) = (&low[at..at + near], &high[at..at + near]);
-                at += step;
-                unrolled!(t < T, {
-                    let x = if t < GROUP { &low[t] } else { &high[t - GROUP] };
-                    sums[t] = multiply::<S, F>(s, &u, x, sums[t]);
-                });
+/// [`multiply`] for `T` rows and `P` panels: the same products and the same bits, a quad of all rows and panels after the other.
+/// A product waits for the one before it of the same row and panel, and a CPU looks ahead only so far; and a quad of activations
+/// is read once for all panels.
+#[inline(always)]
+fn multiply_side_by_side<S: Simd, F: Format, const T: usize, const P: usize>(
+    s: S,
+    u: &[unpack::Unpacked<S>; P],
+    x: &[Block],
+    sums: &mut [[S::F; T]; P],
+) {
+    let quads = QUADS / F::Scales::GROUPS;
+    for half in 0..F::Scales::GROUPS {
+        let mut dots = [[s.splat_i(0); T]; P];
+        unrolled!(t < T, {
+            let less = if F::Scales::GROUPS == 1 { x[t].less } else { x[t].less_half[half] };
+            let start = from_offset::<S, F>(s, less);
+            for p in 0..P {
+                dots[p][t] = start;
             }
+        });
+        for j in quads * half..quads * (half + 1) {
+            unrolled!(t < T, {
+                let four = s.splat4(&x[t].q[4 * j..]);
+                for p in 0..P {
+                    dots[p][t] = if F::Codes::WIDE {
+                        s.dot_wide(dots[p][t], u[p].w[j], four)
+                    } else {
+                        s.dot(dots[p][t], u[p].w[j], four)
+                    };
+                }
+            });
         }
-        sums
+        unrolled!(t < T, {
+            let scale = s.splat(x[t].scale);
+            for p in 0..P {
+                sums[p][t] = s.fma(s.to_f(dots[p][t]), s.mul(u[p].scale[half], scale), sums[p][t]);
+            }
+            if F::Scales::BIAS {
+                let sum = s.splat(if F::Scales::GROUPS == 1 { x[t].sum } else { x[t].sum_half[half] });
+                for p in 0..P {
+                    sums[p][t] = s.fma(u[p].bias[half], sum, sums[p][t]);
+                }
+            }
+        });
     }
 }
 
@@ -415,7 +472,9 @@ struct Floats<'a, W> {
 impl<W: Stored> Rows for Floats<'_, W> {
     const PRODUCTS: Products = Products::Floats;
     const TILE: usize = 8;
-    const SUMS: usize = 4;
+    fn side<S: Simd>(rows: usize) -> usize {
+        4.min(S::TILE) / rows
+    }
     fn row_bytes(cols: usize) -> usize {
         4 * cols
     }
@@ -453,7 +512,9 @@ struct Brains<'a> {
 impl Rows for Brains<'_> {
     const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
-    const SUMS: usize = 8;
+    fn side<S: Simd>(rows: usize) -> usize {
+        8.min(S::TILE) / rows
+    }
     fn row_bytes(cols: usize) -> usize {
         2 * cols
     }
@@ -549,7 +610,9 @@ struct Twelves<'a>(Brains<'a>);
 impl Rows for Twelves<'_> {
     const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
-    const SUMS: usize = 8;
+    fn side<S: Simd>(rows: usize) -> usize {
+        8.min(S::TILE) / rows
+    }
     fn row_bytes(cols: usize) -> usize {
         Brains::row_bytes(cols)
     }

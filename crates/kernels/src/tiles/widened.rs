@@ -28,7 +28,7 @@ impl<F: Format> Weights for Widened<F> {
         let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);
         for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE_BYTES)) {
             for (i, tile) in tiles.chunks_exact_mut(TILE_BYTES).enumerate() {
-                unpack::ahead::<S, F>(s, block, i);
+                unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
                 widen::<S, F>(s, &unpack::unpack::<S, F>(s, block, i), tile);
             }
         }

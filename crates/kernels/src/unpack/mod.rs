@@ -52,6 +52,8 @@ use tensor::format::{self, MAX_BLOCK_WEIGHTS, MAX_GROUPS};
 
 /// Weights in a sub-block: the step of the product loops.
 pub(crate) const SUB: usize = 32;
+/// Quads in a sub-block.
+pub(crate) const QUADS: usize = SUB / 4;
 
 /// A block of the file, taken apart.
 pub(crate) struct Raw {
@@ -122,6 +124,7 @@ const fn sub_bytes_a_lane<F: Format>() -> usize {
 }
 
 /// Thirty-two weights of each lane's row, ready to multiply.
+#[derive(Clone, Copy)]
 pub(crate) struct Unpacked<S: Simd> {
     /// Codes of `k` = 4j to 4j+3.
     pub(crate) w: [S::I; 8],
@@ -145,13 +148,16 @@ pub(crate) fn unpack<S: Simd, F: Format>(s: S, block: &[u8], i: usize) -> Unpack
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.
 const AHEAD: usize = 3 << 10;
 
-/// Asks for what will be sub-block `i` of a later block. The hardware's own prefetch falls behind where several rows share
-/// the weights and the reads come in bursts.
+/// Asks for what will be sub-block `i` of a later block than `block`, with which the panel's last `left` bytes begin; behind
+/// these, for what lies `skip` bytes further on. The hardware's own prefetch falls behind where several rows share the weights
+/// and the reads come in bursts.
 #[inline(always)]
-pub(crate) fn ahead<S: Simd, F: Format>(s: S, block: &[u8], i: usize) {
+pub(crate) fn ahead<S: Simd, F: Format>(s: S, block: &[u8], i: usize, left: usize, skip: usize) {
     let bytes = S::LANES * sub_bytes_a_lane::<F>();
+    let from = i * bytes + AHEAD;
+    let from = if from < left { from } else { from + skip };
     for line in 0..bytes.div_ceil(64) {
-        s.prefetch(block, i * bytes + 64 * line + AHEAD);
+        s.prefetch(block, from + 64 * line);
     }
 }
 
