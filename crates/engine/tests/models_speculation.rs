@@ -30,14 +30,14 @@ fn engine(parts: Parts, draft: Option<Parts>, speculation: Speculation) -> Handl
     Engine::start_drafted(parts.model, vocabulary, draft, parts.compute, limits, watch).expect("an engine")
 }
 
-/// Asks greedily and with seeds, alone and together; returns proposed and accepted tokens.
-fn same_with_guesses(name: &str, draft: Option<&str>) -> (u64, u64) {
+/// Asks for so many tokens, greedily and with seeds, alone and together; returns proposed and accepted tokens.
+fn same_with_guesses(name: &str, draft: Option<&str>, tokens: usize) -> (u64, u64) {
     let parts = load(name);
     let requests: Vec<_> = (0..6)
         .map(|i| {
             let prompt = parts.tokenizer.encode(PROMPTS[i / 2], Special::Plain, true).expect("tokens");
             let params = Params { temperature: [0.0, 0.9][i % 2], seed: Some(i as u64), ..Params::default() };
-            request(prompt, 48, params)
+            request(prompt, tokens, params)
         })
         .collect();
     let expected = ask(&engine(parts, None, Speculation::OFF), requests.clone());
@@ -53,7 +53,7 @@ fn same_with_guesses(name: &str, draft: Option<&str>) -> (u64, u64) {
 #[test]
 #[ignore = "needs: gristmill pull smollm2-135m-instruct"]
 fn smollm2_says_the_same_with_lookup() {
-    let (proposed, accepted) = same_with_guesses("smollm2-135m-instruct", None);
+    let (proposed, accepted) = same_with_guesses("smollm2-135m-instruct", None, 48);
     assert!(accepted > 0 && accepted < proposed, "{accepted} of {proposed}");
 }
 
@@ -61,7 +61,7 @@ fn smollm2_says_the_same_with_lookup() {
 #[ignore = "needs: gristmill pull qwen2.5-coder-1.5b-instruct, gristmill pull qwen2.5-coder-0.5b-instruct"]
 fn qwen_coder_says_the_same_with_a_draft() {
     let (proposed, accepted) =
-        same_with_guesses("qwen2.5-coder-1.5b-instruct", Some("qwen2.5-coder-0.5b-instruct"));
+        same_with_guesses("qwen2.5-coder-1.5b-instruct", Some("qwen2.5-coder-0.5b-instruct"), 24);
     assert!(accepted * 5 > proposed, "{accepted} of {proposed}: less than a fifth");
 }
 

@@ -82,7 +82,8 @@ fn panels_a_task(w: &Matrix, x: &Activations, threads: usize) -> usize {
     let panels = w.rows.div_ceil(w.lanes);
     let block = block_panels(w, x).min(panels.div_ceil(2 * threads));
     let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1)).max(block);
-    if threads == 1 { panels } else { panels.div_ceil(threads * 8).max(worth) }.max(1)
+    // Whole pairs.
+    if threads == 1 { panels } else { panels.div_ceil(threads * 8).max(worth).next_multiple_of(2) }.max(1)
 }
 
 /// Panels that share what is read of the rows, where many are multiplied in tiles.
@@ -213,10 +214,10 @@ trait Rows {
     const PRODUCTS: Products;
     /// The most rows that are worth a tile together.
     const TILE: usize;
-    /// Whether panels go side by side for any number of rows, up to two.
-    const SIDE_OF_MANY: bool = false;
-    /// Panels that go side by side for `rows` rows.
-    fn side<S: Simd>(rows: usize) -> usize;
+    /// Whether panels go in pairs where [`Simd::SIDE`] says so.
+    const PAIRS: bool = false;
+    /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
+    const SUMS: usize;
     /// Bytes of an input row.
     fn row_bytes(cols: usize) -> usize;
     /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row.
@@ -244,12 +245,19 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            let side = R::side::<S>(end - first);
+            if const { R::PAIRS && S::SIDE == 2 } {
+                for p in (0..panels).step_by(2) {
+                    self.walk::<S, 2>(s, p, first, end);
+                }
+                continue;
+            }
+            // With few rows, panels side by side.
+            let few = R::SUMS.min(S::TILE) / (end - first);
             let mut p = 0;
             while p < panels {
-                p += match side.min(panels - p) {
-                    4.. if const { !R::SIDE_OF_MANY } => self.walk::<S, 4>(s, p, first, end),
-                    2.. if const { !R::SIDE_OF_MANY || S::SIDE > 1 } => self.walk::<S, 2>(s, p, first, end),
+                p += match few.min(panels - p) {
+                    4.. if const { R::SUMS >= 4 } => self.walk::<S, 4>(s, p, first, end),
+                    2.. if const { R::SUMS >= 2 } => self.walk::<S, 2>(s, p, first, end),
                     _ => self.walk::<S, 1>(s, p, first, end),
                 };
             }
@@ -267,7 +275,7 @@ impl<R: Rows> Product<'_, '_, R> {
                 1 => self.rows::<S, 1, P>(s, p, t),
                 2..4 => self.rows::<S, 2, P>(s, p, t),
                 // Constants, so that tiles that are never taken are not compiled.
-                8.. if const { (P == 1 || R::SIDE_OF_MANY) && S::TILE >= 8 && R::TILE >= 8 } => {
+                8.. if const { (P == 1 || R::PAIRS) && S::TILE >= 8 && R::TILE >= 8 } => {
                     self.rows::<S, 8, P>(s, p, t)
                 }
                 _ => self.rows::<S, 4, P>(s, p, t),
@@ -279,9 +287,11 @@ impl<R: Rows> Product<'_, '_, R> {
     #[inline(always)]
     fn rows<S: Simd, const T: usize, const P: usize>(&mut self, s: S, p: usize, first: usize) -> usize {
         let Work { cols, parts, .. } = *self.work;
-        let panels = std::array::from_fn(|i| self.work.weights.panel(p + i));
+        // A last one without a neighbour is its own.
+        let count = P.min(self.work.weights.count - p);
+        let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
         let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
-        for i in 0..P {
+        for i in 0..count {
             for t in 0..T / parts {
                 let sums = &sums[i];
                 // Tiles hold an even number of rows when each output row has two.
@@ -302,10 +312,9 @@ struct Quantized<'a, F> {
 impl<F: Format> Rows for Quantized<'_, F> {
     const PRODUCTS: Products = Products::Bytes;
     const TILE: usize = GROUP;
-    fn side<S: Simd>(_: usize) -> usize {
-        S::SIDE
-    }
-    const SIDE_OF_MANY: bool = true;
+    const PAIRS: bool = true;
+    // Unpacking goes on while sums wait.
+    const SUMS: usize = 1;
     fn row_bytes(cols: usize) -> usize {
         cols / BLOCK * size_of::<Block>()
     }
@@ -472,9 +481,7 @@ struct Floats<'a, W> {
 impl<W: Stored> Rows for Floats<'_, W> {
     const PRODUCTS: Products = Products::Floats;
     const TILE: usize = 8;
-    fn side<S: Simd>(rows: usize) -> usize {
-        4.min(S::TILE) / rows
-    }
+    const SUMS: usize = 4;
     fn row_bytes(cols: usize) -> usize {
         4 * cols
     }
@@ -512,9 +519,7 @@ struct Brains<'a> {
 impl Rows for Brains<'_> {
     const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
-    fn side<S: Simd>(rows: usize) -> usize {
-        8.min(S::TILE) / rows
-    }
+    const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
         2 * cols
     }
@@ -610,9 +615,7 @@ struct Twelves<'a>(Brains<'a>);
 impl Rows for Twelves<'_> {
     const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
-    fn side<S: Simd>(rows: usize) -> usize {
-        8.min(S::TILE) / rows
-    }
+    const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
         Brains::row_bytes(cols)
     }
