@@ -55,8 +55,8 @@ impl Kv {
 /// How prompts are computed. `#[command(flatten)]` it into a command's `Args`.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Prompts {
-    /// On a CPU with AMX, multiply quantized weights by prompts in tiles: twice as fast alone, slower beside many running
-    /// answers, and answers are read once more when they come back in a prompt. Text may differ from that without.
+    /// On a CPU with AMX, multiply quantized weights by prompts in tiles: half as fast again alone, slower beside many
+    /// running answers, and answers are read once more when they come back in a prompt. Text may differ from that without.
     #[arg(long, env = "GRISTMILL_PROMPT_TILES", help_heading = "Machine")]
     pub(crate) prompt_tiles: bool,
 }
