@@ -43,6 +43,7 @@ def main():
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--prompt-tokens", type=int, default=4096)
     parser.add_argument("--tokens", type=int, default=600)
+    parser.add_argument("--limit-ms", type=float, default=200, help="say when gaps were longer than this")
     args = parser.parse_args()
     # Once before, so that the server knows what steps cost here.
     post(args.url, {"prompt": [5 + i % 900 for i in range(args.prompt_tokens // 2)], "max_tokens": 2}).read()
@@ -65,16 +66,20 @@ def main():
     for thread in threads:
         thread.join()
     for name, low, high in [("before", 0, sent), ("while the prompt is read", sent, read)]:
-        gaps = [
-            (b - a) * 1e3
+        late = [
+            (b - sent, (b - a) * 1e3)
             for times in all_times
             for a, b in zip(times, times[1:])
             if low <= a and b <= high
         ]
+        gaps = [gap for _, gap in late]
         print(
             f"{name}: {len(gaps)} gaps, median {quantile(gaps, 0.5):.1f} ms, 99 % {quantile(gaps, 0.99):.1f} ms, "
             f"worst {max(gaps, default=float('nan')):.1f} ms"
         )
+        # All streams wait for the same step: one moment each.
+        moments = {round(at, 1): round(gap) for at, gap in sorted(late) if gap > args.limit_ms}
+        print(f"  above {args.limit_ms:g} ms at (seconds after the prompt was sent: ms): {moments}")
     print(f"the prompt of {args.prompt_tokens} tokens was answered after {read - sent:.2f} s")
 
 
