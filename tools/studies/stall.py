@@ -66,19 +66,19 @@ def main():
     for thread in threads:
         thread.join()
     for name, low, high in [("before", 0, sent), ("while the prompt is read", sent, read)]:
-        late = [
+        timed = [
             (b - sent, (b - a) * 1e3)
             for times in all_times
             for a, b in zip(times, times[1:])
             if low <= a and b <= high
         ]
-        gaps = [gap for _, gap in late]
+        gaps = [gap for _, gap in timed]
         print(
             f"{name}: {len(gaps)} gaps, median {quantile(gaps, 0.5):.1f} ms, 99 % {quantile(gaps, 0.99):.1f} ms, "
             f"worst {max(gaps, default=float('nan')):.1f} ms"
         )
         # All streams wait for the same step: one moment each.
-        moments = {round(at, 1): round(gap) for at, gap in sorted(late) if gap > args.limit_ms}
+        moments = {round(at, 1): round(gap) for at, gap in sorted(timed) if gap > args.limit_ms}
         print(f"  above {args.limit_ms:g} ms at (seconds after the prompt was sent: ms): {moments}")
     print(f"the prompt of {args.prompt_tokens} tokens was answered after {read - sent:.2f} s")
 

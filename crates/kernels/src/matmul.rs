@@ -2,7 +2,7 @@
 //!
 //! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to eight rows
 //! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. Few rows walk over several
-//! panels of plain floats at once. The sum of one output runs over `k` in the same order in every tile size, so a row's
+//! panels of plain floats at once, and on some tiers any rows over pairs of quantized ones. The sum of one output runs over `k` in the same order in every tile size, so a row's
 //! result does not depend on the batch.
 
 #[cfg(target_arch = "x86_64")]
@@ -214,7 +214,7 @@ trait Rows {
     const PRODUCTS: Products;
     /// The most rows that are worth a tile together.
     const TILE: usize;
-    /// Whether panels go in pairs where [`Simd::SIDE`] says so.
+    /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
     const PAIRS: bool = false;
     /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
     const SUMS: usize;
@@ -245,7 +245,7 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            if const { R::PAIRS && S::SIDE == 2 } {
+            if const { R::PAIRS && S::PAIRS } {
                 for p in (0..panels).step_by(2) {
                     self.walk::<S, 2>(s, p, first, end);
                 }
@@ -354,7 +354,7 @@ impl<F: Format> Rows for Quantized<'_, F> {
                 }
                 let x = &rows[at..at + T];
                 at += step;
-                if S::SIDE > 1 {
+                if S::PAIRS {
                     multiply_side_by_side::<S, F, T, P>(s, &u, x, &mut sums);
                 } else {
                     for p in 0..P {

@@ -50,7 +50,7 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     const TIER: Tier = Tier::Avx512;
     const LANES: usize = N;
     const TILE: usize = 16;
-    const SIDE: usize = 2;
+    const PAIRS: bool = true;
     const BF16_DOT: bool = BF16;
     const WIDE_ZERO: i32 = 0;
     const INT8: &'static str = "vpdpbusd, 512 bits";

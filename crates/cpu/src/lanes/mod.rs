@@ -53,9 +53,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const LANES: usize;
     /// The most rows of a matrix product whose sums stay in registers beside 32 unpacked weights.
     const TILE: usize;
-    /// Panels of quantized weights that share each broadcast of activations, 1 or 2: where two, quads of several rows and of both
-    /// panels are multiplied in turn.
-    const SIDE: usize = 1;
+    /// Whether two panels of quantized weights share each broadcast of activations, and quads of several rows and of both panels
+    /// are multiplied in turn.
+    const PAIRS: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
