@@ -1,9 +1,15 @@
-//! Ours beside other engines: the same file, the same cores, in turn.
+//! Ours beside other engines: the same file (for OpenVINO the same shape), the same cores, in turn.
 //!
 //! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
 //! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
+//! One that cannot run a case is a dash in its line.
 
-use crate::shell::{Done, call, cargo, has, output, output_and_errors, root, write_whole};
+mod llama;
+mod openvino;
+
+use crate::shell::{Done, call, cargo, output, root, write_whole};
+use llama::Llama;
+use openvino::OpenVino;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,8 +18,6 @@ use std::process::Command;
 const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by `cargo xtask peers`: begin -->";
 const END: &str = "<!-- end -->";
-/// The Python package whose source distribution has a whole llama.cpp in it.
-const PACKAGE: &str = "llama-cpp-python==0.3.36";
 
 pub const HELP: &str = "\
 usage: cargo xtask peers [FLAGS] [CASE...]
@@ -25,17 +29,20 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --threads N      threads of each program (2)
   --llama DIR      folder with llama-bench and llama-batched-bench of llama.cpp; built from llama-cpp-python's sources if left out
   --ik DIR         folder with those of ik_llama.cpp; left out of the comparison if not given
+  --openvino PYTHON
+                   a Python with tools/peers/requirements.txt: OpenVINO GenAI in int8 beside q8_0, in int4 beside q4_0 and q4_k_m
   --avx2           ours with --isa avx2 beside a llama.cpp built without AVX-512
   --write          put the table into docs/performance.md
 ";
 
 /// The table of docs/performance.md.
-const CASES: [&str; 15] = [
+const CASES: [&str; 16] = [
     "qwen3-0.6b:q4_k_m/pp512",
     "qwen3-0.6b:q8_0/pp512",
     "qwen3-0.6b:q4_0/pp512",
     "qwen3-0.6b:bf16/pp512",
     "llama3.2-1b:q4_k_m/pp512",
+    "llama3.2-1b:q8_0/pp512",
     "qwen3-4b:q4_k_m/pp512",
     "qwen3-0.6b:q4_k_m/tg64",
     "qwen3-0.6b:bf16/tg32",
@@ -59,7 +66,8 @@ enum Test {
 }
 
 struct Case {
-    shape: String,
+    /// SHAPE:FORMAT.
+    model: String,
     test: Test,
     name: String,
 }
@@ -67,7 +75,7 @@ struct Case {
 impl Case {
     fn parse(text: &str) -> Result<Case, String> {
         let wrong = || format!("`{text}` is no case: SHAPE:FORMAT/pp512, /tg64 or /tg32x4");
-        let (shape, test) = text.split_once('/').ok_or_else(wrong)?;
+        let (model, test) = text.split_once('/').ok_or_else(wrong)?;
         let number = |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(wrong);
         let test = match test.split_at_checked(2) {
             Some(("pp", n)) => Test::Prompt(number(n)?),
@@ -77,25 +85,43 @@ impl Case {
             }
             _ => return Err(wrong()),
         };
-        Ok(Case { shape: shape.to_owned(), test, name: text.to_owned() })
+        Ok(Case { model: model.to_owned(), test, name: text.to_owned() })
+    }
+
+    fn shape(&self) -> &str {
+        self.model.split_once(':').map_or(&self.model, |(shape, _)| shape)
+    }
+
+    /// As `gristmill bench --shape` has it where none is given.
+    fn format(&self) -> &str {
+        self.model.split_once(':').map_or("q4_k_m", |(_, format)| format)
     }
 }
 
 /// A program to compare with, and the flags to try it with.
 struct Peer {
     name: &'static str,
-    folder: PathBuf,
+    /// With its version, for the table's head.
+    title: String,
     variants: &'static [&'static [&'static str]],
+    bench: Box<dyn Bench>,
 }
 
-const LLAMA: &[&[&str]] = &[&["--repack", "1"], &["--repack", "0"]];
-const IK: &[&[&str]] = &[&["-rtr", "0"], &["-rtr", "1"]];
+/// How a peer is measured.
+trait Bench {
+    /// Whether it can run the case; makes what it needs for that.
+    fn ready(&self, case: &Case) -> Result<bool, String>;
+
+    /// Tokens a second.
+    fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String>;
+}
 
 struct Options {
     rounds: usize,
     threads: String,
     llama: Option<PathBuf>,
     ik: Option<PathBuf>,
+    openvino: Option<PathBuf>,
     avx2: bool,
     write: bool,
     cases: Vec<Case>,
@@ -108,6 +134,7 @@ impl Options {
             threads: "2".into(),
             llama: None,
             ik: None,
+            openvino: None,
             avx2: false,
             write: false,
             cases: Vec::new(),
@@ -128,11 +155,15 @@ impl Options {
                 }
                 "--llama" => options.llama = Some(value()?.into()),
                 "--ik" => options.ik = Some(value()?.into()),
+                "--openvino" => options.openvino = Some(value()?.into()),
                 "--avx2" => options.avx2 = true,
                 "--write" => options.write = true,
                 flag if flag.starts_with('-') => return Err(format!("`{flag}` is no flag\n{HELP}")),
                 case => options.cases.push(Case::parse(case)?),
             }
+        }
+        if options.avx2 && options.openvino.is_some() {
+            return Err("--avx2 and --openvino: OpenVINO takes what instructions the CPU has".into());
         }
         if options.cases.is_empty() {
             options.cases = CASES.into_iter().map(Case::parse).collect::<Result<_, _>>()?;
@@ -144,28 +175,52 @@ impl Options {
 pub fn run(args: &[&str]) -> Done {
     let options = Options::parse(args)?;
     let cache = cache()?;
-    let llama = match &options.llama {
-        Some(folder) => folder.clone(),
-        None => build(&cache, options.avx2)?,
-    };
-    let mut peers = vec![Peer { name: "llama.cpp", folder: llama, variants: LLAMA }];
-    if let Some(folder) = &options.ik {
-        peers.push(Peer { name: "ik_llama.cpp", folder: folder.clone(), variants: IK });
-    }
     call(&mut cargo(&["build", "--release", "--package", "cli", "--locked", "--quiet"]))?;
     let ours = target().join("release/gristmill");
+    let peers = peers(&options, &ours, &cache)?;
     let mut table = String::from("| case | ours, t/s | of read · of peak |");
     peers.iter().for_each(|peer| _ = write!(table, " {} t/s, best flags | ours / {0}, spread |", peer.name));
     table.push_str("\n|---|---|---|");
     peers.iter().for_each(|_| table.push_str("---|---|"));
     for case in &options.cases {
-        let file = shape_file(&ours, &cache, &case.shape)?;
+        let file = shape_file(&ours, &cache, &case.model)?;
         let line = compare(&ours, &peers, case, &file, &options)?;
         println!("{line}");
         table.push('\n');
         table.push_str(&line);
     }
     if options.write { publish(&ours, &table, &peers, args) } else { Ok(()) }
+}
+
+fn peers(options: &Options, ours: &Path, cache: &Path) -> Result<Vec<Peer>, String> {
+    let llama = match &options.llama {
+        Some(folder) => folder.clone(),
+        None => llama::build(cache, options.avx2)?,
+    };
+    let mut peers = vec![Peer {
+        name: "llama.cpp",
+        title: format!("llama.cpp of {}", llama::PACKAGE),
+        variants: llama::LLAMA,
+        bench: Box::new(Llama(llama)),
+    }];
+    if let Some(folder) = &options.ik {
+        peers.push(Peer {
+            name: "ik_llama.cpp",
+            title: "ik_llama.cpp".into(),
+            variants: llama::IK,
+            bench: Box::new(Llama(folder.clone())),
+        });
+    }
+    if let Some(python) = &options.openvino {
+        let bench = OpenVino::new(python, ours, cache)?;
+        peers.push(Peer {
+            name: "OpenVINO",
+            title: format!("OpenVINO GenAI {}", bench.version),
+            variants: openvino::VARIANTS,
+            bench: Box::new(bench),
+        });
+    }
+    Ok(peers)
 }
 
 /// One line of the table.
@@ -177,7 +232,12 @@ fn compare(
     options: &Options,
 ) -> Result<String, String> {
     let mut mine = Vec::new();
-    let mut theirs: Vec<Vec<Vec<f64>>> = peers.iter().map(|p| vec![Vec::new(); p.variants.len()]).collect();
+    // For each peer and each of its variants, which are none where it cannot run the case, the rate of each round.
+    let mut theirs: Vec<Vec<Vec<f64>>> = Vec::new();
+    for peer in peers {
+        let variants = if peer.bench.ready(case)? { peer.variants.len() } else { 0 };
+        theirs.push(vec![Vec::new(); variants]);
+    }
     let (mut read, mut peak) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         eprintln!("{}: round {round} of {}", case.name, options.rounds);
@@ -187,7 +247,7 @@ fn compare(
         peak.extend(report["peak_share"].as_f64());
         for (peer, rates) in peers.iter().zip(&mut theirs) {
             for (flags, rates) in peer.variants.iter().zip(rates) {
-                rates.push(run_peer(peer, flags, case.test, file, &options.threads)?);
+                rates.push(peer.bench.rate(case, file, flags, &options.threads)?);
             }
         }
     }
@@ -207,7 +267,10 @@ fn compare(
             let of = |rates: &[f64]| median(&mut rates.to_vec());
             of(&a.1).total_cmp(&of(&b.1))
         });
-        let (variant, rates) = best.ok_or("a peer without variants")?;
+        let Some((variant, rates)) = best else {
+            line.push_str(" – | – |");
+            continue;
+        };
         let mut ratios: Vec<f64> = mine.iter().zip(&rates).map(|(ours, theirs)| ours / theirs).collect();
         let middle = median(&mut ratios);
         let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
@@ -237,63 +300,6 @@ fn run_ours(ours: &Path, test: Test, file: &Path, options: &Options) -> Result<V
     };
     let report: Value = parse(&output(&mut command)?)?;
     report.get(0).cloned().ok_or_else(|| "gristmill bench reported no test".into())
-}
-
-/// Tokens a second.
-fn run_peer(peer: &Peer, flags: &[&str], test: Test, file: &Path, threads: &str) -> Result<f64, String> {
-    match test {
-        Test::Prompt(_) | Test::Decode { streams: 1, .. } => {
-            let (prompt, steps) = match test {
-                Test::Prompt(tokens) => (tokens, 0),
-                Test::Decode { steps, .. } => (0, steps),
-            };
-            let mut command = program(peer, "llama-bench");
-            command
-                .arg("-m")
-                .arg(file)
-                .args(["-t", threads, "-r", "1", "-fa", "1", "-o", "json"])
-                .args(flags);
-            command.args(["-p", &prompt.to_string(), "-n", &steps.to_string()]);
-            number(&parse(&output(&mut command)?)?[0], "avg_ts")
-        }
-        Test::Decode { steps, streams } => {
-            let mut command = program(peer, "llama-batched-bench");
-            command.arg("-m").arg(file).args(["-t", threads, "-c", "4096", "-fa", "on"]);
-            // Their benches of several streams have flags of their own, only for what is not the default.
-            command.args(match *flags {
-                ["--repack", "0"] => &["--no-repack"][..],
-                ["-rtr", "1"] => &["-rtr"],
-                _ => &[],
-            });
-            command.args([
-                "-npp",
-                &BEFORE.to_string(),
-                "-ntg",
-                &steps.to_string(),
-                "-npl",
-                &streams.to_string(),
-            ]);
-            // llama.cpp's prints its table, ik_llama.cpp's logs it.
-            generated(&output_and_errors(&mut command)?)
-                .ok_or_else(|| "llama-batched-bench reported nothing".into())
-        }
-    }
-}
-
-/// Generated tokens a second in llama-batched-bench's table: `| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | …`.
-fn generated(text: &str) -> Option<f64> {
-    text.lines().rev().find_map(|line| {
-        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
-        cells.first()?.parse::<u32>().ok()?;
-        cells.get(7)?.parse().ok()
-    })
-}
-
-fn program(peer: &Peer, name: &str) -> Command {
-    let mut command = Command::new(peer.folder.join(name));
-    // They may write a log where they stand.
-    command.env("LD_LIBRARY_PATH", &peer.folder).current_dir(std::env::temp_dir());
-    command
 }
 
 fn parse(text: &str) -> Result<Value, String> {
@@ -332,36 +338,6 @@ fn shape_file(ours: &Path, cache: &Path, shape: &str) -> Result<PathBuf, String>
     Ok(file)
 }
 
-/// Builds llama.cpp for this machine, or for AVX2, out of the Python package's sources, once.
-fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
-    let build = cache.join(if avx2 { "llama.cpp-avx2" } else { "llama.cpp" });
-    let bin = build.join("bin");
-    if bin.join("llama-batched-bench").exists() && bin.join("llama-bench").exists() {
-        return Ok(bin);
-    }
-    for (tool, arg) in [("cmake", "--version"), ("python3", "--version")] {
-        if !has(tool, arg) {
-            return Err(format!("{tool} is needed to build llama.cpp; or give --llama DIR"));
-        }
-    }
-    let sources = cache.join("sources");
-    std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
-    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", PACKAGE, "--dest"];
-    call(Command::new("python3").args(pip).arg(&sources))?;
-    let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
-    call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;
-    let tree = sources.join("llama_cpp_python-0.3.36/vendor/llama.cpp");
-    let flags = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF"];
-    let instructions: &[&str] = match avx2 {
-        true => &["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"],
-        false => &["-DGGML_NATIVE=ON"],
-    };
-    call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags).args(instructions))?;
-    let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel"];
-    call(Command::new("cmake").arg("--build").arg(&build).args(targets))?;
-    Ok(bin)
-}
-
 /// Replaces the part of the page between the marks.
 fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
     let path = root().join(PAGE);
@@ -371,16 +347,9 @@ fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
     let machine = parse(&output(Command::new(ours).args(["doctor", "--json"]))?)?;
     let date = output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
     let words = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
-    let version = |peer: &Peer| match peer.name {
-        "llama.cpp" => format!("llama.cpp of {PACKAGE}"),
-        name => name.to_owned(),
-    };
-    let with: Vec<String> = peers.iter().map(version).collect();
+    let with: Vec<&str> = peers.iter().map(|peer| peer.title.as_str()).collect();
     // Paths of one machine say nothing to the reader of another.
-    let shown: Vec<&str> = args
-        .iter()
-        .map(|arg| if arg.contains('/') && Path::new(arg).is_dir() { "DIR" } else { arg })
-        .collect();
+    let shown: Vec<&str> = args.iter().copied().map(without_path).collect();
     let text = format!(
         "{head}{BEGIN}\n{}, {}; {}. `cargo xtask peers {}`\n\n{table}\n{END}{tail}",
         date.trim(),
@@ -389,6 +358,15 @@ fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
         shown.join(" ")
     );
     write_whole(&path, &text)
+}
+
+fn without_path(arg: &str) -> &str {
+    let path = Path::new(arg);
+    match arg.contains('/') {
+        true if path.is_dir() => "DIR",
+        true if path.is_file() => "PYTHON",
+        _ => arg,
+    }
 }
 
 #[cfg(test)]
@@ -405,16 +383,12 @@ mod tests {
                 && Case::parse("a/xx5").is_err()
                 && Case::parse("a/pp0").is_err()
         );
-        let options = Options::parse(&["--rounds", "3", "a:b/pp5"]).unwrap();
+        assert_eq!((case.shape(), case.format()), ("qwen3-4b", "q4_k_m"));
+        let options = Options::parse(&["--rounds", "3", "a:b/pp5", "--openvino", "venv/bin/python"]).unwrap();
         assert_eq!((options.rounds, options.cases.len()), (3, 1));
+        assert_eq!(options.openvino, Some("venv/bin/python".into()));
+        assert!(Options::parse(&["--openvino", "python", "--avx2"]).is_err());
         assert!(Options::parse(&["--rounds", "0"]).is_err() && Options::parse(&["--what"]).is_err());
-    }
-
-    #[test]
-    fn the_table_of_a_batched_bench_is_read() {
-        let table = "x\n|    PP |     TG |\n|-------|--------|\n|   128 |    32 |    4 |    640 |    1.5 |   341.3 |    0.7 |   182.86 | 1 | 2 |\n\n";
-        assert_eq!(generated(table), Some(182.86));
-        assert_eq!(generated("| nothing |"), None);
     }
 
     #[test]

@@ -1,0 +1,123 @@
+//! llama.cpp and its fork: the same GGUF file, by their own benches.
+
+use super::{BEFORE, Bench, Case, Test, number, parse};
+use crate::shell::{call, has, output, output_and_errors};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The Python package whose source distribution has a whole llama.cpp in it.
+pub const PACKAGE: &str = "llama-cpp-python==0.3.36";
+
+pub const LLAMA: &[&[&str]] = &[&["--repack", "1"], &["--repack", "0"]];
+pub const IK: &[&[&str]] = &[&["-rtr", "0"], &["-rtr", "1"]];
+
+/// A folder with llama-bench and llama-batched-bench.
+pub struct Llama(pub PathBuf);
+
+impl Bench for Llama {
+    fn ready(&self, _: &Case) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
+        match case.test {
+            Test::Prompt(tokens) => self.alone(file, flags, threads, (tokens, 0)),
+            Test::Decode { steps, streams: 1 } => self.alone(file, flags, threads, (0, steps)),
+            Test::Decode { steps, streams } => self.together(file, flags, threads, (steps, streams)),
+        }
+    }
+}
+
+impl Llama {
+    fn alone(
+        &self,
+        file: &Path,
+        flags: &[&str],
+        threads: &str,
+        (prompt, steps): (usize, usize),
+    ) -> Result<f64, String> {
+        let mut command = self.program("llama-bench");
+        command.arg("-m").arg(file).args(["-t", threads, "-r", "1", "-fa", "1", "-o", "json"]).args(flags);
+        command.args(["-p", &prompt.to_string(), "-n", &steps.to_string()]);
+        number(&parse(&output(&mut command)?)?[0], "avg_ts")
+    }
+
+    fn together(
+        &self,
+        file: &Path,
+        flags: &[&str],
+        threads: &str,
+        (steps, streams): (usize, usize),
+    ) -> Result<f64, String> {
+        let mut command = self.program("llama-batched-bench");
+        command.arg("-m").arg(file).args(["-t", threads, "-c", "4096", "-fa", "on"]);
+        // Their benches of several streams have flags of their own, only for what is not the default.
+        command.args(match *flags {
+            ["--repack", "0"] => &["--no-repack"][..],
+            ["-rtr", "1"] => &["-rtr"],
+            _ => &[],
+        });
+        command.args(["-npp", &BEFORE.to_string(), "-ntg", &steps.to_string(), "-npl", &streams.to_string()]);
+        // llama.cpp's prints its table, ik_llama.cpp's logs it.
+        generated(&output_and_errors(&mut command)?)
+            .ok_or_else(|| "llama-batched-bench reported nothing".into())
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.0.join(name));
+        // They may write a log where they stand.
+        command.env("LD_LIBRARY_PATH", &self.0).current_dir(std::env::temp_dir());
+        command
+    }
+}
+
+/// Generated tokens a second in llama-batched-bench's table: `| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | …`.
+fn generated(text: &str) -> Option<f64> {
+    text.lines().rev().find_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+        cells.first()?.parse::<u32>().ok()?;
+        cells.get(7)?.parse().ok()
+    })
+}
+
+/// Builds llama.cpp for this machine, or for AVX2, out of the Python package's sources, once.
+pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
+    let build = cache.join(if avx2 { "llama.cpp-avx2" } else { "llama.cpp" });
+    let bin = build.join("bin");
+    if bin.join("llama-batched-bench").exists() && bin.join("llama-bench").exists() {
+        return Ok(bin);
+    }
+    for (tool, arg) in [("cmake", "--version"), ("python3", "--version")] {
+        if !has(tool, arg) {
+            return Err(format!("{tool} is needed to build llama.cpp; or give --llama DIR"));
+        }
+    }
+    let sources = cache.join("sources");
+    std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
+    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", PACKAGE, "--dest"];
+    call(Command::new("python3").args(pip).arg(&sources))?;
+    let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
+    call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;
+    let tree = sources.join("llama_cpp_python-0.3.36/vendor/llama.cpp");
+    let flags = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF"];
+    let instructions: &[&str] = match avx2 {
+        true => &["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"],
+        false => &["-DGGML_NATIVE=ON"],
+    };
+    call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags).args(instructions))?;
+    let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel"];
+    call(Command::new("cmake").arg("--build").arg(&build).args(targets))?;
+    Ok(bin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_a_batched_bench_is_read() {
+        let table = "x\n|    PP |     TG |\n|-------|--------|\n|   128 |    32 |    4 |    640 |    1.5 |   341.3 |    0.7 |   182.86 | 1 | 2 |\n\n";
+        assert_eq!(generated(table), Some(182.86));
+        assert_eq!(generated("| nothing |"), None);
+    }
+}

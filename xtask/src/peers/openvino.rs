@@ -1,0 +1,108 @@
+//! OpenVINO GenAI: it reads a graph of its own, of the same shape, with the weights that come nearest to the file's.
+
+use super::{Bench, Case, Test, number, parse, shape_file};
+use crate::shell::{Done, output, root};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SCRIPT: &str = "tools/peers/openvino_bench.py";
+
+/// How it attends, and how many activations share a scale where the CPU multiplies in int8.
+pub const VARIANTS: &[&[&str]] =
+    &[&["--attention", "PA"], &["--attention", "PA", "--group", "128"], &["--attention", "SDPA"]];
+
+pub struct OpenVino {
+    /// A Python with tools/peers/requirements.txt.
+    python: PathBuf,
+    /// What version it has.
+    pub version: String,
+    ours: PathBuf,
+    cache: PathBuf,
+}
+
+impl Bench for OpenVino {
+    fn ready(&self, case: &Case) -> Result<bool, String> {
+        let able = weights(case).is_some();
+        if able && !self.models(case).exists() {
+            self.convert(case)?;
+        }
+        Ok(able)
+    }
+
+    fn rate(&self, case: &Case, _: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
+        let weights = weights(case).ok_or_else(|| format!("no OpenVINO model for {}", case.name))?;
+        let mut command = self.script("run");
+        command.arg(self.models(case).join(weights)).args(["--threads", threads]).args(flags);
+        match case.test {
+            Test::Prompt(tokens) => command.args(["--prompt", &tokens.to_string()]),
+            Test::Decode { steps, .. } => command.args(["--generate", &steps.to_string()]),
+        };
+        last_rate(&output(&mut command)?)
+    }
+}
+
+impl OpenVino {
+    pub fn new(python: &Path, ours: &Path, cache: &Path) -> Result<OpenVino, String> {
+        // What comes after the dash is its build.
+        let ask = "import openvino_genai; print(openvino_genai.__version__.split('-')[0])";
+        let version = output(Command::new(python).args(["-c", ask]))?.trim().to_owned();
+        Ok(OpenVino { python: python.into(), version, ours: ours.into(), cache: cache.into() })
+    }
+
+    /// Makes the shape's graphs out of a file in f16, which is not kept.
+    fn convert(&self, case: &Case) -> Done {
+        let file = shape_file(&self.ours, &self.cache, &format!("{}:f16", case.shape()))?;
+        // Its report of how it goes is not wanted.
+        output(self.script("convert").arg(&file).arg(self.models(case)))?;
+        std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// The folder of the shape's graphs.
+    fn models(&self, case: &Case) -> PathBuf {
+        self.cache.join("openvino").join(case.shape())
+    }
+
+    fn script(&self, command: &str) -> Command {
+        let mut python = Command::new(&self.python);
+        python.arg(root().join(SCRIPT)).arg(command);
+        python
+    }
+}
+
+/// The weights to compare with, where it can run the case at all: one stream of a family that its reader of GGUF knows.
+fn weights(case: &Case) -> Option<&'static str> {
+    let known = ["qwen", "llama"].iter().any(|family| case.shape().contains(family));
+    let alone = matches!(case.test, Test::Prompt(_) | Test::Decode { streams: 1, .. });
+    match case.format() {
+        "q8_0" if known && alone => Some("int8"),
+        "q4_0" | "q4_k_m" if known && alone => Some("int4"),
+        _ => None,
+    }
+}
+
+/// Tokens a second in the last line: what comes before is the libraries'.
+fn last_rate(text: &str) -> Result<f64, String> {
+    number(&parse(text.lines().last().unwrap_or_default())?, "avg_ts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_runs_eight_and_four_bits_of_one_stream() {
+        let of = |case: &str| weights(&Case::parse(case).unwrap());
+        assert_eq!(of("qwen3-0.6b:q8_0/pp512"), Some("int8"));
+        assert_eq!(of("llama3.2-1b:q4_k_m/tg64"), Some("int4"));
+        assert_eq!(of("qwen3-0.6b/pp512"), of("qwen3-0.6b:q4_0/pp512"));
+        for case in ["qwen3-0.6b:bf16/pp512", "qwen3-0.6b:q8_0/tg32x4", "gemma3-1b:q8_0/pp512"] {
+            assert_eq!(of(case), None, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_rate_is_in_the_last_line() {
+        assert_eq!(last_rate("a warning\n{\"avg_ts\": 12.5}\n"), Ok(12.5));
+        assert!(last_rate("").is_err() && last_rate("{}").is_err());
+    }
+}
