@@ -253,6 +253,7 @@ impl<R: Rows> Job for Product<'_, '_, R> {
             }
             // With few rows, panels side by side.
             let few = R::SUMS.min(S::TILE) / (end - first);
+            let few = if const { S::FLOAT_PAIRS && R::SUMS > 1 } { few.max(2) } else { few };
             let mut p = 0;
             while p < panels {
                 p += match few.min(panels - p) {
@@ -354,7 +355,7 @@ impl<F: Format> Rows for Quantized<'_, F> {
                 }
                 let x = &rows[at..at + T];
                 at += step;
-                if S::PAIRS {
+                if const { S::PAIRS || (S::SIGNS && F::Codes::WIDE) } {
                     multiply_side_by_side::<S, F, T, P>(s, &u, x, &mut sums);
                 } else {
                     for p in 0..P {
@@ -465,10 +466,11 @@ fn dots<S: Simd, F: Format, const QUADS: usize>(
     x: &Block,
     from: usize,
 ) -> S::I {
-    if F::Codes::WIDE {
-        s.dot_quads::<QUADS, true>(acc, &u.w, &x.q, from)
-    } else {
-        s.dot_quads::<QUADS, false>(acc, &u.w, &x.q, from)
+    match const { F::Codes::BITS } {
+        ..=4 => s.dot_quads::<QUADS, 4>(acc, &u.w, &x.q, from),
+        5 => s.dot_quads::<QUADS, 5>(acc, &u.w, &x.q, from),
+        6 => s.dot_quads::<QUADS, 6>(acc, &u.w, &x.q, from),
+        _ => s.dot_quads::<QUADS, 8>(acc, &u.w, &x.q, from),
     }
 }
 

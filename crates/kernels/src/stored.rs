@@ -220,6 +220,11 @@ pub(crate) const fn two<S: Simd, const N: usize>() -> bool {
     N <= 4 || S::TILE > TILE
 }
 
+/// Whether so few queries leave room for four registers: their sums would wait for each other in two.
+const fn few<const N: usize>() -> bool {
+    N <= 2
+}
+
 /// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
 /// transposed keys, and the mix of values out of weights and values.
 #[inline(always)]
@@ -234,17 +239,19 @@ fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize
 ) {
     let mut at = 0;
     while at < width {
-        if two::<S, N>() && at + 2 * S::LANES <= width {
-            add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, ahead, out);
-            at += 2 * S::LANES;
-        } else {
-            add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, ahead, out);
-            at += S::LANES;
-        }
+        let left = (width - at) / S::LANES;
+        at += S::LANES
+            * if few::<N>() && left >= 4 {
+                add_strip::<S, T, N, X, W, 4>(s, factors, rows, terms, width, at, ahead, out)
+            } else if two::<S, N>() && left >= 2 {
+                add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, ahead, out)
+            } else {
+                add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, ahead, out)
+            };
     }
 }
 
-/// The same for `U` registers, from column `at` on.
+/// The same for `U` registers, from column `at` on; returns `U`.
 #[inline(always)]
 fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, const U: usize>(
     s: S,
@@ -255,32 +262,70 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
     at: usize,
     ahead: usize,
     out: &mut [[f32; W]; N],
-) {
+) -> usize {
     let mut sums = [[s.splat(0.0); U]; N];
     for i in 0..N {
         for u in 0..U {
             sums[i][u] = s.load(&out[i][at + u * S::LANES..]);
         }
     }
-    for (t, row) in rows.chunks_exact(width * T::BYTES).take(terms).enumerate() {
-        let mut stored = [T::splat(s, T::Factor::default()); U];
-        for u in 0..U {
-            let bytes = &row[(at + u * S::LANES) * T::BYTES..];
-            stored[u] = T::load(s, bytes);
-            if T::AHEAD {
-                s.prefetch(bytes, ahead);
-            }
-        }
+    let (row, from) = (width * T::BYTES, at * T::BYTES);
+    let rows = &rows[..terms * row];
+    // Terms by fours, so that counting and checking is a small part of the work.
+    let mut fours = rows.chunks_exact(4 * row);
+    let mut t = 0;
+    for four in &mut fours {
+        let mut next: [&[T::Factor]; N] = [&[]; N];
         for i in 0..N {
-            let factor = T::splat(s, factors[i][t]);
-            for u in 0..U {
-                sums[i][u] = T::add_product(s, stored[u], factor, sums[i][u]);
-            }
+            next[i] = &factors[i][t..][..4];
         }
+        for k in 0..4 {
+            let mut factor = [T::Factor::default(); N];
+            for i in 0..N {
+                factor[i] = next[i][k];
+            }
+            add_term::<S, T, N, U>(s, factor, &four[k * row + from..], ahead, &mut sums);
+        }
+        t += 4;
+    }
+    for one in fours.remainder().chunks_exact(row) {
+        let mut factor = [T::Factor::default(); N];
+        for i in 0..N {
+            factor[i] = factors[i][t];
+        }
+        add_term::<S, T, N, U>(s, factor, &one[from..], ahead, &mut sums);
+        t += 1;
     }
     for i in 0..N {
         for u in 0..U {
             s.store(sums[i][u], &mut out[i][at + u * S::LANES..]);
+        }
+    }
+    U
+}
+
+/// Adds to `sums` the product of `U` registers of terms, with which `bytes` begin, and each row's factor.
+#[inline(always)]
+fn add_term<S: Simd, T: Term, const N: usize, const U: usize>(
+    s: S,
+    factor: [T::Factor; N],
+    bytes: &[u8],
+    ahead: usize,
+    sums: &mut [[S::F; U]; N],
+) {
+    let bytes = &bytes[..U * S::LANES * T::BYTES];
+    let mut stored = [T::splat(s, T::Factor::default()); U];
+    for u in 0..U {
+        let bytes = &bytes[u * S::LANES * T::BYTES..];
+        stored[u] = T::load(s, bytes);
+        if T::AHEAD {
+            s.prefetch(bytes, ahead);
+        }
+    }
+    for i in 0..N {
+        let factor = T::splat(s, factor[i]);
+        for u in 0..U {
+            sums[i][u] = T::add_product(s, stored[u], factor, sums[i][u]);
         }
     }
 }

@@ -94,7 +94,8 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
     }
     let sources = cache.join("sources");
     std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
-    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", PACKAGE, "--dest"];
+    // Only its own sources: what builds them may come built.
+    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", PACKAGE, "--dest"];
     call(Command::new("python3").args(pip).arg(&sources))?;
     let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
     call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;

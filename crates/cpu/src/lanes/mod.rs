@@ -56,6 +56,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether two panels of quantized weights share each broadcast of activations, and quads of several rows and of both panels
     /// are multiplied in turn.
     const PAIRS: bool = false;
+    /// Whether rows are multiplied in turn with codes of eight bits too: where such a code is first taken apart into magnitude and
+    /// sign, once for all rows.
+    const SIGNS: bool = false;
+    /// Whether two panels of floats share each broadcast of activations: where that is an instruction of its own.
+    const FLOAT_PAIRS: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
@@ -149,10 +154,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn dot(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
     /// In each lane `acc + Σ (w[j] - WIDE_ZERO) * x[j]` over its four bytes, `w` unsigned, `x` signed and not -128.
     fn dot_wide(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
-    /// [`Simd::dot`], or [`Simd::dot_wide`] if `WIDE`, of each of `w[from]` to `w[from + QUADS - 1]` with the quad of `x` of the
-    /// same number in all lanes. `from` and `QUADS` are multiples of four.
+    /// [`Simd::dot`], or [`Simd::dot_wide`] for codes of eight bits, of each of `w[from]` to `w[from + QUADS - 1]` with the quad of
+    /// `x` of the same number in all lanes. `from` and `QUADS` are multiples of four; codes are below `1 << BITS`.
     #[inline(always)]
-    fn dot_quads<const QUADS: usize, const WIDE: bool>(
+    fn dot_quads<const QUADS: usize, const BITS: u32>(
         self,
         mut acc: Self::I,
         w: &[Self::I; 8],
@@ -161,7 +166,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     ) -> Self::I {
         for j in from..from + QUADS {
             let four = self.splat4(&x[4 * j..]);
-            acc = if WIDE { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
+            acc = if BITS == 8 { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
         }
         acc
     }

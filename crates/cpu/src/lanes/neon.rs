@@ -38,13 +38,13 @@ impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
 impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
     /// The product with quad `QUAD` of `x` by the instruction for that. Only to be called where `DOTPROD`.
     #[inline(always)]
-    fn quad<const QUAD: usize, const WIDE: bool>(
+    fn quad<const QUAD: usize, const BITS: u32>(
         self,
         acc: uint8x16_t,
         w: uint8x16_t,
         x: uint8x16_t,
     ) -> uint8x16_t {
-        match (WIDE, I8MM) {
+        match (BITS == 8, I8MM) {
             (true, true) => isa!(usdot_quad::<QUAD>(acc, w, x)),
             (true, false) => isa!(sdot_quad::<QUAD>(acc, veorq_u8(w, vdupq_n_u8(128)), x)),
             (false, _) => isa!(sdot_quad::<QUAD>(acc, w, x)),
@@ -281,7 +281,7 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     }
     /// By the quad's number in a register of activations: two loads where the broadcasts of the default take eight.
     #[inline(always)]
-    fn dot_quads<const QUADS: usize, const WIDE: bool>(
+    fn dot_quads<const QUADS: usize, const BITS: u32>(
         self,
         mut acc: uint8x16_t,
         w: &[uint8x16_t; 8],
@@ -292,17 +292,17 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
         if !DOTPROD {
             for j in from..from + QUADS {
                 let four = self.splat4(&x[4 * j..]);
-                acc = if WIDE { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
+                acc = if BITS == 8 { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
             }
             return acc;
         }
         for four in (from..from + QUADS).step_by(4) {
             let x = isa!(vreinterpretq_u8_s8(vld1q_s8(x[4 * four..][..16].as_ptr())));
             let w = [w[four], w[four + 1], w[four + 2], w[four + 3]];
-            acc = self.quad::<0, WIDE>(acc, w[0], x);
-            acc = self.quad::<1, WIDE>(acc, w[1], x);
-            acc = self.quad::<2, WIDE>(acc, w[2], x);
-            acc = self.quad::<3, WIDE>(acc, w[3], x);
+            acc = self.quad::<0, BITS>(acc, w[0], x);
+            acc = self.quad::<1, BITS>(acc, w[1], x);
+            acc = self.quad::<2, BITS>(acc, w[2], x);
+            acc = self.quad::<3, BITS>(acc, w[3], x);
         }
         acc
     }

@@ -73,14 +73,14 @@ impl Job for Everything {
                 (0..n).map(|i| (quads.clone().map(|quad| one(i, quad)).sum::<i32>() + 9) as f32).collect()
             };
             let nine = s.splat_i(9);
-            s.store(s.to_f(s.dot_quads::<8, false>(nine, &narrow8, &x32, 0)), &mut out);
+            s.store(s.to_f(s.dot_quads::<8, 7>(nine, &narrow8, &x32, 0)), &mut out);
             assert_eq!(out, sums(0..8, false));
-            s.store(s.to_f(s.dot_quads::<8, true>(nine, &w8, &x32, 0)), &mut out);
+            s.store(s.to_f(s.dot_quads::<8, 8>(nine, &w8, &x32, 0)), &mut out);
             assert_eq!(out, sums(0..8, true));
             for from in [0, 4] {
-                s.store(s.to_f(s.dot_quads::<4, false>(nine, &narrow8, &x32, from)), &mut out);
+                s.store(s.to_f(s.dot_quads::<4, 7>(nine, &narrow8, &x32, from)), &mut out);
                 assert_eq!(out, sums(from..from + 4, false));
-                s.store(s.to_f(s.dot_quads::<4, true>(nine, &w8, &x32, from)), &mut out);
+                s.store(s.to_f(s.dot_quads::<4, 8>(nine, &w8, &x32, from)), &mut out);
                 assert_eq!(out, sums(from..from + 4, true));
             }
             for (load, zero) in [(s.load_u8(&bytes), 0), (s.load_i8(&bytes), 128)] {
@@ -107,10 +107,30 @@ impl Job for Everything {
 /// Products at the ends of what bytes hold, where sums of sixteen bits would run over.
 struct Extremes;
 
+impl Extremes {
+    /// Sums of quads of the largest codes of so many bits.
+    #[inline(always)]
+    fn quads<S: Simd, const BITS: u32>(s: S) {
+        let (code, mut out) = ((1 << BITS) - 1, vec![0.0; S::LANES]);
+        let w = [s.splat_b(code); 8];
+        for x in [-128i8, -127, 127] {
+            let each = 4 * i32::from(code) * i32::from(x);
+            s.store(s.to_f(s.dot_quads::<8, BITS>(s.splat_i(1), &w, &[x; 32], 0)), &mut out);
+            assert!(out.iter().all(|o| *o == (8 * each + 1) as f32), "8 quads of {code} · {x}: {out:?}");
+            s.store(s.to_f(s.dot_quads::<4, BITS>(s.splat_i(1), &w, &[x; 32], 4)), &mut out);
+            assert!(out.iter().all(|o| *o == (4 * each + 1) as f32), "4 quads of {code} · {x}: {out:?}");
+        }
+    }
+}
+
 impl Job for Extremes {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
+        Extremes::quads::<S, 4>(s);
+        Extremes::quads::<S, 5>(s);
+        Extremes::quads::<S, 6>(s);
+        Extremes::quads::<S, 7>(s);
         let mut out = vec![0.0; S::LANES];
         for x in [-128i8, -127, 127] {
             let four = s.splat4(&[x; 4]);

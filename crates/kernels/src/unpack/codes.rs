@@ -10,8 +10,10 @@ use cpu::lanes::Simd;
 pub(crate) trait Codes {
     /// Bytes for 32 codes of one row.
     const BYTES: usize;
-    /// Whether codes use all eight bits, and the products need [`Simd::dot_wide`].
-    const WIDE: bool = false;
+    /// Bits that a code uses once it is read; with eight, products need [`Simd::dot_wide`].
+    const BITS: u32;
+    /// Whether that is so.
+    const WIDE: bool = Self::BITS == 8;
     /// Whether the stored bits index a table.
     const LOOKS_UP: bool = false;
     /// Writes the codes of `lane`.
@@ -68,6 +70,7 @@ pub(crate) struct Nibble;
 
 impl Codes for Nibble {
     const BYTES: usize = 16;
+    const BITS: u32 = 4;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         scatter::<4>(q, lane, out, |quad, codes| (quad % 4, (codes & each(15)) << (4 * (quad / 4))));
     }
@@ -147,6 +150,7 @@ impl Two {
 
 impl Codes for Two {
     const BYTES: usize = 8;
+    const BITS: u32 = 2;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         Two::put_from(q, 0, lane, out);
     }
@@ -161,6 +165,7 @@ pub(crate) struct TwoAndBit;
 
 impl Codes for TwoAndBit {
     const BYTES: usize = Two::BYTES + Bit::BYTES;
+    const BITS: u32 = 3;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         let (low, high) = out.split_at_mut(out.len() * Two::BYTES / Self::BYTES);
         Two::put_from(q, 0, lane, low);
@@ -179,6 +184,7 @@ pub(crate) struct NibbleAndBit;
 
 impl Codes for NibbleAndBit {
     const BYTES: usize = Nibble::BYTES + Bit::BYTES;
+    const BITS: u32 = 5;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
         Nibble::put(q, lane, low);
@@ -197,6 +203,7 @@ pub(crate) struct NibbleAndTwo;
 
 impl Codes for NibbleAndTwo {
     const BYTES: usize = Nibble::BYTES + Two::BYTES;
+    const BITS: u32 = 6;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
         Nibble::put(q, lane, low);
@@ -215,7 +222,7 @@ pub(crate) struct Byte;
 
 impl Codes for Byte {
     const BYTES: usize = 32;
-    const WIDE: bool = true;
+    const BITS: u32 = 8;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         scatter::<8>(q, lane, out, |quad, codes| (quad, codes));
     }
@@ -240,7 +247,7 @@ pub(crate) struct Lookup<T>(std::marker::PhantomData<T>);
 
 impl<T: Table> Codes for Lookup<T> {
     const BYTES: usize = Nibble::BYTES;
-    const WIDE: bool = true;
+    const BITS: u32 = 8;
     const LOOKS_UP: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         Nibble::put(q, lane, out);
