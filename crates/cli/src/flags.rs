@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "shared flags: which commands read them changes with the commands")]
 
 use kernels::KvDtype;
+use model::PackedCache;
 
 use crate::Failure;
 
@@ -59,6 +60,38 @@ pub(crate) struct Prompts {
     /// running answers, and answers are read once more when they come back in a prompt. Text may differ from that without.
     #[arg(long, env = "GRISTMILL_PROMPT_TILES", help_heading = "Machine")]
     pub(crate) prompt_tiles: bool,
+}
+
+/// Whether packed weights are kept between starts. `#[command(flatten)]` it into a command's `Args`.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct Packed {
+    /// Keep the packed weights in a file beside the model, about as large as that, and start from it next time. `map` takes the
+    /// file's pages as they are, which must not be cut short meanwhile; `read` copies them into memory.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = PackedChoice::Off)]
+    #[arg(env = "GRISTMILL_PACKED_CACHE", help_heading = "Machine")]
+    pub(crate) packed_cache: PackedChoice,
+}
+
+/// What `--packed-cache` takes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PackedChoice {
+    Off,
+    Map,
+    Read,
+}
+
+impl Packed {
+    /// Packed weights are not kept.
+    pub(crate) const OFF: Packed = Packed { packed_cache: PackedChoice::Off };
+
+    /// How the loader is to do it.
+    pub(crate) fn cache(self) -> PackedCache {
+        match self.packed_cache {
+            PackedChoice::Off => PackedCache::Off,
+            PackedChoice::Map => PackedCache::Map,
+            PackedChoice::Read => PackedCache::Read,
+        }
+    }
 }
 
 /// Whether and how tokens are guessed ahead of the model. `#[command(flatten)]` it into a command's `Args`.

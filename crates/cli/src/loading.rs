@@ -11,7 +11,7 @@ use cpu::Backing;
 use cpu::probe::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kernels::{Compute, KvDtype, Precision};
-use model::{Model, Need, Spec};
+use model::{Cached, Model, Need, PackedCache, Spec};
 use text::{ChatTemplate, Tokenizer};
 
 use crate::store::size;
@@ -41,6 +41,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) max_running: usize,
     /// What guesses tokens ahead.
     pub(crate) speculate: &'a flags::Speculate,
+    /// Whether packed weights are kept between starts.
+    pub(crate) packed: flags::Packed,
 }
 
 /// A model found and planned, not loaded yet.
@@ -58,6 +60,7 @@ pub(crate) struct Planned {
     tier: cpu::Tier,
     threads: usize,
     prompts: flags::Prompts,
+    packed: PackedCache,
     tuned: Option<Tuned>,
 }
 
@@ -80,6 +83,8 @@ pub(crate) struct Loaded {
     /// Tokenizer, template and weights.
     pub(crate) took: Duration,
     pub(crate) reading: Reading,
+    /// What is to be said of files of packed weights, a line each.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// How the weights came into memory.
@@ -89,6 +94,8 @@ pub(crate) struct Reading {
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
     pub(crate) backing: Backing,
+    /// They had been packed before.
+    pub(crate) packed: bool,
 }
 
 impl Reading {
@@ -97,7 +104,7 @@ impl Reading {
         self.bytes as f64 / self.took.as_nanos().max(1) as f64
     }
 
-    /// `2.5 GB of weights read in 1.0 s (2.5 GB/s), 99 % in huge pages (transparent)`.
+    /// `2.5 GB of weights read in 1.0 s (2.5 GB/s), 99 % in huge pages (transparent)`; kept ones are not read but loaded.
     pub(crate) fn say(&self) -> String {
         let Backing { kind, bytes, huge_bytes } = self.backing;
         let pages = match huge_bytes {
@@ -107,6 +114,9 @@ impl Reading {
             None => format!("in {} pages", kind.name()),
         };
         let (read, took, rate) = (size(self.bytes), self.took.as_secs_f64(), self.gb_per_s());
+        if self.packed {
+            return format!("{read} of weights loaded packed in {took:.2} s, {pages}");
+        }
         format!("{read} of weights read in {took:.2} s ({rate:.1} GB/s), {pages}")
     }
 }
@@ -116,21 +126,34 @@ pub(crate) fn tensor_bytes(opened: &weights::Opened) -> u64 {
     opened.tensors().map(|tensor| tensor.bytes as u64).sum()
 }
 
-/// Loads the weights of a spec, and says how that went.
+/// Loads the weights of a spec, and says how that went, in lines what is to be said of a file of packed weights.
 ///
 /// # Errors
-/// As [`Model::load_spec`].
+/// As [`Model::load_cached`].
 pub(crate) fn read(
     spec: Spec,
     opened: &weights::Opened,
     compute: &Compute,
     precision: Precision,
+    cache: PackedCache,
     progress: &mut dyn FnMut(f32),
-) -> Result<(Model, Reading), model::Error> {
+) -> Result<(Model, Reading, Vec<String>), model::Error> {
     let began = Instant::now();
-    let model = Model::load_spec(spec, opened, compute, precision, progress)?;
-    let reading = Reading { bytes: tensor_bytes(opened), took: began.elapsed(), backing: model.backing() };
-    Ok((model, reading))
+    let (model, cached) = Model::load_cached(spec, opened, compute, precision, cache, progress)?;
+    let (bytes, took) = (tensor_bytes(opened), began.elapsed());
+    let reading = Reading { bytes, took, backing: model.backing(), packed: cached.used.is_some() };
+    Ok((model, reading, remarks(&cached)))
+}
+
+/// What is to be said of a file of packed weights.
+fn remarks(cached: &Cached) -> Vec<String> {
+    let trouble = cached.trouble.iter().map(|error| format!("packed weights: {error}"));
+    let written = cached
+        .written
+        .iter()
+        .map(|(path, bytes)| format!("packed weights: {} kept in {}", size(*bytes), path.display()));
+    // A path may have any characters; a remark is one line.
+    trouble.chain(written).map(|line| line.replace(['\n', '\r'], " ")).collect()
 }
 
 /// Finds the model, pulling it if need be, and works out whether it fits.
@@ -206,6 +229,7 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         tier,
         threads,
         prompts: wish.prompts,
+        packed: wish.packed.cache(),
         tuned,
     })
 }
@@ -235,11 +259,16 @@ impl Draft {
         self.spec.memory(self.weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_running)
     }
 
-    fn load(self, compute: &Compute, progress: &mut dyn FnMut(f32)) -> Result<engine::Draft, Failure> {
+    fn load(
+        self,
+        compute: &Compute,
+        cache: PackedCache,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<(engine::Draft, Vec<String>), Failure> {
         let tokenizer = Tokenizer::open(&self.opened)?;
-        let model = Model::load_spec(self.spec, &self.opened, compute, Draft::PRECISION, progress);
-        let model = model.map_err(|error| of(&self.name, error))?;
-        Ok(engine::Draft { model: Arc::new(model), vocabulary: Arc::new(tokenizer) })
+        let (model, _, remarks) = read(self.spec, &self.opened, compute, Draft::PRECISION, cache, progress)
+            .map_err(|error| of(&self.name, error))?;
+        Ok((engine::Draft { model: Arc::new(model), vocabulary: Arc::new(tokenizer) }, remarks))
     }
 }
 
@@ -287,12 +316,14 @@ impl Planned {
             let template = ChatTemplate::open(&self.opened, &tokenizer)?;
             Ok::<_, Failure>((tokenizer, template))
         };
-        let weights = || read(self.spec, &self.opened, &compute, self.precision, &mut part);
+        let weights = || read(self.spec, &self.opened, &compute, self.precision, self.packed, &mut part);
         let (words, weights) = cpu::thread::beside("words", words, weights)
             .map_err(|error| Failure::new(format!("no thread to read the vocabulary: {error}")))?;
-        let ((tokenizer, template), (model, reading)) = (words?, weights?);
+        let ((tokenizer, template), (model, reading, mut remarks)) = (words?, weights?);
         let mut rest = |share| progress(own + share * (1.0 - own));
-        let draft = self.draft.map(|draft| draft.load(&compute, &mut rest)).transpose()?;
+        let draft = self.draft.map(|draft| draft.load(&compute, self.packed, &mut rest)).transpose()?;
+        let (draft, of_draft) = draft.unzip();
+        remarks.extend(of_draft.into_iter().flatten());
         if tokenizer.vocab_size() > model.spec.vocab {
             let (words, rows) = (tokenizer.vocab_size(), model.spec.vocab);
             return Err(Failure::new(format!("the tokenizer has {words} tokens and the model only {rows}")));
@@ -310,6 +341,7 @@ impl Planned {
             tuned: self.tuned,
             took: began.elapsed(),
             reading,
+            remarks,
         })
     }
 }
@@ -431,10 +463,16 @@ mod tests {
     #[test]
     fn reading_tells_rate_and_pages() {
         let backing = |kind, huge_bytes| Backing { kind, bytes: 2_000, huge_bytes };
-        let say = |backing| Reading { bytes: 2_500_000_000, took: Duration::from_secs(2), backing }.say();
+        let reading = |backing, packed| {
+            let took = Duration::from_secs(2);
+            Reading { bytes: 2_500_000_000, took, backing, packed }.say()
+        };
+        let say = |backing| reading(backing, false);
         let text = say(backing(cpu::PageKind::Transparent, Some(1_980)));
         assert_eq!(text, "2.5 GB of weights read in 2.00 s (1.2 GB/s), 99 % in huge pages (transparent)");
         assert!(say(backing(cpu::PageKind::Plain, None)).ends_with(", in plain pages"));
+        let text = reading(backing(cpu::PageKind::File, Some(2_000)), true);
+        assert_eq!(text, "2.5 GB of weights loaded packed in 2.00 s, 100 % in huge pages (mapped file)");
     }
 
     #[test]

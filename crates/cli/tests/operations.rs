@@ -260,3 +260,26 @@ fn the_configuration_file_that_is_shipped_is_good() {
     let line = support::failure(&output, 1);
     assert!(line.contains("/etc/gristmill/keys"), "{line}");
 }
+
+#[test]
+fn packed_weights_are_used_at_the_next_start() {
+    let tiny = Tiny::new();
+    let variables = [("GRISTMILL_PACKED_CACHE", "map")];
+    let ask = |server: &Server| {
+        let (status, answer) = server.complete("");
+        assert_eq!(status, 200, "{answer}");
+        serde_json::from_str::<serde_json::Value>(&answer).unwrap()["choices"][0]["text"].clone()
+    };
+    let start = |word: &str| {
+        let model = [tiny.path(), "--served-model-name", "tiny"];
+        let mut server = Server::listen(&model, &variables);
+        server.until(word);
+        server
+    };
+    let mut server = start(" kept in ");
+    server.until("of weights read in");
+    let first = ask(&server);
+    drop(server);
+    let server = start("of weights loaded packed in");
+    assert_eq!(ask(&server), first);
+}

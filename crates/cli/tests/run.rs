@@ -199,3 +199,50 @@ fn a_model_that_is_none_is_named() {
         assert!(line.contains(words), "{line}");
     }
 }
+
+#[test]
+fn packed_weights_are_kept_used_and_when_damaged_made_anew() {
+    let tiny = Tiny::new();
+    let prompt = characters(&Tiny::prompt());
+    let kept = || {
+        let entries = std::fs::read_dir(tiny.path()).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.to_string_lossy().contains(".packed")).collect::<Vec<_>>()
+    };
+    let start = |how: &str| {
+        let rest = [&prompt, "-n", "20", "--temperature", "0", "--ignore-end", "--json"];
+        let output = run(&args(&tiny, &[&rest[..], &["--packed-cache", how]].concat()));
+        (json(&output)["text"].as_str().unwrap().to_owned(), text(&output.stderr))
+    };
+    let said = |lines: &str, word: &str| {
+        let found: Vec<&str> = lines.lines().filter(|line| line.starts_with("packed weights: ")).collect();
+        assert!(found.len() == 1 && found[0].contains(word), "{word}: {lines}");
+    };
+    let silent = |lines: &str| assert!(!lines.contains("packed weights"), "{lines}");
+    let (truth, lines) = start("off");
+    silent(&lines);
+    assert!(kept().is_empty());
+    // What a killed process left, which is longer than what will be there.
+    let tier = cpu::Tier::widest();
+    let part = std::path::Path::new(tiny.path()).join(format!("model.safetensors.{tier}.packed.part"));
+    std::fs::write(&part, vec![0xff; 4 << 20]).unwrap();
+    let (first, lines) = start("map");
+    said(&lines, " kept in ");
+    assert!(kept().len() == 1 && kept()[0] != part);
+    for how in ["map", "read"] {
+        let (again, lines) = start(how);
+        silent(&lines);
+        assert_eq!((&again, &first), (&truth, &truth), "{how}");
+    }
+    let good = std::fs::read(&kept()[0]).unwrap();
+    let file = kept().remove(0);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, &good[..good.len() - 9]).unwrap();
+    let (again, lines) = start("map");
+    assert_eq!(again, truth);
+    let remarks: Vec<&str> = lines.lines().filter(|line| line.starts_with("packed weights: ")).collect();
+    assert_eq!(remarks.len(), 2, "{lines}");
+    let reason = "of matrices, ";
+    assert!(remarks[0].contains(file.to_str().unwrap()) && remarks[0].contains(reason), "{lines}");
+    assert!(remarks[1].contains(" kept in "), "{lines}");
+    assert!(std::fs::read(&file).unwrap() == good);
+}

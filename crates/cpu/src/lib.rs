@@ -3,16 +3,19 @@
 //! This is the only room with `unsafe`, intrinsics and thread creation; the rooms above build on its safe surface.
 //! Deliberately absent: tensors, formats and any notion of a model.
 
+mod frozen;
 pub mod lanes;
 mod map;
 pub mod measure;
 mod pages;
 mod pool;
 pub mod probe;
+mod smaps;
 pub mod thread;
 mod tier;
 pub mod usage;
 
+pub use frozen::Frozen;
 pub use map::Map;
 pub use pages::{Arena, Backing, PageKind, Pages};
 pub use pool::{Columns, Pool, Tile};

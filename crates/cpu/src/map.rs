@@ -4,9 +4,15 @@ use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
 use std::path::Path;
+use std::time::SystemTime;
+
+use crate::{Backing, PageKind, Pool, smaps};
 
 /// Ranges are dropped in pieces of the largest page size in common use, so that every system accepts them.
 const GRANULE: usize = 64 << 10;
+
+/// A thread's part of a file that is brought into memory: large pages are whole in it.
+const PART: usize = 16 << 20;
 
 /// A whole file mapped read-only. Derefs to its bytes.
 ///
@@ -16,6 +22,7 @@ const GRANULE: usize = 64 << 10;
 pub struct Map {
     /// None for an empty file, which cannot be mapped.
     pages: Option<memmap2::Mmap>,
+    modified: Option<SystemTime>,
 }
 
 impl Map {
@@ -28,14 +35,66 @@ impl Map {
         if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let file = File::open(path)?;
-        if file.metadata()?.len() == 0 {
-            return Ok(Map { pages: None });
+        Map::of(&File::open(path)?)
+    }
+
+    /// Maps a file that is open already.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn of(file: &File) -> io::Result<Map> {
+        let metadata = file.metadata()?;
+        let modified = metadata.modified().ok();
+        if metadata.len() == 0 {
+            return Ok(Map { pages: None, modified });
         }
         // SAFETY: the mapping is read-only and private to this value; that the file keeps its length and bytes while
         // it is mapped is the caller's part, stated above.
-        let pages = unsafe { memmap2::Mmap::map(&file)? };
-        Ok(Map { pages: Some(pages) })
+        let pages = unsafe { memmap2::Mmap::map(file)? };
+        Ok(Map { pages: Some(pages), modified })
+    }
+
+    /// When the file had been changed last as it was mapped; none where the system does not tell.
+    #[must_use]
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.modified
+    }
+
+    /// Brings the whole file into memory and maps it there, on the threads of `pool`: what is read of it afterwards waits
+    /// for no disk and takes no faults. Asks for huge pages where the file comes from the disk; what is in the page
+    /// cache already stays in pages of the size that it has. A system that cannot do this does nothing.
+    ///
+    /// # Errors
+    /// When the file has become shorter, or the disk fails.
+    pub fn populate(&self, pool: &Pool) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(pages) = &self.pages {
+            use memmap2::Advice;
+            // A system without such pages refuses the hint.
+            let _ = pages.advise(Advice::HugePage);
+            let failed = std::sync::Mutex::new(None);
+            pool.run(pages.len().div_ceil(PART), &|part| {
+                let start = part * PART;
+                let brought = pages.advise_range(Advice::PopulateRead, start, PART.min(pages.len() - start));
+                // Before Linux 5.14 there is no such call.
+                if let Err(error) = brought
+                    && error.raw_os_error() != Some(libc::EINVAL)
+                {
+                    *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+                }
+            });
+            let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+            return failed.map_or(Ok(()), Err);
+        }
+        let _ = pool;
+        Ok(())
+    }
+
+    /// What the file is backed by. Looks at the kernel's account of this process, as [`crate::Arena::backing`].
+    #[must_use]
+    pub fn backing(&self) -> Backing {
+        let huge_bytes = smaps::huge_bytes(self.as_ptr().addr(), self.len());
+        Backing { kind: PageKind::File, bytes: self.len(), huge_bytes }
     }
 
     /// Gives the resident pages of the file back to the system; the next read fetches them again.
@@ -86,6 +145,27 @@ mod tests {
         map.drop_range(usize::MAX - 1..usize::MAX);
         map.drop_pages();
         assert_eq!(&*map, &bytes[..]);
+    }
+
+    #[test]
+    fn a_file_is_brought_into_memory_and_one_cut_short_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bytes");
+        let len = 2 * PART + 5000;
+        std::fs::write(&path, vec![7; len]).unwrap();
+        let pool = Pool::new(2, None).unwrap();
+        let map = Map::open(&path).unwrap();
+        map.populate(&pool).unwrap();
+        assert!(map.modified().is_some() && map.iter().all(|&byte| byte == 7));
+        let backing = map.backing();
+        assert_eq!((backing.kind, backing.bytes), (PageKind::File, len));
+        assert!(backing.huge_bytes.is_none_or(|huge| huge <= len));
+        #[cfg(target_os = "linux")]
+        {
+            File::options().write(true).open(&path).unwrap().set_len(PART as u64).unwrap();
+            // An error where reading would be a signal; silence on systems that bring nothing.
+            let _ = map.populate(&pool);
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::smaps;
+
 const HUGE: usize = 2 << 20;
 /// Parts of an arena begin at multiples of this, the small page of most machines.
 const PAGE: usize = 4096;
@@ -23,6 +25,8 @@ pub enum PageKind {
     Transparent,
     /// Plain pages.
     Plain,
+    /// A file's pages in the page cache, mapped; how large they are was settled when they came there.
+    File,
 }
 
 impl PageKind {
@@ -33,16 +37,17 @@ impl PageKind {
             PageKind::Reserved => "reserved",
             PageKind::Transparent => "transparent",
             PageKind::Plain => "plain",
+            PageKind::File => "mapped file",
         }
     }
 }
 
-/// What an arena's memory turned out to be.
+/// What the memory of an arena or of a mapped file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backing {
     /// What was asked for.
     pub kind: PageKind,
-    /// Bytes taken from the arena.
+    /// Bytes taken from the arena, or mapped.
     pub bytes: usize,
     /// How many of them are in huge pages by the kernel's account now; none where it does not tell.
     pub huge_bytes: Option<usize>,
@@ -245,46 +250,9 @@ impl Arena {
         let start = self.whole.start.as_ptr().addr();
         let huge_bytes = match self.whole.kind {
             PageKind::Reserved => Some(self.used),
-            PageKind::Transparent | PageKind::Plain => smaps::huge_bytes(start, self.used),
+            PageKind::Transparent | PageKind::Plain | PageKind::File => smaps::huge_bytes(start, self.used),
         };
         Backing { kind: self.whole.kind, bytes: self.used, huge_bytes }
-    }
-}
-
-/// The kernel's account of a process's memory (proc_pid_smaps(5)).
-mod smaps {
-    use std::io::{BufRead, BufReader, Read};
-
-    /// What is read of the file at most; a mapping takes less than a kilobyte.
-    const LIMIT: u64 = 64 << 20;
-
-    /// Of the `len` bytes at the address `start`, those that are in transparent huge pages.
-    pub(super) fn huge_bytes(start: usize, len: usize) -> Option<usize> {
-        let file = std::fs::File::open("/proc/self/smaps").ok()?;
-        sum(BufReader::new(file.take(LIMIT)), start, len)
-    }
-
-    /// Where a neighbour is in the same mapping, the huge pages are taken to be ours first.
-    pub(super) fn sum(smaps: impl BufRead, start: usize, len: usize) -> Option<usize> {
-        let end = start.checked_add(len)?;
-        let (mut huge, mut ours, mut told) = (0, 0, false);
-        for line in smaps.lines() {
-            let line = line.ok()?;
-            if let Some(kib) = line.strip_prefix("AnonHugePages:") {
-                let kib: usize = kib.trim().trim_end_matches("kB").trim().parse().ok()?;
-                huge += kib.saturating_mul(1024).min(ours);
-                told |= ours > 0;
-            } else if let Some((from, to)) = range(&line) {
-                ours = to.min(end).saturating_sub(from.max(start));
-            }
-        }
-        told.then_some(huge)
-    }
-
-    /// `7f0000000000-7f0000200000 rw-p …`: a mapping's head.
-    fn range(line: &str) -> Option<(usize, usize)> {
-        let (from, to) = line.split_once(' ')?.0.split_once('-')?;
-        Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
     }
 }
 
@@ -339,20 +307,5 @@ mod tests {
         let backing = arena.backing();
         assert_eq!(backing.bytes, 8 * HUGE);
         assert!(backing.huge_bytes.is_some_and(|huge| huge <= backing.bytes));
-    }
-
-    #[test]
-    fn smaps_are_summed_over_the_mappings_that_are_ours() {
-        let smaps = "\
-1000-200000 rw-p 00000000 00:00 0 \nRss: 4 kB\nAnonHugePages:      4096 kB\nVmFlags: rd wr\n\
-200000-a00000 rw-p 00000000 00:00 0 \nAnonHugePages:      6144 kB\n\
-a00000-c00000 rw-p 00000000 00:00 0 \nAnonHugePages:         0 kB\n\
-c00000-1000000 r--p 00000000 08:01 77 /lib/x\nAnonHugePages:      2048 kB\n";
-        let sum = |start, len| smaps::sum(smaps.as_bytes(), start, len);
-        assert_eq!(sum(0x20_0000, 0xa0_0000), Some(6 << 20));
-        assert_eq!(sum(0x20_0000, 0x20_0000), Some(2 << 20), "no more than asked for");
-        assert_eq!(sum(0xa0_0000, 0x20_0000), Some(0));
-        assert_eq!(sum(0x200_0000, 0x1000), None, "not there");
-        assert_eq!(smaps::sum("1-2 x\nAnonHugePages: much kB\n".as_bytes(), 0, 9), None);
     }
 }

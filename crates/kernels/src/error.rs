@@ -27,6 +27,20 @@ pub enum Error {
         /// Weights in a block.
         block: usize,
     },
+    /// Bytes that packing this matrix does not give.
+    #[error("{got} bytes of panels of {layout:?} are no {rows} × {cols} matrix of {dtype:?}")]
+    Panels {
+        /// Output width.
+        rows: usize,
+        /// Input width.
+        cols: usize,
+        /// The weight format in the model's file.
+        dtype: Dtype,
+        /// What the panels are said to hold.
+        layout: String,
+        /// Bytes that were given.
+        got: usize,
+    },
     /// A weight is NaN or infinite.
     #[error(transparent)]
     Weights(tensor::Error),

@@ -18,6 +18,7 @@ mod kv;
 mod matmul;
 mod matrix;
 mod norm;
+mod panels;
 mod rope;
 mod stored;
 #[cfg(target_arch = "x86_64")]
@@ -33,6 +34,7 @@ pub use kv::{BLOCK_TOKENS, KvDtype, KvPool, KvShape};
 pub use matmul::{MAX_GROUP, matmul, matmul_group};
 pub use matrix::{Matrix, Precision};
 pub use norm::{layer_norm, rms_norm, rms_norm_in_place};
+pub use panels::PANELS;
 pub use rope::{Pairing, RopeTable, rope};
 
 use cpu::{Pool, Tier};

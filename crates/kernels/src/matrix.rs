@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu::lanes::{Job, Simd, dispatch, has_tiles, lanes};
-use cpu::{Arena, Pages, Tier};
+use cpu::{Arena, Frozen, Tier};
 use tensor::Dtype;
 
 use crate::activations::Needs;
@@ -83,7 +83,7 @@ pub struct Matrix {
     /// Rows interleaved in a panel.
     pub(crate) lanes: usize,
     pub(crate) panel_bytes: usize,
-    pub(crate) data: Pages,
+    pub(crate) data: Frozen,
 }
 
 impl Matrix {
@@ -305,6 +305,7 @@ impl File<'_> {
             tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
         }
         let fine = p == Precision::Fine;
+        let data = data.freeze();
         Ok((Matrix { layout, fine, tier: c.tier, rows, cols, lanes, panel_bytes, data }, whole.into_inner()))
     }
 }
@@ -313,7 +314,7 @@ fn no_memory(bytes: usize, source: std::io::Error) -> Error {
     Error::Memory { bytes: bytes as u64, source }
 }
 
-fn layout(dtype: Dtype, cols: usize, p: Precision, lanes: usize) -> Layout {
+pub(crate) fn layout(dtype: Dtype, cols: usize, p: Precision, lanes: usize) -> Layout {
     match (p, dtype) {
         (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
         (_, Dtype::F16) => Layout::F16,
@@ -323,7 +324,7 @@ fn layout(dtype: Dtype, cols: usize, p: Precision, lanes: usize) -> Layout {
     }
 }
 
-fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
+pub(crate) fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
     match layout {
         Layout::F32 => cols * lanes * 4,
         Layout::F16 => cols * lanes * 2,
@@ -336,7 +337,7 @@ fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
 }
 
 /// Writes rows of the file into a panel. Whether they fit.
-fn pack_panel(
+pub(crate) fn pack_panel(
     layout: Layout,
     dtype: Dtype,
     lanes: usize,

@@ -301,8 +301,11 @@ pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mu
         }
         for &[at, above, weight @ ..] in exceptions(head, cols, piece) {
             let at = usize::from(u16::from_le_bytes([at, above]));
-            if at / 2 % lanes == lane {
-                out[at / 2 / lanes * 2 + at % 2] = half::bf16::from_le_bytes(weight).to_f32();
+            // Panels may come from a damaged file, and then tell of places that are not there.
+            if at / 2 % lanes == lane
+                && let Some(out) = out.get_mut(at / 2 / lanes * 2 + at % 2)
+            {
+                *out = half::bf16::from_le_bytes(weight).to_f32();
             }
         }
     }

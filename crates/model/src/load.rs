@@ -3,10 +3,12 @@
 //! First every weight of [`Spec::weights`] is found, its shape checked and the ledger closed, so that a broken file is
 //! refused before any work. Then each is read once, checked and packed in the order of the layers into one mapping, and
 //! the file's pages are given back as the loading goes on: the peak is the packed weights and a megabyte or two a thread.
+//! Where packed weights are kept beside the model (see [`crate::packed`]), its matrices are those, and only vectors are read.
 
 use crate::error::Error;
 use crate::memory::PackedWeight;
 use crate::names::{self, Place, Slice};
+use crate::packed::{Cached, PackedCache, Shelf};
 use crate::rope::Rope;
 use crate::source::Source;
 use crate::spec::{Feed, Part, Role, Spec, WeightDecl};
@@ -77,14 +79,14 @@ pub(crate) struct Mlp {
 
 /// A weight found in the file, not yet read.
 pub(crate) struct Found<'a> {
-    role: Role,
+    pub(crate) role: Role,
     name: String,
-    dtype: Dtype,
+    pub(crate) dtype: Dtype,
     /// Rows and columns; a vector is one row.
-    rows: usize,
-    cols: usize,
-    vector: bool,
-    bytes: &'a [u8],
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) vector: bool,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Found<'_> {
@@ -198,32 +200,60 @@ impl Model {
         precision: Precision,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Model, Error> {
+        Model::load_cached(spec, opened, compute, precision, PackedCache::Off, progress)
+            .map(|(model, _)| model)
+    }
+
+    /// As [`Model::load_spec`], with the matrices from a file of packed weights beside the model, if there is one that is
+    /// of just these weights and of this machine; otherwise they are packed, and then kept there. What was the matter with
+    /// a file is told beside the model.
+    ///
+    /// # Errors
+    /// As [`Model::load`]: a file that is of no use or cannot be written is no error.
+    pub fn load_cached(
+        spec: Spec,
+        opened: &Opened,
+        compute: &Compute,
+        precision: Precision,
+        cache: PackedCache,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<(Model, Cached), Error> {
         let found = find(opened, &Source::new(opened)?, &spec)?;
-        let total: u64 = found.iter().map(|w| w.bytes.len() as u64).sum();
-        let arena = arena(&found, compute.tier, precision)?;
+        let precision = finer(precision, &spec);
+        let shelf = Shelf::beside(opened, &found, compute.tier, precision, cache);
+        let mut cached = Cached::default();
+        let kept = shelf.as_ref().and_then(|shelf| shelf.take(compute, &mut cached));
+        let fetched = kept.is_some();
+        let (matrices, kept_backing) = kept.unzip();
         let mut store = Store {
             precision,
             spec: &spec,
-            arena,
             vectors: HashMap::new(),
-            matrices: HashMap::new(),
+            matrices: matrices.unwrap_or_default(),
             bytes: 0,
         };
-        let mut done = 0_u64;
-        for weight in &found {
-            store.take(compute, weight, opened)?;
-            done += weight.bytes.len() as u64;
-            progress(done as f32 / total.max(1) as f32);
+        let backing = match kept_backing {
+            Some(backing) => backing,
+            None => store.pack(compute, &found, opened, progress)?,
+        };
+        for weight in found.iter().filter(|weight| weight.vector) {
+            store.take_vector(weight)?;
         }
+        if let Some(shelf) = shelf.filter(|_| !fetched) {
+            shelf.put(&store.matrices, &mut cached);
+        }
+        store.bytes += store.matrices.values().map(Matrix::bytes).sum::<usize>();
+        progress(1.0);
         opened.drop_pages();
         let blocks = (0..spec.layers.len()).map(|layer| store.block(layer)).collect();
         let embedding = store.matrix(Role::Embedding);
         let final_norm = store.norm(Role::FinalNorm, Role::FinalNormBias);
         let head = store.matrices.remove(&Role::Head);
         let head_bias = store.vectors.remove(&Role::HeadBias);
-        let (bytes, backing) = (store.bytes, store.arena.backing());
+        let bytes = store.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
-        Ok(Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes, backing })
+        let model = Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes, backing };
+        Ok((model, cached))
     }
 
     /// Bytes of packed weights.
@@ -242,51 +272,75 @@ impl Model {
 /// The widest model that is computed with sixteen-bit activations throughout.
 const NARROW: usize = 768;
 
+/// A narrow model is computed finer: its sums average rounding over fewer terms (measured:
+/// docs/decisions/0009-fine-activations.md).
+fn finer(precision: Precision, spec: &Spec) -> Precision {
+    match precision {
+        Precision::Fast if spec.width <= NARROW => Precision::Fine,
+        precision => precision,
+    }
+}
+
 /// Loaded weights on their way into blocks.
 struct Store<'a> {
     precision: Precision,
     spec: &'a Spec,
-    arena: Arena,
     vectors: HashMap<Role, Vec<f32>>,
     matrices: HashMap<Role, Matrix>,
     bytes: usize,
 }
 
 impl Store<'_> {
-    /// A narrow model is computed finer: its sums average rounding over fewer terms (measured:
-    /// docs/decisions/0009-fine-activations.md).
-    fn precision(&self) -> Precision {
-        match self.precision {
-            Precision::Fast if self.spec.width <= NARROW => Precision::Fine,
-            precision => precision,
+    /// Packs every matrix into one mapping, giving back the file's pages as they have been read.
+    fn pack(
+        &mut self,
+        compute: &Compute,
+        found: &[Found<'_>],
+        opened: &Opened,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<Backing, Error> {
+        let mut arena = arena(found, compute.tier, self.precision)?;
+        let total: u64 = found.iter().map(|w| w.bytes.len() as u64).sum();
+        let mut done = 0_u64;
+        for weight in found.iter().filter(|weight| !weight.vector) {
+            self.take_matrix(compute, &mut arena, weight, opened)?;
+            done += weight.bytes.len() as u64;
+            progress(done as f32 / total.max(1) as f32);
         }
+        Ok(arena.backing())
     }
 
-    /// Loads one weight, giving back the file's pages as they have been read. A weight that is NaN or infinite is
-    /// refused: a model that holds one answers nonsense to everything.
-    fn take(&mut self, compute: &Compute, weight: &Found, opened: &Opened) -> Result<(), Error> {
-        let named = |source| Error::Weights { name: weight.name.clone(), source };
-        let precision = self.precision();
-        if !weight.vector {
-            let packed = Matrix::pack_into(
-                compute,
-                &mut self.arena,
-                weight.dtype,
-                weight.rows,
-                weight.cols,
-                weight.bytes,
-                precision,
-                &|range| opened.drop_pages_of(&weight.bytes[range]),
-            )
-            .map_err(|error| match error {
-                kernels::Error::Weights(source) => named(source),
-                source => Error::Pack { name: weight.name.clone(), source },
-            })?;
-            self.bytes += packed.bytes();
-            self.matrices.insert(weight.role, packed);
-            return Ok(());
-        }
-        tensor::check_finite(weight.dtype, weight.bytes).map_err(named)?;
+    /// Packs one matrix. A weight that is NaN or infinite is refused: a model that holds one answers nonsense to
+    /// everything.
+    fn take_matrix(
+        &mut self,
+        compute: &Compute,
+        arena: &mut Arena,
+        weight: &Found<'_>,
+        opened: &Opened,
+    ) -> Result<(), Error> {
+        let packed = Matrix::pack_into(
+            compute,
+            arena,
+            weight.dtype,
+            weight.rows,
+            weight.cols,
+            weight.bytes,
+            self.precision,
+            &|range| opened.drop_pages_of(&weight.bytes[range]),
+        )
+        .map_err(|error| match error {
+            kernels::Error::Weights(source) => Error::Weights { name: weight.name.clone(), source },
+            source => Error::Pack { name: weight.name.clone(), source },
+        })?;
+        self.matrices.insert(weight.role, packed);
+        Ok(())
+    }
+
+    /// Reads one vector, whose numbers must be finite likewise.
+    fn take_vector(&mut self, weight: &Found<'_>) -> Result<(), Error> {
+        tensor::check_finite(weight.dtype, weight.bytes)
+            .map_err(|source| Error::Weights { name: weight.name.clone(), source })?;
         let mut values = floats(&weight.name, weight.dtype, weight.bytes)?;
         if self.spec.norm.plus_one && is_norm(weight.role) {
             values.iter_mut().for_each(|v| *v += 1.0);

@@ -10,6 +10,7 @@ pub mod gguf;
 pub mod huggingface;
 pub mod ledger;
 pub mod opened;
+pub mod packed;
 pub mod safetensors;
 pub mod store;
 

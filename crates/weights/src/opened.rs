@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use cpu::Map;
 use tensor::Dtype;
@@ -13,6 +14,7 @@ use tensor::Dtype;
 use crate::gguf::{self, Gguf, Split};
 use crate::huggingface;
 use crate::ledger::Ledger;
+use crate::packed::{self, FileKey};
 use crate::safetensors;
 
 /// Why a model cannot be opened.
@@ -409,14 +411,35 @@ impl Opened {
     /// As [`Opened::drop_pages`], for `bytes` of a tensor of this model: a loader that has repacked them needs them no
     /// more. See [`Map::drop_range`] for the edges.
     pub fn drop_pages_of(&self, bytes: &[u8]) {
-        let address = |bytes: &[u8]| bytes.as_ptr().addr();
-        for part in &self.parts {
-            let start = address(bytes).wrapping_sub(address(&part.bytes));
-            if start < part.bytes.len() {
-                part.bytes.drop_range(start..start.saturating_add(bytes.len()));
-                return;
-            }
+        if let Some((part, start)) = self.place_of(bytes) {
+            self.parts[part].bytes.drop_range(start..start.saturating_add(bytes.len()));
         }
+    }
+
+    /// Which of [`Opened::files`] holds `bytes` of a tensor of this model, and from which byte on.
+    pub fn place_of(&self, bytes: &[u8]) -> Option<(usize, usize)> {
+        let address = |bytes: &[u8]| bytes.as_ptr().addr();
+        let starts = self.parts.iter().map(|part| address(bytes).wrapping_sub(address(&part.bytes)));
+        let inside = |(part, start): &(usize, usize)| *start < self.parts[*part].bytes.len();
+        starts.enumerate().find(inside)
+    }
+
+    /// The first of [`Opened::files`]; none if the model is on no disk.
+    pub fn first_file(&self) -> Option<&Path> {
+        let on_disk = |part: &&Part| matches!(part.bytes, Bytes::File(_));
+        self.parts.first().filter(on_disk).map(|part| part.path.as_path())
+    }
+
+    /// Which files these are, to know them again; none if the model is on no disk, or the system tells no times.
+    pub fn file_keys(&self) -> Option<Vec<FileKey>> {
+        let key = |(number, part): (usize, &Part)| {
+            let Bytes::File(map) = &part.bytes else { return None };
+            let own = self.entries.iter().filter(|entry| entry.part == number);
+            let data = own.map(|entry| entry.range.start).min().unwrap_or(map.len());
+            let modified = map.modified()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+            Some(packed::file_key(map, data, u64::try_from(modified).ok()?))
+        };
+        self.parts.iter().enumerate().map(key).collect()
     }
 }
 

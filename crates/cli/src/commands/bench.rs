@@ -83,6 +83,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     kv: flags::Kv,
+
+    #[command(flatten)]
+    packed: flags::Packed,
 }
 
 #[derive(clap::Subcommand)]
@@ -117,7 +120,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let progress = Progress::new();
         let chunk = engine::Limits::default().prefill_chunk;
         let kv = args.kv.dtype(tier);
-        let mut runner = Runner::load(&subject, &machine, &compute, kv, &tests, chunk, &progress)?;
+        let mut runner =
+            Runner::load(&subject, &machine, &compute, kv, &tests, chunk, args.packed, &progress)?;
         for test in &tests {
             let measured = runner.measure(test, args.repetitions.into(), &mut ceilings, &progress)?;
             let row = Row::new(test, &measured, &runner, &machine);

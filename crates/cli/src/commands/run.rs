@@ -78,6 +78,9 @@ pub(crate) struct Args {
     kv: flags::Kv,
 
     #[command(flatten)]
+    packed: flags::Packed,
+
+    #[command(flatten)]
     speculate: flags::Speculate,
 
     #[command(flatten)]
@@ -145,13 +148,15 @@ impl Session {
             context: args.context,
             max_running: 1,
             speculate: &args.speculate,
+            packed: args.packed,
         };
         let planned = plan(&wish)?;
         let params = args.sampling.params(planned.vocab(), args.logprobs)?;
         let mut bar = crate::loading::Bar::new(&args.model);
         let loaded = planned.load(&mut |share| bar.set(share));
         drop(bar);
-        let Loaded { model, tokenizer, draft, template, compute, limits, took, .. } = loaded?;
+        let Loaded { model, tokenizer, draft, template, compute, limits, took, remarks, .. } = loaded?;
+        remarks.iter().for_each(|remark| err!("{remark}"));
         let template = choose_template(&args, template)?;
         let handle =
             Engine::start_drafted(model, tokenizer.clone(), draft, compute, limits, Box::new(Unwatched))?;

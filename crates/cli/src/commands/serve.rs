@@ -126,6 +126,9 @@ pub(crate) struct Args {
     kv: flags::Kv,
 
     #[command(flatten)]
+    packed: flags::Packed,
+
+    #[command(flatten)]
     speculate: flags::Speculate,
 }
 
@@ -314,6 +317,7 @@ fn planned(args: &Args) -> Result<Planned, Failure> {
         context: args.context,
         max_running: args.limits.parallel(threads),
         speculate: &args.speculate,
+        packed: args.packed,
     };
     let mut planned = plan(&wish)?;
     if let Some(kv_bytes) = args.kv_memory {
@@ -347,6 +351,7 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
         server.loading(format!("{:.0} % of the weights are read", share * 100.0));
     })?;
     drop(bar);
+    loaded.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
     start(args, server, loaded, began)
 }
 

@@ -8,6 +8,7 @@ mod attention;
 mod elementwise;
 mod matmul;
 mod norm;
+mod panels;
 mod rope;
 
 /// The manifest says `test = false` of the library: a test beside the code would never run.

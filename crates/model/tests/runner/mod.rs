@@ -4,7 +4,7 @@
 
 use cpu::{Pool, Tier};
 use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, Precision, SeqRows};
-use model::{Batch, Model, Scratch, Spec};
+use model::{Batch, Cached, Model, PackedCache, Scratch, Spec};
 use std::path::{Path, PathBuf};
 
 /// A model with memory for a few sequences.
@@ -56,20 +56,32 @@ impl Runner {
         precision: Precision,
         kv: KvDtype,
     ) -> Runner {
+        Runner::cached(path, spec, tier, precision, kv, PackedCache::Off).0
+    }
+
+    /// The same with packed weights kept beside the model; also returns what came of them.
+    pub(crate) fn cached(
+        path: &Path,
+        spec: Spec,
+        tier: Tier,
+        precision: Precision,
+        kv: KvDtype,
+        cache: PackedCache,
+    ) -> (Runner, Cached) {
         // Threads split columns, so they matter where the product is fast; the truth is as true on one.
         let threads = if precision == Precision::Fast { 2 } else { 1 };
         let pool = Pool::new(threads, None).expect("threads");
         // Where there are tiles, rows of prompts and of answers differ, which is more to get wrong.
         let compute = Compute { prompt_tiles: true, ..Compute::new(tier, pool) };
         let opened = weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let model = Model::load_spec(spec, &opened, &compute, precision, &mut |_| ())
+        let (model, cached) = Model::load_cached(spec, &opened, &compute, precision, cache, &mut |_| ())
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let blocks = 96;
         let kv = KvPool::new(model.spec.kv_shape(blocks, kv)).expect("a small pool");
         let scratch = Scratch::new(&model.spec, 256, 256);
         // Blocks in no order, as after a day of serving.
         let free = (0..blocks as u32).map(|b| (b * 37) % blocks as u32).collect();
-        Runner { model, compute, kv, scratch, free, answers: 0 }
+        (Runner { model, compute, kv, scratch, free, answers: 0 }, cached)
     }
 
     /// Runs one batch; returns the logits of every row `[rows, vocab]`.

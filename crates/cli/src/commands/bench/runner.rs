@@ -10,9 +10,9 @@ use model::{Batch, Model, Scratch, Spec};
 use super::progress::Progress;
 use super::subject::{About, Subject};
 use super::test::Test;
-use crate::Failure;
 use crate::loading::{self, Reading};
 use crate::term::err;
+use crate::{Failure, flags};
 
 /// Tokens of a depth that are computed; blocks past them are copies of theirs.
 const COMPUTED_DEPTH: usize = 512;
@@ -89,6 +89,7 @@ impl<'a> Runner<'a> {
         kv: KvDtype,
         tests: &[Test],
         chunk: usize,
+        packed: flags::Packed,
         progress: &Progress,
     ) -> Result<Runner<'a>, Failure> {
         let label = subject.label();
@@ -111,10 +112,14 @@ impl<'a> Runner<'a> {
         let need = spec.memory(weights, blocks * BLOCK_TOKENS, kv, rows, streams).total();
         loading::check_memory(machine, need, &label, "")?;
         let about = About::new(label, &opened, &spec);
-        let (model, reading) = loading::read(spec, &opened, compute, Precision::Fast, &mut |share| {
-            progress.detail(&format!("{}: loading, {:.0} %", about.label, 100.0 * share));
-        })?;
-        progress.quiet(|| err!("{}: {}", about.label, reading.say()));
+        let cache = packed.cache();
+        let mut share = |share| progress.detail(&format!("{}: loading, {:.0} %", about.label, 100.0 * share));
+        let (model, reading, remarks) =
+            loading::read(spec, &opened, compute, Precision::Fast, cache, &mut share)?;
+        progress.quiet(|| {
+            remarks.iter().for_each(|remark| err!("{}: {remark}", about.label));
+            err!("{}: {}", about.label, reading.say());
+        });
         Ok(Runner {
             kv: KvPool::new(model.spec.kv_shape(blocks, kv))?,
             scratch: Scratch::new(&model.spec, rows, streams),

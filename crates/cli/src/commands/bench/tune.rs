@@ -76,7 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let largest = CHUNKS.into_iter().max().unwrap_or(1);
     let tests = [decode, prompt, long_prompt];
     let kv = kernels::KvDtype::fastest(compute.tier);
-    let mut runner = Runner::load(&subject, &machine, &compute, kv, &tests, largest, &progress)?;
+    let packed = flags::Packed::OFF;
+    let mut runner = Runner::load(&subject, &machine, &compute, kv, &tests, largest, packed, &progress)?;
     let mut tried = Vec::new();
     let mut ask = |test: Test, candidates: Vec<Candidate>| {
         progress.stage(&format!("{}: {test}", args.model));

@@ -1,0 +1,81 @@
+//! Bytes that are written no more.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::{Map, Pages};
+
+/// Bytes that are only read: a buffer that has been filled, or a part of a mapped file. Derefs to them.
+pub struct Frozen(Memory);
+
+enum Memory {
+    Buffer(Pages),
+    /// The range lies inside the file.
+    File(Arc<Map>, Range<usize>),
+}
+
+impl Pages {
+    /// The buffer, never to be written again.
+    #[must_use]
+    pub fn freeze(self) -> Frozen {
+        Frozen(Memory::Buffer(self))
+    }
+}
+
+impl Frozen {
+    /// The bytes `range` of a mapped file, which stays mapped as long as they are there; none if they are not inside it.
+    /// What [`Map`] says of files that are cut short holds for all that time.
+    #[must_use]
+    pub fn of_file(map: &Arc<Map>, range: Range<usize>) -> Option<Frozen> {
+        map.get(range.clone())?;
+        Some(Frozen(Memory::File(Arc::clone(map), range)))
+    }
+}
+
+impl Deref for Frozen {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Buffer(pages) => pages,
+            Memory::File(map, range) => &map[range.clone()],
+        }
+    }
+}
+
+impl fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = matches!(self.0, Memory::File(..));
+        f.debug_struct("Frozen").field("len", &self.len()).field("file", &file).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_file_outlives_what_it_was_cut_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bytes");
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let map = Arc::new(Map::open(&path).unwrap());
+        let part = Frozen::of_file(&map, 4096..70_000).unwrap();
+        assert!(Frozen::of_file(&map, 99_999..100_001).is_none());
+        #[expect(clippy::reversed_empty_ranges, reason = "what a damaged file may ask for")]
+        let backwards = Frozen::of_file(&map, 9..3);
+        assert!(backwards.is_none());
+        drop(map);
+        assert_eq!(&*part, &bytes[4096..70_000]);
+    }
+
+    #[test]
+    fn a_buffer_keeps_its_bytes() {
+        let mut pages = Pages::new(5000).unwrap();
+        pages.fill(3);
+        let frozen = pages.freeze();
+        assert!(frozen.len() == 5000 && frozen.iter().all(|&byte| byte == 3));
+    }
+}

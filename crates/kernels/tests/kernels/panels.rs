@@ -1,0 +1,176 @@
+//! Panels that are kept between starts: the version that stands for their bytes, and bytes that nobody packed.
+
+use cpu::{Frozen, Pages, Pool, Tier};
+use kernels::{Activations, Compute, Matrix, PANELS, Precision, matmul};
+use tensor::Dtype;
+
+/// What a panel of each format is, for registers of 4, 8 and 16 lanes: FNV-1a (Fowler, Noll, Vo) of its bytes, in
+/// hexadecimal. If packing is meant to write other bytes, raise [`PANELS`] and write here what the test says.
+const KNOWN: (u32, &str) = (
+    1, "\
+",
+);
+
+const ROWS: usize = 13;
+const COLS: usize = 512;
+
+fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Bytes by chance, the same on every machine.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u8 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 56) as u8
+    }
+
+    fn frozen(&mut self, len: usize) -> Frozen {
+        let mut pages = Pages::new(len).unwrap();
+        pages.iter_mut().for_each(|byte| *byte = self.next());
+        pages.freeze()
+    }
+}
+
+/// Rows of a file: any bits, but bfloat16 of few magnitudes with an exception here and there.
+fn weights(dtype: Dtype) -> Vec<u8> {
+    let mut chance = Chance(1);
+    let mut bytes: Vec<u8> = (0..ROWS * dtype.row_bytes(COLS).unwrap()).map(|_| chance.next()).collect();
+    if dtype == Dtype::BF16 {
+        for (i, weight) in bytes.chunks_exact_mut(2).enumerate() {
+            weight[1] = if i % 500 == 0 { 0x45 } else { 0x38 + weight[1] % 4 };
+        }
+    }
+    bytes
+}
+
+/// Every layout that a format may have on some machine.
+fn layouts() -> Vec<(Dtype, &'static str)> {
+    let mut all: Vec<(Dtype, &str)> = Dtype::ALL.into_iter().map(|dtype| (dtype, dtype.name())).collect();
+    all.push((Dtype::BF16, "BF16 in 12 bits"));
+    all
+}
+
+#[test]
+fn packing_writes_the_bytes_that_this_version_stands_for() {
+    let mut now = String::new();
+    for (dtype, layout) in layouts() {
+        let bytes = weights(dtype);
+        let hashes = [4, 8, 16].map(|lanes| {
+            // The first panel, short of rows with 16 lanes.
+            let rows = &bytes[..ROWS.min(lanes) * dtype.row_bytes(COLS).unwrap()];
+            let panel = Matrix::panel_for(lanes, dtype, COLS, Precision::Fast, layout, rows);
+            panel.map_or("-".to_owned(), |panel| format!("{:016x}", hash(&panel)))
+        });
+        now += &format!("{layout}: {}\n", hashes.join(" "));
+    }
+    let known = (PANELS, now.as_str()) == KNOWN;
+    assert!(known, "packing writes other bytes than version {}: raise PANELS, and note here\n{now}", KNOWN.0);
+}
+
+#[test]
+fn panels_make_the_matrix_that_they_came_from_and_no_other() {
+    for tier in Tier::available() {
+        let compute = Compute::new(tier, Pool::new(1, None).unwrap());
+        for (dtype, p) in pairs() {
+            let bytes = if dtype == Dtype::BF16 {
+                weights(dtype)
+            } else {
+                let values: Vec<f32> = (0..ROWS * COLS).map(|i| (i % 91) as f32 / 91.0 - 0.5).collect();
+                let mut bytes = Vec::new();
+                tensor::quantize(dtype, &values, &mut bytes).unwrap();
+                bytes
+            };
+            let packed = Matrix::pack(&compute, dtype, ROWS, COLS, &bytes, p).unwrap();
+            let again = |rows, layout, len: usize| {
+                let mut pages = Pages::new(len).unwrap();
+                let shared = len.min(packed.panels().len());
+                pages[..shared].copy_from_slice(&packed.panels()[..shared]);
+                Matrix::from_panels(tier, dtype, rows, COLS, p, layout, pages.freeze())
+            };
+            let (name, len) = (packed.layout_name(), packed.panels().len());
+            assert_eq!(Matrix::panels_bytes(tier, dtype, ROWS, COLS, p, name), Some(len));
+            let back = again(ROWS, name, len).unwrap();
+            let (mut row, mut same) = (vec![0.0; COLS], vec![0.0; COLS]);
+            packed.row_into(ROWS - 1, &mut row);
+            back.row_into(ROWS - 1, &mut same);
+            assert_eq!(row, same, "{dtype} {p:?}");
+            assert_eq!(back.activations(), packed.activations());
+            assert!(again(ROWS, name, len - 1).is_err());
+            assert!(again(9 * ROWS, name, len).is_err());
+            let said = again(ROWS, "MXFP2", len).err().unwrap().to_string();
+            assert!(said.contains("MXFP2") && said.contains("13 × 512"), "{said}");
+        }
+    }
+    let whole = |cols| Matrix::panels_bytes(Tier::Scalar, Dtype::Q4_K, 8, cols, Precision::Fast, "Q4_K");
+    assert!(whole(256).is_some() && whole(300).is_none(), "rows of whole blocks");
+}
+
+fn pairs() -> impl Iterator<Item = (Dtype, Precision)> {
+    let precisions = [Precision::Fast, Precision::Fine, Precision::F32];
+    Dtype::ALL.into_iter().flat_map(move |dtype| precisions.map(|p| (dtype, p)))
+}
+
+/// A file may be damaged, and panels are not looked at when they are loaded.
+#[test]
+fn panels_of_bits_by_chance_give_some_sums_and_no_panic() {
+    let mut chance = Chance(7);
+    for tier in Tier::available() {
+        let compute = Compute { prompt_tiles: true, ..Compute::new(tier, Pool::new(1, None).unwrap()) };
+        for (dtype, p) in pairs() {
+            for layout in [dtype.name(), "F32", "BF16 in 12 bits"] {
+                let Some(len) = Matrix::panels_bytes(tier, dtype, 3 * ROWS, COLS, p, layout) else {
+                    continue;
+                };
+                let panels = chance.frozen(len);
+                let w = Matrix::from_panels(tier, dtype, 3 * ROWS, COLS, p, layout, panels).unwrap();
+                for rows in [1, 3, 16, 70] {
+                    let x: Vec<f32> = (0..rows * COLS).map(|_| f32::from(chance.next()) / 99.0).collect();
+                    for answers in [rows, 0] {
+                        let mut a = Activations::new(rows, COLS);
+                        a.set(&compute, &x, COLS, w.activations(), answers);
+                        let mut out = vec![0.0; rows * w.rows()];
+                        matmul(&compute, &w, &a, &mut out);
+                    }
+                }
+                let mut row = vec![0.0; COLS];
+                (0..w.rows()).for_each(|at| w.row_into(at, &mut row));
+            }
+        }
+    }
+}
+
+/// Machines whose tiers all have narrow registers read no such panels: the code is taken in here, and run on these.
+#[expect(dead_code, unreachable_pub, reason = "a part of it is tried")]
+#[path = "../../src/twelve.rs"]
+mod twelve;
+
+#[test]
+fn exceptions_at_places_by_chance_are_left_out() {
+    struct Bring<'a>(&'a [u8], usize);
+    impl cpu::lanes::Job for Bring<'_> {
+        type Out = ();
+        fn run<S: cpu::lanes::Simd>(self, s: S) {
+            let mut near = vec![0; twelve::near_bytes(S::LANES)];
+            (0..self.1.div_ceil(twelve::PIECE)).for_each(|piece| {
+                twelve::bring(s, self.0, self.1, piece, &mut near);
+            });
+        }
+    }
+    let (lanes, cols) = (cpu::lanes::lanes(Tier::Scalar), 512 + 96);
+    let mut chance = Chance(3);
+    for round in 0..200 {
+        let mut panel: Vec<u8> = (0..twelve::panel_bytes(lanes, cols)).map(|_| chance.next()).collect();
+        if round % 2 == 0 {
+            // Behind the table of 16 bytes: all exceptions in the first two pieces, wherever they say that they are.
+            panel[16..24].copy_from_slice(&[0, 0, 9, 0, 19, 0, 19, 0]);
+        }
+        let mut out = vec![0.0; cols];
+        (0..lanes).for_each(|lane| twelve::row(lanes, cols, lane, &panel, &mut out));
+        cpu::lanes::dispatch(Tier::Scalar, Bring(&panel, cols));
+    }
+}
