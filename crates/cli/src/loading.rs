@@ -139,19 +139,25 @@ pub(crate) fn read(
     progress: &mut dyn FnMut(f32),
 ) -> Result<(Model, Reading, Vec<String>), model::Error> {
     let began = Instant::now();
-    let (model, cached) = Model::load_cached(spec, opened, compute, precision, cache, progress)?;
-    let (bytes, took) = (tensor_bytes(opened), began.elapsed());
+    let mut loaded = began;
+    // What comes after is the writing of packed weights.
+    let mut until_loaded = |share| {
+        loaded = Instant::now();
+        progress(share);
+    };
+    let (model, cached) = Model::load_cached(spec, opened, compute, precision, cache, &mut until_loaded)?;
+    let (bytes, took) = (tensor_bytes(opened), loaded - began);
     let reading = Reading { bytes, took, backing: model.backing(), packed: cached.used.is_some() };
-    Ok((model, reading, remarks(&cached)))
+    Ok((model, reading, remarks(&cached, loaded.elapsed())))
 }
 
-/// What is to be said of a file of packed weights.
-fn remarks(cached: &Cached) -> Vec<String> {
+/// What is to be said of a file of packed weights; `writing` is how long that took, if one was written.
+fn remarks(cached: &Cached, writing: Duration) -> Vec<String> {
     let trouble = cached.trouble.iter().map(|error| format!("packed weights: {error}"));
-    let written = cached
-        .written
-        .iter()
-        .map(|(path, bytes)| format!("packed weights: {} kept in {}", size(*bytes), path.display()));
+    let written = cached.written.iter().map(|(path, bytes)| {
+        let (size, took) = (size(*bytes), writing.as_secs_f64());
+        format!("packed weights: {size} kept in {} in {took:.1} s", path.display())
+    });
     // A path may have any characters; a remark is one line.
     trouble.chain(written).map(|line| line.replace(['\n', '\r'], " ")).collect()
 }

@@ -205,7 +205,7 @@ impl Model {
     }
 
     /// As [`Model::load_spec`], with the matrices from a file of packed weights beside the model, if there is one that is
-    /// of just these weights and of this machine; otherwise they are packed, and then kept there. What was the matter with
+    /// of just these weights and of this machine; otherwise they are packed, and kept there once `progress` has got its 1. What was the matter with
     /// a file is told beside the model.
     ///
     /// # Errors
@@ -239,12 +239,12 @@ impl Model {
         for weight in found.iter().filter(|weight| weight.vector) {
             store.take_vector(weight)?;
         }
+        opened.drop_pages();
+        progress(1.0);
         if let Some(shelf) = shelf.filter(|_| !fetched) {
             shelf.put(&store.matrices, &mut cached);
         }
         store.bytes += store.matrices.values().map(Matrix::bytes).sum::<usize>();
-        progress(1.0);
-        opened.drop_pages();
         let blocks = (0..spec.layers.len()).map(|layer| store.block(layer)).collect();
         let embedding = store.matrix(Role::Embedding);
         let final_norm = store.norm(Role::FinalNorm, Role::FinalNormBias);

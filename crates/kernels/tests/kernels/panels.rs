@@ -7,7 +7,25 @@ use tensor::Dtype;
 /// What a panel of each format is, for registers of 4, 8 and 16 lanes: FNV-1a (Fowler, Noll, Vo) of its bytes, in
 /// hexadecimal. If packing is meant to write other bytes, raise [`PANELS`] and write here what the test says.
 const KNOWN: (u32, &str) = (
-    1, "\
+    1,
+    "\
+F32: 6d449244a4a42119 0224a19ded828850 8ce2eb98823cd122
+F16: a7ad7785a6da6e2c ca850cf16a37e9ad a33f80490216e991
+BF16: f2188a9c67880a77 a0d87ff4606fff18 4c7d92baf46c4955
+Q4_0: fc5a4e887a517bc3 ad00d7ca8521da79 41ed90bd092ac52a
+Q4_1: 519c1b38f0626bb4 6f220cf67f8e5a3f 9daa9a8b9d5ff74e
+Q5_0: 021015fed86a0cb1 1ccf644150f1c7e1 a5605d3741e97e6f
+Q5_1: 6fb42640fae89891 d46479425f254566 5393b743a9b28b0f
+Q8_0: 1feee191c71df23f 9a84391743857e3e e86bb3bcc4a37266
+Q2_K: 1d7ade3ae2c06f91 1349b10e8db8ce25 401e47a5124042ef
+Q3_K: 6ae84cd903988be7 0c51580142409829 496fdd5c63a4260f
+Q4_K: f7840a949c8a8a45 0098356c318292c3 89798f976a73c2eb
+Q5_K: 98cf5777c2437ffa cc8c8e9217d6d058 df4693b09e6889b7
+Q6_K: 1cc4b210e0e2e5dd 15f0e812840abd4a 792346fe4f59f210
+IQ4_NL: fc5a4e887a517bc3 ad00d7ca8521da79 41ed90bd092ac52a
+IQ4_XS: 6fefd154dde99e5d ecebd45a872bc168 6149b7d169eb952a
+MXFP4: 6790a1af55d5837a bef040bd78c40909 973cbf92a49c52ee
+BF16 in 12 bits: - - b11cec3c9085e838
 ",
 );
 
