@@ -65,8 +65,8 @@ pub(crate) struct Prompts {
 /// Whether packed weights are kept between starts. `#[command(flatten)]` it into a command's `Args`.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Packed {
-    /// Keep the packed weights in a file beside the model, about as large as that, and start from it next time. `map` takes the
-    /// file's pages as they are, which must not be cut short meanwhile; `read` copies them into memory.
+    /// Keep the packed weights in a file beside the model, about as large as that, and start from it next time. `read` copies it
+    /// into memory; `map` takes the file's pages as they are, which must not be cut short meanwhile.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = PackedChoice::Off)]
     #[arg(env = "GRISTMILL_PACKED_CACHE", help_heading = "Machine")]
     pub(crate) packed_cache: PackedChoice,

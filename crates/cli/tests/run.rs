@@ -241,7 +241,7 @@ fn packed_weights_are_kept_used_and_when_damaged_made_anew() {
     assert_eq!(again, truth);
     let remarks: Vec<&str> = lines.lines().filter(|line| line.starts_with("packed weights: ")).collect();
     assert_eq!(remarks.len(), 2, "{lines}");
-    let reason = "of matrices, ";
+    let reason = "lies outside the file";
     assert!(remarks[0].contains(file.to_str().unwrap()) && remarks[0].contains(reason), "{lines}");
     assert!(remarks[1].contains(" kept in "), "{lines}");
     assert!(std::fs::read(&file).unwrap() == good);

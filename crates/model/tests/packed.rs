@@ -18,7 +18,9 @@ fn copy(model: &Path) -> (TempDir, PathBuf) {
         to
     };
     if model.is_dir() {
-        ["config.json", "model.safetensors"].map(|name| copy(&model.join(name)));
+        for name in ["config.json", "model.safetensors"] {
+            copy(&model.join(name));
+        }
         let path = folder.path().to_owned();
         return (folder, path);
     }

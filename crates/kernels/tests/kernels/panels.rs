@@ -163,7 +163,7 @@ fn panels_of_bits_by_chance_give_some_sums_and_no_panic() {
 }
 
 /// Machines whose tiers all have narrow registers read no such panels: the code is taken in here, and run on these.
-#[expect(dead_code, unreachable_pub, reason = "a part of it is tried")]
+#[expect(dead_code, reason = "a part of it is tried")]
 #[path = "../../src/twelve.rs"]
 mod twelve;
 
