@@ -146,10 +146,13 @@ fn matrices_outside_the_file_or_in_each_other_are_refused() {
     assert!(text(br#"{"key": 1, "slots": [], "more": 0}"#).contains("the index cannot be read"));
 }
 
+/// A change to a key, and what is said of it.
+type Edit = (fn(&mut Key), &'static str);
+
 #[test]
 fn packed_weights_of_other_ones_are_refused() {
     let folder = Folder::new();
-    let edits: [(fn(&mut Key), &str); 7] = [
+    let edits: [Edit; 7] = [
         (|key| key.version = 2, "packed by another version of the program (layout 2, this one's is 1)"),
         (|key| key.tier = "amx".into(), "packed for amx (8 lanes, fast), not for avx2 (8 lanes, fast)"),
         (|key| key.lanes = 16, "packed for avx2 (16 lanes, fast), not for avx2 (8 lanes, fast)"),
@@ -214,7 +217,7 @@ fn who_may_read_the_model_may_read_it_and_nobody_may_write() {
 
 #[test]
 fn a_file_is_known_by_its_beginning_and_by_pieces_of_its_tensors() {
-    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 31 >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|i| ((i * 31) >> 7) as u8).collect();
     let same = file_key(&bytes, 1000, 7);
     assert_eq!(same, file_key(&bytes, 1000, 7));
     for at in [0, 999, 1000, 5000, bytes.len() - 1] {
