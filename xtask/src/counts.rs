@@ -2,7 +2,8 @@
 //!
 //! Time drifts with the machine, by a fifth within the hour; instructions do not. The example `counts` of the room
 //! `kernels` calls one kernel on fixed data under callgrind, once N times and once 2 N times: the difference is the
-//! kernel alone, whatever its functions are called. The tier is AVX2, the widest that valgrind knows.
+//! kernel alone, whatever its functions are called. The tier is AVX2, the widest that valgrind knows; of all tiers it is looked
+//! whether an intrinsic became a function of its own, and so is called with its registers in memory.
 //!
 //! Counts depend on the compiler, which rust-toolchain.toml does not pin: the file names the one it was written with.
 //! With another, a kernel that got worse still fails (users build with that compiler too, and a gate that is off for the
@@ -112,7 +113,23 @@ fn build() -> Result<PathBuf, String> {
     for name in FLAGS {
         command.env_remove(name);
     }
-    executables(command)?.pop().ok_or_else(|| "cargo built no example `counts`".to_owned())
+    let program = executables(command)?.pop().ok_or_else(|| "cargo built no example `counts`".to_owned())?;
+    let symbols = output(Command::new("nm").arg("--demangle").arg(&program))?;
+    match calls_of_instructions(&symbols).as_slice() {
+        [] => Ok(program),
+        found => Err(format!(
+            "compiled as functions of their own and called: {}; a closure, or a function that is not `inline(always)`, uses lanes \
+             without the tier's instructions (cpu::lanes)",
+            found.join(", ")
+        )),
+    }
+}
+
+/// Intrinsics that are functions of the program: each should be an instruction in a kernel. Of any tier, which counts are not.
+fn calls_of_instructions(symbols: &str) -> Vec<&str> {
+    let names = symbols.lines().filter_map(|line| line.split_once(" core::core_arch::"));
+    // It asks what the system lets programs use, once.
+    names.map(|(_, name)| name).filter(|name| !name.ends_with("::_xgetbv")).collect()
 }
 
 /// All instructions of a run with so many calls.
@@ -225,7 +242,7 @@ fn compare(recorded: &Record, now: &Record) -> (String, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, Record, compare, page, read};
+    use super::{Count, Record, calls_of_instructions, compare, page, read};
 
     fn record(compiler: &str, instructions: u64) -> Record {
         let count = |kernel: &str, instructions| Count { kernel: kernel.to_owned(), work: 100, instructions };
@@ -267,5 +284,13 @@ mod tests {
         now.counts.remove(0);
         assert!(compare(&old, &now).1[0].contains("no such kernel"));
         assert!(compare(&now, &old).1[0].contains("not recorded"));
+    }
+
+    #[test]
+    fn an_intrinsic_that_is_called_is_found() {
+        let symbols = "0000000000001000 t core::core_arch::x86::xsave::_xgetbv\n\
+                       0000000000002000 t core::core_arch::x86::avx::_mm256_mul_ps\n\
+                       0000000000003000 T kernels::matmul::matmul\n";
+        assert_eq!(calls_of_instructions(symbols), ["x86::avx::_mm256_mul_ps"]);
     }
 }

@@ -147,7 +147,7 @@ pub(crate) fn read(
     };
     let (model, cached) = Model::load_cached(spec, opened, compute, precision, cache, &mut until_loaded)?;
     let (bytes, took) = (tensor_bytes(opened), loaded - began);
-    let reading = Reading { bytes, took, backing: model.backing(), packed: cached.used.is_some() };
+    let reading = Reading { bytes, took, backing: model.backing(), packed: cached.used };
     Ok((model, reading, remarks(&cached, loaded.elapsed())))
 }
 

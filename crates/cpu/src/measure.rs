@@ -392,7 +392,11 @@ impl Job for Int8 {
                 *sum = s.dot(*sum, w, s.splat4(four));
             }
         }
-        keep(s, sums.map(|sum| s.to_f(sum)));
+        let mut results = [s.splat(0.0); SUMS];
+        for (result, sum) in results.iter_mut().zip(sums) {
+            *result = s.to_f(sum);
+        }
+        keep(s, results);
         (ROUNDS * SUMS * S::LANES * 4) as f64
     }
 }

@@ -45,7 +45,7 @@ type Problem = Box<dyn std::error::Error>;
 #[derive(Clone, Copy)]
 enum Kernel {
     Product { dtype: Dtype, batch: usize },
-    Attention { rows: usize },
+    Attention { rows: usize, dtype: Option<KvDtype> },
     Quantize,
     RmsNorm,
 }
@@ -58,8 +58,10 @@ impl Kernel {
                 all.push((format!("product/{name}/{batch}"), Kernel::Product { dtype, batch }));
             }
         }
-        all.push(("attention/decode".to_owned(), Kernel::Attention { rows: 1 }));
-        all.push(("attention/prompt".to_owned(), Kernel::Attention { rows: PROMPT }));
+        for (name, dtype) in [("attention", None), ("attention/q8_0", Some(KvDtype::Q8_0))] {
+            all.push((format!("{name}/decode"), Kernel::Attention { rows: 1, dtype }));
+            all.push((format!("{name}/prompt"), Kernel::Attention { rows: PROMPT, dtype }));
+        }
         all.push(("quantize".to_owned(), Kernel::Quantize));
         all.push(("rms_norm".to_owned(), Kernel::RmsNorm));
         all
@@ -69,7 +71,7 @@ impl Kernel {
     fn work(self) -> usize {
         match self {
             Kernel::Product { batch, .. } => batch * ROWS * COLS,
-            Kernel::Attention { rows } => {
+            Kernel::Attention { rows, .. } => {
                 let seen: usize = (POSITIONS - rows..POSITIONS).map(|position| position + 1).sum();
                 2 * seen * HEADS * HEAD_DIM
             }
@@ -80,7 +82,9 @@ impl Kernel {
     fn run(self, c: &Compute, calls: usize) -> Result<(), Problem> {
         match self {
             Kernel::Product { dtype, batch } => products(c, dtype, batch, calls),
-            Kernel::Attention { rows } => attentions(c, rows, calls),
+            Kernel::Attention { rows, dtype } => {
+                attentions(c, rows, dtype.unwrap_or(KvDtype::fastest(c.tier)), calls)
+            }
             Kernel::Quantize => quantizes(c, calls),
             Kernel::RmsNorm => norms(c, calls),
         }
@@ -117,9 +121,8 @@ fn products(c: &Compute, dtype: Dtype, batch: usize, calls: usize) -> Result<(),
     Ok(())
 }
 
-fn attentions(c: &Compute, rows: usize, calls: usize) -> Result<(), Problem> {
+fn attentions(c: &Compute, rows: usize, dtype: KvDtype, calls: usize) -> Result<(), Problem> {
     let blocks: Vec<u32> = (0..).take(POSITIONS / BLOCK_TOKENS).collect();
-    let dtype = KvDtype::fastest(c.tier);
     let shape = KvShape { layers: 1, blocks: blocks.len(), kv_heads: KV_HEADS, head_dim: HEAD_DIM, dtype };
     let mut kv = KvPool::new(shape)?;
     let keys = values(POSITIONS * KV_HEADS * HEAD_DIM);

@@ -14,7 +14,7 @@ use half::f16;
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::kv::BLOCK_TOKENS;
-use crate::stored::{Kept, two};
+use crate::stored::{Kept, together};
 
 /// Numbers of a key that share a scale.
 const GROUP: usize = 32;
@@ -67,11 +67,11 @@ fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
     let most = largest(row);
     let scale = if most.is_finite() { f16::from_f32(most / 127.0) } else { f16::INFINITY };
     let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
-    each(s, row, |i, v| {
-        let v = s.mul(v, s.splat(inverse));
+    for at in (0..row.len()).step_by(S::LANES) {
+        let v = s.mul(register(s, row, at), s.splat(inverse));
         // A subnormal scale may be rounded down by far.
-        s.store_i8(s.max(s.min(v, s.splat(127.0)), s.splat(-127.0)), &mut codes[i..]);
-    });
+        s.store_i8(s.max(s.min(v, s.splat(127.0)), s.splat(-127.0)), &mut codes[at..]);
+    }
     scale
 }
 
@@ -81,18 +81,16 @@ fn largest(row: &[f32]) -> f32 {
     f32::from_bits(row.iter().fold(0, |most, v| most.max(v.abs().to_bits())))
 }
 
-/// Calls `f(index, register)` for a row, the last register filled up with zeros.
+/// The register of a row that begins at `at`, filled up with zeros behind the row's end.
 #[inline(always)]
-fn each<S: Simd>(s: S, row: &[f32], mut f: impl FnMut(usize, S::F)) {
-    for (i, part) in row.chunks(S::LANES).enumerate() {
-        if part.len() == S::LANES {
-            f(i * S::LANES, s.load(part));
-        } else {
-            let mut padded = [0.0; GROUP];
-            padded[..part.len()].copy_from_slice(part);
-            f(i * S::LANES, s.load(&padded));
-        }
+fn register<S: Simd>(s: S, row: &[f32], at: usize) -> S::F {
+    let part = &row[at..];
+    if part.len() >= S::LANES {
+        return s.load(part);
     }
+    let mut padded = [0.0; GROUP];
+    padded[..part.len()].copy_from_slice(part);
+    s.load(&padded)
 }
 
 /// Factors in two parts: `(128 · coarse + fine) · scale`.
@@ -114,12 +112,12 @@ impl<const N: usize, const X: usize> Parts<N, X> {
         let (coarse_row, fine_row) = (&mut self.coarse[i], &mut self.fine[i]);
         // A whole code over 128, less 127/256, rounds to nearest as it would be rounded down.
         let down = s.splat(if UNSIGNED { -127.0 / 256.0 } else { 0.0 });
-        each(s, row, |at, v| {
-            let code = s.round(s.mul(v, s.splat(inverse)));
+        for at in (0..row.len()).step_by(S::LANES) {
+            let code = s.round(s.mul(register(s, row, at), s.splat(inverse)));
             let coarse = s.round(s.fma(code, s.splat(1.0 / FINE), down));
             s.store_i8(coarse, &mut coarse_row[at..]);
             s.store_i8(s.fma(coarse, s.splat(-FINE), code), &mut fine_row[at..]);
-        });
+        }
     }
 }
 
@@ -171,7 +169,7 @@ impl Kept for Eight {
         scores: &mut [[f32; BLOCK_TOKENS]; N],
     ) {
         let (codes, scales) = keys.split_at(BLOCK_TOKENS * dim.next_multiple_of(4));
-        if two::<S, N>() {
+        if together::<S, N>() > 1 {
             for at in (0..BLOCK_TOKENS).step_by(2 * S::LANES) {
                 score_strip::<S, N, 2>(s, queries, codes, scales, at, ahead, scores);
             }
@@ -212,7 +210,7 @@ impl Kept for Eight {
             parts.set::<S, true>(s, i, &scaled, s.max_lane(most));
         }
         let codes = &codes[..written.div_ceil(4) * 4 * wide];
-        if two::<S, N>() {
+        if together::<S, N>() > 1 {
             for at in (0..wide).step_by(2 * S::LANES) {
                 value_strip::<S, N, 2>(s, &parts, codes, wide, at, ahead, sums);
             }
@@ -256,7 +254,9 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
             &mut dots,
         );
         for i in 0..N {
-            dots[i] = dots[i].map(|dot| s.shl::<7>(dot));
+            for u in 0..U {
+                dots[i][u] = s.shl::<7>(dots[i][u]);
+            }
         }
         add_dots::<S, N, U, MAX_HEAD_DIM, true>(s, &parts.fine, from, rows, width, at, None, &mut dots);
         s.prefetch(&scales[2 * at..], ahead);
@@ -297,7 +297,9 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
         &mut dots,
     );
     for i in 0..N {
-        dots[i] = dots[i].map(|dot| s.shl::<7>(dot));
+        for u in 0..U {
+            dots[i][u] = s.shl::<7>(dots[i][u]);
+        }
     }
     add_dots::<S, N, U, BLOCK_TOKENS, false>(s, &parts.fine, 0, codes, 4 * wide, at, None, &mut dots);
     for i in 0..N {

@@ -5,6 +5,8 @@
 //! panels of plain floats at once, and on some tiers any rows over pairs of quantized ones. The sum of one output runs over `k` in the same order in every tile size, so a row's
 //! result does not depend on the batch.
 
+use std::array::from_ref;
+
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::Amx;
 #[cfg(target_arch = "x86_64")]
@@ -346,8 +348,7 @@ impl<F: Format> Rows for Quantized<'_, F> {
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, blocks[p], i);
                 }
-                // For fewer rows the hardware's own prefetch does better (measured).
-                if T >= 4 {
+                if T >= S::AHEAD_FROM {
                     for p in 0..P {
                         // What lies behind this panel is already being read.
                         unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
@@ -356,11 +357,13 @@ impl<F: Format> Rows for Quantized<'_, F> {
                 let x = &rows[at..at + T];
                 at += step;
                 if const { S::PAIRS || (S::SIGNS && F::Codes::WIDE) } {
-                    multiply_side_by_side::<S, F, T, P>(s, &u, x, &mut sums);
+                    multiply::<S, F, T, P>(s, &u, x, &mut sums);
                 } else {
                     for p in 0..P {
                         unrolled!(t < T, {
-                            sums[p][t] = multiply::<S, F>(s, &u[p], &x[t], sums[p][t]);
+                            let mut sum = [[sums[p][t]]];
+                            multiply::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], &mut sum);
+                            sums[p][t] = sum[0][0];
                         });
                     }
                 }
@@ -371,11 +374,11 @@ impl<F: Format> Rows for Quantized<'_, F> {
     }
 }
 
-/// [`multiply`] for `T` rows and `P` panels: the same products and the same bits, a quad of all rows and panels after the other.
-/// A product waits for the one before it of the same row and panel, and a CPU looks ahead only so far; and a quad of activations
-/// is read once for all panels.
+/// Adds to `sums` 32 weights of each lane's row, of `P` panels, times the 32 activations of each of `T` rows. Of several, a quad
+/// of all rows and panels is multiplied after the other: a product waits for the one before it of the same row and panel, and a CPU
+/// looks ahead only so far; and a quad of activations is read once for all panels.
 #[inline(always)]
-fn multiply_side_by_side<S: Simd, F: Format, const T: usize, const P: usize>(
+fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
     s: S,
     u: &[unpack::Unpacked<S>; P],
     x: &[Block],
@@ -391,17 +394,24 @@ fn multiply_side_by_side<S: Simd, F: Format, const T: usize, const P: usize>(
                 dots[p][t] = start;
             }
         });
-        for j in quads * half..quads * (half + 1) {
-            unrolled!(t < T, {
-                let four = s.splat4(&x[t].q[4 * j..]);
-                for p in 0..P {
-                    dots[p][t] = if F::Codes::WIDE {
-                        s.dot_wide(dots[p][t], u[p].w[j], four)
-                    } else {
-                        s.dot(dots[p][t], u[p].w[j], four)
-                    };
-                }
-            });
+        if const { T == 1 && P == 1 } {
+            dots[0][0] = match const { F::Scales::GROUPS } {
+                1 => add_quads::<S, F, 8>(s, dots[0][0], &u[0], &x[0], 0),
+                _ => add_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * half),
+            };
+        } else {
+            for j in quads * half..quads * (half + 1) {
+                unrolled!(t < T, {
+                    let four = s.splat4(&x[t].q[4 * j..]);
+                    for p in 0..P {
+                        dots[p][t] = if F::Codes::WIDE {
+                            s.dot_wide(dots[p][t], u[p].w[j], four)
+                        } else {
+                            s.dot(dots[p][t], u[p].w[j], four)
+                        };
+                    }
+                });
+            }
         }
         unrolled!(t < T, {
             let scale = s.splat(x[t].scale);
@@ -416,28 +426,6 @@ fn multiply_side_by_side<S: Simd, F: Format, const T: usize, const P: usize>(
             }
         });
     }
-}
-
-/// `sum` + 32 weights of each lane's row times the 32 activations of `x`.
-#[inline(always)]
-fn multiply<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, mut sum: S::F) -> S::F {
-    let scale = s.splat(x.scale);
-    if F::Scales::GROUPS == 1 {
-        let acc = dots::<S, F, 8>(s, from_offset::<S, F>(s, x.less), u, x, 0);
-        sum = s.fma(s.to_f(acc), s.mul(u.scale[0], scale), sum);
-        if F::Scales::BIAS {
-            sum = s.fma(u.bias[0], s.splat(x.sum), sum);
-        }
-    } else {
-        for half in 0..2 {
-            let acc = dots::<S, F, 4>(s, from_offset::<S, F>(s, x.less_half[half]), u, x, 4 * half);
-            sum = s.fma(s.to_f(acc), s.mul(u.scale[half], scale), sum);
-            if F::Scales::BIAS {
-                sum = s.fma(u.bias[half], s.splat(x.sum_half[half]), sum);
-            }
-        }
-    }
-    sum
 }
 
 /// What the products start from, so that codes count from the format's zero: the offset times minus the sum of the
@@ -459,7 +447,7 @@ fn from_offset<S: Simd, F: Format>(s: S, less: i32) -> S::I {
 /// `acc` + quads `from` to `from + QUADS - 1` of the weights times those of the activations. No closure: it would be
 /// compiled without the tier's instructions.
 #[inline(always)]
-fn dots<S: Simd, F: Format, const QUADS: usize>(
+fn add_quads<S: Simd, F: Format, const QUADS: usize>(
     s: S,
     acc: S::I,
     u: &unpack::Unpacked<S>,

@@ -32,6 +32,29 @@ impl Layout {
     }
 }
 
+/// The panels of a matrix.
+struct Shape {
+    layout: Layout,
+    panel_bytes: usize,
+    bytes: usize,
+}
+
+impl Shape {
+    /// Those of the layout of this name, if packing may choose it.
+    fn named(
+        layout: &str,
+        lanes: usize,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        p: Precision,
+    ) -> Option<Shape> {
+        let layout = Layout::named(layout, lanes, dtype, cols, p)?;
+        let panel_bytes = panel_bytes(layout, lanes, cols);
+        Some(Shape { layout, panel_bytes, bytes: rows.div_ceil(lanes).checked_mul(panel_bytes)? })
+    }
+}
+
 impl Matrix {
     /// The packed weights. [`Matrix::from_panels`] makes a matrix of them again, on the same tier and with the same
     /// [`PANELS`].
@@ -70,9 +93,7 @@ impl Matrix {
         p: Precision,
         layout: &str,
     ) -> Option<usize> {
-        let lanes = lanes(tier);
-        let layout = Layout::named(layout, lanes, dtype, cols, p)?;
-        rows.div_ceil(lanes).checked_mul(panel_bytes(layout, lanes, cols))
+        Shape::named(layout, lanes(tier), dtype, rows, cols, p).map(|shape| shape.bytes)
     }
 
     /// The matrix whose packed weights are `panels`, as [`Matrix::pack`] made them of `dtype` for `tier` and `p`. The bytes
@@ -89,21 +110,13 @@ impl Matrix {
         layout: &str,
         panels: Frozen,
     ) -> Result<Matrix, Error> {
-        let bytes = Matrix::panels_bytes(tier, dtype, rows, cols, p, layout);
         let lanes = lanes(tier);
-        let layout = match Layout::named(layout, lanes, dtype, cols, p) {
-            Some(layout) if bytes == Some(panels.len()) => layout,
-            _ => {
-                return Err(Error::Panels {
-                    rows,
-                    cols,
-                    dtype,
-                    layout: layout.to_owned(),
-                    got: panels.len(),
-                });
-            }
+        let shape = Shape::named(layout, lanes, dtype, rows, cols, p);
+        let Some(Shape { layout, panel_bytes, .. }) = shape.filter(|shape| shape.bytes == panels.len())
+        else {
+            return Err(Error::Panels { rows, cols, dtype, layout: layout.to_owned(), got: panels.len() });
         };
-        let (fine, panel_bytes) = (p == Precision::Fine, panel_bytes(layout, lanes, cols));
+        let fine = p == Precision::Fine;
         Ok(Matrix { layout, fine, tier, rows, cols, lanes, panel_bytes, data: panels })
     }
 }

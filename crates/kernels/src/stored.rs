@@ -41,8 +41,6 @@ impl Stored for Half {
 pub(crate) trait Term {
     /// Numbers in a term.
     const NUMBERS: usize;
-    /// Whether the next block is asked for: where the product is fast enough to wait for memory.
-    const AHEAD: bool;
     /// Bytes of a term.
     const BYTES: usize;
     /// The other factor of a term.
@@ -61,7 +59,6 @@ pub(crate) trait Term {
 
 impl<T: Stored> Term for T {
     const NUMBERS: usize = 1;
-    const AHEAD: bool = false;
     const BYTES: usize = T::BYTES;
     type Factor = f32;
     type Register<S: Simd> = S::F;
@@ -88,7 +85,6 @@ pub(crate) struct Pair;
 
 impl Term for Pair {
     const NUMBERS: usize = 2;
-    const AHEAD: bool = true;
     const BYTES: usize = 4;
     type Factor = u32;
     type Register<S: Simd> = S::I;
@@ -214,15 +210,14 @@ pub(crate) fn factors<T: Term, const N: usize, const X: usize>(rows: [&[f32]; N]
     factors
 }
 
-/// Whether two registers of keys or values are walked together: their sums do not wait for each other, which few queries
-/// need, and many have room for where registers are many.
-pub(crate) const fn two<S: Simd, const N: usize>() -> bool {
-    N <= 4 || S::TILE > TILE
-}
-
-/// Whether so few queries leave room for four registers: their sums would wait for each other in two.
-const fn few<const N: usize>() -> bool {
-    N <= 2
+/// Registers of keys or values that `N` queries walk together. Their sums do not wait for each other, which few queries need, and
+/// many have room for where registers are many.
+pub(crate) const fn together<S: Simd, const N: usize>() -> usize {
+    match N {
+        ..=2 => 4,
+        3..=4 => 2,
+        _ => 1 + (S::TILE > TILE) as usize,
+    }
 }
 
 /// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
@@ -241,12 +236,15 @@ fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize
     while at < width {
         let left = (width - at) / S::LANES;
         at += S::LANES
-            * if few::<N>() && left >= 4 {
-                add_strip::<S, T, N, X, W, 4>(s, factors, rows, terms, width, at, ahead, out)
-            } else if two::<S, N>() && left >= 2 {
-                add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, ahead, out)
-            } else {
-                add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, ahead, out)
+            * match left.min(together::<S, N>()) {
+                // Constants, so that strips that are never walked are not compiled.
+                4.. if const { together::<S, N>() >= 4 } => {
+                    add_strip::<S, T, N, X, W, 4>(s, factors, rows, terms, width, at, ahead, out)
+                }
+                2.. if const { together::<S, N>() >= 2 } => {
+                    add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, ahead, out)
+                }
+                _ => add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, ahead, out),
             };
     }
 }
@@ -269,31 +267,26 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
             sums[i][u] = s.load(&out[i][at + u * S::LANES..]);
         }
     }
-    let (row, from) = (width * T::BYTES, at * T::BYTES);
+    let (row, from, bytes) = (width * T::BYTES, at * T::BYTES, U * S::LANES * T::BYTES);
     let rows = &rows[..terms * row];
-    // Terms by fours, so that counting and checking is a small part of the work.
+    // Terms by fours, whose bounds are checked before any of them: a check between terms keeps the compiler from reading a factor
+    // where it is used, and all of four terms lie on the stack meanwhile.
     let mut fours = rows.chunks_exact(4 * row);
     let mut t = 0;
     for four in &mut fours {
-        let mut next: [&[T::Factor]; N] = [&[]; N];
-        for i in 0..N {
-            next[i] = &factors[i][t..][..4];
-        }
+        let mut parts: [&[u8]; 4] = [&[]; 4];
         for k in 0..4 {
-            let mut factor = [T::Factor::default(); N];
-            for i in 0..N {
-                factor[i] = next[i][k];
-            }
-            add_term::<S, T, N, U>(s, factor, &four[k * row + from..], ahead, &mut sums);
+            parts[k] = &four[k * row + from..][..bytes];
+        }
+        let next = next::<T, N, X>(factors, t, 4);
+        for k in 0..4 {
+            add_term::<S, T, N, U>(s, &next, k, parts[k], ahead, &mut sums);
         }
         t += 4;
     }
     for one in fours.remainder().chunks_exact(row) {
-        let mut factor = [T::Factor::default(); N];
-        for i in 0..N {
-            factor[i] = factors[i][t];
-        }
-        add_term::<S, T, N, U>(s, factor, &one[from..], ahead, &mut sums);
+        let next = next::<T, N, X>(factors, t, 1);
+        add_term::<S, T, N, U>(s, &next, 0, &one[from..][..bytes], ahead, &mut sums);
         t += 1;
     }
     for i in 0..N {
@@ -304,26 +297,43 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
     U
 }
 
-/// Adds to `sums` the product of `U` registers of terms, with which `bytes` begin, and each row's factor.
+/// Factors `t` to `t + count - 1` of each row.
+#[inline(always)]
+fn next<T: Term, const N: usize, const X: usize>(
+    factors: &[[T::Factor; X]; N],
+    t: usize,
+    count: usize,
+) -> [&[T::Factor]; N] {
+    let mut next: [&[T::Factor]; N] = [&[]; N];
+    for i in 0..N {
+        next[i] = &factors[i][t..][..count];
+    }
+    next
+}
+
+/// Adds to `sums` the products of `U` registers of terms, which `bytes` are, and each row's factor `k`. Asks for what lies
+/// `ahead` bytes further on.
 #[inline(always)]
 fn add_term<S: Simd, T: Term, const N: usize, const U: usize>(
     s: S,
-    factor: [T::Factor; N],
+    factors: &[&[T::Factor]; N],
+    k: usize,
     bytes: &[u8],
     ahead: usize,
     sums: &mut [[S::F; U]; N],
 ) {
-    let bytes = &bytes[..U * S::LANES * T::BYTES];
-    let mut stored = [T::splat(s, T::Factor::default()); U];
-    for u in 0..U {
-        let bytes = &bytes[u * S::LANES * T::BYTES..];
-        stored[u] = T::load(s, bytes);
-        if T::AHEAD {
-            s.prefetch(bytes, ahead);
+    // More queries work longer on what they read than reading takes.
+    if const { together::<S, N>() > 1 } {
+        for line in (0..U * S::LANES * T::BYTES).step_by(64) {
+            s.prefetch(&bytes[line..], ahead);
         }
     }
+    let mut stored = [T::splat(s, T::Factor::default()); U];
+    for u in 0..U {
+        stored[u] = T::load(s, &bytes[u * S::LANES * T::BYTES..]);
+    }
     for i in 0..N {
-        let factor = T::splat(s, factor[i]);
+        let factor = T::splat(s, factors[i][k]);
         for u in 0..U {
             sums[i][u] = T::add_product(s, stored[u], factor, sums[i][u]);
         }

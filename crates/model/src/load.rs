@@ -300,9 +300,10 @@ impl Store<'_> {
         progress: &mut dyn FnMut(f32),
     ) -> Result<Backing, Error> {
         let mut arena = arena(found, compute.tier, self.precision)?;
-        let total: u64 = found.iter().map(|w| w.bytes.len() as u64).sum();
+        let matrices = || found.iter().filter(|weight| !weight.vector);
+        let total: u64 = matrices().map(|weight| weight.bytes.len() as u64).sum();
         let mut done = 0_u64;
-        for weight in found.iter().filter(|weight| !weight.vector) {
+        for weight in matrices() {
             self.take_matrix(compute, &mut arena, weight, opened)?;
             done += weight.bytes.len() as u64;
             progress(done as f32 / total.max(1) as f32);

@@ -27,8 +27,8 @@ pub enum PackedCache {
 /// What came of a file of packed weights.
 #[derive(Debug, Default)]
 pub struct Cached {
-    /// The file that the matrices came from; none if they were packed.
-    pub used: Option<PathBuf>,
+    /// Whether the matrices came from a file and were not packed.
+    pub used: bool,
     /// The file that they were kept in, and its length in bytes.
     pub written: Option<(PathBuf, u64)>,
     /// Why a file was of no use, or could not be written.
@@ -105,7 +105,7 @@ impl<'a> Shelf<'a> {
         });
         match taken {
             Ok(taken) => {
-                cached.used = taken.is_some().then(|| self.path.clone());
+                cached.used = taken.is_some();
                 taken
             }
             Err(error) => {

@@ -32,7 +32,7 @@ fn copy(model: &Path) -> (TempDir, PathBuf) {
 fn logits(path: &Path, tier: Tier, precision: Precision, cache: PackedCache) -> (Vec<f32>, Cached) {
     let spec = Spec::read(&weights::open(path).expect("a fixture")).expect("a fixture");
     let (mut runner, cached) = Runner::cached(path, spec, tier, precision, KvDtype::F16, cache);
-    if cached.used.is_some() {
+    if cached.used {
         let mapped = runner.model.backing().kind == PageKind::File;
         assert_eq!(mapped, cache == PackedCache::Map);
         assert!(runner.model.backing().bytes > 0);
@@ -46,7 +46,7 @@ fn fast(path: &Path, cache: PackedCache) -> (Vec<f32>, Cached) {
 
 /// The one reason why packed weights were not used; then they are packed anew and kept.
 fn trouble(cached: &Cached) -> String {
-    assert!(cached.used.is_none() && cached.written.is_some() && cached.trouble.len() == 1, "{cached:?}");
+    assert!(!cached.used && cached.written.is_some() && cached.trouble.len() == 1, "{cached:?}");
     cached.trouble[0].to_string()
 }
 
@@ -62,12 +62,12 @@ fn the_next_start_has_the_same_bits() {
         for precision in [Precision::Fast, Precision::F32] {
             let (folder, path) = copy(&model);
             let (truth, cached) = logits(&path, Tier::best(), precision, PackedCache::Off);
-            assert!(cached.used.is_none() && cached.written.is_none() && kept(&folder).is_empty());
+            assert!(!cached.used && cached.written.is_none() && kept(&folder).is_empty());
             for cache in [PackedCache::Map, PackedCache::Map, PackedCache::Read] {
                 let first = kept(&folder).is_empty();
                 let (said, cached) = logits(&path, Tier::best(), precision, cache);
                 assert!(cached.trouble.is_empty(), "{}: {:?}", model.display(), cached.trouble);
-                assert_eq!((cached.written.is_some(), cached.used.is_some()), (first, !first));
+                assert_eq!((cached.written.is_some(), cached.used), (first, !first));
                 assert!(said == truth, "{} {precision:?} {cache:?}", model.display());
             }
             let bytes = std::fs::metadata(&kept(&folder)[0]).expect("it was written").len();
@@ -114,7 +114,7 @@ fn another_tier_has_a_file_of_its_own_and_does_not_take_this_ones() {
     }
     assert_eq!(kept(&folder).len(), tiers.len());
     for tier in &tiers {
-        assert!(logits(&path, *tier, Precision::Fast, PackedCache::Map).1.used.is_some());
+        assert!(logits(&path, *tier, Precision::Fast, PackedCache::Map).1.used);
     }
     // Under another tier's name, and for another precision.
     let name = |tier: &Tier| path.join(format!("model.safetensors.{tier}.packed"));
@@ -160,7 +160,7 @@ fn another_reading_of_the_same_file_is_noticed() {
         weights::packed::write(&file, &model, key.clone(), matrices).expect("a folder");
         fast(&path, PackedCache::Read).1
     };
-    assert!(with(&|_| ()).used.is_some(), "zeros in all the right places");
+    assert!(with(&|_| ()).used, "zeros in all the right places");
     let said = trouble(&with(&|slots| slots.truncate(3)));
     assert!(said.contains(" is not as the model has it"), "{said}");
     let said = trouble(&with(&|slots| slots.push(slots[0].clone())));
@@ -205,7 +205,7 @@ fn a_damaged_file_is_packed_anew_and_one_of_other_bits_computes() {
         other.iter_mut().skip(good.len() / 2).for_each(|byte| *byte = byte.wrapping_mul(77) ^ 0x5a);
         put(&other);
         let (said, cached) = fast(&path, cache);
-        assert!(cached.used.is_some() && said.len() == truth.len());
+        assert!(cached.used && said.len() == truth.len());
         put(&good);
     }
     assert_eq!(kept(&folder).len(), 1);
@@ -218,7 +218,7 @@ fn what_cannot_be_kept_is_told_and_no_error() {
     let file = path.join(format!("model.safetensors.{tier}.packed"));
     std::fs::create_dir(file.with_extension("packed.part")).expect("a folder");
     let (_, cached) = fast(&path, PackedCache::Map);
-    assert!(cached.used.is_none() && cached.written.is_none(), "{cached:?}");
+    assert!(!cached.used && cached.written.is_none(), "{cached:?}");
     let said = cached.trouble[0].to_string();
     assert!(said.starts_with(&file.display().to_string()) && said.ends_with("not a regular file"), "{said}");
     drop(folder);

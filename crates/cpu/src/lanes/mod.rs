@@ -1,8 +1,9 @@
 //! SIMD tiers as tokens: holding an [`avx512::Avx512`] proves that this CPU has the instructions.
 //!
 //! A kernel is written once, generic over [`Simd`], as a [`Job`]; [`Simd::call`] compiles it with the tier's
-//! instructions switched on. Everything a job calls with lanes in hand must be `#[inline(always)]`, or it would be
-//! compiled without them. [`scalar::Scalar`] is the truth that the others are tested against.
+//! instructions switched on. Everything a job calls with lanes in hand must be `#[inline(always)]` and no closure, not even one
+//! given to `map`: it would be compiled without them, each instruction a call with its registers in memory (`cargo xtask counts`
+//! finds such calls). [`scalar::Scalar`] is the truth that the others are tested against.
 //!
 //! Deliberately absent: choosing the tier (that is the caller's, once a job handed to the pool) and any notion of a
 //! weight format.
@@ -61,6 +62,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const SIGNS: bool = false;
     /// Whether two panels of floats share each broadcast of activations: where that is an instruction of its own.
     const FLOAT_PAIRS: bool = false;
+    /// The fewest rows of a product for which weights are asked for ahead: with fewer, the hardware's own prefetch does better.
+    const AHEAD_FROM: usize = 4;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
@@ -158,6 +161,17 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `x` of the same number in all lanes. `from` and `QUADS` are multiples of four; codes are below `1 << BITS`.
     #[inline(always)]
     fn dot_quads<const QUADS: usize, const BITS: u32>(
+        self,
+        acc: Self::I,
+        w: &[Self::I; 8],
+        x: &[i8; 32],
+        from: usize,
+    ) -> Self::I {
+        self.dot_each_quad::<QUADS, BITS>(acc, w, x, from)
+    }
+    /// [`Simd::dot_quads`], a quad after the other.
+    #[inline(always)]
+    fn dot_each_quad<const QUADS: usize, const BITS: u32>(
         self,
         mut acc: Self::I,
         w: &[Self::I; 8],

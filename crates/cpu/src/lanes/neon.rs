@@ -290,11 +290,7 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     ) -> uint8x16_t {
         const { assert!(QUADS == 4 || QUADS == 8) };
         if !DOTPROD {
-            for j in from..from + QUADS {
-                let four = self.splat4(&x[4 * j..]);
-                acc = if BITS == 8 { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
-            }
-            return acc;
+            return self.dot_each_quad::<QUADS, BITS>(acc, w, x, from);
         }
         for four in (from..from + QUADS).step_by(4) {
             let x = isa!(vreinterpretq_u8_s8(vld1q_s8(x[4 * four..][..16].as_ptr())));
