@@ -447,9 +447,19 @@ impl Job for F32 {
         let x = [0.25f32; SUMS];
         let mut sums = [s.splat(0.0); SUMS];
         for _ in 0..ROUNDS {
-            let w = s.load(&black_box(&weights)[..]);
-            for (sum, &value) in sums.iter_mut().zip(black_box(&x)) {
-                *sum = s.fma(w, s.splat(value), *sum);
+            let weights = black_box(&weights);
+            let w = [s.load(&weights[..]), s.load(&weights[S::LANES..])];
+            if S::FLOAT_PAIRS {
+                // A broadcast each would be what limits it.
+                for (sums, &value) in sums.as_chunks_mut::<2>().0.iter_mut().zip(black_box(&x)) {
+                    let value = s.splat(value);
+                    sums[0] = s.fma(w[0], value, sums[0]);
+                    sums[1] = s.fma(w[1], value, sums[1]);
+                }
+            } else {
+                for (sum, &value) in sums.iter_mut().zip(black_box(&x)) {
+                    *sum = s.fma(w[0], s.splat(value), *sum);
+                }
             }
         }
         keep(s, sums);

@@ -120,8 +120,12 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
     match w.layout {
         Layout::Quantized(dtype) => with_format!(dtype, F => {
             if rows > 0 {
-                let rows = Quantized::<F> { rows: x.quantized(), format: Default::default() };
-                dispatch(w.tier, Product { work: &mut *work, x: rows });
+                let (work, x) = (&mut *work, x.quantized());
+                if parts * rows <= Quantized::<F, true>::TILE {
+                    dispatch(w.tier, Product { work, x: Quantized::<F, true> { rows: x, format: Default::default() } });
+                } else {
+                    dispatch(w.tier, Product { work, x: Quantized::<F, false> { rows: x, format: Default::default() } });
+                }
             }
             #[cfg(target_arch = "x86_64")]
             if let Some(amx) = Amx::of(w.tier).filter(|_| rows < x.rows) {
@@ -275,13 +279,13 @@ impl<R: Rows> Product<'_, '_, R> {
         let mut t = first;
         while t < end {
             t += match (end - t).min(R::TILE).min(S::TILE) {
-                1 => self.rows::<S, 1, P>(s, p, t),
-                2..4 => self.rows::<S, 2, P>(s, p, t),
                 // Constants, so that tiles that are never taken are not compiled.
                 8.. if const { (P == 1 || R::PAIRS) && S::TILE >= 8 && R::TILE >= 8 } => {
                     self.rows::<S, 8, P>(s, p, t)
                 }
-                _ => self.rows::<S, 4, P>(s, p, t),
+                4.. if const { R::TILE >= 4 } => self.rows::<S, 4, P>(s, p, t),
+                2.. => self.rows::<S, 2, P>(s, p, t),
+                _ => self.rows::<S, 1, P>(s, p, t),
             };
         }
         P
@@ -306,15 +310,16 @@ impl<R: Rows> Product<'_, '_, R> {
     }
 }
 
-/// Quantized weights times rows in eight bits.
-struct Quantized<'a, F> {
+/// Quantized weights times rows in eight bits. Of one or two rows, `FEW`, the product is compiled by itself: what is asked for ahead
+/// there would move the registers of larger tiles to the stack (measured: a sixth of a prompt).
+struct Quantized<'a, F, const FEW: bool> {
     rows: Grouped<'a>,
     format: std::marker::PhantomData<F>,
 }
 
-impl<F: Format> Rows for Quantized<'_, F> {
+impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
     const PRODUCTS: Products = Products::Bytes;
-    const TILE: usize = GROUP;
+    const TILE: usize = if FEW { 2 } else { GROUP };
     const PAIRS: bool = true;
     // Unpacking goes on while sums wait.
     const SUMS: usize = 1;
@@ -348,7 +353,7 @@ impl<F: Format> Rows for Quantized<'_, F> {
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, blocks[p], i);
                 }
-                if T >= S::AHEAD_FROM {
+                if T >= 4 || (FEW && S::FEW_AHEAD) {
                     for p in 0..P {
                         // What lies behind this panel is already being read.
                         unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());

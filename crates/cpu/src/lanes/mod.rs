@@ -62,8 +62,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const SIGNS: bool = false;
     /// Whether two panels of floats share each broadcast of activations: where that is an instruction of its own.
     const FLOAT_PAIRS: bool = false;
-    /// The fewest rows of a product for which weights are asked for ahead: with fewer, the hardware's own prefetch does better.
-    const AHEAD_FROM: usize = 4;
+    /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them.
+    const FEW_AHEAD: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
