@@ -5,15 +5,19 @@
 //! positions]` signed codes, then 32 scales, one a position: an attention weight takes its value's scale along. Scales are
 //! IEEE binary16, little-endian; a row that is not finite has an infinite one, so that what is made of it is not finite either.
 //!
-//! The other factor, a query or a block's attention weights, is rounded to 15 or 14 bits and multiplied as a coarse and a fine
-//! part, each of eight bits: twice the multiplies of one part, and no error beside that of the stored codes. Sums of products
-//! are exact integers, so no order of them could change a result.
+//! The other factor, a query or a block's attention weights, is rounded to 15 or 14 bits and multiplied in two passes: as a coarse
+//! and a fine part, each of eight bits, or where [`Simd::WORDS`] says so with the codes of even numbers and then of odd ones, widened
+//! to words. That is twice the multiplies of one part, and no error beside that of the stored codes. Sums of products are exact
+//! integers, so neither their order nor the way could change a result.
+
+use std::ops::Range;
 
 use cpu::lanes::{Products, Simd};
 use half::f16;
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::kv::BLOCK_TOKENS;
+use crate::registers;
 use crate::stored::{Kept, together};
 
 /// Numbers of a key that share a scale.
@@ -68,7 +72,7 @@ fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
     let scale = if most.is_finite() { f16::from_f32(most / 127.0) } else { f16::INFINITY };
     let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
     for at in (0..row.len()).step_by(S::LANES) {
-        let v = s.mul(register(s, row, at), s.splat(inverse));
+        let v = s.mul(registers::load(s, row, at), s.splat(inverse));
         // A subnormal scale may be rounded down by far.
         s.store_i8(s.max(s.min(v, s.splat(127.0)), s.splat(-127.0)), &mut codes[at..]);
     }
@@ -81,27 +85,15 @@ fn largest(row: &[f32]) -> f32 {
     f32::from_bits(row.iter().fold(0, |most, v| most.max(v.abs().to_bits())))
 }
 
-/// The register of a row that begins at `at`, filled up with zeros behind the row's end.
-#[inline(always)]
-fn register<S: Simd>(s: S, row: &[f32], at: usize) -> S::F {
-    let part = &row[at..];
-    if part.len() >= S::LANES {
-        return s.load(part);
-    }
-    let mut padded = [0.0; GROUP];
-    padded[..part.len()].copy_from_slice(part);
-    s.load(&padded)
-}
-
-/// Factors in two parts: `(128 · coarse + fine) · scale`.
+/// Factors, `code · scale`, of which each pass multiplies one of two halves: `code = 128 · coarse + fine`, or words of the even
+/// numbers and of the odd ones.
 pub(crate) struct Parts<const N: usize, const X: usize> {
-    coarse: [[i8; X]; N],
-    fine: [[i8; X]; N],
+    halves: [[[i8; X]; N]; 2],
     scale: [f32; N],
 }
 
 impl<const N: usize, const X: usize> Parts<N, X> {
-    const ZERO: Parts<N, X> = Parts { coarse: [[0; X]; N], fine: [[0; X]; N], scale: [0.0; N] };
+    const ZERO: Parts<N, X> = Parts { halves: [[[0; X]; N]; 2], scale: [0.0; N] };
 
     /// Sets row `i`, whose largest magnitude is `most`. Fine parts are from -64 to 64, or with `UNSIGNED` and factors that
     /// are not negative from 0 to 127.
@@ -109,22 +101,39 @@ impl<const N: usize, const X: usize> Parts<N, X> {
     fn set<S: Simd, const UNSIGNED: bool>(&mut self, s: S, i: usize, row: &[f32], most: f32) {
         self.scale[i] = if most < LEAST { 0.0 } else { most / MOST };
         let inverse = if most < LEAST || !most.is_finite() { 0.0 } else { MOST / most };
-        let (coarse_row, fine_row) = (&mut self.coarse[i], &mut self.fine[i]);
+        let [first, second] = &mut self.halves;
+        let (first, second) = (&mut first[i], &mut second[i]);
         // A whole code over 128, less 127/256, rounds to nearest as it would be rounded down.
         let down = s.splat(if UNSIGNED { -127.0 / 256.0 } else { 0.0 });
         for at in (0..row.len()).step_by(S::LANES) {
-            let code = s.round(s.mul(register(s, row, at), s.splat(inverse)));
+            let scaled = s.mul(registers::load(s, row, at), s.splat(inverse));
+            if S::WORDS {
+                s.store_words(scaled, &mut first[at..], &mut second[at..]);
+                continue;
+            }
+            let code = s.round(scaled);
             let coarse = s.round(s.fma(code, s.splat(1.0 / FINE), down));
-            s.store_i8(coarse, &mut coarse_row[at..]);
-            s.store_i8(s.fma(coarse, s.splat(-FINE), code), &mut fine_row[at..]);
+            s.store_i8(coarse, &mut first[at..]);
+            s.store_i8(s.fma(coarse, s.splat(-FINE), code), &mut second[at..]);
         }
+    }
+
+    /// The sum of some codes of row `i`.
+    fn sum<S: Simd>(&self, i: usize, codes: Range<usize>) -> i32 {
+        let [first, second] = self.halves.each_ref().map(|half| &half[i][codes.clone()]);
+        let bytes = |half: &[i8]| half.iter().map(|v| i32::from(*v)).sum::<i32>();
+        let words = |half: &[i8]| {
+            let words = half.as_chunks::<2>().0.iter();
+            words.map(|word| i32::from(i16::from_le_bytes(word.map(i8::cast_unsigned)))).sum::<i32>()
+        };
+        if S::WORDS { words(first) + words(second) } else { 128 * bytes(first) + bytes(second) }
     }
 }
 
 /// Queries as factors, and what to subtract from their products with keys.
 pub(crate) struct Queries<const N: usize> {
     parts: Parts<N, MAX_HEAD_DIM>,
-    /// By group: keys are codes plus 128, of which the tier's product takes off [`Simd::WIDE_ZERO`].
+    /// By group: keys are codes plus 128, of which the tier's product of bytes takes off [`Simd::WIDE_ZERO`].
     start: [[i32; MAX_HEAD_DIM / GROUP]; N],
 }
 
@@ -148,11 +157,9 @@ impl Kept for Eight {
         for i in 0..N {
             parts.set::<S, false>(s, i, q[i], largest(q[i]));
             for (g, start) in start[i].iter_mut().enumerate() {
-                let group = g * GROUP..(g + 1) * GROUP;
-                let sum = |part: &[i8]| part.iter().map(|v| i32::from(*v)).sum::<i32>();
-                let codes = 128 * sum(&parts.coarse[i][group.clone()]) + sum(&parts.fine[i][group]);
-                // Coarse products count 128 times, this with them.
-                *start = -codes * (128 - S::WIDE_ZERO) / 128;
+                let codes = parts.sum::<S>(i, g * GROUP..(g + 1) * GROUP);
+                // The first products in parts count 128 times, this with them.
+                *start = if S::WORDS { -codes * 128 } else { -codes * (128 - S::WIDE_ZERO) / 128 };
             }
         }
         Queries { parts, start }
@@ -241,24 +248,8 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
         for i in 0..N {
             dots[i] = [s.splat_i(start[i][g]); U];
         }
-        let width = 4 * BLOCK_TOKENS;
-        let from = g * GROUP;
-        add_dots::<S, N, U, MAX_HEAD_DIM, true>(
-            s,
-            &parts.coarse,
-            from,
-            rows,
-            width,
-            at,
-            Some(ahead),
-            &mut dots,
-        );
-        for i in 0..N {
-            for u in 0..U {
-                dots[i][u] = s.shl::<7>(dots[i][u]);
-            }
-        }
-        add_dots::<S, N, U, MAX_HEAD_DIM, true>(s, &parts.fine, from, rows, width, at, None, &mut dots);
+        let (width, from) = (4 * BLOCK_TOKENS, g * GROUP);
+        add_products::<S, N, U, MAX_HEAD_DIM, true>(s, parts, from, rows, width, at, ahead, &mut dots);
         s.prefetch(&scales[2 * at..], ahead);
         for u in 0..U {
             let scale = s.load_f16_bytes(&scales[2 * (at + u * S::LANES)..]);
@@ -286,22 +277,7 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
     sums: &mut [[f32; MAX_HEAD_DIM]; N],
 ) {
     let mut dots = [[s.splat_i(0); U]; N];
-    add_dots::<S, N, U, BLOCK_TOKENS, false>(
-        s,
-        &parts.coarse,
-        0,
-        codes,
-        4 * wide,
-        at,
-        Some(ahead),
-        &mut dots,
-    );
-    for i in 0..N {
-        for u in 0..U {
-            dots[i][u] = s.shl::<7>(dots[i][u]);
-        }
-    }
-    add_dots::<S, N, U, BLOCK_TOKENS, false>(s, &parts.fine, 0, codes, 4 * wide, at, None, &mut dots);
+    add_products::<S, N, U, BLOCK_TOKENS, false>(s, parts, 0, codes, 4 * wide, at, ahead, &mut dots);
     for i in 0..N {
         let scale = s.splat(parts.scale[i]);
         for u in 0..U {
@@ -311,35 +287,73 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
     }
 }
 
-/// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · factors[i][from + 4 t..]` over rows of `width` bytes, four at a time in
-/// each lane. `KEYS` are codes plus 128 and the factors signed; values are signed and the factors are not.
+/// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · codes[i][from + 4 t..]` over rows of `width` bytes, four at a time in each lane, with
+/// `dots` of the products in parts counted 128 times. `KEYS` are codes plus 128 and the factors signed; values are signed and the
+/// factors are not.
 #[inline(always)]
-fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
+fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
+    s: S,
+    parts: &Parts<N, X>,
+    from: usize,
+    rows: &[u8],
+    width: usize,
+    at: usize,
+    ahead: usize,
+    dots: &mut [[S::I; U]; N],
+) {
+    let [first, second] = &parts.halves;
+    add_dots::<S, N, U, X, KEYS, false>(s, first, from, rows, width, at, ahead, dots);
+    if !S::WORDS {
+        for i in 0..N {
+            for u in 0..U {
+                dots[i][u] = s.shl::<7>(dots[i][u]);
+            }
+        }
+    }
+    add_dots::<S, N, U, X, KEYS, true>(s, second, from, rows, width, at, ahead, dots);
+}
+
+/// One of the two passes of [`add_products`].
+#[inline(always)]
+fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool, const SECOND: bool>(
     s: S,
     factors: &[[i8; X]; N],
     from: usize,
     rows: &[u8],
     width: usize,
     at: usize,
-    ahead: Option<usize>,
+    ahead: usize,
     dots: &mut [[S::I; U]; N],
 ) {
-    for (t, row) in rows.chunks_exact(width).enumerate() {
+    // Cut where it can be seen: else each factor's bounds are checked for each row.
+    let count = rows.len() / width;
+    let mut quads: [&[[i8; 4]]; N] = [&[]; N];
+    for i in 0..N {
+        quads[i] = &factors[i][from..].as_chunks().0[..count];
+    }
+    for (t, row) in (0..count).zip(rows.chunks_exact(width)) {
+        let row = &row[4 * at..][..4 * U * S::LANES];
         let mut stored = [s.splat_i(0); U];
         for u in 0..U {
-            let bytes = &row[4 * (at + u * S::LANES)..];
+            let bytes = &row[4 * u * S::LANES..];
             stored[u] = s.load_bytes(bytes);
-            if let Some(ahead) = ahead {
+            if !SECOND {
                 s.prefetch(bytes, ahead);
+            }
+            if S::WORDS {
+                stored[u] = match KEYS {
+                    true => s.words::<SECOND, false>(stored[u]),
+                    false => s.words::<SECOND, true>(stored[u]),
+                };
             }
         }
         for i in 0..N {
-            let factor = s.splat4(&factors[i][from + 4 * t..]);
+            let factor = s.splat4(&quads[i][t]);
             for u in 0..U {
-                dots[i][u] = if KEYS {
-                    s.dot_wide(dots[i][u], stored[u], factor)
-                } else {
-                    s.dot(dots[i][u], factor, stored[u])
+                dots[i][u] = match KEYS {
+                    _ if S::WORDS => s.dot_words(dots[i][u], stored[u], factor),
+                    true => s.dot_wide(dots[i][u], stored[u], factor),
+                    false => s.dot(dots[i][u], factor, stored[u]),
                 };
             }
         }

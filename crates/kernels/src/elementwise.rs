@@ -2,7 +2,7 @@
 
 use cpu::lanes::{Job, Simd, dispatch};
 
-use crate::Compute;
+use crate::{Compute, registers};
 
 /// Values below which a hand-over to other threads costs more than it brings.
 const ALONE: usize = 8 << 10;
@@ -169,27 +169,12 @@ impl Lanewise for SoftCap {
 /// does not depend on where it lies.
 #[inline(always)]
 fn in_lanes<S: Simd, L: Lanewise>(s: S, x: &mut [f32], by: Option<&[f32]>, parameter: f32) {
-    let mut at = 0;
-    while at < x.len() {
-        let end = (at + S::LANES).min(x.len());
-        let part = &mut x[at..end];
-        if part.len() == S::LANES {
-            let mut v = L::at(s, s.load(part), parameter);
-            if let Some(by) = by {
-                v = s.mul(v, s.load(&by[at..]));
-            }
-            s.store(v, part);
-        } else {
-            let (mut a, mut b) = ([0.0; 64], [1.0; 64]);
-            a[..part.len()].copy_from_slice(part);
-            if let Some(by) = by {
-                b[..part.len()].copy_from_slice(&by[at..end]);
-            }
-            let v = s.mul(L::at(s, s.load(&a), parameter), s.load(&b));
-            s.store(v, &mut a);
-            part.copy_from_slice(&a[..part.len()]);
+    for at in (0..x.len()).step_by(S::LANES) {
+        let mut v = L::at(s, registers::load(s, x, at), parameter);
+        if let Some(by) = by {
+            v = s.mul(v, registers::load(s, by, at));
         }
-        at = end;
+        registers::store(s, v, x, at);
     }
 }
 

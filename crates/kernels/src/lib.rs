@@ -19,6 +19,7 @@ mod matmul;
 mod matrix;
 mod norm;
 mod panels;
+mod registers;
 mod rope;
 mod stored;
 #[cfg(target_arch = "x86_64")]

@@ -16,6 +16,7 @@ use cpu::{Columns, Tile};
 
 use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
 use crate::matrix::{Layout, Matrix, with_format};
+use crate::registers::{self, MOST_LANES};
 use crate::stored::{Half, Single, Stored};
 #[cfg(target_arch = "x86_64")]
 use crate::tiles;
@@ -191,26 +192,13 @@ impl Work<'_> {
     /// The sums in row `t` of the output, from its column `at` on; zeros beyond the end of a row.
     #[inline(always)]
     fn get<S: Simd>(&mut self, s: S, t: usize, at: usize) -> S::F {
-        let out = &self.out.row(t)[at..];
-        if out.len() >= S::LANES {
-            return s.load(out);
-        }
-        let mut all = [0.0; MOST_LANES];
-        all[..out.len()].copy_from_slice(out);
-        s.load(&all)
+        registers::load(s, self.out.row(t), at)
     }
 
     /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
     #[inline(always)]
     pub(crate) fn put<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
-        let out = &mut self.out.row(t)[at..];
-        if out.len() >= S::LANES {
-            s.store(sums, out);
-        } else {
-            let mut all = [0.0; 64];
-            s.store(sums, &mut all);
-            out.copy_from_slice(&all[..out.len()]);
-        }
+        registers::store(s, sums, self.out.row(t), at);
     }
 }
 
@@ -649,9 +637,6 @@ impl Rows for Twelves<'_> {
 #[repr(align(64))]
 struct Near([u8; twelve::near_bytes(MOST_LANES)]);
 
-/// Lanes of the widest registers.
-const MOST_LANES: usize = 16;
-
 /// bfloat16 weights in twelve bits times many rows: a piece of a panel is brought near, and all rows walk over it. Sums lie in the output
 /// between pieces and come back bit for bit.
 struct Pieces<'w, 'a> {
@@ -664,7 +649,6 @@ impl Job for Pieces<'_, '_> {
     const PRODUCTS: Products = Products::Pairs;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        const { assert!(S::LANES <= MOST_LANES) };
         let Work { cols, weights, rows, .. } = *self.work;
         let mut near = Near([0; _]);
         for at in 0..weights.count {

@@ -2,8 +2,8 @@
 
 use cpu::lanes::{Job, Simd, dispatch};
 
-use crate::Compute;
 use crate::elementwise::in_rows;
+use crate::{Compute, registers};
 
 /// `out = x / rms(x) · weight` for each row of `x`, `[rows, cols]`, with `rms(x) = sqrt(mean(x²) + eps)`
 /// (Zhang and Sennrich, 2019). Also for per-head norms, with `cols` the head's width.
@@ -65,8 +65,13 @@ impl Job for Norm<'_> {
         for (x, out) in self.x.chunks_exact(cols).zip(self.out.chunks_exact_mut(cols)) {
             let mean = if self.mean { sum(s, x) / cols as f32 } else { 0.0 };
             let factor = factor(s, x, mean, self.eps);
-            for (i, (o, v)) in out.iter_mut().zip(x).enumerate() {
-                *o = (v - mean) * factor * self.weight[i] + self.bias.map_or(0.0, |b| b[i]);
+            for at in (0..cols).step_by(S::LANES) {
+                let v = s.sub(registers::load(s, x, at), s.splat(mean));
+                let mut v = s.mul(s.mul(v, s.splat(factor)), registers::load(s, self.weight, at));
+                if let Some(bias) = self.bias {
+                    v = s.add(v, registers::load(s, bias, at));
+                }
+                registers::store(s, v, out, at);
             }
         }
     }
@@ -85,8 +90,9 @@ impl Job for NormInPlace<'_> {
         let cols = self.weight.len();
         for x in self.x.chunks_exact_mut(cols) {
             let factor = factor(s, x, 0.0, self.eps);
-            for (v, w) in x.iter_mut().zip(self.weight) {
-                *v = *v * factor * w;
+            for at in (0..cols).step_by(S::LANES) {
+                let v = s.mul(registers::load(s, x, at), s.splat(factor));
+                registers::store(s, s.mul(v, registers::load(s, self.weight, at)), x, at);
             }
         }
     }

@@ -64,6 +64,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const FLOAT_PAIRS: bool = false;
     /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them.
     const FEW_AHEAD: bool = false;
+    /// Whether a byte times a factor of sixteen bits is best multiplied as two words, [`Simd::dot_words`]; otherwise the factor is, in two
+    /// parts of eight bits.
+    const WORDS: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
@@ -183,6 +186,47 @@ pub trait Simd: Copy + Send + Sync + 'static {
             acc = if BITS == 8 { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
         }
         acc
+    }
+    /// Rounds to nearest even and writes as words, two little-endian bytes each: of four lanes the first and third to `even`, the
+    /// second and fourth to `odd`, the values in -32768..=32767. Like the two below slow where not [`Simd::WORDS`].
+    #[inline(always)]
+    fn store_words(self, x: Self::F, even: &mut [i8], odd: &mut [i8]) {
+        let mut all = [0.0; 16];
+        self.store(x, &mut all);
+        for (i, word) in all[..Self::LANES].iter().map(|v| v.round_ties_even() as i16).enumerate() {
+            let out = if i % 2 == 0 { &mut *even } else { &mut *odd };
+            let [low, high] = word.to_le_bytes();
+            (out[i / 2 * 2], out[i / 2 * 2 + 1]) = (low.cast_signed(), high.cast_signed());
+        }
+    }
+    /// In each lane its bytes 0 and 2, or 1 and 3 if `ODD`, widened to two words; as signed bytes if `SIGNED`.
+    #[inline(always)]
+    fn words<const ODD: bool, const SIGNED: bool>(self, x: Self::I) -> Self::I {
+        let mut all = [0; 64];
+        self.store_bytes(x, &mut all);
+        for pair in all.as_chunks_mut::<2>().0 {
+            let byte = pair[usize::from(ODD)];
+            *pair = if SIGNED { i16::from(byte.cast_signed()) } else { i16::from(byte) }.to_le_bytes();
+        }
+        self.load_bytes(&all)
+    }
+    /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two words, both signed.
+    #[inline(always)]
+    fn dot_words(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
+        self.store_bytes(acc, &mut sums);
+        self.store_bytes(w, &mut ws);
+        self.store_bytes(x, &mut xs);
+        for ((sum, w), x) in
+            sums.as_chunks_mut::<4>().0.iter_mut().zip(ws.as_chunks::<4>().0).zip(xs.as_chunks::<4>().0)
+        {
+            let product = |i| {
+                i32::from(i16::from_le_bytes([w[i], w[i + 1]]))
+                    * i32::from(i16::from_le_bytes([x[i], x[i + 1]]))
+            };
+            *sum = i32::from_le_bytes(*sum).wrapping_add(product(0)).wrapping_add(product(2)).to_le_bytes();
+        }
+        self.load_bytes(&sums)
     }
     /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
     fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;

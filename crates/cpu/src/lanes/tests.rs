@@ -32,6 +32,12 @@ impl Job for Everything {
             assert!(out.iter().zip(&halves).all(|(o, h)| *o == f16::from_bits(*h).to_f32()));
             assert_eq!(s.max_lane(s.load(&f)), f.iter().fold(f32::MIN, |a, &b| a.max(b)));
             assert!((s.sum(s.load(&f)) - f.iter().sum::<f32>()).abs() < 1e-4);
+            for nan in 0..n {
+                let mut f = f.clone();
+                f[nan] = f32::NAN;
+                let most = f.iter().fold(f32::MIN, |a, &b| a.max(b));
+                assert_eq!(s.max_lane(s.load(&f)), most, "NaN in lane {nan} of {f:?}");
+            }
             let mut small = vec![0i8; n];
             s.store_i8(s.load(&f), &mut small);
             assert!(small.iter().zip(&f).all(|(i, v)| f32::from(*i) == v.round_ties_even()));
@@ -87,6 +93,35 @@ impl Job for Everything {
                 s.store(load, &mut out);
                 let want = |b: &u8| f32::from(*b ^ zero) - f32::from(zero);
                 assert!(out.iter().zip(&bytes).all(|(o, b)| *o == want(b)));
+            }
+
+            let near: Vec<f32> = f.iter().map(|v| v * 3000.0).collect();
+            let mut halves = [vec![0i8; n], vec![0i8; n]];
+            let [even, odd] = &mut halves;
+            s.store_words(s.load(&near), even, odd);
+            let word = |i: usize| {
+                let bytes = &halves[i % 2][i / 2 * 2..][..2];
+                i16::from_le_bytes([bytes[0].cast_unsigned(), bytes[1].cast_unsigned()])
+            };
+            let whole = |v: &f32| v.round_ties_even() as i16;
+            assert!(near.iter().enumerate().all(|(i, v)| word(i) == whole(v)), "words of {near:?}");
+            let dot = |odd: usize, signed: bool, factor: &[i8]| -> Vec<f32> {
+                let byte = |i, j| if signed { i32::from(w(i, j) as i8) } else { w(i, j) };
+                let factor = |j: usize| {
+                    let bytes = &factor[2 * j..][..2];
+                    i32::from(i16::from_le_bytes([bytes[0].cast_unsigned(), bytes[1].cast_unsigned()]))
+                };
+                (0..n).map(|i| (byte(i, odd) * factor(0) + byte(i, 2 + odd) * factor(1) - 7) as f32).collect()
+            };
+            let factor = s.splat4(&halves[0]);
+            for (words, odd, signed) in [
+                (s.words::<false, false>(wv), 0, false),
+                (s.words::<true, false>(wv), 1, false),
+                (s.words::<false, true>(wv), 0, true),
+                (s.words::<true, true>(wv), 1, true),
+            ] {
+                s.store(s.to_f(s.dot_words(s.splat_i(-7), words, factor)), &mut out);
+                assert_eq!(out, dot(odd, signed, &halves[0]), "bytes {odd} of two, signed: {signed}");
             }
 
             let table: [u8; 16] = std::array::from_fn(|i| (i * 11 + 3) as u8);
