@@ -32,7 +32,7 @@ const BATCHES: [usize; 3] = [1, 4, 16];
 
 /// Attention over a sequence of so many positions: the last row of it, and the last rows as a chunk of a prompt.
 const POSITIONS: usize = 512;
-const PROMPT: usize = 32;
+const PROMPT: usize = 64;
 const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
 const HEAD_DIM: usize = 64;

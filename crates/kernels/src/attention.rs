@@ -25,6 +25,9 @@ pub const MAX_HEAD_DIM: usize = 512;
 /// Queries computed together.
 pub(crate) const TILE: usize = 8;
 
+/// Queries computed together of many, where registers are few: as many as leave room for two registers of keys.
+const FEWER: usize = 6;
+
 /// The most that any way of keeping keys and values computes together.
 const MOST: usize = 16;
 
@@ -146,9 +149,12 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
     fn run<S: Simd>(mut self, s: S) {
         let group = self.head.group;
         let total = self.part.len() * group;
+        // Those of one row stay together, so that its keys and values are read once.
+        let fewer = total > K::MOST && const { K::EVERY_TILE && S::TILE <= TILE };
+        let most = if fewer { FEWER } else { K::MOST };
         let mut at = 0;
         while at < total {
-            let count = K::MOST.min(total - at);
+            let count = most.min(total - at);
             let mut queries = [Query::default(); MOST];
             for (i, query) in queries[..count].iter_mut().enumerate() {
                 let row = self.part.start + (at + i) / group;

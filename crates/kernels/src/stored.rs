@@ -215,7 +215,7 @@ pub(crate) fn factors<T: Term, const N: usize, const X: usize>(rows: [&[f32]; N]
 pub(crate) const fn together<S: Simd, const N: usize>() -> usize {
     match N {
         ..=2 => 4,
-        3..=4 => 2,
+        3..=6 => 2,
         _ => 1 + (S::TILE > TILE) as usize,
     }
 }

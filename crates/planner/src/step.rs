@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, positive};
 
-/// Products of the head take so many times the multiply-adds: it multiplies activations rounded finer (decision 9).
+/// Products of the head take so many times as long as the same multiply-adds of the body (fitted).
 const HEAD_PRODUCTS: f64 = 1.44;
 /// Of the peak in bfloat16 (f32 where there is none), what attention reaches.
 const ATTENTION_SHARE: f64 = 0.65;
