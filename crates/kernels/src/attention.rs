@@ -25,7 +25,7 @@ pub const MAX_HEAD_DIM: usize = 512;
 /// Queries computed together.
 pub(crate) const TILE: usize = 8;
 
-/// Queries computed together of many, where registers are few: as many as leave room for two registers of keys.
+/// Queries of prompts computed together where registers are few: as many as leave room for two registers of keys.
 const FEWER: usize = 6;
 
 /// The most that any way of keeping keys and values computes together.
@@ -149,8 +149,8 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
     fn run<S: Simd>(mut self, s: S) {
         let group = self.head.group;
         let total = self.part.len() * group;
-        // Those of one row stay together, so that its keys and values are read once.
-        let fewer = total > K::MOST && const { K::EVERY_TILE && S::TILE <= TILE };
+        // Only of prompts, which multiply longer than they read: few rows should read keys and values as seldom as can be.
+        let fewer = self.part.len() > TILE && const { K::EVERY_TILE && S::TILE <= TILE };
         let most = if fewer { FEWER } else { K::MOST };
         let mut at = 0;
         while at < total {
