@@ -53,6 +53,8 @@ pub(crate) struct Block {
     /// The sum of `q`, negated; and of its two halves.
     pub(crate) less: i32,
     pub(crate) less_half: [i32; 2],
+    /// Those of the halves again, as words.
+    pub(crate) less_words: [i8; 4],
     /// The sum of `q` times `scale`; and of its two halves.
     pub(crate) sum: f32,
     pub(crate) sum_half: [f32; 2],
@@ -345,5 +347,8 @@ fn finish(block: &mut Block, scale: f32, halves: [f32; 2]) {
     let sum = halves[0] + halves[1];
     block.scale = scale;
     (block.less, block.less_half) = (-sum as i32, [-halves[0] as i32, -halves[1] as i32]);
+    // At most 16 · 127, so that the lower half of each is all of it.
+    let [first, second] = block.less_half.map(|less| (less as i16).to_le_bytes().map(u8::cast_signed));
+    block.less_words = [first[0], first[1], second[0], second[1]];
     (block.sum, block.sum_half) = (sum * scale, [halves[0] * scale, halves[1] * scale]);
 }

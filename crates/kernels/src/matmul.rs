@@ -337,6 +337,9 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 blocks[p] = block;
             }
             for i in 0..F::WEIGHTS / SUB {
+                // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
+                let x = &rows[at..at + T];
+                at += step;
                 let mut u = [unpack::unpack::<S, F>(s, blocks[0], i); P];
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, blocks[p], i);
@@ -347,16 +350,18 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                         unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
                     }
                 }
-                let x = &rows[at..at + T];
-                at += step;
                 if const { S::PAIRS || (S::SIGNS && F::Codes::WIDE) } {
                     multiply::<S, F, T, P>(s, &u, x, &mut sums);
                 } else {
                     for p in 0..P {
                         unrolled!(t < T, {
-                            let mut sum = [[sums[p][t]]];
-                            multiply::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], &mut sum);
-                            sums[p][t] = sum[0][0];
+                            if const { unpack::in_bytes::<S, F>() } {
+                                sums[p][t] = add_scaled::<S, F>(s, &u[p], &x[t], sums[p][t]);
+                            } else {
+                                let mut sum = [[sums[p][t]]];
+                                multiply::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], &mut sum);
+                                sums[p][t] = sum[0][0];
+                            }
                         });
                     }
                 }
@@ -419,6 +424,31 @@ fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
             }
         });
     }
+}
+
+/// [`multiply`] for one row and panel, where scales of the halves are integers ([`unpack::in_bytes`]): one sum for both halves.
+#[inline(always)]
+fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum: S::F) -> S::F {
+    let ([first, second], factor) = u.bytes;
+    // The offset times both scales, in words, the first below the second.
+    let (low, high) = match const { F::OFFSET } {
+        4 => (s.shl::<2>(first), s.shl::<18>(second)),
+        32 => (s.shl::<5>(first), s.shl::<21>(second)),
+        other => unreachable!("offset {other}: that of a format with scales of 16 weights in bytes"),
+    };
+    let offset = s.or(s.and(low, s.splat_i(0xffff)), high);
+    let mut dots = s.dot_words(s.splat_i(0), offset, s.splat4(&x.less_words));
+    match const { F::Codes::BITS } {
+        ..=3 => {
+            dots = s.dot_scaled::<4, 3>(dots, &u.w, &x.q, 0, first);
+            dots = s.dot_scaled::<4, 3>(dots, &u.w, &x.q, 4, second);
+        }
+        _ => {
+            dots = s.dot_scaled::<4, 6>(dots, &u.w, &x.q, 0, first);
+            dots = s.dot_scaled::<4, 6>(dots, &u.w, &x.q, 4, second);
+        }
+    }
+    s.fma(s.to_f(dots), s.mul(factor, s.splat(x.scale)), sum)
 }
 
 /// What the products start from, so that codes count from the format's zero: the offset times minus the sum of the

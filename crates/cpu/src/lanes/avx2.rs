@@ -50,6 +50,7 @@ impl Simd for Avx2 {
     const FEW_AHEAD: bool = true;
     // Half of the instructions, as no product of bytes here adds to 32 bits.
     const WORDS: bool = true;
+    const SCALES: bool = true;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 128;
     const INT8: &'static str = "vpmaddubsw + vpmaddwd, 256 bits";
@@ -234,14 +235,25 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn dot_quads<const QUADS: usize, const BITS: u32>(
         self,
-        mut acc: __m256i,
+        acc: __m256i,
         w: &[__m256i; 8],
         x: &[i8; 32],
         from: usize,
     ) -> __m256i {
-        if BITS == 8 {
-            return self.dot_each_quad::<QUADS, BITS>(acc, w, x, from);
+        match BITS {
+            8 => self.dot_each_quad::<QUADS, BITS>(acc, w, x, from),
+            _ => self.dot_scaled::<QUADS, BITS>(acc, w, x, from, isa!(_mm256_set1_epi16(1))),
         }
+    }
+    #[inline(always)]
+    fn dot_scaled<const QUADS: usize, const BITS: u32>(
+        self,
+        mut acc: __m256i,
+        w: &[__m256i; 8],
+        x: &[i8; 32],
+        from: usize,
+        scale: __m256i,
+    ) -> __m256i {
         // As many pairs as cannot run over are added before they are widened.
         let together = const { (1 << 15) / (2 * 128 * ((1 << BITS) - 1)) };
         for first in (from..from + QUADS).step_by(together.min(QUADS)) {
@@ -250,9 +262,17 @@ impl Simd for Avx2 {
                 let four = self.splat4(&x[4 * j..]);
                 pairs = isa!(_mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[j], four)));
             }
-            acc = isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
+            acc = isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale)));
         }
         acc
+    }
+    #[inline(always)]
+    fn load_i8_twice(self, x: &[u8]) -> __m256i {
+        isa!({
+            let lanes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(x[..N].as_ptr().cast()));
+            let twice = _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
+            _mm256_shuffle_epi8(lanes, _mm256_broadcastsi128_si256(twice))
+        })
     }
     #[inline(always)]
     fn store_words(self, x: __m256, even: &mut [i8], odd: &mut [i8]) {

@@ -67,6 +67,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether a byte times a factor of sixteen bits is best multiplied as two words, [`Simd::dot_words`]; otherwise the factor is, in two
     /// parts of eight bits.
     const WORDS: bool = false;
+    /// Whether the small scales of 16 weights are best multiplied in as integers, [`Simd::dot_scaled`]: where sums of products are
+    /// widened by a multiply, which takes them along.
+    const SCALES: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
@@ -171,6 +174,40 @@ pub trait Simd: Copy + Send + Sync + 'static {
         from: usize,
     ) -> Self::I {
         self.dot_each_quad::<QUADS, BITS>(acc, w, x, from)
+    }
+    /// `acc` + the sums of [`Simd::dot_quads`], each times its lane's number in `scale`, as [`Simd::load_i8_twice`] reads it; `BITS` is
+    /// at most 7. Like that one slow where not [`Simd::SCALES`].
+    #[inline(always)]
+    fn dot_scaled<const QUADS: usize, const BITS: u32>(
+        self,
+        acc: Self::I,
+        w: &[Self::I; 8],
+        x: &[i8; 32],
+        from: usize,
+        scale: Self::I,
+    ) -> Self::I {
+        let (mut sums, mut dots, mut scales) = ([0; 64], [0; 64], [0; 64]);
+        self.store_bytes(acc, &mut sums);
+        self.store_bytes(self.dot_quads::<QUADS, BITS>(self.splat_i(0), w, x, from), &mut dots);
+        self.store_bytes(scale, &mut scales);
+        for ((sum, dot), scale) in
+            sums.as_chunks_mut::<4>().0.iter_mut().zip(dots.as_chunks::<4>().0).zip(scales.as_chunks::<4>().0)
+        {
+            let product = i32::from_le_bytes(*dot) * i32::from(scale[0].cast_signed());
+            *sum = i32::from_le_bytes(*sum).wrapping_add(product).to_le_bytes();
+        }
+        self.load_bytes(&sums)
+    }
+    /// Reads signed bytes, one a lane, each widened to both words of its lane.
+    #[inline(always)]
+    fn load_i8_twice(self, x: &[u8]) -> Self::I {
+        let mut all = [0; 64];
+        for (out, byte) in
+            all.as_chunks_mut::<2>().0.iter_mut().zip(x[..Self::LANES].iter().flat_map(|b| [b; 2]))
+        {
+            *out = i16::from(byte.cast_signed()).to_le_bytes();
+        }
+        self.load_bytes(&all)
     }
     /// [`Simd::dot_quads`], a quad after the other.
     #[inline(always)]

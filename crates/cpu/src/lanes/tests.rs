@@ -154,6 +154,14 @@ impl Extremes {
             assert!(out.iter().all(|o| *o == (8 * each + 1) as f32), "8 quads of {code} · {x}: {out:?}");
             s.store(s.to_f(s.dot_quads::<4, BITS>(s.splat_i(1), &w, &[x; 32], 4)), &mut out);
             assert!(out.iter().all(|o| *o == (4 * each + 1) as f32), "4 quads of {code} · {x}: {out:?}");
+            // A scale a lane, the ends of a byte among them.
+            let scales: Vec<i8> = (0..S::LANES).map(|lane| [-128, 127, 1, -3][lane % 4]).collect();
+            let bytes: Vec<u8> = scales.iter().map(|scale| scale.cast_unsigned()).collect();
+            let scaled = s.dot_scaled::<4, BITS>(s.splat_i(1), &w, &[x; 32], 4, s.load_i8_twice(&bytes));
+            s.store(s.to_f(scaled), &mut out);
+            let want: Vec<f32> =
+                scales.iter().map(|scale| (4 * each * i32::from(*scale) + 1) as f32).collect();
+            assert_eq!(out, want, "4 quads of {code} · {x} · {scales:?}");
         }
     }
 }

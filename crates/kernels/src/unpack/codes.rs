@@ -130,33 +130,18 @@ impl Bit {
 /// Two bits: bits 2·(j mod 4) of vector `j / 4` belong to quad `j`.
 pub(crate) struct Two;
 
-impl Two {
-    fn put_from(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
-        scatter::<2>(q, lane, out, |quad, codes| (quad / 4, ((codes >> from) & each(3)) << (2 * (quad % 4))));
-    }
-    /// The eight quads, each pair of bits moved to the positions `TO` (0 or 4) and up.
-    #[inline(always)]
-    fn get_to<S: Simd, const TO: i32>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let mask = s.splat_b(3 << TO);
-        let (v, w) = (s.load_bytes(codes), s.load_bytes(&codes[4 * S::LANES..]));
-        let shifted = if TO == 4 {
-            [s.shl::<4>(v), s.shl::<2>(v), v, s.shr::<2>(v), s.shl::<4>(w), s.shl::<2>(w), w, s.shr::<2>(w)]
-        } else {
-            [v, s.shr::<2>(v), s.shr::<4>(v), s.shr::<6>(v), w, s.shr::<2>(w), s.shr::<4>(w), s.shr::<6>(w)]
-        };
-        and_all(s, shifted, mask)
-    }
-}
-
 impl Codes for Two {
     const BYTES: usize = 8;
     const BITS: u32 = 2;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
-        Two::put_from(q, 0, lane, out);
+        scatter::<2>(q, lane, out, |quad, codes| (quad / 4, (codes & each(3)) << (2 * (quad % 4))));
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        Two::get_to::<S, 0>(s, codes)
+        let (v, w) = (s.load_bytes(codes), s.load_bytes(&codes[4 * S::LANES..]));
+        let shifted =
+            [v, s.shr::<2>(v), s.shr::<4>(v), s.shr::<6>(v), w, s.shr::<2>(w), s.shr::<4>(w), s.shr::<6>(w)];
+        and_all(s, shifted, s.splat_b(3))
     }
 }
 
@@ -168,12 +153,12 @@ impl Codes for TwoAndBit {
     const BITS: u32 = 3;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         let (low, high) = out.split_at_mut(out.len() * Two::BYTES / Self::BYTES);
-        Two::put_from(q, 0, lane, low);
+        Two::put(q, lane, low);
         Bit::put(q, 2, lane, high);
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let low = Two::get_to::<S, 0>(s, codes);
+        let low = Two::get(s, codes);
         let high = Bit::get::<S, 2>(s, &codes[Two::BYTES * S::LANES..]);
         or_all(s, low, high)
     }
@@ -198,22 +183,38 @@ impl Codes for NibbleAndBit {
     }
 }
 
-/// Six bits: a nibble, then two high bits.
-pub(crate) struct NibbleAndTwo;
+/// Six bits: of four quads the first three have a vector each, and the fourth two bits in each of theirs, from bit 6 on.
+pub(crate) struct Six;
 
-impl Codes for NibbleAndTwo {
-    const BYTES: usize = Nibble::BYTES + Two::BYTES;
+impl Codes for Six {
+    const BYTES: usize = 24;
     const BITS: u32 = 6;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
-        let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
-        Nibble::put(q, lane, low);
-        Two::put_from(q, 4, lane, high);
+        let width = out.len() / 6;
+        for (four, out) in q.as_chunks::<16>().0.iter().zip(out.chunks_exact_mut(3 * width)) {
+            let quads = four.as_chunks::<4>().0;
+            let last = u32::from_le_bytes(quads[3]);
+            for (i, (quad, out)) in quads.iter().zip(out.chunks_exact_mut(width)).enumerate() {
+                let quad = u32::from_le_bytes(*quad);
+                let bits = (quad & each(63)) | (((last >> (2 * i)) & each(3)) << 6);
+                out[4 * lane..][..4].copy_from_slice(&bits.to_le_bytes());
+            }
+        }
     }
     #[inline(always)]
     fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let low = Nibble::get(s, codes);
-        let high = Two::get_to::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..]);
-        or_all(s, low, high)
+        let (six, two) = (s.splat_b(63), s.splat_b(3));
+        let mut quads = [six; 8];
+        for g in 0..2 {
+            let mut v = [six; 3];
+            for i in 0..3 {
+                v[i] = s.load_bytes(&codes[4 * S::LANES * (3 * g + i)..]);
+                quads[4 * g + i] = s.and(v[i], six);
+            }
+            let low = s.or(s.and(s.shr::<6>(v[0]), two), s.and(s.shr::<4>(v[1]), s.splat_b(3 << 2)));
+            quads[4 * g + 3] = s.or(low, s.and(s.shr::<2>(v[2]), s.splat_b(3 << 4)));
+        }
+        quads
     }
 }
 

@@ -132,6 +132,13 @@ pub(crate) struct Unpacked<S: Simd> {
     pub(crate) scale: [S::F; 2],
     /// Bias of each half.
     pub(crate) bias: [S::F; 2],
+    /// Where [`in_bytes`], scales of the halves as integers, and what they are multiplied by.
+    pub(crate) bytes: ([S::I; 2], S::F),
+}
+
+/// Whether the scales of halves are multiplied in as integers.
+pub(crate) const fn in_bytes<S: Simd, F: Format>() -> bool {
+    S::SCALES && F::Scales::BYTES && !F::Codes::WIDE
 }
 
 /// Unpacks sub-block `i` of `block`.
@@ -142,7 +149,9 @@ pub(crate) fn unpack<S: Simd, F: Format>(s: S, block: &[u8], i: usize) -> Unpack
         [..S::LANES * sub_bytes_a_lane::<F>()];
     let (small, codes) = sub.split_at(F::Scales::SMALL * S::LANES);
     let (scale, bias) = F::Scales::get(s, head, small);
-    Unpacked { w: F::Codes::get(s, codes), scale, bias }
+    let bytes =
+        if in_bytes::<S, F>() { F::Scales::bytes(s, head, small) } else { ([s.splat_i(0); 2], s.splat(0.0)) };
+    Unpacked { w: F::Codes::get(s, codes), scale, bias, bytes }
 }
 
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.

@@ -3,7 +3,7 @@
 use tensor::Dtype;
 
 use super::Format;
-use super::codes::NibbleAndTwo;
+use super::codes::Six;
 use super::scales::Super16;
 
 /// The format Q6_K.
@@ -11,6 +11,6 @@ pub(crate) struct Q6K;
 
 impl Format for Q6K {
     const DTYPE: Dtype = Dtype::Q6_K;
-    type Codes = NibbleAndTwo;
+    type Codes = Six;
     type Scales = Super16;
 }

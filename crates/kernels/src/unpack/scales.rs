@@ -20,6 +20,12 @@ pub(crate) trait Scales {
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]);
     /// Writes the small scales of sub-block `i` of `lane`.
     fn put_small(_raw: &Raw, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
+    /// Whether there are small scales of 16 weights, in signed bytes, and no bias.
+    const BYTES: bool = false;
+    /// The small scales of both halves, where there are such, each in both words of its lane, and what they are multiplied by.
+    fn bytes<S: Simd>(s: S, _head: &[u8], _small: &[u8]) -> ([S::I; 2], S::F) {
+        ([s.splat_i(0); 2], s.splat(0.0))
+    }
     /// Scale and bias of each half, for all lanes.
     fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]);
 }
@@ -185,5 +191,10 @@ impl Scales for Super16 {
         let d = s.load_f16_bytes(head);
         let scale = [s.mul(d, s.load_i8(small)), s.mul(d, s.load_i8(&small[S::LANES..]))];
         (scale, [s.splat(0.0); 2])
+    }
+    const BYTES: bool = true;
+    #[inline(always)]
+    fn bytes<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::I; 2], S::F) {
+        ([s.load_i8_twice(small), s.load_i8_twice(&small[S::LANES..])], s.load_f16_bytes(head))
     }
 }

@@ -7,7 +7,7 @@ use tensor::Dtype;
 /// What a panel of each format is, for registers of 4, 8 and 16 lanes: FNV-1a (Fowler, Noll, Vo) of its bytes, in
 /// hexadecimal. If packing is meant to write other bytes, raise [`PANELS`] and write here what the test says.
 const KNOWN: (u32, &str) = (
-    1,
+    2,
     "\
 F32: 6d449244a4a42119 0224a19ded828850 8ce2eb98823cd122
 F16: a7ad7785a6da6e2c ca850cf16a37e9ad a33f80490216e991
@@ -21,7 +21,7 @@ Q2_K: 1d7ade3ae2c06f91 1349b10e8db8ce25 401e47a5124042ef
 Q3_K: 6ae84cd903988be7 0c51580142409829 496fdd5c63a4260f
 Q4_K: f7840a949c8a8a45 0098356c318292c3 89798f976a73c2eb
 Q5_K: 98cf5777c2437ffa cc8c8e9217d6d058 df4693b09e6889b7
-Q6_K: 1cc4b210e0e2e5dd 15f0e812840abd4a 792346fe4f59f210
+Q6_K: 66d284b136e25372 d8beea51ea32af50 73db8ec8f7df946a
 IQ4_NL: fc5a4e887a517bc3 ad00d7ca8521da79 41ed90bd092ac52a
 IQ4_XS: 6fefd154dde99e5d ecebd45a872bc168 6149b7d169eb952a
 MXFP4: 6790a1af55d5837a bef040bd78c40909 973cbf92a49c52ee
