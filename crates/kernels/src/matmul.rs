@@ -11,7 +11,7 @@ use std::array::from_ref;
 use cpu::lanes::amx::Amx;
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::has_tiles;
-use cpu::lanes::{Job, Products, Simd, dispatch};
+use cpu::lanes::{Job, Products, Simd, dispatch, short_quads};
 use cpu::{Columns, Tile};
 
 use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
@@ -210,6 +210,8 @@ trait Rows {
     const TILE: usize;
     /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
     const PAIRS: bool = false;
+    /// Below how many rows they do where [`Simd::SHORT`] says so.
+    const SHORT: usize = 0;
     /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
     const SUMS: usize;
     /// Bytes of an input row.
@@ -239,7 +241,7 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            if const { R::PAIRS && S::PAIRS } {
+            if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
                 for p in (0..panels).step_by(2) {
                     self.walk::<S, 2>(s, p, first, end);
                 }
@@ -309,6 +311,13 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
     const PRODUCTS: Products = Products::Bytes;
     const TILE: usize = if FEW { 2 } else { GROUP };
     const PAIRS: bool = true;
+    // Scales of 16 weights take registers, and many rows are faster by eight and panels by one.
+    const SHORT: usize = match unpack::short::<F>() {
+        true if FEW => 0,
+        true if F::Scales::GROUPS == 2 => 8,
+        true => usize::MAX,
+        false => 0,
+    };
     // Unpacking goes on while sums wait.
     const SUMS: usize = 1;
     fn row_bytes(cols: usize) -> usize {
@@ -336,13 +345,31 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 let Some(block) = others[p].next() else { return sums };
                 blocks[p] = block;
             }
+            let mut heads = [unpack::head::<S, F>(s, blocks[0]); P];
+            for p in 1..P {
+                heads[p] = unpack::head::<S, F>(s, blocks[p]);
+            }
             for i in 0..F::WEIGHTS / SUB {
                 // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
                 let x = &rows[at..at + T];
                 at += step;
-                let mut u = [unpack::unpack::<S, F>(s, blocks[0], i); P];
+                if const { P == 2 && S::SHORT && <Self as Rows>::SHORT > 0 } {
+                    for p in 0..P {
+                        unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
+                    }
+                    // By four rows: more sums of two panels do not fit into sixteen registers.
+                    match T {
+                        8 => {
+                            multiply_short::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
+                            multiply_short::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 4, &mut sums);
+                        }
+                        _ => multiply_short::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums),
+                    }
+                    continue;
+                }
+                let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
                 for p in 1..P {
-                    u[p] = unpack::unpack::<S, F>(s, blocks[p], i);
+                    u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
                 if T >= 4 || (FEW && S::FEW_AHEAD) {
                     for p in 0..P {
@@ -426,18 +453,93 @@ fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
     }
 }
 
+/// [`multiply`] by sums in words ([`Simd::SHORT`]): products of as many quads as fit are added before they are widened, and of
+/// several, a quad of all rows and panels is multiplied after the other. Of rows `from` to `from + R - 1` of the tile.
+#[inline(always)]
+fn multiply_short<S: Simd, F: Format, const R: usize, const T: usize, const P: usize>(
+    s: S,
+    heads: &[[S::F; 2]; P],
+    blocks: &[&[u8]; P],
+    i: usize,
+    x: &[Block],
+    from: usize,
+    sums: &mut [[S::F; T]; P],
+) {
+    let x = &x[from..from + R];
+    let halves = F::Scales::GROUPS == 2;
+    let together = const { if F::Scales::GROUPS == 2 { 2 } else { short_quads(F::Codes::BITS) } };
+    let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
+    for p in 1..P {
+        u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
+    }
+    let ones = s.splat_i(0x0001_0001);
+    let mut dots = [[s.splat_i(0); R]; P];
+    unrolled!(t < R, {
+        if halves {
+            let less = s.splat4(&x[t].less_words);
+            for p in 0..P {
+                dots[p][t] = s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u[p].bytes), less);
+            }
+        } else {
+            let start = from_offset::<S, F>(s, x[t].less);
+            for p in 0..P {
+                dots[p][t] = start;
+            }
+        }
+    });
+    if halves {
+        unrolled!(pair < QUADS / 2, {
+            let j = 2 * pair;
+            unrolled!(t < R, {
+                let (first, second) = (s.splat4(&x[t].q[4 * j..]), s.splat4(&x[t].q[4 * j + 4..]));
+                for p in 0..P {
+                    let short = s.add_short(s.splat_i(0), u[p].w[j], first);
+                    let short = s.add_short(short, u[p].w[j + 1], second);
+                    dots[p][t] = s.widen_short(dots[p][t], short, u[p].bytes[j / 4]);
+                }
+            });
+        });
+    } else {
+        for chunk in 0..QUADS / together {
+            let mut short = [[s.splat_i(0); R]; P];
+            unrolled!(k < together, {
+                // Those that share a register of nibbles after each other.
+                let k = chunk * together + k;
+                let j = k % 2 * 4 + k / 2;
+                unrolled!(t < R, {
+                    let four = s.splat4(&x[t].q[4 * j..]);
+                    for p in 0..P {
+                        short[p][t] = s.add_short(short[p][t], u[p].w[j], four);
+                    }
+                });
+            });
+            unrolled!(t < R, {
+                for p in 0..P {
+                    dots[p][t] = s.widen_short(dots[p][t], short[p][t], ones);
+                }
+            });
+        }
+    }
+    unrolled!(t < R, {
+        let scale = s.splat(x[t].scale);
+        for p in 0..P {
+            let weights = if halves { u[p].factor } else { u[p].scale[0] };
+            sums[p][from + t] = s.fma(s.to_f(dots[p][t]), s.mul(weights, scale), sums[p][from + t]);
+        }
+        if F::Scales::BIAS {
+            let sum = s.splat(x[t].sum);
+            for p in 0..P {
+                sums[p][from + t] = s.fma(u[p].bias[0], sum, sums[p][from + t]);
+            }
+        }
+    });
+}
+
 /// [`multiply`] for one row and panel, where scales of the halves are integers ([`unpack::in_bytes`]): one sum for both halves.
 #[inline(always)]
 fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum: S::F) -> S::F {
-    let ([first, second], factor) = u.bytes;
-    // The offset times both scales, in words, the first below the second.
-    let (low, high) = match const { F::OFFSET } {
-        4 => (s.shl::<2>(first), s.shl::<18>(second)),
-        32 => (s.shl::<5>(first), s.shl::<21>(second)),
-        other => unreachable!("offset {other}: that of a format with scales of 16 weights in bytes"),
-    };
-    let offset = s.or(s.and(low, s.splat_i(0xffff)), high);
-    let mut dots = s.dot_words(s.splat_i(0), offset, s.splat4(&x.less_words));
+    let [first, second] = u.bytes;
+    let mut dots = s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u.bytes), s.splat4(&x.less_words));
     match const { F::Codes::BITS } {
         ..=3 => {
             dots = s.dot_scaled::<4, 3>(dots, &u.w, &x.q, 0, first);
@@ -448,7 +550,18 @@ fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum:
             dots = s.dot_scaled::<4, 6>(dots, &u.w, &x.q, 4, second);
         }
     }
-    s.fma(s.to_f(dots), s.mul(factor, s.splat(x.scale)), sum)
+    s.fma(s.to_f(dots), s.mul(u.factor, s.splat(x.scale)), sum)
+}
+
+/// The offset times the scales of both halves, in words, the first below the second.
+#[inline(always)]
+fn offset_words<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
+    let (low, high) = match const { F::OFFSET } {
+        4 => (s.shl::<2>(first), s.shl::<18>(second)),
+        32 => (s.shl::<5>(first), s.shl::<21>(second)),
+        other => unreachable!("offset {other}: that of a format with scales of 16 weights in bytes"),
+    };
+    s.or(s.and(low, s.splat_i(0xffff)), high)
 }
 
 /// What the products start from, so that codes count from the format's zero: the offset times minus the sum of the

@@ -234,8 +234,9 @@ impl<F: Format> Job for Row<'_, F> {
             all[self.lane]
         };
         for (block, out) in self.panel.chunks_exact(block).zip(self.out.chunks_exact_mut(F::WEIGHTS)) {
+            let head = unpack::head::<S, F>(s, block);
             for (i, out) in out.chunks_exact_mut(unpack::SUB).enumerate() {
-                let u = unpack::unpack::<S, F>(s, block, i);
+                let u = unpack::unpack::<S, F>(s, head, block, i);
                 let (scale, bias) = (u.scale.map(pick), u.bias.map(pick));
                 for (k, o) in out.iter_mut().enumerate() {
                     // The code of one k: the dot product with a unit vector.

@@ -5,9 +5,10 @@
 //! by magnitude and sign (2 · 128 · 127). Of narrow codes several such sums fit (8 · 2 · 15 · 128 = 30,720), and one widening
 //! serves them all.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Job, Simd};
+use super::{Job, Simd, short_quads};
 use crate::Tier;
 
 /// Proof that this CPU has AVX2, FMA and F16C.
@@ -27,6 +28,16 @@ impl Avx2 {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn with_avx2<J: Job>(s: Avx2, job: J) -> J::Out {
     job.run(s)
+}
+
+/// `x`, made where the source says so. A compiler knows that additions of integers may be made in any order, adds the products of one
+/// row first, and keeps the weights of all of them on the stack meanwhile.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn in_order(mut x: __m256i) -> __m256i {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags)) };
+    x
 }
 
 /// Calls intrinsics that the token's existence vouches for.
@@ -51,6 +62,7 @@ impl Simd for Avx2 {
     // Half of the instructions, as no product of bytes here adds to 32 bits.
     const WORDS: bool = true;
     const SCALES: bool = true;
+    const SHORT: bool = true;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 128;
     const INT8: &'static str = "vpmaddubsw + vpmaddwd, 256 bits";
@@ -255,7 +267,7 @@ impl Simd for Avx2 {
         scale: __m256i,
     ) -> __m256i {
         // As many pairs as cannot run over are added before they are widened.
-        let together = const { (1 << 15) / (2 * 128 * ((1 << BITS) - 1)) };
+        let together = const { short_quads(BITS) };
         for first in (from..from + QUADS).step_by(together.min(QUADS)) {
             let mut pairs = self.splat_i(0);
             for j in first..first + together.min(QUADS) {
@@ -265,6 +277,14 @@ impl Simd for Avx2 {
             acc = isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale)));
         }
         acc
+    }
+    #[inline(always)]
+    fn add_short(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+        isa!(in_order(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x))))
+    }
+    #[inline(always)]
+    fn widen_short(self, acc: __m256i, short: __m256i, scale: __m256i) -> __m256i {
+        isa!(in_order(_mm256_add_epi32(acc, _mm256_madd_epi16(short, scale))))
     }
     #[inline(always)]
     fn load_i8_twice(self, x: &[u8]) -> __m256i {

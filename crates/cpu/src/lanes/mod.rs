@@ -70,6 +70,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether the small scales of 16 weights are best multiplied in as integers, [`Simd::dot_scaled`]: where sums of products are
     /// widened by a multiply, which takes them along.
     const SCALES: bool = false;
+    /// Whether products of narrow codes are best added in sixteen bits, [`Simd::add_short`], as long as they fit, and two panels share
+    /// each broadcast of activations: where a product of bytes does not add to 32 bits.
+    const SHORT: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
@@ -198,6 +201,27 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&sums)
     }
+    /// In each word `acc + w[0] * x[0] + w[1] * x[1]` over its two bytes, `w` unsigned and at most 127, `x` signed, the sum at most
+    /// 32,767 in magnitude: [`short_quads`] says for how many. Slow where not [`Simd::SHORT`].
+    #[inline(always)]
+    fn add_short(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+        let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
+        self.store_bytes(acc, &mut sums);
+        self.store_bytes(w, &mut ws);
+        self.store_bytes(x, &mut xs);
+        for ((sum, w), x) in
+            sums.as_chunks_mut::<2>().0.iter_mut().zip(ws.as_chunks::<2>().0).zip(xs.as_chunks::<2>().0)
+        {
+            let product = |i: usize| i16::from(w[i]) * i16::from(x[i].cast_signed());
+            *sum = i16::from_le_bytes(*sum).wrapping_add(product(0)).wrapping_add(product(1)).to_le_bytes();
+        }
+        self.load_bytes(&sums)
+    }
+    /// [`Simd::dot_words`] of sums that [`Simd::add_short`] made.
+    #[inline(always)]
+    fn widen_short(self, acc: Self::I, short: Self::I, scale: Self::I) -> Self::I {
+        self.dot_words(acc, short, scale)
+    }
     /// Reads signed bytes, one a lane, each widened to both words of its lane.
     #[inline(always)]
     fn load_i8_twice(self, x: &[u8]) -> Self::I {
@@ -284,6 +308,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.mul(p, self.pow2(n))
     }
+}
+
+/// How many quads of codes below `1 << bits`, times signed bytes, [`Simd::add_short`] can add, of eight: all of four bits.
+pub const fn short_quads(bits: u32) -> usize {
+    let fit = (1 << 15) / (2 * 128 * ((1 << bits) - 1));
+    if fit < 8 { fit } else { 8 }
 }
 
 /// Runs `job` on the lanes of `tier`, or on the scalar ones when this CPU lacks the tier.

@@ -162,6 +162,17 @@ impl Extremes {
             let want: Vec<f32> =
                 scales.iter().map(|scale| (4 * each * i32::from(*scale) + 1) as f32).collect();
             assert_eq!(out, want, "4 quads of {code} · {x} · {scales:?}");
+            // As many quads as words take.
+            let mut short = s.splat_i(0);
+            for w in &w[..short_quads(BITS)] {
+                short = s.add_short(short, *w, s.splat4(&[x; 4]));
+            }
+            let widened = s.widen_short(s.splat_i(1), short, s.load_i8_twice(&bytes));
+            s.store(s.to_f(widened), &mut out);
+            let quads = short_quads(BITS) as i32;
+            let want: Vec<f32> =
+                scales.iter().map(|scale| (quads * each * i32::from(*scale) + 1) as f32).collect();
+            assert_eq!(out, want, "{quads} quads of {code} · {x} in words · {scales:?}");
         }
     }
 }

@@ -27,9 +27,10 @@ impl<F: Format> Weights for Widened<F> {
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);
         for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE_BYTES)) {
+            let head = unpack::head::<S, F>(s, block);
             for (i, tile) in tiles.chunks_exact_mut(TILE_BYTES).enumerate() {
                 unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
-                widen::<S, F>(s, &unpack::unpack::<S, F>(s, block, i), tile);
+                widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), tile);
             }
         }
     }

@@ -132,8 +132,10 @@ pub(crate) struct Unpacked<S: Simd> {
     pub(crate) scale: [S::F; 2],
     /// Bias of each half.
     pub(crate) bias: [S::F; 2],
-    /// Where [`in_bytes`], scales of the halves as integers, and what they are multiplied by.
-    pub(crate) bytes: ([S::I; 2], S::F),
+    /// Where [`in_bytes`], scales of the halves as integers.
+    pub(crate) bytes: [S::I; 2],
+    /// What those are multiplied by.
+    pub(crate) factor: S::F,
 }
 
 /// Whether the scales of halves are multiplied in as integers.
@@ -141,17 +143,26 @@ pub(crate) const fn in_bytes<S: Simd, F: Format>() -> bool {
     S::SCALES && F::Scales::BYTES && !F::Codes::WIDE
 }
 
-/// Unpacks sub-block `i` of `block`.
+/// Whether codes are so narrow that products add up in words, and scales such that they can be multiplied in after or with widening.
+pub(crate) const fn short<F: Format>() -> bool {
+    !F::Codes::WIDE && (F::Scales::GROUPS == 1 || F::Scales::BYTES)
+}
+
+/// Reads the head of `block`.
 #[inline(always)]
-pub(crate) fn unpack<S: Simd, F: Format>(s: S, block: &[u8], i: usize) -> Unpacked<S> {
-    let head = &block[..F::Scales::HEAD * S::LANES];
+pub(crate) fn head<S: Simd, F: Format>(s: S, block: &[u8]) -> [S::F; 2] {
+    F::Scales::head(s, &block[..F::Scales::HEAD * S::LANES])
+}
+
+/// Unpacks sub-block `i` of `block`, whose [`head`] is `head`.
+#[inline(always)]
+pub(crate) fn unpack<S: Simd, F: Format>(s: S, head: [S::F; 2], block: &[u8], i: usize) -> Unpacked<S> {
     let sub = &block[S::LANES * (F::Scales::HEAD + i * sub_bytes_a_lane::<F>())..]
         [..S::LANES * sub_bytes_a_lane::<F>()];
     let (small, codes) = sub.split_at(F::Scales::SMALL * S::LANES);
     let (scale, bias) = F::Scales::get(s, head, small);
-    let bytes =
-        if in_bytes::<S, F>() { F::Scales::bytes(s, head, small) } else { ([s.splat_i(0); 2], s.splat(0.0)) };
-    Unpacked { w: F::Codes::get(s, codes), scale, bias, bytes }
+    let bytes = if in_bytes::<S, F>() { F::Scales::bytes(s, small) } else { [s.splat_i(0); 2] };
+    Unpacked { w: F::Codes::get(s, codes), scale, bias, bytes, factor: head[0] }
 }
 
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.

@@ -22,12 +22,15 @@ pub(crate) trait Scales {
     fn put_small(_raw: &Raw, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
     /// Whether there are small scales of 16 weights, in signed bytes, and no bias.
     const BYTES: bool = false;
-    /// The small scales of both halves, where there are such, each in both words of its lane, and what they are multiplied by.
-    fn bytes<S: Simd>(s: S, _head: &[u8], _small: &[u8]) -> ([S::I; 2], S::F) {
-        ([s.splat_i(0); 2], s.splat(0.0))
+    /// Reads the head: for all lanes a factor of the scales, and one of the biases where there are any.
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2];
+    /// The small scales of both halves, where there are such, each in both words of its lane. The head's factor is to be
+    /// multiplied by them.
+    fn bytes<S: Simd>(s: S, _small: &[u8]) -> [S::I; 2] {
+        [s.splat_i(0); 2]
     }
     /// Scale and bias of each half, for all lanes.
-    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]);
+    fn get<S: Simd>(s: S, head: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]);
 }
 
 fn put16(v: u16, lane: usize, out: &mut [u8]) {
@@ -39,6 +42,16 @@ fn put_pair(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
     let (d, m) = head.split_at_mut(2 * lanes);
     put16(raw.d, lane, d);
     put16(raw.dmin ^ 0x8000, lane, m);
+}
+
+#[inline(always)]
+fn factor<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+    [s.load_f16_bytes(head), s.splat(0.0)]
+}
+
+#[inline(always)]
+fn factors<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+    [s.load_f16_bytes(head), s.load_f16_bytes(&head[2 * S::LANES..])]
 }
 
 /// A half-precision scale for 32 weights.
@@ -53,8 +66,12 @@ impl Scales for Half {
         put16(raw.d, lane, head);
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        ([s.load_f16_bytes(head); 2], [s.splat(0.0); 2])
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+        factor(s, head)
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([d; 2], [s.splat(0.0); 2])
     }
 }
 
@@ -70,8 +87,12 @@ impl Scales for HalfBias {
         put_pair(raw, lane, lanes, head);
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        ([s.load_f16_bytes(head); 2], [s.load_f16_bytes(&head[2 * S::LANES..]); 2])
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+        factors(s, head)
+    }
+    #[inline(always)]
+    fn get<S: Simd>(_: S, [d, m]: [S::F; 2], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([d; 2], [m; 2])
     }
 }
 
@@ -87,10 +108,14 @@ impl Scales for Exponent {
         head[lane] = raw.exponent;
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
         // The two smallest of 256 exponents are denormal; they round up to the least normal number, 1.2e-38.
         let n = s.max(s.sub(s.load_u8(head), s.splat(128.0)), s.splat(-126.0));
-        ([s.pow2(n); 2], [s.splat(0.0); 2])
+        [s.pow2(n), s.splat(0.0)]
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], _: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([d; 2], [s.splat(0.0); 2])
     }
 }
 
@@ -111,9 +136,13 @@ impl Scales for SuperBias {
         small[lanes + lane] = raw.small_min[i];
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        let scale = s.mul(s.load_f16_bytes(head), s.load_u8(small));
-        let bias = s.mul(s.load_f16_bytes(&head[2 * S::LANES..]), s.load_u8(&small[S::LANES..]));
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+        factors(s, head)
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [d, m]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let scale = s.mul(d, s.load_u8(small));
+        let bias = s.mul(m, s.load_u8(&small[S::LANES..]));
         ([scale; 2], [bias; 2])
     }
 }
@@ -136,8 +165,11 @@ impl Scales for SuperBias16 {
         }
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        let (d, m) = (s.load_f16_bytes(head), s.load_f16_bytes(&head[2 * S::LANES..]));
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+        factors(s, head)
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [d, m]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
         let (mut scale, mut bias) = ([d; 2], [m; 2]);
         for half in 0..2 {
             let both = s.load_u8(&small[half * S::LANES..]);
@@ -165,8 +197,12 @@ impl Scales for Super {
         small[lane] = raw.small[i].cast_unsigned();
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        ([s.mul(s.load_f16_bytes(head), s.load_i8(small)); 2], [s.splat(0.0); 2])
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+        factor(s, head)
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([s.mul(d, s.load_i8(small)); 2], [s.splat(0.0); 2])
     }
 }
 
@@ -187,14 +223,17 @@ impl Scales for Super16 {
         }
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        let d = s.load_f16_bytes(head);
+    fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
+        factor(s, head)
+    }
+    #[inline(always)]
+    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
         let scale = [s.mul(d, s.load_i8(small)), s.mul(d, s.load_i8(&small[S::LANES..]))];
         (scale, [s.splat(0.0); 2])
     }
     const BYTES: bool = true;
     #[inline(always)]
-    fn bytes<S: Simd>(s: S, head: &[u8], small: &[u8]) -> ([S::I; 2], S::F) {
-        ([s.load_i8_twice(small), s.load_i8_twice(&small[S::LANES..])], s.load_f16_bytes(head))
+    fn bytes<S: Simd>(s: S, small: &[u8]) -> [S::I; 2] {
+        [s.load_i8_twice(small), s.load_i8_twice(&small[S::LANES..])]
     }
 }
