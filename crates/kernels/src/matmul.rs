@@ -467,7 +467,7 @@ fn multiply_short<S: Simd, F: Format, const R: usize, const T: usize, const P: u
 ) {
     let x = &x[from..from + R];
     let halves = F::Scales::GROUPS == 2;
-    let together = const { if F::Scales::GROUPS == 2 { 2 } else { short_quads(F::Codes::BITS) } };
+    let together = const { if F::Scales::GROUPS == 2 || F::Codes::WIDE { 2 } else { short_quads(F::Codes::BITS) } };
     let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
     for p in 1..P {
         u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
@@ -487,7 +487,16 @@ fn multiply_short<S: Simd, F: Format, const R: usize, const T: usize, const P: u
             }
         }
     });
-    if halves {
+    if const { F::Codes::WIDE } {
+        unrolled!(j < QUADS, {
+            unrolled!(t < R, {
+                let four = s.splat4(&x[t].q[4 * j..]);
+                for p in 0..P {
+                    dots[p][t] = s.dot_wide(dots[p][t], u[p].w[j], four);
+                }
+            });
+        });
+    } else if halves {
         unrolled!(pair < QUADS / 2, {
             let j = 2 * pair;
             unrolled!(t < R, {

@@ -241,7 +241,7 @@ impl Simd for Avx2 {
         isa!({
             let w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
             let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-            _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            in_order(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
         })
     }
     #[inline(always)]

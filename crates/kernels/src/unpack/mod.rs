@@ -145,7 +145,7 @@ pub(crate) const fn in_bytes<S: Simd, F: Format>() -> bool {
 
 /// Whether codes are so narrow that products add up in words, and scales such that they can be multiplied in after or with widening.
 pub(crate) const fn short<F: Format>() -> bool {
-    !F::Codes::WIDE && (F::Scales::GROUPS == 1 || F::Scales::BYTES)
+    F::Scales::GROUPS == 1 || (F::Scales::BYTES && !F::Codes::WIDE)
 }
 
 /// Reads the head of `block`.
