@@ -367,6 +367,11 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                     }
                     continue;
                 }
+                if const { P == 1 && T == 8 && S::SHORT && F::Scales::GROUPS == 2 && <Self as Rows>::SHORT > 0 } {
+                    unpack::ahead::<S, F>(s, blocks[0], i, left, 0);
+                    multiply_short::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
+                    continue;
+                }
                 let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
