@@ -311,12 +311,12 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
     const PRODUCTS: Products = Products::Bytes;
     const TILE: usize = if FEW { 2 } else { GROUP };
     const PAIRS: bool = true;
-    // Scales of 16 weights take registers, and many rows are faster by eight and panels by one.
-    const SHORT: usize = match unpack::short::<F>() {
-        true if FEW => 0,
-        true if F::Scales::GROUPS == 2 => 8,
-        true => usize::MAX,
-        false => 0,
+    const SHORT: usize = match (unpack::in_turn::<F>(), unpack::heavy::<F>()) {
+        (true, _) if FEW => 0,
+        // Eight rows share what one panel's weights take to unpack.
+        (true, true) => 8,
+        (true, false) => usize::MAX,
+        (false, _) => 0,
     };
     // Unpacking goes on while sums wait.
     const SUMS: usize = 1;
@@ -353,23 +353,18 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
                 let x = &rows[at..at + T];
                 at += step;
-                if const { P == 2 && S::SHORT && <Self as Rows>::SHORT > 0 } {
+                if const { S::SHORT && !FEW && unpack::in_turn::<F>() } {
                     for p in 0..P {
                         unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
                     }
-                    // By four rows: more sums of two panels do not fit into sixteen registers.
-                    match T {
-                        8 => {
-                            multiply_short::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
-                            multiply_short::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 4, &mut sums);
+                    // Of two panels by four rows: more sums do not fit into sixteen registers.
+                    match (T, P) {
+                        (8, 2) => {
+                            multiply_in_turn::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
+                            multiply_in_turn::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 4, &mut sums);
                         }
-                        _ => multiply_short::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums),
+                        _ => multiply_in_turn::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums),
                     }
-                    continue;
-                }
-                if const { P == 1 && T == 8 && S::SHORT && F::Scales::GROUPS == 2 && <Self as Rows>::SHORT > 0 } {
-                    unpack::ahead::<S, F>(s, blocks[0], i, left, 0);
-                    multiply_short::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
                     continue;
                 }
                 let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
@@ -458,10 +453,10 @@ fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
     }
 }
 
-/// [`multiply`] by sums in words ([`Simd::SHORT`]): products of as many quads as fit are added before they are widened, and of
-/// several, a quad of all rows and panels is multiplied after the other. Of rows `from` to `from + R - 1` of the tile.
+/// [`multiply`] where few registers are left ([`Simd::SHORT`]): a quad of all rows and panels is multiplied after the other, and products
+/// of narrow codes are added in words, of as many quads as fit, before they are widened. Of rows `from` to `from + R - 1` of the tile.
 #[inline(always)]
-fn multiply_short<S: Simd, F: Format, const R: usize, const T: usize, const P: usize>(
+fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P: usize>(
     s: S,
     heads: &[[S::F; 2]; P],
     blocks: &[&[u8]; P],
@@ -472,7 +467,8 @@ fn multiply_short<S: Simd, F: Format, const R: usize, const T: usize, const P: u
 ) {
     let x = &x[from..from + R];
     let halves = F::Scales::GROUPS == 2;
-    let together = const { if F::Scales::GROUPS == 2 || F::Codes::WIDE { 2 } else { short_quads(F::Codes::BITS) } };
+    let together =
+        const { if F::Scales::GROUPS == 2 || F::Codes::WIDE { 2 } else { short_quads(F::Codes::BITS) } };
     let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
     for p in 1..P {
         u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);

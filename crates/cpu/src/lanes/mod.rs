@@ -70,8 +70,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether the small scales of 16 weights are best multiplied in as integers, [`Simd::dot_scaled`]: where sums of products are
     /// widened by a multiply, which takes them along.
     const SCALES: bool = false;
-    /// Whether products of narrow codes are best added in sixteen bits, [`Simd::add_short`], as long as they fit, and two panels share
-    /// each broadcast of activations: where a product of bytes does not add to 32 bits.
+    /// Whether products of narrow codes are best added in sixteen bits, [`Simd::add_short`], as long as they fit, and a quad of all rows
+    /// and panels is multiplied after the other: where a product of bytes does not add to 32 bits, and registers are few.
     const SHORT: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;

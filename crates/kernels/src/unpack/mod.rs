@@ -143,9 +143,15 @@ pub(crate) const fn in_bytes<S: Simd, F: Format>() -> bool {
     S::SCALES && F::Scales::BYTES && !F::Codes::WIDE
 }
 
-/// Whether codes are so narrow that products add up in words, and scales such that they can be multiplied in after or with widening.
-pub(crate) const fn short<F: Format>() -> bool {
+/// Whether scales are such that they can be multiplied in after or with the widening of products.
+pub(crate) const fn in_turn<F: Format>() -> bool {
     F::Scales::GROUPS == 1 || (F::Scales::BYTES && !F::Codes::WIDE)
+}
+
+/// Whether codes or scales take so many instructions to unpack that rows which share them save more than panels which share
+/// activations.
+pub(crate) const fn heavy<F: Format>() -> bool {
+    !F::Codes::WIDE && (F::Codes::BITS > 4 || F::Scales::BIAS || F::Scales::GROUPS == 2)
 }
 
 /// Reads the head of `block`.
