@@ -720,7 +720,37 @@ impl<'a> Brains<'a> {
     }
 }
 
-/// Adds to the sum of each row its pair `k` times a vector of weights.
+/// Adds to the sum of each row and panel the row's pair `k` times the panel's vector of weights.
+#[inline(always)]
+fn add_pairs<S: Simd, const T: usize, const P: usize>(
+    s: S,
+    pairs: &[&[[i8; 4]]; T],
+    x: &[&[[f32; 2]]; T],
+    k: usize,
+    w: &[S::I; P],
+    sums: &mut [[S::F; T]; P],
+) {
+    if S::BF16_DOT {
+        for t in 0..T {
+            let pair = s.splat4(&pairs[t][k]);
+            for p in 0..P {
+                sums[p][t] = s.bf16_dot(sums[p][t], w[p], pair);
+            }
+        }
+    } else {
+        let high = s.splat_i(0xffff_0000_u32.cast_signed());
+        for p in 0..P {
+            let (even, odd) = (s.cast_f(s.shl::<16>(w[p])), s.cast_f(s.and(w[p], high)));
+            for t in 0..T {
+                let [first, second] = x[t][k];
+                sums[p][t] = s.fma(even, s.splat(first), sums[p][t]);
+                sums[p][t] = s.fma(odd, s.splat(second), sums[p][t]);
+            }
+        }
+    }
+}
+
+/// [`add_pairs`] of one panel.
 #[inline(always)]
 fn add_pair<S: Simd, const T: usize>(
     s: S,
@@ -730,19 +760,7 @@ fn add_pair<S: Simd, const T: usize>(
     w: S::I,
     sums: &mut [S::F; T],
 ) {
-    if S::BF16_DOT {
-        for t in 0..T {
-            sums[t] = s.bf16_dot(sums[t], w, s.splat4(&pairs[t][k]));
-        }
-    } else {
-        let high = s.splat_i(0xffff_0000_u32.cast_signed());
-        let (even, odd) = (s.cast_f(s.shl::<16>(w)), s.cast_f(s.and(w, high)));
-        for t in 0..T {
-            let [first, second] = x[t][k];
-            sums[t] = s.fma(even, s.splat(first), sums[t]);
-            sums[t] = s.fma(odd, s.splat(second), sums[t]);
-        }
-    }
+    add_pairs(s, pairs, x, k, &[w], std::array::from_mut(sums));
 }
 
 /// bfloat16 weights in twelve bits times few rows.
@@ -787,11 +805,13 @@ impl Rows for Twelves<'_> {
 }
 
 /// A piece of a panel as plain pairs, for the widest registers.
+#[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Near([u8; twelve::near_bytes(MOST_LANES)]);
 
-/// bfloat16 weights in twelve bits times many rows: a piece of a panel is brought near, and all rows walk over it. Sums lie in the output
-/// between pieces and come back bit for bit.
+/// bfloat16 weights in twelve bits times many rows: a piece of two panels is brought near, and all rows walk over it. Two, because eight sums
+/// at a time leave a CPU that starts two products a cycle waiting for the one before. Sums lie in the output between pieces and come back
+/// bit for bit.
 struct Pieces<'w, 'a> {
     work: &'w mut Work<'a>,
     x: Brains<'w>,
@@ -802,42 +822,56 @@ impl Job for Pieces<'_, '_> {
     const PRODUCTS: Products = Products::Pairs;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let Work { cols, weights, rows, .. } = *self.work;
-        let mut near = Near([0; _]);
-        for at in 0..weights.count {
-            for piece in 0..cols.div_ceil(twelve::PIECE) {
-                twelve::bring(s, weights.panel(at), cols, piece, &mut near.0);
-                let mut t = 0;
-                while t < rows {
-                    t += match (rows - t).min(S::TILE) {
-                        1 => self.rows::<S, 1>(s, &near, at, piece, t),
-                        2..4 => self.rows::<S, 2>(s, &near, at, piece, t),
-                        8.. if const { S::TILE >= 8 } => self.rows::<S, 8>(s, &near, at, piece, t),
-                        _ => self.rows::<S, 4>(s, &near, at, piece, t),
-                    };
-                }
+        let count = self.work.weights.count;
+        let mut near = [Near([0; _]); 2];
+        for at in (0..count).step_by(2) {
+            match count - at {
+                1 => self.panels(s, std::array::from_mut(&mut near[0]), at),
+                _ => self.panels(s, &mut near, at),
             }
         }
     }
 }
 
 impl Pieces<'_, '_> {
-    /// Adds the products of piece `piece` of panel `at` with rows `first` to `first + T - 1`.
+    /// All rows times the `P` panels from `at` on.
     #[inline(always)]
-    fn rows<S: Simd, const T: usize>(
+    fn panels<S: Simd, const P: usize>(&mut self, s: S, near: &mut [Near; P], at: usize) {
+        let Work { cols, weights, rows, .. } = *self.work;
+        for piece in 0..cols.div_ceil(twelve::PIECE) {
+            for p in 0..P {
+                twelve::bring(s, weights.panel(at + p), cols, piece, &mut near[p].0);
+            }
+            let mut t = 0;
+            while t < rows {
+                t += match (rows - t).min(S::TILE) {
+                    1 => self.rows::<S, 1, P>(s, near, at, piece, t),
+                    2..4 => self.rows::<S, 2, P>(s, near, at, piece, t),
+                    8.. if const { S::TILE >= 8 } => self.rows::<S, 8, P>(s, near, at, piece, t),
+                    _ => self.rows::<S, 4, P>(s, near, at, piece, t),
+                };
+            }
+        }
+    }
+
+    /// Adds the products of piece `piece` of the panels from `at` on with rows `first` to `first + T - 1`.
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize, const P: usize>(
         &mut self,
         s: S,
-        near: &Near,
+        near: &[Near; P],
         at: usize,
         piece: usize,
         first: usize,
     ) -> usize {
         let cols = self.work.cols;
         let (mut pairs, mut x) = self.x.rows::<S, T>(cols, first);
-        let mut sums = [s.splat(0.0); T];
+        let mut sums = [[s.splat(0.0); T]; P];
         if piece > 0 {
-            for t in 0..T {
-                sums[t] = self.work.get(s, first + t, at * S::LANES);
+            for p in 0..P {
+                for t in 0..T {
+                    sums[p][t] = self.work.get(s, first + t, (at + p) * S::LANES);
+                }
             }
         }
         let k = piece * twelve::PIECE / 2;
@@ -850,11 +884,19 @@ impl Pieces<'_, '_> {
                 x[t] = &x[t][k..][..count];
             }
         }
-        for (k, weights) in (0..count).zip(near.0.chunks_exact(4 * S::LANES)) {
-            add_pair(s, &pairs, &x, k, s.load_bytes(weights), &mut sums);
+        let mut vectors = near.each_ref().map(|near| near.0.chunks_exact(4 * S::LANES));
+        for k in 0..count {
+            let mut weights = [s.splat_i(0); P];
+            for p in 0..P {
+                let Some(vector) = vectors[p].next() else { return T };
+                weights[p] = s.load_bytes(vector);
+            }
+            add_pairs(s, &pairs, &x, k, &weights, &mut sums);
         }
-        for t in 0..T {
-            self.work.put(s, first + t, at * S::LANES, sums[t]);
+        for p in 0..P {
+            for t in 0..T {
+                self.work.put(s, first + t, (at + p) * S::LANES, sums[p][t]);
+            }
         }
         T
     }

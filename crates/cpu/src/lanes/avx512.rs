@@ -51,6 +51,7 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     const LANES: usize = N;
     const TILE: usize = 16;
     const PAIRS: bool = true;
+    const FEW_AHEAD: bool = true;
     const BF16_DOT: bool = BF16;
     const WIDE_ZERO: i32 = 0;
     const INT8: &'static str = "vpdpbusd, 512 bits";
@@ -119,7 +120,8 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     }
     #[inline(always)]
     fn max_lane(self, a: __m512) -> f32 {
-        isa!(_mm512_reduce_max_ps(a))
+        // A NaN is no largest lane: of two numbers that are not ordered the second is taken.
+        isa!(_mm512_reduce_max_ps(_mm512_max_ps(a, _mm512_set1_ps(f32::NEG_INFINITY))))
     }
     #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {

@@ -113,7 +113,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn pow2(self, n: Self::F) -> Self::F;
     /// The sum of all lanes, in an order fixed for the tier.
     fn sum(self, a: Self::F) -> f32;
-    /// The largest lane.
+    /// The largest lane that is a number.
     fn max_lane(self, a: Self::F) -> f32;
 
     /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask.
