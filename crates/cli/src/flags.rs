@@ -10,7 +10,7 @@ use crate::Failure;
 /// Which instructions and how many threads to compute with. `#[command(flatten)]` it into a command's `Args`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Compute {
-    /// Instruction tier: scalar, avx2, avx512, amx or neon [default: the best this machine has].
+    /// Instruction tier: scalar, avx2, avx512, amx, amx-fp16 or neon [default: the best this machine has].
     #[arg(long, value_name = "TIER", env = "GRISTMILL_ISA", help_heading = "Machine")]
     pub(crate) isa: Option<cpu::Tier>,
 

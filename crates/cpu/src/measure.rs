@@ -358,7 +358,7 @@ fn tiles(amx: Amx) -> f64 {
 
 fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     match (tier, numbers) {
-        (Tier::Amx, Numbers::Bf16) => "tdpbf16ps, tiles of 16 x 32 numbers",
+        (Tier::Amx | Tier::AmxFp16, Numbers::Bf16) => "tdpbf16ps, tiles of 16 x 32 numbers",
         (_, Numbers::Int8) => lanes::int8_instructions(tier),
         (Tier::Avx512, Numbers::Bf16) if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
         (Tier::Scalar, Numbers::F32) => "plain code",

@@ -17,11 +17,13 @@ pub enum Tier {
     Avx512,
     /// [`Tier::Avx512`] and AMX: bfloat16 weights, keys and values are multiplied in tiles.
     Amx,
+    /// [`Tier::Amx`] with tiles and registers of half-precision floats: quantized weights are multiplied in tiles too.
+    AmxFp16,
 }
 
 impl Tier {
     /// Every tier, on whatever machine.
-    pub const ALL: [Tier; 5] = [Tier::Scalar, Tier::Neon, Tier::Avx2, Tier::Avx512, Tier::Amx];
+    pub const ALL: [Tier; 6] = [Tier::Scalar, Tier::Neon, Tier::Avx2, Tier::Avx512, Tier::Amx, Tier::AmxFp16];
 
     /// The tiers that this machine can run, plainest first. Never empty.
     #[must_use]
@@ -59,6 +61,7 @@ impl Tier {
             Tier::Avx2 => missing_avx2(),
             Tier::Avx512 => missing_avx512(),
             Tier::Amx => missing_amx(),
+            Tier::AmxFp16 => missing_amx_fp16(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Tier {
             Tier::Avx2 => "avx2",
             Tier::Avx512 => "avx512",
             Tier::Amx => "amx",
+            Tier::AmxFp16 => "amx-fp16",
         }
     }
 }
@@ -109,8 +113,20 @@ fn missing_amx() -> Vec<&'static str> {
     lacking
 }
 
+#[cfg(target_arch = "x86_64")]
+fn missing_amx_fp16() -> Vec<&'static str> {
+    let mut lacking = missing_amx();
+    lacking.extend(crate::lanes::amx::lacking_fp16());
+    lacking
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn missing_amx() -> Vec<&'static str> {
+    vec!["an x86-64 CPU"]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn missing_amx_fp16() -> Vec<&'static str> {
     vec!["an x86-64 CPU"]
 }
 
@@ -140,9 +156,9 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A tier's name that is none of the five.
+/// A tier's name that is none of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no instruction tier; the tiers are scalar, neon, avx2, avx512, amx")]
+#[error("`{0}` is no instruction tier; the tiers are scalar, neon, avx2, avx512, amx, amx-fp16")]
 pub struct UnknownTier(pub String);
 
 impl FromStr for Tier {

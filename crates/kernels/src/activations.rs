@@ -9,6 +9,7 @@ use std::ops::BitOr;
 use crate::Compute;
 use crate::elementwise::in_rows;
 use crate::kv::bf16;
+use crate::registers;
 
 /// Weights that share one scale of the quantized activations.
 pub(crate) const BLOCK: usize = 32;
@@ -24,6 +25,8 @@ pub struct Needs {
     pub bf16: bool,
     /// Eight bits for rows of answers only, bfloat16 pairs for those of prompts: see [`Activations::set`].
     pub wide: bool,
+    /// Pairs of half-precision floats.
+    pub halves: bool,
     /// As they are.
     pub f32: bool,
 }
@@ -36,6 +39,7 @@ impl BitOr for Needs {
             fine: self.fine | o.fine,
             bf16: self.bf16 | o.bf16,
             wide: self.wide | o.wide,
+            halves: self.halves | o.halves,
             f32: self.f32 | o.f32,
         }
     }
@@ -94,24 +98,37 @@ pub struct Activations {
     pub(crate) narrow: usize,
     int8: Vec<Block>,
     pub(crate) bf16: Vec<[i8; 4]>,
+    halves: Vec<[i8; 4]>,
+    /// What a row in `halves` is multiplied by to be what it was.
+    undo: Vec<f32>,
     pub(crate) f32: Vec<f32>,
+}
+
+/// Rows as half-precision floats.
+#[derive(Clone, Copy)]
+pub(crate) struct HalfRows<'a> {
+    /// The rows as they lie in tiles, and a tile's worth of whatever after them. Of four columns a pair of the first and third comes
+    /// first, then one of the second and fourth.
+    pub(crate) pairs: &'a [[i8; 4]],
+    /// What makes the values of a row of what it holds, a power of two.
+    pub(crate) undo: &'a [f32],
 }
 
 impl Activations {
     /// Room for `max_rows` rows of up to `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Activations {
         let int8 = 2 * max_rows * max_cols.div_ceil(BLOCK);
+        // Whole tiles' worth, whichever the tier, and one tile more: the last ones are read whole.
+        let pairs = max_rows * max_cols.div_ceil(TILE_PAIRS * 2) * TILE_PAIRS + TILE_ROWS * TILE_PAIRS;
         Activations {
             rows: 0,
             cols: 0,
             fine: false,
             narrow: 0,
             int8: vec![Block::default(); int8],
-            // Whole tiles' worth, whichever the tier, and one tile more: the last ones are read whole.
-            bf16: vec![
-                [0; 4];
-                max_rows * max_cols.div_ceil(TILE_PAIRS * 2) * TILE_PAIRS + TILE_ROWS * TILE_PAIRS
-            ],
+            bf16: vec![[0; 4]; pairs],
+            halves: vec![[0; 4]; pairs],
+            undo: vec![0.0; max_rows],
             f32: vec![0.0; max_rows * max_cols],
         }
     }
@@ -143,6 +160,9 @@ impl Activations {
                 dispatch(c.tier, Round { x: &x[i * rows * cols..], cols, shape, out });
             });
         }
+        if needs.halves {
+            self.halve(c, x);
+        }
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
         self.fine = needs.fine;
         if needs.int8 || needs.fine {
@@ -162,6 +182,28 @@ impl Activations {
                 dispatch(c.tier, Quantize { x, cols, from, fine: needs.fine, a_row, out });
             });
         }
+    }
+
+    /// Rounds the rows `x` to half precision.
+    fn halve(&mut self, c: &Compute, x: &[f32]) {
+        let cols = self.cols;
+        let shape = PairShape { rows: TILE_ROWS, pairs: TILE_PAIRS };
+        let a_row = shape.a_row(cols);
+        let tasks = if x.len() < FEW { 1 } else { 4 * c.pool.threads() };
+        let rows = self.rows.div_ceil(tasks).max(1).next_multiple_of(shape.rows);
+        let undo = &mut self.undo[..self.rows];
+        c.pool.chunks_mut(undo, rows, &|i, undo| {
+            dispatch(c.tier, Measure { x: &x[i * rows * cols..], cols, undo });
+        });
+        let (undo, out) = (&*undo, &mut self.halves[..self.rows * a_row]);
+        c.pool.chunks_mut(out, rows * a_row, &|i, out| {
+            dispatch(c.tier, Halve { x: &x[i * rows * cols..], cols, undo: &undo[i * rows..], shape, out });
+        });
+    }
+
+    /// The rows as half-precision floats.
+    pub(crate) fn halves(&self) -> HalfRows<'_> {
+        HalfRows { pairs: &self.halves, undo: &self.undo }
     }
 
     /// Quantized rows for each row: the coarse part and the rest, or one.
@@ -234,6 +276,84 @@ impl Job for Round<'_> {
                     for (v, out) in part.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
                         let [low, high, ..] = bf16(*v).to_le_bytes();
                         *out = [low.cast_signed(), high.cast_signed()];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// 2^`power`, or the nearest power of two that is a normal number and so is its inverse.
+pub(crate) fn power_of_two(power: i32) -> f32 {
+    f32::from_bits((power.clamp(-126, 126) + 127).cast_unsigned() << 23)
+}
+
+/// The least power of two that `x`, not negative and finite, is below.
+pub(crate) fn power_above(x: f32) -> i32 {
+    (x.to_bits() >> 23).cast_signed() - 126
+}
+
+/// Finds what rows are to be multiplied by after they were brought below 2¹⁵, the upper end of half precision.
+struct Measure<'a> {
+    /// From the first of them on.
+    x: &'a [f32],
+    cols: usize,
+    undo: &'a mut [f32],
+}
+
+impl Job for Measure<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let zero = s.splat(0.0);
+        for (row, undo) in self.x.chunks_exact(self.cols).zip(self.undo) {
+            let mut tops = [zero; 4];
+            for (i, part) in row.chunks(S::LANES).enumerate() {
+                let v = registers::load(s, part, 0);
+                tops[i % 4] = s.max(tops[i % 4], s.max(v, s.sub(zero, v)));
+            }
+            let top = s.max_lane(s.max(s.max(tops[0], tops[1]), s.max(tops[2], tops[3])));
+            // A row of zeros stays one; of one that overflowed nothing is left anyway.
+            *undo = if top > 0.0 && top.is_finite() { power_of_two(power_above(top) - 15) } else { 1.0 };
+        }
+    }
+}
+
+/// Rounds rows to half precision.
+struct Halve<'a> {
+    /// From the first row of `out` on.
+    x: &'a [f32],
+    cols: usize,
+    /// Of the rows of `x`.
+    undo: &'a [f32],
+    shape: PairShape,
+    /// Whole groups, or what is left at the end.
+    out: &'a mut [[i8; 4]],
+}
+
+impl Job for Halve<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let PairShape { rows, pairs } = self.shape;
+        let groups = self.out.chunks_mut(rows * self.shape.a_row(self.cols));
+        let undo = self.undo.chunks(rows);
+        for ((x, out), undo) in self.x.chunks(rows * self.cols).zip(groups).zip(undo) {
+            let width = x.len() / self.cols;
+            for ((r, row), undo) in x.chunks_exact(self.cols).enumerate().zip(undo) {
+                let lift = s.splat(1.0 / undo);
+                for (part, out) in row.chunks(2 * pairs).zip(out.chunks_exact_mut(width * pairs)) {
+                    let mut halves = [0; 2 * TILE_PAIRS];
+                    for at in (0..part.len()).step_by(S::LANES) {
+                        s.store_f16(s.mul(registers::load(s, part, at), lift), &mut halves[at..]);
+                    }
+                    // Of four, the second and third change places.
+                    let to = out[r * pairs..(r + 1) * pairs].as_chunks_mut::<2>().0;
+                    for (four, out) in halves.as_chunks::<4>().0.iter().zip(to) {
+                        let word = |low: u16, high: u16| {
+                            (u32::from(low) | u32::from(high) << 16).to_le_bytes().map(u8::cast_signed)
+                        };
+                        *out = [word(four[0], four[2]), word(four[1], four[3])];
                     }
                 }
             }

@@ -8,10 +8,10 @@
 use std::array::from_ref;
 
 #[cfg(target_arch = "x86_64")]
-use cpu::lanes::amx::Amx;
-#[cfg(target_arch = "x86_64")]
-use cpu::lanes::has_tiles;
+use cpu::lanes::amx::{Amx, AmxFp16};
 use cpu::lanes::{Job, Products, Simd, dispatch, short_quads};
+#[cfg(target_arch = "x86_64")]
+use cpu::lanes::{has_half_tiles, has_tiles};
 use cpu::{Columns, Tile};
 
 use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
@@ -93,6 +93,7 @@ fn panels_a_task(w: &Matrix, x: &Activations, threads: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 fn block_panels(w: &Matrix, x: &Activations) -> usize {
     let in_tiles = match w.layout {
+        Layout::Quantized(_) if has_half_tiles(w.tier) => x.rows,
         Layout::Quantized(_) => x.rows - x.narrow,
         Layout::Bf16 | Layout::Twelve => x.rows,
         Layout::F32 | Layout::F16 => 0,
@@ -112,6 +113,13 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
         panel_bytes: w.panel_bytes,
         count: out.cols().div_ceil(w.lanes),
     };
+    #[cfg(target_arch = "x86_64")]
+    if let Layout::Quantized(dtype) = w.layout
+        && let Some(amx) = AmxFp16::of(w.tier)
+    {
+        let work = &mut Work { weights, cols: w.cols, parts: 1, rows: x.rows, out };
+        return with_format!(dtype, F => tiles::halved::<F>(amx, work, x.halves(), w.lift()), ());
+    }
     let quantized = matches!(w.layout, Layout::Quantized(_));
     let fine = w.fine && quantized;
     assert!(!quantized || fine == x.fine, "rows in another precision");

@@ -1,13 +1,13 @@
 //! A weight matrix, packed for one tier.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use cpu::lanes::{Job, Simd, dispatch, has_tiles, lanes};
+use cpu::lanes::{Job, Simd, dispatch, has_half_tiles, has_tiles, lanes};
 use cpu::{Arena, Frozen, Tier};
 use tensor::Dtype;
 
-use crate::activations::Needs;
+use crate::activations::{Needs, power_above, power_of_two};
 use crate::kv::multiplies_bf16;
 use crate::unpack::{self, Format};
 use crate::{Compute, Error, twelve};
@@ -83,6 +83,8 @@ pub struct Matrix {
     /// Rows interleaved in a panel.
     pub(crate) lanes: usize,
     pub(crate) panel_bytes: usize,
+    /// The power of two that quantized weights are below.
+    pub(crate) power: i32,
     pub(crate) data: Frozen,
 }
 
@@ -153,6 +155,17 @@ impl Matrix {
         self.data.len()
     }
 
+    /// The power of two that quantized weights are below: with [`Matrix::panels`] what [`Matrix::from_panels`] takes.
+    pub fn power(&self) -> i32 {
+        self.power
+    }
+
+    /// What quantized weights are made larger by where they become half-precision floats: below 2¹⁴, so that three times as much, which
+    /// codes with their scale may be before the bias is added, fits as well.
+    pub(crate) fn lift(&self) -> f32 {
+        power_of_two(14 - self.power)
+    }
+
     /// Bytes that [`Matrix::pack`] would take on `tier`, without packing.
     pub fn packed_bytes(tier: Tier, dtype: Dtype, rows: usize, cols: usize, p: Precision) -> u64 {
         let lanes = lanes(tier);
@@ -162,6 +175,7 @@ impl Matrix {
     /// The form of activations that a product with this matrix reads.
     pub fn activations(&self) -> Needs {
         match self.layout {
+            Layout::Quantized(_) if has_half_tiles(self.tier) => Needs { halves: true, ..Needs::default() },
             Layout::Quantized(_) if self.fine => Needs { fine: true, ..Needs::default() },
             Layout::Quantized(_) => Needs { int8: true, wide: has_tiles(self.tier), ..Needs::default() },
             Layout::Bf16 | Layout::Twelve if multiplies_bf16(self.tier) => {
@@ -280,6 +294,8 @@ impl File<'_> {
         let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut data = arena.take(total).map_err(memory)?;
         let (finite, whole) = (AtomicBool::new(true), AtomicBool::new(true));
+        // Bits of a float that is not negative are ordered as it is.
+        let reach = AtomicU32::new(0);
         if cols > 0 && rows > 0 {
             let panels = TASK_BYTES.div_ceil(panel_bytes).max(1);
             c.pool.chunks_mut(&mut data, panels * panel_bytes, &|task, chunk| {
@@ -294,8 +310,9 @@ impl File<'_> {
                     if !whole.load(Ordering::Relaxed) {
                         return;
                     }
-                    if !pack_panel(layout, dtype, lanes, cols, rows, panel) {
-                        whole.store(false, Ordering::Relaxed);
+                    match pack_panel(layout, dtype, lanes, cols, rows, panel) {
+                        Some(most) => _ = reach.fetch_max(most.to_bits(), Ordering::Relaxed),
+                        None => whole.store(false, Ordering::Relaxed),
                     }
                 }
                 (self.read)(start..end);
@@ -306,8 +323,9 @@ impl File<'_> {
             tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
         }
         let fine = p == Precision::Fine;
-        let data = data.freeze();
-        Ok((Matrix { layout, fine, tier: c.tier, rows, cols, lanes, panel_bytes, data }, whole.into_inner()))
+        let (data, power) = (data.freeze(), power_above(f32::from_bits(reach.into_inner())));
+        let matrix = Matrix { layout, fine, tier: c.tier, rows, cols, lanes, panel_bytes, power, data };
+        Ok((matrix, whole.into_inner()))
     }
 }
 
@@ -337,7 +355,8 @@ pub(crate) fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
     }
 }
 
-/// Writes rows of the file into a panel. Whether they fit.
+/// Writes rows of the file into a panel. Returns a number that no weight is above in magnitude, where they are quantized; none
+/// if they do not fit.
 pub(crate) fn pack_panel(
     layout: Layout,
     dtype: Dtype,
@@ -345,14 +364,16 @@ pub(crate) fn pack_panel(
     cols: usize,
     rows: &[u8],
     panel: &mut [u8],
-) -> bool {
+) -> Option<f32> {
     let row_bytes = dtype.row_bytes(cols).unwrap_or(1).max(1);
     let mut each = rows.chunks_exact(row_bytes);
     match layout {
-        Layout::Quantized(dtype) => with_format!(dtype, F => unpack::pack::<F>(lanes, &mut each, panel), ()),
+        Layout::Quantized(dtype) => {
+            return with_format!(dtype, F => Some(unpack::pack::<F>(lanes, &mut each, panel)), None);
+        }
         Layout::F16 => interleave::<2>(&mut each, lanes, panel),
         Layout::Bf16 => interleave::<4>(&mut each, lanes, panel),
-        Layout::Twelve => return twelve::pack(lanes, cols, rows, panel),
+        Layout::Twelve => return twelve::pack(lanes, cols, rows, panel).then_some(0.0),
         Layout::F32 if dtype == Dtype::F32 => interleave::<4>(&mut each, lanes, panel),
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];
@@ -368,7 +389,7 @@ pub(crate) fn pack_panel(
             }
         }
     }
-    true
+    Some(0.0)
 }
 
 /// Interleaves the rows in units of `B` bytes; a last unit that a row fills only in part is padded with zeros.

@@ -75,7 +75,7 @@ impl Matrix {
     ) -> Option<Vec<u8>> {
         let layout = Layout::named(layout, lanes, dtype, cols, p)?;
         let mut panel = vec![0; panel_bytes(layout, lanes, cols)];
-        pack_panel(layout, dtype, lanes, cols, rows, &mut panel).then_some(panel)
+        pack_panel(layout, dtype, lanes, cols, rows, &mut panel).map(|_| panel)
     }
 
     /// What the panels hold, by a name of its own.
@@ -96,8 +96,8 @@ impl Matrix {
         Shape::named(layout, lanes(tier), dtype, rows, cols, p).map(|shape| shape.bytes)
     }
 
-    /// The matrix whose packed weights are `panels`, as [`Matrix::pack`] made them of `dtype` for `tier` and `p`. The bytes
-    /// are not looked at: other ones give other sums, and no worse.
+    /// The matrix whose packed weights are `panels`, as [`Matrix::pack`] made them of `dtype` for `tier` and `p`, with its
+    /// [`Matrix::power`]. The bytes are not looked at: other ones, or another power, give other sums, and no worse.
     ///
     /// # Errors
     /// A layout that packing does not choose for such a matrix, or bytes of another number.
@@ -108,6 +108,7 @@ impl Matrix {
         cols: usize,
         p: Precision,
         layout: &str,
+        power: i32,
         panels: Frozen,
     ) -> Result<Matrix, Error> {
         let lanes = lanes(tier);
@@ -117,6 +118,8 @@ impl Matrix {
             return Err(Error::Panels { rows, cols, dtype, layout: layout.to_owned(), got: panels.len() });
         };
         let fine = p == Precision::Fine;
-        Ok(Matrix { layout, fine, tier, rows, cols, lanes, panel_bytes, data: panels })
+        // As far as any float goes.
+        let power = power.clamp(-126, 129);
+        Ok(Matrix { layout, fine, tier, rows, cols, lanes, panel_bytes, power, data: panels })
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Shelf<'a> {
     path: PathBuf,
     model: PathBuf,
     key: Key,
-    /// The matrices, in the file's order, and of each the slot that it has there but for layout and place.
+    /// The matrices, in the file's order, and of each the slot that it has there but for layout, power and place.
     matrices: Vec<(&'a Found<'a>, Slot)>,
     tier: Tier,
     precision: Precision,
@@ -80,6 +80,7 @@ impl<'a> Shelf<'a> {
                 source_start,
                 source_bytes: weight.bytes.len(),
                 layout: String::new(),
+                power: 0,
                 start: 0,
                 bytes: 0,
             })
@@ -120,11 +121,11 @@ impl<'a> Shelf<'a> {
         let slots = there.slots();
         let differs = |slot: &Slot| Problem::Matrix { role: slot.role.clone() };
         for ((weight, wanted), slot) in self.matrices.iter().zip(slots) {
-            let Slot { layout, start, bytes, .. } = slot.clone();
+            let Slot { layout, power, start, bytes, .. } = slot.clone();
             let &Found { dtype, rows, cols, .. } = *weight;
             let fits = Matrix::panels_bytes(self.tier, dtype, rows, cols, self.precision, &layout);
             if fits.map(|fits| fits as u64) != Some(bytes)
-                || *slot != (Slot { layout, start, bytes, ..wanted.clone() })
+                || *slot != (Slot { layout, power, start, bytes, ..wanted.clone() })
             {
                 return Err(differs(slot));
             }
@@ -166,8 +167,9 @@ impl<'a> Shelf<'a> {
         let matrix = |((weight, _), slot): (&(&Found<'_>, Slot), &Slot)| {
             let &Found { dtype, rows, cols, .. } = *weight;
             let panels = panels(slot)?;
+            let (tier, precision) = (self.tier, self.precision);
             let matrix =
-                Matrix::from_panels(self.tier, dtype, rows, cols, self.precision, &slot.layout, panels)
+                Matrix::from_panels(tier, dtype, rows, cols, precision, &slot.layout, slot.power, panels)
                     .map_err(|_| there.wrong(Problem::Matrix { role: slot.role.clone() }))?;
             Ok((weight.role, matrix))
         };
@@ -178,7 +180,8 @@ impl<'a> Shelf<'a> {
     pub(crate) fn put(self, matrices: &Matrices, cached: &mut Cached) {
         let kept = self.matrices.into_iter().filter_map(|(weight, slot)| {
             let matrix = matrices.get(&weight.role)?;
-            Some((Slot { layout: matrix.layout_name().to_owned(), ..slot }, matrix.panels()))
+            let (layout, power) = (matrix.layout_name().to_owned(), matrix.power());
+            Some((Slot { layout, power, ..slot }, matrix.panels()))
         });
         match packed::write(&self.path, &self.model, self.key, kept.collect()) {
             Ok(bytes) => cached.written = Some((self.path, bytes)),

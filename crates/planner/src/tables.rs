@@ -37,7 +37,7 @@ pub struct RentedMachine {
     pub name: String,
     /// Its processor, for people.
     pub title: String,
-    /// The instruction tier that the kernels would take: `scalar`, `avx2`, `avx512`, `amx`, `neon`.
+    /// The instruction tier that the kernels would take: `scalar`, `avx2`, `avx512`, `amx`, `amx-fp16`, `neon`.
     pub tier: String,
     /// Physical cores that it has for itself.
     pub cores: u32,

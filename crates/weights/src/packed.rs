@@ -135,6 +135,10 @@ pub struct Slot {
     pub source_bytes: usize,
     /// What the panels hold.
     pub layout: String,
+    /// A power of two that their numbers are below, as whoever packed them means it. Not in files that are older than the tiers which
+    /// ask for it.
+    #[serde(default)]
+    pub power: i32,
     /// The panels' first byte, counted from where the first matrix is.
     pub start: u64,
     /// Bytes of panels.

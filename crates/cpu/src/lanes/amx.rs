@@ -6,7 +6,7 @@
 //! that we build with.
 //!
 //! Formulas: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2,
-//! `LDTILECFG` and `TDPBF16PS`.
+//! `LDTILECFG`, `TDPBF16PS` and `TDPFP16PS`.
 
 use std::arch::asm;
 use std::cell::Cell;
@@ -31,15 +31,104 @@ impl Amx {
         (*ALLOWED.get_or_init(|| lacking().is_empty() && allowed())).then_some(Amx(lanes))
     }
 
-    /// The token, if `tier` is the one with tiles and they can be used: whoever lays numbers out for tiles asks here too.
+    /// The token, if `tier` is one with tiles and they can be used: whoever lays numbers out for tiles asks here too.
     pub fn of(tier: Tier) -> Option<Amx> {
-        if tier == Tier::Amx { Amx::new() } else { None }
+        if matches!(tier, Tier::Amx | Tier::AmxFp16) { Amx::new() } else { None }
     }
 
     /// The registers beside the tiles, those of [`super::dispatch`].
     pub fn lanes(self) -> Avx512<false> {
         self.0
     }
+}
+
+/// Proof that this CPU multiplies half-precision floats in tiles and in registers (Granite Rapids and later), beside [`Amx`].
+#[derive(Clone, Copy, Debug)]
+pub struct AmxFp16(Avx512<false, true>);
+
+impl AmxFp16 {
+    /// The token, if this CPU has the instructions and the system allows them. Asks the CPU once a process, as a virtual one takes
+    /// its time to answer.
+    pub fn new() -> Option<AmxFp16> {
+        static HERE: OnceLock<bool> = OnceLock::new();
+        Amx::new()?;
+        let lanes = Avx512::new()?;
+        HERE.get_or_init(|| lacking_fp16().is_empty()).then_some(AmxFp16(lanes))
+    }
+
+    /// The token, if `tier` is the one that uses it.
+    pub fn of(tier: Tier) -> Option<AmxFp16> {
+        if tier == Tier::AmxFp16 { AmxFp16::new() } else { None }
+    }
+
+    /// The tiles.
+    pub fn amx(self) -> Amx {
+        Amx(self.0.plain())
+    }
+
+    /// The registers beside the tiles.
+    pub fn lanes(self) -> Avx512<false, true> {
+        self.0
+    }
+}
+
+/// The features of [`AmxFp16`] beyond those of [`Amx`] that this CPU lacks, by their name in `/proc/cpuinfo`.
+pub(crate) fn lacking_fp16() -> Vec<&'static str> {
+    let mut lacking = Vec::new();
+    if !std::arch::is_x86_feature_detected!("avx512fp16") {
+        lacking.push("avx512_fp16");
+    }
+    if !(lists_fp16_tiles() || lacking.is_empty() && asked_for() && runs_fp16_tiles()) {
+        lacking.push("amx_fp16");
+    }
+    lacking
+}
+
+/// Whether the CPU says that it has products of half-precision floats in tiles.
+fn lists_fp16_tiles() -> bool {
+    // Subleaf 1 is there if subleaf 0 says so.
+    let there = std::arch::x86_64::__cpuid(0).eax >= 7 && std::arch::x86_64::__cpuid_count(7, 0).eax >= 1;
+    there && std::arch::x86_64::__cpuid_count(7, 1).eax >> 21 & 1 == 1
+}
+
+/// Whether the environment asks for the tier by name.
+fn asked_for() -> bool {
+    std::env::var("GRISTMILL_ISA").is_ok_and(|name| name.parse() == Ok(Tier::AmxFp16))
+}
+
+/// Whether the instruction runs, whatever the CPU says: hosts hide features from virtual machines that they may move to an older
+/// CPU, and some hide this one from all. Tried in a process of its own, which the system ends if the CPU has no such instruction.
+#[cfg(target_os = "linux")]
+fn runs_fp16_tiles() -> bool {
+    if Amx::new().is_none() {
+        return false;
+    }
+    // SAFETY: the child does nothing but to compute in registers and to leave: it takes no lock, allocates no memory and returns to
+    // nobody, so that it does not matter where other threads were. All calls take numbers or memory of this function.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+            libc::signal(libc::SIGILL, libc::SIG_DFL);
+            shape(ROWS, 64);
+            asm!("tdpfp16ps tmm0, tmm4, tmm6", options(nomem, nostack, preserves_flags));
+            asm!("tilerelease", options(nomem, nostack, preserves_flags));
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        while child > 0 && libc::waitpid(child, &raw mut status, 0) < 0 {
+            if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
+        child > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn runs_fp16_tiles() -> bool {
+    false
 }
 
 /// The features of AMX that this CPU lacks, by their name in `/proc/cpuinfo`.
@@ -77,6 +166,26 @@ struct Shapes {
     rows: [u8; 16],
 }
 
+/// Shapes the tiles of this thread.
+///
+/// # Safety
+/// The CPU has tiles and the system allows them; at most 16 `rows`, and `width` up to 64.
+unsafe fn shape(rows: usize, width: usize) {
+    let mut shapes = Shapes { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+    for tile in 0..8 {
+        // All of these fit.
+        let (bytes, rows) = match tile {
+            0..4 => (64, rows),
+            4..6 => (width, rows),
+            _ => (64, width / 4),
+        };
+        (shapes.row_bytes[tile], shapes.rows[tile]) = (bytes as u16, rows as u8);
+    }
+    // SAFETY: the caller's promise; it reads 64 bytes, all of `shapes`, which describe palette 1 within its limits of 16 rows of 64
+    // bytes.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(readonly, nostack, preserves_flags)) };
+}
+
 thread_local! {
     static TAKEN: Cell<bool> = const { Cell::new(false) };
 }
@@ -99,22 +208,8 @@ impl Tiles {
         assert!((1..=ROWS).contains(&rows), "{rows} rows of a tile of up to {ROWS}");
         assert!((4..=64).contains(&width) && width.is_multiple_of(4), "rows of {width} bytes");
         assert!(!TAKEN.replace(true), "a thread has its tiles once");
-        let mut shapes =
-            Shapes { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
-        for tile in 0..8 {
-            // The bounds above: all of these fit.
-            let (bytes, rows) = match tile {
-                0..4 => (64, rows),
-                4..6 => (width, rows),
-                _ => (64, width / 4),
-            };
-            (shapes.row_bytes[tile], shapes.rows[tile]) = (bytes as u16, rows as u8);
-        }
-        // SAFETY: the token vouches for the instruction and the system's leave; it reads 64 bytes, all of `shapes`, which
-        // describe palette 1 within its limits of 16 rows of 64 bytes.
-        unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(readonly, nostack, preserves_flags))
-        };
+        // SAFETY: the token vouches for the instruction and the system's leave; the bounds were just asserted.
+        unsafe { shape(rows, width) };
         Tiles { rows, width, here: PhantomData }
     }
 
@@ -208,6 +303,19 @@ impl Tiles {
     }
 }
 
+impl Tiles {
+    /// [`Tiles::dot_bf16`] of half-precision floats: denormal ones count, sums that are denormal become zero.
+    #[inline(always)]
+    pub fn dot_f16<const C: usize, const A: usize, const B: usize>(&self, _: AmxFp16) {
+        const { assert!(C < 4 && A < 2 && B < 2) };
+        // SAFETY: as for `dot_bf16`; the token vouches for the instruction.
+        unsafe {
+            asm!("tdpfp16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A + 4, b = const B + 6,
+                options(nomem, nostack, preserves_flags));
+        }
+    }
+}
+
 impl Drop for Tiles {
     fn drop(&mut self) {
         // SAFETY: the token that `self` was made with vouches for the instruction.
@@ -260,6 +368,47 @@ mod tests {
                     sum += apart[0] + apart[1];
                 }
                 assert_eq!(got, sum, "[{m}, {n}] of {rows} × {width}");
+            }
+        }
+    }
+
+    /// Decision 35: single rows and whole tiles have the same sums, in the same order as those of bfloat16, and small numbers count.
+    #[test]
+    fn halves_are_summed_apart_and_then_together_whatever_the_shape() {
+        let Some(halves) = AmxFp16::new() else { return };
+        let mut seed = 3;
+        let mut values = |count: usize, step: f32| -> Vec<half::f16> {
+            (0..count).map(|_| half::f16::from_f32(f32::from(noise(&mut seed)) * step)).collect()
+        };
+        for step in [1.37, 300.0, 1.0 / 131_072.0] {
+            for (rows, width) in [(16, 64), (7, 64), (5, 32), (1, 4)] {
+                let (a, b) = (values(rows * 40, 1.0), values(width * 8, step));
+                let mut out = [[7.0; 16]; ROWS];
+                let tiles = Tiles::new(halves.amx(), rows, width);
+                tiles.zero::<3>();
+                for _ in 0..2 {
+                    tiles.load_a::<1, _>(&a, 40, 8);
+                    tiles.load_b::<0, _>(&b, 32);
+                    tiles.dot_f16::<3, 1, 0>(halves);
+                }
+                tiles.store_c::<3>(out.as_flattened_mut(), 16);
+                for (m, n) in (0..ROWS).flat_map(|m| (0..16).map(move |n| (m, n))) {
+                    let got = out[m][n];
+                    if m >= rows {
+                        assert_eq!(got, 7.0);
+                        continue;
+                    }
+                    let mut sum = 0.0f32;
+                    for _ in 0..2 {
+                        let mut apart = [0.0f32; 2];
+                        for k in 0..width / 2 {
+                            let (x, w) = (a[m * 40 + 4 + k].to_f32(), b[k / 2 * 32 + 2 * n + k % 2].to_f32());
+                            apart[k % 2] = x.mul_add(w, apart[k % 2]);
+                        }
+                        sum += apart[0] + apart[1];
+                    }
+                    assert_eq!(got, sum, "[{m}, {n}] of {rows} × {width}, weights of up to {}", 128.0 * step);
+                }
             }
         }
     }

@@ -1,15 +1,16 @@
-//! AVX-512 with VNNI (Ice Lake, Zen 4 and later), with or without the bfloat16 dot product.
+//! AVX-512 with VNNI (Ice Lake, Zen 4 and later), with or without the bfloat16 dot product, with or without arithmetic on
+//! half-precision floats.
 
 use std::arch::x86_64::*;
 
 use super::{Job, Simd};
 use crate::Tier;
 
-/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`.
+/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512<const BF16: bool>(());
+pub struct Avx512<const BF16: bool, const FP16: bool = false>(());
 
-impl<const BF16: bool> Avx512<BF16> {
+impl<const BF16: bool, const FP16: bool> Avx512<BF16, FP16> {
     /// The token, if this CPU has the instructions.
     pub fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
@@ -20,8 +21,16 @@ impl<const BF16: bool> Avx512<BF16> {
             && is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
-            && (!BF16 || is_x86_feature_detected!("avx512bf16"));
+            && (!BF16 || is_x86_feature_detected!("avx512bf16"))
+            && (!FP16 || is_x86_feature_detected!("avx512fp16"));
         has.then_some(Self(()))
+    }
+}
+
+impl Avx512<false, true> {
+    /// The same without half precision.
+    pub(super) fn plain(self) -> Avx512<false> {
+        Avx512(())
     }
 }
 
@@ -32,6 +41,11 @@ fn with_bf16<J: Job>(s: Avx512<true>, job: J) -> J::Out {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
 fn without_bf16<J: Job>(s: Avx512<false>, job: J) -> J::Out {
+    job.run(s)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512fp16,avx2,fma,f16c,bmi2")]
+fn with_fp16<J: Job>(s: Avx512<false, true>, job: J) -> J::Out {
     job.run(s)
 }
 
@@ -46,13 +60,14 @@ macro_rules! isa {
 
 const N: usize = 16;
 
-impl<const BF16: bool> Simd for Avx512<BF16> {
+impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
     const TIER: Tier = Tier::Avx512;
     const LANES: usize = N;
     const TILE: usize = 16;
     const PAIRS: bool = true;
     const FEW_AHEAD: bool = true;
     const BF16_DOT: bool = BF16;
+    const HALVES: bool = FP16;
     const WIDE_ZERO: i32 = 0;
     const INT8: &'static str = "vpdpbusd, 512 bits";
     type F = __m512;
@@ -60,7 +75,12 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
 
     #[inline]
     fn call<J: Job>(self, job: J) -> J::Out {
-        if BF16 { isa!(with_bf16(Avx512(()), job)) } else { isa!(without_bf16(Avx512(()), job)) }
+        const { assert!(!(BF16 && FP16), "no job wants both") };
+        match (BF16, FP16) {
+            (_, true) => isa!(with_fp16(Avx512(()), job)),
+            (true, _) => isa!(with_bf16(Avx512(()), job)),
+            _ => isa!(without_bf16(Avx512(()), job)),
+        }
     }
 
     #[inline(always)]
@@ -218,6 +238,42 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     #[inline(always)]
     fn dot_wide(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i {
         isa!(_mm512_dpbusd_epi32(acc, w, x))
+    }
+    #[inline(always)]
+    fn halves(self, x: __m512) -> __m512i {
+        isa!({
+            let each = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+            let once = _mm512_cvtepu16_epi32(each);
+            _mm512_or_si512(once, _mm512_slli_epi32::<16>(once))
+        })
+    }
+    #[inline(always)]
+    fn half_sub(self, a: __m512i, b: __m512i) -> __m512i {
+        if FP16 {
+            isa!(_mm512_castph_si512(_mm512_sub_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b))))
+        } else {
+            super::each_half(self, [a, b, b], |[a, b, _]| a - b)
+        }
+    }
+    #[inline(always)]
+    fn half_mul(self, a: __m512i, b: __m512i) -> __m512i {
+        if FP16 {
+            isa!(_mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b))))
+        } else {
+            super::each_half(self, [a, b, b], |[a, b, _]| a * b)
+        }
+    }
+    #[inline(always)]
+    fn half_fma(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+        if FP16 {
+            isa!(_mm512_castph_si512(_mm512_fmadd_ph(
+                _mm512_castsi512_ph(a),
+                _mm512_castsi512_ph(b),
+                _mm512_castsi512_ph(c)
+            )))
+        } else {
+            super::each_half(self, [a, b, c], |[a, b, c]| a * b + c)
+        }
     }
     #[inline(always)]
     fn bf16_dot(self, acc: __m512, w: __m512i, x: __m512i) -> __m512 {

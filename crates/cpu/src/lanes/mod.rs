@@ -73,6 +73,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether products of narrow codes are best added in sixteen bits, [`Simd::add_short`], as long as they fit, and a quad of all rows
     /// and panels is multiplied after the other: where a product of bytes does not add to 32 bits, and registers are few.
     const SHORT: bool = false;
+    /// Whether arithmetic on half-precision floats is instructions of its own. Where it is not, [`Simd::half_fma`] and its like are slow.
+    const HALVES: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
@@ -289,6 +291,33 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&sums)
     }
+    /// Each lane rounded to half precision, to nearest even, in both halves of its lane.
+    #[inline(always)]
+    fn halves(self, x: Self::F) -> Self::I {
+        let mut all = [0.0; 16];
+        self.store(x, &mut all);
+        let mut bytes = [0; 64];
+        for (out, x) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(all) {
+            let [low, high] = half::f16::from_f32(x).to_le_bytes();
+            *out = [low, high, low, high];
+        }
+        self.load_bytes(&bytes)
+    }
+    /// `a - b` of the half-precision floats in both halves of each lane.
+    #[inline(always)]
+    fn half_sub(self, a: Self::I, b: Self::I) -> Self::I {
+        each_half(self, [a, b, b], |[a, b, _]| a - b)
+    }
+    /// `a * b` likewise.
+    #[inline(always)]
+    fn half_mul(self, a: Self::I, b: Self::I) -> Self::I {
+        each_half(self, [a, b, b], |[a, b, _]| a * b)
+    }
+    /// `a * b + c` likewise, rounded once.
+    #[inline(always)]
+    fn half_fma(self, a: Self::I, b: Self::I, c: Self::I) -> Self::I {
+        each_half(self, [a, b, c], |[a, b, c]| a * b + c)
+    }
     /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
     fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;
 
@@ -310,6 +339,22 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
+/// `f` of each of the half-precision floats in three registers, in more precision than the result has: a product of two is exact, a sum
+/// nearly always.
+#[inline(always)]
+fn each_half<S: Simd>(s: S, of: [S::I; 3], f: fn([f64; 3]) -> f64) -> S::I {
+    let mut bytes = [[0; 64]; 3];
+    for (of, bytes) in of.into_iter().zip(&mut bytes) {
+        s.store_bytes(of, bytes);
+    }
+    let mut out = [0; 64];
+    for (i, out) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        let half = |of: &[u8; 64]| half::f16::from_le_bytes([of[2 * i], of[2 * i + 1]]).to_f64();
+        *out = half::f16::from_f64(f([half(&bytes[0]), half(&bytes[1]), half(&bytes[2])])).to_le_bytes();
+    }
+    s.load_bytes(&out)
+}
+
 /// How many quads of codes below `1 << bits`, times signed bytes, [`Simd::add_short`] can add, of eight: all of four bits.
 pub const fn short_quads(bits: u32) -> usize {
     let fit = (1 << 15) / (2 * 128 * ((1 << bits) - 1));
@@ -320,7 +365,7 @@ pub const fn short_quads(bits: u32) -> usize {
 pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
     match tier {
         #[cfg(target_arch = "x86_64")]
-        Tier::Avx512 | Tier::Amx => {
+        Tier::Avx512 | Tier::Amx | Tier::AmxFp16 => {
             // CPUs with tiles take two cycles for a product of bfloat16 pairs in registers (Sapphire Rapids, measured): as long
             // as for four registers of fused multiply-adds.
             if const { matches!(J::PRODUCTS, Products::Pairs) }
@@ -375,6 +420,17 @@ pub fn lanes(tier: Tier) -> usize {
 pub fn has_tiles(tier: Tier) -> bool {
     #[cfg(target_arch = "x86_64")]
     return amx::Amx::of(tier).is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = tier;
+        false
+    }
+}
+
+/// Whether those tiles multiply half-precision floats too.
+pub fn has_half_tiles(tier: Tier) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return amx::AmxFp16::of(tier).is_some();
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = tier;

@@ -203,6 +203,58 @@ impl Job for Extremes {
     }
 }
 
+/// Arithmetic on half-precision floats, against that of the `half` crate.
+struct Halves;
+
+impl Job for Halves {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (n, mut seed) = (S::LANES, 35);
+        let mut all = || -> [Vec<f16>; 3] {
+            // Some of them denormal.
+            std::array::from_fn(|_| {
+                let each = |seed: &mut u64| f32::exp2(noise(seed) as f32 / 1e8 - 18.0);
+                (0..2 * n)
+                    .map(|_| f16::from_f32(each(&mut seed) * (1.0 - (noise(&mut seed) % 2 * 2) as f32)))
+                    .collect()
+            })
+        };
+        let bytes = |of: &[f16]| -> Vec<u8> { of.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let mut out = vec![0; 4 * n];
+        for _ in 0..100 {
+            let of = all();
+            let [a, b, c] = [0, 1, 2].map(|i| s.load_bytes(&bytes(&of[i])));
+            for (got, f) in [
+                (s.half_sub(a, b), (|a, b, _| a - b) as fn(f64, f64, f64) -> f64),
+                (s.half_mul(a, b), |a, b, _| a * b),
+                (s.half_fma(a, b, c), |a, b, c| a * b + c),
+            ] {
+                s.store_bytes(got, &mut out);
+                let want = (0..2 * n)
+                    .map(|i| f16::from_f64(f(of[0][i].to_f64(), of[1][i].to_f64(), of[2][i].to_f64())));
+                assert_eq!(out, bytes(&want.collect::<Vec<f16>>()), "{of:?}");
+            }
+            let floats: Vec<f32> = of[0][..n].iter().map(|v| v.to_f32() * 1.000_3).collect();
+            s.store_bytes(s.halves(s.load(&floats)), &mut out);
+            let want: Vec<f16> = floats.iter().flat_map(|v| [f16::from_f32(*v); 2]).collect();
+            assert_eq!(out, bytes(&want), "{floats:?}");
+        }
+    }
+}
+
+#[test]
+fn halves_are_those_of_the_definition() {
+    for tier in Tier::available() {
+        dispatch(tier, Halves);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(halves) = amx::AmxFp16::new() {
+        halves.lanes().call(Halves);
+        halves.lanes().call(Everything);
+    }
+}
+
 #[test]
 fn products_of_the_largest_bytes_are_exact() {
     for tier in Tier::available() {

@@ -33,7 +33,7 @@ impl Sight {
 }
 
 /// CPU features that change what the kernels can do, or will.
-const FEATURES: [&str; 28] = [
+const FEATURES: [&str; 29] = [
     "avx",
     "f16c",
     "fma",
@@ -52,6 +52,7 @@ const FEATURES: [&str; 28] = [
     "amx_tile",
     "amx_int8",
     "amx_bf16",
+    "amx_fp16",
     "gfni",
     "asimd",
     "asimdhp",

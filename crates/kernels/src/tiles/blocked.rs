@@ -6,7 +6,6 @@
 //! that takes `k` tile after tile: of one row alone, too.
 
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use cpu::lanes::amx::{Amx, ROWS, Tiles};
@@ -36,10 +35,20 @@ const FEW: usize = 2;
 #[repr(align(64))]
 pub(super) struct Near(pub(super) [u8; DEPTH / TILE_COLS * TILE_BYTES]);
 
-/// Weights that can be made tiles of bfloat16.
+/// Weights that can be made tiles, of bfloat16 unless they say otherwise.
 pub(super) trait Weights {
     /// Makes tiles of the columns of `panel` of `cols` from `from` on, a multiple of [`DEPTH`], as far as `near` and the panel go.
-    fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near);
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near);
+    /// `C += A · B`
+    #[inline(always)]
+    fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
+        tiles.dot_bf16::<C, A, B>();
+    }
+    /// What makes results of the sums of row `row`: a factor and then another, since both together may be no number.
+    #[inline(always)]
+    fn undo(&self, _row: usize) -> [f32; 2] {
+        [1.0; 2]
+    }
     /// Where those columns lie in a panel, if few rows should ask for them while they multiply the ones before.
     fn lies(_lanes: usize, _cols: usize, _from: usize) -> Range<usize> {
         0..0
@@ -48,16 +57,23 @@ pub(super) trait Weights {
 
 /// Computes the rows of `work` from `first` on. `pairs` are all rows as they lie in tiles, and a tile's worth of whatever after
 /// them.
-pub(super) fn blocked<W: Weights>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
-    amx.lanes().call(Blocked::<W> { amx, work, pairs, first, weights: PhantomData });
+pub(super) fn blocked<W: Weights>(
+    amx: Amx,
+    weights: W,
+    work: &mut Work<'_>,
+    pairs: &[[i8; 4]],
+    first: usize,
+) {
+    amx.lanes().call(Blocked { amx, work, pairs, first, weights });
 }
 
-struct Blocked<'w, 'a, W> {
-    amx: Amx,
-    work: &'w mut Work<'a>,
-    pairs: &'w [[i8; 4]],
-    first: usize,
-    weights: PhantomData<W>,
+/// The work of [`blocked`], for registers that the weights choose.
+pub(super) struct Blocked<'w, 'a, W> {
+    pub(super) amx: Amx,
+    pub(super) work: &'w mut Work<'a>,
+    pub(super) pairs: &'w [[i8; 4]],
+    pub(super) first: usize,
+    pub(super) weights: W,
 }
 
 thread_local! {
@@ -107,7 +123,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
                 for at in (0..count).step_by(2) {
                     let sums = &mut sums[at..];
                     for (near, p) in near.iter_mut().zip(p + at..p + count) {
-                        W::bring(s, self.work.weights.panel(p), self.work.cols, k, near);
+                        self.weights.bring(s, self.work.weights.panel(p), self.work.cols, k, near);
                     }
                     let next =
                         if width == FEW { [0, 1].map(|i| self.next::<S>(p + i, k)) } else { [&[][..]; 2] };
@@ -210,7 +226,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             for p in 0..P {
                 w[p] = &near[p].0[at * TILE_BYTES..];
             }
-            multiply(tiles, now, w);
+            multiply(tiles, &self.weights, now, w);
         }
         tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
         match (G, P) {
@@ -239,8 +255,11 @@ impl<W: Weights> Blocked<'_, '_, W> {
     ) {
         for row in from.max(self.first)..end {
             let of = &sums[(row - from) / ROWS * stride..][..count];
+            let undo = self.weights.undo(row);
             for (i, sums) in of.iter().enumerate() {
-                self.work.put(s, row, (p + i) * S::LANES, s.load(&sums.0[(row - from) % ROWS]));
+                let sums = s.load(&sums.0[(row - from) % ROWS]);
+                let sums = s.mul(s.mul(sums, s.splat(undo[0])), s.splat(undo[1]));
+                self.work.put(s, row, (p + i) * S::LANES, sums);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::matmul::{ROWS_BYTES, Work};
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
 pub(crate) fn brains(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     if work.out.rows() >= MANY {
-        return blocked::<Lying>(amx, work, pairs, 0);
+        return blocked(amx, Lying, work, pairs, 0);
     }
     amx.lanes().call(Brains { amx, work, pairs });
 }
@@ -44,7 +44,7 @@ struct Lying;
 
 impl Weights for Lying {
     #[inline(always)]
-    fn bring<S: Simd>(s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
         let rows = panel[2 * S::LANES * from..].chunks_exact(4 * S::LANES);
         let mut to = near.0.chunks_exact_mut(4 * S::LANES);
         for (row, to) in rows.zip(&mut to) {
@@ -129,7 +129,7 @@ impl Brains<'_, '_> {
         for at in 0..whole {
             let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][at * rows..]);
             let w: [&[u8]; P] = std::array::from_fn(|i| &panels[i][at * TILE_BYTES..]);
-            multiply(tiles, x, w);
+            multiply(tiles, &Lying, x, w);
         }
         if whole < tiles_a_row {
             // The last columns, filled up with zeros.
@@ -139,7 +139,7 @@ impl Brains<'_, '_> {
                 let left = &panel[whole * TILE_BYTES..];
                 last[..left.len()].copy_from_slice(left);
             }
-            multiply(tiles, x, last.each_ref().map(|w| w.as_slice()));
+            multiply(tiles, &Lying, x, last.each_ref().map(|w| w.as_slice()));
         }
         let mut sums = [Sums::ZERO; 4];
         tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
@@ -158,29 +158,34 @@ impl Brains<'_, '_> {
 /// Adds the products of a tile of each of `G` groups of rows with one of each of `P` panels: to sums 0 to `P - 1` those of the
 /// first group, then those of the second.
 #[inline(always)]
-pub(super) fn multiply<const G: usize, const P: usize>(tiles: &Tiles, x: [&[[i8; 4]]; G], w: [&[u8]; P]) {
+pub(super) fn multiply<W: Weights, const G: usize, const P: usize>(
+    tiles: &Tiles,
+    weights: &W,
+    x: [&[[i8; 4]]; G],
+    w: [&[u8]; P],
+) {
     const { assert!(G * P <= 4 && G <= 2) };
     let step = 64;
     tiles.load_a::<0, _>(x[0], PAIRS, 0);
     tiles.load_b::<0, _>(w[0], step);
-    tiles.dot_bf16::<0, 0, 0>();
+    weights.dot::<0, 0, 0>(tiles);
     if P > 1 {
         tiles.load_b::<1, _>(w[1 % P], step);
-        tiles.dot_bf16::<1, 0, 1>();
+        weights.dot::<1, 0, 1>(tiles);
     }
     if P > 2 {
         tiles.load_b::<0, _>(w[2 % P], step);
-        tiles.dot_bf16::<2, 0, 0>();
+        weights.dot::<2, 0, 0>(tiles);
         tiles.load_b::<1, _>(w[3 % P], step);
-        tiles.dot_bf16::<3, 0, 1>();
+        weights.dot::<3, 0, 1>(tiles);
     }
     if G == 2 {
         tiles.load_a::<1, _>(x[1 % G], PAIRS, 0);
         if P == 1 {
-            tiles.dot_bf16::<1, 1, 0>();
+            weights.dot::<1, 1, 0>(tiles);
         } else {
-            tiles.dot_bf16::<2, 1, 0>();
-            tiles.dot_bf16::<3, 1, 1>();
+            weights.dot::<2, 1, 0>(tiles);
+            weights.dot::<3, 1, 1>(tiles);
         }
     }
 }

@@ -11,14 +11,14 @@ use crate::twelve;
 
 /// Computes `work` of weights in twelve bits times rows of pairs, which lie in tiles.
 pub(crate) fn twelves(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
-    blocked::<Twelves>(amx, work, pairs, 0);
+    blocked(amx, Twelves, work, pairs, 0);
 }
 
 struct Twelves;
 
 impl Weights for Twelves {
     #[inline(always)]
-    fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near) {
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near) {
         const { assert!(DEPTH == twelve::PIECE) };
         twelve::bring(s, panel, cols, from / DEPTH, &mut near.0);
     }

@@ -15,14 +15,14 @@ use crate::unpack::{self, Format, SUB};
 
 /// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
 pub(crate) fn widened<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
-    blocked::<Widened<F>>(amx, work, pairs, first);
+    blocked(amx, Widened::<F>(PhantomData), work, pairs, first);
 }
 
 struct Widened<F>(PhantomData<F>);
 
 impl<F: Format> Weights for Widened<F> {
     #[inline(always)]
-    fn bring<S: Simd>(s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
         const { assert!(SUB == TILE_COLS && DEPTH.is_multiple_of(F::WEIGHTS)) };
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);

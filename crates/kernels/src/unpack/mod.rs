@@ -92,6 +92,19 @@ impl Raw {
             None => self.exponent = block[format::mxfp4::E],
         }
     }
+
+    /// A number that no weight of the block is above in magnitude.
+    fn reach<F: Format>(&self) -> f32 {
+        let groups = F::WEIGHTS / F::BLOCKED.group;
+        let most = |small: &mut dyn Iterator<Item = u8>| f32::from(small.max().unwrap_or_default());
+        let code = F::BLOCKED.offset.max(i32::from(F::BLOCKED.max_code) - F::BLOCKED.offset) as f32;
+        let factor = |bits: u16| half::f16::from_bits(bits).to_f32().abs();
+        if F::Scales::POWERS {
+            return f32::exp2(f32::from(self.exponent) - 128.0) * code;
+        }
+        let scale = factor(self.d) * most(&mut self.small[..groups].iter().map(|small| small.unsigned_abs()));
+        scale * code + factor(self.dmin) * most(&mut self.small_min[..groups].iter().copied())
+    }
 }
 
 /// A quantized format: weight = scale · (code − `OFFSET`) + bias.
@@ -187,15 +200,17 @@ pub(crate) fn ahead<S: Simd, F: Format>(s: S, block: &[u8], i: usize, left: usiz
     }
 }
 
-/// Writes the rows `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero.
-pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) {
+/// Writes the rows `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero. Returns a number that no weight
+/// is above in magnitude.
+pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) -> f32 {
     const { assert!(SUB / F::BLOCKED.group == F::Scales::GROUPS && F::BLOCKED.has_min == F::Scales::BIAS) };
-    let mut raw = Raw::new();
+    let (mut raw, mut reach) = (Raw::new(), 0.0f32);
     for (lane, row) in rows.take(lanes).enumerate() {
         for (file, block) in
             row.chunks_exact(F::DTYPE.block_bytes()).zip(panel.chunks_exact_mut(block_bytes::<F>(lanes)))
         {
             raw.read::<F>(file);
+            reach = reach.max(raw.reach::<F>());
             let (head, subs) = block.split_at_mut(F::Scales::HEAD * lanes);
             F::Scales::put_head(&raw, lane, lanes, head);
             for (i, sub) in subs.chunks_exact_mut(lanes * sub_bytes_a_lane::<F>()).enumerate() {
@@ -207,4 +222,5 @@ pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]
             }
         }
     }
+    reach
 }

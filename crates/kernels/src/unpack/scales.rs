@@ -20,6 +20,8 @@ pub(crate) trait Scales {
     fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]);
     /// Writes the small scales of sub-block `i` of `lane`.
     fn put_small(_raw: &Raw, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
+    /// Whether scales are powers of two, and nothing else.
+    const POWERS: bool = false;
     /// Whether there are small scales of 16 weights, in signed bytes, and no bias.
     const BYTES: bool = false;
     /// Reads the head: for all lanes a factor of the scales, and one of the biases where there are any.
@@ -100,6 +102,7 @@ impl Scales for HalfBias {
 pub(crate) struct Exponent;
 
 impl Scales for Exponent {
+    const POWERS: bool = true;
     const HEAD: usize = 1;
     const SMALL: usize = 0;
     const GROUPS: usize = 1;

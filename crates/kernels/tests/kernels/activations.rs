@@ -38,6 +38,11 @@ fn quantized_rows_are_within_half_a_step_on_every_tier() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
         for (precision, steps) in [(Precision::Fast, 127.0), (Precision::Fine, 127.0 * 254.0)] {
             let got = seen(&c, cols, &x, precision);
+            if unit(&c, cols, precision).activations().halves {
+                let off = x.iter().zip(&got).find(|(v, got)| (*got - *v).abs() > v.abs() / 2048.0);
+                assert_eq!(off, None, "{tier} {precision:?}");
+                continue;
+            }
             for (x, got) in x.chunks(BLOCK).zip(got.chunks(BLOCK)) {
                 let step = x.iter().fold(0.0f32, |m, v| m.max(v.abs())) / steps;
                 for (v, got) in x.iter().zip(got) {
@@ -62,10 +67,22 @@ fn hostile_values_give_no_panic_and_finite_scales() {
                 &c,
                 &x,
                 64,
-                Needs { int8: true, bf16: true, f32: true, ..Needs::default() },
+                Needs { int8: true, bf16: true, halves: true, f32: true, ..Needs::default() },
                 1,
             );
             let got = seen(&c, 64, &x, Precision::Fast);
+            // A row of halves has one scale, so that what is lost beside is lost, and no number goes to all that read the row.
+            if unit(&c, 64, Precision::Fast).activations().halves {
+                let alone = |(i, g): (usize, &f32)| i == 3 || (g - 0.25).abs() < 1e-3;
+                assert!(
+                    v.abs() > 1e9 || v.is_nan() || got.iter().enumerate().all(alone),
+                    "{tier}: {got:?} for {v}"
+                );
+                // The largest number rounds up to infinity.
+                let finite = v.is_finite() && v < f32::MAX;
+                assert!(!finite || got.iter().all(|g| g.is_finite()), "{tier}: {got:?} for {v}");
+                continue;
+            }
             // A scale that is not finite would make numbers of the codes that are zero no numbers.
             assert!(got.iter().all(|g| !g.is_nan()), "{tier}: {got:?} for {v}");
             // The other block keeps its values.

@@ -63,14 +63,19 @@ fn mixed(c: &Compute, w: &Matrix, x: &[f32], answers: usize) -> Vec<f32> {
 }
 
 /// The budget: rounding each activation to eight bits moves it by at most half a step, so a product by at most
-/// Σ |w| · step / 2; to bfloat16 by 2⁻⁸ of itself. On top, rounding of the `f32` sum: 2⁻²² for each of its terms.
+/// Σ |w| · step / 2; to bfloat16 by 2⁻⁸ of itself, to half precision by 2⁻¹¹. Weights made halves are off by 2⁻¹⁰ of the largest around
+/// them: their bias is that much larger than they are. On top, rounding of the `f32` sum: 2⁻²² for each of its terms.
 fn budget(needs: Needs, w: &[f32], x: &[f32]) -> f32 {
     let mut sum = 1e-6;
     for (w, x) in w.chunks(BLOCK).zip(x.chunks(BLOCK)) {
-        let step = x.iter().fold(0.0f32, |m, v| m.max(v.abs())) / 127.0;
+        let top = |of: &[f32]| of.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        let (step, top) = (top(x) / 127.0, top(w));
         for (w, x) in w.iter().zip(x) {
             let activation =
                 if needs.int8 { step * 0.5001 } else { x.abs() / 256.0 * f32::from(u8::from(needs.bf16)) };
+            if needs.halves {
+                sum += (w.abs() / 2048.0 + top / 1024.0) * x.abs();
+            }
             // The sum of a format with a bias runs through larger terms than its result has: |w| + the bias.
             sum += w.abs() * activation + (w.abs() * x.abs() + step) * 2e-6;
         }
@@ -94,7 +99,7 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
             };
             let c = with(2);
             let w = Matrix::pack(&c, dtype, outputs, cols, &bytes, Precision::Fast).unwrap();
-            let many = if w.activations().wide { 530 } else { 40 };
+            let many = if w.activations().wide || w.activations().halves { 530 } else { 40 };
             let x: Vec<f32> = (0..many * cols).map(|_| noise.unit() * 3.0).collect();
             let (prompts, answers) = (mixed(&c, &w, &x, 0), run(&c, &w, &x));
             let mut row = vec![0.0; cols];

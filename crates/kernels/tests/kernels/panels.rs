@@ -108,7 +108,7 @@ fn panels_make_the_matrix_that_they_came_from_and_no_other() {
                 let mut pages = Pages::new(len).unwrap();
                 let shared = len.min(packed.panels().len());
                 pages[..shared].copy_from_slice(&packed.panels()[..shared]);
-                Matrix::from_panels(tier, dtype, rows, COLS, p, layout, pages.freeze())
+                Matrix::from_panels(tier, dtype, rows, COLS, p, layout, packed.power(), pages.freeze())
             };
             let (name, len) = (packed.layout_name(), packed.panels().len());
             assert_eq!(Matrix::panels_bytes(tier, dtype, ROWS, COLS, p, name), Some(len));
@@ -145,7 +145,8 @@ fn panels_of_bits_by_chance_give_some_sums_and_no_panic() {
                     continue;
                 };
                 let panels = chance.frozen(len);
-                let w = Matrix::from_panels(tier, dtype, 3 * ROWS, COLS, p, layout, panels).unwrap();
+                let power = [0, -8, i32::MIN, i32::MAX][usize::from(chance.next()) % 4];
+                let w = Matrix::from_panels(tier, dtype, 3 * ROWS, COLS, p, layout, power, panels).unwrap();
                 for rows in [1, 3, 16, 70] {
                     let x: Vec<f32> = (0..rows * COLS).map(|_| f32::from(chance.next()) / 99.0).collect();
                     for answers in [rows, 0] {

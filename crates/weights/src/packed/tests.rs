@@ -17,6 +17,7 @@ fn slot(role: &str) -> Slot {
         source_start: 64,
         source_bytes: 432,
         layout: "Q4_K".into(),
+        power: -3,
         start: 0,
         bytes: 0,
     }

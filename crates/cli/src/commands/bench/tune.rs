@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(value_name = "MODEL")]
     model: String,
 
-    /// Instruction tier: scalar, avx2, avx512, amx or neon [default: the best this machine has].
+    /// Instruction tier: scalar, avx2, avx512, amx, amx-fp16 or neon [default: the best this machine has].
     #[arg(long, value_name = "TIER", env = "GRISTMILL_ISA")]
     isa: Option<cpu::Tier>,
 

@@ -115,7 +115,7 @@ impl Limits {
 /// enough for a bound; what a request really waits is estimated from what the server has seen.
 fn multiply_adds_a_second(tier: Tier) -> f64 {
     match tier {
-        Tier::Avx512 | Tier::Amx => 60e9,
+        Tier::Avx512 | Tier::Amx | Tier::AmxFp16 => 60e9,
         Tier::Avx2 => 25e9,
         Tier::Neon => 20e9,
         Tier::Scalar => 1e9,

@@ -81,7 +81,7 @@ fn from_table(plan: &Plan, name: &str) -> Result<Place, Failure> {
     let int8 = found.int8_g_per_s();
     // 512-bit registers have a product of bfloat16 pairs, and tiles many more at once; elsewhere it is widened to f32.
     let bf16 = match found.tier.as_str() {
-        "amx" => 4.0 * int8,
+        "amx" | "amx-fp16" => 4.0 * int8,
         "avx512" => int8 / 2.0,
         _ => int8 / 4.0,
     };

@@ -1,0 +1,239 @@
+//! Quantized weights made half-precision floats, with scale and minimum in each, and multiplied in tiles, for any number of rows.
+//!
+//! A code becomes a half by bits alone: a narrow one lies in the mantissa of a number between one and two, a wide one in the last
+//! bits of 1,024 and something. What it is too large by goes into the bias, or is taken off exactly where the bias would round it too
+//! coarsely. Weights and rows are brought near the upper end of what a half can hold by powers of two, which the results are
+//! divided by again, so that neither large nor small numbers are lost.
+//!
+//! Up to 32 rows, a sub-block of weights is unpacked while the one before it is multiplied: neither waits for the other, and both
+//! are done before memory has the next one (docs/decisions/0035). More rows go the way of [`super::blocked`].
+
+use std::marker::PhantomData;
+
+use cpu::lanes::amx::{AmxFp16, ROWS, Tiles};
+use cpu::lanes::{Job, Simd};
+
+use super::blocked::{Blocked, DEPTH, Near, Weights};
+use super::brains::{Sums, TILE_BYTES, multiply};
+use crate::activations::{HalfRows, TILE_PAIRS as PAIRS};
+use crate::matmul::Work;
+use crate::unpack::codes::Codes;
+use crate::unpack::scales::Scales;
+use crate::unpack::{self, Format, QUADS, SUB};
+
+/// Rows up to which weights are unpacked and multiplied at the same time.
+const FEW: usize = 2 * ROWS;
+
+/// Computes `work`: weights of `F`, made larger by `lift`, a power of two, times the rows `x`.
+pub(crate) fn halved<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: HalfRows<'_>, lift: f32) {
+    let weights = Halved::<F> { amx, lift, undo: x.undo, format: PhantomData };
+    if work.out.rows() <= FEW {
+        amx.lanes().call(Few { work, pairs: x.pairs, weights });
+    } else {
+        amx.lanes().call(Blocked { amx: amx.amx(), work, pairs: x.pairs, first: 0, weights });
+    }
+}
+
+struct Halved<'a, F> {
+    amx: AmxFp16,
+    lift: f32,
+    /// What makes the values of a row of what it holds.
+    undo: &'a [f32],
+    format: PhantomData<F>,
+}
+
+impl<F: Format> Weights for Halved<'_, F> {
+    #[inline(always)]
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
+        const { assert!(DEPTH.is_multiple_of(F::WEIGHTS)) };
+        let bytes = unpack::block_bytes::<F>(S::LANES);
+        let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);
+        for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE_BYTES)) {
+            let head = lifted::<S, F>(s, block, self.lift);
+            for (i, tile) in tiles.as_chunks_mut::<TILE_BYTES>().0.iter_mut().enumerate() {
+                unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
+                halve::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), tile);
+            }
+        }
+    }
+    #[inline(always)]
+    fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
+        tiles.dot_f16::<C, A, B>(self.amx);
+    }
+    #[inline(always)]
+    fn undo(&self, row: usize) -> [f32; 2] {
+        [self.undo[row], 1.0 / self.lift]
+    }
+}
+
+/// The block's head, its factors made larger by `lift`.
+#[inline(always)]
+fn lifted<S: Simd, F: Format>(s: S, block: &[u8], lift: f32) -> [S::F; 2] {
+    let (head, lift) = (unpack::head::<S, F>(s, block), s.splat(lift));
+    [s.mul(head[0], lift), s.mul(head[1], lift)]
+}
+
+/// A tile of weights.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Tile([u8; TILE_BYTES]);
+
+struct Few<'w, 'a, F> {
+    work: &'w mut Work<'a>,
+    pairs: &'w [[i8; 4]],
+    weights: Halved<'w, F>,
+}
+
+impl<F: Format> Job for Few<'_, '_, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let (rows, panels) = (self.work.out.rows(), self.work.weights.count);
+        let tiles = Tiles::new(self.weights.amx.amx(), rows.min(ROWS), 4 * PAIRS);
+        for p in (0..panels).step_by(2) {
+            match (rows <= ROWS, panels - p) {
+                (true, 1) => self.walk::<S, 1, 1>(s, &tiles, p),
+                (true, _) => self.walk::<S, 1, 2>(s, &tiles, p),
+                (false, 1) => self.walk::<S, 2, 1>(s, &tiles, p),
+                (false, _) => self.walk::<S, 2, 2>(s, &tiles, p),
+            }
+        }
+    }
+}
+
+impl<F: Format> Few<'_, '_, F> {
+    /// All rows, in `G` tiles, times `P` panels from `p` on.
+    #[inline(always)]
+    fn walk<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, p: usize) {
+        const { assert!(4 * S::LANES == TILE_BYTES / PAIRS || S::LANES != 16) };
+        let (rows, cols) = (self.work.out.rows(), self.work.cols);
+        let a_row = cols.div_ceil(SUB) * PAIRS;
+        let (mut x, mut steps): ([&[[i8; 4]]; G], _) = ([&[]; G], [0; G]);
+        for g in 0..G {
+            // As in `super::blocked`: the rest of the last tile is what comes after its rows, and dropped.
+            steps[g] = ROWS.min(rows - g * ROWS) * PAIRS;
+            x[g] = &self.pairs[g * ROWS * a_row..];
+        }
+        let bytes = unpack::block_bytes::<F>(S::LANES);
+        let panel = self.work.weights.panel(p);
+        let mut panels = [panel; P];
+        for i in 1..P {
+            panels[i] = self.work.weights.panel(p + i);
+        }
+        let mut left = panel.len();
+        tiles.zero::<0>();
+        tiles.zero::<1>();
+        tiles.zero::<2>();
+        tiles.zero::<3>();
+        // The sub-block that is unpacked and the one before it, which is multiplied.
+        let mut near = [[const { Tile([0; TILE_BYTES]) }; P]; 2];
+        let mut at = 0;
+        for from in (0..panel.len()).step_by(bytes) {
+            let mut blocks = [panel; P];
+            let mut heads = [[s.splat(0.0); 2]; P];
+            for p in 0..P {
+                blocks[p] = &panels[p][from..from + bytes];
+                heads[p] = lifted::<S, F>(s, blocks[p], self.weights.lift);
+            }
+            for i in 0..F::WEIGHTS / SUB {
+                for p in 0..P {
+                    unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panel.len());
+                    let u = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
+                    halve::<S, F>(s, &u, &mut near[at % 2][p].0);
+                }
+                if at > 0 {
+                    self.multiply(tiles, x, &steps, &near[(at - 1) % 2], at - 1);
+                }
+                at += 1;
+            }
+            left -= bytes;
+        }
+        self.multiply(tiles, x, &steps, &near[(at - 1) % 2], at - 1);
+        let mut sums = [Sums::ZERO; 4];
+        tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
+        tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
+        tiles.store_c::<2>(sums[2].0.as_flattened_mut(), 16);
+        tiles.store_c::<3>(sums[3].0.as_flattened_mut(), 16);
+        for row in 0..rows {
+            let undo = self.weights.undo(row);
+            for i in 0..P {
+                let sums = s.load(&sums[row / ROWS * P + i].0[row % ROWS]);
+                let sums = s.mul(s.mul(sums, s.splat(undo[0])), s.splat(undo[1]));
+                self.work.put(s, row, (p + i) * S::LANES, sums);
+            }
+        }
+    }
+
+    /// Multiplies sub-block `at`.
+    #[inline(always)]
+    fn multiply<const G: usize, const P: usize>(
+        &self,
+        tiles: &Tiles,
+        x: [&[[i8; 4]]; G],
+        steps: &[usize; G],
+        near: &[Tile; P],
+        at: usize,
+    ) {
+        let (mut now, mut w): ([&[[i8; 4]]; G], [&[u8]; P]) = ([&[]; G], [&[]; P]);
+        for g in 0..G {
+            now[g] = &x[g][at * steps[g]..];
+        }
+        for p in 0..P {
+            w[p] = &near[p].0;
+        }
+        multiply(tiles, &self.weights, now, w);
+    }
+}
+
+/// Ones, and the place of the leading mantissa bits, in both halves of a lane.
+const ONE: i32 = 0x3c00_3c00;
+/// 1,024 in both halves of a lane: a byte in the last bits is added to it.
+const THOUSAND: i32 = 0x6400_6400;
+
+/// Writes a sub-block as a tile: of each quad of columns a row with the first and third, then one with the second and fourth.
+#[inline(always)]
+fn halve<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
+    let zero = F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 };
+    let bits = const { F::Codes::BITS };
+    let mut tiles = tile.chunks_exact_mut(8 * S::LANES);
+    for half in 0..2 {
+        let (mut scale, mut bias) = (u.scale[half], u.bias[half]);
+        if bits <= 4 {
+            // (1 + code / 2^bits) · (2^bits · scale) + (bias - scale · (zero + 2^bits))
+            let wide = 1 << bits;
+            let less = s.splat(-((zero + wide) as f32));
+            bias = if F::Scales::BIAS { s.fma(scale, less, bias) } else { s.mul(scale, less) };
+            scale = s.mul(scale, s.splat(wide as f32));
+        }
+        let (scale, bias) = (s.halves(scale), s.halves(bias));
+        for quad in QUADS / 2 * half..QUADS / 2 * (half + 1) {
+            let Some(rows) = tiles.next() else { return };
+            let (even, odd) = rows.split_at_mut(4 * S::LANES);
+            let v = u.w[quad];
+            if bits <= 4 {
+                let first = match bits {
+                    4 => (s.shl::<6>(v), s.shr::<2>(v)),
+                    3 => (s.shl::<7>(v), s.shr::<1>(v)),
+                    _ => (s.shl::<8>(v), v),
+                };
+                let (mask, one) = (s.splat_i(mantissa(bits)), s.splat_i(ONE));
+                s.store_bytes(s.half_fma(s.or(s.and(first.0, mask), one), scale, bias), even);
+                s.store_bytes(s.half_fma(s.or(s.and(first.1, mask), one), scale, bias), odd);
+            } else {
+                let (mask, thousand) = (s.splat_i(0x00ff_00ff), s.splat_i(THOUSAND));
+                let less = s.halves(s.splat((1024 + zero) as f32));
+                for (v, out) in [(v, even), (s.shr::<8>(v), odd)] {
+                    let code = s.half_sub(s.or(s.and(v, mask), thousand), less);
+                    let weight =
+                        if F::Scales::BIAS { s.half_fma(code, scale, bias) } else { s.half_mul(code, scale) };
+                    s.store_bytes(weight, out);
+                }
+            }
+        }
+    }
+}
+
+/// The first `bits` bits of the mantissa in both halves of a lane.
+const fn mantissa(bits: u32) -> i32 {
+    (((1 << bits) - 1) << (10 - bits)) * 0x0001_0001
+}
