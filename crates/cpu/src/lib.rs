@@ -5,6 +5,7 @@
 
 mod frozen;
 pub mod lanes;
+mod lines;
 mod map;
 pub mod measure;
 mod pages;
@@ -16,6 +17,7 @@ mod tier;
 pub mod usage;
 
 pub use frozen::Frozen;
+pub use lines::Lines;
 pub use map::Map;
 pub use pages::{Arena, Backing, PageKind, Pages};
 pub use pool::{Columns, Pool, Tile};

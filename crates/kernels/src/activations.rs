@@ -2,7 +2,7 @@
 //!
 //! Rows are quantized once and shared by all matrices that read them (Q, K and V; gate and up).
 
-use cpu::Tier;
+use cpu::{Lines, Tier};
 use cpu::lanes::{Job, Simd, dispatch, has_tiles};
 use std::ops::BitOr;
 
@@ -97,11 +97,11 @@ pub struct Activations {
     /// Rows in `int8`, from the first: all, but where those of prompts are multiplied in bfloat16.
     pub(crate) narrow: usize,
     int8: Vec<Block>,
-    pub(crate) bf16: Vec<[i8; 4]>,
-    halves: Vec<[i8; 4]>,
+    pub(crate) bf16: Lines<[i8; 4]>,
+    halves: Lines<[i8; 4]>,
     /// What a row in `halves` is multiplied by to be what it was.
     undo: Vec<f32>,
-    pub(crate) f32: Vec<f32>,
+    pub(crate) f32: Lines<f32>,
 }
 
 /// Rows as half-precision floats.
@@ -126,10 +126,10 @@ impl Activations {
             fine: false,
             narrow: 0,
             int8: vec![Block::default(); int8],
-            bf16: vec![[0; 4]; pairs],
-            halves: vec![[0; 4]; pairs],
+            bf16: Lines::new(pairs),
+            halves: Lines::new(pairs),
             undo: vec![0.0; max_rows],
-            f32: vec![0.0; max_rows * max_cols],
+            f32: Lines::new(max_rows * max_cols),
         }
     }
 

@@ -239,7 +239,7 @@ impl Tiles {
         // SAFETY: as for `zero`; the rows lie in `x`, as was just asserted, and bytes that are not initialized are read by
         // assembly alone.
         unsafe {
-            asm!("tileloadd tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) x.as_ptr().cast::<u8>().add(from),
+            asm!("tileloaddt1 tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) x.as_ptr().cast::<u8>().add(from),
                 stride = in(reg) stride, options(readonly, nostack, preserves_flags));
         }
     }

@@ -37,8 +37,9 @@ pub(super) struct Near(pub(super) [u8; DEPTH / TILE_COLS * TILE_BYTES]);
 
 /// Weights that can be made tiles, of bfloat16 unless they say otherwise.
 pub(super) trait Weights {
-    /// Makes tiles of the columns of `panel` of `cols` from `from` on, a multiple of [`DEPTH`], as far as `near` and the panel go.
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near);
+    /// Makes tile number `tile` of those of `panel`, of `cols` columns, from column `from` on, a multiple of [`DEPTH`]; nothing where
+    /// the panel has ended.
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], cols: usize, from: usize, tile: usize, near: &mut Near);
     /// `C += A · B`
     #[inline(always)]
     fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
@@ -103,6 +104,36 @@ impl<W: Weights> Job for Blocked<'_, '_, W> {
     }
 }
 
+/// Rows and panels whose sums stay near: a tile of sums for each panel, `width` of them for each tile of rows.
+#[derive(Clone, Copy)]
+struct Area {
+    from: usize,
+    end: usize,
+    panel: usize,
+    count: usize,
+    width: usize,
+}
+
+impl Area {
+    /// Where the sums of a tile of rows with the panels from the area's `at`-th on begin.
+    fn place(self, row: usize, at: usize) -> usize {
+        (row - self.from) / ROWS * self.width + at
+    }
+}
+
+/// A piece of two panels: the first of them, and its first column.
+#[derive(Clone, Copy)]
+struct Piece {
+    panel: usize,
+    k: usize,
+}
+
+/// The tiles of a piece of two panels, one panel after the other.
+type Pair = [Near; 2];
+
+/// Tiles of a pair.
+const PAIR: usize = 2 * (DEPTH / TILE_COLS);
+
 impl<W: Weights> Blocked<'_, '_, W> {
     /// The rows `from` to before `end` times all panels, `width` at a time.
     #[inline(always)]
@@ -116,57 +147,87 @@ impl<W: Weights> Blocked<'_, '_, W> {
         sums: &mut [Sums],
     ) {
         let panels = self.work.weights.count;
-        let mut near = [const { Near([0; DEPTH / TILE_COLS * TILE_BYTES]) }; 2];
-        for p in (0..panels).step_by(width) {
-            let count = width.min(panels - p);
+        // The pair that is multiplied and, of many rows, the next one, which is made meanwhile.
+        let near = &mut [const { [Near([0; DEPTH / TILE_COLS * TILE_BYTES]); 2] }; 2];
+        let [now, next] = near;
+        let (mut now, mut next) = (now, next);
+        let ahead = width != FEW;
+        if ahead {
+            self.bring(s, Piece { panel: 0, k: 0 }, 0..PAIR, now);
+        }
+        for panel in (0..panels).step_by(width) {
+            let area = Area { from, end, panel, count: width.min(panels - panel), width };
+            let mut left = None;
             for k in (0..self.work.cols).step_by(DEPTH) {
-                for at in (0..count).step_by(2) {
-                    let sums = &mut sums[at..];
-                    for (near, p) in near.iter_mut().zip(p + at..p + count) {
-                        self.weights.bring(s, self.work.weights.panel(p), self.work.cols, k, near);
+                for at in (0..area.count).step_by(2) {
+                    if !ahead {
+                        self.bring(s, Piece { panel: panel + at, k }, 0..PAIR, now);
                     }
-                    let next =
-                        if width == FEW { [0, 1].map(|i| self.next::<S>(p + i, k)) } else { [&[][..]; 2] };
-                    match count - at {
-                        1 => self.piece::<S, 1>(s, tiles, [&near[0]], k, from, end, width, sums, [next[0]]),
-                        _ => self.piece::<S, 2>(s, tiles, near.each_ref(), k, from, end, width, sums, next),
+                    match area.count - at {
+                        1 => self.piece::<S, 1>(s, tiles, area, at, k, now, next, sums, &mut left),
+                        _ => self.piece::<S, 2>(s, tiles, area, at, k, now, next, sums, &mut left),
                     }
+                    std::mem::swap(&mut now, &mut next);
                 }
             }
-            self.put(s, sums, p, count, from, end, width);
+            leave(tiles, &mut left, width, sums);
+            self.put(s, sums, area);
         }
     }
 
-    /// What few rows read after the columns from `k` on of panel `p`.
+    /// Makes some of the tiles of a pair.
     #[inline(always)]
-    fn next<S: Simd>(&self, p: usize, k: usize) -> &[u8] {
+    fn bring<S: Simd>(&self, s: S, piece: Piece, tiles: Range<usize>, pair: &mut Pair) {
         let Work { weights, cols, .. } = *self.work;
-        let (p, k) = if k + DEPTH < cols { (p, k + DEPTH) } else { (p + FEW, 0) };
-        if p < weights.count { &weights.panel(p)[W::lies(S::LANES, cols, k)] } else { &[] }
+        for tile in tiles {
+            let (i, tile) = (tile / (PAIR / 2), tile % (PAIR / 2));
+            if piece.panel + i < weights.count {
+                self.weights.bring(s, weights.panel(piece.panel + i), cols, piece.k, tile, &mut pair[i]);
+            }
+        }
     }
 
-    /// Adds what the columns from `k` on give: `P` panels times the rows `from` to before `end`. The sums of a tile of rows with
-    /// each panel lie `stride` after those of the tile before. Meanwhile asks for `next`.
+    /// The piece after that of the area's panels from `at` on.
+    #[inline(always)]
+    fn after(&self, area: Area, at: usize, k: usize) -> Option<Piece> {
+        if at + 2 < area.count {
+            Some(Piece { panel: area.panel + at + 2, k })
+        } else if k + DEPTH < self.work.cols {
+            Some(Piece { panel: area.panel, k: k + DEPTH })
+        } else if area.panel + area.width < self.work.weights.count {
+            Some(Piece { panel: area.panel + area.width, k: 0 })
+        } else {
+            None
+        }
+    }
+
+    /// Adds what the columns from `k` on give: the area's `P` panels from `at` on times all of its rows.
     #[inline(always)]
     fn piece<S: Simd, const P: usize>(
         &self,
         s: S,
         tiles: &Tiles,
-        near: [&Near; P],
+        area: Area,
+        at: usize,
         k: usize,
-        from: usize,
-        end: usize,
-        stride: usize,
+        now: &Pair,
+        next: &mut Pair,
         sums: &mut [Sums],
-        next: [&[u8]; P],
+        left: &mut Option<usize>,
     ) {
-        let mut row = from;
-        for sums in sums.chunks_mut(2 * stride).take((end - from).div_ceil(2 * ROWS)) {
-            match end - row {
-                ..=ROWS => self.block::<S, 1, P>(s, tiles, &near, row, k, stride, sums, next),
-                _ => self.block::<S, 2, P>(s, tiles, &near, row, k, stride, sums, next),
+        let after = self.after(area, at, k);
+        let share = PAIR.div_ceil((area.end - area.from).div_ceil(2 * ROWS));
+        for (i, row) in (area.from..area.end).step_by(2 * ROWS).enumerate() {
+            let work = match after {
+                Some(piece) if area.width != FEW => Meanwhile::Bring(piece, i * share..(i + 1) * share, &mut *next),
+                Some(piece) => Meanwhile::Ask(piece),
+                None => Meanwhile::Nothing,
+            };
+            let place = area.place(row, at);
+            match area.end - row {
+                ..=ROWS => self.block::<S, 1, P>(s, tiles, now, row, k, place, area.width, sums, left, work),
+                _ => self.block::<S, 2, P>(s, tiles, now, row, k, place, area.width, sums, left, work),
             }
-            row += 2 * ROWS;
         }
     }
 
@@ -176,12 +237,14 @@ impl<W: Weights> Blocked<'_, '_, W> {
         &self,
         s: S,
         tiles: &Tiles,
-        near: &[&Near; P],
+        near: &Pair,
         row: usize,
         k: usize,
-        stride: usize,
+        place: usize,
+        width: usize,
         sums: &mut [Sums],
-        next: [&[u8]; P],
+        left: &mut Option<usize>,
+        mut meanwhile: Meanwhile<'_>,
     ) {
         let (cols, rows) = (self.work.cols, self.work.out.rows());
         let a_row = cols.div_ceil(TILE_COLS) * PAIRS;
@@ -193,32 +256,9 @@ impl<W: Weights> Blocked<'_, '_, W> {
             steps[g] = ROWS.min(rows - row) * PAIRS;
             x[g] = &self.pairs[row * a_row + k / TILE_COLS * steps[g]..];
         }
-        if k == 0 {
-            tiles.zero::<0>();
-            tiles.zero::<1>();
-            tiles.zero::<2>();
-            tiles.zero::<3>();
-        } else {
-            tiles.load_c::<0>(sums[0].0.as_flattened(), 16);
-            match (G, P) {
-                (2, 2) => {
-                    tiles.load_c::<1>(sums[1].0.as_flattened(), 16);
-                    tiles.load_c::<2>(sums[stride].0.as_flattened(), 16);
-                    tiles.load_c::<3>(sums[stride + 1].0.as_flattened(), 16);
-                }
-                (2, _) => tiles.load_c::<1>(sums[stride].0.as_flattened(), 16),
-                (_, 2) => tiles.load_c::<1>(sums[1].0.as_flattened(), 16),
-                _ => {}
-            }
-        }
+        let fresh = k == 0;
         let count = DEPTH.min(cols - k).div_ceil(TILE_COLS);
         for at in 0..count {
-            for p in 0..P {
-                let share = next[p].len() / count;
-                for line in next[p][at * share..][..share].chunks(64) {
-                    s.prefetch(line, 0);
-                }
-            }
             let (mut now, mut w): ([&[[i8; 4]]; G], [&[u8]; P]) = ([&[]; G], [&[]; P]);
             for g in 0..G {
                 now[g] = &x[g][at * steps[g]..];
@@ -226,41 +266,130 @@ impl<W: Weights> Blocked<'_, '_, W> {
             for p in 0..P {
                 w[p] = &near[p].0[at * TILE_BYTES..];
             }
-            multiply(tiles, &self.weights, now, w);
-        }
-        tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
-        match (G, P) {
-            (2, 2) => {
-                tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
-                tiles.store_c::<2>(sums[stride].0.as_flattened_mut(), 16);
-                tiles.store_c::<3>(sums[stride + 1].0.as_flattened_mut(), 16);
+            if at > 0 {
+                multiply(tiles, &self.weights, now, w);
+            } else if const { G == 2 && P == 2 } {
+                // The sums of the block before leave each tile just before those of this one come: the other three have work meanwhile.
+                let was = *left;
+                tiles.load_a::<0, _>(now[0], PAIRS, 0);
+                tiles.load_b::<0, _>(w[0], 64);
+                change::<0>(tiles, sums, was, fresh, place, width);
+                self.weights.dot::<0, 0, 0>(tiles);
+                tiles.load_b::<1, _>(w[1 % P], 64);
+                change::<1>(tiles, sums, was, fresh, place, width);
+                self.weights.dot::<1, 0, 1>(tiles);
+                tiles.load_a::<1, _>(now[1 % G], PAIRS, 0);
+                change::<2>(tiles, sums, was, fresh, place, width);
+                self.weights.dot::<2, 1, 0>(tiles);
+                change::<3>(tiles, sums, was, fresh, place, width);
+                self.weights.dot::<3, 1, 1>(tiles);
+                *left = Some(place);
+            } else {
+                leave(tiles, left, width, sums);
+                change::<0>(tiles, sums, None, fresh, place, width);
+                match const { (G, P) } {
+                    (2, _) => take::<1>(tiles, sums, fresh, place + width),
+                    _ => take::<1>(tiles, sums, fresh, place + 1),
+                }
+                multiply(tiles, &self.weights, now, w);
             }
-            (2, _) => tiles.store_c::<1>(sums[stride].0.as_flattened_mut(), 16),
-            (_, 2) => tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16),
-            _ => {}
+            self.advance(s, &mut meanwhile, at, count);
+        }
+        if const { G != 2 || P != 2 } {
+            tiles.store_c::<0>(sums[place].0.as_flattened_mut(), 16);
+            match const { (G, P) } {
+                (2, _) => tiles.store_c::<1>(sums[place + width].0.as_flattened_mut(), 16),
+                (_, 2) => tiles.store_c::<1>(sums[place + 1].0.as_flattened_mut(), 16),
+                _ => {}
+            }
         }
     }
 
-    /// Writes the sums of `count` panels from `p` on with the rows `from` to before `end` to the output.
+    /// Does its share of what else there is to do, after step `at` of `count`.
     #[inline(always)]
-    fn put<S: Simd>(
-        &mut self,
-        s: S,
-        sums: &[Sums],
-        p: usize,
-        count: usize,
-        from: usize,
-        end: usize,
-        stride: usize,
-    ) {
-        for row in from.max(self.first)..end {
-            let of = &sums[(row - from) / ROWS * stride..][..count];
+    fn advance<S: Simd>(&self, s: S, meanwhile: &mut Meanwhile<'_>, at: usize, count: usize) {
+        match meanwhile {
+            Meanwhile::Bring(piece, tiles, pair) => {
+                let share = |at: usize| (tiles.start + at * tiles.len() / count).min(PAIR);
+                self.bring(s, *piece, share(at)..share(at + 1), pair);
+            }
+            Meanwhile::Ask(piece) => {
+                let Work { weights, cols, .. } = *self.work;
+                for p in piece.panel..weights.count.min(piece.panel + 2) {
+                    let lies = &weights.panel(p)[W::lies(S::LANES, cols, piece.k)];
+                    let share = lies.len() / count;
+                    for line in lies[at * share..][..share].chunks(64) {
+                        s.prefetch(line, 0);
+                    }
+                }
+            }
+            Meanwhile::Nothing => {}
+        }
+    }
+
+    /// Writes the sums of an area to the output.
+    #[inline(always)]
+    fn put<S: Simd>(&mut self, s: S, sums: &[Sums], area: Area) {
+        for row in area.from.max(self.first)..area.end {
+            let of = &sums[area.place(row, 0)..][..area.count];
             let undo = self.weights.undo(row);
             for (i, sums) in of.iter().enumerate() {
-                let sums = s.load(&sums.0[(row - from) % ROWS]);
+                let sums = s.load(&sums.0[(row - area.from) % ROWS]);
                 let sums = s.mul(s.mul(sums, s.splat(undo[0])), s.splat(undo[1]));
-                self.work.put(s, row, (p + i) * S::LANES, sums);
+                self.work.put(s, row, (area.panel + i) * S::LANES, sums);
             }
         }
+    }
+}
+
+/// What is done while tiles multiply.
+enum Meanwhile<'a> {
+    /// Make these tiles of the next piece.
+    Bring(Piece, Range<usize>, &'a mut Pair),
+    /// Ask for what the next piece is made of.
+    Ask(Piece),
+    Nothing,
+}
+
+/// Where the sums of tile `C` lie, of a block whose first are at `place`: two panels, then those of the next tile of rows.
+#[inline(always)]
+const fn of<const C: usize>(place: usize, width: usize) -> usize {
+    place + C % 2 + C / 2 * width
+}
+
+/// Puts the sums of tile `C` of the block at `left` where they belong, and takes those of the one at `place`.
+#[inline(always)]
+fn change<const C: usize>(
+    tiles: &Tiles,
+    sums: &mut [Sums],
+    left: Option<usize>,
+    fresh: bool,
+    place: usize,
+    width: usize,
+) {
+    if let Some(left) = left {
+        tiles.store_c::<C>(sums[of::<C>(left, width)].0.as_flattened_mut(), 16);
+    }
+    take::<C>(tiles, sums, fresh, of::<C>(place, width));
+}
+
+/// Takes the sums at `place` into tile `C`.
+#[inline(always)]
+fn take<const C: usize>(tiles: &Tiles, sums: &[Sums], fresh: bool, place: usize) {
+    if fresh {
+        tiles.zero::<C>();
+    } else {
+        tiles.load_c::<C>(sums[place].0.as_flattened(), 16);
+    }
+}
+
+/// Puts what is left in the tiles where it belongs.
+#[inline(always)]
+fn leave(tiles: &Tiles, left: &mut Option<usize>, width: usize, sums: &mut [Sums]) {
+    if let Some(place) = left.take() {
+        tiles.store_c::<0>(sums[of::<0>(place, width)].0.as_flattened_mut(), 16);
+        tiles.store_c::<1>(sums[of::<1>(place, width)].0.as_flattened_mut(), 16);
+        tiles.store_c::<2>(sums[of::<2>(place, width)].0.as_flattened_mut(), 16);
+        tiles.store_c::<3>(sums[of::<3>(place, width)].0.as_flattened_mut(), 16);
     }
 }

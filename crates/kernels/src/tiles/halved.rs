@@ -44,17 +44,14 @@ struct Halved<'a, F> {
 
 impl<F: Format> Weights for Halved<'_, F> {
     #[inline(always)]
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
         const { assert!(DEPTH.is_multiple_of(F::WEIGHTS)) };
-        let bytes = unpack::block_bytes::<F>(S::LANES);
-        let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);
-        for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE_BYTES)) {
-            let head = lifted::<S, F>(s, block, self.lift);
-            for (i, tile) in tiles.as_chunks_mut::<TILE_BYTES>().0.iter_mut().enumerate() {
-                unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
-                halve::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), tile);
-            }
-        }
+        let (at, bytes) = (from + tile * SUB, unpack::block_bytes::<F>(S::LANES));
+        let Some(block) = panel.get(at / F::WEIGHTS * bytes..).and_then(|rest| rest.get(..bytes)) else { return };
+        let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0.as_chunks_mut().0[tile]);
+        unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
+        let head = lifted::<S, F>(s, block, self.lift);
+        halve::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }
     #[inline(always)]
     fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {

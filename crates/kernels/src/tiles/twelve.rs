@@ -18,9 +18,12 @@ struct Twelves;
 
 impl Weights for Twelves {
     #[inline(always)]
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], cols: usize, from: usize, near: &mut Near) {
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], cols: usize, from: usize, tile: usize, near: &mut Near) {
         const { assert!(DEPTH == twelve::PIECE) };
-        twelve::bring(s, panel, cols, from / DEPTH, &mut near.0);
+        // All at once: the exceptions are those of a piece.
+        if tile == 0 {
+            twelve::bring(s, panel, cols, from / DEPTH, &mut near.0);
+        }
     }
 
     fn lies(lanes: usize, cols: usize, from: usize) -> Range<usize> {

@@ -22,17 +22,14 @@ struct Widened<F>(PhantomData<F>);
 
 impl<F: Format> Weights for Widened<F> {
     #[inline(always)]
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, near: &mut Near) {
+    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
         const { assert!(SUB == TILE_COLS && DEPTH.is_multiple_of(F::WEIGHTS)) };
-        let bytes = unpack::block_bytes::<F>(S::LANES);
-        let blocks = panel[from / F::WEIGHTS * bytes..].chunks_exact(bytes);
-        for (block, tiles) in blocks.zip(near.0.chunks_exact_mut(F::WEIGHTS / SUB * TILE_BYTES)) {
-            let head = unpack::head::<S, F>(s, block);
-            for (i, tile) in tiles.chunks_exact_mut(TILE_BYTES).enumerate() {
-                unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
-                widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), tile);
-            }
-        }
+        let (at, bytes) = (from + tile * SUB, unpack::block_bytes::<F>(S::LANES));
+        let Some(block) = panel.get(at / F::WEIGHTS * bytes..).and_then(|rest| rest.get(..bytes)) else { return };
+        let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile * TILE_BYTES..][..TILE_BYTES]);
+        unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
+        let head = unpack::head::<S, F>(s, block);
+        widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }
 }
 

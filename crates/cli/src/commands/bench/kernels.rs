@@ -122,7 +122,7 @@ fn products(compute: &Compute, dtype: Dtype, peak: f64) -> Result<Vec<Row>, Fail
     let matrix = Matrix::pack(compute, dtype, outputs, cols, &bytes, Precision::Fast)?;
     let most = ROWS[ROWS.len() - 1];
     let mut activations = Activations::new(most, cols);
-    let mut out = vec![0.0; most * outputs];
+    let mut out = cpu::Lines::new(most * outputs);
     let mut row = |rows: usize| {
         let x: Vec<f32> = (0..rows * cols).map(|i| wave(3 * i + 1)).collect();
         let answers = if rows < PROMPT { rows } else { 0 };
