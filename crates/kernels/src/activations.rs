@@ -2,8 +2,8 @@
 //!
 //! Rows are quantized once and shared by all matrices that read them (Q, K and V; gate and up).
 
-use cpu::{Lines, Tier};
 use cpu::lanes::{Job, Simd, dispatch, has_tiles};
+use cpu::{Lines, Tier};
 use std::ops::BitOr;
 
 use crate::Compute;
@@ -347,13 +347,13 @@ impl Job for Halve<'_> {
                     for at in (0..part.len()).step_by(S::LANES) {
                         s.store_f16(s.mul(registers::load(s, part, at), lift), &mut halves[at..]);
                     }
-                    // Of four, the second and third change places.
-                    let to = out[r * pairs..(r + 1) * pairs].as_chunks_mut::<2>().0;
+                    // Of four, the second and third change places: with arithmetic that the compiler does for a register at a time.
+                    let to = out[r * pairs..(r + 1) * pairs].as_flattened_mut().as_chunks_mut::<8>().0;
                     for (four, out) in halves.as_chunks::<4>().0.iter().zip(to) {
-                        let word = |low: u16, high: u16| {
-                            (u32::from(low) | u32::from(high) << 16).to_le_bytes().map(u8::cast_signed)
-                        };
-                        *out = [word(four[0], four[2]), word(four[1], four[3])];
+                        let four = four.iter().rev().fold(0, |bits, half| bits << 16 | u64::from(*half));
+                        let (second, third) = (four >> 16 & 0xffff, four >> 32 & 0xffff);
+                        let four = four & 0xffff_0000_0000_ffff | third << 16 | second << 32;
+                        *out = four.to_le_bytes().map(u8::cast_signed);
                     }
                 }
             }

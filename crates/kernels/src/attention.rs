@@ -179,6 +179,10 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
     }
 }
 
+/// Begins at a cache line, so that no register of it lies in two.
+#[repr(align(64))]
+pub(crate) struct OnLines<T>(pub(crate) T);
+
 impl<K: Kept> Attend<'_, '_, K> {
     #[inline(always)]
     fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; MOST]) {
@@ -189,8 +193,9 @@ impl<K: Kept> Attend<'_, '_, K> {
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
         let kept = K::begin(self.with, N);
-        let ready = kept.queries::<S, N>(s, q);
-        let mut sums = [[0.0f32; MAX_HEAD_DIM]; N];
+        let ready = OnLines(kept.queries::<S, N>(s, q));
+        let mut sums = OnLines([[0.0f32; MAX_HEAD_DIM]; N]);
+        let mut scores = OnLines([[0.0; BLOCK_TOKENS]; N]);
         let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
@@ -199,8 +204,9 @@ impl<K: Kept> Attend<'_, '_, K> {
             let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
             let base = b * BLOCK_TOKENS;
             let ahead = self.head.kv.ahead(self.seq.blocks, b);
-            let mut scores = [[0.0; BLOCK_TOKENS]; N];
-            kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
+            let (sums, scores) = (&mut sums.0, &mut scores.0);
+            *scores = [[0.0; BLOCK_TOKENS]; N];
+            kept.add_scores::<S, N>(s, &ready.0, keys, dim, ahead, scores);
             for i in 0..N {
                 let p = queries[i].position;
                 // A query that sees nothing of this block keeps its state bit for bit.
@@ -217,13 +223,13 @@ impl<K: Kept> Attend<'_, '_, K> {
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
             let written = (last + 1 - base).min(BLOCK_TOKENS);
-            kept.add_values::<S, N>(s, &scores, values, wide, written, ahead, &mut sums);
+            kept.add_values::<S, N>(s, scores, values, wide, written, ahead, sums);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;
             let out = &mut self.out.row(queries[i].row - self.first)[at..at + dim];
             let inverse = 1.0 / total[i];
-            out.iter_mut().zip(&sums[i]).for_each(|(o, v)| *o = v * inverse);
+            out.iter_mut().zip(&sums.0[i]).for_each(|(o, v)| *o = v * inverse);
         }
     }
 }

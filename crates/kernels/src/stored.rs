@@ -90,9 +90,14 @@ impl Term for Pair {
     type Register<S: Simd> = S::I;
     #[inline(always)]
     fn factors(row: &[f32], out: &mut [u32]) {
-        let half = out.len();
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = pair(row[i], if half + i < row.len() { row[half + i] } else { 0.0 });
+        let (low, high) = row.split_at(out.len());
+        // Written so that the compiler takes a register of values at a time.
+        let (paired, alone) = out.split_at_mut(high.len());
+        for ((out, low), high) in paired.iter_mut().zip(low).zip(high) {
+            *out = pair(*low, *high);
+        }
+        for (out, low) in alone.iter_mut().zip(&low[high.len()..]) {
+            *out = pair(*low, 0.0);
         }
     }
     #[inline(always)]

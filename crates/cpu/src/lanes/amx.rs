@@ -156,6 +156,9 @@ fn allowed() -> bool {
     false
 }
 
+/// Bytes of a tile of sixteen rows.
+const WHOLE: usize = 64 * ROWS;
+
 /// What `LDTILECFG` reads: palette 1, then for each tile bytes in a row and rows.
 #[repr(C, align(64))]
 struct Shapes {
@@ -239,7 +242,7 @@ impl Tiles {
         // SAFETY: as for `zero`; the rows lie in `x`, as was just asserted, and bytes that are not initialized are read by
         // assembly alone.
         unsafe {
-            asm!("tileloaddt1 tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) x.as_ptr().cast::<u8>().add(from),
+            asm!("tileloadd tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) x.as_ptr().cast::<u8>().add(from),
                 stride = in(reg) stride, options(readonly, nostack, preserves_flags));
         }
     }
@@ -287,6 +290,51 @@ impl Tiles {
         unsafe {
             asm!("tilestored [{out} + {stride}*1], tmm{c}", c = const C, out = in(reg) out.as_mut_ptr(),
                 stride = in(reg) 4 * step, options(nostack, preserves_flags));
+        }
+    }
+
+    /// Reads tile `A` from rows of 64 bytes, one after the other. They pass the first-level cache by: what is read once for each pair of
+    /// tiles of weights would drive these out.
+    #[inline(always)]
+    pub fn load_whole_a<const A: usize, T: Copy>(&self, tile: &T) {
+        const { assert!(A < 2 && size_of::<T>() == WHOLE) };
+        // SAFETY: as for `zero`; no shape has more than sixteen rows of 64 bytes, which the type holds.
+        unsafe {
+            asm!("tileloaddt1 tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) tile, stride = in(reg) 64_usize,
+                options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Reads tile `B` from rows of 64 bytes, one after the other.
+    #[inline(always)]
+    pub fn load_whole_b<const B: usize, T: Copy>(&self, tile: &T) {
+        const { assert!(B < 2 && size_of::<T>() == WHOLE) };
+        // SAFETY: as for `load_whole_a`.
+        unsafe {
+            asm!("tileloadd tmm{b}, [{x} + {stride}*1]", b = const B + 6, x = in(reg) tile, stride = in(reg) 64_usize,
+                options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Reads tile `C` from rows that lie one after the other.
+    #[inline(always)]
+    pub fn load_whole_c<const C: usize>(&self, sums: &[[f32; 16]; ROWS]) {
+        const { assert!(C < 4) };
+        // SAFETY: as for `load_whole_a`.
+        unsafe {
+            asm!("tileloadd tmm{c}, [{x} + {stride}*1]", c = const C, x = in(reg) sums, stride = in(reg) 64_usize,
+                options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Writes tile `C` where [`Tiles::load_whole_c`] would read it.
+    #[inline(always)]
+    pub fn store_whole_c<const C: usize>(&self, sums: &mut [[f32; 16]; ROWS]) {
+        const { assert!(C < 4) };
+        // SAFETY: as for `load_whole_a`; whatever the bits, they are floats.
+        unsafe {
+            asm!("tilestored [{x} + {stride}*1], tmm{c}", c = const C, x = in(reg) sums, stride = in(reg) 64_usize,
+                options(nostack, preserves_flags));
         }
     }
 

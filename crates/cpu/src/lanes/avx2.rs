@@ -149,6 +149,10 @@ impl Simd for Avx2 {
         isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
     }
     #[inline(always)]
+    fn prefetch_far<T>(self, x: &[T]) {
+        isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast()))
+    }
+    #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m256 {
         isa!(_mm256_cvtph_ps(_mm_loadu_si128(x[..N].as_ptr().cast())))
     }

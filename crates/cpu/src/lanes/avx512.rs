@@ -149,6 +149,10 @@ impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
         isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
     }
     #[inline(always)]
+    fn prefetch_far<T>(self, x: &[T]) {
+        isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast()))
+    }
+    #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m512 {
         isa!(_mm512_cvtph_ps(_mm256_loadu_si256(x[..N].as_ptr().cast())))
     }

@@ -121,6 +121,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask.
     #[inline(always)]
     fn prefetch(self, _x: &[u8], _ahead: usize) {}
+    /// Asks for the cache line at the start of `x` without a place in the first-level cache, where the tier can ask.
+    #[inline(always)]
+    fn prefetch_far<T>(self, _x: &[T]) {}
 
     /// Reads half-precision floats (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;

@@ -6,7 +6,7 @@ use cpu::lanes::amx::{Amx, ROWS, Tiles};
 use cpu::lanes::{Products, Simd};
 
 use crate::activations::TILE_PAIRS as PAIRS;
-use crate::attention::MAX_HEAD_DIM;
+use crate::attention::{MAX_HEAD_DIM, OnLines};
 use crate::kv::BLOCK_TOKENS;
 use crate::stored::{Kept, Pair, factors};
 
@@ -79,9 +79,10 @@ impl Kept for Tiled {
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
         const { assert!(VALUE_ROWS == PAIRS) };
-        let factors: [[u32; PAIRS]; N] = factors::<Pair, N, _>(weights.each_ref().map(|row| row.as_slice()));
+        let factors: OnLines<[[u32; PAIRS]; N]> =
+            OnLines(factors::<Pair, N, _>(weights.each_ref().map(|row| row.as_slice())));
         ask(s, values, ahead);
-        self.tiles.load_a::<0, _>(factors.as_flattened(), PAIRS, 0);
+        self.tiles.load_a::<0, _>(factors.0.as_flattened(), PAIRS, 0);
         if written >= VALUE_ROWS {
             self.mix(values, wide, sums);
         } else {

@@ -21,8 +21,14 @@ pub(super) const TILE_COLS: usize = 2 * PAIRS;
 /// Columns that are made tiles at a time: two panels of them are 16 KiB.
 pub(super) const DEPTH: usize = 256;
 
+/// Tiles of a piece of a panel.
+const TILES: usize = DEPTH / TILE_COLS;
+
 /// Rows of a block.
 const SPAN: usize = 512;
+
+/// Bytes of rows that stay in the second-level cache beside sums and weights.
+const NEAR_ROWS: usize = 3 << 19;
 
 /// Panels of a block: what a task should have, so that its rows are not read from afar more often than they are worth.
 pub(crate) const WIDTH: usize = 16;
@@ -33,7 +39,7 @@ const FEW: usize = 2;
 /// A piece of a panel as tiles, one after the other.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Near(pub(super) [u8; DEPTH / TILE_COLS * TILE_BYTES]);
+pub(super) struct Near(pub(super) [[u8; TILE_BYTES]; TILES]);
 
 /// Weights that can be made tiles, of bfloat16 unless they say otherwise.
 pub(super) trait Weights {
@@ -132,7 +138,10 @@ struct Piece {
 type Pair = [Near; 2];
 
 /// Tiles of a pair.
-const PAIR: usize = 2 * (DEPTH / TILE_COLS);
+const PAIR: usize = 2 * TILES;
+
+/// A tile of rows.
+type Rows = [[i8; 4]; ROWS * PAIRS];
 
 impl<W: Weights> Blocked<'_, '_, W> {
     /// The rows `from` to before `end` times all panels, `width` at a time.
@@ -148,7 +157,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
     ) {
         let panels = self.work.weights.count;
         // The pair that is multiplied and, of many rows, the next one, which is made meanwhile.
-        let near = &mut [const { [Near([0; DEPTH / TILE_COLS * TILE_BYTES]); 2] }; 2];
+        let near = &mut [const { [Near([[0; TILE_BYTES]; TILES]); 2] }; 2];
         let [now, next] = near;
         let (mut now, mut next) = (now, next);
         let ahead = width != FEW;
@@ -204,7 +213,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
     /// Adds what the columns from `k` on give: the area's `P` panels from `at` on times all of its rows.
     #[inline(always)]
     fn piece<S: Simd, const P: usize>(
-        &self,
+        &mut self,
         s: S,
         tiles: &Tiles,
         area: Area,
@@ -219,14 +228,47 @@ impl<W: Weights> Blocked<'_, '_, W> {
         let share = PAIR.div_ceil((area.end - area.from).div_ceil(2 * ROWS));
         for (i, row) in (area.from..area.end).step_by(2 * ROWS).enumerate() {
             let work = match after {
-                Some(piece) if area.width != FEW => Meanwhile::Bring(piece, i * share..(i + 1) * share, &mut *next),
+                Some(piece) if area.width != FEW => {
+                    Meanwhile::Bring(piece, i * share..(i + 1) * share, &mut *next)
+                }
                 Some(piece) => Meanwhile::Ask(piece),
                 None => Meanwhile::Nothing,
             };
+            if area.width != FEW {
+                self.ask(s, area, at, k, row);
+            }
             let place = area.place(row, at);
             match area.end - row {
                 ..=ROWS => self.block::<S, 1, P>(s, tiles, now, row, k, place, area.width, sums, left, work),
                 _ => self.block::<S, 2, P>(s, tiles, now, row, k, place, area.width, sums, left, work),
+            }
+        }
+    }
+
+    /// Asks for what two tiles of rows from `row` on are about to need: a share of where the sums with two panels will be written, and
+    /// of the rows' next piece where they are too many to be in the second-level cache.
+    #[inline(always)]
+    fn ask<S: Simd>(&mut self, s: S, area: Area, at: usize, k: usize, row: usize) {
+        let (cols, rows) = (self.work.cols, self.work.out.rows());
+        let (piece, pieces) = (k / DEPTH, cols.div_ceil(DEPTH));
+        let share = |piece: usize| area.end.min(row + 2 * ROWS * piece / pieces);
+        for row in share(piece)..share(piece + 1) {
+            let out = self.work.out.row(row);
+            for panel in 0..2 {
+                if let Some(out) = out.get((area.panel + at + panel) * S::LANES..) {
+                    s.prefetch_far(out);
+                }
+            }
+        }
+        let a_row = cols.div_ceil(TILE_COLS) * PAIRS;
+        if 4 * rows * a_row > NEAR_ROWS && row + 2 * ROWS <= area.end {
+            for row in [row, row + ROWS] {
+                let tile = row * a_row + ((k + DEPTH) / TILE_COLS + at / 2) * ROWS * PAIRS;
+                if let Some(tile) = self.pairs.get(tile..tile + ROWS * PAIRS) {
+                    for line in tile.chunks(64 / 4) {
+                        s.prefetch_far(line);
+                    }
+                }
             }
         }
     }
@@ -258,50 +300,100 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
         let fresh = k == 0;
         let count = DEPTH.min(cols - k).div_ceil(TILE_COLS);
+        if const { G == 2 && P == 2 } && steps[G - 1] == ROWS * PAIRS && count == TILES {
+            let x = [x[0].as_chunks().0, x[G - 1].as_chunks().0];
+            if let [Some(first), Some(second)] = x.map(|x| x.first_chunk()) {
+                return self.whole(
+                    s,
+                    tiles,
+                    near,
+                    [first, second],
+                    fresh,
+                    place,
+                    width,
+                    sums,
+                    left,
+                    meanwhile,
+                );
+            }
+        }
+        leave(tiles, left, width, sums);
+        take::<0>(tiles, sums, fresh, place);
+        match const { (G, P) } {
+            (2, 2) => {
+                take::<1>(tiles, sums, fresh, place + 1);
+                take::<2>(tiles, sums, fresh, place + width);
+                take::<3>(tiles, sums, fresh, place + width + 1);
+            }
+            (2, _) => take::<1>(tiles, sums, fresh, place + width),
+            (_, 2) => take::<1>(tiles, sums, fresh, place + 1),
+            _ => {}
+        }
         for at in 0..count {
             let (mut now, mut w): ([&[[i8; 4]]; G], [&[u8]; P]) = ([&[]; G], [&[]; P]);
             for g in 0..G {
                 now[g] = &x[g][at * steps[g]..];
             }
             for p in 0..P {
-                w[p] = &near[p].0[at * TILE_BYTES..];
+                w[p] = &near[p].0[at];
             }
-            if at > 0 {
-                multiply(tiles, &self.weights, now, w);
-            } else if const { G == 2 && P == 2 } {
-                // The sums of the block before leave each tile just before those of this one come: the other three have work meanwhile.
-                let was = *left;
-                tiles.load_a::<0, _>(now[0], PAIRS, 0);
-                tiles.load_b::<0, _>(w[0], 64);
-                change::<0>(tiles, sums, was, fresh, place, width);
-                self.weights.dot::<0, 0, 0>(tiles);
-                tiles.load_b::<1, _>(w[1 % P], 64);
-                change::<1>(tiles, sums, was, fresh, place, width);
-                self.weights.dot::<1, 0, 1>(tiles);
-                tiles.load_a::<1, _>(now[1 % G], PAIRS, 0);
-                change::<2>(tiles, sums, was, fresh, place, width);
-                self.weights.dot::<2, 1, 0>(tiles);
-                change::<3>(tiles, sums, was, fresh, place, width);
-                self.weights.dot::<3, 1, 1>(tiles);
-                *left = Some(place);
-            } else {
-                leave(tiles, left, width, sums);
-                change::<0>(tiles, sums, None, fresh, place, width);
-                match const { (G, P) } {
-                    (2, _) => take::<1>(tiles, sums, fresh, place + width),
-                    _ => take::<1>(tiles, sums, fresh, place + 1),
-                }
-                multiply(tiles, &self.weights, now, w);
-            }
+            multiply(tiles, &self.weights, now, w);
             self.advance(s, &mut meanwhile, at, count);
         }
-        if const { G != 2 || P != 2 } {
-            tiles.store_c::<0>(sums[place].0.as_flattened_mut(), 16);
-            match const { (G, P) } {
-                (2, _) => tiles.store_c::<1>(sums[place + width].0.as_flattened_mut(), 16),
-                (_, 2) => tiles.store_c::<1>(sums[place + 1].0.as_flattened_mut(), 16),
-                _ => {}
+        tiles.store_whole_c::<0>(&mut sums[place].0);
+        match const { (G, P) } {
+            (2, 2) => {
+                tiles.store_whole_c::<1>(&mut sums[place + 1].0);
+                tiles.store_whole_c::<2>(&mut sums[place + width].0);
+                tiles.store_whole_c::<3>(&mut sums[place + width + 1].0);
             }
+            (2, _) => tiles.store_whole_c::<1>(&mut sums[place + width].0),
+            (_, 2) => tiles.store_whole_c::<1>(&mut sums[place + 1].0),
+            _ => {}
+        }
+    }
+
+    /// A whole piece of two tiles of rows times two panels. Its sums stay in the tiles, until those of the next such block come.
+    #[inline(always)]
+    fn whole<S: Simd>(
+        &self,
+        s: S,
+        tiles: &Tiles,
+        near: &Pair,
+        x: [&[Rows; TILES]; 2],
+        fresh: bool,
+        place: usize,
+        width: usize,
+        sums: &mut [Sums],
+        left: &mut Option<usize>,
+        mut meanwhile: Meanwhile<'_>,
+    ) {
+        let was = left.replace(place);
+        let [b0, b1] = [&near[0].0, &near[1].0];
+        // Sums of the block before leave each tile just before those of this one come: the other three have work meanwhile.
+        tiles.load_whole_a::<0, _>(&x[0][0]);
+        tiles.load_whole_b::<0, _>(&b0[0]);
+        change::<0>(tiles, sums, was, fresh, place, width);
+        self.weights.dot::<0, 0, 0>(tiles);
+        tiles.load_whole_b::<1, _>(&b1[0]);
+        change::<1>(tiles, sums, was, fresh, place, width);
+        self.weights.dot::<1, 0, 1>(tiles);
+        tiles.load_whole_a::<1, _>(&x[1][0]);
+        change::<2>(tiles, sums, was, fresh, place, width);
+        self.weights.dot::<2, 1, 0>(tiles);
+        change::<3>(tiles, sums, was, fresh, place, width);
+        self.weights.dot::<3, 1, 1>(tiles);
+        self.advance(s, &mut meanwhile, 0, TILES);
+        for at in 1..TILES {
+            tiles.load_whole_a::<0, _>(&x[0][at]);
+            tiles.load_whole_b::<0, _>(&b0[at]);
+            self.weights.dot::<0, 0, 0>(tiles);
+            tiles.load_whole_b::<1, _>(&b1[at]);
+            self.weights.dot::<1, 0, 1>(tiles);
+            tiles.load_whole_a::<1, _>(&x[1][at]);
+            self.weights.dot::<2, 1, 0>(tiles);
+            self.weights.dot::<3, 1, 1>(tiles);
+            self.advance(s, &mut meanwhile, at, TILES);
         }
     }
 
@@ -310,8 +402,9 @@ impl<W: Weights> Blocked<'_, '_, W> {
     fn advance<S: Simd>(&self, s: S, meanwhile: &mut Meanwhile<'_>, at: usize, count: usize) {
         match meanwhile {
             Meanwhile::Bring(piece, tiles, pair) => {
-                let share = |at: usize| (tiles.start + at * tiles.len() / count).min(PAIR);
-                self.bring(s, *piece, share(at)..share(at + 1), pair);
+                let from = (tiles.start + at * tiles.len() / count).min(PAIR);
+                let end = (tiles.start + (at + 1) * tiles.len() / count).min(PAIR);
+                self.bring(s, *piece, from..end, pair);
             }
             Meanwhile::Ask(piece) => {
                 let Work { weights, cols, .. } = *self.work;
@@ -368,7 +461,7 @@ fn change<const C: usize>(
     width: usize,
 ) {
     if let Some(left) = left {
-        tiles.store_c::<C>(sums[of::<C>(left, width)].0.as_flattened_mut(), 16);
+        tiles.store_whole_c::<C>(&mut sums[of::<C>(left, width)].0);
     }
     take::<C>(tiles, sums, fresh, of::<C>(place, width));
 }
@@ -379,7 +472,7 @@ fn take<const C: usize>(tiles: &Tiles, sums: &[Sums], fresh: bool, place: usize)
     if fresh {
         tiles.zero::<C>();
     } else {
-        tiles.load_c::<C>(sums[place].0.as_flattened(), 16);
+        tiles.load_whole_c::<C>(&sums[place].0);
     }
 }
 
@@ -387,9 +480,9 @@ fn take<const C: usize>(tiles: &Tiles, sums: &[Sums], fresh: bool, place: usize)
 #[inline(always)]
 fn leave(tiles: &Tiles, left: &mut Option<usize>, width: usize, sums: &mut [Sums]) {
     if let Some(place) = left.take() {
-        tiles.store_c::<0>(sums[of::<0>(place, width)].0.as_flattened_mut(), 16);
-        tiles.store_c::<1>(sums[of::<1>(place, width)].0.as_flattened_mut(), 16);
-        tiles.store_c::<2>(sums[of::<2>(place, width)].0.as_flattened_mut(), 16);
-        tiles.store_c::<3>(sums[of::<3>(place, width)].0.as_flattened_mut(), 16);
+        tiles.store_whole_c::<0>(&mut sums[of::<0>(place, width)].0);
+        tiles.store_whole_c::<1>(&mut sums[of::<1>(place, width)].0);
+        tiles.store_whole_c::<2>(&mut sums[of::<2>(place, width)].0);
+        tiles.store_whole_c::<3>(&mut sums[of::<3>(place, width)].0);
     }
 }

@@ -47,7 +47,7 @@ impl Weights for Lying {
     fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
         let Some(panel) = panel.get(2 * S::LANES * from + tile * TILE_BYTES..) else { return };
         let rows = panel.chunks_exact(4 * S::LANES);
-        let mut to = near.0[tile * TILE_BYTES..][..TILE_BYTES].chunks_exact_mut(4 * S::LANES);
+        let mut to = near.0[tile].chunks_exact_mut(4 * S::LANES);
         for (row, to) in rows.zip(&mut to) {
             s.store_bytes(s.load_bytes(row), to);
         }

@@ -7,7 +7,6 @@ use cpu::lanes::Simd;
 use cpu::lanes::amx::Amx;
 
 use super::blocked::{DEPTH, Near, TILE_COLS, Weights, blocked};
-use super::brains::TILE_BYTES;
 use crate::matmul::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
@@ -25,8 +24,10 @@ impl<F: Format> Weights for Widened<F> {
     fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
         const { assert!(SUB == TILE_COLS && DEPTH.is_multiple_of(F::WEIGHTS)) };
         let (at, bytes) = (from + tile * SUB, unpack::block_bytes::<F>(S::LANES));
-        let Some(block) = panel.get(at / F::WEIGHTS * bytes..).and_then(|rest| rest.get(..bytes)) else { return };
-        let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile * TILE_BYTES..][..TILE_BYTES]);
+        let Some(block) = panel.get(at / F::WEIGHTS * bytes..).and_then(|rest| rest.get(..bytes)) else {
+            return;
+        };
+        let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile]);
         unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
         let head = unpack::head::<S, F>(s, block);
         widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
