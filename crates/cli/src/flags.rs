@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "shared flags: which commands read them changes with the commands")]
 
+use clap::builder::BoolishValueParser;
 use kernels::KvDtype;
 use model::PackedCache;
 
@@ -54,12 +55,20 @@ impl Kv {
 }
 
 /// How prompts are computed. `#[command(flatten)]` it into a command's `Args`.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Prompts {
-    /// On a CPU with AMX, multiply quantized weights by prompts in tiles: half as fast again alone, slower beside many
-    /// running answers, and answers are read once more when they come back in a prompt. Text may differ from that without.
-    #[arg(long, env = "GRISTMILL_PROMPT_TILES", help_heading = "Machine")]
+    /// On a CPU with AMX (tier `amx`), multiply quantized weights by prompts in tiles: two to three times as fast. Answers that come
+    /// back in a later prompt are read once more; with `--prompt-tiles=false` they are not. Text may differ between the two.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
+    #[arg(default_value_t = true, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(env = "GRISTMILL_PROMPT_TILES", help_heading = "Machine")]
     pub(crate) prompt_tiles: bool,
+}
+
+impl Default for Prompts {
+    fn default() -> Prompts {
+        Prompts { prompt_tiles: true }
+    }
 }
 
 /// Whether packed weights are kept between starts. `#[command(flatten)]` it into a command's `Args`.
