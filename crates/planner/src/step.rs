@@ -126,6 +126,8 @@ struct KernelShare {
     format: String,
     numbers: String,
     of_peak: Vec<f64>,
+    /// Where prompts are multiplied in another way: with as many rows as the last of those, or more. Fewer take as long.
+    prompts: Option<f64>,
 }
 
 fn kernels() -> &'static KernelFile {
@@ -161,8 +163,8 @@ impl Roofline {
         let wanted = batch.decode_rows + batch.prompts_ended;
         let &StepConstants { overlap, read_share, element_cost, .. } = StepConstants::of(&self.ceilings.tier);
         let memory = self.bytes(batch) / (read_share * self.ceilings.read_gb_per_s * 1e9);
-        let products =
-            self.products(&self.work.body, rows) + HEAD_PRODUCTS * self.products(&self.work.head, wanted);
+        let products = self.products(&self.work.body, batch.decode_rows, batch.prompt_rows)
+            + HEAD_PRODUCTS * self.products(&self.work.head, wanted, 0.0);
         let together = (memory.powf(overlap) + products.powf(overlap)).powf(1.0 / overlap);
         let elementwise = rows * self.work.elements * element_cost / (self.ceilings.f32_g_per_s * 1e9);
         together + elementwise + self.attention(batch)
@@ -213,19 +215,27 @@ impl Roofline {
         self.work.body.iter().map(used).sum::<f64>() + head + self.work.attention.iter().map(kv).sum::<f64>()
     }
 
-    fn products(&self, parts: &[Part], rows: f64) -> f64 {
-        if rows <= 0.0 {
-            return 0.0;
-        }
+    fn products(&self, parts: &[Part], decode: f64, prompts: f64) -> f64 {
         let time = |part: &Part| {
-            let (of_rows, each) = match part.experts {
-                // Rows spread over the experts: each expert sees fewer of them.
-                Some((count, used)) => (used / count, (rows * used / count).max(1.0)),
-                None => (1.0, rows),
-            };
             let Ok(share) = share(&self.ceilings.tier, &part.format) else { return 0.0 };
-            let peak = self.peak(&share.numbers);
-            rows * of_rows * part.multiply_adds / (share_at(&share.of_peak, each) * peak * 1e9)
+            let peak = self.peak(&share.numbers) * 1e9;
+            // Rows spread over the experts: each expert sees fewer of them.
+            let used = part.experts.map_or(1.0, |(count, used)| used / count);
+            let by = |rows: f64, of_peak: &dyn Fn(f64) -> f64| match rows {
+                ..=0.0 => 0.0,
+                _ => {
+                    let each = if part.experts.is_some() { (rows * used).max(1.0) } else { rows };
+                    rows * used * part.multiply_adds / (of_peak(each) * peak)
+                }
+            };
+            let together = |rows: f64| share_at(&share.of_peak, rows);
+            match share.prompts {
+                Some(of_peak) => {
+                    let most = kernels().rows.last().copied().unwrap_or(1.0);
+                    by(decode, &together) + by(prompts, &|rows| of_peak * (rows / most).min(1.0))
+                }
+                None => by(decode + prompts, &together),
+            }
         };
         parts.iter().map(time).sum()
     }
@@ -382,6 +392,12 @@ mod tests {
             // A tile's peak is that of sixteen rows, of which one row is one.
             let least = if share.tier == "amx-fp16" { 0.02 / 16.0 } else { 0.02 };
             assert!(share.of_peak.iter().all(|of| (least..1.0).contains(of)), "{}", share.format);
+            // Of the peak of registers, which tiles are above.
+            assert!(
+                share.prompts.is_none_or(|of| share.tier == "amx" && (1.0..3.0).contains(&of)),
+                "{}",
+                share.format
+            );
         }
         assert!(share("neon", "Q4_K").is_ok());
         for same in kernels().share.iter().filter(|share| share.tier == "avx512") {
