@@ -193,9 +193,8 @@ impl<K: Kept> Attend<'_, '_, K> {
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
         let kept = K::begin(self.with, N);
-        let ready = OnLines(kept.queries::<S, N>(s, q));
+        let ready = kept.queries::<S, N>(s, q);
         let mut sums = OnLines([[0.0f32; MAX_HEAD_DIM]; N]);
-        let mut scores = OnLines([[0.0; BLOCK_TOKENS]; N]);
         let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
@@ -204,9 +203,8 @@ impl<K: Kept> Attend<'_, '_, K> {
             let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
             let base = b * BLOCK_TOKENS;
             let ahead = self.head.kv.ahead(self.seq.blocks, b);
-            let (sums, scores) = (&mut sums.0, &mut scores.0);
-            *scores = [[0.0; BLOCK_TOKENS]; N];
-            kept.add_scores::<S, N>(s, &ready.0, keys, dim, ahead, scores);
+            let mut scores = [[0.0; BLOCK_TOKENS]; N];
+            kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
             for i in 0..N {
                 let p = queries[i].position;
                 // A query that sees nothing of this block keeps its state bit for bit.
@@ -218,12 +216,12 @@ impl<K: Kept> Attend<'_, '_, K> {
                 let sees = sees.start - base..sees.end - base;
                 let shrink = soften(s, &mut scores[i], sees, &self.head, &mut top[i], &mut total[i]);
                 if shrink != 1.0 {
-                    sums[i][..wide].iter_mut().for_each(|v| *v *= shrink);
+                    sums.0[i][..wide].iter_mut().for_each(|v| *v *= shrink);
                 }
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
             let written = (last + 1 - base).min(BLOCK_TOKENS);
-            kept.add_values::<S, N>(s, scores, values, wide, written, ahead, sums);
+            kept.add_values::<S, N>(s, &scores, values, wide, written, ahead, &mut sums.0);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;
