@@ -28,7 +28,7 @@ impl Kept for Tiled {
     type With = Amx;
     const MOST: usize = ROWS;
     const EVERY_TILE: bool = false;
-    type Queries<const N: usize> = [[u32; MAX_HEAD_DIM / 2]; N];
+    type Queries<const N: usize> = OnLines<[[u32; MAX_HEAD_DIM / 2]; N]>;
 
     fn begin(amx: Amx, queries: usize) -> Tiled {
         Tiled { tiles: Tiles::new(amx, queries, 4 * PAIRS) }
@@ -36,7 +36,7 @@ impl Kept for Tiled {
 
     #[inline(always)]
     fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
-        factors::<Pair, N, _>(q)
+        OnLines(factors::<Pair, N, _>(q))
     }
 
     #[inline(always)]
@@ -56,7 +56,7 @@ impl Kept for Tiled {
         tiles.zero::<1>();
         for (at, keys) in keys[..dim / 2 * row].chunks_exact(PAIRS * row).enumerate() {
             ask(s, keys, ahead);
-            tiles.load_a::<0, _>(queries.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
+            tiles.load_a::<0, _>(queries.0.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
             tiles.load_b::<0, _>(keys, row);
             tiles.dot_bf16::<0, 0, 0>();
             tiles.load_b::<1, _>(&keys[row / 2..], row);
