@@ -79,12 +79,13 @@ pub(crate) struct Grouped<'a> {
 }
 
 impl<'a> Grouped<'a> {
-    /// The stream that begins with block 0 of `row`, and its step: how many blocks on block 1 lies.
+    /// The stream that begins with block 0 of `row`, and its step: how many blocks on block 1 lies. Behind it are blocks enough for a tile
+    /// of more rows than there are.
     #[inline(always)]
     pub(crate) fn stream(&self, row: usize) -> (&'a [Block], usize) {
         let first = row - row % GROUP;
         let width = GROUP.min(self.rows - first);
-        (&self.blocks[first * self.a_row + row - first..(first + width) * self.a_row], width)
+        (&self.blocks[first * self.a_row + row - first..(first + width) * self.a_row + GROUP], width)
     }
 }
 
@@ -117,7 +118,8 @@ pub(crate) struct HalfRows<'a> {
 impl Activations {
     /// Room for `max_rows` rows of up to `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Activations {
-        let int8 = 2 * max_rows * max_cols.div_ceil(BLOCK);
+        // And a tile's worth of blocks more, for tiles of more rows than there are.
+        let int8 = 2 * max_rows * max_cols.div_ceil(BLOCK) + GROUP;
         // Whole tiles' worth, whichever the tier, and one tile more: the last ones are read whole.
         let pairs = max_rows * max_cols.div_ceil(TILE_PAIRS * 2) * TILE_PAIRS + TILE_ROWS * TILE_PAIRS;
         Activations {
@@ -214,7 +216,7 @@ impl Activations {
     /// The rows in eight bits; where they are fine, each as two, one after the other.
     pub(crate) fn quantized(&self) -> Grouped<'_> {
         let (rows, a_row) = (self.parts() * self.narrow, self.cols.div_ceil(BLOCK));
-        Grouped { blocks: &self.int8[..rows * a_row], rows, a_row }
+        Grouped { blocks: &self.int8[..rows * a_row + GROUP], rows, a_row }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::stored::{Half, Single, Stored};
 use crate::tiles;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, QUADS, SUB};
+use crate::unpack::{self, Ahead, Format, QUADS, SUB};
 use crate::{Compute, twelve};
 
 /// The most matrices that [`matmul_group`] takes.
@@ -224,7 +224,7 @@ trait Rows {
     const SUMS: usize;
     /// Bytes of an input row.
     fn row_bytes(cols: usize) -> usize;
-    /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row.
+    /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row; of rows that there are not, anything.
     fn tile<S: Simd, const T: usize, const P: usize>(
         &self,
         s: S,
@@ -239,6 +239,28 @@ struct Product<'w, 'a, R> {
     x: R,
 }
 
+/// Columns of the output whose sums are written together.
+const STAGED: usize = 256;
+
+/// Sums of a few rows, on their way to the output. Between one product and the next so many weights are read that the lines of the output
+/// are no longer near, and writing to one of each row after every pair of panels costs a sixth of the time; so rows are written in longer
+/// pieces.
+#[repr(align(64))]
+struct Staged([[f32; STAGED]; GROUP]);
+
+impl Staged {
+    /// The sums of row `row` and panel `p`.
+    #[inline(always)]
+    fn get<S: Simd>(&self, s: S, row: usize, p: usize) -> S::F {
+        s.load(&self.0[row % GROUP][p * S::LANES % STAGED..])
+    }
+
+    #[inline(always)]
+    fn put<S: Simd>(&mut self, s: S, row: usize, p: usize, sums: S::F) {
+        s.store(sums, &mut self.0[row % GROUP][p * S::LANES % STAGED..]);
+    }
+}
+
 impl<R: Rows> Job for Product<'_, '_, R> {
     type Out = ();
     const PRODUCTS: Products = R::PRODUCTS;
@@ -250,8 +272,23 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
             if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
-                for p in (0..panels).step_by(2) {
-                    self.walk::<S, 2>(s, p, first, end);
+                if !(2..=GROUP).contains(&self.work.rows) {
+                    for p in (0..panels).step_by(2) {
+                        self.walk::<S, 2>(s, p, first, end, None);
+                    }
+                    continue;
+                }
+                let mut staged = Staged([[0.0; STAGED]; GROUP]);
+                for from in (0..panels).step_by(STAGED / S::LANES) {
+                    let to = panels.min(from + STAGED / S::LANES);
+                    for p in (from..to).step_by(2) {
+                        self.walk::<S, 2>(s, p, first, end, Some(&mut staged));
+                    }
+                    for row in 0..self.work.rows {
+                        for p in from..to {
+                            self.work.put(s, row, p * S::LANES, staged.get(s, row, p));
+                        }
+                    }
                 }
                 continue;
             }
@@ -261,9 +298,9 @@ impl<R: Rows> Job for Product<'_, '_, R> {
             let mut p = 0;
             while p < panels {
                 p += match few.min(panels - p) {
-                    4.. if const { R::SUMS >= 4 } => self.walk::<S, 4>(s, p, first, end),
-                    2.. if const { R::SUMS >= 2 } => self.walk::<S, 2>(s, p, first, end),
-                    _ => self.walk::<S, 1>(s, p, first, end),
+                    4.. if const { R::SUMS >= 4 } => self.walk::<S, 4>(s, p, first, end, None),
+                    2.. if const { R::SUMS >= 2 } => self.walk::<S, 2>(s, p, first, end, None),
+                    _ => self.walk::<S, 1>(s, p, first, end, None),
                 };
             }
         }
@@ -273,35 +310,55 @@ impl<R: Rows> Job for Product<'_, '_, R> {
 impl<R: Rows> Product<'_, '_, R> {
     /// Walks the rows from `first` to before `end` over `P` panels from `p` on.
     #[inline(always)]
-    fn walk<S: Simd, const P: usize>(&mut self, s: S, p: usize, first: usize, end: usize) -> usize {
+    fn walk<S: Simd, const P: usize>(
+        &mut self,
+        s: S,
+        p: usize,
+        first: usize,
+        end: usize,
+        mut staged: Option<&mut Staged>,
+    ) -> usize {
         let mut t = first;
         while t < end {
+            // A tile of more rows than are left takes no longer than the weights' second reading would; where multiplying takes longest,
+            // three quarters of a tile are worth one.
+            let worth = if S::PAIRS { 5 } else { 7 };
             t += match (end - t).min(R::TILE).min(S::TILE) {
                 // Constants, so that tiles that are never taken are not compiled.
-                8.. if const { (P == 1 || R::PAIRS) && S::TILE >= 8 && R::TILE >= 8 } => {
-                    self.rows::<S, 8, P>(s, p, t)
+                left if const { (P == 1 || R::PAIRS) && S::TILE >= 8 && R::TILE >= 8 } && left >= worth => {
+                    self.rows::<S, 8, P>(s, p, t, staged.as_deref_mut())
                 }
-                4.. if const { R::TILE >= 4 } => self.rows::<S, 4, P>(s, p, t),
-                2.. => self.rows::<S, 2, P>(s, p, t),
-                _ => self.rows::<S, 1, P>(s, p, t),
+                3.. if const { R::TILE >= 4 } => self.rows::<S, 4, P>(s, p, t, staged.as_deref_mut()),
+                2.. => self.rows::<S, 2, P>(s, p, t, staged.as_deref_mut()),
+                _ => self.rows::<S, 1, P>(s, p, t, staged.as_deref_mut()),
             };
         }
         P
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const T: usize, const P: usize>(&mut self, s: S, p: usize, first: usize) -> usize {
+    fn rows<S: Simd, const T: usize, const P: usize>(
+        &mut self,
+        s: S,
+        p: usize,
+        first: usize,
+        mut staged: Option<&mut Staged>,
+    ) -> usize {
         let Work { cols, parts, .. } = *self.work;
         // A last one without a neighbour is its own.
         let count = P.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
         let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
         for i in 0..count {
-            for t in 0..T / parts {
+            for t in 0..(T / parts).min(self.work.rows - first / parts) {
                 let sums = &sums[i];
                 // Tiles hold an even number of rows when each output row has two.
                 let sum = if parts == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
-                self.work.put(s, first / parts + t, (p + i) * S::LANES, sum);
+                let row = first / parts + t;
+                match &mut staged {
+                    Some(staged) => staged.put(s, row, p + i, sum),
+                    None => self.work.put(s, row, (p + i) * S::LANES, sum),
+                }
             }
         }
         T
@@ -362,9 +419,8 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 let x = &rows[at..at + T];
                 at += step;
                 if const { S::SHORT && !FEW && unpack::in_turn::<F>() } {
-                    for p in 0..P {
-                        unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
-                    }
+                    // What lies behind this panel is already being read.
+                    Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len()).ask::<S, F>(s, 0, 1);
                     // Of two panels by four rows: more sums do not fit into sixteen registers.
                     match (T, P) {
                         (8, 2) => {
@@ -379,22 +435,23 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
+                let mut ahead = None;
                 if T >= 4 || (FEW && S::FEW_AHEAD) {
-                    for p in 0..P {
-                        // What lies behind this panel is already being read.
-                        unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panels[0].len());
-                    }
+                    ahead = Some(Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len()));
                 }
                 if const { S::PAIRS || (S::SIGNS && F::Codes::WIDE) } {
-                    multiply::<S, F, T, P>(s, &u, x, &mut sums);
+                    multiply::<S, F, T, P>(s, &u, x, ahead, &mut sums);
                 } else {
+                    if let Some(ahead) = ahead {
+                        ahead.ask::<S, F>(s, 0, 1);
+                    }
                     for p in 0..P {
                         unrolled!(t < T, {
                             if const { unpack::in_bytes::<S, F>() } {
                                 sums[p][t] = add_scaled::<S, F>(s, &u[p], &x[t], sums[p][t]);
                             } else {
                                 let mut sum = [[sums[p][t]]];
-                                multiply::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], &mut sum);
+                                multiply::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], None, &mut sum);
                                 sums[p][t] = sum[0][0];
                             }
                         });
@@ -409,12 +466,14 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
 
 /// Adds to `sums` 32 weights of each lane's row, of `P` panels, times the 32 activations of each of `T` rows. Of several, a quad
 /// of all rows and panels is multiplied after the other: a product waits for the one before it of the same row and panel, and a CPU
-/// looks ahead only so far; and a quad of activations is read once for all panels.
+/// looks ahead only so far; and a quad of activations is read once for all panels. A quad of weights is read when it is multiplied, and
+/// what is asked for ahead is spread over them.
 #[inline(always)]
 fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
     s: S,
     u: &[unpack::Unpacked<S>; P],
     x: &[Block],
+    ahead: Option<Ahead<'_, P>>,
     sums: &mut [[S::F; T]; P],
 ) {
     let quads = QUADS / F::Scales::GROUPS;
@@ -428,23 +487,39 @@ fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
             }
         });
         if const { T == 1 && P == 1 } {
+            if let Some(ahead) = ahead {
+                ahead.ask::<S, F>(s, half, F::Scales::GROUPS);
+            }
             dots[0][0] = match const { F::Scales::GROUPS } {
                 1 => add_quads::<S, F, 8>(s, dots[0][0], &u[0], &x[0], 0),
                 _ => add_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * half),
             };
         } else {
-            for j in quads * half..quads * (half + 1) {
+            // Those that share a register go after each other.
+            let shared = const { if F::Codes::SHARED && F::Scales::GROUPS == 1 { 2 } else { 1 } };
+            unrolled!(k < quads, {
+                let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * half + k };
+                if let Some(ahead) = ahead
+                    && k % shared == 0
+                {
+                    ahead.ask::<S, F>(s, (quads * half + k) / shared, QUADS / shared);
+                    dots[0][0] = s.once_asked(dots[0][0]);
+                }
+                let mut w = [s.splat_i(0); P];
+                for p in 0..P {
+                    w[p] = F::Codes::quad(s, u[p].codes, j);
+                }
                 unrolled!(t < T, {
                     let four = s.splat4(&x[t].q[4 * j..]);
                     for p in 0..P {
                         dots[p][t] = if F::Codes::WIDE {
-                            s.dot_wide(dots[p][t], u[p].w[j], four)
+                            s.dot_wide(dots[p][t], w[p], four)
                         } else {
-                            s.dot(dots[p][t], u[p].w[j], four)
+                            s.dot(dots[p][t], w[p], four)
                         };
                     }
                 });
-            }
+            });
         }
         unrolled!(t < T, {
             let scale = s.splat(x[t].scale);
@@ -637,7 +712,8 @@ impl<W: Stored> Rows for Floats<'_, W> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        let x: [&[f32]; T] = std::array::from_fn(|t| &self.rows[(first + t) * cols..][..cols]);
+        let last = self.rows.len() / cols - 1;
+        let x: [&[f32]; T] = std::array::from_fn(|t| &self.rows[(first + t).min(last) * cols..][..cols]);
         let mut vectors = panels.map(|panel| panel.chunks_exact(W::BYTES * S::LANES));
         let mut sums = [[s.splat(0.0); T]; P];
         for k in 0..cols {
@@ -718,12 +794,11 @@ impl<'a> Brains<'a> {
     fn rows<S: Simd, const T: usize>(&self, cols: usize, first: usize) -> PairRows<'a, T> {
         let pairs = cols.div_ceil(2);
         if S::BF16_DOT {
-            (std::array::from_fn(|t| &self.pairs[(first + t) * pairs..][..pairs]), [&[]; T])
+            let last = self.pairs.len() / pairs - 1;
+            (std::array::from_fn(|t| &self.pairs[(first + t).min(last) * pairs..][..pairs]), [&[]; T])
         } else {
-            (
-                [&[]; T],
-                std::array::from_fn(|t| &self.f32[(first + t) * cols..][..cols].as_chunks().0[..cols / 2]),
-            )
+            let row = |t: usize| &self.f32[(first + t).min(self.f32.len() / cols - 1) * cols..][..cols];
+            ([&[]; T], std::array::from_fn(|t| &row(t).as_chunks().0[..cols / 2]))
         }
     }
 }

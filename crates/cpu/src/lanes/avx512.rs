@@ -1,6 +1,7 @@
 //! AVX-512 with VNNI (Ice Lake, Zen 4 and later), with or without the bfloat16 dot product, with or without arithmetic on
 //! half-precision floats.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{Job, Simd};
@@ -32,6 +33,15 @@ impl Avx512<false, true> {
     pub(super) fn plain(self) -> Avx512<false> {
         Avx512(())
     }
+}
+
+/// See [`Simd::once_asked`].
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn once_asked(mut v: __m512i) -> __m512i {
+    // SAFETY: no instruction, only a place that reads of memory and prefetches do not cross.
+    unsafe { asm!("/* {} */", inout(zmm_reg) v, options(nostack, preserves_flags)) };
+    v
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c,bmi2")]
@@ -147,6 +157,10 @@ impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
     fn prefetch(self, x: &[u8], ahead: usize) {
         // A prefetch of any address is allowed; it reads nothing.
         isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
+    }
+    #[inline(always)]
+    fn once_asked(self, v: __m512i) -> __m512i {
+        isa!(once_asked(v))
     }
     #[inline(always)]
     fn prefetch_far<T>(self, x: &[T]) {

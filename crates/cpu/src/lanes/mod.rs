@@ -121,6 +121,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask.
     #[inline(always)]
     fn prefetch(self, _x: &[u8], _ahead: usize) {}
+    /// `v`, once all that was asked for before has been: the compiler would ask for everything at the end of a loop. The other tiers leave
+    /// the order to it.
+    #[inline(always)]
+    fn once_asked(self, v: Self::I) -> Self::I {
+        v
+    }
     /// Asks for the cache line at the start of `x` without a place in the first-level cache, where the tier can ask.
     #[inline(always)]
     fn prefetch_far<T>(self, _x: &[T]) {}

@@ -19,7 +19,7 @@ use crate::activations::{HalfRows, TILE_PAIRS as PAIRS};
 use crate::matmul::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, QUADS, SUB};
+use crate::unpack::{self, Ahead, Format, QUADS, SUB};
 
 /// Rows up to which weights are unpacked and multiplied at the same time.
 const FEW: usize = 2 * ROWS;
@@ -51,7 +51,7 @@ impl<F: Format> Weights for Halved<'_, F> {
             return;
         };
         let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile]);
-        unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
+        Ahead::of::<S, F>([block], i, panel.len(), 0).ask::<S, F>(s, 0, 1);
         let head = lifted::<S, F>(s, block, self.lift);
         halve::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }
@@ -135,8 +135,9 @@ impl<F: Format> Few<'_, '_, F> {
                 heads[p] = lifted::<S, F>(s, blocks[p], self.weights.lift);
             }
             for i in 0..F::WEIGHTS / SUB {
+                let ahead = Ahead::of::<S, F>(blocks, i, left, (P - 1) * panel.len());
                 for p in 0..P {
-                    unpack::ahead::<S, F>(s, blocks[p], i, left, (P - 1) * panel.len());
+                    ahead.ask::<S, F>(s, p, P);
                     let u = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                     halve::<S, F>(s, &u, &mut near[at % 2][p].0);
                 }

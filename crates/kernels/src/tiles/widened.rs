@@ -10,7 +10,7 @@ use super::blocked::{DEPTH, Near, TILE_COLS, Weights, blocked};
 use crate::matmul::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Format, SUB};
+use crate::unpack::{self, Ahead, Format, SUB};
 
 /// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
 pub(crate) fn widened<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
@@ -28,7 +28,7 @@ impl<F: Format> Weights for Widened<F> {
             return;
         };
         let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile]);
-        unpack::ahead::<S, F>(s, block, i, panel.len(), 0);
+        Ahead::of::<S, F>([block], i, panel.len(), 0).ask::<S, F>(s, 0, 1);
         let head = unpack::head::<S, F>(s, block);
         widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }

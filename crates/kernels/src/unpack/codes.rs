@@ -1,7 +1,7 @@
 //! How the codes of 32 weights lie in a panel.
 //!
 //! A *quad* is four consecutive `k` of one row. A byte vector has, for each lane, the four bytes of one quad; quads
-//! are numbered 0 to 7 within a sub-block. `put` places one lane's codes, `get` reads all lanes.
+//! are numbered 0 to 7 within a sub-block. `put` places one lane's codes, `quad` reads those of all lanes.
 
 use super::SUB;
 use cpu::lanes::Simd;
@@ -14,12 +14,28 @@ pub(crate) trait Codes {
     const BITS: u32;
     /// Whether that is so.
     const WIDE: bool = Self::BITS == 8;
+    /// Whether quads `j` and `j + 4` share a register.
+    const SHARED: bool = false;
     /// Whether the stored bits index a table.
     const LOOKS_UP: bool = false;
     /// Writes the codes of `lane`.
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]);
+    /// Reads quad `j` of all lanes.
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I;
     /// Reads the eight quads of all lanes.
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8];
+    #[inline(always)]
+    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
+        [
+            Self::quad(s, codes, 0),
+            Self::quad(s, codes, 1),
+            Self::quad(s, codes, 2),
+            Self::quad(s, codes, 3),
+            Self::quad(s, codes, 4),
+            Self::quad(s, codes, 5),
+            Self::quad(s, codes, 6),
+            Self::quad(s, codes, 7),
+        ]
+    }
 }
 
 /// Writes each quad's `bits(quad, codes)`, the four codes as little-endian bytes of a word, into `lane` of one of the `V`
@@ -47,22 +63,10 @@ const fn each(byte: u8) -> u32 {
     u32::from_le_bytes([byte; 4])
 }
 
-// Loops and not `map` or `from_fn` below: a closure would be compiled without the tier's instructions.
-
+/// The register `v` of `codes`.
 #[inline(always)]
-fn and_all<S: Simd>(s: S, mut quads: [S::I; 8], mask: S::I) -> [S::I; 8] {
-    for quad in &mut quads {
-        *quad = s.and(*quad, mask);
-    }
-    quads
-}
-
-#[inline(always)]
-fn or_all<S: Simd>(s: S, mut low: [S::I; 8], high: [S::I; 8]) -> [S::I; 8] {
-    for (low, high) in low.iter_mut().zip(high) {
-        *low = s.or(*low, high);
-    }
-    low
+fn vector<S: Simd>(s: S, codes: &[u8], v: usize) -> S::I {
+    s.load_bytes(&codes[4 * S::LANES * v..])
 }
 
 /// Four bits: the low nibbles of vector `j` are quad `j`, the high nibbles quad `j + 4`.
@@ -71,18 +75,14 @@ pub(crate) struct Nibble;
 impl Codes for Nibble {
     const BYTES: usize = 16;
     const BITS: u32 = 4;
+    const SHARED: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         scatter::<4>(q, lane, out, |quad, codes| (quad % 4, (codes & each(15)) << (4 * (quad / 4))));
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let low = s.splat_b(15);
-        let mut quads = [low; 8];
-        for j in 0..4 {
-            let v = s.load_bytes(&codes[4 * S::LANES * j..]);
-            (quads[j], quads[j + 4]) = (s.and(v, low), s.and(s.shr::<4>(v), low));
-        }
-        quads
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        let v = vector(s, codes, j % 4);
+        s.and(if j < 4 { v } else { s.shr::<4>(v) }, s.splat_b(15))
     }
 }
 
@@ -94,36 +94,24 @@ impl Bit {
     fn put(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
         scatter::<1>(q, lane, out, |quad, codes| (0, ((codes >> from) & each(1)) << quad));
     }
-    /// The eight quads, each bit moved to position `TO` (2 or 4).
+    /// Quad `j`, each bit moved to position `TO` (2 or 4).
     #[inline(always)]
-    fn get<S: Simd, const TO: i32>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let v = s.load_bytes(codes);
-        let mask = s.splat_b(1 << TO);
+    fn quad<S: Simd, const TO: i32>(s: S, codes: &[u8], j: usize) -> S::I {
+        let v = vector(s, codes, 0);
         // Shifts by a constant each; the mask drops what crosses byte borders.
-        let shifted = if TO == 4 {
-            [
-                s.shl::<4>(v),
-                s.shl::<3>(v),
-                s.shl::<2>(v),
-                s.shl::<1>(v),
-                v,
-                s.shr::<1>(v),
-                s.shr::<2>(v),
-                s.shr::<3>(v),
-            ]
-        } else {
-            [
-                s.shl::<2>(v),
-                s.shl::<1>(v),
-                v,
-                s.shr::<1>(v),
-                s.shr::<2>(v),
-                s.shr::<3>(v),
-                s.shr::<4>(v),
-                s.shr::<5>(v),
-            ]
+        let moved = match TO - j as i32 {
+            4 => s.shl::<4>(v),
+            3 => s.shl::<3>(v),
+            2 => s.shl::<2>(v),
+            1 => s.shl::<1>(v),
+            0 => v,
+            -1 => s.shr::<1>(v),
+            -2 => s.shr::<2>(v),
+            -3 => s.shr::<3>(v),
+            -4 => s.shr::<4>(v),
+            _ => s.shr::<5>(v),
         };
-        and_all(s, shifted, mask)
+        s.and(moved, s.splat_b(1 << TO))
     }
 }
 
@@ -137,11 +125,15 @@ impl Codes for Two {
         scatter::<2>(q, lane, out, |quad, codes| (quad / 4, (codes & each(3)) << (2 * (quad % 4))));
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let (v, w) = (s.load_bytes(codes), s.load_bytes(&codes[4 * S::LANES..]));
-        let shifted =
-            [v, s.shr::<2>(v), s.shr::<4>(v), s.shr::<6>(v), w, s.shr::<2>(w), s.shr::<4>(w), s.shr::<6>(w)];
-        and_all(s, shifted, s.splat_b(3))
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        let v = vector(s, codes, j / 4);
+        let moved = match j % 4 {
+            0 => v,
+            1 => s.shr::<2>(v),
+            2 => s.shr::<4>(v),
+            _ => s.shr::<6>(v),
+        };
+        s.and(moved, s.splat_b(3))
     }
 }
 
@@ -157,10 +149,8 @@ impl Codes for TwoAndBit {
         Bit::put(q, 2, lane, high);
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let low = Two::get(s, codes);
-        let high = Bit::get::<S, 2>(s, &codes[Two::BYTES * S::LANES..]);
-        or_all(s, low, high)
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        s.or(Two::quad(s, codes, j), Bit::quad::<S, 2>(s, &codes[Two::BYTES * S::LANES..], j))
     }
 }
 
@@ -170,16 +160,15 @@ pub(crate) struct NibbleAndBit;
 impl Codes for NibbleAndBit {
     const BYTES: usize = Nibble::BYTES + Bit::BYTES;
     const BITS: u32 = 5;
+    const SHARED: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
         Nibble::put(q, lane, low);
         Bit::put(q, 4, lane, high);
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let low = Nibble::get(s, codes);
-        let high = Bit::get::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..]);
-        or_all(s, low, high)
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        s.or(Nibble::quad(s, codes, j), Bit::quad::<S, 4>(s, &codes[Nibble::BYTES * S::LANES..], j))
     }
 }
 
@@ -202,19 +191,14 @@ impl Codes for Six {
         }
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let (six, two) = (s.splat_b(63), s.splat_b(3));
-        let mut quads = [six; 8];
-        for g in 0..2 {
-            let mut v = [six; 3];
-            for i in 0..3 {
-                v[i] = s.load_bytes(&codes[4 * S::LANES * (3 * g + i)..]);
-                quads[4 * g + i] = s.and(v[i], six);
-            }
-            let low = s.or(s.and(s.shr::<6>(v[0]), two), s.and(s.shr::<4>(v[1]), s.splat_b(3 << 2)));
-            quads[4 * g + 3] = s.or(low, s.and(s.shr::<2>(v[2]), s.splat_b(3 << 4)));
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        let first = j / 4 * 3;
+        if j % 4 < 3 {
+            return s.and(vector(s, codes, first + j % 4), s.splat_b(63));
         }
-        quads
+        let low = s.and(s.shr::<6>(vector(s, codes, first)), s.splat_b(3));
+        let low = s.or(low, s.and(s.shr::<4>(vector(s, codes, first + 1)), s.splat_b(3 << 2)));
+        s.or(low, s.and(s.shr::<2>(vector(s, codes, first + 2)), s.splat_b(3 << 4)))
     }
 }
 
@@ -228,12 +212,8 @@ impl Codes for Byte {
         scatter::<8>(q, lane, out, |quad, codes| (quad, codes));
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let mut quads = [s.splat_i(0); 8];
-        for (j, quad) in quads.iter_mut().enumerate() {
-            *quad = s.load_bytes(&codes[4 * S::LANES * j..]);
-        }
-        quads
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        vector(s, codes, j)
     }
 }
 
@@ -250,16 +230,13 @@ impl<T: Table> Codes for Lookup<T> {
     const BYTES: usize = Nibble::BYTES;
     const BITS: u32 = 8;
     const LOOKS_UP: bool = true;
+    const SHARED: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         Nibble::put(q, lane, out);
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, codes: &[u8]) -> [S::I; 8] {
-        let mut quads = Nibble::get(s, codes);
-        for quad in &mut quads {
-            *quad = s.lookup(&T::VALUES, *quad);
-        }
-        quads
+    fn quad<S: Simd>(s: S, codes: &[u8], j: usize) -> S::I {
+        s.lookup(&T::VALUES, Nibble::quad(s, codes, j))
     }
 }
 

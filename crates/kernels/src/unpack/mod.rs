@@ -138,9 +138,11 @@ const fn sub_bytes_a_lane<F: Format>() -> usize {
 
 /// Thirty-two weights of each lane's row, ready to multiply.
 #[derive(Clone, Copy)]
-pub(crate) struct Unpacked<S: Simd> {
+pub(crate) struct Unpacked<'a, S: Simd> {
     /// Codes of `k` = 4j to 4j+3.
     pub(crate) w: [S::I; 8],
+    /// As they lie, for those who read a quad when they need it.
+    pub(crate) codes: &'a [u8],
     /// Scale of each half; equal where one scale serves both.
     pub(crate) scale: [S::F; 2],
     /// Bias of each half.
@@ -175,28 +177,53 @@ pub(crate) fn head<S: Simd, F: Format>(s: S, block: &[u8]) -> [S::F; 2] {
 
 /// Unpacks sub-block `i` of `block`, whose [`head`] is `head`.
 #[inline(always)]
-pub(crate) fn unpack<S: Simd, F: Format>(s: S, head: [S::F; 2], block: &[u8], i: usize) -> Unpacked<S> {
+pub(crate) fn unpack<'a, S: Simd, F: Format>(
+    s: S,
+    head: [S::F; 2],
+    block: &'a [u8],
+    i: usize,
+) -> Unpacked<'a, S> {
     let sub = &block[S::LANES * (F::Scales::HEAD + i * sub_bytes_a_lane::<F>())..]
         [..S::LANES * sub_bytes_a_lane::<F>()];
     let (small, codes) = sub.split_at(F::Scales::SMALL * S::LANES);
     let (scale, bias) = F::Scales::get(s, head, small);
     let bytes = if in_bytes::<S, F>() { F::Scales::bytes(s, small) } else { [s.splat_i(0); 2] };
-    Unpacked { w: F::Codes::get(s, codes), scale, bias, bytes, factor: head[0] }
+    Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, bytes, factor: head[0] }
 }
 
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.
 const AHEAD: usize = 3 << 10;
 
-/// Asks for what will be sub-block `i` of a later block than `block`, with which the panel's last `left` bytes begin; behind
-/// these, for what lies `skip` bytes further on. The hardware's own prefetch falls behind where several rows share the weights
-/// and the reads come in bursts.
-#[inline(always)]
-pub(crate) fn ahead<S: Simd, F: Format>(s: S, block: &[u8], i: usize, left: usize, skip: usize) {
-    let bytes = S::LANES * sub_bytes_a_lane::<F>();
-    let from = i * bytes + AHEAD;
-    let from = if from < left { from } else { from + skip };
-    for line in 0..bytes.div_ceil(64) {
-        s.prefetch(block, from + 64 * line);
+/// What is asked for while a sub-block of `P` panels is multiplied: as much of a later block. The hardware's own prefetch falls
+/// behind where several rows share the weights and the reads come in bursts.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead<'a, const P: usize> {
+    blocks: [&'a [u8]; P],
+    /// Where it begins, from the blocks' begins on.
+    from: usize,
+}
+
+impl<'a, const P: usize> Ahead<'a, P> {
+    /// For sub-block `i` of `blocks`, with each of which the last `left` bytes of its panel begin; behind these comes what lies `skip`
+    /// bytes further on.
+    #[inline(always)]
+    pub(crate) fn of<S: Simd, F: Format>(blocks: [&'a [u8]; P], i: usize, left: usize, skip: usize) -> Self {
+        // With its share of the head, so that every line of a block is asked for; and in whole shares, so that none reaches beyond
+        // the panel's end.
+        let share = const { block_bytes::<F>(S::LANES) * SUB / F::WEIGHTS };
+        let from = i * share + AHEAD / share * share;
+        Ahead { blocks, from: if from < left { from } else { from + skip } }
+    }
+
+    /// Asks for part `part` of `parts`. All at once they would wait for each other, and what follows for them.
+    #[inline(always)]
+    pub(crate) fn ask<S: Simd, F: Format>(&self, s: S, part: usize, parts: usize) {
+        let lines = const { (block_bytes::<F>(S::LANES) * SUB / F::WEIGHTS).div_ceil(64) };
+        for line in part * lines / parts..(part + 1) * lines / parts {
+            for block in self.blocks {
+                s.prefetch(block, self.from + 64 * line);
+            }
+        }
     }
 }
 
