@@ -476,64 +476,77 @@ fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
     ahead: Option<Ahead<'_, P>>,
     sums: &mut [[S::F; T]; P],
 ) {
+    multiply_half::<S, F, T, P, 0>(s, u, x, ahead, sums);
+    if const { F::Scales::GROUPS == 2 } {
+        multiply_half::<S, F, T, P, 1>(s, u, x, ahead, sums);
+    }
+}
+
+/// The part of [`multiply`] with one scale.
+#[inline(always)]
+fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF: usize>(
+    s: S,
+    u: &[unpack::Unpacked<S>; P],
+    x: &[Block],
+    ahead: Option<Ahead<'_, P>>,
+    sums: &mut [[S::F; T]; P],
+) {
     let quads = QUADS / F::Scales::GROUPS;
-    for half in 0..F::Scales::GROUPS {
-        let mut dots = [[s.splat_i(0); T]; P];
-        unrolled!(t < T, {
-            let less = if F::Scales::GROUPS == 1 { x[t].less } else { x[t].less_half[half] };
-            let start = from_offset::<S, F>(s, less);
-            for p in 0..P {
-                dots[p][t] = start;
-            }
-        });
-        if const { T == 1 && P == 1 } {
-            if let Some(ahead) = ahead {
-                ahead.ask::<S, F>(s, half, F::Scales::GROUPS);
-            }
-            dots[0][0] = match const { F::Scales::GROUPS } {
-                1 => add_quads::<S, F, 8>(s, dots[0][0], &u[0], &x[0], 0),
-                _ => add_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * half),
-            };
-        } else {
-            // Those that share a register go after each other.
-            let shared = const { if F::Codes::SHARED && F::Scales::GROUPS == 1 { 2 } else { 1 } };
-            unrolled!(k < quads, {
-                let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * half + k };
-                if let Some(ahead) = ahead
-                    && k % shared == 0
-                {
-                    ahead.ask::<S, F>(s, (quads * half + k) / shared, QUADS / shared);
-                    dots[0][0] = s.once_asked(dots[0][0]);
-                }
-                let mut w = [s.splat_i(0); P];
-                for p in 0..P {
-                    w[p] = F::Codes::quad(s, u[p].codes, j);
-                }
-                unrolled!(t < T, {
-                    let four = s.splat4(&x[t].q[4 * j..]);
-                    for p in 0..P {
-                        dots[p][t] = if F::Codes::WIDE {
-                            s.dot_wide(dots[p][t], w[p], four)
-                        } else {
-                            s.dot(dots[p][t], w[p], four)
-                        };
-                    }
-                });
-            });
+    let mut dots = [[s.splat_i(0); T]; P];
+    unrolled!(t < T, {
+        let less = if F::Scales::GROUPS == 1 { x[t].less } else { x[t].less_half[HALF] };
+        let start = from_offset::<S, F>(s, less);
+        for p in 0..P {
+            dots[p][t] = start;
         }
-        unrolled!(t < T, {
-            let scale = s.splat(x[t].scale);
+    });
+    if const { T == 1 && P == 1 } {
+        if let Some(ahead) = ahead {
+            ahead.ask::<S, F>(s, HALF, F::Scales::GROUPS);
+        }
+        dots[0][0] = match const { F::Scales::GROUPS } {
+            1 => add_quads::<S, F, 8>(s, dots[0][0], &u[0], &x[0], 0),
+            _ => add_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * HALF),
+        };
+    } else {
+        // Those that share a register go after each other.
+        let shared = const { if F::Codes::SHARED && F::Scales::GROUPS == 1 { 2 } else { 1 } };
+        unrolled!(k < quads, {
+            let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * HALF + k };
+            if let Some(ahead) = ahead
+                && k % shared == 0
+            {
+                ahead.ask::<S, F>(s, (quads * HALF + k) / shared, QUADS / shared);
+                dots[0][0] = s.once_asked(dots[0][0]);
+            }
+            let mut w = [s.splat_i(0); P];
             for p in 0..P {
-                sums[p][t] = s.fma(s.to_f(dots[p][t]), s.mul(u[p].scale[half], scale), sums[p][t]);
+                w[p] = F::Codes::quad(s, u[p].codes, j);
             }
-            if F::Scales::BIAS {
-                let sum = s.splat(if F::Scales::GROUPS == 1 { x[t].sum } else { x[t].sum_half[half] });
+            unrolled!(t < T, {
+                let four = s.splat4(&x[t].q[4 * j..]);
                 for p in 0..P {
-                    sums[p][t] = s.fma(u[p].bias[half], sum, sums[p][t]);
+                    dots[p][t] = if F::Codes::WIDE {
+                        s.dot_wide(dots[p][t], w[p], four)
+                    } else {
+                        s.dot(dots[p][t], w[p], four)
+                    };
                 }
-            }
+            });
         });
     }
+    unrolled!(t < T, {
+        let scale = s.splat(x[t].scale);
+        for p in 0..P {
+            sums[p][t] = s.fma(s.to_f(dots[p][t]), s.mul(u[p].scale[HALF], scale), sums[p][t]);
+        }
+        if F::Scales::BIAS {
+            let sum = s.splat(if F::Scales::GROUPS == 1 { x[t].sum } else { x[t].sum_half[HALF] });
+            for p in 0..P {
+                sums[p][t] = s.fma(u[p].bias[HALF], sum, sums[p][t]);
+            }
+        }
+    });
 }
 
 /// [`multiply`] where few registers are left ([`Simd::SHORT`]): a quad of all rows and panels is multiplied after the other, and products
