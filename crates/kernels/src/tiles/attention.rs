@@ -55,10 +55,12 @@ impl Kept for Tiled {
         tiles.zero::<0>();
         tiles.zero::<1>();
         for (at, keys) in keys[..dim / 2 * row].chunks_exact(PAIRS * row).enumerate() {
-            ask(s, keys, ahead);
+            let (first, second) = keys.split_at(keys.len() / 2);
+            ask(s, first, ahead);
             tiles.load_a::<0, _>(queries.0.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
             tiles.load_b::<0, _>(keys, row);
             tiles.dot_bf16::<0, 0, 0>();
+            ask(s, second, ahead);
             tiles.load_b::<1, _>(&keys[row / 2..], row);
             tiles.dot_bf16::<1, 0, 1>();
         }
@@ -81,25 +83,35 @@ impl Kept for Tiled {
         const { assert!(VALUE_ROWS == PAIRS) };
         let factors: OnLines<[[u32; PAIRS]; N]> =
             OnLines(factors::<Pair, N, _>(weights.each_ref().map(|row| row.as_slice())));
-        ask(s, values, ahead);
+        let later = Later { values, ahead };
         self.tiles.load_a::<0, _>(factors.0.as_flattened(), PAIRS, 0);
         if written >= VALUE_ROWS {
-            self.mix(values, wide, sums);
+            self.mix(s, later, values, wide, sums);
         } else {
             // What nobody wrote yet must not be read: zero times anything is not always zero.
             let mut rows = [0; VALUE_ROWS * MAX_HEAD_DIM * 4];
             rows[..written * wide * 4].copy_from_slice(&values[..written * wide * 4]);
-            self.mix(&rows, wide, sums);
+            self.mix(s, later, &rows, wide, sums);
         }
     }
 }
 
 impl Tiled {
-    /// Adds the values, `wide` pairs a row, times the weights that are in the tile of the first factor.
+    /// Adds the values, `wide` pairs a row, times the weights that are in the tile of the first factor. Meanwhile asks for later ones, a part
+    /// between one tile and the next: all at once they would wait for each other, and the tiles for them.
     #[inline(always)]
-    fn mix<const N: usize>(&self, values: &[u8], wide: usize, sums: &mut [[f32; MAX_HEAD_DIM]; N]) {
+    fn mix<S: Simd, const N: usize>(
+        &self,
+        s: S,
+        later: Later<'_>,
+        values: &[u8],
+        wide: usize,
+        sums: &mut [[f32; MAX_HEAD_DIM]; N],
+    ) {
         let sums = sums.as_flattened_mut();
         for at in (0..wide).step_by(ROWS) {
+            let part = VALUE_ROWS * 4 * at..VALUE_ROWS * 4 * wide.min(at + ROWS);
+            ask(s, &later.values[part], later.ahead);
             let (values, sums) = (&values[4 * at..], &mut sums[at..]);
             // Four sums in turn, so that one does not wait for the other.
             match at / ROWS % 4 {
@@ -119,6 +131,13 @@ impl Tiled {
         tiles.dot_bf16::<C, 0, 0>();
         tiles.store_c::<C>(sums, MAX_HEAD_DIM);
     }
+}
+
+/// A block of values, and how far behind it the one lies that is asked for.
+#[derive(Clone, Copy)]
+struct Later<'a> {
+    values: &'a [u8],
+    ahead: usize,
 }
 
 /// Asks for what lies `ahead` bytes after `bytes`.

@@ -1,0 +1,181 @@
+//! Runs one hot kernel on fixed data, for counting its instructions: `cargo xtask counts`.
+//!
+//! ```text
+//! counts                        names the kernels, and how many multiply-adds (or values) a call has
+//! counts KERNEL TIER CALLS      calls one of them so many times, on one thread
+//! ```
+//!
+//! Everything before the calls is the same for any number of them, so the difference of two runs is the kernel alone.
+
+use std::hint::black_box;
+use std::io::Write;
+
+use cpu::{Pool, Tier};
+use kernels::{
+    Activations, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix, Precision, SeqRows, attention,
+    matmul, rms_norm,
+};
+use tensor::Dtype;
+
+/// Weights of the products: `[ROWS, COLS]`. The rows are whole panels of every tier.
+const ROWS: usize = 256;
+const COLS: usize = 1024;
+const FORMATS: [(&str, Dtype); 5] = [
+    ("q4_k", Dtype::Q4_K),
+    ("q6_k", Dtype::Q6_K),
+    ("q8_0", Dtype::Q8_0),
+    ("q4_0", Dtype::Q4_0),
+    ("bf16", Dtype::BF16),
+];
+/// Rows of activations: one stream, a few, and a tile of every tier or more.
+const BATCHES: [usize; 3] = [1, 4, 16];
+
+/// Attention over a sequence of so many positions: the last row of it, and the last rows as a chunk of a prompt.
+const POSITIONS: usize = 512;
+const PROMPT: usize = 64;
+const HEADS: usize = 4;
+const KV_HEADS: usize = 2;
+const HEAD_DIM: usize = 64;
+
+/// Rows of [`COLS`] that are quantized, or normed.
+const VALUES_ROWS: usize = 4;
+
+type Problem = Box<dyn std::error::Error>;
+
+#[derive(Clone, Copy)]
+enum Kernel {
+    Product { dtype: Dtype, batch: usize },
+    Attention { rows: usize, dtype: Option<KvDtype> },
+    Quantize,
+    RmsNorm,
+}
+
+impl Kernel {
+    fn all() -> Vec<(String, Kernel)> {
+        let mut all = Vec::new();
+        for (name, dtype) in FORMATS {
+            for batch in BATCHES {
+                all.push((format!("product/{name}/{batch}"), Kernel::Product { dtype, batch }));
+            }
+        }
+        for (name, dtype) in [("attention", None), ("attention/q8_0", Some(KvDtype::Q8_0))] {
+            all.push((format!("{name}/decode"), Kernel::Attention { rows: 1, dtype }));
+            all.push((format!("{name}/prompt"), Kernel::Attention { rows: PROMPT, dtype }));
+        }
+        all.push(("quantize".to_owned(), Kernel::Quantize));
+        all.push(("rms_norm".to_owned(), Kernel::RmsNorm));
+        all
+    }
+
+    /// Multiply-adds of a call; values for what multiplies nothing.
+    fn work(self) -> usize {
+        match self {
+            Kernel::Product { batch, .. } => batch * ROWS * COLS,
+            Kernel::Attention { rows, .. } => {
+                let seen: usize = (POSITIONS - rows..POSITIONS).map(|position| position + 1).sum();
+                2 * seen * HEADS * HEAD_DIM
+            }
+            Kernel::Quantize | Kernel::RmsNorm => VALUES_ROWS * COLS,
+        }
+    }
+
+    fn run(self, c: &Compute, calls: usize) -> Result<(), Problem> {
+        match self {
+            Kernel::Product { dtype, batch } => products(c, dtype, batch, calls),
+            Kernel::Attention { rows, dtype } => {
+                attentions(c, rows, dtype.unwrap_or(KvDtype::fastest(c.tier)), calls)
+            }
+            Kernel::Quantize => quantizes(c, calls),
+            Kernel::RmsNorm => norms(c, calls),
+        }
+    }
+}
+
+fn main() -> Result<(), Problem> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [name, tier, calls] = args.as_slice() else {
+        let mut out = std::io::stdout().lock();
+        for (name, kernel) in Kernel::all() {
+            writeln!(out, "{name} {}", kernel.work())?;
+        }
+        return Ok(());
+    };
+    let all = Kernel::all();
+    let (_, kernel) =
+        all.iter().find(|(known, _)| known == name).ok_or_else(|| format!("{name}: no such kernel"))?;
+    let tier: Tier = tier.parse()?;
+    if !tier.is_available() {
+        return Err(format!("tier {tier}: this CPU has no {}", tier.missing().join(", ")).into());
+    }
+    kernel.run(&Compute::new(tier, Pool::new(1, None)?), calls.parse()?)
+}
+
+fn products(c: &Compute, dtype: Dtype, batch: usize, calls: usize) -> Result<(), Problem> {
+    let w = Matrix::pack(c, dtype, ROWS, COLS, &weights(dtype)?, Precision::Fast)?;
+    let mut x = Activations::new(batch, COLS);
+    x.set(c, &values(batch * COLS), COLS, w.activations(), batch);
+    let mut out = vec![0.0; batch * ROWS];
+    for _ in 0..calls {
+        matmul(c, &w, &x, black_box(&mut out));
+    }
+    Ok(())
+}
+
+fn attentions(c: &Compute, rows: usize, dtype: KvDtype, calls: usize) -> Result<(), Problem> {
+    let blocks: Vec<u32> = (0..).take(POSITIONS / BLOCK_TOKENS).collect();
+    let shape = KvShape { layers: 1, blocks: blocks.len(), kv_heads: KV_HEADS, head_dim: HEAD_DIM, dtype };
+    let mut kv = KvPool::new(shape)?;
+    let keys = values(POSITIONS * KV_HEADS * HEAD_DIM);
+    let slots: Vec<(u32, u32)> =
+        blocks.iter().flat_map(|&b| (0..).take(BLOCK_TOKENS).map(move |o| (b, o))).collect();
+    kv.write(c, 0, &keys, &keys, &slots);
+    let q = values(rows * HEADS * HEAD_DIM);
+    let mut out = vec![0.0; q.len()];
+    let seq = SeqRows { rows: 0..rows, first_position: POSITIONS - rows, blocks: &blocks };
+    for _ in 0..calls {
+        attention(c, &kv, 0, &q, HEADS, std::slice::from_ref(&seq), None, 0.125, None, black_box(&mut out));
+    }
+    Ok(())
+}
+
+fn quantizes(c: &Compute, calls: usize) -> Result<(), Problem> {
+    // Any quantized weights: what they read is what is measured.
+    let w = Matrix::pack(c, Dtype::Q8_0, ROWS, COLS, &weights(Dtype::Q8_0)?, Precision::Fast)?;
+    let rows = values(VALUES_ROWS * COLS);
+    let mut x = Activations::new(VALUES_ROWS, COLS);
+    for _ in 0..calls {
+        black_box(&mut x).set(c, &rows, COLS, w.activations(), VALUES_ROWS);
+    }
+    Ok(())
+}
+
+fn norms(c: &Compute, calls: usize) -> Result<(), Problem> {
+    let (rows, weight) = (values(VALUES_ROWS * COLS), values(COLS));
+    let mut out = vec![0.0; rows.len()];
+    for _ in 0..calls {
+        rms_norm(c, &rows, &weight, 1e-5, COLS, black_box(&mut out));
+    }
+    Ok(())
+}
+
+/// The same pseudo-random numbers on every run.
+fn noise() -> impl FnMut() -> u32 {
+    let mut state = 7u64;
+    move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as u32
+    }
+}
+
+/// Floats from -1 to 1.
+fn values(count: usize) -> Vec<f32> {
+    let mut next = noise();
+    (0..count).map(|_| next() as f32 / (1u32 << 30) as f32 - 1.0).collect()
+}
+
+/// Random codes; bytes below 64, so that no half-precision factor and no bfloat16 weight is NaN or infinite.
+fn weights(dtype: Dtype) -> Result<Vec<u8>, Problem> {
+    let bytes = dtype.row_bytes(COLS).ok_or_else(|| format!("{dtype:?} has no rows of {COLS}"))?;
+    let mut next = noise();
+    Ok((0..ROWS * bytes).map(|_| next() as u8 & 0x3f).collect())
+}
