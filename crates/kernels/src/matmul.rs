@@ -272,7 +272,7 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
             if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
-                if !(2..=GROUP).contains(&self.work.rows) {
+                if !S::PAIRS || !(2..=GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
                         self.walk::<S, 2>(s, p, first, end, None);
                     }
