@@ -350,9 +350,7 @@ impl Job for AskedRead<'_> {
 #[inline(always)]
 fn keep_bytes<S: Simd>(s: S, seen: &[S::I]) {
     for register in seen {
-        let mut out = [0.0f32; 64];
-        s.store(s.cast_f(*register), &mut out);
-        black_box(out);
+        keep(s, [s.cast_f(*register)]);
     }
 }
 
@@ -512,7 +510,7 @@ impl Job for F32 {
 
 /// Makes the compiler believe that the sums are used.
 #[inline(always)]
-fn keep<S: Simd>(s: S, sums: [S::F; SUMS]) {
+fn keep<S: Simd, const N: usize>(s: S, sums: [S::F; N]) {
     for sum in sums {
         let mut out = [0.0f32; 64];
         s.store(sum, &mut out);

@@ -320,8 +320,8 @@ impl<R: Rows> Product<'_, '_, R> {
     ) -> usize {
         let mut t = first;
         while t < end {
-            // A tile of more rows than are left takes no longer than the weights' second reading would; where multiplying takes longest,
-            // three quarters of a tile are worth one.
+            // A tile of more rows than are left takes less than reading the weights a second time for a smaller one. Where multiplying
+            // takes longest, that is so for three rows of four and for seven of eight.
             let worth = if S::PAIRS { 5 } else { 7 };
             t += match (end - t).min(R::TILE).min(S::TILE) {
                 // Constants, so that tiles that are never taken are not compiled.
@@ -418,9 +418,10 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
                 let x = &rows[at..at + T];
                 at += step;
+                // What lies behind this panel is already being read.
+                let ahead = Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len());
                 if const { S::SHORT && !FEW && unpack::in_turn::<F>() } {
-                    // What lies behind this panel is already being read.
-                    Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len()).ask::<S, F>(s, 0, 1);
+                    ahead.ask::<S, F>(s, 0, 1);
                     // Of two panels by four rows: more sums do not fit into sixteen registers.
                     match (T, P) {
                         (8, 2) => {
@@ -435,10 +436,7 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
-                let mut ahead = None;
-                if T >= 4 || (FEW && S::FEW_AHEAD) {
-                    ahead = Some(Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len()));
-                }
+                let ahead = (T >= 4 || (FEW && S::FEW_AHEAD)).then_some(ahead);
                 if const { S::PAIRS || (S::SIGNS && F::Codes::WIDE) } {
                     multiply::<S, F, T, P>(s, &u, x, ahead, &mut sums);
                 } else {

@@ -132,6 +132,11 @@ pub(crate) const fn block_bytes<F: Format>(lanes: usize) -> usize {
     lanes * (F::Scales::HEAD + F::WEIGHTS / SUB * sub_bytes_a_lane::<F>())
 }
 
+/// Bytes of a sub-block with its share of the block's head: together they are all lines of a block.
+const fn share_bytes<F: Format>(lanes: usize) -> usize {
+    block_bytes::<F>(lanes) * SUB / F::WEIGHTS
+}
+
 const fn sub_bytes_a_lane<F: Format>() -> usize {
     F::Scales::SMALL + F::Codes::BYTES
 }
@@ -208,9 +213,8 @@ impl<'a, const P: usize> Ahead<'a, P> {
     /// bytes further on.
     #[inline(always)]
     pub(crate) fn of<S: Simd, F: Format>(blocks: [&'a [u8]; P], i: usize, left: usize, skip: usize) -> Self {
-        // With its share of the head, so that every line of a block is asked for; and in whole shares, so that none reaches beyond
-        // the panel's end.
-        let share = const { block_bytes::<F>(S::LANES) * SUB / F::WEIGHTS };
+        // In whole shares, so that none reaches beyond the panel's end.
+        let share = const { share_bytes::<F>(S::LANES) };
         let from = i * share + AHEAD / share * share;
         Ahead { blocks, from: if from < left { from } else { from + skip } }
     }
@@ -218,7 +222,7 @@ impl<'a, const P: usize> Ahead<'a, P> {
     /// Asks for part `part` of `parts`. All at once they would wait for each other, and what follows for them.
     #[inline(always)]
     pub(crate) fn ask<S: Simd, F: Format>(&self, s: S, part: usize, parts: usize) {
-        let lines = const { (block_bytes::<F>(S::LANES) * SUB / F::WEIGHTS).div_ceil(64) };
+        let lines = const { share_bytes::<F>(S::LANES).div_ceil(64) };
         for line in part * lines / parts..(part + 1) * lines / parts {
             for block in self.blocks {
                 s.prefetch(block, self.from + 64 * line);
