@@ -179,7 +179,8 @@ impl Pool {
         });
     }
 
-    /// Calls `job(i, piece)` for pieces of `len` items, where piece `i` begins at `starts[i]`.
+    /// Calls `job(i, part, piece)` for each part of the pieces of `parts * len` items, where piece `i` begins at `starts[i]`: first part 0 of
+    /// each piece, then part 1 of each, and so on.
     ///
     /// # Panics
     /// When a piece begins before the one before it ends, or lies outside `data`.
@@ -187,21 +188,24 @@ impl Pool {
         &self,
         data: &mut [T],
         starts: &[usize],
+        parts: usize,
         len: usize,
-        job: &(dyn Fn(usize, &mut [T]) + Sync),
+        job: &(dyn Fn(usize, usize, &mut [T]) + Sync),
     ) {
+        let whole = parts.saturating_mul(len);
         assert!(
-            starts.windows(2).all(|two| two[1] >= two[0] && two[1] - two[0] >= len),
+            starts.windows(2).all(|two| two[1] >= two[0] && two[1] - two[0] >= whole),
             "pieces that overlap"
         );
         let last = starts.last().copied().unwrap_or(0);
-        assert!(starts.is_empty() || (last <= data.len() && len <= data.len() - last), "a piece outside");
+        assert!(starts.is_empty() || (last <= data.len() && whole <= data.len() - last), "a piece outside");
         let base = Shareable(data.as_mut_ptr());
-        self.run(starts.len(), &|i| {
-            // SAFETY: the pieces do not overlap and lie inside `data`, both seen above, each `i` runs once, and `data`
-            // stays mutably borrowed until `run` returns.
-            let piece = unsafe { std::slice::from_raw_parts_mut(base.at(starts[i]), len) };
-            job(i, piece);
+        self.run(starts.len() * parts, &|task| {
+            let (part, i) = (task / starts.len(), task % starts.len());
+            // SAFETY: the pieces do not overlap and lie inside `data`, both seen above, and so do their parts, each of which has one
+            // task that runs once; `data` stays mutably borrowed until `run` returns.
+            let piece = unsafe { std::slice::from_raw_parts_mut(base.at(starts[i] + part * len), len) };
+            job(i, part, piece);
         });
     }
 

@@ -102,23 +102,29 @@ fn a_nested_run_still_finishes() {
 }
 
 #[test]
-fn pieces_are_where_they_begin() {
+fn parts_of_pieces_are_where_they_begin() {
     let pool = Pool::new(2, None).unwrap();
-    let mut data = vec![0u32; 20];
-    pool.pieces_mut(&mut data, &[1, 6, 17], 3, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
-    let want = |at| match at {
-        1..4 => 1,
-        6..9 => 2,
-        17..20 => 3,
-        _ => 0,
-    };
-    assert!(data.iter().enumerate().all(|(at, v)| *v == want(at)), "{data:?}");
-    pool.pieces_mut(&mut data, &[], 3, &|_, _| unreachable!());
-    for (starts, len) in [(&[1, 3][..], 3), (&[5, 1], 1), (&[18], 3), (&[0], 21), (&[usize::MAX], 1)] {
+    let mut data = vec![0usize; 20];
+    pool.pieces_mut(&mut data, &[1, 6, 16], 2, 2, &|i, part, piece| {
+        piece.iter_mut().for_each(|v| *v += 10 * i + part + 1);
+    });
+    assert_eq!(data, [0, 1, 1, 2, 2, 0, 11, 11, 12, 12, 0, 0, 0, 0, 0, 0, 21, 21, 22, 22]);
+    pool.pieces_mut(&mut data, &[], 1, 3, &|_, _, _| unreachable!());
+    pool.pieces_mut(&mut data, &[4, 5], 0, 3, &|_, _, _| unreachable!());
+    for (starts, parts, len) in [
+        (&[1, 3][..], 1, 3),
+        (&[1, 4], 2, 2),
+        (&[5, 1], 1, 1),
+        (&[18], 3, 1),
+        (&[18], 1, 3),
+        (&[0], 1, 21),
+        (&[usize::MAX], 1, 1),
+        (&[0], usize::MAX, 2),
+    ] {
         let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            pool.pieces_mut(&mut data, starts, len, &|_, _| ());
+            pool.pieces_mut(&mut data, starts, parts, len, &|_, _, _| ());
         }));
-        assert!(refused.is_err(), "{starts:?} of {len}");
+        assert!(refused.is_err(), "{starts:?} of {parts} times {len}");
     }
 }
 

@@ -208,22 +208,24 @@ impl KvPool {
         self.starts.clear();
         self.starts.extend(runs.iter().map(|run| run.block * shape.block_bytes()));
         let cells = &mut self.pages[layer * shape.kv_heads * bytes..];
-        let write = |i: usize, cells: &mut [u8]| {
+        let write = |i: usize, head: usize, cell: &mut [u8]| {
             let Run { first, rows, .. } = runs[i];
-            for (head, cell) in cells.chunks_exact_mut(bytes).enumerate() {
-                for r in first..first + rows {
-                    let row = r * cols + head * dim..r * cols + (head + 1) * dim;
-                    let (k, v) = (&k[row.clone()], &v[row]);
-                    dispatch(c.tier, Write { cell, k, v, offset: slots[r].1 as usize, shape });
-                }
+            for r in first..first + rows {
+                let row = r * cols + head * dim..r * cols + (head + 1) * dim;
+                let (k, v) = (&k[row.clone()], &v[row]);
+                let job = Write { cell, k, v, offset: slots[r].1 as usize, ask: r == first, shape };
+                dispatch(c.tier, job);
             }
         };
-        let len = shape.kv_heads * bytes;
-        // A few rows are not worth a hand-over.
-        if k.len() < 8192 {
-            self.starts.iter().enumerate().for_each(|(i, start)| write(i, &mut cells[*start..][..len]));
+        // A few rows of a small model are not worth a hand-over.
+        if k.len() < ALONE {
+            for (i, start) in self.starts.iter().enumerate() {
+                let cells = cells[*start..].chunks_exact_mut(bytes).take(shape.kv_heads);
+                cells.enumerate().for_each(|(head, cell)| write(i, head, cell));
+            }
         } else {
-            c.pool.pieces_mut(cells, &self.starts, len, &write);
+            // By heads, as attention goes through them: what a thread writes is then near when it reads it.
+            c.pool.pieces_mut(cells, &self.starts, shape.kv_heads, bytes, &write);
         }
     }
 
@@ -256,6 +258,9 @@ impl KvPool {
     }
 }
 
+/// Numbers of keys below which a hand-over to other threads costs more than it brings. Two of them take a cache line each, from memory.
+const ALONE: usize = 512;
+
 /// First row and number of rows of those that follow one another in one block.
 fn runs(slots: &[(u32, u32)]) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
@@ -270,6 +275,8 @@ struct Write<'a> {
     k: &'a [f32],
     v: &'a [f32],
     offset: usize,
+    /// Whether nothing of the cell was touched just now.
+    ask: bool,
     shape: KvShape,
 }
 
@@ -277,8 +284,15 @@ impl Job for Write<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Write { cell, k, v, offset, shape } = self;
+        let Write { cell, k, v, offset, ask, shape } = self;
         let (keys, values) = cell.split_at_mut(shape.key_bytes());
+        if ask {
+            // A key lies in as many cache lines as a block has rows of keys: asked for together, they come at the same time.
+            let row = if shape.dtype == KvDtype::F16 { 2 * BLOCK_TOKENS } else { 4 * BLOCK_TOKENS };
+            for keys in keys.chunks_exact(row) {
+                s.prefetch(keys, row / BLOCK_TOKENS * offset);
+            }
+        }
         match shape.dtype {
             KvDtype::F32 => {
                 for (d, k) in k.iter().enumerate() {
