@@ -56,7 +56,8 @@ pub(super) trait Weights {
     fn undo(&self, _row: usize) -> [f32; 2] {
         [1.0; 2]
     }
-    /// Where those columns lie in a panel, if few rows should ask for them while they multiply the ones before.
+    /// Where those columns lie in a panel, if they are to be asked for while tiles multiply: by few rows the piece before, by many all
+    /// panels of an area before. Nothing if [`Weights::bring`] asks by itself.
     fn lies(_lanes: usize, _cols: usize, _from: usize) -> Range<usize> {
         0..0
     }
@@ -192,6 +193,23 @@ impl<W: Weights> Blocked<'_, '_, W> {
             let (i, tile) = (tile / (PAIR / 2), tile % (PAIR / 2));
             if piece.panel + i < weights.count {
                 self.weights.bring(s, weights.panel(piece.panel + i), cols, piece.k, tile, &mut pair[i]);
+            }
+        }
+    }
+
+    /// Asks for what some tiles of the same panels are made of a piece later, or of the panels of the next area.
+    #[inline(always)]
+    fn ask_later<S: Simd>(&self, s: S, piece: Piece, tiles: Range<usize>) {
+        let Work { weights, cols, .. } = *self.work;
+        let (k, skip) = if piece.k + DEPTH < cols { (piece.k + DEPTH, 0) } else { (0, WIDTH) };
+        let lies = W::lies(S::LANES, cols, k);
+        let share = lies.len() / TILES;
+        for tile in tiles {
+            let panel = piece.panel + skip + tile / TILES;
+            if share > 0 && panel < weights.count {
+                for line in weights.panel(panel)[lies.start + tile % TILES * share..][..share].chunks(64) {
+                    s.prefetch_far(line);
+                }
             }
         }
     }
@@ -405,6 +423,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
                 let from = (tiles.start + at * tiles.len() / count).min(PAIR);
                 let end = (tiles.start + (at + 1) * tiles.len() / count).min(PAIR);
                 self.bring(s, *piece, from..end, pair);
+                self.ask_later(s, *piece, from..end);
             }
             Meanwhile::Ask(piece) => {
                 let Work { weights, cols, .. } = *self.work;
