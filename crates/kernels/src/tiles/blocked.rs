@@ -56,8 +56,7 @@ pub(super) trait Weights {
     fn undo(&self, _row: usize) -> [f32; 2] {
         [1.0; 2]
     }
-    /// Where those columns lie in a panel, if they are to be asked for while tiles multiply: by few rows the piece before, by many all
-    /// panels of an area before. Nothing if [`Weights::bring`] asks by itself.
+    /// Where those columns lie in a panel, if they are to be asked for while tiles multiply; nothing if [`Weights::bring`] asks by itself.
     fn lies(_lanes: usize, _cols: usize, _from: usize) -> Range<usize> {
         0..0
     }
@@ -200,18 +199,26 @@ impl<W: Weights> Blocked<'_, '_, W> {
     /// Asks for what some tiles of the same panels are made of a piece later, or of the panels of the next area.
     #[inline(always)]
     fn ask_later<S: Simd>(&self, s: S, piece: Piece, tiles: Range<usize>) {
-        let Work { weights, cols, .. } = *self.work;
-        let (k, skip) = if piece.k + DEPTH < cols { (piece.k + DEPTH, 0) } else { (0, WIDTH) };
-        let lies = W::lies(S::LANES, cols, k);
-        let share = lies.len() / TILES;
+        let more = piece.k + DEPTH < self.work.cols;
+        let (k, skip) = if more { (piece.k + DEPTH, 0) } else { (0, WIDTH) };
         for tile in tiles {
             let panel = piece.panel + skip + tile / TILES;
-            if share > 0 && panel < weights.count {
-                for line in weights.panel(panel)[lies.start + tile % TILES * share..][..share].chunks(64) {
-                    s.prefetch_far(line);
-                }
+            for line in self.share::<S>(Piece { panel, k }, tile % TILES, TILES).chunks(64) {
+                s.prefetch_far(line);
             }
         }
+    }
+
+    /// Part `part` of `parts` of what the first panel of `piece` is made of; nothing where there is no such panel.
+    #[inline(always)]
+    fn share<S: Simd>(&self, piece: Piece, part: usize, parts: usize) -> &[u8] {
+        let Work { weights, cols, .. } = *self.work;
+        if piece.panel >= weights.count {
+            return &[];
+        }
+        let lies = W::lies(S::LANES, cols, piece.k);
+        let share = lies.len() / parts;
+        &weights.panel(piece.panel)[lies][part * share..][..share]
     }
 
     /// The piece after that of the area's panels from `at` on.
@@ -426,11 +433,8 @@ impl<W: Weights> Blocked<'_, '_, W> {
                 self.ask_later(s, *piece, from..end);
             }
             Meanwhile::Ask(piece) => {
-                let Work { weights, cols, .. } = *self.work;
-                for p in piece.panel..weights.count.min(piece.panel + 2) {
-                    let lies = &weights.panel(p)[W::lies(S::LANES, cols, piece.k)];
-                    let share = lies.len() / count;
-                    for line in lies[at * share..][..share].chunks(64) {
+                for panel in piece.panel..piece.panel + 2 {
+                    for line in self.share::<S>(Piece { panel, k: piece.k }, at, count).chunks(64) {
                         s.prefetch(line, 0);
                     }
                 }
