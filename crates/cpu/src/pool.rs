@@ -179,32 +179,32 @@ impl Pool {
         });
     }
 
-    /// Calls `job(i, part, piece)` for each part of the pieces of `parts * len` items, where piece `i` begins at `starts[i]`: first part 0 of
-    /// each piece, then part 1 of each, and so on.
+    /// Calls `job(i, part, piece)` for each of the `parts` pieces of `len` items that begin where `places[i]` says: first part 0 of
+    /// each place, then part 1 of each, and so on.
     ///
     /// # Panics
-    /// When a piece begins before the one before it ends, or lies outside `data`.
+    /// When a piece lies outside `data`, or unless each place begins after all pieces of the one before it, or with the same stride in the
+    /// gap that it and those before it leave.
     pub fn pieces_mut<T: Send>(
         &self,
         data: &mut [T],
-        starts: &[usize],
+        places: &[Strided],
         parts: usize,
         len: usize,
         job: &(dyn Fn(usize, usize, &mut [T]) + Sync),
     ) {
-        let whole = parts.saturating_mul(len);
         assert!(
-            starts.windows(2).all(|two| two[1] >= two[0] && two[1] - two[0] >= whole),
-            "pieces that overlap"
+            apart(places, parts, len).is_some_and(|end| end <= data.len()),
+            "pieces that overlap or lie outside"
         );
-        let last = starts.last().copied().unwrap_or(0);
-        assert!(starts.is_empty() || (last <= data.len() && whole <= data.len() - last), "a piece outside");
         let base = Shareable(data.as_mut_ptr());
-        self.run(starts.len() * parts, &|task| {
-            let (part, i) = (task / starts.len(), task % starts.len());
-            // SAFETY: the pieces do not overlap and lie inside `data`, both seen above, and so do their parts, each of which has one
-            // task that runs once; `data` stays mutably borrowed until `run` returns.
-            let piece = unsafe { std::slice::from_raw_parts_mut(base.at(starts[i] + part * len), len) };
+        self.run(places.len() * parts, &|task| {
+            let (part, i) = (task / places.len(), task % places.len());
+            // SAFETY: the pieces do not overlap and lie inside `data`, both seen above, and each has one task that runs once; `data`
+            // stays mutably borrowed until `run` returns.
+            let piece = unsafe {
+                std::slice::from_raw_parts_mut(base.at(places[i].start + part * places[i].stride), len)
+            };
             job(i, part, piece);
         });
     }
@@ -324,6 +324,38 @@ impl<T> Shareable<T> {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(offset) }
     }
+}
+
+/// Where the first of some pieces begins, and how far it is from each to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Strided {
+    /// The first item of the first piece.
+    pub start: usize,
+    /// Items from the start of a piece to that of the next.
+    pub stride: usize,
+}
+
+/// Where the last of the pieces ends, `parts` of `len` items at each place; none where pieces may overlap.
+fn apart(places: &[Strided], parts: usize, len: usize) -> Option<usize> {
+    if parts == 0 {
+        return Some(0);
+    }
+    // The places whose pieces lie among each other: from the first of them, the start of the last, and where all end.
+    let (mut first, mut last, mut end) = (Strided { start: 0, stride: 0 }, 0_usize, 0);
+    for place in places {
+        let among = place.stride == first.stride
+            && last.checked_add(len).is_some_and(|free| free <= place.start)
+            && (place.start - first.start).checked_add(len)? <= first.stride;
+        if !among {
+            if place.start < end || (parts > 1 && len > place.stride) {
+                return None;
+            }
+            first = *place;
+        }
+        last = place.start;
+        end = place.stride.checked_mul(parts - 1)?.checked_add(place.start)?.checked_add(len)?;
+    }
+    Some(end)
 }
 
 /// A rectangle of a row-major matrix that one task owns.

@@ -105,26 +105,37 @@ fn a_nested_run_still_finishes() {
 fn parts_of_pieces_are_where_they_begin() {
     let pool = Pool::new(2, None).unwrap();
     let mut data = vec![0usize; 20];
-    pool.pieces_mut(&mut data, &[1, 6, 16], 2, 2, &|i, part, piece| {
+    let strided = |places: &[(usize, usize)]| -> Vec<Strided> {
+        places.iter().map(|&(start, stride)| Strided { start, stride }).collect()
+    };
+    // Two that lie among each other, and one after them.
+    pool.pieces_mut(&mut data, &strided(&[(1, 5), (4, 5), (16, 2)]), 2, 2, &|i, part, piece| {
         piece.iter_mut().for_each(|v| *v += 10 * i + part + 1);
     });
-    assert_eq!(data, [0, 1, 1, 2, 2, 0, 11, 11, 12, 12, 0, 0, 0, 0, 0, 0, 21, 21, 22, 22]);
+    assert_eq!(data, [0, 1, 1, 0, 11, 11, 2, 2, 0, 12, 12, 0, 0, 0, 0, 0, 21, 21, 22, 22]);
     pool.pieces_mut(&mut data, &[], 1, 3, &|_, _, _| unreachable!());
-    pool.pieces_mut(&mut data, &[4, 5], 0, 3, &|_, _, _| unreachable!());
-    for (starts, parts, len) in [
-        (&[1, 3][..], 1, 3),
-        (&[1, 4], 2, 2),
-        (&[5, 1], 1, 1),
-        (&[18], 3, 1),
-        (&[18], 1, 3),
-        (&[0], 1, 21),
-        (&[usize::MAX], 1, 1),
-        (&[0], usize::MAX, 2),
+    pool.pieces_mut(&mut data, &strided(&[(4, 3), (5, 3)]), 0, 3, &|_, _, _| unreachable!());
+    for (places, parts, len) in [
+        (&[(1, 3), (3, 3)][..], 1, 3),
+        (&[(1, 2), (4, 2)], 2, 2),
+        (&[(1, 5), (5, 5)], 2, 2),
+        (&[(1, 6), (3, 6), (4, 6)], 2, 2),
+        (&[(1, 5), (3, 6)], 2, 2),
+        (&[(0, 2)], 2, 3),
+        (&[(5, 1), (1, 1)], 1, 1),
+        (&[(18, 1)], 3, 1),
+        (&[(12, 4)], 3, 1),
+        (&[(18, 3)], 1, 3),
+        (&[(0, 21)], 1, 21),
+        (&[(usize::MAX, 1)], 1, 1),
+        (&[(0, usize::MAX)], 3, 1),
+        (&[(0, 2)], usize::MAX, 2),
+        (&[(0, usize::MAX), (usize::MAX - 1, usize::MAX)], 2, 2),
     ] {
         let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            pool.pieces_mut(&mut data, starts, parts, len, &|_, _, _| ());
+            pool.pieces_mut(&mut data, &strided(places), parts, len, &|_, _, _| ());
         }));
-        assert!(refused.is_err(), "{starts:?} of {parts} times {len}");
+        assert!(refused.is_err(), "{places:?} of {parts} times {len}");
     }
 }
 

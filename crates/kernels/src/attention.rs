@@ -75,7 +75,7 @@ pub fn attention(
         let rows = first..first + out.rows();
         for seq in seqs.iter().filter(|s| s.rows.start < rows.end && s.rows.end > rows.start) {
             let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);
-            let head = Head { kv, cells: kv.head(layer, head), head, group, window, scale, soft_cap };
+            let head = Head { kv, layer, head, group, window, scale, soft_cap };
             let out = &mut out;
             // A job for each type, because one with all of them takes the compiler minutes.
             match shape.dtype {
@@ -113,7 +113,7 @@ pub fn attention(
 /// One key-value head and how to attend to it.
 struct Head<'a> {
     kv: &'a KvPool,
-    cells: &'a [u8],
+    layer: usize,
     head: usize,
     group: usize,
     window: Option<usize>,
@@ -199,10 +199,11 @@ impl<K: Kept> Attend<'_, '_, K> {
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
         let last = queries[N - 1].position;
+        let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
         for b in start..=last / BLOCK_TOKENS {
-            let (keys, values) = self.head.kv.block(self.head.cells, self.seq.blocks[b]);
+            let (keys, values) = kv.block(head, self.seq.blocks[b]);
             let base = b * BLOCK_TOKENS;
-            let ahead = self.head.kv.ahead(self.seq.blocks, b);
+            let ahead = kv.ahead(head, self.seq.blocks, b);
             let mut scores = [[0.0; BLOCK_TOKENS]; N];
             kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
             for i in 0..N {

@@ -7,7 +7,7 @@
 //! values `[16, value_dim]`. In eight bits four do: see [`crate::eight`]. Who owns which block is the engine's business.
 
 use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
-use cpu::{Pages, Tier};
+use cpu::{Pages, Strided, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::{Compute, Error, eight};
@@ -118,32 +118,50 @@ impl KvShape {
         BLOCK_TOKENS * self.value_dim() * self.dtype.bytes() + scales
     }
 
-    /// Bytes of one block, one head, one layer: the keys, then the values.
+    /// Bytes of one block, one head, one layer, a cell: the keys, then the values.
     pub(crate) fn cell_bytes(&self) -> usize {
         self.key_bytes() + self.value_bytes()
     }
 
     /// Bytes of the keys and values of one block over all layers and heads.
-    pub fn kept_bytes(&self) -> usize {
+    pub fn block_bytes(&self) -> usize {
         self.layers * self.kv_heads * self.cell_bytes()
     }
 
-    /// Bytes of memory that a block takes.
-    pub fn block_bytes(&self) -> usize {
-        // An odd number of cells: were the blocks a power of two apart, the cells of a head would share few sets of a cache.
-        ((self.layers * self.kv_heads) | 1) * self.cell_bytes()
+    /// Where the cells of a block lie.
+    fn place(&self, block: usize) -> Place {
+        let group = block / GROUP * GROUP;
+        let apart = GROUP.min(self.blocks - group) * self.cell_bytes();
+        Place { first: group * self.block_bytes() + (block - group) * self.cell_bytes(), apart }
     }
 }
 
-/// Memory for the keys and values of all sequences: `[block, layer, head]` cells. Blocks come first so that memory is
-/// taken by the block, however large the pages are.
+/// Blocks whose cells of one head lie side by side: pieces of 16 KiB are read at two thirds of the bandwidth, pieces of 256 KiB at nine
+/// tenths of it (docs/decisions/0039). Memory is taken by the group, where pages are large; who holds which of its blocks does not matter.
+const GROUP: usize = 16;
+
+/// Where a block's first cell begins, and how far it is from each to the next.
+#[derive(Clone, Copy)]
+struct Place {
+    first: usize,
+    apart: usize,
+}
+
+impl Place {
+    /// Where its cell of one head of one layer begins; these are counted through all layers.
+    fn cell(self, head: usize) -> usize {
+        self.first + head * self.apart
+    }
+}
+
+/// Memory for the keys and values of all sequences: `[group, layer, head, block of the group]` cells.
 pub struct KvPool {
     shape: KvShape,
     pages: Pages,
     /// Of the rows that are being written, by block.
     runs: Vec<Run>,
-    /// Where the block of each run begins.
-    starts: Vec<usize>,
+    /// Where the cells of each run's block lie, from the layer's first head on.
+    places: Vec<Strided>,
 }
 
 /// Rows that follow one another in one block.
@@ -168,8 +186,8 @@ impl KvPool {
         let len = usize::try_from(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let pages = Pages::new(len).map_err(memory)?;
         // Most steps touch fewer blocks.
-        let (runs, starts) = (Vec::with_capacity(512), Vec::with_capacity(512));
-        Ok(KvPool { shape, pages, runs, starts })
+        let (runs, places) = (Vec::with_capacity(512), Vec::with_capacity(512));
+        Ok(KvPool { shape, pages, runs, places })
     }
 
     /// The pool's size.
@@ -205,9 +223,12 @@ impl KvPool {
         }
         self.runs.sort_unstable_by_key(|run| run.block);
         let (runs, bytes) = (&self.runs, shape.cell_bytes());
-        self.starts.clear();
-        self.starts.extend(runs.iter().map(|run| run.block * shape.block_bytes()));
-        let cells = &mut self.pages[layer * shape.kv_heads * bytes..];
+        self.places.clear();
+        self.places.extend(runs.iter().map(|run| {
+            let place = shape.place(run.block);
+            Strided { start: place.cell(layer * shape.kv_heads), stride: place.apart }
+        }));
+        let cells = &mut self.pages[..];
         let write = |i: usize, head: usize, cell: &mut [u8]| {
             let Run { first, rows, .. } = runs[i];
             for r in first..first + rows {
@@ -219,13 +240,13 @@ impl KvPool {
         };
         // A few rows of a small model are not worth a hand-over.
         if k.len() < ALONE {
-            for (i, start) in self.starts.iter().enumerate() {
-                let cells = cells[*start..].chunks_exact_mut(bytes).take(shape.kv_heads);
-                cells.enumerate().for_each(|(head, cell)| write(i, head, cell));
+            for (i, place) in self.places.iter().enumerate() {
+                let cells = cells[place.start..].chunks_mut(place.stride).take(shape.kv_heads);
+                cells.enumerate().for_each(|(head, cell)| write(i, head, &mut cell[..bytes]));
             }
         } else {
             // By heads, as attention goes through them: what a thread writes is then near when it reads it.
-            c.pool.pieces_mut(cells, &self.starts, shape.kv_heads, bytes, &write);
+            c.pool.pieces_mut(cells, &self.places, shape.kv_heads, bytes, &write);
         }
     }
 
@@ -234,27 +255,26 @@ impl KvPool {
     /// # Panics
     /// When a block is outside the pool.
     pub fn copy_block(&mut self, from: u32, to: u32) {
-        let bytes = self.shape.block_bytes();
         let (from, to) = (from as usize, to as usize);
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
-        self.pages.copy_within(from * bytes..(from + 1) * bytes, to * bytes);
+        let (bytes, from, to) = (self.shape.cell_bytes(), self.shape.place(from), self.shape.place(to));
+        for head in 0..self.shape.layers * self.shape.kv_heads {
+            let cell = from.cell(head)..from.cell(head) + bytes;
+            self.pages.copy_within(cell, to.cell(head));
+        }
     }
 
-    /// The pool from the first cell of one layer and head on.
-    pub(crate) fn head(&self, layer: usize, head: usize) -> &[u8] {
-        &self.pages[(layer * self.shape.kv_heads + head) * self.shape.cell_bytes()..]
+    /// How many bytes after block `b` of a sequence the one after it lies, wrapping round; 0 without one. Heads are counted through all
+    /// layers.
+    pub(crate) fn ahead(&self, head: usize, blocks: &[u32], b: usize) -> usize {
+        let cell = |block: u32| self.shape.place(block as usize).cell(head);
+        blocks.get(b + 1).map_or(0, |&next| cell(next).wrapping_sub(cell(blocks[b])))
     }
 
-    /// How many bytes after block `b` of a sequence the one after it lies, wrapping round; 0 without one.
-    pub(crate) fn ahead(&self, blocks: &[u32], b: usize) -> usize {
-        let next = blocks.get(b + 1).copied().unwrap_or(blocks[b]);
-        (next as usize).wrapping_sub(blocks[b] as usize).wrapping_mul(self.shape.block_bytes())
-    }
-
-    /// Keys and values of block `block`, of the head where `head` begins.
-    pub(crate) fn block<'a>(&self, head: &'a [u8], block: u32) -> (&'a [u8], &'a [u8]) {
-        let cell = &head[block as usize * self.shape.block_bytes()..][..self.shape.cell_bytes()];
-        cell.split_at(self.shape.key_bytes())
+    /// Keys and values of a block, of one head; these are counted through all layers.
+    pub(crate) fn block(&self, head: usize, block: u32) -> (&[u8], &[u8]) {
+        let start = self.shape.place(block as usize).cell(head);
+        self.pages[start..][..self.shape.cell_bytes()].split_at(self.shape.key_bytes())
     }
 }
 

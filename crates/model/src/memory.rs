@@ -55,12 +55,6 @@ impl Spec {
 
     /// Bytes of the keys and values of one token, over all layers.
     #[must_use]
-    pub fn kv_bytes(&self, dtype: KvDtype) -> usize {
-        self.kv_shape(1, dtype).kept_bytes().div_ceil(BLOCK_TOKENS)
-    }
-
-    /// Bytes of memory that one token of context takes for them.
-    #[must_use]
     pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> usize {
         self.kv_shape(1, dtype).block_bytes().div_ceil(BLOCK_TOKENS)
     }

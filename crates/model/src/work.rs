@@ -38,7 +38,7 @@ impl Spec {
     /// Bytes of keys and values that rows up to position `last` read, each once: a sliding layer reads its window.
     #[must_use]
     pub fn kv_read_bytes(&self, last: usize, dtype: KvDtype) -> u64 {
-        let one_layer = (self.kv_bytes(dtype) / self.layers.len().max(1)) as u64;
+        let one_layer = (self.kv_bytes_per_token(dtype) / self.layers.len().max(1)) as u64;
         let seen = |window: Option<usize>| window.map_or(last + 1, |window| window.min(last + 1)) as u64;
         self.layers.iter().map(|layer| one_layer * seen(layer.window)).sum()
     }
@@ -104,7 +104,7 @@ mod tests {
         let mut model = model("tiny:f16");
         assert_eq!(model.weight_read_bytes(1), model.bytes() as u64, "tied: the embedding is the head");
         let full = model.spec.kv_read_bytes(99, KvDtype::F16);
-        assert_eq!(full, 100 * model.spec.kv_bytes(KvDtype::F16) as u64);
+        assert_eq!(full, 100 * model.spec.kv_bytes_per_token(KvDtype::F16) as u64);
         model.spec.layers[0].window = Some(10);
         assert_eq!(model.spec.kv_read_bytes(99, KvDtype::F16), full / 2 + full / 20);
     }

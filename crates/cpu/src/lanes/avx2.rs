@@ -149,8 +149,8 @@ impl Simd for Avx2 {
         isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
     }
     #[inline(always)]
-    fn prefetch_far<T>(self, x: &[T]) {
-        isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast()))
+    fn prefetch_far<T>(self, x: &[T], ahead: usize) {
+        isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast::<i8>().wrapping_add(ahead)))
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m256 {

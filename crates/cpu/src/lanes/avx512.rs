@@ -163,8 +163,8 @@ impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
         isa!(once_asked(v))
     }
     #[inline(always)]
-    fn prefetch_far<T>(self, x: &[T]) {
-        isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast()))
+    fn prefetch_far<T>(self, x: &[T], ahead: usize) {
+        isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast::<i8>().wrapping_add(ahead)))
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m512 {

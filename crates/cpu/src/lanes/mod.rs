@@ -127,9 +127,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn once_asked(self, v: Self::I) -> Self::I {
         v
     }
-    /// Asks for the cache line at the start of `x` without a place in the first-level cache, where the tier can ask.
+    /// [`Simd::prefetch`] without a place in the first-level cache.
     #[inline(always)]
-    fn prefetch_far<T>(self, _x: &[T]) {}
+    fn prefetch_far<T>(self, _x: &[T], _ahead: usize) {}
 
     /// Reads half-precision floats (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;

@@ -140,10 +140,11 @@ struct Later<'a> {
     ahead: usize,
 }
 
-/// Asks for what lies `ahead` bytes after `bytes`.
+/// Asks for what lies `ahead` bytes after `bytes`. In the first-level cache a block would lie for as long as this one takes, and what is
+/// read beside it would drive it out.
 #[inline(always)]
 fn ask<S: Simd>(s: S, bytes: &[u8], ahead: usize) {
     for line in bytes.chunks(64) {
-        s.prefetch(line, ahead);
+        s.prefetch_far(line, ahead);
     }
 }

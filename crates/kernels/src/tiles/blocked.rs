@@ -204,7 +204,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         for tile in tiles {
             let panel = piece.panel + skip + tile / TILES;
             for line in self.share::<S>(Piece { panel, k }, tile % TILES, TILES).chunks(64) {
-                s.prefetch_far(line);
+                s.prefetch_far(line, 0);
             }
         }
     }
@@ -281,7 +281,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             let out = self.work.out.row(row);
             for panel in 0..2 {
                 if let Some(out) = out.get((area.panel + at + panel) * S::LANES..) {
-                    s.prefetch_far(out);
+                    s.prefetch_far(out, 0);
                 }
             }
         }
@@ -291,7 +291,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
                 let tile = row * a_row + ((k + DEPTH) / TILE_COLS + at / 2) * ROWS * PAIRS;
                 if let Some(tile) = self.pairs.get(tile..tile + ROWS * PAIRS) {
                     for line in tile.chunks(64 / 4) {
-                        s.prefetch_far(line);
+                        s.prefetch_far(line, 0);
                     }
                 }
             }

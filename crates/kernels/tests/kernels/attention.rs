@@ -175,7 +175,7 @@ fn eight_bits_take_rows_of_nothing_and_of_any_size_and_hide_no_overflow() {
 #[test]
 fn eight_bits_take_half_the_memory() {
     let shape = |dtype| KvShape { layers: 36, blocks: 1, kv_heads: 8, head_dim: 128, dtype };
-    let bytes = |dtype| shape(dtype).kept_bytes() / BLOCK_TOKENS;
+    let bytes = |dtype| shape(dtype).block_bytes() / BLOCK_TOKENS;
     assert_eq!(bytes(KvDtype::Bf16), 36 * 8 * 2 * 128 * 2);
     // 128 codes and four scales of a key, 128 codes and one scale of a value.
     assert_eq!(bytes(KvDtype::Q8_0), 36 * 8 * (128 + 8 + 128 + 2));

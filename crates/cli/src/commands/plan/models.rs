@@ -81,7 +81,7 @@ fn add(parts: &mut Vec<Part>, weight: &PackedWeight, experts: Option<(f64, f64)>
 
 /// Layers by what they see.
 fn attention(spec: &Spec, kv: KvDtype) -> Vec<Attention> {
-    let one = spec.kv_bytes(kv) as f64 / spec.layers.len().max(1) as f64;
+    let one = spec.kv_bytes_per_token(kv) as f64 / spec.layers.len().max(1) as f64;
     let mut all: Vec<Attention> = Vec::new();
     for layer in &spec.layers {
         let window = layer.window.map(|window| window as f64);
@@ -124,7 +124,7 @@ mod tests {
             let scores: f64 = looked.work.attention.iter().map(|group| group.multiply_adds).sum();
             assert_eq!(products + scores, spec.multiply_adds(0, 1, 1) as f64, "{name}");
             let kv: f64 = looked.work.attention.iter().map(|group| group.bytes).sum();
-            assert!((kv - spec.kv_bytes(KvDtype::F16) as f64).abs() < 1e-3, "{name}");
+            assert!((kv - spec.kv_bytes_per_token(KvDtype::F16) as f64).abs() < 1e-3, "{name}");
         }
     }
 
