@@ -200,10 +200,14 @@ impl<K: Kept> Attend<'_, '_, K> {
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
         let last = queries[N - 1].position;
         let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
+        let mut cell = kv.start(head, self.seq.blocks[start]);
         for b in start..=last / BLOCK_TOKENS {
-            let (keys, values) = kv.block(head, self.seq.blocks[b]);
+            let (keys, values) = kv.cell(cell);
             let base = b * BLOCK_TOKENS;
-            let ahead = kv.ahead(head, self.seq.blocks, b);
+            // How much further the next block lies, wrapping round.
+            let next = self.seq.blocks.get(b + 1).map_or(cell, |&next| kv.start(head, next));
+            let ahead = next.wrapping_sub(cell);
+            cell = next;
             let mut scores = [[0.0; BLOCK_TOKENS]; N];
             kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
             for i in 0..N {

@@ -127,18 +127,30 @@ impl KvShape {
     pub fn block_bytes(&self) -> usize {
         self.layers * self.kv_heads * self.cell_bytes()
     }
-
-    /// Where the cells of a block lie.
-    fn place(&self, block: usize) -> Place {
-        let group = block / GROUP * GROUP;
-        let apart = GROUP.min(self.blocks - group) * self.cell_bytes();
-        Place { first: group * self.block_bytes() + (block - group) * self.cell_bytes(), apart }
-    }
 }
 
 /// Blocks whose cells of one head lie side by side: pieces of 16 KiB are read at two thirds of the bandwidth, pieces of 256 KiB at nine
 /// tenths of it (docs/decisions/0039). Memory is taken by the group, where pages are large; who holds which of its blocks does not matter.
 const GROUP: usize = 16;
+
+/// What it takes to find a cell, worked out once.
+#[derive(Clone, Copy)]
+struct Cells {
+    blocks: usize,
+    block_bytes: usize,
+    bytes: usize,
+    key_bytes: usize,
+}
+
+impl Cells {
+    /// Where the cells of a block lie.
+    #[inline]
+    fn place(self, block: usize) -> Place {
+        let group = block / GROUP * GROUP;
+        let apart = GROUP.min(self.blocks - group) * self.bytes;
+        Place { first: group * self.block_bytes + (block - group) * self.bytes, apart }
+    }
+}
 
 /// Where a block's first cell begins, and how far it is from each to the next.
 #[derive(Clone, Copy)]
@@ -149,6 +161,7 @@ struct Place {
 
 impl Place {
     /// Where its cell of one head of one layer begins; these are counted through all layers.
+    #[inline]
     fn cell(self, head: usize) -> usize {
         self.first + head * self.apart
     }
@@ -157,6 +170,7 @@ impl Place {
 /// Memory for the keys and values of all sequences: `[group, layer, head, block of the group]` cells.
 pub struct KvPool {
     shape: KvShape,
+    cells: Cells,
     pages: Pages,
     /// Of the rows that are being written, by block.
     runs: Vec<Run>,
@@ -187,7 +201,13 @@ impl KvPool {
         let pages = Pages::new(len).map_err(memory)?;
         // Most steps touch fewer blocks.
         let (runs, places) = (Vec::with_capacity(512), Vec::with_capacity(512));
-        Ok(KvPool { shape, pages, runs, places })
+        let cells = Cells {
+            blocks: shape.blocks,
+            block_bytes: shape.block_bytes(),
+            bytes: shape.cell_bytes(),
+            key_bytes: shape.key_bytes(),
+        };
+        Ok(KvPool { shape, cells, pages, runs, places })
     }
 
     /// The pool's size.
@@ -222,10 +242,10 @@ impl KvPool {
             self.runs.push(Run { block: slots[first].0 as usize, first, rows });
         }
         self.runs.sort_unstable_by_key(|run| run.block);
-        let (runs, bytes) = (&self.runs, shape.cell_bytes());
+        let (runs, all) = (&self.runs, self.cells);
         self.places.clear();
         self.places.extend(runs.iter().map(|run| {
-            let place = shape.place(run.block);
+            let place = all.place(run.block);
             Strided { start: place.cell(layer * shape.kv_heads), stride: place.apart }
         }));
         let cells = &mut self.pages[..];
@@ -242,11 +262,11 @@ impl KvPool {
         if k.len() < ALONE {
             for (i, place) in self.places.iter().enumerate() {
                 let cells = cells[place.start..].chunks_mut(place.stride).take(shape.kv_heads);
-                cells.enumerate().for_each(|(head, cell)| write(i, head, &mut cell[..bytes]));
+                cells.enumerate().for_each(|(head, cell)| write(i, head, &mut cell[..all.bytes]));
             }
         } else {
             // By heads, as attention goes through them: what a thread writes is then near when it reads it.
-            c.pool.pieces_mut(cells, &self.places, shape.kv_heads, bytes, &write);
+            c.pool.pieces_mut(cells, &self.places, shape.kv_heads, all.bytes, &write);
         }
     }
 
@@ -257,24 +277,23 @@ impl KvPool {
     pub fn copy_block(&mut self, from: u32, to: u32) {
         let (from, to) = (from as usize, to as usize);
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
-        let (bytes, from, to) = (self.shape.cell_bytes(), self.shape.place(from), self.shape.place(to));
+        let (from, to) = (self.cells.place(from), self.cells.place(to));
         for head in 0..self.shape.layers * self.shape.kv_heads {
-            let cell = from.cell(head)..from.cell(head) + bytes;
+            let cell = from.cell(head)..from.cell(head) + self.cells.bytes;
             self.pages.copy_within(cell, to.cell(head));
         }
     }
 
-    /// How many bytes after block `b` of a sequence the one after it lies, wrapping round; 0 without one. Heads are counted through all
-    /// layers.
-    pub(crate) fn ahead(&self, head: usize, blocks: &[u32], b: usize) -> usize {
-        let cell = |block: u32| self.shape.place(block as usize).cell(head);
-        blocks.get(b + 1).map_or(0, |&next| cell(next).wrapping_sub(cell(blocks[b])))
+    /// Where the cell of a block begins, of one head; these are counted through all layers.
+    #[inline]
+    pub(crate) fn start(&self, head: usize, block: u32) -> usize {
+        self.cells.place(block as usize).cell(head)
     }
 
-    /// Keys and values of a block, of one head; these are counted through all layers.
-    pub(crate) fn block(&self, head: usize, block: u32) -> (&[u8], &[u8]) {
-        let start = self.shape.place(block as usize).cell(head);
-        self.pages[start..][..self.shape.cell_bytes()].split_at(self.shape.key_bytes())
+    /// Keys and values of the cell that begins at `start`.
+    #[inline]
+    pub(crate) fn cell(&self, start: usize) -> (&[u8], &[u8]) {
+        self.pages[start..][..self.cells.bytes].split_at(self.cells.key_bytes)
     }
 }
 
