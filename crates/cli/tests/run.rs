@@ -146,8 +146,8 @@ fn the_context_bounds_prompt_and_answer() {
 
 #[test]
 fn memory_that_does_not_suffice_is_refused_before_anything_is_loaded() {
-    // Cells of 16 half-precision keys and values for two layers of two heads, and one that makes their number odd.
-    let (tokens, token_bytes) = (1u64 << 28, (2 * 2 + 1) * 16 * 2 * 2);
+    // Sixteen half-precision keys and values for two layers of two heads.
+    let (tokens, token_bytes) = (1u64 << 28, 2 * 2 * 16 * 2 * 2);
     let machine = json(&run(&["doctor", "--json"]));
     if machine["memory_available_bytes"].as_u64().unwrap() > tokens * token_bytes {
         return; // No context that a file may state is too long for this machine.
@@ -157,7 +157,7 @@ fn memory_that_does_not_suffice_is_refused_before_anything_is_loaded() {
     std::fs::write(std::path::Path::new(tiny.path()).join("tokenizer.json"), "no tokenizer").unwrap();
     let line = failure(&run(&args(&tiny, &["x", "--raw", "--context", &tokens.to_string()])), 1);
     assert!(
-        line.contains(" needs 86.0 GB") && line.contains("of memory") && line.contains("the limit is"),
+        line.contains(" needs 68.8 GB") && line.contains("of memory") && line.contains("the limit is"),
         "{line}"
     );
     assert!(line.contains("a smaller --context needs less"), "{line}");
