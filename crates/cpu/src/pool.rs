@@ -202,9 +202,7 @@ impl Pool {
             let (part, i) = (task / places.len(), task % places.len());
             // SAFETY: the pieces do not overlap and lie inside `data`, both seen above, and each has one task that runs once; `data`
             // stays mutably borrowed until `run` returns.
-            let piece = unsafe {
-                std::slice::from_raw_parts_mut(base.at(places[i].start + part * places[i].stride), len)
-            };
+            let piece = unsafe { std::slice::from_raw_parts_mut(base.at(places[i].at(part)), len) };
             job(i, part, piece);
         });
     }
@@ -333,6 +331,14 @@ pub struct Strided {
     pub start: usize,
     /// Items from the start of a piece to that of the next.
     pub stride: usize,
+}
+
+impl Strided {
+    /// Where piece `i` begins.
+    #[inline]
+    pub fn at(self, i: usize) -> usize {
+        self.start + i * self.stride
+    }
 }
 
 /// Where the last of the pieces ends, `parts` of `len` items at each place; none where pieces may overlap.

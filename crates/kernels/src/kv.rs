@@ -143,27 +143,12 @@ struct Cells {
 }
 
 impl Cells {
-    /// Where the cells of a block lie.
+    /// Where the cells of a block lie, of all heads of the first layer, then of the next one.
     #[inline]
-    fn place(self, block: usize) -> Place {
+    fn place(self, block: usize) -> Strided {
         let group = block / GROUP * GROUP;
-        let apart = GROUP.min(self.blocks - group) * self.bytes;
-        Place { first: group * self.block_bytes + (block - group) * self.bytes, apart }
-    }
-}
-
-/// Where a block's first cell begins, and how far it is from each to the next.
-#[derive(Clone, Copy)]
-struct Place {
-    first: usize,
-    apart: usize,
-}
-
-impl Place {
-    /// Where its cell of one head of one layer begins; these are counted through all layers.
-    #[inline]
-    fn cell(self, head: usize) -> usize {
-        self.first + head * self.apart
+        let stride = GROUP.min(self.blocks - group) * self.bytes;
+        Strided { start: group * self.block_bytes + (block - group) * self.bytes, stride }
     }
 }
 
@@ -246,7 +231,7 @@ impl KvPool {
         self.places.clear();
         self.places.extend(runs.iter().map(|run| {
             let place = all.place(run.block);
-            Strided { start: place.cell(layer * shape.kv_heads), stride: place.apart }
+            Strided { start: place.at(layer * shape.kv_heads), ..place }
         }));
         let cells = &mut self.pages[..];
         let write = |i: usize, head: usize, cell: &mut [u8]| {
@@ -261,8 +246,9 @@ impl KvPool {
         // A few rows of a small model are not worth a hand-over.
         if k.len() < ALONE {
             for (i, place) in self.places.iter().enumerate() {
-                let cells = cells[place.start..].chunks_mut(place.stride).take(shape.kv_heads);
-                cells.enumerate().for_each(|(head, cell)| write(i, head, &mut cell[..all.bytes]));
+                for head in 0..shape.kv_heads {
+                    write(i, head, &mut cells[place.at(head)..][..all.bytes]);
+                }
             }
         } else {
             // By heads, as attention goes through them: what a thread writes is then near when it reads it.
@@ -279,15 +265,15 @@ impl KvPool {
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
         let (from, to) = (self.cells.place(from), self.cells.place(to));
         for head in 0..self.shape.layers * self.shape.kv_heads {
-            let cell = from.cell(head)..from.cell(head) + self.cells.bytes;
-            self.pages.copy_within(cell, to.cell(head));
+            let cell = from.at(head)..from.at(head) + self.cells.bytes;
+            self.pages.copy_within(cell, to.at(head));
         }
     }
 
     /// Where the cell of a block begins, of one head; these are counted through all layers.
     #[inline]
     pub(crate) fn start(&self, head: usize, block: u32) -> usize {
-        self.cells.place(block as usize).cell(head)
+        self.cells.place(block as usize).at(head)
     }
 
     /// Keys and values of the cell that begins at `start`.
