@@ -61,7 +61,7 @@ pub fn schema(program: &Program, seconds: u64) -> Done {
     call(run.current_dir(std::env::temp_dir()))
 }
 
-/// `gristmill serve` with the default model. Stops when it goes out of scope, whatever happened.
+/// A server: `gristmill serve`, or another to compare with. Stops when it goes out of scope, whatever happened.
 pub struct Server {
     child: Child,
     /// Where it listens, on the loopback.
@@ -71,13 +71,32 @@ pub struct Server {
 impl Server {
     /// Starts it on a free port and waits until it is ready.
     pub fn start(program: &Program, flags: &[&str]) -> Result<Server, String> {
-        let port = free_port()?;
-        let mut serve = program.command(&["serve", "--port", &port.to_string()]);
-        serve.args(flags);
-        let child = serve.spawn().map_err(|error| format!("cannot start serve: {error}"))?;
-        let server = Server { child, port };
-        wait_until_ready(port)?;
+        let (server, after) = Server::with(&|port| {
+            let mut serve = program.command(&["serve", "--port", port]);
+            serve.args(flags);
+            serve
+        })?;
+        eprintln!("ready after {:.1} s", after.as_secs_f64());
         Ok(server)
+    }
+
+    /// Starts what `command` makes for a free port, ours or another that answers at `/health`, and says how long it took until it was ready.
+    pub fn with(command: &dyn Fn(&str) -> Command) -> Result<(Server, Duration), String> {
+        let port = free_port()?;
+        let mut command = command(&port.to_string());
+        let start = Instant::now();
+        let child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+        let mut server = Server { child, port };
+        while start.elapsed() < READY_WITHIN {
+            if health(port).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+                return Ok((server, start.elapsed()));
+            }
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("{command:?} ended before it was ready: {status}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("{command:?} was not ready within {} s", READY_WITHIN.as_secs()))
     }
 
     /// `http://…` without a slash at the end.
@@ -124,18 +143,6 @@ impl Clients {
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
-}
-
-fn wait_until_ready(port: u16) -> Done {
-    let start = Instant::now();
-    while start.elapsed() < READY_WITHIN {
-        if health(port).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
-            eprintln!("ready after {:.1} s", start.elapsed().as_secs_f64());
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    Err(format!("the server was not ready within {} s", READY_WITHIN.as_secs()))
 }
 
 fn health(port: u16) -> std::io::Result<String> {

@@ -31,6 +31,7 @@ usage: cargo xtask COMMAND
   counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
+  start [--help]            start ours and llama.cpp's server in turn, and print how long each takes until it is ready
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
   client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
   schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
@@ -66,6 +67,11 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         ["peers", rest @ ..] => peers::run(rest),
+        ["start", "--help"] => {
+            print!("{}", peers::start::HELP);
+            return ExitCode::SUCCESS;
+        }
+        ["start", rest @ ..] => peers::start::run(rest),
         ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

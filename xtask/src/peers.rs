@@ -6,6 +6,7 @@
 
 mod llama;
 mod openvino;
+pub mod start;
 
 use crate::shell::{Done, call, cargo, output, root, write_whole};
 use llama::Llama;
