@@ -200,12 +200,18 @@ impl<K: Kept> Attend<'_, '_, K> {
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
         let last = queries[N - 1].position;
         let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
-        let mut cell = kv.start(head, self.seq.blocks[start]);
-        for b in start..=last / BLOCK_TOKENS {
+        let blocks = &self.seq.blocks[..=last / BLOCK_TOKENS];
+        let mut cell = kv.start(head, blocks[start]);
+        // Behind its last block a thread mostly goes on with the next head.
+        let beyond = match self.head.head + 1 < shape.kv_heads {
+            true => kv.start(head + 1, blocks[start]),
+            false => cell,
+        };
+        for b in start..blocks.len() {
             let (keys, values) = kv.cell(cell);
             let base = b * BLOCK_TOKENS;
             // How much further the next block lies, wrapping round.
-            let next = self.seq.blocks.get(b + 1).map_or(cell, |&next| kv.start(head, next));
+            let next = blocks.get(b + 1).map_or(beyond, |&next| kv.start(head, next));
             let ahead = next.wrapping_sub(cell);
             cell = next;
             let mut scores = [[0.0; BLOCK_TOKENS]; N];
