@@ -176,8 +176,7 @@ impl Options {
 pub fn run(args: &[&str]) -> Done {
     let options = Options::parse(args)?;
     let cache = cache()?;
-    call(&mut cargo(&["build", "--release", "--package", "cli", "--locked", "--quiet"]))?;
-    let ours = target().join("release/gristmill");
+    let ours = ours()?;
     let peers = peers(&options, &ours, &cache)?;
     let mut table = String::from("| case | ours, t/s | of read · of peak |");
     peers.iter().for_each(|peer| _ = write!(table, " {} t/s, best flags | ours / {0}, spread |", peer.name));
@@ -315,6 +314,12 @@ fn number(value: &Value, key: &str) -> Result<f64, String> {
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Ours, built as it is released.
+fn ours() -> Result<PathBuf, String> {
+    call(&mut cargo(&["build", "--release", "--package", "cli", "--locked", "--quiet"]))?;
+    Ok(target().join("release/gristmill"))
 }
 
 fn target() -> PathBuf {

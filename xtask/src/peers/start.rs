@@ -4,9 +4,9 @@
 //! a moment ago is still there, so who starts right after another starts faster. Hence two ways that are fair to all: a pause
 //! before each start, long enough for all that is free to have gone back; or a start before each that does not count.
 
-use super::{cache, median, shape_file, target};
+use super::{cache, median, ours, shape_file};
 use crate::client::Server;
-use crate::shell::{Done, call, cargo};
+use crate::shell::Done;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -78,8 +78,7 @@ impl Options {
 pub fn run(args: &[&str]) -> Done {
     let options = Options::parse(args)?;
     let cache = cache()?;
-    call(&mut cargo(&["build", "--release", "--package", "cli", "--locked", "--quiet"]))?;
-    let ours = target().join("release/gristmill");
+    let ours = ours()?;
     let file = shape_file(&ours, &cache, &options.shape)?;
     let serve = |port: &str, flags: &[&str]| {
         let mut command = quiet(&ours);
