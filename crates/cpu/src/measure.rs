@@ -408,10 +408,23 @@ fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     }
 }
 
-/// Independent sums: latency times instructions a cycle, with registers left for the operands.
-const SUMS: usize = 12;
+/// The most of [`independent`].
+const SUMS: usize = 24;
+
+/// Independent sums: at least latency times instructions a cycle, with registers left for the operands.
+const fn independent<S: Simd>() -> usize {
+    if S::PAIRS { SUMS } else { 12 }
+}
+
 /// Rounds over the sums for each look at the clock.
 const ROUNDS: usize = 20_000;
+
+/// Which register of weights and which number of `x` sum `i` is of. In pairs two sums share the number: to read one for each is what limits
+/// a CPU that starts as many products a cycle as it reads registers.
+#[inline(always)]
+fn factors(i: usize, pairs: bool) -> [usize; 2] {
+    if pairs { [i % 2, i / 2] } else { [0, i] }
+}
 
 // Each returns how many multiply-adds it did. Operands are read again each round from memory that the compiler must
 // think changed, so that no product can be taken out of the loop; the numbers keep every sum small.
@@ -424,13 +437,16 @@ impl Job for Int8 {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
-        let weights = [3u8; 64];
+        let weights = [[3u8; 64]; 2];
         let x = [[5i8, -5, 5, -5]; SUMS];
         let mut sums = [s.splat_i(0); SUMS];
         for _ in 0..ROUNDS {
-            let w = s.load_bytes(&black_box(&weights)[..]);
-            for (sum, four) in sums.iter_mut().zip(black_box(&x)) {
-                *sum = s.dot(*sum, w, s.splat4(four));
+            let w = black_box(&weights).each_ref();
+            let w = [s.load_bytes(w[0]), s.load_bytes(w[1])];
+            let x = black_box(&x);
+            for (i, sum) in sums[..independent::<S>()].iter_mut().enumerate() {
+                let [of_w, of_x] = factors(i, S::PAIRS);
+                *sum = s.dot(*sum, w[of_w], s.splat4(&x[of_x]));
             }
         }
         let mut results = [s.splat(0.0); SUMS];
@@ -438,7 +454,7 @@ impl Job for Int8 {
             *result = s.to_f(sum);
         }
         keep(s, results);
-        (ROUNDS * SUMS * S::LANES * 4) as f64
+        (ROUNDS * independent::<S>() * S::LANES * 4) as f64
     }
 }
 
@@ -451,29 +467,31 @@ impl Job for Bf16 {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
         // 1.0 in bfloat16 is 0x3f80; its sign bit is 0x8000.
-        let weights: [u8; 64] = std::array::from_fn(|i| if i % 2 == 0 { 0x80 } else { 0x3f });
+        let weights: [[u8; 64]; 2] = [std::array::from_fn(|i| if i % 2 == 0 { 0x80 } else { 0x3f }); 2];
         let x = [0xbf80_3f80_u32 as i32; SUMS];
         let x_f32 = [1.0f32; SUMS];
         let mut sums = [s.splat(0.0); SUMS];
         for _ in 0..ROUNDS {
-            let w = s.load_bytes(&black_box(&weights)[..]);
+            let w = black_box(&weights).each_ref();
+            let w = [s.load_bytes(w[0]), s.load_bytes(w[1])];
             if S::BF16_DOT {
                 let x = black_box(&x);
-                for (sum, &pair) in sums.iter_mut().zip(x) {
-                    *sum = s.bf16_dot(*sum, w, s.splat_i(pair));
+                for (i, sum) in sums[..independent::<S>()].iter_mut().enumerate() {
+                    let [of_w, of_x] = factors(i, S::PAIRS);
+                    *sum = s.bf16_dot(*sum, w[of_w], s.splat_i(x[of_x]));
                 }
             } else {
                 let x = black_box(&x_f32);
-                let low = s.cast_f(s.shl::<16>(w));
-                let high = s.cast_f(s.and(w, s.splat_i(0xffff_0000_u32 as i32)));
-                for (sum, &value) in sums.iter_mut().zip(x) {
+                let low = s.cast_f(s.shl::<16>(w[0]));
+                let high = s.cast_f(s.and(w[0], s.splat_i(0xffff_0000_u32 as i32)));
+                for (sum, &value) in sums[..independent::<S>()].iter_mut().zip(x) {
                     let value = s.splat(value);
                     *sum = s.fma(high, value, s.fma(low, value, *sum));
                 }
             }
         }
         keep(s, sums);
-        (ROUNDS * SUMS * S::LANES * 2) as f64
+        (ROUNDS * independent::<S>() * S::LANES * 2) as f64
     }
 }
 
@@ -490,21 +508,14 @@ impl Job for F32 {
         for _ in 0..ROUNDS {
             let weights = black_box(&weights);
             let w = [s.load(&weights[..]), s.load(&weights[S::LANES..])];
-            if S::FLOAT_PAIRS {
-                // A broadcast each would be what limits it.
-                for (sums, &value) in sums.as_chunks_mut::<2>().0.iter_mut().zip(black_box(&x)) {
-                    let value = s.splat(value);
-                    sums[0] = s.fma(w[0], value, sums[0]);
-                    sums[1] = s.fma(w[1], value, sums[1]);
-                }
-            } else {
-                for (sum, &value) in sums.iter_mut().zip(black_box(&x)) {
-                    *sum = s.fma(w[0], s.splat(value), *sum);
-                }
+            let x = black_box(&x);
+            for (i, sum) in sums[..independent::<S>()].iter_mut().enumerate() {
+                let [of_w, of_x] = factors(i, S::FLOAT_PAIRS || S::PAIRS);
+                *sum = s.fma(w[of_w], s.splat(x[of_x]), *sum);
             }
         }
         keep(s, sums);
-        (ROUNDS * SUMS * S::LANES) as f64
+        (ROUNDS * independent::<S>() * S::LANES) as f64
     }
 }
 

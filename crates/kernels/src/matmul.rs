@@ -6,6 +6,7 @@
 //! result does not depend on the batch.
 
 use std::array::from_ref;
+use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::{Amx, AmxFp16};
@@ -197,12 +198,6 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The sums in row `t` of the output, from its column `at` on; zeros beyond the end of a row.
-    #[inline(always)]
-    fn get<S: Simd>(&mut self, s: S, t: usize, at: usize) -> S::F {
-        registers::load(s, self.out.row(t), at)
-    }
-
     /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
     #[inline(always)]
     pub(crate) fn put<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
@@ -762,34 +757,36 @@ impl Rows for Brains<'_> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        let (pairs, x) = self.rows::<S, T>(cols, first);
+        let x = self.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
         let mut vectors = panels.map(|panel| panel.chunks_exact(4 * S::LANES));
         let whole = cols / 2;
         // Said where it can be seen: else the loop looks at the length of each row for each pair.
         if S::BF16_DOT {
-            assert!(pairs.iter().all(|row| row.len() >= whole));
+            assert!(x.pairs.iter().all(|row| row.len() >= whole));
         } else {
-            assert!(x.iter().all(|row| row.len() == whole));
+            assert!(x.f32.iter().all(|row| row.len() == whole));
         }
         for k in 0..whole {
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
-                add_pair(s, &pairs, &x, k, s.load_bytes(weights), &mut sums[i]);
+                add_pair(s, &x, k, s.load_bytes(weights), &mut sums[i]);
             }
         }
         if cols % 2 == 1 {
             // A last column without a partner: with zeros.
-            let x: [[[f32; 2]; 1]; T] =
+            let last: [[[f32; 2]; 1]; T] =
                 std::array::from_fn(|t| match self.f32.get((first + t + 1) * cols - 1) {
                     Some(&last) => [[last, 0.0]],
                     None => [[0.0; 2]],
                 });
-            let x = x.each_ref().map(|x| x.as_slice());
-            let pairs = pairs.map(|row| row.last_chunk::<1>().map_or(&row[..0], |last| last));
+            let x = PairRows {
+                pairs: x.pairs.map(|row| row.last_chunk::<1>().map_or(&row[..0], |last| last)),
+                f32: last.each_ref().map(|last| last.as_slice()),
+            };
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
-                add_pair(s, &pairs, &x, 0, s.load_bytes(weights), &mut sums[i]);
+                add_pair(s, &x, 0, s.load_bytes(weights), &mut sums[i]);
             }
         }
         sums
@@ -797,7 +794,11 @@ impl Rows for Brains<'_> {
 }
 
 /// Rows as pairs of bfloat16 and of `f32`, of which one is empty.
-type PairRows<'a, const T: usize> = ([&'a [[i8; 4]]; T], [&'a [[f32; 2]]; T]);
+#[derive(Clone, Copy)]
+struct PairRows<'a, const T: usize> {
+    pairs: [&'a [[i8; 4]]; T],
+    f32: [&'a [[f32; 2]]; T],
+}
 
 impl<'a> Brains<'a> {
     /// Rows `first` to `first + T - 1` in the form that is multiplied; in the other form they are empty.
@@ -806,10 +807,11 @@ impl<'a> Brains<'a> {
         let pairs = cols.div_ceil(2);
         if S::BF16_DOT {
             let last = self.pairs.len() / pairs - 1;
-            (std::array::from_fn(|t| &self.pairs[(first + t).min(last) * pairs..][..pairs]), [&[]; T])
+            let row = |t: usize| &self.pairs[(first + t).min(last) * pairs..][..pairs];
+            PairRows { pairs: std::array::from_fn(row), f32: [&[]; T] }
         } else {
             let row = |t: usize| &self.f32[(first + t).min(self.f32.len() / cols - 1) * cols..][..cols];
-            ([&[]; T], std::array::from_fn(|t| &row(t).as_chunks().0[..cols / 2]))
+            PairRows { pairs: [&[]; T], f32: std::array::from_fn(|t| &row(t).as_chunks().0[..cols / 2]) }
         }
     }
 }
@@ -818,15 +820,14 @@ impl<'a> Brains<'a> {
 #[inline(always)]
 fn add_pairs<S: Simd, const T: usize, const P: usize>(
     s: S,
-    pairs: &[&[[i8; 4]]; T],
-    x: &[&[[f32; 2]]; T],
+    x: &PairRows<'_, T>,
     k: usize,
     w: &[S::I; P],
     sums: &mut [[S::F; T]; P],
 ) {
     if S::BF16_DOT {
         for t in 0..T {
-            let pair = s.splat4(&pairs[t][k]);
+            let pair = s.splat4(&x.pairs[t][k]);
             for p in 0..P {
                 sums[p][t] = s.bf16_dot(sums[p][t], w[p], pair);
             }
@@ -836,7 +837,7 @@ fn add_pairs<S: Simd, const T: usize, const P: usize>(
         for p in 0..P {
             let (even, odd) = (s.cast_f(s.shl::<16>(w[p])), s.cast_f(s.and(w[p], high)));
             for t in 0..T {
-                let [first, second] = x[t][k];
+                let [first, second] = x.f32[t][k];
                 sums[p][t] = s.fma(even, s.splat(first), sums[p][t]);
                 sums[p][t] = s.fma(odd, s.splat(second), sums[p][t]);
             }
@@ -846,15 +847,8 @@ fn add_pairs<S: Simd, const T: usize, const P: usize>(
 
 /// [`add_pairs`] of one panel.
 #[inline(always)]
-fn add_pair<S: Simd, const T: usize>(
-    s: S,
-    pairs: &[&[[i8; 4]]; T],
-    x: &[&[[f32; 2]]; T],
-    k: usize,
-    w: S::I,
-    sums: &mut [S::F; T],
-) {
-    add_pairs(s, pairs, x, k, &[w], std::array::from_mut(sums));
+fn add_pair<S: Simd, const T: usize>(s: S, x: &PairRows<'_, T>, k: usize, w: S::I, sums: &mut [S::F; T]) {
+    add_pairs(s, x, k, &[w], std::array::from_mut(sums));
 }
 
 /// bfloat16 weights in twelve bits times few rows.
@@ -863,6 +857,7 @@ struct Twelves<'a>(Brains<'a>);
 impl Rows for Twelves<'_> {
     const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
+    const PAIRS: bool = true;
     const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
         Brains::row_bytes(cols)
@@ -875,37 +870,118 @@ impl Rows for Twelves<'_> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        let (pairs, x) = self.0.rows::<S, T>(cols, first);
+        let mut x = self.0.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
-        let readers = panels.map(|panel| twelve::Reader::new(panel, S::LANES, cols));
-        let mut k = 0;
+        let mut readers = [twelve::Reader::new(panels[0], S::LANES, cols); P];
+        for p in 1..P {
+            readers[p] = twelve::Reader::new(panels[p], S::LANES, cols);
+        }
+        let bytes = twelve::group_bytes(S::LANES);
+        // What lies behind this panel is already being read.
+        let (mut left, skip) = (panels[0].len(), (P - 1) * panels[0].len());
         for piece in 0..cols.div_ceil(twelve::PIECE) {
-            let mut exceptions = readers.map(|reader| reader.exceptions(piece, S::LANES));
-            let mut groups = readers.map(|reader| reader.groups(piece, S::LANES));
-            for group in 0..groups[0].len() {
-                for i in 0..P {
-                    let Some(bytes) = groups[i].next() else { return sums };
-                    twelve::Reader::ahead(s, bytes);
-                    let weights = readers[i].pairs(s, bytes, group, &mut exceptions[i]);
-                    for j in 0..4 {
-                        add_pair(s, &pairs, &x, k + j, weights[j], &mut sums[i]);
-                    }
+            let mut exceptions = [twelve::Exceptions::NONE; P];
+            let mut groups = [&panels[0][..0]; P];
+            for p in 0..P {
+                exceptions[p] = readers[p].exceptions(piece, S::LANES);
+                groups[p] = readers[p].groups(piece, S::LANES);
+            }
+            let count = groups[0].len() / bytes;
+            let mut at = 0;
+            while at < count {
+                // Between exceptions nothing is looked for, and sums stay in registers.
+                let mut next = count;
+                for p in 0..P {
+                    next = next.min(exceptions[p].group);
                 }
-                k += 4;
+                // In a damaged file they may not be in order.
+                next = next.max(at);
+                sums = add_plain(s, &readers, &groups, at..next, &mut x, [left, skip], sums);
+                left -= (next - at) * bytes;
+                if next < count {
+                    let x = next_pairs::<S, T>(&mut x);
+                    for p in 0..P {
+                        let group = &groups[p][next * bytes..][..bytes];
+                        let weights = readers[p].pairs(s, group, next, &mut exceptions[p]);
+                        for j in 0..twelve::PAIRS {
+                            add_pair(s, &x, j, weights[j], &mut sums[p]);
+                        }
+                    }
+                    left -= bytes;
+                }
+                at = next + 1;
             }
         }
         sums
     }
 }
 
-/// A piece of a panel as plain pairs, for the widest registers.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Near([u8; twelve::near_bytes(MOST_LANES)]);
+/// `sums` and the products of the groups `range`, which have no exceptions, with the next columns of `x`. Asks for groups that come later:
+/// behind the `left` bytes of the panels from the first of these groups on, `skip` bytes are left out.
+#[inline(always)]
+fn add_plain<'a, S: Simd, const T: usize, const P: usize>(
+    s: S,
+    readers: &[twelve::Reader<'_>; P],
+    groups: &[&[u8]; P],
+    range: Range<usize>,
+    x: &mut PairRows<'a, T>,
+    [mut left, skip]: [usize; 2],
+    mut sums: [[S::F; T]; P],
+) -> [[S::F; T]; P] {
+    let bytes = const { twelve::group_bytes(S::LANES) };
+    for group in range {
+        let ahead = if unpack::AHEAD < left { unpack::AHEAD } else { unpack::AHEAD + skip };
+        left -= bytes;
+        let x = next_pairs::<S, T>(x);
+        unrolled!(p < P, {
+            let group = &groups[p][group * bytes..][..bytes];
+            for line in 0..bytes.div_ceil(64) {
+                s.prefetch(group, 64 * line + ahead);
+            }
+            let weights = readers[p].plain_pairs(s, group);
+            for j in 0..twelve::PAIRS {
+                add_pair(s, &x, j, weights[j], &mut sums[p]);
+            }
+        });
+    }
+    sums
+}
 
-/// bfloat16 weights in twelve bits times many rows: a piece of two panels is brought near, and all rows walk over it. Two, because eight sums
-/// at a time leave a CPU that starts two products a cycle waiting for the one before. Sums lie in the output between pieces and come back
-/// bit for bit.
+/// Takes the pairs of a group of columns from each row.
+#[inline(always)]
+fn next_pairs<'a, S: Simd, const T: usize>(x: &mut PairRows<'a, T>) -> PairRows<'a, T> {
+    let mut next = PairRows { pairs: [&[]; T], f32: [&[]; T] };
+    for t in 0..T {
+        if S::BF16_DOT {
+            (next.pairs[t], x.pairs[t]) = x.pairs[t].split_at(twelve::PAIRS);
+        } else {
+            (next.f32[t], x.f32[t]) = x.f32[t].split_at(twelve::PAIRS);
+        }
+    }
+    next
+}
+
+/// Panels whose pieces are near together. Two, because eight sums at a time leave a CPU that starts two products a cycle waiting for the one
+/// before.
+const TOGETHER: usize = 2;
+
+/// A piece of each of these panels as plain pairs, for the widest registers: their vectors of the same columns side by side.
+#[repr(align(64))]
+struct Near([u8; TOGETHER * twelve::near_bytes(MOST_LANES)]);
+
+/// Sums of a row of these panels.
+type Sums = [f32; TOGETHER * MOST_LANES];
+
+/// Sums of `R` rows, between one piece and the next.
+#[repr(align(64))]
+struct Waiting<const R: usize>([Sums; R]);
+
+/// The most rows that walk over a piece before the next one is brought near, and as many as are few.
+const WAITING: usize = 256;
+const FEW_WAITING: usize = 32;
+
+/// bfloat16 weights in twelve bits times many rows: a piece of two panels is brought near, and rows walk over it. Their sums wait for the
+/// next piece side by side, bit for bit; in the output they would lie a row apart, and have left the caches by then.
 struct Pieces<'w, 'a> {
     work: &'w mut Work<'a>,
     x: Brains<'w>,
@@ -916,12 +992,21 @@ impl Job for Pieces<'_, '_> {
     const PRODUCTS: Products = Products::Pairs;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
+        let mut near = Near([0; _]);
+        // Not more than is used: it is cleared for each task.
+        let (mut few, mut many);
+        let sums: &mut [Sums] = if self.work.rows <= FEW_WAITING {
+            few = Waiting([[0.0; _]; FEW_WAITING]);
+            &mut few.0
+        } else {
+            many = Waiting([[0.0; _]; WAITING]);
+            &mut many.0
+        };
         let count = self.work.weights.count;
-        let mut near = [Near([0; _]); 2];
-        for at in (0..count).step_by(2) {
+        for at in (0..count).step_by(TOGETHER) {
             match count - at {
-                1 => self.panels(s, std::array::from_mut(&mut near[0]), at),
-                _ => self.panels(s, &mut near, at),
+                1 => self.panels::<S, 1>(s, at, &mut near, sums),
+                _ => self.panels::<S, TOGETHER>(s, at, &mut near, sums),
             }
         }
     }
@@ -930,41 +1015,49 @@ impl Job for Pieces<'_, '_> {
 impl Pieces<'_, '_> {
     /// All rows times the `P` panels from `at` on.
     #[inline(always)]
-    fn panels<S: Simd, const P: usize>(&mut self, s: S, near: &mut [Near; P], at: usize) {
+    fn panels<S: Simd, const P: usize>(&mut self, s: S, at: usize, near: &mut Near, sums: &mut [Sums]) {
         let Work { cols, weights, rows, .. } = *self.work;
-        for piece in 0..cols.div_ceil(twelve::PIECE) {
-            for p in 0..P {
-                twelve::bring(s, weights.panel(at + p), cols, piece, &mut near[p].0);
-            }
-            let mut t = 0;
-            while t < rows {
-                t += match (rows - t).min(S::TILE) {
-                    1 => self.rows::<S, 1, P>(s, near, at, piece, t),
-                    2..4 => self.rows::<S, 2, P>(s, near, at, piece, t),
-                    8.. if const { S::TILE >= 8 } => self.rows::<S, 8, P>(s, near, at, piece, t),
-                    _ => self.rows::<S, 4, P>(s, near, at, piece, t),
-                };
+        for first in (0..rows).step_by(sums.len()) {
+            let end = rows.min(first + sums.len());
+            for piece in 0..cols.div_ceil(twelve::PIECE) {
+                for p in 0..P {
+                    let near = &mut near.0[4 * S::LANES * p..];
+                    twelve::bring(s, weights.panel(at + p), cols, piece, P, near);
+                }
+                let mut t = first;
+                while t < end {
+                    let sums = &mut sums[t - first..];
+                    t += match (end - t).min(S::TILE) {
+                        1 => self.rows::<S, 1, P>(s, near, at, piece, t, sums),
+                        2..4 => self.rows::<S, 2, P>(s, near, at, piece, t, sums),
+                        8.. if const { S::TILE >= 8 } => self.rows::<S, 8, P>(s, near, at, piece, t, sums),
+                        _ => self.rows::<S, 4, P>(s, near, at, piece, t, sums),
+                    };
+                }
             }
         }
     }
 
-    /// Adds the products of piece `piece` of the panels from `at` on with rows `first` to `first + T - 1`.
+    /// Adds the products of piece `piece` of the panels from `at` on with rows `first` to `first + T - 1` to `waiting`; those of the last
+    /// piece go to the output.
     #[inline(always)]
     fn rows<S: Simd, const T: usize, const P: usize>(
         &mut self,
         s: S,
-        near: &[Near; P],
+        near: &Near,
         at: usize,
         piece: usize,
         first: usize,
+        waiting: &mut [Sums],
     ) -> usize {
         let cols = self.work.cols;
-        let (mut pairs, mut x) = self.x.rows::<S, T>(cols, first);
+        let mut x = self.x.rows::<S, T>(cols, first);
+        let waiting = &mut waiting[..T];
         let mut sums = [[s.splat(0.0); T]; P];
         if piece > 0 {
-            for p in 0..P {
-                for t in 0..T {
-                    sums[p][t] = self.work.get(s, first + t, (at + p) * S::LANES);
+            for t in 0..T {
+                for p in 0..P {
+                    sums[p][t] = s.load(&waiting[t][p * S::LANES..]);
                 }
             }
         }
@@ -973,23 +1066,26 @@ impl Pieces<'_, '_> {
         // Of one length, so that it is looked at once.
         for t in 0..T {
             if S::BF16_DOT {
-                pairs[t] = &pairs[t][k..][..count];
+                x.pairs[t] = &x.pairs[t][k..][..count];
             } else {
-                x[t] = &x[t][k..][..count];
+                x.f32[t] = &x.f32[t][k..][..count];
             }
         }
-        let mut vectors = near.each_ref().map(|near| near.0.chunks_exact(4 * S::LANES));
-        for k in 0..count {
+        for (k, vectors) in near.0.chunks_exact(4 * S::LANES * P).take(count).enumerate() {
             let mut weights = [s.splat_i(0); P];
             for p in 0..P {
-                let Some(vector) = vectors[p].next() else { return T };
-                weights[p] = s.load_bytes(vector);
+                weights[p] = s.load_bytes(&vectors[4 * S::LANES * p..]);
             }
-            add_pairs(s, &pairs, &x, k, &weights, &mut sums);
+            add_pairs(s, &x, k, &weights, &mut sums);
         }
-        for p in 0..P {
-            for t in 0..T {
-                self.work.put(s, first + t, (at + p) * S::LANES, sums[p][t]);
+        let last = k + count == cols / 2;
+        for t in 0..T {
+            for p in 0..P {
+                if last {
+                    self.work.put(s, first + t, (at + p) * S::LANES, sums[p][t]);
+                } else {
+                    s.store(sums[p][t], &mut waiting[t][p * S::LANES..]);
+                }
             }
         }
         T

@@ -26,8 +26,11 @@ pub(crate) const STEP: usize = 32;
 /// Registers with fewer lanes take longer to make weights of it than to read plain ones: one row on AVX2 multiplies at half the speed.
 pub(crate) const LANES: usize = 16;
 
-/// Columns of a group of vectors.
+/// Columns of a group of vectors, which is read as [`PAIRS`] vectors of pairs.
 const GROUP: usize = 8;
+
+/// Vectors of pairs in a group.
+pub(crate) const PAIRS: usize = GROUP / 2;
 
 /// Weights for which a panel has room for one exception: four times as many as were seen in a panel of trained weights.
 const WEIGHTS_AN_EXCEPTION: usize = 256;
@@ -37,9 +40,6 @@ const TABLE: usize = 16;
 
 /// Bytes of an exception: its place among the pairs of the piece, in units of two bytes, and the weight.
 const EXCEPTION: usize = 4;
-
-/// How far ahead of the product its weights are asked for, in bytes: without, a row multiplies at three quarters of the speed (measured).
-const AHEAD: usize = 2 << 10;
 
 fn pieces(cols: usize) -> usize {
     cols.div_ceil(PIECE)
@@ -88,11 +88,13 @@ pub(crate) struct Reader<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Exceptions<'a> {
     list: &'a [[u8; EXCEPTION]],
-    /// The group of the first of them.
-    group: usize,
+    /// The group of the first of them; one that is not there if there are none.
+    pub(crate) group: usize,
 }
 
 impl<'a> Exceptions<'a> {
+    pub(crate) const NONE: Exceptions<'static> = Exceptions { list: &[], group: usize::MAX };
+
     /// The first one's place in units of two bytes, among pairs of the whole piece.
     #[inline(always)]
     fn at(list: &[[u8; EXCEPTION]]) -> Option<usize> {
@@ -104,6 +106,11 @@ impl<'a> Exceptions<'a> {
         let group = Self::at(list).map_or(usize::MAX, |at| at / (GROUP * lanes));
         Exceptions { list, group }
     }
+}
+
+/// Bytes of a group: three vectors.
+pub(crate) const fn group_bytes(lanes: usize) -> usize {
+    12 * lanes
 }
 
 impl<'a> Reader<'a> {
@@ -121,23 +128,33 @@ impl<'a> Reader<'a> {
         Exceptions::new(exceptions(self.head, self.cols, piece), lanes)
     }
 
-    /// The groups of piece `piece`, three vectors each.
+    /// The groups of piece `piece`, of [`group_bytes`] each.
     #[inline(always)]
-    pub(crate) fn groups(&self, piece: usize, lanes: usize) -> std::slice::ChunksExact<'a, u8> {
-        let group = 12 * lanes;
+    pub(crate) fn groups(&self, piece: usize, lanes: usize) -> &'a [u8] {
+        let group = group_bytes(lanes);
         let count = PIECE.min(self.cols - piece * PIECE) / GROUP;
-        self.vectors[piece * (PIECE / GROUP) * group..][..count * group].chunks_exact(group)
+        &self.vectors[piece * (PIECE / GROUP) * group..][..count * group]
     }
 
-    /// Asks for what lies [`AHEAD`] of a group.
+    /// A group as vectors of pairs, as if it had no exceptions.
     #[inline(always)]
-    pub(crate) fn ahead<S: Simd>(s: S, group: &[u8]) {
-        for line in 0..group.len().div_ceil(64) {
-            s.prefetch(group, 64 * line + AHEAD);
+    pub(crate) fn plain_pairs<S: Simd>(&self, s: S, group: &[u8]) -> [S::I; PAIRS] {
+        let vector = 4 * S::LANES;
+        let (nibble, low) = (s.splat_b(0x0f), s.splat_i(0x00ff_00ff));
+        let high = s.splat_i(0xff00_ff00_u32.cast_signed());
+        let indices = s.load_bytes(&group[2 * vector..]);
+        let upper = [s.and(indices, nibble), s.and(s.shr::<4>(indices), nibble)];
+        let mut pairs = [indices; PAIRS];
+        for half in 0..2 {
+            let lower = s.load_bytes(&group[half * vector..]);
+            let upper = s.lookup(&self.table, upper[half]);
+            pairs[2 * half] = s.or(s.and(lower, low), s.shl::<8>(s.and(upper, low)));
+            pairs[2 * half + 1] = s.or(s.and(s.shr::<8>(lower), low), s.and(upper, high));
         }
+        pairs
     }
 
-    /// Group number `i` of a piece as four vectors of pairs.
+    /// Group number `i` of a piece as vectors of pairs.
     #[inline(always)]
     pub(crate) fn pairs<S: Simd>(
         &self,
@@ -145,19 +162,8 @@ impl<'a> Reader<'a> {
         group: &[u8],
         i: usize,
         exceptions: &mut Exceptions<'_>,
-    ) -> [S::I; 4] {
-        let vector = 4 * S::LANES;
-        let (nibble, low) = (s.splat_b(0x0f), s.splat_i(0x00ff_00ff));
-        let high = s.splat_i(0xff00_ff00_u32.cast_signed());
-        let indices = s.load_bytes(&group[2 * vector..]);
-        let upper = [s.and(indices, nibble), s.and(s.shr::<4>(indices), nibble)];
-        let mut pairs = [indices; 4];
-        for half in 0..2 {
-            let lower = s.load_bytes(&group[half * vector..]);
-            let upper = s.lookup(&self.table, upper[half]);
-            pairs[2 * half] = s.or(s.and(lower, low), s.shl::<8>(s.and(upper, low)));
-            pairs[2 * half + 1] = s.or(s.and(s.shr::<8>(lower), low), s.and(upper, high));
-        }
+    ) -> [S::I; PAIRS] {
+        let pairs = self.plain_pairs(s, group);
         if i == exceptions.group { patched(s, pairs, i, exceptions) } else { pairs }
     }
 }
@@ -165,10 +171,10 @@ impl<'a> Reader<'a> {
 /// `pairs` of group `i` with its exceptions put in.
 #[cold]
 #[inline(always)]
-fn patched<S: Simd>(s: S, pairs: [S::I; 4], i: usize, exceptions: &mut Exceptions<'_>) -> [S::I; 4] {
+fn patched<S: Simd>(s: S, pairs: [S::I; PAIRS], i: usize, exceptions: &mut Exceptions<'_>) -> [S::I; PAIRS] {
     let vector = 4 * S::LANES;
-    let mut bytes = [0; 4 * 64];
-    for j in 0..4 {
+    let mut bytes = [0; PAIRS * 64];
+    for j in 0..PAIRS {
         s.store_bytes(pairs[j], &mut bytes[j * vector..]);
     }
     while i == exceptions.group
@@ -179,23 +185,23 @@ fn patched<S: Simd>(s: S, pairs: [S::I; 4], i: usize, exceptions: &mut Exception
         *exceptions = Exceptions::new(rest, S::LANES);
     }
     let mut all = pairs;
-    for j in 0..4 {
+    for j in 0..PAIRS {
         all[j] = s.load_bytes(&bytes[j * vector..]);
     }
     all
 }
 
-/// Writes piece `piece` of `panel` to `near` as pairs of bfloat16: a vector for each two columns.
+/// Writes piece `piece` of `panel` to `near` as pairs of bfloat16: a vector for each two columns, from one to the next `apart` vectors.
 #[inline(always)]
-pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, near: &mut [u8]) {
+pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, apart: usize, near: &mut [u8]) {
     let reader = Reader::new(panel, S::LANES, cols);
-    let vector = 4 * S::LANES;
+    let apart = 4 * S::LANES * apart;
     let mut exceptions = reader.exceptions(piece, S::LANES);
-    let groups = reader.groups(piece, S::LANES);
-    for (i, (from, to)) in groups.zip(near.chunks_exact_mut(4 * vector)).enumerate() {
+    let groups = reader.groups(piece, S::LANES).chunks_exact(group_bytes(S::LANES));
+    for (i, (from, to)) in groups.zip(near.chunks_mut(PAIRS * apart)).enumerate() {
         let pairs = reader.pairs(s, from, i, &mut exceptions);
-        for j in 0..4 {
-            s.store_bytes(pairs[j], &mut to[j * vector..]);
+        for j in 0..PAIRS {
+            s.store_bytes(pairs[j], &mut to[j * apart..]);
         }
     }
 }
@@ -203,8 +209,8 @@ pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, near
 /// Where the vectors of piece `piece` lie in a panel.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> std::ops::Range<usize> {
-    let first = head_bytes(lanes, cols) + piece * (PIECE / GROUP) * 12 * lanes;
-    first..first + PIECE.min(cols - piece * PIECE) / GROUP * 12 * lanes
+    let first = head_bytes(lanes, cols) + piece * (PIECE / GROUP) * group_bytes(lanes);
+    first..first + PIECE.min(cols - piece * PIECE) / GROUP * group_bytes(lanes)
 }
 
 /// The columns of the four bytes of a lane: two pairs of columns share a vector, the first pair in the even bytes, the second in the odd
@@ -245,10 +251,12 @@ pub(crate) fn pack(lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) -> 
     let (starts, list) = head[TABLE..].split_at_mut(2 * (pieces(cols) + 1));
     let (starts, list) = (starts.as_chunks_mut::<2>().0, list.as_chunks_mut::<EXCEPTION>().0);
     let mut count = 0;
-    for (piece, vectors) in vectors.chunks_mut(PIECE / GROUP * 12 * lanes).enumerate() {
+    for (piece, vectors) in vectors.chunks_mut(PIECE / GROUP * group_bytes(lanes)).enumerate() {
         for (lane, row) in rows.chunks_exact(2 * cols).enumerate() {
             let row = row[2 * PIECE * piece..].as_chunks::<{ 2 * GROUP }>().0;
-            for (group, (weights, to)) in row.iter().zip(vectors.chunks_exact_mut(12 * lanes)).enumerate() {
+            for (group, (weights, to)) in
+                row.iter().zip(vectors.chunks_exact_mut(group_bytes(lanes))).enumerate()
+            {
                 if pack_group(&codes, weights, &mut to[4 * lane..], lanes) {
                     continue;
                 }
@@ -288,7 +296,8 @@ fn pack_group(codes: &[u8; 256], weights: &[u8; 2 * GROUP], to: &mut [u8], lanes
 pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mut [f32]) {
     let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
     for (piece, out) in out.chunks_mut(PIECE).enumerate() {
-        let vectors = vectors[piece * (PIECE / GROUP) * 12 * lanes..].chunks_exact(12 * lanes);
+        let vectors =
+            vectors[piece * (PIECE / GROUP) * group_bytes(lanes)..].chunks_exact(group_bytes(lanes));
         for (vectors, out) in vectors.zip(out.chunks_exact_mut(GROUP)) {
             let lane = &vectors[4 * lane..];
             for (byte, column) in ORDER.into_iter().enumerate() {

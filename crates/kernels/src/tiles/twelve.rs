@@ -22,7 +22,7 @@ impl Weights for Twelves {
         const { assert!(DEPTH == twelve::PIECE) };
         // All at once: the exceptions are those of a piece.
         if tile == 0 {
-            twelve::bring(s, panel, cols, from / DEPTH, near.0.as_flattened_mut());
+            twelve::bring(s, panel, cols, from / DEPTH, 1, near.0.as_flattened_mut());
         }
     }
 

@@ -197,7 +197,7 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
 }
 
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.
-const AHEAD: usize = 3 << 10;
+pub(crate) const AHEAD: usize = 3 << 10;
 
 /// What is asked for while a sub-block of `P` panels is multiplied: as much of a later block. The hardware's own prefetch falls
 /// behind where several rows share the weights and the reads come in bursts.
