@@ -246,7 +246,7 @@ fn twelve_bits_change_no_bit_of_a_product() {
         weights[outputs * cols - 1] = half::bf16::from_bits(0x1234);
         let bytes: Vec<u8> = weights.iter().flat_map(|w| w.to_le_bytes()).collect();
         let wider: Vec<u8> = bytes.chunks(2 * cols).flat_map(|row| [row, &[0; 4]].concat()).collect();
-        let x: Vec<f32> = (0..70 * cols).map(|_| noise.unit() * 3.0).collect();
+        let x: Vec<f32> = (0..261 * cols).map(|_| noise.unit() * 3.0).collect();
         let wider_x: Vec<f32> = x.chunks(cols).flat_map(|row| [row, &[1.0, -1.0]].concat()).collect();
         for tier in Tier::available() {
             let c = Compute::new(tier, Pool::new(2, None).unwrap());
@@ -269,7 +269,8 @@ fn twelve_bits_change_no_bit_of_a_product() {
                     "{tier} row {r}"
                 );
             }
-            for rows in [1, 2, 3, 4, 7, 8, 9, 16, 17, 33, 70] {
+            // One by one, tile by tile, and above 64 and 256 rows in one part and in two (decision 40).
+            for rows in [1, 2, 3, 4, 7, 8, 9, 16, 17, 33, 70, 261] {
                 let (x, wider_x) = (&x[..rows * cols], &wider_x[..rows * (cols + 2)]);
                 assert_eq!(run(&c, &w, x), run(&c, &plain, wider_x), "{tier} {rows} rows of {cols}");
             }
