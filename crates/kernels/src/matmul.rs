@@ -2,7 +2,7 @@
 //!
 //! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to eight rows
 //! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. Few rows walk over several
-//! panels of plain floats at once, and on some tiers any rows over pairs of quantized ones. The sum of one output runs over `k` in the same order in every tile size, so a row's
+//! panels of plain floats at once, and on some tiers any rows over pairs of quantized ones or of those in twelve bits. The sum of one output runs over `k` in the same order in every tile size, so a row's
 //! result does not depend on the batch.
 
 use std::array::from_ref;
@@ -862,7 +862,8 @@ impl Rows for Twelves<'_> {
     const PRODUCTS: Products = Products::Pairs;
     const TILE: usize = 8;
     const PAIRS: bool = true;
-    const SUMS: usize = 8;
+    // All tiers that have such weights take panels in pairs.
+    const SUMS: usize = 1;
     fn row_bytes(cols: usize) -> usize {
         Brains::row_bytes(cols)
     }
@@ -900,8 +901,7 @@ impl Rows for Twelves<'_> {
                 }
                 // In a damaged file they may not be in order.
                 next = next.max(at);
-                sums = add_plain(s, &readers, &groups, at..next, &mut x, [left, skip], sums);
-                left -= (next - at) * bytes;
+                sums = add_plain(s, &readers, &groups, at..next, &mut x, &mut left, skip, sums);
                 if next < count {
                     let x = next_pairs::<S, T>(&mut x);
                     for p in 0..P {
@@ -921,7 +921,7 @@ impl Rows for Twelves<'_> {
 }
 
 /// `sums` and the products of the groups `range`, which have no exceptions, with the next columns of `x`. Asks for groups that come later:
-/// behind the `left` bytes of the panels from the first of these groups on, `skip` bytes are left out.
+/// behind the `left` bytes of the panels from the next group on, `skip` bytes are left out.
 #[inline(always)]
 fn add_plain<'a, S: Simd, const T: usize, const P: usize>(
     s: S,
@@ -929,13 +929,14 @@ fn add_plain<'a, S: Simd, const T: usize, const P: usize>(
     groups: &[&[u8]; P],
     range: Range<usize>,
     x: &mut PairRows<'a, T>,
-    [mut left, skip]: [usize; 2],
+    left: &mut usize,
+    skip: usize,
     mut sums: [[S::F; T]; P],
 ) -> [[S::F; T]; P] {
     let bytes = const { twelve::group_bytes(S::LANES) };
     for group in range {
-        let ahead = if unpack::AHEAD < left { unpack::AHEAD } else { unpack::AHEAD + skip };
-        left -= bytes;
+        let ahead = if unpack::AHEAD < *left { unpack::AHEAD } else { unpack::AHEAD + skip };
+        *left -= bytes;
         let x = next_pairs::<S, T>(x);
         unrolled!(p < P, {
             let group = &groups[p][group * bytes..][..bytes];
