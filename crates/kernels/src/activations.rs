@@ -89,6 +89,29 @@ impl<'a> Grouped<'a> {
     }
 }
 
+/// Pairs of bfloat16 of a row that lie together in a group.
+pub(crate) const CHUNK: usize = 4;
+
+/// Rows as pairs of bfloat16, where they do not lie in tiles. A group holds [`GROUP`] rows, the last one what is left: first the [`CHUNK`]
+/// first pairs of each of its rows, then the next of each, and so on, the last ones filled up with zeros.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupedPairs<'a> {
+    /// The rows, and enough of whatever after them for a tile of more rows than there are.
+    pairs: &'a [[i8; 4]],
+    rows: usize,
+    a_row: usize,
+}
+
+impl<'a> GroupedPairs<'a> {
+    /// The stream that begins with the first pairs of `row`, and its step: how many pairs on the next ones of the same row lie.
+    #[inline(always)]
+    pub(crate) fn stream(&self, row: usize) -> (&'a [[i8; 4]], usize) {
+        let first = row - row % GROUP;
+        let width = GROUP.min(self.rows - first);
+        (&self.pairs[first * self.a_row + (row - first) * CHUNK..], width * CHUNK)
+    }
+}
+
 /// Rows of activations. All memory is taken by [`Activations::new`]; physical pages only for the forms that are used.
 pub struct Activations {
     pub(crate) rows: usize,
@@ -153,7 +176,7 @@ impl Activations {
             });
         }
         if needs.bf16 || self.narrow < self.rows {
-            let shape = PairShape::of(c.tier, cols);
+            let shape = PairShape::of(c.tier);
             let a_row = shape.a_row(cols);
             let out = &mut self.bf16[..self.rows * a_row];
             let tasks = if x.len() < FEW { 1 } else { 4 * c.pool.threads() };
@@ -203,6 +226,12 @@ impl Activations {
         });
     }
 
+    /// The rows as pairs of bfloat16, on a tier without tiles.
+    pub(crate) fn pairs(&self) -> GroupedPairs<'_> {
+        let a_row = self.cols.div_ceil(2).next_multiple_of(CHUNK);
+        GroupedPairs { pairs: &self.bf16, rows: self.rows, a_row }
+    }
+
     /// The rows as half-precision floats.
     pub(crate) fn halves(&self) -> HalfRows<'_> {
         HalfRows { pairs: &self.halves, undo: &self.undo }
@@ -237,12 +266,12 @@ struct PairShape {
 }
 
 impl PairShape {
-    /// Row after row, or where the tier has tiles, tile after tile.
-    fn of(tier: Tier, cols: usize) -> PairShape {
+    /// As [`GroupedPairs`], or where the tier has tiles, tile after tile.
+    fn of(tier: Tier) -> PairShape {
         if has_tiles(tier) {
             PairShape { rows: TILE_ROWS, pairs: TILE_PAIRS }
         } else {
-            PairShape { rows: 1, pairs: cols.div_ceil(2) }
+            PairShape { rows: GROUP, pairs: CHUNK }
         }
     }
 

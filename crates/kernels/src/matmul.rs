@@ -15,7 +15,7 @@ use cpu::lanes::{Job, Products, Simd, dispatch, short_quads};
 use cpu::lanes::{has_half_tiles, has_tiles};
 use cpu::{Columns, Tile};
 
-use crate::activations::{Activations, BLOCK, Block, GROUP, Grouped};
+use crate::activations::{Activations, BLOCK, Block, CHUNK, GROUP, Grouped, GroupedPairs};
 use crate::matrix::{Layout, Matrix, with_format};
 use crate::registers::{self, MOST_LANES};
 use crate::stored::{Half, Single, Stored};
@@ -149,14 +149,14 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
             if let Some(amx) = Amx::of(w.tier) {
                 return tiles::brains(amx, work, &x.bf16);
             }
-            dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: &x.bf16 } });
+            dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: x.pairs() } });
         }
         Layout::Twelve => {
             #[cfg(target_arch = "x86_64")]
             if let Some(amx) = Amx::of(w.tier) {
                 return tiles::twelves(amx, work, &x.bf16);
             }
-            let x = Brains { f32: &x.f32, pairs: &x.bf16 };
+            let x = Brains { f32: &x.f32, pairs: x.pairs() };
             if rows <= BY_TILES {
                 dispatch(w.tier, Product { work, x: Twelves(x) });
             } else {
@@ -739,7 +739,7 @@ impl<W: Stored> Rows for Floats<'_, W> {
 #[derive(Clone, Copy)]
 struct Brains<'a> {
     f32: &'a [f32],
-    pairs: &'a [[i8; 4]],
+    pairs: GroupedPairs<'a>,
 }
 
 impl Rows for Brains<'_> {
@@ -760,13 +760,23 @@ impl Rows for Brains<'_> {
         let x = self.rows::<S, T>(cols, first);
         let mut sums = [[s.splat(0.0); T]; P];
         let mut vectors = panels.map(|panel| panel.chunks_exact(4 * S::LANES));
+        if S::BF16_DOT {
+            // Filled up with zeros to whole chunks, as a last column without a partner is in the weights.
+            let whole = cols.div_ceil(2);
+            for from in (0..whole).step_by(CHUNK) {
+                let x = x.chunk::<S>(from);
+                for k in 0..CHUNK.min(whole - from) {
+                    for i in 0..P {
+                        let Some(weights) = vectors[i].next() else { return sums };
+                        add_pair(s, &x, k, s.load_bytes(weights), &mut sums[i]);
+                    }
+                }
+            }
+            return sums;
+        }
         let whole = cols / 2;
         // Said where it can be seen: else the loop looks at the length of each row for each pair.
-        if S::BF16_DOT {
-            assert!(x.pairs.iter().all(|row| row.len() >= whole));
-        } else {
-            assert!(x.f32.iter().all(|row| row.len() == whole));
-        }
+        assert!(x.f32.iter().all(|row| row.len() == whole));
         for k in 0..whole {
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
@@ -780,10 +790,7 @@ impl Rows for Brains<'_> {
                     Some(&last) => [[last, 0.0]],
                     None => [[0.0; 2]],
                 });
-            let x = PairRows {
-                pairs: x.pairs.map(|row| row.last_chunk::<1>().map_or(&row[..0], |last| last)),
-                f32: last.each_ref().map(|last| last.as_slice()),
-            };
+            let x = PairRows { f32: last.each_ref().map(|last| last.as_slice()), ..x };
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
                 add_pair(s, &x, 0, s.load_bytes(weights), &mut sums[i]);
@@ -796,27 +803,47 @@ impl Rows for Brains<'_> {
 /// Rows as pairs of bfloat16 and of `f32`, of which one is empty.
 #[derive(Clone, Copy)]
 struct PairRows<'a, const T: usize> {
-    pairs: [&'a [[i8; 4]]; T],
+    /// [`CHUNK`] pairs of the first row, then those of the next; the next pairs of the first begin `step` pairs on.
+    pairs: &'a [[i8; 4]],
+    step: usize,
     f32: [&'a [[f32; 2]]; T],
+}
+
+impl<'a, const T: usize> PairRows<'a, T> {
+    const NONE: PairRows<'static, T> = PairRows { pairs: &[], step: 0, f32: [&[]; T] };
+
+    /// [`CHUNK`] pairs of each row from pair `from` on, a multiple of so many.
+    #[inline(always)]
+    fn chunk<S: Simd>(&self, from: usize) -> PairRows<'a, T> {
+        let mut chunk = PairRows::NONE;
+        if S::BF16_DOT {
+            chunk.pairs = &self.pairs[from / CHUNK * self.step..][..CHUNK * T];
+        } else {
+            unrolled!(t < T, {
+                chunk.f32[t] = &self.f32[t][from..][..CHUNK];
+            });
+        }
+        chunk
+    }
 }
 
 impl<'a> Brains<'a> {
     /// Rows `first` to `first + T - 1` in the form that is multiplied; in the other form they are empty.
     #[inline(always)]
     fn rows<S: Simd, const T: usize>(&self, cols: usize, first: usize) -> PairRows<'a, T> {
-        let pairs = cols.div_ceil(2);
+        // Tiles begin at multiples of their own size, so that one lies in one group.
+        const { assert!(T <= GROUP) };
         if S::BF16_DOT {
-            let last = self.pairs.len() / pairs - 1;
-            let row = |t: usize| &self.pairs[(first + t).min(last) * pairs..][..pairs];
-            PairRows { pairs: std::array::from_fn(row), f32: [&[]; T] }
+            let (pairs, step) = self.pairs.stream(first);
+            PairRows { pairs, step, ..PairRows::NONE }
         } else {
             let row = |t: usize| &self.f32[(first + t).min(self.f32.len() / cols - 1) * cols..][..cols];
-            PairRows { pairs: [&[]; T], f32: std::array::from_fn(|t| &row(t).as_chunks().0[..cols / 2]) }
+            PairRows { f32: std::array::from_fn(|t| &row(t).as_chunks().0[..cols / 2]), ..PairRows::NONE }
         }
     }
 }
 
-/// Adds to the sum of each row and panel the row's pair `k` times the panel's vector of weights.
+/// Adds to the sum of each row and panel the row's pair `k`, of bfloat16 of a chunk, times the panel's vector of weights.
 #[inline(always)]
 fn add_pairs<S: Simd, const T: usize, const P: usize>(
     s: S,
@@ -826,12 +853,12 @@ fn add_pairs<S: Simd, const T: usize, const P: usize>(
     sums: &mut [[S::F; T]; P],
 ) {
     if S::BF16_DOT {
-        for t in 0..T {
-            let pair = s.splat4(&x.pairs[t][k]);
-            for p in 0..P {
+        unrolled!(t < T, {
+            let pair = s.splat4(&x.pairs[CHUNK * t + k]);
+            unrolled!(p < P, {
                 sums[p][t] = s.bf16_dot(sums[p][t], w[p], pair);
-            }
-        }
+            });
+        });
     } else {
         let high = s.splat_i(0xffff_0000_u32.cast_signed());
         for p in 0..P {
@@ -875,12 +902,14 @@ impl Rows for Twelves<'_> {
         cols: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        let mut x = self.0.rows::<S, T>(cols, first);
+        let rows = self.0.rows::<S, T>(cols, first);
+        let mut k = 0;
         let mut sums = [[s.splat(0.0); T]; P];
         let mut readers = [twelve::Reader::new(panels[0], S::LANES, cols); P];
         for p in 1..P {
             readers[p] = twelve::Reader::new(panels[p], S::LANES, cols);
         }
+        const { assert!(twelve::PAIRS == CHUNK) };
         let bytes = twelve::group_bytes(S::LANES);
         // What lies behind this panel is already being read.
         let (mut left, skip) = (panels[0].len(), (P - 1) * panels[0].len());
@@ -901,13 +930,14 @@ impl Rows for Twelves<'_> {
                 }
                 // In a damaged file they may not be in order.
                 next = next.max(at);
-                sums = add_plain(s, &readers, &groups, at..next, &mut x, &mut left, skip, sums);
+                sums = add_plain(s, &readers, &groups, at..next, &rows, &mut k, &mut left, skip, sums);
                 if next < count {
-                    let x = next_pairs::<S, T>(&mut x);
+                    let x = rows.chunk::<S>(k);
+                    k += CHUNK;
                     for p in 0..P {
                         let group = &groups[p][next * bytes..][..bytes];
                         let weights = readers[p].pairs(s, group, next, &mut exceptions[p]);
-                        for j in 0..twelve::PAIRS {
+                        for j in 0..CHUNK {
                             add_pair(s, &x, j, weights[j], &mut sums[p]);
                         }
                     }
@@ -923,12 +953,13 @@ impl Rows for Twelves<'_> {
 /// `sums` and the products of the groups `range`, which have no exceptions, with the next columns of `x`. Asks for groups that come later:
 /// behind the `left` bytes of the panels from the next group on, `skip` bytes are left out.
 #[inline(always)]
-fn add_plain<'a, S: Simd, const T: usize, const P: usize>(
+fn add_plain<S: Simd, const T: usize, const P: usize>(
     s: S,
     readers: &[twelve::Reader<'_>; P],
     groups: &[&[u8]; P],
     range: Range<usize>,
-    x: &mut PairRows<'a, T>,
+    rows: &PairRows<'_, T>,
+    k: &mut usize,
     left: &mut usize,
     skip: usize,
     mut sums: [[S::F; T]; P],
@@ -937,33 +968,20 @@ fn add_plain<'a, S: Simd, const T: usize, const P: usize>(
     for group in range {
         let ahead = if unpack::AHEAD < *left { unpack::AHEAD } else { unpack::AHEAD + skip };
         *left -= bytes;
-        let x = next_pairs::<S, T>(x);
+        let x = rows.chunk::<S>(*k);
+        *k += CHUNK;
         unrolled!(p < P, {
             let group = &groups[p][group * bytes..][..bytes];
             for line in 0..bytes.div_ceil(64) {
                 s.prefetch(group, 64 * line + ahead);
             }
             let weights = readers[p].plain_pairs(s, group);
-            for j in 0..twelve::PAIRS {
+            for j in 0..CHUNK {
                 add_pair(s, &x, j, weights[j], &mut sums[p]);
             }
         });
     }
     sums
-}
-
-/// Takes the pairs of a group of columns from each row.
-#[inline(always)]
-fn next_pairs<'a, S: Simd, const T: usize>(x: &mut PairRows<'a, T>) -> PairRows<'a, T> {
-    let mut next = PairRows { pairs: [&[]; T], f32: [&[]; T] };
-    for t in 0..T {
-        if S::BF16_DOT {
-            (next.pairs[t], x.pairs[t]) = x.pairs[t].split_at(twelve::PAIRS);
-        } else {
-            (next.f32[t], x.f32[t]) = x.f32[t].split_at(twelve::PAIRS);
-        }
-    }
-    next
 }
 
 /// Panels whose pieces are near together. Two, because eight sums at a time leave a CPU that starts two products a cycle waiting for the one
@@ -977,18 +995,27 @@ struct Near([u8; TOGETHER * twelve::near_bytes(MOST_LANES)]);
 /// Sums of a row of these panels.
 type Sums = [f32; TOGETHER * MOST_LANES];
 
-/// The most rows that walk over a piece before the next one is brought near.
+/// The most rows that walk over a piece before the next one.
 const WAITING: usize = 256;
 
 /// Sums of rows between one piece and the next.
 #[repr(align(64))]
 struct Waiting([Sums; WAITING]);
 
-/// bfloat16 weights in twelve bits times many rows: a piece of two panels is brought near, and rows walk over it. Their sums wait for the
-/// next piece side by side, bit for bit; in the output they would lie a row apart, and have left the caches by then.
+/// bfloat16 weights in twelve bits times many rows: rows walk over a piece of two panels that is near, and between their tiles, part by
+/// part, the next piece is brought near, so that nothing waits for it. Sums wait for the next piece side by side, bit for bit; in the output
+/// they would lie a row apart, and have left the caches by then.
 struct Pieces<'w, 'a> {
     work: &'w mut Work<'a>,
     x: Brains<'w>,
+}
+
+/// A piece of the panels from `panel` on, and the first of the rows that walk over it.
+#[derive(Clone, Copy)]
+struct Step {
+    panel: usize,
+    row: usize,
+    piece: usize,
 }
 
 impl Job for Pieces<'_, '_> {
@@ -996,94 +1023,126 @@ impl Job for Pieces<'_, '_> {
     const PRODUCTS: Products = Products::Pairs;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let mut near = Near([0; _]);
+        let [near, later] = &mut [const { Near([0; _]) }; 2];
+        let (mut near, mut later) = (near, later);
         let mut waiting = Waiting([[0.0; _]; _]);
-        let count = self.work.weights.count;
-        for at in (0..count).step_by(TOGETHER) {
-            match count - at {
-                1 => self.panels::<S, 1>(s, at, &mut near, &mut waiting),
-                _ => self.panels::<S, TOGETHER>(s, at, &mut near, &mut waiting),
+        let mut step = Step { panel: 0, row: 0, piece: 0 };
+        bring(s, &mut self.coming::<S>(step), usize::MAX, near);
+        loop {
+            let next = self.after(step);
+            let mut coming = next.map(|next| self.coming::<S>(next));
+            let end = self.work.rows.min(step.row + WAITING);
+            let mut t = step.row;
+            while t < end {
+                let waiting = &mut waiting.0[t - step.row..];
+                t += match (end - t).min(S::TILE) {
+                    1 => self.rows::<S, 1>(s, near, step, t, waiting),
+                    2..4 => self.rows::<S, 2>(s, near, step, t, waiting),
+                    8.. if const { S::TILE >= 8 } => self.rows::<S, 8>(s, near, step, t, waiting),
+                    _ => self.rows::<S, 4>(s, near, step, t, waiting),
+                };
+                if let Some(coming) = &mut coming {
+                    bring(s, coming, twelve::PIECE_GROUPS * (t - step.row) / (end - step.row), later);
+                }
             }
+            let Some(next) = next else { return };
+            step = next;
+            std::mem::swap(&mut near, &mut later);
         }
     }
 }
 
-impl Pieces<'_, '_> {
-    /// All rows times the `P` panels from `at` on.
+/// Brings groups of the panels near until `to` of them are.
+#[inline(always)]
+fn bring<S: Simd>(s: S, coming: &mut [twelve::Coming<'_>; TOGETHER], to: usize, near: &mut Near) {
+    for p in 0..TOGETHER {
+        coming[p].bring(s, to, TOGETHER, &mut near.0[4 * S::LANES * p..]);
+    }
+}
+
+impl<'a> Pieces<'_, 'a> {
+    /// What comes after `step`.
     #[inline(always)]
-    fn panels<S: Simd, const P: usize>(&mut self, s: S, at: usize, near: &mut Near, waiting: &mut Waiting) {
+    fn after(&self, step: Step) -> Option<Step> {
         let Work { cols, weights, rows, .. } = *self.work;
-        for first in (0..rows).step_by(WAITING) {
-            let end = rows.min(first + WAITING);
-            for piece in 0..cols.div_ceil(twelve::PIECE) {
-                for p in 0..P {
-                    let near = &mut near.0[4 * S::LANES * p..];
-                    twelve::bring(s, weights.panel(at + p), cols, piece, P, near);
-                }
-                let mut t = first;
-                while t < end {
-                    let waiting = &mut waiting.0[t - first..];
-                    t += match (end - t).min(S::TILE) {
-                        1 => self.rows::<S, 1, P>(s, near, at, piece, t, waiting),
-                        2..4 => self.rows::<S, 2, P>(s, near, at, piece, t, waiting),
-                        8.. if const { S::TILE >= 8 } => self.rows::<S, 8, P>(s, near, at, piece, t, waiting),
-                        _ => self.rows::<S, 4, P>(s, near, at, piece, t, waiting),
-                    };
-                }
-            }
+        if (step.piece + 1) * twelve::PIECE < cols {
+            return Some(Step { piece: step.piece + 1, ..step });
         }
+        if step.row + WAITING < rows {
+            return Some(Step { row: step.row + WAITING, piece: 0, ..step });
+        }
+        let panel = step.panel + TOGETHER;
+        (panel < weights.count).then_some(Step { panel, row: 0, piece: 0 })
     }
 
-    /// Adds the products of piece `piece` of the panels from `at` on with rows `first` to `first + T - 1` to `waiting`; those of the last
-    /// piece go to the output.
+    /// The weights of `step`, from their first on; a last panel without a neighbour is its own.
     #[inline(always)]
-    fn rows<S: Simd, const T: usize, const P: usize>(
+    fn coming<S: Simd>(&self, step: Step) -> [twelve::Coming<'a>; TOGETHER] {
+        let Work { cols, weights, .. } = *self.work;
+        let panel = |p: usize| weights.panel((step.panel + p).min(weights.count - 1));
+        std::array::from_fn(|p| twelve::Coming::new(panel(p), S::LANES, cols, step.piece))
+    }
+
+    /// Adds the products of `step`'s piece with rows `first` to `first + T - 1` to `waiting`; those of the last piece go to the output.
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize>(
         &mut self,
         s: S,
         near: &Near,
-        at: usize,
-        piece: usize,
+        step: Step,
         first: usize,
         waiting: &mut [Sums],
     ) -> usize {
+        const P: usize = TOGETHER;
+        let Step { panel, piece, .. } = step;
         let cols = self.work.cols;
-        let mut x = self.x.rows::<S, T>(cols, first);
+        let x = self.x.rows::<S, T>(cols, first);
         let waiting = &mut waiting[..T];
         let mut sums = [[s.splat(0.0); T]; P];
         if piece > 0 {
-            for t in 0..T {
-                for p in 0..P {
+            unrolled!(t < T, {
+                unrolled!(p < P, {
                     sums[p][t] = s.load(&waiting[t][p * S::LANES..]);
-                }
-            }
+                });
+            });
         }
         let k = piece * twelve::PIECE / 2;
         let count = (cols / 2 - k).min(twelve::PIECE / 2);
-        // Of one length, so that it is looked at once.
-        for t in 0..T {
-            if S::BF16_DOT {
-                x.pairs[t] = &x.pairs[t][k..][..count];
-            } else {
-                x.f32[t] = &x.f32[t][k..][..count];
-            }
-        }
-        for (k, vectors) in near.0.chunks_exact(4 * S::LANES * P).take(count).enumerate() {
-            let mut weights = [s.splat_i(0); P];
-            for p in 0..P {
-                weights[p] = s.load_bytes(&vectors[4 * S::LANES * p..]);
-            }
-            add_pairs(s, &x, k, &weights, &mut sums);
-        }
+        sums = add_near(s, near, &x, k..k + count, sums);
         let last = k + count == cols / 2;
-        for t in 0..T {
-            for p in 0..P {
-                if last {
-                    self.work.put(s, first + t, (at + p) * S::LANES, sums[p][t]);
-                } else {
+        let panels = P.min(self.work.weights.count - panel);
+        unrolled!(t < T, {
+            unrolled!(p < P, {
+                if !last {
                     s.store(sums[p][t], &mut waiting[t][p * S::LANES..]);
+                } else if p < panels {
+                    self.work.put(s, first + t, (panel + p) * S::LANES, sums[p][t]);
                 }
-            }
-        }
+            });
+        });
         T
     }
+}
+
+/// `sums` and the products of the pairs `pairs` of `x`, of whole chunks, with what is near. By value, so that sums stay in registers.
+#[inline(always)]
+fn add_near<S: Simd, const T: usize>(
+    s: S,
+    near: &Near,
+    x: &PairRows<'_, T>,
+    pairs: Range<usize>,
+    mut sums: [[S::F; T]; TOGETHER],
+) -> [[S::F; T]; TOGETHER] {
+    const { assert!(twelve::STEP.is_multiple_of(2 * CHUNK)) };
+    for (k, vectors) in pairs.step_by(CHUNK).zip(near.0.chunks_exact(4 * S::LANES * TOGETHER * CHUNK)) {
+        let x = x.chunk::<S>(k);
+        unrolled!(k < CHUNK, {
+            let mut weights = [s.splat_i(0); TOGETHER];
+            unrolled!(p < TOGETHER, {
+                weights[p] = s.load_bytes(&vectors[4 * S::LANES * (k * TOGETHER + p)..]);
+            });
+            add_pairs(s, &x, k, &weights, &mut sums);
+        });
+    }
+    sums
 }

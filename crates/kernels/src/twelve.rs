@@ -29,6 +29,9 @@ pub(crate) const LANES: usize = 16;
 /// Columns of a group of vectors, which is read as [`PAIRS`] vectors of pairs.
 const GROUP: usize = 8;
 
+/// The most groups of a piece.
+pub(crate) const PIECE_GROUPS: usize = PIECE / GROUP;
+
 /// Vectors of pairs in a group.
 pub(crate) const PAIRS: usize = GROUP / 2;
 
@@ -133,7 +136,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn groups(&self, piece: usize, lanes: usize) -> &'a [u8] {
         let group = group_bytes(lanes);
         let count = PIECE.min(self.cols - piece * PIECE) / GROUP;
-        &self.vectors[piece * (PIECE / GROUP) * group..][..count * group]
+        &self.vectors[piece * PIECE_GROUPS * group..][..count * group]
     }
 
     /// A group as vectors of pairs, as if it had no exceptions.
@@ -191,17 +194,47 @@ fn patched<S: Simd>(s: S, pairs: [S::I; PAIRS], i: usize, exceptions: &mut Excep
     all
 }
 
-/// Writes piece `piece` of `panel` to `near` as pairs of bfloat16: a vector for each two columns, from one to the next `apart` vectors.
-#[inline(always)]
-pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, apart: usize, near: &mut [u8]) {
-    let reader = Reader::new(panel, S::LANES, cols);
-    let apart = 4 * S::LANES * apart;
-    let mut exceptions = reader.exceptions(piece, S::LANES);
-    let groups = reader.groups(piece, S::LANES).chunks_exact(group_bytes(S::LANES));
-    for (i, (from, to)) in groups.zip(near.chunks_mut(PAIRS * apart)).enumerate() {
-        let pairs = reader.pairs(s, from, i, &mut exceptions);
-        for j in 0..PAIRS {
-            s.store_bytes(pairs[j], &mut to[j * apart..]);
+/// A piece of a panel that is to be brought near, part by part.
+pub(crate) struct Coming<'a> {
+    reader: Reader<'a>,
+    exceptions: Exceptions<'a>,
+    groups: &'a [u8],
+    /// Groups that are near.
+    done: usize,
+}
+
+/// How many groups ahead those to come are asked for.
+const ASKED: usize = 4;
+
+impl<'a> Coming<'a> {
+    /// Piece `piece` of `panel`, of which nothing is near.
+    #[inline(always)]
+    pub(crate) fn new(panel: &'a [u8], lanes: usize, cols: usize, piece: usize) -> Coming<'a> {
+        let reader = Reader::new(panel, lanes, cols);
+        Coming {
+            reader,
+            exceptions: reader.exceptions(piece, lanes),
+            groups: reader.groups(piece, lanes),
+            done: 0,
+        }
+    }
+
+    /// Writes groups to `near` as pairs of bfloat16 until `to` of them are there, or all: a vector for each two columns, from one to the
+    /// next `apart` vectors.
+    #[inline(always)]
+    pub(crate) fn bring<S: Simd>(&mut self, s: S, to: usize, apart: usize, near: &mut [u8]) {
+        let apart = 4 * S::LANES * apart;
+        let bytes = const { group_bytes(S::LANES) };
+        for i in self.done..to.min(self.groups.len() / bytes) {
+            let (from, to) = (&self.groups[i * bytes..][..bytes], &mut near[i * PAIRS * apart..]);
+            for line in 0..bytes.div_ceil(64) {
+                s.prefetch(from, ASKED * bytes + 64 * line);
+            }
+            let pairs = self.reader.pairs(s, from, i, &mut self.exceptions);
+            for j in 0..PAIRS {
+                s.store_bytes(pairs[j], &mut to[j * apart..]);
+            }
+            self.done = i + 1;
         }
     }
 }
@@ -209,7 +242,7 @@ pub(crate) fn bring<S: Simd>(s: S, panel: &[u8], cols: usize, piece: usize, apar
 /// Where the vectors of piece `piece` lie in a panel.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> std::ops::Range<usize> {
-    let first = head_bytes(lanes, cols) + piece * (PIECE / GROUP) * group_bytes(lanes);
+    let first = head_bytes(lanes, cols) + piece * PIECE_GROUPS * group_bytes(lanes);
     first..first + PIECE.min(cols - piece * PIECE) / GROUP * group_bytes(lanes)
 }
 
@@ -296,8 +329,7 @@ fn pack_group(codes: &[u8; 256], weights: &[u8; 2 * GROUP], to: &mut [u8], lanes
 pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mut [f32]) {
     let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
     for (piece, out) in out.chunks_mut(PIECE).enumerate() {
-        let vectors =
-            vectors[piece * (PIECE / GROUP) * group_bytes(lanes)..].chunks_exact(group_bytes(lanes));
+        let vectors = vectors[piece * PIECE_GROUPS * group_bytes(lanes)..].chunks_exact(group_bytes(lanes));
         for (vectors, out) in vectors.zip(out.chunks_exact_mut(GROUP)) {
             let lane = &vectors[4 * lane..];
             for (byte, column) in ORDER.into_iter().enumerate() {

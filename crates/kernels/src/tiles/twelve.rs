@@ -22,7 +22,8 @@ impl Weights for Twelves {
         const { assert!(DEPTH == twelve::PIECE) };
         // All at once: the exceptions are those of a piece.
         if tile == 0 {
-            twelve::bring(s, panel, cols, from / DEPTH, 1, near.0.as_flattened_mut());
+            let mut coming = twelve::Coming::new(panel, S::LANES, cols, from / DEPTH);
+            coming.bring(s, usize::MAX, 1, near.0.as_flattened_mut());
         }
     }
 

@@ -176,7 +176,7 @@ fn exceptions_at_places_by_chance_are_left_out() {
         fn run<S: cpu::lanes::Simd>(self, s: S) {
             let mut near = vec![0; twelve::near_bytes(S::LANES)];
             (0..self.1.div_ceil(twelve::PIECE)).for_each(|piece| {
-                twelve::bring(s, self.0, self.1, piece, 1, &mut near);
+                twelve::Coming::new(self.0, S::LANES, self.1, piece).bring(s, usize::MAX, 1, &mut near);
             });
         }
     }
