@@ -5,6 +5,7 @@
 use cpu::lanes::{Job, Simd, dispatch, has_tiles};
 use cpu::{Lines, Tier};
 use std::ops::BitOr;
+use std::slice::from_mut;
 
 use crate::Compute;
 use crate::elementwise::in_rows;
@@ -417,66 +418,141 @@ impl Job for Quantize<'_> {
             let width = parts * (x.len() / self.cols);
             for (r, row) in x.chunks_exact(self.cols).enumerate() {
                 let (whole, part) = row[self.from..].as_chunks::<BLOCK>();
-                let mut outs = out.chunks_exact_mut(width);
-                for (x, out) in whole.iter().zip(&mut outs) {
-                    block(s, x, &mut out[parts * r..parts * (r + 1)]);
+                // The row's first block, and the others `width` on from one to the next; what is left over of `out` belongs to other rows.
+                let out = &mut out[parts * r..];
+                let count = whole.len().min(out.len().div_ceil(width));
+                for (i, x) in whole[..count].chunks(RUN).enumerate() {
+                    let out = &mut out[i * RUN * width..];
+                    match self.fine {
+                        true => {
+                            x.iter().zip(out.chunks_mut(width)).for_each(|(x, out)| quantize_fine(s, x, out))
+                        }
+                        false => quantize(s, x, out, width),
+                    }
                 }
-                if let Some(out) = outs.next().filter(|_| !part.is_empty()) {
+                if !part.is_empty() && count == whole.len() && count * width < out.len() {
                     let mut padded = [0.0; BLOCK];
                     padded[..part.len()].copy_from_slice(part);
-                    block(s, &padded, &mut out[parts * r..parts * (r + 1)]);
+                    let out = &mut out[count * width..];
+                    match self.fine {
+                        true => quantize_fine(s, &padded, out),
+                        false => quantize(s, &[padded], out, width),
+                    }
                 }
             }
         }
     }
 }
 
+/// The largest magnitude of `x`.
 #[inline(always)]
-fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
-    match out {
-        [out] => quantize(s, x, out),
-        [coarse, rest, ..] => quantize_fine(s, x, coarse, rest),
-        [] => {}
-    }
-}
-
-/// The step and its inverse that map the largest magnitude of `x` to `levels`; zeros for a block that is zero, or
-/// holds no finite values: such a row stays visible in the residual stream, here it must only do no harm.
-#[inline(always)]
-fn step<S: Simd>(s: S, x: &[f32; BLOCK], levels: f32) -> (f32, f32) {
+fn top<S: Simd>(s: S, x: &[f32; BLOCK]) -> f32 {
     let zero = s.splat(0.0);
     let mut top = zero;
     for part in x.chunks_exact(S::LANES) {
         let v = s.load(part);
         top = s.max(top, s.max(v, s.sub(zero, v)));
     }
-    let top = s.max_lane(top);
-    let inverse = levels / top;
-    // A denormal maximum has an infinite inverse: such a block is zero at this precision.
-    if top > 0.0 && top.is_finite() && inverse.is_finite() { (top / levels, inverse) } else { (0.0, 0.0) }
+    s.max_lane(top)
 }
 
+/// The step and its inverse that map the magnitude `top` to `levels`; zeros for a block that is zero, or
+/// holds no finite values: such a row stays visible in the residual stream, here it must only do no harm.
 #[inline(always)]
-fn quantize<S: Simd>(s: S, x: &[f32; BLOCK], block: &mut Block) {
-    let (scale, inverse) = step(s, x, 127.0);
-    let (low, high) = (s.splat(-127.0), s.splat(127.0));
-    let mut sums = [s.splat(0.0); 2];
-    for (i, (part, q)) in x.chunks_exact(S::LANES).zip(block.q.chunks_exact_mut(S::LANES)).enumerate() {
-        let v = if inverse == 0.0 { s.splat(0.0) } else { s.round(s.mul(s.load(part), s.splat(inverse))) };
-        let v = s.min(s.max(v, low), high);
-        s.store_i8(v, q);
-        let half = i * S::LANES / (BLOCK / 2);
-        sums[half] = s.add(sums[half], v);
+fn step(top: f32, levels: f32) -> (f32, f32) {
+    let inverse = levels / top;
+    // A denormal maximum has an infinite inverse: such a block is zero at this precision.
+    let finite = (top > 0.0) & top.is_finite() & inverse.is_finite();
+    if finite { (top / levels, inverse) } else { (0.0, 0.0) }
+}
+
+/// Blocks of a row that are quantized together: what is worked out for each of them is so for a register of them at a time.
+const RUN: usize = 16;
+
+/// Quantizes the blocks `x`, at most [`RUN`], to blocks of `out` that lie `apart`.
+#[inline(always)]
+fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
+    let count = x.len().min(RUN);
+    let mut tops = [0.0; RUN];
+    for i in 0..count {
+        tops[i] = top(s, &x[i]);
     }
-    finish(block, scale, [s.sum(sums[0]), s.sum(sums[1])]);
+    let (mut scales, mut inverses) = ([0.0; RUN], [0.0; RUN]);
+    for i in 0..RUN {
+        (scales[i], inverses[i]) = step(tops[i], 127.0);
+    }
+    let (low, high) = (s.splat(-127.0), s.splat(127.0));
+    let mut halves = Halves { first: [0.0; RUN], second: [0.0; RUN] };
+    for i in 0..count {
+        let block = &mut out[i * apart];
+        if inverses[i] == 0.0 {
+            block.q = [0; BLOCK];
+            continue;
+        }
+        let inverse = s.splat(inverses[i]);
+        let mut sums = [s.splat(0.0); 2];
+        for (j, (part, q)) in x[i].chunks_exact(S::LANES).zip(block.q.chunks_exact_mut(S::LANES)).enumerate()
+        {
+            let v = s.min(s.max(s.round(s.mul(s.load(part), inverse)), low), high);
+            s.store_i8(v, q);
+            let half = j * S::LANES / (BLOCK / 2);
+            sums[half] = s.add(sums[half], v);
+        }
+        (halves.first[i], halves.second[i]) = (s.sum(sums[0]), s.sum(sums[1]));
+    }
+    halves.finish(&scales, count, out, apart);
+}
+
+/// The sums of the halves of each block's `q`: small integers, which floats hold exactly.
+struct Halves<const N: usize> {
+    first: [f32; N],
+    second: [f32; N],
+}
+
+impl<const N: usize> Halves<N> {
+    /// Fills in what blocks hold beside `q`: of the `count` blocks of `out` that lie `apart`, whose steps are `scales`.
+    #[inline(always)]
+    fn finish(&self, scales: &[f32; N], count: usize, out: &mut [Block], apart: usize) {
+        let Halves { first, second } = self;
+        let (mut less, mut sum) = ([[0; N]; 2], [[0.0; N]; 2]);
+        // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
+        for i in 0..N {
+            less[0][i] = -first[i] as i32;
+            less[1][i] = -second[i] as i32;
+        }
+        for i in 0..N {
+            sum[0][i] = first[i] * scales[i];
+            sum[1][i] = second[i] * scales[i];
+        }
+        let mut sums = [0.0; N];
+        for i in 0..N {
+            sums[i] = (first[i] + second[i]) * scales[i];
+        }
+        for i in 0..count.min(N) {
+            let block = &mut out[i * apart];
+            let (first, second) = (less[0][i], less[1][i]);
+            // At most 16 · 127, so that the lower half of each is all of it.
+            let words = (first & 0xffff) | (second << 16);
+            *block = Block {
+                q: block.q,
+                scale: scales[i],
+                less: first + second,
+                less_half: [first, second],
+                less_words: words.to_le_bytes().map(u8::cast_signed),
+                sum: sums[i],
+                sum_half: [sum[0][i], sum[1][i]],
+            };
+        }
+    }
 }
 
 /// The steps of the rest in a step of the coarse part: the rest then lies in -127..=127.
 const FINE: f32 = 254.0;
 
 #[inline(always)]
-fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], coarse: &mut Block, rest: &mut Block) {
-    let (scale, inverse) = step(s, x, 127.0 * FINE + 127.0);
+fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
+    let [coarse, rest, ..] = out else { return };
+    let (scale, inverse) = step(top(s, x), 127.0 * FINE + 127.0);
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
     let mut sums = [[s.splat(0.0); 2]; 2];
     for (i, part) in x.chunks_exact(S::LANES).enumerate() {
@@ -488,18 +564,8 @@ fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], coarse: &mut Block, rest: &mut
         let half = i * S::LANES / (BLOCK / 2);
         (sums[0][half], sums[1][half]) = (s.add(sums[0][half], top), s.add(sums[1][half], left));
     }
-    finish(coarse, scale * FINE, [s.sum(sums[0][0]), s.sum(sums[0][1])]);
-    finish(rest, scale, [s.sum(sums[1][0]), s.sum(sums[1][1])]);
-}
-
-/// `halves` are the sums of each half of `q`: small integers, which floats hold exactly.
-#[inline(always)]
-fn finish(block: &mut Block, scale: f32, halves: [f32; 2]) {
-    let sum = halves[0] + halves[1];
-    block.scale = scale;
-    (block.less, block.less_half) = (-sum as i32, [-halves[0] as i32, -halves[1] as i32]);
-    // At most 16 · 127, so that the lower half of each is all of it.
-    let [first, second] = block.less_half.map(|less| (less as i16).to_le_bytes().map(u8::cast_signed));
-    block.less_words = [first[0], first[1], second[0], second[1]];
-    (block.sum, block.sum_half) = (sum * scale, [halves[0] * scale, halves[1] * scale]);
+    for (block, scale, [first, second]) in [(coarse, scale * FINE, sums[0]), (rest, scale, sums[1])] {
+        let halves = Halves { first: [s.sum(first)], second: [s.sum(second)] };
+        halves.finish(&[scale], 1, from_mut(block), 1);
+    }
 }

@@ -15,6 +15,7 @@ use crate::Compute;
 use crate::eight::Eight;
 use crate::elementwise::tanh;
 use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
+use crate::registers::MOST_LANES;
 use crate::stored::{Floats, Half, Kept, Pair, Single};
 #[cfg(target_arch = "x86_64")]
 use crate::tiles;
@@ -195,7 +196,7 @@ impl<K: Kept> Attend<'_, '_, K> {
         let kept = K::begin(self.with, N);
         let ready = kept.queries::<S, N>(s, q);
         let mut sums = OnLines([[0.0f32; MAX_HEAD_DIM]; N]);
-        let (mut top, mut total) = ([f32::NEG_INFINITY; N], [0.0f32; N]);
+        let mut running = Running { top: [f32::NEG_INFINITY; MOST], totals: [[0.0; MOST_LANES]; N] };
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
         let last = queries[N - 1].position;
@@ -214,79 +215,108 @@ impl<K: Kept> Attend<'_, '_, K> {
             let next = blocks.get(b + 1).map_or(beyond, |&next| kv.start(head, next));
             let ahead = next.wrapping_sub(cell);
             cell = next;
-            let mut scores = [[0.0; BLOCK_TOKENS]; N];
-            kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores);
-            for i in 0..N {
+            let mut scores = OnLines([[0.0; BLOCK_TOKENS]; N]);
+            kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores.0);
+            // A query that sees nothing of this block keeps its state bit for bit.
+            let sees: [Range<usize>; N] = std::array::from_fn(|i| {
                 let p = queries[i].position;
-                // A query that sees nothing of this block keeps its state bit for bit.
-                let sees = lowest(p).max(base)..(p + 1).min(base + BLOCK_TOKENS);
-                if sees.is_empty() {
-                    scores[i] = [0.0; BLOCK_TOKENS];
-                    continue;
-                }
-                let sees = sees.start - base..sees.end - base;
-                let shrink = soften(s, &mut scores[i], sees, &self.head, &mut top[i], &mut total[i]);
-                if shrink != 1.0 {
-                    sums.0[i][..wide].iter_mut().for_each(|v| *v *= shrink);
+                let end = (p + 1).clamp(base, base + BLOCK_TOKENS) - base;
+                lowest(p).clamp(base, base + end) - base..end
+            });
+            let shrink = running.weigh(s, &mut scores.0, &sees, &self.head);
+            for i in 0..N {
+                if shrink[i] != 1.0 {
+                    sums.0[i][..wide].iter_mut().for_each(|v| *v *= shrink[i]);
                 }
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
             let written = (last + 1 - base).min(BLOCK_TOKENS);
-            kept.add_values::<S, N>(s, &scores, values, wide, written, ahead, &mut sums.0);
+            kept.add_values::<S, N>(s, &scores.0, values, wide, written, ahead, &mut sums.0);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;
             let out = &mut self.out.row(queries[i].row - self.first)[at..at + dim];
-            let inverse = 1.0 / total[i];
+            let inverse = 1.0 / s.sum(s.load(&running.totals[i]));
             out.iter_mut().zip(&sums.0[i]).for_each(|(o, v)| *o = v * inverse);
         }
     }
 }
 
-/// Turns the scores of one query into weights relative to the largest so far, zero outside `sees`; returns the
-/// factor by which earlier sums shrink.
-#[inline(always)]
-fn soften<S: Simd>(
-    s: S,
-    scores: &mut [f32; BLOCK_TOKENS],
-    sees: Range<usize>,
-    head: &Head<'_>,
-    top: &mut f32,
-    total: &mut f32,
-) -> f32 {
-    let scale = s.splat(head.scale);
-    for part in scores.chunks_exact_mut(S::LANES) {
-        let mut v = s.mul(s.load(part), scale);
-        if let Some(cap) = head.soft_cap {
-            v = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
+/// The softmax of a tile's queries so far.
+#[repr(align(64))]
+struct Running<const N: usize> {
+    /// The weights relative to the largest score, summed in lanes.
+    totals: [[f32; MOST_LANES]; N],
+    /// The largest score of each.
+    top: [f32; MOST],
+}
+
+impl<const N: usize> Running<N> {
+    /// Turns the scores of each query into weights relative to its largest so far, zero outside what it `sees`; returns the factors by
+    /// which earlier sums shrink.
+    #[inline(always)]
+    fn weigh<S: Simd>(
+        &mut self,
+        s: S,
+        scores: &mut [[f32; BLOCK_TOKENS]; N],
+        sees: &[Range<usize>; N],
+        head: &Head<'_>,
+    ) -> [f32; MOST] {
+        const { assert!(N <= MOST && MOST.is_multiple_of(S::LANES)) };
+        let before = self.top;
+        let scale = s.splat(head.scale);
+        for i in 0..N {
+            for part in scores[i].chunks_exact_mut(S::LANES) {
+                let mut v = s.mul(s.load(part), scale);
+                if let Some(cap) = head.soft_cap {
+                    v = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
+                }
+                s.store(v, part);
+            }
+            // Nearly every block is seen whole.
+            if sees[i].len() < BLOCK_TOKENS {
+                hide(&mut scores[i], &sees[i], f32::NEG_INFINITY);
+            }
+            let mut most = s.load(&scores[i]);
+            for part in scores[i].chunks_exact(S::LANES) {
+                most = s.max(most, s.load(part));
+            }
+            self.top[i] = self.top[i].max(s.max_lane(most));
         }
-        s.store(v, part);
+        // Of all queries at a time. Mostly of none, but to foresee which costs more than to work it out for many.
+        let mut shrink = [1.0; MOST];
+        if N > TILE / 2 || before[..N] != self.top[..N] {
+            for at in (0..N).step_by(S::LANES) {
+                let less = s.sub(s.load(&before[at..]), s.load(&self.top[at..]));
+                s.store(s.exp(less), &mut shrink[at..]);
+            }
+            for i in 0..N {
+                if before[i] == self.top[i] {
+                    shrink[i] = 1.0;
+                }
+            }
+        }
+        for i in 0..N {
+            if sees[i].is_empty() {
+                scores[i] = [0.0; BLOCK_TOKENS];
+                continue;
+            }
+            let top = s.splat(self.top[i]);
+            for part in scores[i].chunks_exact_mut(S::LANES) {
+                let v = s.exp(s.sub(s.load(part), top));
+                s.store(v, part);
+            }
+            if sees[i].len() < BLOCK_TOKENS {
+                hide(&mut scores[i], &sees[i], 0.0);
+            }
+            let mut total = s.mul(s.load(&self.totals[i]), s.splat(shrink[i]));
+            for part in scores[i].chunks_exact(S::LANES) {
+                total = s.add(total, s.load(part));
+            }
+            s.store(total, &mut self.totals[i]);
+        }
+        shrink
     }
-    // Nearly every block is seen whole.
-    let whole = sees.len() == BLOCK_TOKENS;
-    if !whole {
-        hide(scores, &sees, f32::NEG_INFINITY);
-    }
-    let mut most = s.load(scores);
-    for part in scores.chunks_exact(S::LANES) {
-        most = s.max(most, s.load(part));
-    }
-    let new_top = top.max(s.max_lane(most));
-    let mut sum = s.splat(0.0);
-    for part in scores.chunks_exact_mut(S::LANES) {
-        let v = s.exp(s.sub(s.load(part), s.splat(new_top)));
-        s.store(v, part);
-    }
-    if !whole {
-        hide(scores, &sees, 0.0);
-    }
-    for part in scores.chunks_exact(S::LANES) {
-        sum = s.add(sum, s.load(part));
-    }
-    let shrink = if *top == new_top { 1.0 } else { (*top - new_top).exp() };
-    *total = *total * shrink + s.sum(sum);
-    *top = new_top;
-    shrink
 }
 
 fn hide(scores: &mut [f32; BLOCK_TOKENS], sees: &Range<usize>, with: f32) {
