@@ -421,13 +421,14 @@ impl Job for Quantize<'_> {
                 // The row's first block, and the others `width` on from one to the next; what is left over of `out` belongs to other rows.
                 let out = &mut out[parts * r..];
                 let count = whole.len().min(out.len().div_ceil(width));
-                for (i, x) in whole[..count].chunks(RUN).enumerate() {
-                    let out = &mut out[i * RUN * width..];
-                    match self.fine {
-                        true => {
-                            x.iter().zip(out.chunks_mut(width)).for_each(|(x, out)| quantize_fine(s, x, out))
-                        }
-                        false => quantize(s, x, out, width),
+                // No closures: they would be compiled without the tier's instructions.
+                if self.fine {
+                    for (x, out) in whole.iter().zip(out.chunks_mut(width)) {
+                        quantize_fine(s, x, out);
+                    }
+                } else {
+                    for (i, x) in whole[..count].chunks(RUN).enumerate() {
+                        quantize(s, x, &mut out[i * RUN * width..], width);
                     }
                 }
                 if !part.is_empty() && count == whole.len() && count * width < out.len() {
