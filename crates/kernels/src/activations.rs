@@ -229,8 +229,7 @@ impl Activations {
 
     /// The rows as pairs of bfloat16, on a tier without tiles.
     pub(crate) fn pairs(&self) -> GroupedPairs<'_> {
-        let a_row = self.cols.div_ceil(2).next_multiple_of(CHUNK);
-        GroupedPairs { pairs: &self.bf16, rows: self.rows, a_row }
+        GroupedPairs { pairs: &self.bf16, rows: self.rows, a_row: PairShape::GROUPED.a_row(self.cols) }
     }
 
     /// The rows as half-precision floats.
@@ -267,13 +266,12 @@ struct PairShape {
 }
 
 impl PairShape {
-    /// As [`GroupedPairs`], or where the tier has tiles, tile after tile.
+    /// As [`GroupedPairs`].
+    const GROUPED: PairShape = PairShape { rows: GROUP, pairs: CHUNK };
+
+    /// In groups, or where the tier has tiles, tile after tile.
     fn of(tier: Tier) -> PairShape {
-        if has_tiles(tier) {
-            PairShape { rows: TILE_ROWS, pairs: TILE_PAIRS }
-        } else {
-            PairShape { rows: GROUP, pairs: CHUNK }
-        }
+        if has_tiles(tier) { PairShape { rows: TILE_ROWS, pairs: TILE_PAIRS } } else { PairShape::GROUPED }
     }
 
     /// Pairs that a row takes.
@@ -421,26 +419,28 @@ impl Job for Quantize<'_> {
                 // The row's first block, and the others `width` on from one to the next; what is left over of `out` belongs to other rows.
                 let out = &mut out[parts * r..];
                 let count = whole.len().min(out.len().div_ceil(width));
-                // No closures: they would be compiled without the tier's instructions.
-                if self.fine {
-                    for (x, out) in whole.iter().zip(out.chunks_mut(width)) {
-                        quantize_fine(s, x, out);
-                    }
-                } else {
-                    for (i, x) in whole[..count].chunks(RUN).enumerate() {
-                        quantize(s, x, &mut out[i * RUN * width..], width);
-                    }
-                }
+                blocks(s, self.fine, &whole[..count], out, width);
                 if !part.is_empty() && count == whole.len() && count * width < out.len() {
                     let mut padded = [0.0; BLOCK];
                     padded[..part.len()].copy_from_slice(part);
-                    let out = &mut out[count * width..];
-                    match self.fine {
-                        true => quantize_fine(s, &padded, out),
-                        false => quantize(s, &[padded], out, width),
-                    }
+                    blocks(s, self.fine, &[padded], &mut out[count * width..], width);
                 }
             }
+        }
+    }
+}
+
+/// Quantizes the blocks `x` to blocks of `out`, or pairs of them where they are `fine`, that lie `apart`.
+#[inline(always)]
+fn blocks<S: Simd>(s: S, fine: bool, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
+    // No closures: they would be compiled without the tier's instructions.
+    if fine {
+        for (x, out) in x.iter().zip(out.chunks_mut(apart)) {
+            quantize_fine(s, x, out);
+        }
+    } else {
+        for (x, out) in x.chunks(RUN).zip(out.chunks_mut(RUN * apart)) {
+            quantize(s, x, out, apart);
         }
     }
 }

@@ -1056,6 +1056,7 @@ impl Job for Pieces<'_, '_> {
 #[inline(always)]
 fn bring<S: Simd>(s: S, coming: &mut [twelve::Coming<'_>; TOGETHER], to: usize, near: &mut Near) {
     for p in 0..TOGETHER {
+        coming[p].ask(s, to);
         coming[p].bring(s, to, TOGETHER, &mut near.0[4 * S::LANES * p..]);
     }
 }

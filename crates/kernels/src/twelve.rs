@@ -219,6 +219,17 @@ impl<'a> Coming<'a> {
         }
     }
 
+    /// Asks for what comes [`ASKED`] groups after each of those that [`Coming::bring`] would write next.
+    #[inline(always)]
+    pub(crate) fn ask<S: Simd>(&self, s: S, to: usize) {
+        let bytes = const { group_bytes(S::LANES) };
+        for i in self.done..to.min(self.groups.len() / bytes) {
+            for line in 0..bytes.div_ceil(64) {
+                s.prefetch(&self.groups[i * bytes..], ASKED * bytes + 64 * line);
+            }
+        }
+    }
+
     /// Writes groups to `near` as pairs of bfloat16 until `to` of them are there, or all: a vector for each two columns, from one to the
     /// next `apart` vectors.
     #[inline(always)]
@@ -227,9 +238,6 @@ impl<'a> Coming<'a> {
         let bytes = const { group_bytes(S::LANES) };
         for i in self.done..to.min(self.groups.len() / bytes) {
             let (from, to) = (&self.groups[i * bytes..][..bytes], &mut near[i * PAIRS * apart..]);
-            for line in 0..bytes.div_ceil(64) {
-                s.prefetch(from, ASKED * bytes + 64 * line);
-            }
             let pairs = self.reader.pairs(s, from, i, &mut self.exceptions);
             for j in 0..PAIRS {
                 s.store_bytes(pairs[j], &mut to[j * apart..]);
