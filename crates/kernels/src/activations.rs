@@ -439,8 +439,8 @@ fn blocks<S: Simd>(s: S, fine: bool, x: &[[f32; BLOCK]], out: &mut [Block], apar
             quantize_fine(s, x, out);
         }
     } else {
-        for (x, out) in x.chunks(RUN).zip(out.chunks_mut(RUN * apart)) {
-            quantize(s, x, out, apart);
+        for (i, x) in x.chunks(RUN).enumerate() {
+            quantize(s, x, &mut out[i * RUN * apart..], apart);
         }
     }
 }
