@@ -8,8 +8,9 @@ use std::ops::BitOr;
 use std::slice::from_mut;
 
 use crate::Compute;
-use crate::elementwise::in_rows;
+use crate::elementwise::{self, Activation, in_rows};
 use crate::kv::bf16;
+use crate::norm::{RowNorm, Spread};
 use crate::registers;
 
 /// Weights that share one scale of the quantized activations.
@@ -167,11 +168,66 @@ impl Activations {
     /// When `x` is no whole number of rows, fewer than `answers`, or larger than what [`Activations::new`] made room for, and when
     /// matrices of both [`Precision::Fast`](crate::Precision) and `Fine` are to read the same rows.
     pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, needs: Needs, answers: usize) {
+        self.take(c, Source::Plain(x), cols, needs, answers);
+    }
+
+    /// Takes the rows `act(gate) · up`, the same bits as after [`gated`](crate::gated) and [`Activations::set`]: where rows are quantized or
+    /// rounded, they are so as soon as they are worked out, and are not written in between.
+    ///
+    /// # Panics
+    /// As [`Activations::set`], and when the lengths differ.
+    pub fn set_gated(
+        &mut self,
+        c: &Compute,
+        act: Activation,
+        gate: &mut [f32],
+        up: &[f32],
+        cols: usize,
+        needs: Needs,
+        answers: usize,
+    ) {
+        assert_eq!(gate.len(), up.len(), "gate and up");
+        if needs.f32 || needs.halves {
+            elementwise::gated(c, act, gate, up);
+            self.set(c, gate, cols, needs, answers);
+        } else {
+            self.take(c, Source::Gated { act, gate, up }, cols, needs, answers);
+        }
+    }
+
+    /// Takes the norms of the rows `x`, the same bits as after [`rms_norm`](crate::rms_norm) or [`layer_norm`](crate::layer_norm) and
+    /// [`Activations::set`]. Where they can be used as soon as they are worked out, nothing is written to `room`, which otherwise holds them.
+    ///
+    /// # Panics
+    /// As [`Activations::set`], and when shapes do not fit.
+    pub fn set_normed(
+        &mut self,
+        c: &Compute,
+        norm: RowNorm<'_>,
+        x: &[f32],
+        room: &mut [f32],
+        needs: Needs,
+        answers: usize,
+    ) {
+        let cols = norm.weight.len();
+        assert!(norm.bias.is_none_or(|bias| bias.len() == cols), "norm bias");
+        assert_eq!(x.len(), room.len(), "room for norms");
+        if needs.f32 || needs.halves {
+            norm.into_rows(c, x, room);
+            self.set(c, room, cols, needs, answers);
+        } else {
+            self.take(c, Source::Normed { x, norm }, cols, needs, answers);
+        }
+    }
+
+    fn take(&mut self, c: &Compute, x: Source<'_>, cols: usize, needs: Needs, answers: usize) {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
         assert!(answers <= self.rows, "{answers} rows of answers among {}", self.rows);
         self.narrow = if needs.wide && c.prompt_tiles { answers } else { self.rows };
-        if needs.f32 {
+        if let Source::Plain(x) = x
+            && needs.f32
+        {
             in_rows(c, &mut self.f32[..x.len()], cols, &|first, out| {
                 out.copy_from_slice(&x[first * cols..][..out.len()]);
             });
@@ -183,10 +239,12 @@ impl Activations {
             let tasks = if x.len() < FEW { 1 } else { 4 * c.pool.threads() };
             let rows = self.rows.div_ceil(tasks).max(1).next_multiple_of(shape.rows);
             c.pool.chunks_mut(out, rows * a_row, &|i, out| {
-                dispatch(c.tier, Round { x: &x[i * rows * cols..], cols, shape, out });
+                dispatch(c.tier, Round { x: x.from(i * rows * cols), cols, shape, out });
             });
         }
-        if needs.halves {
+        if let Source::Plain(x) = x
+            && needs.halves
+        {
             self.halve(c, x);
         }
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
@@ -194,17 +252,17 @@ impl Activations {
         if needs.int8 || needs.fine {
             let (parts, a_row) = (self.parts(), cols.div_ceil(BLOCK));
             let rows = parts * self.narrow;
-            let (out, x) = (&mut self.int8[..rows * a_row], &x[..self.narrow * cols]);
+            let (out, x) = (&mut self.int8[..rows * a_row], x.first(self.narrow * cols));
             // Few rows are cut along their length, many into whole groups.
             let (width, span) = match rows <= GROUP {
                 true => {
                     (rows.max(1), if out.len() < ALONE { a_row } else { a_row.div_ceil(c.pool.threads()) })
                 }
-                false => (GROUP, rows.div_ceil(GROUP).div_ceil(2 * c.pool.threads()) * a_row),
+                false => (GROUP, rows.div_ceil(GROUP).div_ceil(8 * c.pool.threads()) * a_row),
             };
             c.pool.chunks_mut(out, span * width, &|i, out| {
                 let (group, from) = (i * span / a_row, i * span % a_row * BLOCK);
-                let x = &x[group * GROUP / parts * cols..];
+                let x = x.from(group * GROUP / parts * cols);
                 dispatch(c.tier, Quantize { x, cols, from, fine: needs.fine, a_row, out });
             });
         }
@@ -280,10 +338,85 @@ impl PairShape {
     }
 }
 
+/// Values worked out at a time: those of [`RUN`] blocks.
+const STRETCH: usize = RUN * BLOCK;
+
+/// Where rows come from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// As they are.
+    Plain(&'a [f32]),
+    /// `act(gate) · up`.
+    Gated { act: Activation, gate: &'a [f32], up: &'a [f32] },
+    /// Norms of rows.
+    Normed { x: &'a [f32], norm: RowNorm<'a> },
+}
+
+impl<'a> Source<'a> {
+    fn len(self) -> usize {
+        match self {
+            Source::Plain(x) | Source::Gated { gate: x, .. } | Source::Normed { x, .. } => x.len(),
+        }
+    }
+
+    /// The first `count` values.
+    fn first(self, count: usize) -> Source<'a> {
+        match self {
+            Source::Plain(x) => Source::Plain(&x[..count]),
+            Source::Gated { act, gate, up } => Source::Gated { act, gate: &gate[..count], up: &up[..count] },
+            Source::Normed { x, norm } => Source::Normed { x: &x[..count], norm },
+        }
+    }
+
+    /// The values from `at` on, the beginning of a row.
+    fn from(self, at: usize) -> Source<'a> {
+        match self {
+            Source::Plain(x) => Source::Plain(&x[at..]),
+            Source::Gated { act, gate, up } => Source::Gated { act, gate: &gate[at..], up: &up[at..] },
+            Source::Normed { x, norm } => Source::Normed { x: &x[at..], norm },
+        }
+    }
+
+    /// What the row of `cols` values from `at` on must be known of as a whole.
+    #[inline(always)]
+    fn spread<S: Simd>(self, s: S, at: usize, cols: usize) -> Spread {
+        match self {
+            Source::Plain(_) | Source::Gated { .. } => Spread::default(),
+            Source::Normed { x, norm } => norm.spread(s, &x[at..at + cols]),
+        }
+    }
+
+    /// The `count` values, at most [`STRETCH`], from column `from` on of the row that begins at `at`: worked out in `room`, where they are
+    /// not there already.
+    #[inline(always)]
+    fn stretch<'r, S: Simd>(
+        self,
+        s: S,
+        (at, spread): (usize, Spread),
+        from: usize,
+        count: usize,
+        room: &'r mut [f32; STRETCH],
+    ) -> &'r [f32]
+    where
+        'a: 'r,
+    {
+        let these = at + from..at + from + count;
+        let room = &mut room[..count];
+        match self {
+            Source::Plain(x) => return &x[these],
+            Source::Gated { act, gate, up } => {
+                elementwise::gate_into(s, act, &gate[these.clone()], &up[these], room);
+            }
+            Source::Normed { x, norm } => norm.part(s, &x[these], spread, from, room),
+        }
+        room
+    }
+}
+
 /// Rounds rows to bfloat16.
 struct Round<'a> {
     /// From the first row of `out` on.
-    x: &'a [f32],
+    x: Source<'a>,
     cols: usize,
     shape: PairShape,
     /// Whole groups, or what is left at the end.
@@ -293,19 +426,26 @@ struct Round<'a> {
 impl Job for Round<'_> {
     type Out = ();
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let PairShape { rows, pairs } = self.shape;
-        let groups = self.out.chunks_mut(rows * self.shape.a_row(self.cols));
-        for (x, out) in self.x.chunks(rows * self.cols).zip(groups) {
-            let width = x.len() / self.cols;
-            for (r, row) in x.chunks_exact(self.cols).enumerate() {
-                for (part, out) in row.chunks(2 * pairs).zip(out.chunks_exact_mut(width * pairs)) {
-                    let out = &mut out[r * pairs..(r + 1) * pairs];
-                    out[part.len() / 2..].fill([0; 4]);
-                    // Written so that the compiler takes a register of values at a time.
-                    for (v, out) in part.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
-                        let [low, high, ..] = bf16(*v).to_le_bytes();
-                        *out = [low.cast_signed(), high.cast_signed()];
+    fn run<S: Simd>(self, s: S) {
+        let (PairShape { rows, pairs }, cols) = (self.shape, self.cols);
+        let a_row = self.shape.a_row(cols);
+        let mut room = [0.0; STRETCH];
+        for (group, out) in self.out.chunks_mut(rows * a_row).enumerate() {
+            let width = out.len() / a_row;
+            for r in 0..width {
+                let row = (group * rows + r) * cols;
+                let row = (row, self.x.spread(s, row, cols));
+                let stretches = out.chunks_mut(width * STRETCH / 2);
+                for (from, out) in (0..cols).step_by(STRETCH).zip(stretches) {
+                    let values = self.x.stretch(s, row, from, STRETCH.min(cols - from), &mut room);
+                    for (part, out) in values.chunks(2 * pairs).zip(out.chunks_exact_mut(width * pairs)) {
+                        let out = &mut out[r * pairs..(r + 1) * pairs];
+                        out[part.len() / 2..].fill([0; 4]);
+                        // Written so that the compiler takes a register of values at a time.
+                        for (v, out) in part.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
+                            let [low, high, ..] = bf16(*v).to_le_bytes();
+                            *out = [low.cast_signed(), high.cast_signed()];
+                        }
                     }
                 }
             }
@@ -396,7 +536,7 @@ const ALONE: usize = 192;
 
 struct Quantize<'a> {
     /// From the first row of the first group on.
-    x: &'a [f32],
+    x: Source<'a>,
     cols: usize,
     /// The column to begin with: not zero for a part of a group.
     from: usize,
@@ -411,26 +551,33 @@ impl Job for Quantize<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let parts = if self.fine { 2 } else { 1 };
-        let groups = self.x.chunks(GROUP / parts * self.cols);
-        for (x, out) in groups.zip(self.out.chunks_mut(GROUP * self.a_row)) {
-            let width = parts * (x.len() / self.cols);
-            for (r, row) in x.chunks_exact(self.cols).enumerate() {
-                let (whole, part) = row[self.from..].as_chunks::<BLOCK>();
-                // The row's first block, and the others `width` on from one to the next; what is left over of `out` belongs to other rows.
-                let out = &mut out[parts * r..];
-                let count = whole.len().min(out.len().div_ceil(width));
-                blocks(s, self.fine, &whole[..count], out, width);
-                if !part.is_empty() && count == whole.len() && count * width < out.len() {
-                    let mut padded = [0.0; BLOCK];
-                    padded[..part.len()].copy_from_slice(part);
-                    blocks(s, self.fine, &[padded], &mut out[count * width..], width);
+        let (cols, group) = (self.cols, GROUP / parts);
+        let rows = self.x.len() / cols;
+        let mut room = [0.0; STRETCH];
+        for (first, out) in (0..rows).step_by(group).zip(self.out.chunks_mut(GROUP * self.a_row)) {
+            let width = parts * group.min(rows - first);
+            let to = cols.min(self.from + out.len() / width * BLOCK);
+            for r in 0..width / parts {
+                let row = (first + r) * cols;
+                let row = (row, self.x.spread(s, row, cols));
+                // The row's first block, and the others `width` on from one to the next.
+                let stretches = out[parts * r..].chunks_mut(RUN * width);
+                for (at, out) in (self.from..to).step_by(STRETCH).zip(stretches) {
+                    let values = self.x.stretch(s, row, at, STRETCH.min(to - at), &mut room);
+                    let (whole, part) = values.as_chunks::<BLOCK>();
+                    blocks(s, self.fine, whole, out, width);
+                    if !part.is_empty() {
+                        let mut padded = [0.0; BLOCK];
+                        padded[..part.len()].copy_from_slice(part);
+                        blocks(s, self.fine, &[padded], &mut out[whole.len() * width..], width);
+                    }
                 }
             }
         }
     }
 }
 
-/// Quantizes the blocks `x` to blocks of `out`, or pairs of them where they are `fine`, that lie `apart`.
+/// Quantizes the blocks `x`, at most [`RUN`], to blocks of `out`, or pairs of them where they are `fine`, that lie `apart`.
 #[inline(always)]
 fn blocks<S: Simd>(s: S, fine: bool, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
     // No closures: they would be compiled without the tier's instructions.
@@ -439,22 +586,20 @@ fn blocks<S: Simd>(s: S, fine: bool, x: &[[f32; BLOCK]], out: &mut [Block], apar
             quantize_fine(s, x, out);
         }
     } else {
-        for (i, x) in x.chunks(RUN).enumerate() {
-            quantize(s, x, &mut out[i * RUN * apart..], apart);
-        }
+        quantize(s, x, out, apart);
     }
 }
 
-/// The largest magnitude of `x`.
+/// The largest magnitudes of `x`, a lane's share of the block each.
 #[inline(always)]
-fn top<S: Simd>(s: S, x: &[f32; BLOCK]) -> f32 {
+fn top<S: Simd>(s: S, x: &[f32; BLOCK]) -> S::F {
     let zero = s.splat(0.0);
     let mut top = zero;
     for part in x.chunks_exact(S::LANES) {
         let v = s.load(part);
         top = s.max(top, s.max(v, s.sub(zero, v)));
     }
-    s.max_lane(top)
+    top
 }
 
 /// The step and its inverse that map the magnitude `top` to `levels`; zeros for a block that is zero, or
@@ -462,9 +607,17 @@ fn top<S: Simd>(s: S, x: &[f32; BLOCK]) -> f32 {
 #[inline(always)]
 fn step(top: f32, levels: f32) -> (f32, f32) {
     let inverse = levels / top;
-    // A denormal maximum has an infinite inverse: such a block is zero at this precision.
-    let finite = (top > 0.0) & top.is_finite() & inverse.is_finite();
-    if finite { (top / levels, inverse) } else { (0.0, 0.0) }
+    // Nothing finite is largest in a block whose inverse is zero or no number, and of one that is all zeros it is infinite, as of a denormal
+    // one, which is zero at this precision. Two plain comparisons, of which the compiler takes a register at a time.
+    let usable = (inverse > 0.0) & (inverse <= f32::MAX);
+    if usable { (top / levels, inverse) } else { (0.0, 0.0) }
+}
+
+/// `x`, a whole number of less than 22 bits, as an integer. (A cast is done one at a time, for what it does with other numbers.)
+#[inline(always)]
+fn whole(x: f32) -> i32 {
+    const LARGE: f32 = (3 << 22) as f32;
+    (x + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
 }
 
 /// Blocks of a row that are quantized together: what is worked out for each of them is so for a register of them at a time.
@@ -474,16 +627,17 @@ const RUN: usize = 16;
 #[inline(always)]
 fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
     let count = x.len().min(RUN);
-    let mut tops = [0.0; RUN];
+    let mut tops = [s.splat(0.0); RUN];
     for i in 0..count {
         tops[i] = top(s, &x[i]);
     }
+    let tops = s.max_lanes(&tops);
     let (mut scales, mut inverses) = ([0.0; RUN], [0.0; RUN]);
     for i in 0..RUN {
         (scales[i], inverses[i]) = step(tops[i], 127.0);
     }
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
-    let mut halves = Halves { first: [0.0; RUN], second: [0.0; RUN] };
+    let mut halves = [[s.splat(0.0); RUN]; 2];
     for i in 0..count {
         let block = &mut out[i * apart];
         if inverses[i] == 0.0 {
@@ -499,8 +653,9 @@ fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) 
             let half = j * S::LANES / (BLOCK / 2);
             sums[half] = s.add(sums[half], v);
         }
-        (halves.first[i], halves.second[i]) = (s.sum(sums[0]), s.sum(sums[1]));
+        (halves[0][i], halves[1][i]) = (sums[0], sums[1]);
     }
+    let halves = Halves { first: s.sums(&halves[0]), second: s.sums(&halves[1]) };
     halves.finish(&scales, count, out, apart);
 }
 
@@ -518,8 +673,8 @@ impl<const N: usize> Halves<N> {
         let (mut less, mut sum) = ([[0; N]; 2], [[0.0; N]; 2]);
         // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
         for i in 0..N {
-            less[0][i] = -first[i] as i32;
-            less[1][i] = -second[i] as i32;
+            less[0][i] = -whole(first[i]);
+            less[1][i] = -whole(second[i]);
         }
         for i in 0..N {
             sum[0][i] = first[i] * scales[i];
@@ -553,7 +708,7 @@ const FINE: f32 = 254.0;
 #[inline(always)]
 fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
     let [coarse, rest, ..] = out else { return };
-    let (scale, inverse) = step(top(s, x), 127.0 * FINE + 127.0);
+    let (scale, inverse) = step(s.max_lane(top(s, x)), 127.0 * FINE + 127.0);
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
     let mut sums = [[s.splat(0.0); 2]; 2];
     for (i, part) in x.chunks_exact(S::LANES).enumerate() {

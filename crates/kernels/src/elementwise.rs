@@ -45,6 +45,17 @@ pub fn gated(c: &Compute, act: Activation, gate: &mut [f32], up: &[f32]) {
     });
 }
 
+/// `out = act(gate) · up`, the same bits as [`gated`].
+#[inline(always)]
+pub(crate) fn gate_into<S: Simd>(s: S, act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    match act {
+        Activation::Silu => lanes_into::<S, Silu>(s, gate, up, out),
+        Activation::GeluTanh => lanes_into::<S, GeluTanh>(s, gate, up, out),
+        Activation::Gelu => lanes_into::<S, Gelu>(s, gate, up, out),
+        Activation::Relu => lanes_into::<S, Relu>(s, gate, up, out),
+    }
+}
+
 /// `x = act(x)`
 pub fn activate(c: &Compute, act: Activation, x: &mut [f32]) {
     in_rows(c, x, 1, &|_, x| dispatch(c.tier, Act { act, x, by: None }));
@@ -162,6 +173,15 @@ impl Lanewise for SoftCap {
         let capped = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
         // Adding nothing times v keeps a NaN visible, which the exponential's limits would turn into the cap.
         s.fma(v, s.splat(0.0), capped)
+    }
+}
+
+/// `out = f(x) · by`, as [`in_lanes`] has it.
+#[inline(always)]
+fn lanes_into<S: Simd, L: Lanewise>(s: S, x: &[f32], by: &[f32], out: &mut [f32]) {
+    for at in (0..out.len()).step_by(S::LANES) {
+        let v = L::at(s, registers::load(s, x, at), 0.0);
+        registers::store(s, s.mul(v, registers::load(s, by, at)), out, at);
     }
 }
 

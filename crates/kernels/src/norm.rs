@@ -12,10 +12,7 @@ use crate::{Compute, registers};
 /// When shapes do not fit.
 pub fn rms_norm(c: &Compute, x: &[f32], weight: &[f32], eps: f32, cols: usize, out: &mut [f32]) {
     assert!(weight.len() == cols && x.len() == out.len(), "norm of {} by {cols}", x.len());
-    in_rows(c, out, cols, &|first, out| {
-        let x = &x[first * cols..][..out.len()];
-        dispatch(c.tier, Norm { x, weight, bias: None, eps, mean: false, out });
-    });
+    RowNorm { weight, bias: None, eps, mean: false }.into_rows(c, x, out);
 }
 
 /// [`rms_norm`] in place.
@@ -42,18 +39,64 @@ pub fn layer_norm(
 ) {
     assert!(weight.len() == cols && x.len() == out.len(), "norm of {} by {cols}", x.len());
     assert!(bias.is_none_or(|b| b.len() == cols), "norm bias");
-    in_rows(c, out, cols, &|first, out| {
-        let x = &x[first * cols..][..out.len()];
-        dispatch(c.tier, Norm { x, weight, bias, eps, mean: true, out });
-    });
+    RowNorm { weight, bias, eps, mean: true }.into_rows(c, x, out);
+}
+
+/// A norm of rows, to be given to who reads them: [`Activations::set_normed`](crate::Activations::set_normed).
+#[derive(Clone, Copy, Debug)]
+pub struct RowNorm<'a> {
+    /// A factor for each column.
+    pub weight: &'a [f32],
+    /// A summand for each.
+    pub bias: Option<&'a [f32]>,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Whether the row's mean is subtracted first: [`layer_norm`], otherwise [`rms_norm`].
+    pub mean: bool,
+}
+
+/// What a row's norm takes from the whole row.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spread {
+    mean: f32,
+    factor: f32,
+}
+
+impl RowNorm<'_> {
+    /// The norm of each row of `x`, `[rows, cols]`.
+    pub(crate) fn into_rows(self, c: &Compute, x: &[f32], out: &mut [f32]) {
+        let cols = self.weight.len();
+        in_rows(c, out, cols, &|first, out| {
+            let x = &x[first * cols..][..out.len()];
+            dispatch(c.tier, Norm { x, norm: self, out });
+        });
+    }
+
+    /// What the norm of any part of the row `x` needs to know.
+    #[inline(always)]
+    pub(crate) fn spread<S: Simd>(self, s: S, x: &[f32]) -> Spread {
+        let mean = if self.mean { sum(s, x) / x.len() as f32 } else { 0.0 };
+        Spread { mean, factor: factor(s, x, mean, self.eps) }
+    }
+
+    /// The norm of `x`, a row's values from column `from` on.
+    #[inline(always)]
+    pub(crate) fn part<S: Simd>(self, s: S, x: &[f32], spread: Spread, from: usize, out: &mut [f32]) {
+        let weight = &self.weight[from..from + x.len()];
+        for at in (0..x.len()).step_by(S::LANES) {
+            let v = s.sub(registers::load(s, x, at), s.splat(spread.mean));
+            let mut v = s.mul(s.mul(v, s.splat(spread.factor)), registers::load(s, weight, at));
+            if let Some(bias) = self.bias {
+                v = s.add(v, registers::load(s, &bias[from..from + x.len()], at));
+            }
+            registers::store(s, v, out, at);
+        }
+    }
 }
 
 struct Norm<'a> {
     x: &'a [f32],
-    weight: &'a [f32],
-    bias: Option<&'a [f32]>,
-    eps: f32,
-    mean: bool,
+    norm: RowNorm<'a>,
     out: &'a mut [f32],
 }
 
@@ -61,18 +104,9 @@ impl Job for Norm<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let cols = self.weight.len();
+        let cols = self.norm.weight.len();
         for (x, out) in self.x.chunks_exact(cols).zip(self.out.chunks_exact_mut(cols)) {
-            let mean = if self.mean { sum(s, x) / cols as f32 } else { 0.0 };
-            let factor = factor(s, x, mean, self.eps);
-            for at in (0..cols).step_by(S::LANES) {
-                let v = s.sub(registers::load(s, x, at), s.splat(mean));
-                let mut v = s.mul(s.mul(v, s.splat(factor)), registers::load(s, self.weight, at));
-                if let Some(bias) = self.bias {
-                    v = s.add(v, registers::load(s, bias, at));
-                }
-                registers::store(s, v, out, at);
-            }
+            self.norm.part(s, x, self.norm.spread(s, x), 0, out);
         }
     }
 }

@@ -60,7 +60,8 @@ pub(crate) fn run(
         }
         let answer = &mut routing.answer[..group.len() * width];
         let answers = group.partition_point(|(row, _)| (*row as usize) < answers);
-        feed_forward(compute, spec, expert, gathered, answers, gate, up, activations, answer);
+        activations.set(compute, gathered, width, expert.needs, answers);
+        feed_forward(compute, spec, expert, answers, gate, up, activations, answer);
         for (answer, &(to, weight)) in answer.chunks_exact(width).zip(group) {
             for (sum, part) in out[row(to)].iter_mut().zip(answer) {
                 *sum += weight * part;

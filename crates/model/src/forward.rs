@@ -9,7 +9,7 @@ use crate::experts;
 use crate::load::{Block, FeedWeights, Linear, Mlp, Model, NormWeights};
 use crate::scratch::Scratch;
 use crate::spec::{NormKind, Spec};
-use kernels::{Activations, BLOCK_TOKENS, Compute, KvPool, SeqRows};
+use kernels::{Activations, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
 
 /// Rows to compute together.
 #[derive(Clone, Copy)]
@@ -106,9 +106,18 @@ impl Model {
         let spec = &self.spec;
         let Scratch { x, h, q, k, v, ropes, slots, activations, .. } = scratch;
         let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
-        let h = &mut h[..rows * width];
-        norm(compute, spec, &x[..rows * width], &block.attention_norm, h);
-        activations.set(compute, h, width, block.qkv_needs, answers);
+        let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
+        match block.feed_norm {
+            Some(_) => {
+                let norm = row_norm(spec, &block.attention_norm);
+                activations.set_normed(compute, norm, x, h, block.qkv_needs, answers);
+            }
+            // The feed-forward reads these norms too.
+            None => {
+                norm(compute, spec, x, &block.attention_norm, h);
+                activations.set(compute, h, width, block.qkv_needs, answers);
+            }
+        }
         let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
         kernels::matmul_group(
             compute,
@@ -168,14 +177,20 @@ impl Model {
         bias(compute, &block.out, out);
         inside(compute, spec, block.attention_inside.as_deref(), out);
         join(compute, spec, x, out);
-        if let Some(feed_norm) = &block.feed_norm {
-            norm(compute, spec, x, feed_norm, h);
-        }
         match &block.feed {
             FeedWeights::Dense(mlp) => {
-                feed_forward(compute, spec, mlp, h, answers, gate, up, activations, out)
+                match &block.feed_norm {
+                    Some(weights) => {
+                        activations.set_normed(compute, row_norm(spec, weights), x, h, mlp.needs, answers);
+                    }
+                    None => activations.set(compute, h, width, mlp.needs, answers),
+                }
+                feed_forward(compute, spec, mlp, answers, gate, up, activations, out);
             }
             FeedWeights::Experts { router, experts, used, renormalise } => {
+                if let Some(weights) = &block.feed_norm {
+                    norm(compute, spec, x, weights, h);
+                }
                 experts::route(compute, router, *used, *renormalise, h, width, answers, activations, routing);
                 experts::run(compute, spec, experts, h, answers, gate, up, activations, routing, out);
             }
@@ -213,41 +228,49 @@ impl Model {
     }
 }
 
-/// `down(act(gate h) * up h)`, or `down(act(up h))`, from `h` into `out`; the first `answers` rows are of answers.
+/// `down(act(gate h) * up h)`, or `down(act(up h))`, of the rows `h` that `activations` holds, into `out`; the first `answers` rows are of
+/// answers.
 pub(crate) fn feed_forward(
     compute: &Compute,
     spec: &Spec,
     mlp: &Mlp,
-    h: &[f32],
     answers: usize,
     gate: &mut [f32],
     up: &mut [f32],
     activations: &mut Activations,
     out: &mut [f32],
 ) {
-    let rows = h.len() / spec.width;
+    let rows = out.len() / spec.width;
     let inner = mlp.up.matrix.rows();
     let (gate, up) = (&mut gate[..rows * inner], &mut up[..rows * inner]);
-    activations.set(compute, h, spec.width, mlp.needs, answers);
-    let product = match &mlp.gate {
+    let needs = mlp.down.matrix.activations();
+    match &mlp.gate {
         Some(gated) => {
             let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
             kernels::matmul_group(compute, jobs, activations);
             bias(compute, gated, gate);
             bias(compute, &mlp.up, up);
-            kernels::gated(compute, spec.activation, gate, up);
-            gate
+            activations.set_gated(compute, spec.activation, gate, up, inner, needs, answers);
         }
         None => {
             kernels::matmul(compute, &mlp.up.matrix, activations, up);
             bias(compute, &mlp.up, up);
             kernels::activate(compute, spec.activation, up);
-            up
+            activations.set(compute, up, inner, needs, answers);
         }
-    };
-    activations.set(compute, product, inner, mlp.down.matrix.activations(), answers);
+    }
     kernels::matmul(compute, &mlp.down.matrix, activations, out);
     bias(compute, &mlp.down, out);
+}
+
+fn row_norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
+    let mean = matches!(spec.norm.kind, NormKind::Layer);
+    RowNorm {
+        weight: &weights.weight,
+        bias: weights.bias.as_deref().filter(|_| mean),
+        eps: spec.norm.eps,
+        mean,
+    }
 }
 
 fn norm(compute: &Compute, spec: &Spec, x: &[f32], weights: &NormWeights, out: &mut [f32]) {

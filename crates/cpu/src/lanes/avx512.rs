@@ -35,6 +35,33 @@ impl Avx512<false, true> {
     }
 }
 
+/// `op` of all lanes of each of sixteen registers, those of `$x[i]` in lane `i`: halves of two registers at a time.
+macro_rules! of_lanes {
+    ($op:ident, $x:expr) => {{
+        let x: [__m512; 16] = $x;
+        let zero = _mm512_setzero_ps();
+        let (mut two, mut four, mut eight) = ([zero; 8], [zero; 4], [zero; 2]);
+        for i in 0..8 {
+            let (a, b) = (x[2 * i], x[2 * i + 1]);
+            two[i] = $op(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        }
+        for i in 0..4 {
+            let (a, b) = (_mm512_castps_pd(two[2 * i]), _mm512_castps_pd(two[2 * i + 1]));
+            let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+            four[i] = $op(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+        }
+        for i in 0..2 {
+            let (a, b) = (four[2 * i], four[2 * i + 1]);
+            eight[i] = $op(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        }
+        let [a, b] = eight;
+        let all = $op(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        let mut out = [0.0; 16];
+        _mm512_storeu_ps(out.as_mut_ptr(), all);
+        out
+    }};
+}
+
 /// See [`Simd::once_asked`].
 #[target_feature(enable = "avx512f")]
 #[inline]
@@ -152,6 +179,19 @@ impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
     fn max_lane(self, a: __m512) -> f32 {
         // A NaN is no largest lane: of two numbers that are not ordered the second is taken.
         isa!(_mm512_reduce_max_ps(_mm512_max_ps(a, _mm512_set1_ps(f32::NEG_INFINITY))))
+    }
+    #[inline(always)]
+    fn sums(self, x: &[__m512; 16]) -> [f32; 16] {
+        isa!(of_lanes!(_mm512_add_ps, *x))
+    }
+    #[inline(always)]
+    fn max_lanes(self, x: &[__m512; 16]) -> [f32; 16] {
+        let mut numbers = *x;
+        for x in &mut numbers {
+            // As in [`Simd::max_lane`].
+            *x = isa!(_mm512_max_ps(*x, _mm512_set1_ps(f32::NEG_INFINITY)));
+        }
+        isa!(of_lanes!(_mm512_max_ps, numbers))
     }
     #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {

@@ -117,6 +117,24 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn sum(self, a: Self::F) -> f32;
     /// The largest lane that is a number.
     fn max_lane(self, a: Self::F) -> f32;
+    /// [`Simd::sum`] of each of `x`, in any order.
+    #[inline(always)]
+    fn sums(self, x: &[Self::F; 16]) -> [f32; 16] {
+        let mut sums = [0.0; 16];
+        for i in 0..16 {
+            sums[i] = self.sum(x[i]);
+        }
+        sums
+    }
+    /// [`Simd::max_lane`] of each of `x`.
+    #[inline(always)]
+    fn max_lanes(self, x: &[Self::F; 16]) -> [f32; 16] {
+        let mut most = [0.0; 16];
+        for i in 0..16 {
+            most[i] = self.max_lane(x[i]);
+        }
+        most
+    }
 
     /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask.
     #[inline(always)]

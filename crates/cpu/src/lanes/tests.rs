@@ -95,6 +95,28 @@ impl Job for Everything {
                 assert!(out.iter().zip(&bytes).all(|(o, b)| *o == want(b)));
             }
 
+            // Sixteen registers of whole numbers, one of them with a lane that is no number.
+            let all: [Vec<f32>; 16] = std::array::from_fn(|i| {
+                (0..n)
+                    .map(|lane| x32[(5 * i + lane) % 32].into())
+                    .map(|v: f32| v * (i as f32 - 7.0))
+                    .collect()
+            });
+            let mut registers = [s.splat(0.0); 16];
+            for (register, values) in registers.iter_mut().zip(&all) {
+                *register = s.load(values);
+            }
+            let want = all.each_ref().map(|values| values.iter().sum::<f32>());
+            assert_eq!(s.sums(&registers), want);
+            let most = all.each_ref().map(|values| values.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+            assert_eq!(s.max_lanes(&registers), most);
+            let mut odd = all[3].clone();
+            odd[n / 2] = f32::NAN;
+            registers[3] = s.load(&odd);
+            let mut most = most;
+            most[3] = odd.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert_eq!(s.max_lanes(&registers), most);
+
             let near: Vec<f32> = f.iter().map(|v| v * 3000.0).collect();
             let mut halves = [vec![0i8; n], vec![0i8; n]];
             let [even, odd] = &mut halves;

@@ -1,7 +1,10 @@
 //! Matrix products against the definition, for each format, tier and number of rows.
 
 use cpu::{Pool, Tier};
-use kernels::{Activations, Compute, Error, Matrix, Needs, Precision, matmul, matmul_group};
+use kernels::{
+    Activation, Activations, Compute, Error, Matrix, Needs, Precision, RowNorm, gated, layer_norm, matmul,
+    matmul_group, rms_norm,
+};
 use tensor::Dtype;
 
 /// Activations that share a scale.
@@ -343,6 +346,56 @@ fn a_group_gives_what_its_members_give() {
     matmul_group(&c, &mut jobs, &a);
     for (w, out) in w.iter().zip(&outs) {
         assert_eq!(&run(&c, w, &x), out);
+    }
+}
+
+/// In each form that rows take, in one register and many, with whole blocks and without, alone, in part of a group and in many.
+#[test]
+fn rows_that_are_worked_out_on_the_way_have_the_bits_of_those_that_were_there() {
+    let mut noise = Noise(41);
+    for (tier, dtype, precision) in Tier::available().into_iter().flat_map(|tier| {
+        [
+            (tier, Dtype::Q8_0, Precision::Fast),
+            (tier, Dtype::Q8_0, Precision::Fine),
+            (tier, Dtype::BF16, Precision::Fast),
+            (tier, Dtype::F32, Precision::Fast),
+        ]
+    }) {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        for (rows, cols) in [(1, 1184), (3, 7168), (5, 96), (8, 1024), (21, 544), (70, 1056)] {
+            let bytes = random_weights(dtype, 16, cols, &mut noise);
+            let w = Matrix::pack(&c, dtype, 16, cols, &bytes, precision).unwrap();
+            let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| noise.unit()).collect() };
+            let (x, up, weight, bias) =
+                (values(rows * cols), values(rows * cols), values(cols), values(cols));
+            let answers = rows / 3;
+            let product = |set: &mut dyn FnMut(&mut Activations)| {
+                let mut a = Activations::new(rows, cols);
+                set(&mut a);
+                let mut out = vec![0.0; rows * 16];
+                matmul(&c, &w, &a, &mut out);
+                out
+            };
+            let needs = w.activations();
+            let place = format!("{tier}, {dtype:?} {precision:?}, {rows} rows of {cols}");
+            for act in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
+                let mut there = x.clone();
+                gated(&c, act, &mut there, &up);
+                let ours = product(&mut |a| a.set_gated(&c, act, &mut x.clone(), &up, cols, needs, answers));
+                assert_eq!(ours, mixed(&c, &w, &there, answers), "{place}, {act:?}");
+            }
+            for (bias, mean) in [(None, false), (None, true), (Some(&*bias), true)] {
+                let norm = RowNorm { weight: &weight, bias, eps: 1e-5, mean };
+                let mut there = vec![0.0; x.len()];
+                match mean {
+                    true => layer_norm(&c, &x, &weight, bias, 1e-5, cols, &mut there),
+                    false => rms_norm(&c, &x, &weight, 1e-5, cols, &mut there),
+                }
+                let mut room = vec![0.0; x.len()];
+                let ours = product(&mut |a| a.set_normed(&c, norm, &x, &mut room, needs, answers));
+                assert_eq!(ours, mixed(&c, &w, &there, answers), "{place}, mean {mean}, {}", bias.is_some());
+            }
+        }
     }
 }
 
