@@ -12,8 +12,8 @@ use std::io::Write;
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activations, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix, Precision, SeqRows, attention,
-    matmul, rms_norm,
+    Activations, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix, Precision, RowNorm, SeqRows,
+    attention, matmul,
 };
 use tensor::Dtype;
 
@@ -151,9 +151,10 @@ fn quantizes(c: &Compute, calls: usize) -> Result<(), Problem> {
 
 fn norms(c: &Compute, calls: usize) -> Result<(), Problem> {
     let (rows, weight) = (values(VALUES_ROWS * COLS), values(COLS));
+    let norm = RowNorm { weight: &weight, bias: None, eps: 1e-5, mean: false };
     let mut out = vec![0.0; rows.len()];
     for _ in 0..calls {
-        rms_norm(c, &rows, &weight, 1e-5, COLS, black_box(&mut out));
+        norm.rows(c, &rows, black_box(&mut out));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use cpu::lanes::{Job, Simd, dispatch, has_tiles};
 use cpu::{Lines, Tier};
-use std::ops::BitOr;
+use std::ops::{BitOr, Range};
 use std::slice::from_mut;
 
 use crate::Compute;
@@ -31,6 +31,13 @@ pub struct Needs {
     pub halves: bool,
     /// As they are.
     pub f32: bool,
+}
+
+impl Needs {
+    /// Whether a form is wanted for which rows are written as floats first.
+    fn floats(self) -> bool {
+        self.f32 || self.halves
+    }
 }
 
 impl BitOr for Needs {
@@ -169,6 +176,14 @@ impl Activations {
     /// matrices of both [`Precision::Fast`](crate::Precision) and `Fine` are to read the same rows.
     pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, needs: Needs, answers: usize) {
         self.take(c, Source::Plain(x), cols, needs, answers);
+        if needs.f32 {
+            in_rows(c, &mut self.f32[..x.len()], cols, &|first, out| {
+                out.copy_from_slice(&x[first * cols..][..out.len()]);
+            });
+        }
+        if needs.halves {
+            self.halve(c, x);
+        }
     }
 
     /// Takes the rows `act(gate) · up`, the same bits as after [`gated`](crate::gated) and [`Activations::set`]: where rows are quantized or
@@ -187,7 +202,7 @@ impl Activations {
         answers: usize,
     ) {
         assert_eq!(gate.len(), up.len(), "gate and up");
-        if needs.f32 || needs.halves {
+        if needs.floats() {
             elementwise::gated(c, act, gate, up);
             self.set(c, gate, cols, needs, answers);
         } else {
@@ -195,8 +210,7 @@ impl Activations {
         }
     }
 
-    /// Takes the norms of the rows `x`, the same bits as after [`rms_norm`](crate::rms_norm) or [`layer_norm`](crate::layer_norm) and
-    /// [`Activations::set`]. Where they can be used as soon as they are worked out, nothing is written to `room`, which otherwise holds them.
+    /// Takes the norms of the rows `x`, the same bits as after [`RowNorm::rows`] and [`Activations::set`]. Where they can be used as soon as they are worked out, nothing is written to `room`, which otherwise holds them.
     ///
     /// # Panics
     /// As [`Activations::set`], and when shapes do not fit.
@@ -209,29 +223,22 @@ impl Activations {
         needs: Needs,
         answers: usize,
     ) {
-        let cols = norm.weight.len();
-        assert!(norm.bias.is_none_or(|bias| bias.len() == cols), "norm bias");
+        let cols = norm.cols();
         assert_eq!(x.len(), room.len(), "room for norms");
-        if needs.f32 || needs.halves {
-            norm.into_rows(c, x, room);
+        if needs.floats() {
+            norm.rows(c, x, room);
             self.set(c, room, cols, needs, answers);
         } else {
             self.take(c, Source::Normed { x, norm }, cols, needs, answers);
         }
     }
 
+    /// Quantizes and rounds the rows `x`, for all that `needs` names but floats.
     fn take(&mut self, c: &Compute, x: Source<'_>, cols: usize, needs: Needs, answers: usize) {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
         assert!(answers <= self.rows, "{answers} rows of answers among {}", self.rows);
         self.narrow = if needs.wide && c.prompt_tiles { answers } else { self.rows };
-        if let Source::Plain(x) = x
-            && needs.f32
-        {
-            in_rows(c, &mut self.f32[..x.len()], cols, &|first, out| {
-                out.copy_from_slice(&x[first * cols..][..out.len()]);
-            });
-        }
         if needs.bf16 || self.narrow < self.rows {
             let shape = PairShape::of(c.tier);
             let a_row = shape.a_row(cols);
@@ -239,20 +246,15 @@ impl Activations {
             let tasks = if x.len() < FEW { 1 } else { 4 * c.pool.threads() };
             let rows = self.rows.div_ceil(tasks).max(1).next_multiple_of(shape.rows);
             c.pool.chunks_mut(out, rows * a_row, &|i, out| {
-                dispatch(c.tier, Round { x: x.from(i * rows * cols), cols, shape, out });
+                dispatch(c.tier, Round { x: x.slice(i * rows * cols..x.len()), cols, shape, out });
             });
-        }
-        if let Source::Plain(x) = x
-            && needs.halves
-        {
-            self.halve(c, x);
         }
         assert!(!(needs.int8 && needs.fine), "rows are quantized to eight bits or to sixteen, not both");
         self.fine = needs.fine;
         if needs.int8 || needs.fine {
             let (parts, a_row) = (self.parts(), cols.div_ceil(BLOCK));
             let rows = parts * self.narrow;
-            let (out, x) = (&mut self.int8[..rows * a_row], x.first(self.narrow * cols));
+            let out = &mut self.int8[..rows * a_row];
             // Few rows are cut along their length, many into whole groups.
             let (width, span) = match rows <= GROUP {
                 true => {
@@ -262,7 +264,7 @@ impl Activations {
             };
             c.pool.chunks_mut(out, span * width, &|i, out| {
                 let (group, from) = (i * span / a_row, i * span % a_row * BLOCK);
-                let x = x.from(group * GROUP / parts * cols);
+                let x = x.slice(group * GROUP / parts * cols..self.narrow * cols);
                 dispatch(c.tier, Quantize { x, cols, from, fine: needs.fine, a_row, out });
             });
         }
@@ -359,21 +361,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The first `count` values.
-    fn first(self, count: usize) -> Source<'a> {
+    /// The values `these`, which begin a row.
+    fn slice(self, these: Range<usize>) -> Source<'a> {
         match self {
-            Source::Plain(x) => Source::Plain(&x[..count]),
-            Source::Gated { act, gate, up } => Source::Gated { act, gate: &gate[..count], up: &up[..count] },
-            Source::Normed { x, norm } => Source::Normed { x: &x[..count], norm },
-        }
-    }
-
-    /// The values from `at` on, the beginning of a row.
-    fn from(self, at: usize) -> Source<'a> {
-        match self {
-            Source::Plain(x) => Source::Plain(&x[at..]),
-            Source::Gated { act, gate, up } => Source::Gated { act, gate: &gate[at..], up: &up[at..] },
-            Source::Normed { x, norm } => Source::Normed { x: &x[at..], norm },
+            Source::Plain(x) => Source::Plain(&x[these]),
+            Source::Gated { act, gate, up } => {
+                Source::Gated { act, gate: &gate[these.clone()], up: &up[these] }
+            }
+            Source::Normed { x, norm } => Source::Normed { x: &x[these], norm },
         }
     }
 
@@ -405,7 +400,8 @@ impl<'a> Source<'a> {
         match self {
             Source::Plain(x) => return &x[these],
             Source::Gated { act, gate, up } => {
-                elementwise::gate_into(s, act, &gate[these.clone()], &up[these], room);
+                let (gate, up) = (&gate[these.clone()], &up[these]);
+                elementwise::activate_part(s, act, Some(gate), Some(up), room);
             }
             Source::Normed { x, norm } => norm.part(s, &x[these], spread, from, room),
         }

@@ -45,17 +45,6 @@ pub fn gated(c: &Compute, act: Activation, gate: &mut [f32], up: &[f32]) {
     });
 }
 
-/// `out = act(gate) · up`, the same bits as [`gated`].
-#[inline(always)]
-pub(crate) fn gate_into<S: Simd>(s: S, act: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    match act {
-        Activation::Silu => lanes_into::<S, Silu>(s, gate, up, out),
-        Activation::GeluTanh => lanes_into::<S, GeluTanh>(s, gate, up, out),
-        Activation::Gelu => lanes_into::<S, Gelu>(s, gate, up, out),
-        Activation::Relu => lanes_into::<S, Relu>(s, gate, up, out),
-    }
-}
-
 /// `x = act(x)`
 pub fn activate(c: &Compute, act: Activation, x: &mut [f32]) {
     in_rows(c, x, 1, &|_, x| dispatch(c.tier, Act { act, x, by: None }));
@@ -102,13 +91,24 @@ impl Job for Act<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Act { act, x, by } = self;
-        match act {
-            Activation::Silu => in_lanes::<S, Silu>(s, x, by, 0.0),
-            Activation::GeluTanh => in_lanes::<S, GeluTanh>(s, x, by, 0.0),
-            Activation::Gelu => in_lanes::<S, Gelu>(s, x, by, 0.0),
-            Activation::Relu => in_lanes::<S, Relu>(s, x, by, 0.0),
-        }
+        activate_part(s, self.act, None, self.by, self.x);
+    }
+}
+
+/// `x = act(from) · by`, where none is given, from `x` itself and by nothing. A value's result does not depend on where it lies.
+#[inline(always)]
+pub(crate) fn activate_part<S: Simd>(
+    s: S,
+    act: Activation,
+    from: Option<&[f32]>,
+    by: Option<&[f32]>,
+    x: &mut [f32],
+) {
+    match act {
+        Activation::Silu => in_lanes::<S, Silu>(s, 0.0, from, by, x),
+        Activation::GeluTanh => in_lanes::<S, GeluTanh>(s, 0.0, from, by, x),
+        Activation::Gelu => in_lanes::<S, Gelu>(s, 0.0, from, by, x),
+        Activation::Relu => in_lanes::<S, Relu>(s, 0.0, from, by, x),
     }
 }
 
@@ -121,7 +121,7 @@ impl Job for Cap<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        in_lanes::<S, SoftCap>(s, self.x, None, self.cap);
+        in_lanes::<S, SoftCap>(s, self.cap, None, None, self.x);
     }
 }
 
@@ -176,21 +176,17 @@ impl Lanewise for SoftCap {
     }
 }
 
-/// `out = f(x) · by`, as [`in_lanes`] has it.
+/// `x = f(from) · by`, as [`activate_part`] has it, in registers. The last, partial register is padded with zeros.
 #[inline(always)]
-fn lanes_into<S: Simd, L: Lanewise>(s: S, x: &[f32], by: &[f32], out: &mut [f32]) {
-    for at in (0..out.len()).step_by(S::LANES) {
-        let v = L::at(s, registers::load(s, x, at), 0.0);
-        registers::store(s, s.mul(v, registers::load(s, by, at)), out, at);
-    }
-}
-
-/// `x = f(x)`, or `f(x) · by`, in registers. The last, partial register is padded with zeros, so a value's result
-/// does not depend on where it lies.
-#[inline(always)]
-fn in_lanes<S: Simd, L: Lanewise>(s: S, x: &mut [f32], by: Option<&[f32]>, parameter: f32) {
+fn in_lanes<S: Simd, L: Lanewise>(
+    s: S,
+    parameter: f32,
+    from: Option<&[f32]>,
+    by: Option<&[f32]>,
+    x: &mut [f32],
+) {
     for at in (0..x.len()).step_by(S::LANES) {
-        let mut v = L::at(s, registers::load(s, x, at), parameter);
+        let mut v = L::at(s, registers::load(s, from.unwrap_or(x), at), parameter);
         if let Some(by) = by {
             v = s.mul(v, registers::load(s, by, at));
         }

@@ -34,7 +34,7 @@ pub use error::Error;
 pub use kv::{BLOCK_TOKENS, KvDtype, KvPool, KvShape};
 pub use matmul::{MAX_GROUP, matmul, matmul_group};
 pub use matrix::{Matrix, Precision};
-pub use norm::{RowNorm, layer_norm, rms_norm, rms_norm_in_place};
+pub use norm::{RowNorm, rms_norm_in_place};
 pub use panels::PANELS;
 pub use rope::{Pairing, RopeTable, rope};
 

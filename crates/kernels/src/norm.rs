@@ -5,17 +5,8 @@ use cpu::lanes::{Job, Simd, dispatch};
 use crate::elementwise::in_rows;
 use crate::{Compute, registers};
 
-/// `out = x / rms(x) · weight` for each row of `x`, `[rows, cols]`, with `rms(x) = sqrt(mean(x²) + eps)`
-/// (Zhang and Sennrich, 2019). Also for per-head norms, with `cols` the head's width.
-///
-/// # Panics
-/// When shapes do not fit.
-pub fn rms_norm(c: &Compute, x: &[f32], weight: &[f32], eps: f32, cols: usize, out: &mut [f32]) {
-    assert!(weight.len() == cols && x.len() == out.len(), "norm of {} by {cols}", x.len());
-    RowNorm { weight, bias: None, eps, mean: false }.into_rows(c, x, out);
-}
-
-/// [`rms_norm`] in place.
+/// `x = x / rms(x) · weight` for each row of `x`, `[rows, cols]`, as [`RowNorm`] has it. Also for per-head norms, with `cols` the head's
+/// width.
 ///
 /// # Panics
 /// When shapes do not fit.
@@ -24,25 +15,9 @@ pub fn rms_norm_in_place(c: &Compute, x: &mut [f32], weight: &[f32], eps: f32, c
     in_rows(c, x, cols, &|_, x| dispatch(c.tier, NormInPlace { x, weight, eps }));
 }
 
-/// `out = (x − mean(x)) / sqrt(var(x) + eps) · weight + bias` for each row (Ba, Kiros and Hinton, 2016).
-///
-/// # Panics
-/// When shapes do not fit.
-pub fn layer_norm(
-    c: &Compute,
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    eps: f32,
-    cols: usize,
-    out: &mut [f32],
-) {
-    assert!(weight.len() == cols && x.len() == out.len(), "norm of {} by {cols}", x.len());
-    assert!(bias.is_none_or(|b| b.len() == cols), "norm bias");
-    RowNorm { weight, bias, eps, mean: true }.into_rows(c, x, out);
-}
-
-/// A norm of rows, to be given to who reads them: [`Activations::set_normed`](crate::Activations::set_normed).
+/// A norm of rows: `x / rms(x) · weight + bias` with `rms(x) = sqrt(mean(x²) + eps)` (Zhang and Sennrich, 2019), of `x` or of
+/// `x − mean(x)` (Ba, Kiros and Hinton, 2016). To be worked out, or to be given to who reads the rows:
+/// [`Activations::set_normed`](crate::Activations::set_normed).
 #[derive(Clone, Copy, Debug)]
 pub struct RowNorm<'a> {
     /// A factor for each column.
@@ -51,7 +26,7 @@ pub struct RowNorm<'a> {
     pub bias: Option<&'a [f32]>,
     /// Added to the mean square.
     pub eps: f32,
-    /// Whether the row's mean is subtracted first: [`layer_norm`], otherwise [`rms_norm`].
+    /// Whether the row's mean is subtracted first.
     pub mean: bool,
 }
 
@@ -63,9 +38,20 @@ pub(crate) struct Spread {
 }
 
 impl RowNorm<'_> {
-    /// The norm of each row of `x`, `[rows, cols]`.
-    pub(crate) fn into_rows(self, c: &Compute, x: &[f32], out: &mut [f32]) {
+    /// Columns of a row.
+    pub(crate) fn cols(self) -> usize {
         let cols = self.weight.len();
+        assert!(self.bias.is_none_or(|bias| bias.len() == cols), "norm of {cols} columns with another bias");
+        cols
+    }
+
+    /// Writes the norm of each row of `x`, `[rows, weight.len()]`, to `out`.
+    ///
+    /// # Panics
+    /// When shapes do not fit.
+    pub fn rows(self, c: &Compute, x: &[f32], out: &mut [f32]) {
+        let cols = self.cols();
+        assert_eq!(x.len(), out.len(), "norms of rows of {cols}");
         in_rows(c, out, cols, &|first, out| {
             let x = &x[first * cols..][..out.len()];
             dispatch(c.tier, Norm { x, norm: self, out });

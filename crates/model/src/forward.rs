@@ -109,12 +109,12 @@ impl Model {
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
         match block.feed_norm {
             Some(_) => {
-                let norm = row_norm(spec, &block.attention_norm);
+                let norm = norm(spec, &block.attention_norm);
                 activations.set_normed(compute, norm, x, h, block.qkv_needs, answers);
             }
             // The feed-forward reads these norms too.
             None => {
-                norm(compute, spec, x, &block.attention_norm, h);
+                norm(spec, &block.attention_norm).rows(compute, x, h);
                 activations.set(compute, h, width, block.qkv_needs, answers);
             }
         }
@@ -181,7 +181,7 @@ impl Model {
             FeedWeights::Dense(mlp) => {
                 match &block.feed_norm {
                     Some(weights) => {
-                        activations.set_normed(compute, row_norm(spec, weights), x, h, mlp.needs, answers);
+                        activations.set_normed(compute, norm(spec, weights), x, h, mlp.needs, answers);
                     }
                     None => activations.set(compute, h, width, mlp.needs, answers),
                 }
@@ -189,7 +189,7 @@ impl Model {
             }
             FeedWeights::Experts { router, experts, used, renormalise } => {
                 if let Some(weights) = &block.feed_norm {
-                    norm(compute, spec, x, weights, h);
+                    norm(spec, weights).rows(compute, x, h);
                 }
                 experts::route(compute, router, *used, *renormalise, h, width, answers, activations, routing);
                 experts::run(compute, spec, experts, h, answers, gate, up, activations, routing, out);
@@ -205,7 +205,7 @@ impl Model {
         let Scratch { x, h, logits, activations, .. } = scratch;
         let h = &mut h[..rows * spec.width];
         let logits = &mut logits[..rows * spec.vocab];
-        norm(compute, spec, &x[..rows * spec.width], &self.final_norm, h);
+        norm(spec, &self.final_norm).rows(compute, &x[..rows * spec.width], h);
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         activations.set(compute, h, spec.width, head.activations(), rows);
         kernels::matmul(compute, head, activations, logits);
@@ -263,23 +263,13 @@ pub(crate) fn feed_forward(
     bias(compute, &mlp.down, out);
 }
 
-fn row_norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
+fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
     let mean = matches!(spec.norm.kind, NormKind::Layer);
     RowNorm {
         weight: &weights.weight,
         bias: weights.bias.as_deref().filter(|_| mean),
         eps: spec.norm.eps,
         mean,
-    }
-}
-
-fn norm(compute: &Compute, spec: &Spec, x: &[f32], weights: &NormWeights, out: &mut [f32]) {
-    let eps = spec.norm.eps;
-    match spec.norm.kind {
-        NormKind::Rms => kernels::rms_norm(compute, x, &weights.weight, eps, spec.width, out),
-        NormKind::Layer => {
-            kernels::layer_norm(compute, x, &weights.weight, weights.bias.as_deref(), eps, spec.width, out);
-        }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activation, Activations, Compute, Error, Matrix, Needs, Precision, RowNorm, gated, layer_norm, matmul,
-    matmul_group, rms_norm,
+    Activation, Activations, Compute, Error, Matrix, Needs, Precision, RowNorm, gated, matmul, matmul_group,
 };
 use tensor::Dtype;
 
@@ -387,10 +386,7 @@ fn rows_that_are_worked_out_on_the_way_have_the_bits_of_those_that_were_there() 
             for (bias, mean) in [(None, false), (None, true), (Some(&*bias), true)] {
                 let norm = RowNorm { weight: &weight, bias, eps: 1e-5, mean };
                 let mut there = vec![0.0; x.len()];
-                match mean {
-                    true => layer_norm(&c, &x, &weight, bias, 1e-5, cols, &mut there),
-                    false => rms_norm(&c, &x, &weight, 1e-5, cols, &mut there),
-                }
+                norm.rows(&c, &x, &mut there);
                 let mut room = vec![0.0; x.len()];
                 let ours = product(&mut |a| a.set_normed(&c, norm, &x, &mut room, needs, answers));
                 assert_eq!(ours, mixed(&c, &w, &there, answers), "{place}, mean {mean}, {}", bias.is_some());

@@ -1,7 +1,7 @@
 //! Norms against their formulas.
 
 use cpu::{Pool, Tier};
-use kernels::{Compute, layer_norm, rms_norm, rms_norm_in_place};
+use kernels::{Compute, RowNorm, rms_norm_in_place};
 
 #[test]
 fn norms_match_their_formulas_on_every_tier() {
@@ -11,12 +11,13 @@ fn norms_match_their_formulas_on_every_tier() {
             let x: Vec<f32> = (0..3 * cols).map(|i| ((i * 31 % 17) as f32 - 8.0) * 0.3).collect();
             let w: Vec<f32> = (0..cols).map(|i| 1.0 + i as f32 * 0.01).collect();
             let mut out = vec![0.0; x.len()];
-            rms_norm(&c, &x, &w, 1e-5, cols, &mut out);
+            let norm = RowNorm { weight: &w, bias: None, eps: 1e-5, mean: false };
+            norm.rows(&c, &x, &mut out);
             let mut same = x.clone();
             rms_norm_in_place(&c, &mut same, &w, 1e-5, cols);
             assert_eq!(out, same);
             let mut centred = vec![0.0; x.len()];
-            layer_norm(&c, &x, &w, Some(&w), 1e-5, cols, &mut centred);
+            RowNorm { bias: Some(&w), mean: true, ..norm }.rows(&c, &x, &mut centred);
             for (r, row) in x.chunks(cols).enumerate() {
                 let wide =
                     |f: &dyn Fn(f64) -> f64| row.iter().map(|&v| f(f64::from(v))).sum::<f64>() / cols as f64;
