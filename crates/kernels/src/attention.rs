@@ -156,26 +156,20 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
         let mut at = 0;
         while at < total {
             let count = most.min(total - at);
-            let mut queries = [Query::default(); MOST];
-            for (i, query) in queries[..count].iter_mut().enumerate() {
-                let row = self.part.start + (at + i) / group;
-                let position = self.seq.first_position + (row - self.seq.rows.start);
-                *query = Query { row, head_in_group: (at + i) % group, position };
-            }
-            let last = queries[count - 1];
-            queries[count..].fill(last);
+            // Tiles of a size go together, so that room for them is cleared once.
+            let tiles = at..at + if count == most { (total - at) / most * most } else { count };
+            at = tiles.end;
             match count {
-                1 => self.tile::<S, 1>(s, &queries),
-                2 => self.tile::<S, 2>(s, &queries),
-                3 if K::EVERY_TILE => self.tile::<S, 3>(s, &queries),
-                3 | 4 => self.tile::<S, 4>(s, &queries),
-                5 if K::EVERY_TILE => self.tile::<S, 5>(s, &queries),
-                6 if K::EVERY_TILE => self.tile::<S, 6>(s, &queries),
-                7 if K::EVERY_TILE => self.tile::<S, 7>(s, &queries),
-                9.. if const { K::MOST == 16 } => self.tile::<S, 16>(s, &queries),
-                _ => self.tile::<S, 8>(s, &queries),
+                1 => self.tiles::<S, 1>(s, tiles, count),
+                2 => self.tiles::<S, 2>(s, tiles, count),
+                3 if K::EVERY_TILE => self.tiles::<S, 3>(s, tiles, count),
+                3 | 4 => self.tiles::<S, 4>(s, tiles, count),
+                5 if K::EVERY_TILE => self.tiles::<S, 5>(s, tiles, count),
+                6 if K::EVERY_TILE => self.tiles::<S, 6>(s, tiles, count),
+                7 if K::EVERY_TILE => self.tiles::<S, 7>(s, tiles, count),
+                9.. if const { K::MOST == 16 } => self.tiles::<S, 16>(s, tiles, count),
+                _ => self.tiles::<S, 8>(s, tiles, count),
             }
-            at += count;
         }
     }
 }
@@ -184,9 +178,40 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
 #[repr(align(64))]
 pub(crate) struct OnLines<T>(pub(crate) T);
 
+/// What a tile of queries works in.
+struct Room<K: Kept, const N: usize> {
+    ready: K::Queries<N>,
+    sums: OnLines<[[f32; MAX_HEAD_DIM]; N]>,
+}
+
 impl<K: Kept> Attend<'_, '_, K> {
+    /// Computes the queries `those` in tiles of `count`, at most `N`, which is what they are multiplied as.
     #[inline(always)]
-    fn tile<S: Simd, const N: usize>(&mut self, s: S, queries: &[Query; MOST]) {
+    fn tiles<S: Simd, const N: usize>(&mut self, s: S, those: Range<usize>, count: usize) {
+        let several = those.len() > count;
+        let mut room = Room { ready: K::room::<N>(), sums: OnLines([[0.0f32; MAX_HEAD_DIM]; N]) };
+        for at in those.step_by(count) {
+            let mut queries = [Query::default(); N];
+            for (i, query) in queries.iter_mut().enumerate() {
+                // One that is not there is the last again.
+                let i = at + i.min(count - 1);
+                let row = self.part.start + i / self.head.group;
+                let position = self.seq.first_position + (row - self.seq.rows.start);
+                *query = Query { row, head_in_group: i % self.head.group, position };
+            }
+            self.tile::<S, N>(s, &queries, several, &mut room);
+        }
+    }
+
+    /// Computes a tile, one of `several` of its size.
+    #[inline(always)]
+    fn tile<S: Simd, const N: usize>(
+        &mut self,
+        s: S,
+        queries: &[Query; N],
+        several: bool,
+        room: &mut Room<K, N>,
+    ) {
         let shape = self.head.kv.shape();
         let (dim, wide) = (shape.head_dim, shape.value_dim());
         let q: [&[f32]; N] = std::array::from_fn(|i| {
@@ -194,8 +219,11 @@ impl<K: Kept> Attend<'_, '_, K> {
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
         let kept = K::begin(self.with, N);
-        let ready = kept.queries::<S, N>(s, q);
-        let mut sums = OnLines([[0.0f32; MAX_HEAD_DIM]; N]);
+        let Room { ready, sums } = room;
+        kept.queries::<S, N>(s, q, ready);
+        for i in 0..N {
+            sums.0[i][..wide].fill(0.0);
+        }
         let mut running = Running { top: [f32::NEG_INFINITY; MOST], totals: [[0.0; MOST_LANES]; N] };
         let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
         let start = lowest(queries[0].position) / BLOCK_TOKENS;
@@ -208,15 +236,33 @@ impl<K: Kept> Attend<'_, '_, K> {
             true => kv.start(head + 1, blocks[start]),
             false => cell,
         };
+        // The next tile's queries and room for this one's results are asked for meanwhile, some with each block. A tile alone, or a small
+        // one of an answer, is of rows that were just written.
+        let per_block = match several && const { N > TILE / 2 } {
+            true => N.div_ceil(blocks.len() - start),
+            false => 0,
+        };
+        let further = match N.is_multiple_of(self.head.group) {
+            true => N / self.head.group * self.cols,
+            false => N * dim,
+        };
         for b in start..blocks.len() {
             let (keys, values) = kv.cell(cell);
+            for i in (b - start) * per_block..N.min((b + 1 - start) * per_block) {
+                let at = queries[i].head_in_group * dim;
+                let out = &self.out.row(queries[i].row - self.first)[at..at + dim];
+                for line in (0..dim).step_by(16) {
+                    s.prefetch_far(q[i], 4 * (further + line));
+                    s.prefetch_far(out, 4 * line);
+                }
+            }
             let base = b * BLOCK_TOKENS;
             // How much further the next block lies, wrapping round.
             let next = blocks.get(b + 1).map_or(beyond, |&next| kv.start(head, next));
             let ahead = next.wrapping_sub(cell);
             cell = next;
             let mut scores = OnLines([[0.0; BLOCK_TOKENS]; N]);
-            kept.add_scores::<S, N>(s, &ready, keys, dim, ahead, &mut scores.0);
+            kept.add_scores::<S, N>(s, ready, keys, dim, ahead, &mut scores.0);
             // A query that sees nothing of this block keeps its state bit for bit.
             let sees: [Range<usize>; N] = std::array::from_fn(|i| {
                 let p = queries[i].position;
@@ -319,7 +365,12 @@ impl<const N: usize> Running<N> {
     }
 }
 
+/// Sets all scores to `with` but those that are seen.
+#[inline(always)]
 fn hide(scores: &mut [f32; BLOCK_TOKENS], sees: &Range<usize>, with: f32) {
-    scores[..sees.start].fill(with);
-    scores[sees.end..].fill(with);
+    // Written so that the compiler takes a register of them at a time.
+    for (at, score) in scores.iter_mut().enumerate() {
+        let seen = (at >= sees.start) & (at < sees.end);
+        *score = if seen { *score } else { with };
+    }
 }

@@ -150,10 +150,13 @@ impl Kept for Eight {
         Eight
     }
 
+    fn room<const N: usize>() -> Queries<N> {
+        Queries { parts: Parts::ZERO, start: [[0; MAX_HEAD_DIM / GROUP]; N] }
+    }
+
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N]) -> Queries<N> {
-        let mut parts = Parts::ZERO;
-        let mut start = [[0; MAX_HEAD_DIM / GROUP]; N];
+    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N], ready: &mut Queries<N>) {
+        let Queries { parts, start } = ready;
         for i in 0..N {
             parts.set::<S, false>(s, i, q[i], largest(q[i]));
             for (g, start) in start[i].iter_mut().enumerate() {
@@ -162,7 +165,6 @@ impl Kept for Eight {
                 *start = if S::WORDS { -codes * 128 } else { -codes * (128 - S::WIDE_ZERO) / 128 };
             }
         }
-        Queries { parts, start }
     }
 
     #[inline(always)]

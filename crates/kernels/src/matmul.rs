@@ -267,15 +267,18 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
             if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
-                let few = S::PAIRS && (2..=GROUP).contains(&self.work.rows);
-                let mut staged = if few { Some(Staged([[0.0; STAGED]; GROUP])) } else { None };
-                let span = if few { STAGED / S::LANES } else { panels };
-                for from in (0..panels).step_by(span.max(1)) {
-                    let to = panels.min(from + span);
-                    for p in (from..to).step_by(2) {
-                        self.walk::<S, 2>(s, p, first, end, staged.as_mut());
+                if !S::PAIRS || !(2..=GROUP).contains(&self.work.rows) {
+                    for p in (0..panels).step_by(2) {
+                        self.walk::<S, 2>(s, p, first, end, None);
                     }
-                    let Some(staged) = &staged else { continue };
+                    continue;
+                }
+                let mut staged = Staged([[0.0; STAGED]; GROUP]);
+                for from in (0..panels).step_by(STAGED / S::LANES) {
+                    let to = panels.min(from + STAGED / S::LANES);
+                    for p in (from..to).step_by(2) {
+                        self.walk::<S, 2>(s, p, first, end, Some(&mut staged));
+                    }
                     for row in 0..self.work.rows {
                         for p in from..to {
                             self.work.put(s, row, p * S::LANES, staged.get(s, row, p));

@@ -129,8 +129,10 @@ pub(crate) trait Kept {
     type Queries<const N: usize>;
     /// Begins a tile of `queries` queries.
     fn begin(with: Self::With, queries: usize) -> Self;
-    /// Makes queries `[head_dim]` ready.
-    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N]) -> Self::Queries<N>;
+    /// Room for queries to be made ready in.
+    fn room<const N: usize>() -> Self::Queries<N>;
+    /// Makes queries `[head_dim]` ready, in room that held none of another width.
+    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N], ready: &mut Self::Queries<N>);
     /// Adds to `scores`, zero at first, the products of each query with each key of the block, whose heads are `dim` wide.
     /// `ahead` bytes further lies the next block, for prefetching.
     fn add_scores<S: Simd, const N: usize>(
@@ -169,9 +171,13 @@ impl<T: Term> Kept for Floats<T> {
         Floats(PhantomData)
     }
 
+    fn room<const N: usize>() -> Self::Queries<N> {
+        [[T::Factor::default(); MAX_HEAD_DIM]; N]
+    }
+
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
-        factors::<T, N, _>(q)
+    fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N], ready: &mut Self::Queries<N>) {
+        set_factors::<T, N, _>(q, ready);
     }
 
     #[inline(always)]
@@ -209,10 +215,19 @@ impl<T: Term> Kept for Floats<T> {
 #[inline(always)]
 pub(crate) fn factors<T: Term, const N: usize, const X: usize>(rows: [&[f32]; N]) -> [[T::Factor; X]; N] {
     let mut factors = [[T::Factor::default(); X]; N];
+    set_factors::<T, N, X>(rows, &mut factors);
+    factors
+}
+
+/// Sets the factors of each row of numbers; those behind them stay.
+#[inline(always)]
+pub(crate) fn set_factors<T: Term, const N: usize, const X: usize>(
+    rows: [&[f32]; N],
+    factors: &mut [[T::Factor; X]; N],
+) {
     for i in 0..N {
         T::factors(rows[i], &mut factors[i][..rows[i].len().div_ceil(T::NUMBERS)]);
     }
-    factors
 }
 
 /// Registers of keys or values that `N` queries walk together. Their sums do not wait for each other, which few queries need, and

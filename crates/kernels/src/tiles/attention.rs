@@ -8,7 +8,7 @@ use cpu::lanes::{Products, Simd};
 use crate::activations::TILE_PAIRS as PAIRS;
 use crate::attention::{MAX_HEAD_DIM, OnLines};
 use crate::kv::BLOCK_TOKENS;
-use crate::stored::{Kept, Pair, factors};
+use crate::stored::{Kept, Pair, factors, set_factors};
 
 /// Rows of a block's values: pairs of positions half a block apart.
 const VALUE_ROWS: usize = BLOCK_TOKENS / 2;
@@ -34,9 +34,13 @@ impl Kept for Tiled {
         Tiled { tiles: Tiles::new(amx, queries, 4 * PAIRS) }
     }
 
+    fn room<const N: usize>() -> Self::Queries<N> {
+        OnLines([[0; MAX_HEAD_DIM / 2]; N])
+    }
+
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N]) -> Self::Queries<N> {
-        OnLines(factors::<Pair, N, _>(q))
+    fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N], ready: &mut Self::Queries<N>) {
+        set_factors::<Pair, N, _>(q, &mut ready.0);
     }
 
     #[inline(always)]
