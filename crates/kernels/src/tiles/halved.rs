@@ -46,12 +46,8 @@ impl<F: Format> Weights for Halved<'_, F> {
     #[inline(always)]
     fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
         const { assert!(DEPTH.is_multiple_of(F::WEIGHTS)) };
-        let (at, bytes) = (from + tile * SUB, unpack::block_bytes::<F>(S::LANES));
-        let Some(block) = panel.get(at / F::WEIGHTS * bytes..).and_then(|rest| rest.get(..bytes)) else {
-            return;
-        };
-        let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile]);
-        Ahead::of::<S, F>([block], i, panel.len(), 0).ask::<S, F>(s, 0, 1);
+        let Some((block, i)) = unpack::find::<S, F>(s, panel, from + tile * SUB) else { return };
+        let to = &mut near.0[tile];
         let head = lifted::<S, F>(s, block, self.lift);
         halve::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }

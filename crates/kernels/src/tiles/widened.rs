@@ -10,7 +10,7 @@ use super::blocked::{DEPTH, Near, TILE_COLS, Weights, blocked};
 use crate::matmul::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Ahead, Format, SUB};
+use crate::unpack::{self, Format, SUB};
 
 /// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
 pub(crate) fn widened<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
@@ -23,12 +23,8 @@ impl<F: Format> Weights for Widened<F> {
     #[inline(always)]
     fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
         const { assert!(SUB == TILE_COLS && DEPTH.is_multiple_of(F::WEIGHTS)) };
-        let (at, bytes) = (from + tile * SUB, unpack::block_bytes::<F>(S::LANES));
-        let Some(block) = panel.get(at / F::WEIGHTS * bytes..).and_then(|rest| rest.get(..bytes)) else {
-            return;
-        };
-        let (i, to) = (at % F::WEIGHTS / SUB, &mut near.0[tile]);
-        Ahead::of::<S, F>([block], i, panel.len(), 0).ask::<S, F>(s, 0, 1);
+        let Some((block, i)) = unpack::find::<S, F>(s, panel, from + tile * SUB) else { return };
+        let to = &mut near.0[tile];
         let head = unpack::head::<S, F>(s, block);
         widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }

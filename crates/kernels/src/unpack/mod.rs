@@ -231,6 +231,17 @@ impl<'a, const P: usize> Ahead<'a, P> {
     }
 }
 
+/// The block of `panel` that holds column `column`, and which of its sub-blocks does; asks for one that comes later.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn find<S: Simd, F: Format>(s: S, panel: &[u8], column: usize) -> Option<(&[u8], usize)> {
+    let bytes = block_bytes::<F>(S::LANES);
+    let block = panel.get(column / F::WEIGHTS * bytes..)?.get(..bytes)?;
+    let i = column % F::WEIGHTS / SUB;
+    Ahead::of::<S, F>([block], i, panel.len(), 0).ask::<S, F>(s, 0, 1);
+    Some((block, i))
+}
+
 /// Writes the rows `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero. Returns a number that no weight
 /// is above in magnitude.
 pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) -> f32 {
