@@ -350,20 +350,27 @@ fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
     let page = std::fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
     let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
     let (head, tail) = parts.ok_or_else(|| format!("{PAGE} has no `{BEGIN}` … `{END}`"))?;
-    let machine = parse(&output(Command::new(ours).args(["doctor", "--json"]))?)?;
+    let machine = machine(&parse(&output(Command::new(ours).args(["doctor", "--json"]))?)?)?;
     let date = output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
-    let words = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
     let with: Vec<&str> = peers.iter().map(|peer| peer.title.as_str()).collect();
     // Paths of one machine say nothing to the reader of another.
     let shown: Vec<&str> = args.iter().copied().map(without_path).collect();
     let text = format!(
-        "{head}{BEGIN}\n{}, {}; {}. `cargo xtask peers {}`\n\n{table}\n{END}{tail}",
+        "{head}{BEGIN}\n{}, {machine}; {}. `cargo xtask peers {}`\n\n{table}\n{END}{tail}",
         date.trim(),
-        words("cpu"),
         with.join(", "),
         shown.join(" ")
     );
     write_whole(&path, &text)
+}
+
+/// What `gristmill doctor --json` says the machine is.
+fn machine(doctor: &Value) -> Result<String, String> {
+    let (cpu, cores) = (&doctor["model_name"], &doctor["cores"]);
+    match (cpu.as_str(), cores.as_u64()) {
+        (Some(cpu), Some(cores)) => Ok(format!("{cpu}, {cores} cores")),
+        _ => Err(format!("`gristmill doctor --json` has model_name {cpu} and cores {cores}")),
+    }
 }
 
 fn without_path(arg: &str) -> &str {
@@ -378,6 +385,14 @@ fn without_path(arg: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table was once of a machine `unknown`.
+    #[test]
+    fn a_table_names_its_machine() {
+        let doctor = parse(r#"{"model_name": "AMD EPYC", "cores": 2}"#).unwrap();
+        assert_eq!(machine(&doctor).unwrap(), "AMD EPYC, 2 cores");
+        assert!(machine(&parse(r#"{"cpu": "AMD EPYC"}"#).unwrap()).is_err());
+    }
 
     #[test]
     fn cases_and_flags_are_read() {
