@@ -210,7 +210,8 @@ impl Activations {
         }
     }
 
-    /// Takes the norms of the rows `x`, the same bits as after [`RowNorm::rows`] and [`Activations::set`]. Where they can be used as soon as they are worked out, nothing is written to `room`, which otherwise holds them.
+    /// Takes the norms of the rows `x`, the same bits as after [`RowNorm::rows`] and [`Activations::set`]. Where they can be
+    /// used as soon as they are worked out, nothing is written to `room`, which otherwise holds them.
     ///
     /// # Panics
     /// As [`Activations::set`], and when shapes do not fit.

@@ -245,16 +245,14 @@ impl<K: Kept> Attend<'_, '_, K> {
         let further = match N.is_multiple_of(self.head.group) {
             true => N / self.head.group * self.cols,
             false => N * dim,
-        };
+        } * size_of::<f32>();
         for b in start..blocks.len() {
             let (keys, values) = kv.cell(cell);
             for i in (b - start) * per_block..N.min((b + 1 - start) * per_block) {
                 let at = queries[i].head_in_group * dim;
                 let out = &self.out.row(queries[i].row - self.first)[at..at + dim];
-                for line in (0..dim).step_by(16) {
-                    s.prefetch_far(q[i], 4 * (further + line));
-                    s.prefetch_far(out, 4 * line);
-                }
+                s.prefetch_all_far(q[i], further);
+                s.prefetch_all_far(out, 0);
             }
             let base = b * BLOCK_TOKENS;
             // How much further the next block lies, wrapping round.

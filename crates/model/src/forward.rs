@@ -107,14 +107,12 @@ impl Model {
         let Scratch { x, h, q, k, v, ropes, slots, activations, .. } = scratch;
         let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
+        let norm = norm(spec, &block.attention_norm);
         match block.feed_norm {
-            Some(_) => {
-                let norm = norm(spec, &block.attention_norm);
-                activations.set_normed(compute, norm, x, h, block.qkv_needs, answers);
-            }
+            Some(_) => activations.set_normed(compute, norm, x, h, block.qkv_needs, answers),
             // The feed-forward reads these norms too.
             None => {
-                norm(spec, &block.attention_norm).rows(compute, x, h);
+                norm.rows(compute, x, h);
                 activations.set(compute, h, width, block.qkv_needs, answers);
             }
         }
@@ -264,12 +262,12 @@ pub(crate) fn feed_forward(
 }
 
 fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
-    let mean = matches!(spec.norm.kind, NormKind::Layer);
     RowNorm {
         weight: &weights.weight,
-        bias: weights.bias.as_deref().filter(|_| mean),
+        // Only layer norms have one.
+        bias: weights.bias.as_deref(),
         eps: spec.norm.eps,
-        mean,
+        mean: spec.norm.kind == NormKind::Layer,
     }
 }
 

@@ -148,6 +148,13 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// [`Simd::prefetch`] without a place in the first-level cache.
     #[inline(always)]
     fn prefetch_far<T>(self, _x: &[T], _ahead: usize) {}
+    /// [`Simd::prefetch_far`] for each cache line of `x`.
+    #[inline(always)]
+    fn prefetch_all_far<T>(self, x: &[T], ahead: usize) {
+        for line in x.chunks(const { 64 / size_of::<T>() }) {
+            self.prefetch_far(line, ahead);
+        }
+    }
 
     /// Reads half-precision floats (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;

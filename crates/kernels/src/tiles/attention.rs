@@ -60,11 +60,12 @@ impl Kept for Tiled {
         tiles.zero::<1>();
         for (at, keys) in keys[..dim / 2 * row].chunks_exact(PAIRS * row).enumerate() {
             let (first, second) = keys.split_at(keys.len() / 2);
-            ask(s, first, ahead);
+            // In the first-level cache a block would lie for as long as this one takes, and what is read beside it would drive it out.
+            s.prefetch_all_far(first, ahead);
             tiles.load_a::<0, _>(queries.0.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
             tiles.load_b::<0, _>(keys, row);
             tiles.dot_bf16::<0, 0, 0>();
-            ask(s, second, ahead);
+            s.prefetch_all_far(second, ahead);
             tiles.load_b::<1, _>(&keys[row / 2..], row);
             tiles.dot_bf16::<1, 0, 1>();
         }
@@ -115,7 +116,7 @@ impl Tiled {
         let sums = sums.as_flattened_mut();
         for at in (0..wide).step_by(ROWS) {
             let part = VALUE_ROWS * 4 * at..VALUE_ROWS * 4 * wide.min(at + ROWS);
-            ask(s, &later.values[part], later.ahead);
+            s.prefetch_all_far(&later.values[part], later.ahead);
             let (values, sums) = (&values[4 * at..], &mut sums[at..]);
             // Four sums in turn, so that one does not wait for the other.
             match at / ROWS % 4 {
@@ -142,13 +143,4 @@ impl Tiled {
 struct Later<'a> {
     values: &'a [u8],
     ahead: usize,
-}
-
-/// Asks for what lies `ahead` bytes after `bytes`. In the first-level cache a block would lie for as long as this one takes, and what is
-/// read beside it would drive it out.
-#[inline(always)]
-fn ask<S: Simd>(s: S, bytes: &[u8], ahead: usize) {
-    for line in bytes.chunks(64) {
-        s.prefetch_far(line, ahead);
-    }
 }

@@ -203,9 +203,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         let (k, skip) = if more { (piece.k + DEPTH, 0) } else { (0, WIDTH) };
         for tile in tiles {
             let panel = piece.panel + skip + tile / TILES;
-            for line in self.share::<S>(Piece { panel, k }, tile % TILES, TILES).chunks(64) {
-                s.prefetch_far(line, 0);
-            }
+            s.prefetch_all_far(self.share::<S>(Piece { panel, k }, tile % TILES, TILES), 0);
         }
     }
 
@@ -290,9 +288,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             for row in [row, row + ROWS] {
                 let tile = row * a_row + ((k + DEPTH) / TILE_COLS + at / 2) * ROWS * PAIRS;
                 if let Some(tile) = self.pairs.get(tile..tile + ROWS * PAIRS) {
-                    for line in tile.chunks(64 / 4) {
-                        s.prefetch_far(line, 0);
-                    }
+                    s.prefetch_all_far(tile, 0);
                 }
             }
         }
