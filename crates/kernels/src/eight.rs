@@ -10,15 +10,13 @@
 //! to words. That is twice the multiplies of one part, and no error beside that of the stored codes. Sums of products are exact
 //! integers, so neither their order nor the way could change a result.
 
-use std::ops::Range;
-
 use cpu::lanes::{Products, Simd};
 use half::f16;
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::kv::BLOCK_TOKENS;
 use crate::registers;
-use crate::stored::{Kept, together};
+use crate::stored::{Kept, asked, together};
 
 /// Numbers of a key that share a scale.
 const GROUP: usize = 32;
@@ -118,15 +116,26 @@ impl<const N: usize, const X: usize> Parts<N, X> {
         }
     }
 
-    /// The sum of some codes of row `i`.
-    fn sum<S: Simd>(&self, i: usize, codes: Range<usize>) -> i32 {
-        let [first, second] = self.halves.each_ref().map(|half| &half[i][codes.clone()]);
-        let bytes = |half: &[i8]| half.iter().map(|v| i32::from(*v)).sum::<i32>();
-        let words = |half: &[i8]| {
-            let words = half.as_chunks::<2>().0.iter();
-            words.map(|word| i32::from(i16::from_le_bytes(word.map(i8::cast_unsigned)))).sum::<i32>()
-        };
-        if S::WORDS { words(first) + words(second) } else { 128 * bytes(first) + bytes(second) }
+    /// The sum of the codes of row `i` in each of its first `groups` groups.
+    #[inline(always)]
+    fn sums<S: Simd>(&self, i: usize, groups: usize) -> [i32; MAX_HEAD_DIM / GROUP] {
+        let mut sums = [0; MAX_HEAD_DIM / GROUP];
+        let [first, second] = self.halves.each_ref().map(|half| half[i].as_chunks::<GROUP>().0);
+        // Loops over groups of a known length, of which the compiler takes registers at a time.
+        for (sum, (first, second)) in sums[..groups].iter_mut().zip(first.iter().zip(second)) {
+            if S::WORDS {
+                for (first, second) in first.as_chunks::<2>().0.iter().zip(second.as_chunks::<2>().0) {
+                    let [first, second] =
+                        [first, second].map(|word| i16::from_le_bytes(word.map(i8::cast_unsigned)));
+                    *sum += i32::from(first) + i32::from(second);
+                }
+            } else {
+                for (first, second) in first.iter().zip(second) {
+                    *sum += 128 * i32::from(*first) + i32::from(*second);
+                }
+            }
+        }
+        sums
     }
 }
 
@@ -159,8 +168,7 @@ impl Kept for Eight {
         let Queries { parts, start } = ready;
         for i in 0..N {
             parts.set::<S, false>(s, i, q[i], largest(q[i]));
-            for (g, start) in start[i].iter_mut().enumerate() {
-                let codes = parts.sum::<S>(i, g * GROUP..(g + 1) * GROUP);
+            for (start, codes) in start[i].iter_mut().zip(parts.sums::<S>(i, q[i].len().div_ceil(GROUP))) {
                 // The first products in parts count 128 times, this with them.
                 *start = if S::WORDS { -codes * 128 } else { -codes * (128 - S::WIDE_ZERO) / 128 };
             }
@@ -333,15 +341,18 @@ fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS:
     for i in 0..N {
         quads[i] = &factors[i][from..].as_chunks().0[..count];
     }
+    let bytes = const { 4 * U * S::LANES };
+    let asked = &asked(rows, 4 * at, width)[..count * bytes];
     for (t, row) in (0..count).zip(rows.chunks_exact(width)) {
-        let row = &row[4 * at..][..4 * U * S::LANES];
+        let row = &row[4 * at..][..bytes];
+        if const { !SECOND && together::<S, N>() > 1 } {
+            for line in (0..bytes).step_by(64) {
+                s.prefetch(asked, ahead.wrapping_add(t * bytes + line));
+            }
+        }
         let mut stored = [s.splat_i(0); U];
         for u in 0..U {
-            let bytes = &row[4 * u * S::LANES..];
-            stored[u] = s.load_bytes(bytes);
-            if !SECOND {
-                s.prefetch(bytes, ahead);
-            }
+            stored[u] = s.load_bytes(&row[4 * u * S::LANES..]);
             if S::WORDS {
                 stored[u] = match KEYS {
                     true => s.words::<SECOND, false>(stored[u]),

@@ -235,6 +235,7 @@ pub(crate) fn set_factors<T: Term, const N: usize, const X: usize>(
 pub(crate) const fn together<S: Simd, const N: usize>() -> usize {
     match N {
         ..=2 => 4,
+        3 | 4 if S::TILE > TILE => 4,
         3..=6 => 2,
         _ => 1 + (S::TILE > TILE) as usize,
     }
@@ -289,24 +290,27 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
     }
     let (row, from, bytes) = (width * T::BYTES, at * T::BYTES, U * S::LANES * T::BYTES);
     let rows = &rows[..terms * row];
+    let mut asked = asked(rows, from, row).chunks_exact(4 * bytes);
     // Terms by fours, whose bounds are checked before any of them: a check between terms keeps the compiler from reading a factor
     // where it is used, and all of four terms lie on the stack meanwhile.
     let mut fours = rows.chunks_exact(4 * row);
     let mut t = 0;
-    for four in &mut fours {
+    for (four, asked) in fours.by_ref().zip(&mut asked) {
         let mut parts: [&[u8]; 4] = [&[]; 4];
         for k in 0..4 {
             parts[k] = &four[k * row + from..][..bytes];
         }
         let next = next::<T, N, X>(factors, t, 4);
         for k in 0..4 {
-            add_term::<S, T, N, U>(s, &next, k, parts[k], ahead, &mut sums);
+            add_term::<S, T, N, U>(s, &next, k, parts[k], &asked[k * bytes..][..bytes], ahead, &mut sums);
         }
         t += 4;
     }
     for one in fours.remainder().chunks_exact(row) {
         let next = next::<T, N, X>(factors, t, 1);
-        add_term::<S, T, N, U>(s, &next, 0, &one[from..][..bytes], ahead, &mut sums);
+        // Only of a block that is not full.
+        let part = &one[from..][..bytes];
+        add_term::<S, T, N, U>(s, &next, 0, part, part, ahead, &mut sums);
         t += 1;
     }
     for i in 0..N {
@@ -331,21 +335,29 @@ fn next<T: Term, const N: usize, const X: usize>(
     next
 }
 
+/// The bytes whose like of the next block are asked for while a strip of rows of `row` bytes is walked, from byte `from` of each on: as many,
+/// one after the other. Strips go across the rows, and memory gives less when it is asked in that order.
+#[inline(always)]
+pub(crate) fn asked(rows: &[u8], from: usize, row: usize) -> &[u8] {
+    &rows[from * (rows.len() / row)..]
+}
+
 /// Adds to `sums` the products of `U` registers of terms, which `bytes` are, and each row's factor `k`. Asks for what lies
-/// `ahead` bytes further on.
+/// `ahead` bytes behind `asked`.
 #[inline(always)]
 fn add_term<S: Simd, T: Term, const N: usize, const U: usize>(
     s: S,
     factors: &[&[T::Factor]; N],
     k: usize,
     bytes: &[u8],
+    asked: &[u8],
     ahead: usize,
     sums: &mut [[S::F; U]; N],
 ) {
     // More queries work longer on what they read than reading takes.
     if const { together::<S, N>() > 1 } {
-        for line in (0..U * S::LANES * T::BYTES).step_by(64) {
-            s.prefetch(&bytes[line..], ahead);
+        for line in asked.chunks(64) {
+            s.prefetch(line, ahead);
         }
     }
     let mut stored = [T::splat(s, T::Factor::default()); U];
