@@ -290,19 +290,20 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
     }
     let (row, from, bytes) = (width * T::BYTES, at * T::BYTES, U * S::LANES * T::BYTES);
     let rows = &rows[..terms * row];
-    let mut asked = asked(rows, from, row).chunks_exact(4 * bytes);
+    // As many of them as of rows: a strip's share ends where its last row does, or before.
+    let shares = asked(rows, from, row).chunks_exact(4 * bytes);
     // Terms by fours, whose bounds are checked before any of them: a check between terms keeps the compiler from reading a factor
     // where it is used, and all of four terms lie on the stack meanwhile.
     let mut fours = rows.chunks_exact(4 * row);
     let mut t = 0;
-    for (four, asked) in fours.by_ref().zip(&mut asked) {
+    for (four, share) in fours.by_ref().zip(shares) {
         let mut parts: [&[u8]; 4] = [&[]; 4];
         for k in 0..4 {
             parts[k] = &four[k * row + from..][..bytes];
         }
         let next = next::<T, N, X>(factors, t, 4);
         for k in 0..4 {
-            add_term::<S, T, N, U>(s, &next, k, parts[k], &asked[k * bytes..][..bytes], ahead, &mut sums);
+            add_term::<S, T, N, U>(s, &next, k, parts[k], &share[k * bytes..][..bytes], ahead, &mut sums);
         }
         t += 4;
     }
