@@ -309,7 +309,7 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
     }
     for one in fours.remainder().chunks_exact(row) {
         let next = next::<T, N, X>(factors, t, 1);
-        // Only of a block that is not full.
+        // Of a block that is not full, or keys of no whole four terms: so few that their own places will do.
         let part = &one[from..][..bytes];
         add_term::<S, T, N, U>(s, &next, 0, part, part, ahead, &mut sums);
         t += 1;
