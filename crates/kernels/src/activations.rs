@@ -88,6 +88,11 @@ pub(crate) struct Grouped<'a> {
 }
 
 impl<'a> Grouped<'a> {
+    /// Rows that there are.
+    pub(crate) fn count(&self) -> usize {
+        self.rows
+    }
+
     /// The stream that begins with block 0 of `row`, and its step: how many blocks on block 1 lies. Behind it are blocks enough for a tile
     /// of more rows than there are.
     #[inline(always)]

@@ -32,9 +32,13 @@ pub const MAX_GROUP: usize = 4;
 /// A task should be worth its hand-over: some microseconds of reading.
 const TASK_BYTES: usize = 32 << 10;
 
-/// Input rows that are walked over all panels of a task before the next ones: half of a second-level cache, the other
-/// half is the panels'.
+/// Bytes of input rows that are walked over all panels of a task before the next ones: half of a second-level cache, the other half is the
+/// panels'.
 pub(crate) const ROWS_BYTES: usize = 512 << 10;
+
+/// How far ahead of their product rows are asked for where they are many, in bytes: the first panels that they walk over find them far away,
+/// and the hardware's own prefetch falls behind.
+const FURTHER: usize = 16 << 10;
 
 /// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
 /// registers.
@@ -263,7 +267,9 @@ impl<R: Rows> Job for Product<'_, '_, R> {
     fn run<S: Simd>(mut self, s: S) {
         let rows = self.work.parts * self.work.rows;
         let panels = self.work.weights.count;
-        let chunk = (ROWS_BYTES / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
+        // Where rows are asked for ahead, reading them again takes less than what more of them displace.
+        let bytes = const { if S::MANY_AHEAD { ROWS_BYTES / 2 } else { ROWS_BYTES } };
+        let chunk = (bytes / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
             if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
@@ -343,6 +349,14 @@ impl<R: Rows> Product<'_, '_, R> {
         // A last one without a neighbour is its own.
         let count = P.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
+        if const { S::MANY_AHEAD && T == GROUP } && staged.is_none() {
+            for t in 0..(T / parts).min(self.work.rows - first / parts) {
+                let out = self.work.out.row(first / parts + t);
+                for i in 0..count {
+                    s.prefetch_out(&mut out[(p + i) * S::LANES..]);
+                }
+            }
+        }
         let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
         for i in 0..count {
             for t in 0..(T / parts).min(self.work.rows - first / parts) {
@@ -394,6 +408,8 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
         const { assert!(SUB == BLOCK && T <= GROUP) };
         // Tiles begin at multiples of their own size, so that one lies in one group.
         let (rows, step) = self.rows.stream(first);
+        // Those of one group are near.
+        let many = self.rows.count() > GROUP;
         let mut sums = [[s.splat(0.0); T]; P];
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let mut others = panels.map(|panel| panel.chunks_exact(bytes));
@@ -413,6 +429,9 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
                 let x = &rows[at..at + T];
                 at += step;
+                if const { S::MANY_AHEAD && T == GROUP } && many {
+                    s.prefetch_all_far(x, FURTHER);
+                }
                 // What lies behind this panel is already being read.
                 let ahead = Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len());
                 if const { S::SHORT && !FEW && unpack::in_turn::<F>() } {

@@ -103,6 +103,7 @@ impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
     const TILE: usize = 16;
     const PAIRS: bool = true;
     const FEW_AHEAD: bool = true;
+    const MANY_AHEAD: bool = true;
     const BF16_DOT: bool = BF16;
     const HALVES: bool = FP16;
     const WIDE_ZERO: i32 = 0;
@@ -205,6 +206,10 @@ impl<const BF16: bool, const FP16: bool> Simd for Avx512<BF16, FP16> {
     #[inline(always)]
     fn prefetch_far<T>(self, x: &[T], ahead: usize) {
         isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast::<i8>().wrapping_add(ahead)))
+    }
+    #[inline(always)]
+    fn prefetch_out<T>(self, out: &mut [T]) {
+        isa!(_mm_prefetch::<_MM_HINT_ET0>(out.as_ptr().cast()))
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m512 {

@@ -64,6 +64,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const FLOAT_PAIRS: bool = false;
     /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them.
     const FEW_AHEAD: bool = false;
+    /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
+    /// for them, and instructions are to spare.
+    const MANY_AHEAD: bool = false;
     /// Whether a byte times a factor of sixteen bits is best multiplied as two words, [`Simd::dot_words`]; otherwise the factor is, in two
     /// parts of eight bits.
     const WORDS: bool = false;
@@ -155,6 +158,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
             self.prefetch_far(line, ahead);
         }
     }
+
+    /// Asks for the cache line at the start of `out`, which is about to be written.
+    #[inline(always)]
+    fn prefetch_out<T>(self, _out: &mut [T]) {}
 
     /// Reads half-precision floats (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;
