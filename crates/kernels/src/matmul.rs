@@ -221,6 +221,8 @@ trait Rows {
     const SHORT: usize = 0;
     /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
     const SUMS: usize;
+    /// Whether many rows are asked for ahead where [`Simd::MANY_AHEAD`] says so.
+    const AHEAD: bool = false;
     /// Bytes of an input row.
     fn row_bytes(cols: usize) -> usize;
     /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row; of rows that there are not, anything.
@@ -268,7 +270,7 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let rows = self.work.parts * self.work.rows;
         let panels = self.work.weights.count;
         // Where rows are asked for ahead, reading them again takes less than what more of them displace.
-        let bytes = const { if S::MANY_AHEAD { ROWS_BYTES / 2 } else { ROWS_BYTES } };
+        let bytes = const { if S::MANY_AHEAD && R::AHEAD { ROWS_BYTES / 2 } else { ROWS_BYTES } };
         let chunk = (bytes / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
@@ -349,7 +351,7 @@ impl<R: Rows> Product<'_, '_, R> {
         // A last one without a neighbour is its own.
         let count = P.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
-        if const { S::MANY_AHEAD && T == GROUP } && staged.is_none() {
+        if const { S::MANY_AHEAD && R::AHEAD && T == GROUP } && staged.is_none() {
             for t in 0..(T / parts).min(self.work.rows - first / parts) {
                 let out = self.work.out.row(first / parts + t);
                 for i in 0..count {
@@ -394,6 +396,7 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
     };
     // Unpacking goes on while sums wait.
     const SUMS: usize = 1;
+    const AHEAD: bool = true;
     fn row_bytes(cols: usize) -> usize {
         cols / BLOCK * size_of::<Block>()
     }
