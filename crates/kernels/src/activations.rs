@@ -63,17 +63,27 @@ pub(crate) struct Block {
     pub(crate) q: [i8; BLOCK],
     /// Value of one step.
     pub(crate) scale: f32,
-    /// The sum of `q`, negated; and of its two halves.
-    pub(crate) less: i32,
-    pub(crate) less_half: [i32; 2],
-    /// Those of the halves again, as words.
+    /// The sum of `q`, negated, times what codes of this offset start from: 8 or 128.
+    pub(crate) less_8: i32,
+    pub(crate) less_128: i32,
+    /// The sums of the two halves, negated, times an offset of 32.
+    pub(crate) less_half_32: [i32; 2],
+    /// The same without the offset, as words.
     pub(crate) less_words: [i8; 4],
-    /// The sum of `q` times `scale`; and of its two halves.
+    /// The sum of `q` times `scale`.
     pub(crate) sum: f32,
-    pub(crate) sum_half: [f32; 2],
+    _rest: [u8; 4],
 }
 
 const _: () = assert!(size_of::<Block>() == 64);
+
+impl Block {
+    /// The sum of the half `half` of `q`, times `scale`.
+    #[inline(always)]
+    pub(crate) fn sum_half(&self, half: usize) -> f32 {
+        (-self.less_half_32[half] >> 5) as f32 * self.scale
+    }
+}
 
 /// Rows that lie together, block by block, so that a tile of them is one stream to read.
 pub(crate) const GROUP: usize = 8;
@@ -672,15 +682,11 @@ impl<const N: usize> Halves<N> {
     #[inline(always)]
     fn finish(&self, scales: &[f32; N], count: usize, out: &mut [Block], apart: usize) {
         let Halves { first, second } = self;
-        let (mut less, mut sum) = ([[0; N]; 2], [[0.0; N]; 2]);
+        let mut less = [[0; N]; 2];
         // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
         for i in 0..N {
             less[0][i] = -whole(first[i]);
             less[1][i] = -whole(second[i]);
-        }
-        for i in 0..N {
-            sum[0][i] = first[i] * scales[i];
-            sum[1][i] = second[i] * scales[i];
         }
         let mut sums = [0.0; N];
         for i in 0..N {
@@ -694,11 +700,12 @@ impl<const N: usize> Halves<N> {
             *block = Block {
                 q: block.q,
                 scale: scales[i],
-                less: first + second,
-                less_half: [first, second],
+                less_8: 8 * (first + second),
+                less_128: 128 * (first + second),
+                less_half_32: [32 * first, 32 * second],
                 less_words: words.to_le_bytes().map(u8::cast_signed),
                 sum: sums[i],
-                sum_half: [sum[0][i], sum[1][i]],
+                ..Block::default()
             };
         }
     }

@@ -491,9 +491,11 @@ fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
     ahead: Option<Ahead<'_, P>>,
     sums: &mut [[S::F; T]; P],
 ) {
-    multiply_half::<S, F, T, P, 0>(s, u, x, ahead, sums);
+    // Of both halves, each times its weights' scale: multiplied by the step of the activations once for both.
+    let mut scaled = [[s.splat(0.0); T]; P];
+    multiply_half::<S, F, T, P, 0>(s, u, x, ahead, &mut scaled, sums);
     if const { F::Scales::GROUPS == 2 } {
-        multiply_half::<S, F, T, P, 1>(s, u, x, ahead, sums);
+        multiply_half::<S, F, T, P, 1>(s, u, x, ahead, &mut scaled, sums);
     }
 }
 
@@ -504,13 +506,13 @@ fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF:
     u: &[unpack::Unpacked<S>; P],
     x: &[Block],
     ahead: Option<Ahead<'_, P>>,
+    scaled: &mut [[S::F; T]; P],
     sums: &mut [[S::F; T]; P],
 ) {
     let quads = QUADS / F::Scales::GROUPS;
     let mut dots = [[s.splat_i(0); T]; P];
     unrolled!(t < T, {
-        let less = if F::Scales::GROUPS == 1 { x[t].less } else { x[t].less_half[HALF] };
-        let start = from_offset::<S, F>(s, less);
+        let start = from_offset::<S, F, HALF>(s, &x[t]);
         for p in 0..P {
             dots[p][t] = start;
         }
@@ -553,10 +555,18 @@ fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF:
     unrolled!(t < T, {
         let scale = s.splat(x[t].scale);
         for p in 0..P {
-            sums[p][t] = s.fma(s.to_f(dots[p][t]), s.mul(u[p].scale[HALF], scale), sums[p][t]);
+            let dot = s.to_f(dots[p][t]);
+            match (F::Scales::GROUPS, HALF) {
+                (1, _) => sums[p][t] = s.fma(dot, s.mul(u[p].scale[HALF], scale), sums[p][t]),
+                (_, 0) => scaled[p][t] = s.mul(dot, u[p].scale[HALF]),
+                _ => {
+                    scaled[p][t] = s.fma(dot, u[p].scale[HALF], scaled[p][t]);
+                    sums[p][t] = s.fma(scaled[p][t], scale, sums[p][t]);
+                }
+            }
         }
         if F::Scales::BIAS {
-            let sum = s.splat(if F::Scales::GROUPS == 1 { x[t].sum } else { x[t].sum_half[HALF] });
+            let sum = s.splat(if F::Scales::GROUPS == 1 { x[t].sum } else { x[t].sum_half(HALF) });
             for p in 0..P {
                 sums[p][t] = s.fma(u[p].bias[HALF], sum, sums[p][t]);
             }
@@ -593,7 +603,7 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
                 dots[p][t] = s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u[p].bytes), less);
             }
         } else {
-            let start = from_offset::<S, F>(s, x[t].less);
+            let start = from_offset::<S, F, 0>(s, &x[t]);
             for p in 0..P {
                 dots[p][t] = start;
             }
@@ -685,19 +695,18 @@ fn offset_words<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
     s.or(s.and(low, s.splat_i(0xffff)), high)
 }
 
-/// What the products start from, so that codes count from the format's zero: the offset times minus the sum of the
-/// activations.
+/// What the products of `x`, or of its half `HALF` where there are scales of halves, start from, so that codes count from the format's zero.
 #[inline(always)]
-fn from_offset<S: Simd, F: Format>(s: S, less: i32) -> S::I {
-    let less = s.splat_i(less);
-    match const { F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 } } {
-        0 => s.splat_i(0),
-        4 => s.shl::<2>(less),
-        8 => s.shl::<3>(less),
-        16 => s.shl::<4>(less),
-        32 => s.shl::<5>(less),
-        128 => s.shl::<7>(less),
-        other => unreachable!("offset {other}: a power of two, as every format's is"),
+fn from_offset<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
+    let offset = const { F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 } };
+    match (F::Scales::GROUPS, offset) {
+        (_, 0) => s.splat_i(0),
+        (1, 8) => s.splat_i(x.less_8),
+        (1, 16) => s.shl::<1>(s.splat_i(x.less_8)),
+        (1, 128) => s.splat_i(x.less_128),
+        (2, 4) => s.splat_i(x.less_half_32[HALF] >> 3),
+        (2, 32) => s.splat_i(x.less_half_32[HALF]),
+        (scales, offset) => unreachable!("offset {offset} of codes with {scales} scales: no format's"),
     }
 }
 
