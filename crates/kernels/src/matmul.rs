@@ -217,6 +217,8 @@ trait Rows {
     const TILE: usize;
     /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
     const PAIRS: bool = false;
+    /// Whether they are so few that panels go alone where [`Simd::FEW_ALONE`] says so.
+    const FEW: bool = false;
     /// Below how many rows they do where [`Simd::SHORT`] says so.
     const SHORT: usize = 0;
     /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
@@ -274,6 +276,12 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let chunk = (bytes / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
+            if const { R::FEW && S::FEW_ALONE } {
+                for p in 0..panels {
+                    self.walk::<S, 1>(s, p, first, end, None);
+                }
+                continue;
+            }
             if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
                 if !S::PAIRS || !(2..=GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
@@ -387,6 +395,7 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
     const PRODUCTS: Products = Products::Bytes;
     const TILE: usize = if FEW { 2 } else { GROUP };
     const PAIRS: bool = true;
+    const FEW: bool = FEW;
     const SHORT: usize = match (unpack::in_turn::<F>(), unpack::heavy::<F>()) {
         (true, _) if FEW => 0,
         // Eight rows share what one panel's weights take to unpack.

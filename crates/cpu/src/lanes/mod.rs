@@ -64,6 +64,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const FLOAT_PAIRS: bool = false;
     /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them.
     const FEW_AHEAD: bool = false;
+    /// Whether one or two rows read one panel of weights after the other, whatever [`Simd::PAIRS`] says: where the hardware's own prefetch
+    /// follows one stream better than two.
+    const FEW_ALONE: bool = false;
     /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
     /// for them, and instructions are to spare.
     const MANY_AHEAD: bool = false;
@@ -413,9 +416,12 @@ pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
                 && tier == Tier::Avx512
                 && let Some(s) = avx512::Avx512::<true>::new()
             {
-                return s.call(job);
+                return if avx512::follows() { s.followed().call(job) } else { s.call(job) };
             }
             if let Some(s) = avx512::Avx512::<false>::new() {
+                if const { matches!(J::PRODUCTS, Products::Bytes) } && avx512::follows() {
+                    return s.followed().call(job);
+                }
                 return s.call(job);
             }
         }
