@@ -9,7 +9,7 @@ use super::{Job, Simd};
 use crate::Tier;
 
 /// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `FOLLOWS` is for CPUs
-/// whose own prefetch [`follows`] a stream; it changes how memory is read, and no result.
+/// whose own prefetch follows a stream; it changes how memory is read, and no result.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512<const BF16: bool, const FP16: bool = false, const FOLLOWS: bool = false>(());
 
