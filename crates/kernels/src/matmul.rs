@@ -217,7 +217,7 @@ trait Rows {
     const TILE: usize;
     /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
     const PAIRS: bool = false;
-    /// Whether they are so few that panels go alone where [`Simd::FEW_ALONE`] says so.
+    /// Whether they are so few that panels go in pairs only where [`Simd::FEW_AHEAD`] says so.
     const FEW: bool = false;
     /// Below how many rows they do where [`Simd::SHORT`] says so.
     const SHORT: usize = 0;
@@ -276,13 +276,9 @@ impl<R: Rows> Job for Product<'_, '_, R> {
         let chunk = (bytes / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            if const { R::FEW && S::FEW_ALONE } {
-                for p in 0..panels {
-                    self.walk::<S, 1>(s, p, first, end, None);
-                }
-                continue;
-            }
-            if (R::PAIRS && S::PAIRS) || (S::SHORT && end - first < R::SHORT) {
+            if const { R::PAIRS && S::PAIRS && (!R::FEW || S::FEW_AHEAD) }
+                || (S::SHORT && end - first < R::SHORT)
+            {
                 if !S::PAIRS || !(2..=GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
                         self.walk::<S, 2>(s, p, first, end, None);

@@ -50,7 +50,8 @@ pub(super) fn follows() -> bool {
     static FOLLOWS: OnceLock<bool> = OnceLock::new();
     *FOLLOWS.get_or_init(|| {
         let vendor = __cpuid(0);
-        let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+        let amd =
+            [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD";
         let version = __cpuid(1).eax;
         // Family 15 is continued in the extended one.
         amd && (version >> 8 & 0xf) + (version >> 20 & 0xff) == 0x19
@@ -125,7 +126,6 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
     const TILE: usize = 16;
     const PAIRS: bool = true;
     const FEW_AHEAD: bool = !FOLLOWS;
-    const FEW_ALONE: bool = FOLLOWS;
     const MANY_AHEAD: bool = true;
     const BF16_DOT: bool = BF16;
     const HALVES: bool = FP16;

@@ -62,11 +62,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const SIGNS: bool = false;
     /// Whether two panels of floats share each broadcast of activations: where that is an instruction of its own.
     const FLOAT_PAIRS: bool = false;
-    /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them.
+    /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them. Where it is,
+    /// they read one panel after the other, whatever [`Simd::PAIRS`] says: it follows one stream better than two.
     const FEW_AHEAD: bool = false;
-    /// Whether one or two rows read one panel of weights after the other, whatever [`Simd::PAIRS`] says: where the hardware's own prefetch
-    /// follows one stream better than two.
-    const FEW_ALONE: bool = false;
     /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
     /// for them, and instructions are to spare.
     const MANY_AHEAD: bool = false;
@@ -142,7 +140,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         most
     }
 
-    /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask.
+    /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask, into the cache that is best for this CPU.
     #[inline(always)]
     fn prefetch(self, _x: &[u8], _ahead: usize) {}
     /// `v`, once all that was asked for before has been: the compiler would ask for everything at the end of a loop. The other tiers leave
