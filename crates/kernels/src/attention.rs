@@ -151,8 +151,8 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
         let group = self.head.group;
         let total = self.part.len() * group;
         // Only of prompts, which multiply longer than they read: few rows should read keys and values as seldom as can be.
-        let fewer = self.part.len() > TILE && const { K::EVERY_TILE && S::TILE <= TILE };
-        let most = if fewer { FEWER } else { K::MOST };
+        let fewer = self.part.len() > TILE && const { K::EVERY_TILE && S::TILE == TILE };
+        let most = if fewer { FEWER } else { K::MOST.min(S::TILE) };
         let mut at = 0;
         while at < total {
             let count = most.min(total - at);
@@ -161,6 +161,7 @@ impl<K: Kept> Job for Attend<'_, '_, K> {
             at = tiles.end;
             match count {
                 1 => self.tiles::<S, 1>(s, tiles, count),
+                _ if const { S::TILE < 4 } => self.tiles::<S, 2>(s, tiles, count),
                 2 => self.tiles::<S, 2>(s, tiles, count),
                 3 if K::EVERY_TILE => self.tiles::<S, 3>(s, tiles, count),
                 3 | 4 => self.tiles::<S, 4>(s, tiles, count),
@@ -184,10 +185,31 @@ struct Room<K: Kept, const N: usize> {
     sums: OnLines<[[f32; MAX_HEAD_DIM]; N]>,
 }
 
+/// The queries `those` in tiles of `count`, at most `N`, which is what they are multiplied as.
+struct Tiles<'j, 'a, 'o, K: Kept, const N: usize> {
+    attend: &'j mut Attend<'a, 'o, K>,
+    those: Range<usize>,
+    count: usize,
+}
+
+impl<K: Kept, const N: usize> Job for Tiles<'_, '_, '_, K, N> {
+    type Out = ();
+    const PRODUCTS: Products = K::PRODUCTS;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        self.attend.each_tile::<S, N>(s, self.those, self.count);
+    }
+}
+
 impl<K: Kept> Attend<'_, '_, K> {
-    /// Computes the queries `those` in tiles of `count`, at most `N`, which is what they are multiplied as.
+    /// Runs [`Tiles`], a job of its own: all of them in one would take the compiler more than twice as long.
     #[inline(always)]
     fn tiles<S: Simd, const N: usize>(&mut self, s: S, those: Range<usize>, count: usize) {
+        s.call_beside::<K, _>(Tiles::<K, N> { attend: self, those, count });
+    }
+
+    #[inline(always)]
+    fn each_tile<S: Simd, const N: usize>(&mut self, s: S, those: Range<usize>, count: usize) {
         let several = those.len() > count;
         let mut room = Room { ready: K::room::<N>(), sums: OnLines([[0.0f32; MAX_HEAD_DIM]; N]) };
         for at in those.step_by(count) {

@@ -10,10 +10,10 @@ use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::{Amx, AmxFp16};
-use cpu::lanes::{Job, Products, Simd, dispatch, short_quads};
+use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, short_quads};
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::{has_half_tiles, has_tiles};
-use cpu::{Columns, Tile};
+use cpu::{Columns, Tier, Tile};
 
 use crate::activations::{Activations, BLOCK, Block, CHUNK, GROUP, Grouped, GroupedPairs};
 use crate::matrix::{Layout, Matrix, with_format};
@@ -136,9 +136,9 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
             if rows > 0 {
                 let (work, x) = (&mut *work, x.quantized());
                 if parts * rows <= Quantized::<F, true>::TILE {
-                    dispatch(w.tier, Product { work, x: Quantized::<F, true> { rows: x, format: Default::default() } });
+                    in_eight_bits::<F, true>(w.tier, work, x);
                 } else {
-                    dispatch(w.tier, Product { work, x: Quantized::<F, false> { rows: x, format: Default::default() } });
+                    in_eight_bits::<F, false>(w.tier, work, x);
                 }
             }
             #[cfg(target_arch = "x86_64")]
@@ -168,6 +168,11 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
             }
         }
     }
+}
+
+fn in_eight_bits<F: Format, const FEW: bool>(tier: Tier, work: &mut Work<'_>, rows: Grouped<'_>) {
+    let x = Quantized::<F, FEW> { rows, format: Default::default() };
+    dispatch_beside::<F, _>(tier, Product { work, x });
 }
 
 fn floats<W>(rows: &[f32]) -> Floats<'_, W> {
@@ -213,6 +218,8 @@ impl Work<'_> {
 trait Rows {
     /// As of a [`Job`].
     const PRODUCTS: Products;
+    /// The type that the product is compiled beside, see [`Simd::call_beside`].
+    type Home;
     /// The most rows that are worth a tile together.
     const TILE: usize;
     /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
@@ -314,6 +321,23 @@ impl<R: Rows> Job for Product<'_, '_, R> {
     }
 }
 
+/// [`Product::sums`].
+struct SumsOf<'p, 'w, 'a, 's, R, const T: usize, const P: usize> {
+    product: &'p mut Product<'w, 'a, R>,
+    p: usize,
+    first: usize,
+    staged: Option<&'s mut Staged>,
+}
+
+impl<R: Rows, const T: usize, const P: usize> Job for SumsOf<'_, '_, '_, '_, R, T, P> {
+    type Out = usize;
+    const PRODUCTS: Products = R::PRODUCTS;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> usize {
+        self.product.sums::<S, T, P>(s, self.p, self.first, self.staged)
+    }
+}
+
 impl<R: Rows> Product<'_, '_, R> {
     /// Walks the rows from `first` to before `end` over `P` panels from `p` on.
     #[inline(always)]
@@ -335,7 +359,9 @@ impl<R: Rows> Product<'_, '_, R> {
                 left if const { (P == 1 || R::PAIRS) && S::TILE >= 8 && R::TILE >= 8 } && left >= worth => {
                     self.rows::<S, 8, P>(s, p, t, staged.as_deref_mut())
                 }
-                3.. if const { R::TILE >= 4 } => self.rows::<S, 4, P>(s, p, t, staged.as_deref_mut()),
+                3.. if const { S::TILE >= 4 && R::TILE >= 4 } => {
+                    self.rows::<S, 4, P>(s, p, t, staged.as_deref_mut())
+                }
                 2.. => self.rows::<S, 2, P>(s, p, t, staged.as_deref_mut()),
                 _ => self.rows::<S, 1, P>(s, p, t, staged.as_deref_mut()),
             };
@@ -345,6 +371,21 @@ impl<R: Rows> Product<'_, '_, R> {
 
     #[inline(always)]
     fn rows<S: Simd, const T: usize, const P: usize>(
+        &mut self,
+        s: S,
+        p: usize,
+        first: usize,
+        staged: Option<&mut Staged>,
+    ) -> usize {
+        // A job of its own: in one with all sizes the registers of one depend on the others, and the compiler takes twice as long.
+        if const { T > 2 } {
+            return s.call_beside::<R::Home, _>(SumsOf::<R, T, P> { product: self, p, first, staged });
+        }
+        self.sums::<S, T, P>(s, p, first, staged)
+    }
+
+    #[inline(always)]
+    fn sums<S: Simd, const T: usize, const P: usize>(
         &mut self,
         s: S,
         p: usize,
@@ -389,6 +430,7 @@ struct Quantized<'a, F, const FEW: bool> {
 
 impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
     const PRODUCTS: Products = Products::Bytes;
+    type Home = F;
     const TILE: usize = if FEW { 2 } else { GROUP };
     const PAIRS: bool = true;
     const FEW: bool = FEW;
@@ -741,6 +783,7 @@ struct Floats<'a, W> {
 
 impl<W: Stored> Rows for Floats<'_, W> {
     const PRODUCTS: Products = Products::Floats;
+    type Home = Self;
     const TILE: usize = 8;
     const SUMS: usize = 4;
     fn row_bytes(cols: usize) -> usize {
@@ -780,6 +823,7 @@ struct Brains<'a> {
 
 impl Rows for Brains<'_> {
     const PRODUCTS: Products = Products::Pairs;
+    type Home = Self;
     const TILE: usize = 8;
     const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
@@ -923,6 +967,7 @@ struct Twelves<'a>(Brains<'a>);
 
 impl Rows for Twelves<'_> {
     const PRODUCTS: Products = Products::Pairs;
+    type Home = Self;
     const TILE: usize = 8;
     const PAIRS: bool = true;
     // All tiers that have such weights take panels in pairs.

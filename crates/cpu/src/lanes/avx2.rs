@@ -25,10 +25,20 @@ impl Avx2 {
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-fn with_avx2<J: Job>(s: Avx2, job: J) -> J::Out {
-    job.run(s)
+/// Code that is compiled with the module of a type.
+trait Beside {
+    /// Runs `job`.
+    ///
+    /// # Safety
+    /// The CPU has the instructions, as the token says.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(never)]
+    unsafe fn with_avx2<J: Job>(s: Avx2, job: J) -> J::Out {
+        job.run(s)
+    }
 }
+
+impl<H> Beside for H {}
 
 /// `x`, made where the source says so. A compiler knows that additions of integers may be made in any order, adds the products of one
 /// row first, and keeps the weights of all of them on the stack meanwhile.
@@ -69,9 +79,9 @@ impl Simd for Avx2 {
     type F = __m256;
     type I = __m256i;
 
-    #[inline]
-    fn call<J: Job>(self, job: J) -> J::Out {
-        isa!(with_avx2(self, job))
+    #[inline(always)]
+    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
+        isa!(<H as Beside>::with_avx2(self, job))
     }
 
     #[inline(always)]

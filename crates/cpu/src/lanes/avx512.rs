@@ -94,20 +94,31 @@ fn once_asked(mut v: __m512i) -> __m512i {
     v
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c,bmi2")]
-fn with_bf16<J: Job, const FOLLOWS: bool>(s: Avx512<true, false, FOLLOWS>, job: J) -> J::Out {
-    job.run(s)
+/// Code that is compiled with the module of a type.
+///
+/// # Safety
+/// Of each function: the CPU has the instructions, as the token says.
+trait Beside {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c,bmi2")]
+    #[inline(never)]
+    unsafe fn with_bf16<J: Job, const FOLLOWS: bool>(s: Avx512<true, false, FOLLOWS>, job: J) -> J::Out {
+        job.run(s)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
+    #[inline(never)]
+    unsafe fn without_bf16<J: Job, const FOLLOWS: bool>(s: Avx512<false, false, FOLLOWS>, job: J) -> J::Out {
+        job.run(s)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512fp16,avx2,fma,f16c,bmi2")]
+    #[inline(never)]
+    unsafe fn with_fp16<J: Job>(s: Avx512<false, true>, job: J) -> J::Out {
+        job.run(s)
+    }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
-fn without_bf16<J: Job, const FOLLOWS: bool>(s: Avx512<false, false, FOLLOWS>, job: J) -> J::Out {
-    job.run(s)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512fp16,avx2,fma,f16c,bmi2")]
-fn with_fp16<J: Job>(s: Avx512<false, true>, job: J) -> J::Out {
-    job.run(s)
-}
+impl<H> Beside for H {}
 
 /// Calls intrinsics that the token's existence vouches for.
 macro_rules! isa {
@@ -134,13 +145,13 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
     type F = __m512;
     type I = __m512i;
 
-    #[inline]
-    fn call<J: Job>(self, job: J) -> J::Out {
+    #[inline(always)]
+    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
         const { assert!(!(BF16 && FP16), "no job wants both") };
         match (BF16, FP16) {
-            (_, true) => isa!(with_fp16(Avx512(()), job)),
-            (true, _) => isa!(with_bf16::<_, FOLLOWS>(Avx512(()), job)),
-            _ => isa!(without_bf16::<_, FOLLOWS>(Avx512(()), job)),
+            (_, true) => isa!(<H as Beside>::with_fp16(Avx512(()), job)),
+            (true, _) => isa!(<H as Beside>::with_bf16::<_, FOLLOWS>(Avx512(()), job)),
+            _ => isa!(<H as Beside>::without_bf16::<_, FOLLOWS>(Avx512(()), job)),
         }
     }
 

@@ -90,8 +90,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// A register of 32-bit integers or bytes.
     type I: Copy;
 
-    /// Runs `job` compiled with this tier's instructions.
-    fn call<J: Job>(self, job: J) -> J::Out;
+    /// Runs `job`, compiled with this tier's instructions and by itself: it is never part of the caller's code.
+    #[inline(always)]
+    fn call<J: Job>(self, job: J) -> J::Out {
+        self.call_beside::<J, J>(job)
+    }
+
+    /// As [`Simd::call`], compiled with the module of the type `H`. The compiler works on several modules at a time, and a job's code
+    /// belongs to the module of its type: jobs that are generic over many types would all be compiled one after the other.
+    fn call_beside<H, J: Job>(self, job: J) -> J::Out;
 
     /// The value `x` in all lanes.
     fn splat(self, x: f32) -> Self::F;
@@ -404,7 +411,13 @@ pub const fn short_quads(bits: u32) -> usize {
 }
 
 /// Runs `job` on the lanes of `tier`, or on the scalar ones when this CPU lacks the tier.
+#[inline]
 pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
+    dispatch_beside::<J, J>(tier, job)
+}
+
+/// As [`dispatch`], compiled with the module of the type `H`, see [`Simd::call_beside`].
+pub fn dispatch_beside<H, J: Job>(tier: Tier, job: J) -> J::Out {
     match tier {
         #[cfg(target_arch = "x86_64")]
         Tier::Avx512 | Tier::Amx | Tier::AmxFp16 => {
@@ -414,38 +427,41 @@ pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
                 && tier == Tier::Avx512
                 && let Some(s) = avx512::Avx512::<true>::new()
             {
-                return if avx512::follows() { s.followed().call(job) } else { s.call(job) };
+                return match avx512::follows() {
+                    true => s.followed().call_beside::<H, J>(job),
+                    false => s.call_beside::<H, J>(job),
+                };
             }
             if let Some(s) = avx512::Avx512::<false>::new() {
                 if const { matches!(J::PRODUCTS, Products::Bytes) } && avx512::follows() {
-                    return s.followed().call(job);
+                    return s.followed().call_beside::<H, J>(job);
                 }
-                return s.call(job);
+                return s.call_beside::<H, J>(job);
             }
         }
         #[cfg(target_arch = "x86_64")]
         Tier::Avx2 => {
             if let Some(s) = avx2::Avx2::new() {
-                return s.call(job);
+                return s.call_beside::<H, J>(job);
             }
         }
         #[cfg(target_arch = "aarch64")]
         Tier::Neon => {
             if const { matches!(J::PRODUCTS, Products::Bytes) } {
                 if let Some(s) = neon::Neon::<true, true>::new() {
-                    return s.call(job);
+                    return s.call_beside::<H, J>(job);
                 }
                 if let Some(s) = neon::Neon::<true, false>::new() {
-                    return s.call(job);
+                    return s.call_beside::<H, J>(job);
                 }
             }
             if let Some(s) = neon::Neon::<false, false>::new() {
-                return s.call(job);
+                return s.call_beside::<H, J>(job);
             }
         }
         _ => {}
     }
-    scalar::Scalar.call(job)
+    scalar::Scalar.call_beside::<H, J>(job)
 }
 
 /// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.

@@ -52,20 +52,31 @@ impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
     }
 }
 
-#[target_feature(enable = "neon")]
-fn plain<J: Job>(s: Neon<false, false>, job: J) -> J::Out {
-    job.run(s)
+/// Code that is compiled with the module of a type.
+///
+/// # Safety
+/// Of each function: the CPU has the instructions, as the token says.
+trait Beside {
+    #[target_feature(enable = "neon")]
+    #[inline(never)]
+    unsafe fn plain<J: Job>(s: Neon<false, false>, job: J) -> J::Out {
+        job.run(s)
+    }
+
+    #[target_feature(enable = "neon,dotprod")]
+    #[inline(never)]
+    unsafe fn with_dotprod<J: Job>(s: Neon<true, false>, job: J) -> J::Out {
+        job.run(s)
+    }
+
+    #[target_feature(enable = "neon,dotprod,i8mm")]
+    #[inline(never)]
+    unsafe fn with_i8mm<J: Job>(s: Neon<true, true>, job: J) -> J::Out {
+        job.run(s)
+    }
 }
 
-#[target_feature(enable = "neon,dotprod")]
-fn with_dotprod<J: Job>(s: Neon<true, false>, job: J) -> J::Out {
-    job.run(s)
-}
-
-#[target_feature(enable = "neon,dotprod,i8mm")]
-fn with_i8mm<J: Job>(s: Neon<true, true>, job: J) -> J::Out {
-    job.run(s)
-}
+impl<H> Beside for H {}
 
 /// A function of the dot product `$name` with `$features` on, in its forms for all lanes alike and for one quad of `x`.
 macro_rules! dot_products {
@@ -120,12 +131,12 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     type F = float32x4_t;
     type I = uint8x16_t;
 
-    #[inline]
-    fn call<J: Job>(self, job: J) -> J::Out {
+    #[inline(always)]
+    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
         isa!(match (DOTPROD, I8MM) {
-            (_, true) => with_i8mm(Neon(()), job),
-            (true, false) => with_dotprod(Neon(()), job),
-            (false, false) => plain(Neon(()), job),
+            (_, true) => <H as Beside>::with_i8mm(Neon(()), job),
+            (true, false) => <H as Beside>::with_dotprod(Neon(()), job),
+            (false, false) => <H as Beside>::plain(Neon(()), job),
         })
     }
 

@@ -25,18 +25,30 @@ fn bytes(x: u32) -> [u8; 4] {
     x.to_le_bytes()
 }
 
+/// Code that is compiled with the module of a type.
+trait Beside {
+    #[inline(never)]
+    fn plain<J: Job>(s: Scalar, job: J) -> J::Out {
+        job.run(s)
+    }
+}
+
+impl<H> Beside for H {}
+
 impl Simd for Scalar {
     const TIER: Tier = Tier::Scalar;
     const LANES: usize = N;
-    const TILE: usize = 8;
+    // What a row and a panel take is all the same; more of them would only be more to compile.
+    const TILE: usize = 2;
     const BF16_DOT: bool = false;
     const WIDE_ZERO: i32 = 0;
     const INT8: &'static str = "plain code";
     type F = F;
     type I = I;
 
-    fn call<J: Job>(self, job: J) -> J::Out {
-        job.run(self)
+    #[inline(always)]
+    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
+        <H as Beside>::plain(self, job)
     }
 
     #[inline(always)]

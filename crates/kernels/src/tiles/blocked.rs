@@ -63,15 +63,15 @@ pub(super) trait Weights {
 }
 
 /// Computes the rows of `work` from `first` on. `pairs` are all rows as they lie in tiles, and a tile's worth of whatever after
-/// them.
-pub(super) fn blocked<W: Weights>(
+/// them. Compiled with the module of `H`.
+pub(super) fn blocked<H, W: Weights>(
     amx: Amx,
     weights: W,
     work: &mut Work<'_>,
     pairs: &[[i8; 4]],
     first: usize,
 ) {
-    amx.lanes().call(Blocked { amx, work, pairs, first, weights });
+    amx.lanes().call_beside::<H, _>(Blocked { amx, work, pairs, first, weights });
 }
 
 /// The work of [`blocked`], for registers that the weights choose.

@@ -10,7 +10,7 @@ use crate::matmul::{ROWS_BYTES, Work};
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
 pub(crate) fn brains(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     if work.out.rows() >= MANY {
-        return blocked(amx, Lying, work, pairs, 0);
+        return blocked::<Lying, _>(amx, Lying, work, pairs, 0);
     }
     amx.lanes().call(Brains { amx, work, pairs });
 }

@@ -28,9 +28,9 @@ const FEW: usize = 2 * ROWS;
 pub(crate) fn halved<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: HalfRows<'_>, lift: f32) {
     let weights = Halved::<F> { amx, lift, undo: x.undo, format: PhantomData };
     if work.out.rows() <= FEW {
-        amx.lanes().call(Few { work, pairs: x.pairs, weights });
+        amx.lanes().call_beside::<F, _>(Few { work, pairs: x.pairs, weights });
     } else {
-        amx.lanes().call(Blocked { amx: amx.amx(), work, pairs: x.pairs, first: 0, weights });
+        amx.lanes().call_beside::<F, _>(Blocked { amx: amx.amx(), work, pairs: x.pairs, first: 0, weights });
     }
 }
 

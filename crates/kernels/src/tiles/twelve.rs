@@ -11,7 +11,7 @@ use crate::twelve;
 
 /// Computes `work` of weights in twelve bits times rows of pairs, which lie in tiles.
 pub(crate) fn twelves(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
-    blocked(amx, Twelves, work, pairs, 0);
+    blocked::<Twelves, _>(amx, Twelves, work, pairs, 0);
 }
 
 struct Twelves;

@@ -14,7 +14,7 @@ use crate::unpack::{self, Format, SUB};
 
 /// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
 pub(crate) fn widened<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
-    blocked(amx, Widened::<F>(PhantomData), work, pairs, first);
+    blocked::<F, _>(amx, Widened::<F>(PhantomData), work, pairs, first);
 }
 
 struct Widened<F>(PhantomData<F>);
