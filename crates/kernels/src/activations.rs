@@ -9,7 +9,7 @@ use std::slice::from_mut;
 
 use crate::Compute;
 use crate::elementwise::{self, Activation, in_rows};
-use crate::kv::bf16;
+use crate::kv::{bf16, pair};
 use crate::norm::{RowNorm, Spread};
 use crate::registers;
 
@@ -72,7 +72,8 @@ pub(crate) struct Block {
     pub(crate) less_words: [i8; 4],
     /// The sum of `q` times `scale`.
     pub(crate) sum: f32,
-    _rest: [u8; 4],
+    /// Of every other block, the first of a row among them, its `sum` and the next one's as bfloat16, where that is multiplied.
+    pub(crate) sums: [i8; 4],
 }
 
 const _: () = assert!(size_of::<Block>() == 64);
@@ -274,7 +275,8 @@ impl Activations {
             // Few rows are cut along their length, many into whole groups.
             let (width, span) = match rows <= GROUP {
                 true => {
-                    (rows.max(1), if out.len() < ALONE { a_row } else { a_row.div_ceil(c.pool.threads()) })
+                    let share = || a_row.div_ceil(c.pool.threads()).next_multiple_of(2);
+                    (rows.max(1), if out.len() < ALONE { a_row } else { share() })
                 }
                 false => (GROUP, rows.div_ceil(GROUP).div_ceil(8 * c.pool.threads()) * a_row),
             };
@@ -668,7 +670,7 @@ fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) 
         (halves[0][i], halves[1][i]) = (sums[0], sums[1]);
     }
     let halves = Halves { first: s.sums(&halves[0]), second: s.sums(&halves[1]) };
-    halves.finish(&scales, count, out, apart);
+    halves.finish(&scales, count, S::TIER == Tier::Avx512, out, apart);
 }
 
 /// The sums of the halves of each block's `q`: small integers, which floats hold exactly.
@@ -678,9 +680,10 @@ struct Halves<const N: usize> {
 }
 
 impl<const N: usize> Halves<N> {
-    /// Fills in what blocks hold beside `q`: of the `count` blocks of `out` that lie `apart`, whose steps are `scales`.
+    /// Fills in what blocks hold beside `q`: of the `count` blocks of `out` that lie `apart`, whose steps are `scales`. Sums are `paired`
+    /// where the first block is one of every other.
     #[inline(always)]
-    fn finish(&self, scales: &[f32; N], count: usize, out: &mut [Block], apart: usize) {
+    fn finish(&self, scales: &[f32; N], count: usize, paired: bool, out: &mut [Block], apart: usize) {
         let Halves { first, second } = self;
         let mut less = [[0; N]; 2];
         // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
@@ -691,6 +694,12 @@ impl<const N: usize> Halves<N> {
         let mut sums = [0.0; N];
         for i in 0..N {
             sums[i] = (first[i] + second[i]) * scales[i];
+        }
+        let mut pairs = [[0; 4]; N];
+        if paired {
+            for i in 0..N / 2 {
+                pairs[2 * i] = pair(sums[2 * i], sums[2 * i + 1]).to_le_bytes().map(u8::cast_signed);
+            }
         }
         for i in 0..count.min(N) {
             let block = &mut out[i * apart];
@@ -705,7 +714,7 @@ impl<const N: usize> Halves<N> {
                 less_half_32: [32 * first, 32 * second],
                 less_words: words.to_le_bytes().map(u8::cast_signed),
                 sum: sums[i],
-                ..Block::default()
+                sums: pairs[i],
             };
         }
     }
@@ -731,6 +740,6 @@ fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
     }
     for (block, scale, [first, second]) in [(coarse, scale * FINE, sums[0]), (rest, scale, sums[1])] {
         let halves = Halves { first: [s.sum(first)], second: [s.sum(second)] };
-        halves.finish(&[scale], 1, from_mut(block), 1);
+        halves.finish(&[scale], 1, false, from_mut(block), 1);
     }
 }

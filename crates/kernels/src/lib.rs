@@ -25,6 +25,7 @@ mod stored;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 mod twelve;
+mod twos;
 mod unpack;
 
 pub use activations::{Activations, Needs};

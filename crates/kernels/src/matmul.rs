@@ -10,7 +10,7 @@ use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::{Amx, AmxFp16};
-use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, short_quads};
+use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, dispatch_twos_beside, short_quads};
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::{has_half_tiles, has_tiles};
 use cpu::{Columns, Tier, Tile};
@@ -24,7 +24,7 @@ use crate::tiles;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Ahead, Format, QUADS, SUB};
-use crate::{Compute, twelve};
+use crate::{Compute, twelve, twos};
 
 /// The most matrices that [`matmul_group`] takes.
 pub const MAX_GROUP: usize = 4;
@@ -38,7 +38,7 @@ pub(crate) const ROWS_BYTES: usize = 512 << 10;
 
 /// How far ahead of their product rows are asked for where they are many, in bytes: the first panels that they walk over find them far away,
 /// and the hardware's own prefetch falls behind.
-const FURTHER: usize = 16 << 10;
+pub(crate) const FURTHER: usize = 16 << 10;
 
 /// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
 /// registers.
@@ -53,6 +53,7 @@ macro_rules! unrolled {
         })*
     };
 }
+pub(crate) use unrolled;
 
 /// `out = x · wᵀ`, with `out` of `[x rows, w.rows()]`.
 ///
@@ -136,9 +137,9 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
             if rows > 0 {
                 let (work, x) = (&mut *work, x.quantized());
                 if parts * rows <= Quantized::<F, true>::TILE {
-                    in_eight_bits::<F, true>(w.tier, work, x);
+                    in_eight_bits::<F, true>(w.tier, work, x, fine);
                 } else {
-                    in_eight_bits::<F, false>(w.tier, work, x);
+                    in_eight_bits::<F, false>(w.tier, work, x, fine);
                 }
             }
             #[cfg(target_arch = "x86_64")]
@@ -170,9 +171,17 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
     }
 }
 
-fn in_eight_bits<F: Format, const FEW: bool>(tier: Tier, work: &mut Work<'_>, rows: Grouped<'_>) {
+fn in_eight_bits<F: Format, const FEW: bool>(tier: Tier, work: &mut Work<'_>, rows: Grouped<'_>, fine: bool) {
     let x = Quantized::<F, FEW> { rows, format: Default::default() };
-    dispatch_beside::<F, _>(tier, Product { work, x });
+    let mut product = Product { work, x };
+    // Rows in sixteen bits want their sums in more than eight.
+    if const { unpack::in_twos::<F>() } && !fine {
+        product = match dispatch_twos_beside::<F, _>(tier, product) {
+            Ok(()) => return,
+            Err(product) => product,
+        };
+    }
+    dispatch_beside::<F, _>(tier, product);
 }
 
 fn floats<W>(rows: &[f32]) -> Floats<'_, W> {
@@ -461,6 +470,16 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
         // Those of one group are near.
         let many = self.rows.count() > GROUP;
         let mut sums = [[s.splat(0.0); T]; P];
+        if const { S::TWOS && unpack::in_twos::<F>() } {
+            if const { T * P <= GROUP } {
+                return twos::tile::<S, F, FEW, T, P>(s, self.rows, panels, first);
+            }
+            // Panels one after the other, where what they need together does not find room in registers.
+            for p in 0..P {
+                [sums[p]] = twos::tile::<S, F, FEW, T, 1>(s, self.rows, [panels[p]], first);
+            }
+            return sums;
+        }
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let mut others = panels.map(|panel| panel.chunks_exact(bytes));
         let mut left = panels[0].len();
@@ -744,7 +763,7 @@ fn offset_words<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
 
 /// What the products of `x`, or of its half `HALF` where there are scales of halves, start from, so that codes count from the format's zero.
 #[inline(always)]
-fn from_offset<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
+pub(crate) fn from_offset<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
     let offset = const { F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 } };
     match (F::Scales::GROUPS, offset) {
         (_, 0) => s.splat_i(0),

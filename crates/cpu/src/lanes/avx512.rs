@@ -9,7 +9,7 @@ use super::{Job, Simd};
 use crate::Tier;
 
 /// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `FOLLOWS` is for CPUs
-/// whose own prefetch follows a stream; it changes how memory is read, and no result.
+/// whose own prefetch follows a stream; it changes how memory is read, and, with `BF16`, how scales are multiplied in.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512<const BF16: bool, const FP16: bool = false, const FOLLOWS: bool = false>(());
 
@@ -139,6 +139,7 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
     const FEW_AHEAD: bool = !FOLLOWS;
     const MANY_AHEAD: bool = true;
     const BF16_DOT: bool = BF16;
+    const TWOS: bool = BF16 && FOLLOWS;
     const HALVES: bool = FP16;
     const WIDE_ZERO: i32 = 0;
     const INT8: &'static str = "vpdpbusd, 512 bits";
@@ -372,6 +373,16 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         } else {
             super::each_half(self, [a, b, c], |[a, b, c]| a * b + c)
         }
+    }
+    #[inline(always)]
+    fn bf16_pair(self, low: __m512, high: __m512) -> __m512i {
+        isa!({
+            let half = _mm512_set1_epi32(0x8000);
+            let low = _mm512_srli_epi32::<16>(_mm512_add_epi32(_mm512_castps_si512(low), half));
+            let high = _mm512_add_epi32(_mm512_castps_si512(high), half);
+            // `low`, or what `high` and the mask have in common.
+            _mm512_ternarylogic_epi32::<0xf8>(low, high, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()))
+        })
     }
     #[inline(always)]
     fn bf16_dot(self, acc: __m512, w: __m512i, x: __m512i) -> __m512 {

@@ -81,6 +81,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const HALVES: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
+    /// Whether the scales of quantized weights are best multiplied in two at a time, as bfloat16: where that is one instruction, all
+    /// multiplications share the same units, and reads are to spare.
+    const TWOS: bool = false;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
     const WIDE_ZERO: i32;
     /// The instructions of [`Simd::dot`] and [`Simd::dot_wide`], and their width.
@@ -370,6 +373,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
     fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;
 
+    /// In each lane `low` and `high` as bfloat16, rounded to nearest, the first in the low half; numbers only. Slow where not
+    /// [`Simd::BF16_DOT`].
+    #[inline(always)]
+    fn bf16_pair(self, low: Self::F, high: Self::F) -> Self::I {
+        let (mut lows, mut highs, mut bytes) = ([0.0; 16], [0.0; 16], [0; 64]);
+        self.store(low, &mut lows);
+        self.store(high, &mut highs);
+        for ((out, low), high) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(lows).zip(highs) {
+            let rounded = |x: f32| x.to_bits().wrapping_add(0x8000);
+            *out = (rounded(low) >> 16 | rounded(high) & 0xffff_0000).to_le_bytes();
+        }
+        self.load_bytes(&bytes)
+    }
+
     /// `e^x`, to about two units in the last place; inputs are clamped to where the result is a normal number.
     ///
     /// Argument reduction by `ln 2` in two parts and a degree-6 Taylor polynomial on |r| ≤ ln 2 / 2, whose
@@ -462,6 +479,22 @@ pub fn dispatch_beside<H, J: Job>(tier: Tier, job: J) -> J::Out {
         _ => {}
     }
     scalar::Scalar.call_beside::<H, J>(job)
+}
+
+/// As [`dispatch_beside`], on lanes that are [`Simd::TWOS`].
+///
+/// # Errors
+/// The job, where `tier` has no such lanes on this CPU.
+pub fn dispatch_twos_beside<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
+    #[cfg(target_arch = "x86_64")]
+    if tier == Tier::Avx512
+        && avx512::follows()
+        && let Some(s) = avx512::Avx512::<true>::new()
+    {
+        return Ok(s.followed().call_beside::<H, J>(job));
+    }
+    let _ = tier;
+    Err(job)
 }
 
 /// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.

@@ -277,6 +277,45 @@ fn halves_are_those_of_the_definition() {
     }
 }
 
+struct RoundedPairs;
+
+impl Job for RoundedPairs {
+    type Out = ();
+    const PRODUCTS: Products = Products::Pairs;
+    fn run<S: Simd>(self, s: S) {
+        let mut seed = 11;
+        let mut number = || {
+            let x = f32::from_bits(noise(&mut seed).rotate_left(1));
+            if x.is_finite() && x.abs() < 1e38 { x } else { 0.0 }
+        };
+        let mut out = [0; 64];
+        for _ in 0..1_000 {
+            let [low, high]: [[f32; 16]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| number()));
+            s.store_bytes(s.bf16_pair(s.load(&low), s.load(&high)), &mut out);
+            for (got, x) in out[..4 * S::LANES]
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .zip(low.iter().zip(&high).flat_map(|(l, h)| [l, h]))
+            {
+                let (got, nearest) =
+                    (half::bf16::from_le_bytes(*got).to_f32(), half::bf16::from_f32(*x).to_f32());
+                // Halfway between two either is as near.
+                assert_eq!((got - x).abs(), (nearest - x).abs(), "{x:e} as {got:e}, nearest is {nearest:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_are_rounded_to_the_nearest() {
+    for tier in Tier::available() {
+        dispatch(tier, RoundedPairs);
+        let twos = dispatch_twos_beside::<(), _>(tier, RoundedPairs).is_ok();
+        assert!(!twos || has_bf16_dot(tier), "{tier}");
+    }
+}
+
 #[test]
 fn products_of_the_largest_bytes_are_exact() {
     for tier in Tier::available() {

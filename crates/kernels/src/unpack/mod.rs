@@ -168,6 +168,14 @@ pub(crate) const fn in_turn<F: Format>() -> bool {
     F::Scales::GROUPS == 1 || (F::Scales::BYTES && !F::Codes::WIDE)
 }
 
+/// Whether a block has scales that go together in twos, of sub-blocks or of the halves of one.
+pub(crate) const fn in_twos<F: Format>() -> bool {
+    match F::Scales::GROUPS {
+        1 => (F::WEIGHTS / SUB).is_multiple_of(2),
+        _ => !F::Scales::BIAS,
+    }
+}
+
 /// Whether codes or scales take so many instructions to unpack that rows which share them save more than panels which share
 /// activations.
 pub(crate) const fn heavy<F: Format>() -> bool {
@@ -180,6 +188,14 @@ pub(crate) fn head<S: Simd, F: Format>(s: S, block: &[u8]) -> [S::F; 2] {
     F::Scales::head(s, &block[..F::Scales::HEAD * S::LANES])
 }
 
+/// The small scales and the codes of sub-block `i` of `block`.
+#[inline(always)]
+pub(crate) fn sub_block<S: Simd, F: Format>(block: &[u8], i: usize) -> (&[u8], &[u8]) {
+    let sub = &block[S::LANES * (F::Scales::HEAD + i * sub_bytes_a_lane::<F>())..]
+        [..S::LANES * sub_bytes_a_lane::<F>()];
+    sub.split_at(F::Scales::SMALL * S::LANES)
+}
+
 /// Unpacks sub-block `i` of `block`, whose [`head`] is `head`.
 #[inline(always)]
 pub(crate) fn unpack<'a, S: Simd, F: Format>(
@@ -188,12 +204,36 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
     block: &'a [u8],
     i: usize,
 ) -> Unpacked<'a, S> {
-    let sub = &block[S::LANES * (F::Scales::HEAD + i * sub_bytes_a_lane::<F>())..]
-        [..S::LANES * sub_bytes_a_lane::<F>()];
-    let (small, codes) = sub.split_at(F::Scales::SMALL * S::LANES);
+    let (small, codes) = sub_block::<S, F>(block, i);
     let (scale, bias) = F::Scales::get(s, head, small);
     let bytes = if in_bytes::<S, F>() { F::Scales::bytes(s, small) } else { [s.splat_i(0); 2] };
     Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, bytes, factor: head[0] }
+}
+
+/// The middle of the codes of a format with biases.
+pub(crate) const fn middle<F: Format>() -> i32 {
+    1 << (F::Codes::BITS - 1)
+}
+
+/// The scales that go together ([`in_twos`]) from sub-block `i` of `block` on, as pairs of bfloat16.
+#[inline(always)]
+pub(crate) fn two_scales<S: Simd, F: Format>(s: S, head: [S::F; 2], block: &[u8], i: usize) -> S::I {
+    let ([first, second], _) = F::Scales::get(s, head, sub_block::<S, F>(block, i).0);
+    if F::Scales::GROUPS == 2 {
+        return s.bf16_pair(first, second);
+    }
+    let ([second, _], _) = F::Scales::get(s, head, sub_block::<S, F>(block, i + 1).0);
+    s.bf16_pair(first, second)
+}
+
+/// The biases likewise, for codes that count from their [`middle`].
+#[inline(always)]
+pub(crate) fn two_biases<S: Simd, F: Format>(s: S, head: [S::F; 2], block: &[u8], i: usize) -> S::I {
+    let head = [s.mul(head[0], s.splat(const { middle::<F>() as f32 })), head[1]];
+    let (scale, bias) = F::Scales::get(s, head, sub_block::<S, F>(block, i).0);
+    let first = s.add(scale[0], bias[0]);
+    let (scale, bias) = F::Scales::get(s, head, sub_block::<S, F>(block, i + 1).0);
+    s.bf16_pair(first, s.add(scale[0], bias[0]))
 }
 
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.
