@@ -2,7 +2,7 @@
 //!
 //! Rows are quantized once and shared by all matrices that read them (Q, K and V; gate and up).
 
-use cpu::lanes::{Job, Simd, dispatch, has_tiles};
+use cpu::lanes::{Job, Simd, dispatch, has_tiles, has_twos};
 use cpu::{Lines, Tier};
 use std::ops::{BitOr, Range};
 use std::slice::from_mut;
@@ -56,11 +56,45 @@ impl BitOr for Needs {
 
 /// Thirty-two activations in eight bits, with what the weight formats' offsets and minima need, ready to be broadcast:
 /// one cache line.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Block {
     /// Rounded to nearest even, from -127 to 127.
     pub(crate) q: [i8; BLOCK],
+    /// The rest, [`Plain`] or [`InTwos`].
+    rest: [i32; 8],
+}
+
+const _: () = assert!(size_of::<Block>() == 64);
+
+impl Block {
+    /// Zeros.
+    const ZERO: Block = Block { q: [0; BLOCK], rest: [0; 8] };
+
+    /// The rest for lanes that are not [`Simd::TWOS`], and of rows in sixteen bits.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Plain {
+        let [scale, less_8, less_128, first, second, less_words, sum, _] = self.rest;
+        let (scale, sum) = (float(scale), float(sum));
+        Plain { scale, less_8, less_128, less_half_32: [first, second], less_words, sum }
+    }
+
+    /// The rest for lanes that are [`Simd::TWOS`], of rows in eight bits.
+    #[inline(always)]
+    pub(crate) fn in_twos(&self) -> InTwos {
+        let [from, from_8, from_128, first, second, beyond, less, sums] = self.rest;
+        let (from_half_32, less) = ([first, second], float(less));
+        InTwos { from, from_8, from_128, from_half_32, beyond, less, sums }
+    }
+}
+
+fn float(bits: i32) -> f32 {
+    f32::from_bits(bits.cast_unsigned())
+}
+
+/// What belongs to 32 activations `q`.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain {
     /// Value of one step.
     pub(crate) scale: f32,
     /// The sum of `q`, negated, times what codes of this offset start from: 8 or 128.
@@ -69,22 +103,60 @@ pub(crate) struct Block {
     /// The sums of the two halves, negated, times an offset of 32.
     pub(crate) less_half_32: [i32; 2],
     /// The same without the offset, as words.
-    pub(crate) less_words: [i8; 4],
+    pub(crate) less_words: i32,
     /// The sum of `q` times `scale`.
     pub(crate) sum: f32,
-    /// Of every other block, the first of a row among them, its `sum` and the next one's as bfloat16, where that is multiplied.
-    pub(crate) sums: [i8; 4],
 }
 
-const _: () = assert!(size_of::<Block>() == 64);
-
-impl Block {
+impl Plain {
     /// The sum of the half `half` of `q`, times `scale`.
     #[inline(always)]
     pub(crate) fn sum_half(&self, half: usize) -> f32 {
         (-self.less_half_32[half] >> 5) as f32 * self.scale
     }
 }
+
+/// What belongs to 32 activations `q` whose step is the sum of two powers of two, of which the second may be negative
+/// (docs/decisions/0050). A sum of products that starts from the bits of a large float is one that is as many of its last places larger.
+#[derive(Clone, Copy)]
+pub(crate) struct InTwos {
+    /// The bits of a float whose last place is the first power.
+    from: i32,
+    /// The same, less what codes of this offset start from: the sum of `q` times 8 or 128.
+    pub(crate) from_8: i32,
+    pub(crate) from_128: i32,
+    /// The same for the two halves and an offset of 32.
+    pub(crate) from_half_32: [i32; 2],
+    /// What the bits of a float whose last place is the second power are above `from`.
+    pub(crate) beyond: i32,
+    /// Both floats, added and negated.
+    pub(crate) less: f32,
+    /// The sum of `q` times the step, and in every other block, the first of a row among them, that of the next, as bfloat16.
+    pub(crate) sums: i32,
+}
+
+impl InTwos {
+    /// What products of the half `half` of `q`, or of all, with codes of the offset `offset` start from, where there is no field for it.
+    #[inline(always)]
+    pub(crate) fn start(&self, half: Option<usize>, offset: i32) -> i32 {
+        let less = match half {
+            Some(half) => self.from_half_32[half].wrapping_sub(self.from) >> 5,
+            None => self.from_8.wrapping_sub(self.from) >> 3,
+        };
+        self.from.wrapping_add(offset * less)
+    }
+
+    /// The sum of the half `half` of `q`, times the step.
+    #[inline(always)]
+    pub(crate) fn sum_half(&self, half: usize) -> f32 {
+        let sum = self.from.wrapping_sub(self.from_half_32[half]) >> 5;
+        // Exact: the step is a few bits.
+        sum as f32 * (self.less * const { -1.0 / LARGE })
+    }
+}
+
+/// No activations, of either kind.
+pub(crate) static NONE: [Block; GROUP] = [Block::ZERO; GROUP];
 
 /// Rows that lie together, block by block, so that a tile of them is one stream to read.
 pub(crate) const GROUP: usize = 8;
@@ -175,7 +247,7 @@ impl Activations {
             cols: 0,
             fine: false,
             narrow: 0,
-            int8: vec![Block::default(); int8],
+            int8: vec![Block::ZERO; int8],
             bf16: Lines::new(pairs),
             halves: Lines::new(pairs),
             undo: vec![0.0; max_rows],
@@ -271,6 +343,11 @@ impl Activations {
         if needs.int8 || needs.fine {
             let (parts, a_row) = (self.parts(), cols.div_ceil(BLOCK));
             let rows = parts * self.narrow;
+            let form = match (needs.fine, has_twos(c.tier)) {
+                (true, _) => Form::Fine,
+                (_, true) => Form::InTwos,
+                (_, false) => Form::Plain,
+            };
             let out = &mut self.int8[..rows * a_row];
             // Few rows are cut along their length, many into whole groups.
             let (width, span) = match rows <= GROUP {
@@ -283,7 +360,7 @@ impl Activations {
             c.pool.chunks_mut(out, span * width, &|i, out| {
                 let (group, from) = (i * span / a_row, i * span % a_row * BLOCK);
                 let x = x.slice(group * GROUP / parts * cols..self.narrow * cols);
-                dispatch(c.tier, Quantize { x, cols, from, fine: needs.fine, a_row, out });
+                dispatch(c.tier, Quantize { x, cols, from, form, a_row, out });
             });
         }
     }
@@ -548,13 +625,24 @@ impl Job for Halve<'_> {
 /// Blocks below which a hand-over to other threads costs more than it brings.
 const ALONE: usize = 192;
 
+/// How rows are quantized.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// To eight bits.
+    Plain,
+    /// To eight bits, with steps for lanes that are [`Simd::TWOS`].
+    InTwos,
+    /// To sixteen bits.
+    Fine,
+}
+
 struct Quantize<'a> {
     /// From the first row of the first group on.
     x: Source<'a>,
     cols: usize,
     /// The column to begin with: not zero for a part of a group.
     from: usize,
-    fine: bool,
+    form: Form,
     a_row: usize,
     /// Whole groups, or blocks of one.
     out: &'a mut [Block],
@@ -564,7 +652,7 @@ impl Job for Quantize<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let parts = if self.fine { 2 } else { 1 };
+        let parts = if self.form == Form::Fine { 2 } else { 1 };
         let (cols, group) = (self.cols, GROUP / parts);
         let rows = self.x.len() / cols;
         let mut room = [0.0; STRETCH];
@@ -579,11 +667,11 @@ impl Job for Quantize<'_> {
                 for (at, out) in (self.from..to).step_by(STRETCH).zip(stretches) {
                     let values = self.x.stretch(s, row, at, STRETCH.min(to - at), &mut room);
                     let (whole, part) = values.as_chunks::<BLOCK>();
-                    blocks(s, self.fine, whole, out, width);
+                    blocks(s, self.form, whole, out, width);
                     if !part.is_empty() {
                         let mut padded = [0.0; BLOCK];
                         padded[..part.len()].copy_from_slice(part);
-                        blocks(s, self.fine, &[padded], &mut out[whole.len() * width..], width);
+                        blocks(s, self.form, &[padded], &mut out[whole.len() * width..], width);
                     }
                 }
             }
@@ -591,16 +679,16 @@ impl Job for Quantize<'_> {
     }
 }
 
-/// Quantizes the blocks `x`, at most [`RUN`], to blocks of `out`, or pairs of them where they are `fine`, that lie `apart`.
+/// Quantizes the blocks `x`, at most [`RUN`], to blocks of `out`, or pairs of them where they are fine, that lie `apart`.
 #[inline(always)]
-fn blocks<S: Simd>(s: S, fine: bool, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
+fn blocks<S: Simd>(s: S, form: Form, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
     // No closures: they would be compiled without the tier's instructions.
-    if fine {
+    if form == Form::Fine {
         for (x, out) in x.iter().zip(out.chunks_mut(apart)) {
             quantize_fine(s, x, out);
         }
     } else {
-        quantize(s, x, out, apart);
+        quantize(s, form == Form::InTwos, x, out, apart);
     }
 }
 
@@ -627,10 +715,48 @@ fn step(top: f32, levels: f32) -> (f32, f32) {
     if usable { (top / levels, inverse) } else { (0.0, 0.0) }
 }
 
+/// A float whose last place is one, with room for sums of products above and below.
+const LARGE: f32 = (3 << 22) as f32;
+
+/// A step that is the sum of two powers of two, of which the second may be negative.
+#[derive(Clone, Copy, Default)]
+struct Powers {
+    first: f32,
+    second: f32,
+}
+
+impl Powers {
+    /// The least such step that maps the magnitude `top` to at most 127; zeros as [`step`], and for a block that is nearly zero or infinite.
+    #[inline(always)]
+    fn step(top: f32) -> Powers {
+        const POWER: u32 = 0x7f80_0000;
+        // Powers closer to nothing would not leave a sum of both, times `LARGE`, exact.
+        const LEAST: f32 = 1.0 / 4096.0;
+        let step = top / 127.0;
+        let low = f32::from_bits(step.to_bits() & POWER);
+        let least = low * LEAST;
+        let more = step - low;
+        let more = if more > least { more } else { least };
+        let more = f32::from_bits(more.to_bits().wrapping_add(!POWER & 0x7fff_ffff) & POWER);
+        let less = low + low - step;
+        let less = if less > least { less } else { least };
+        let less = f32::from_bits(less.to_bits() & POWER);
+        let (first, second) = if more + more > low { (low + low, -less) } else { (low, more) };
+        // Plain comparisons, of which the compiler takes a register at a time.
+        let usable = (step > 1e-30) & (step < 1e30);
+        if usable { Powers { first, second } } else { Powers::default() }
+    }
+
+    /// The floats whose last places they are.
+    #[inline(always)]
+    fn large(self) -> [f32; 2] {
+        [self.first * LARGE, self.second * LARGE]
+    }
+}
+
 /// `x`, a whole number of less than 22 bits, as an integer. (A cast is done one at a time, for what it does with other numbers.)
 #[inline(always)]
 fn whole(x: f32) -> i32 {
-    const LARGE: f32 = (3 << 22) as f32;
     (x + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
 }
 
@@ -639,7 +765,7 @@ const RUN: usize = 16;
 
 /// Quantizes the blocks `x`, at most [`RUN`], to blocks of `out` that lie `apart`.
 #[inline(always)]
-fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
+fn quantize<S: Simd>(s: S, in_twos: bool, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) {
     let count = x.len().min(RUN);
     let mut tops = [s.splat(0.0); RUN];
     for i in 0..count {
@@ -647,8 +773,19 @@ fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) 
     }
     let tops = s.max_lanes(&tops);
     let (mut scales, mut inverses) = ([0.0; RUN], [0.0; RUN]);
-    for i in 0..RUN {
-        (scales[i], inverses[i]) = step(tops[i], 127.0);
+    let mut powers = [Powers::default(); RUN];
+    if in_twos {
+        for i in 0..RUN {
+            powers[i] = Powers::step(tops[i]);
+        }
+        for i in 0..RUN {
+            scales[i] = powers[i].first + powers[i].second;
+            inverses[i] = if scales[i] > 0.0 { 1.0 / scales[i] } else { 0.0 };
+        }
+    } else {
+        for i in 0..RUN {
+            (scales[i], inverses[i]) = step(tops[i], 127.0);
+        }
     }
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
     let mut halves = [[s.splat(0.0); RUN]; 2];
@@ -670,7 +807,7 @@ fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [Block], apart: usize) 
         (halves[0][i], halves[1][i]) = (sums[0], sums[1]);
     }
     let halves = Halves { first: s.sums(&halves[0]), second: s.sums(&halves[1]) };
-    halves.finish(&scales, count, S::TIER == Tier::Avx512, out, apart);
+    halves.finish(&scales, count, in_twos.then_some(&powers), out, apart);
 }
 
 /// The sums of the halves of each block's `q`: small integers, which floats hold exactly.
@@ -680,10 +817,17 @@ struct Halves<const N: usize> {
 }
 
 impl<const N: usize> Halves<N> {
-    /// Fills in what blocks hold beside `q`: of the `count` blocks of `out` that lie `apart`, whose steps are `scales`. Sums are `paired`
-    /// where the first block is one of every other.
+    /// Fills in what blocks hold beside `q`: of the `count` blocks of `out` that lie `apart`, whose steps are `scales`, the sums of `powers`
+    /// where they are in twos. Then the first block is one of every other.
     #[inline(always)]
-    fn finish(&self, scales: &[f32; N], count: usize, paired: bool, out: &mut [Block], apart: usize) {
+    fn finish(
+        &self,
+        scales: &[f32; N],
+        count: usize,
+        powers: Option<&[Powers; N]>,
+        out: &mut [Block],
+        apart: usize,
+    ) {
         let Halves { first, second } = self;
         let mut less = [[0; N]; 2];
         // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
@@ -695,27 +839,37 @@ impl<const N: usize> Halves<N> {
         for i in 0..N {
             sums[i] = (first[i] + second[i]) * scales[i];
         }
-        let mut pairs = [[0; 4]; N];
-        if paired {
-            for i in 0..N / 2 {
-                pairs[2 * i] = pair(sums[2 * i], sums[2 * i + 1]).to_le_bytes().map(u8::cast_signed);
+        let mut rest = [[0; N]; 8];
+        if let Some(powers) = powers {
+            for i in 0..N {
+                let [first, second] = powers[i].large();
+                let [from, beyond] = [first, second].map(|x| x.to_bits().cast_signed());
+                rest[0][i] = from;
+                rest[1][i] = from.wrapping_add(8 * (less[0][i] + less[1][i]));
+                rest[2][i] = from.wrapping_add(128 * (less[0][i] + less[1][i]));
+                rest[3][i] = from.wrapping_add(32 * less[0][i]);
+                rest[4][i] = from.wrapping_add(32 * less[1][i]);
+                rest[5][i] = beyond.wrapping_sub(from);
+                rest[6][i] = (-(first + second)).to_bits().cast_signed();
+                rest[7][i] = pair(sums[i], sums[(i + 1) % N]).cast_signed();
+            }
+        } else {
+            for i in 0..N {
+                rest[0][i] = scales[i].to_bits().cast_signed();
+                rest[1][i] = 8 * (less[0][i] + less[1][i]);
+                rest[2][i] = 128 * (less[0][i] + less[1][i]);
+                rest[3][i] = 32 * less[0][i];
+                rest[4][i] = 32 * less[1][i];
+                // At most 16 · 127, so that the lower half of each is all of it.
+                rest[5][i] = less[0][i] & 0xffff | less[1][i] << 16;
+                rest[6][i] = sums[i].to_bits().cast_signed();
             }
         }
         for i in 0..count.min(N) {
             let block = &mut out[i * apart];
-            let (first, second) = (less[0][i], less[1][i]);
-            // At most 16 · 127, so that the lower half of each is all of it.
-            let words = (first & 0xffff) | (second << 16);
-            *block = Block {
-                q: block.q,
-                scale: scales[i],
-                less_8: 8 * (first + second),
-                less_128: 128 * (first + second),
-                less_half_32: [32 * first, 32 * second],
-                less_words: words.to_le_bytes().map(u8::cast_signed),
-                sum: sums[i],
-                sums: pairs[i],
-            };
+            for part in 0..8 {
+                block.rest[part] = rest[part][i];
+            }
         }
     }
 }
@@ -740,6 +894,6 @@ fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
     }
     for (block, scale, [first, second]) in [(coarse, scale * FINE, sums[0]), (rest, scale, sums[1])] {
         let halves = Halves { first: [s.sum(first)], second: [s.sum(second)] };
-        halves.finish(&[scale], 1, false, from_mut(block), 1);
+        halves.finish(&[scale], 1, None, from_mut(block), 1);
     }
 }

@@ -174,8 +174,8 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
 fn in_eight_bits<F: Format, const FEW: bool>(tier: Tier, work: &mut Work<'_>, rows: Grouped<'_>, fine: bool) {
     let x = Quantized::<F, FEW> { rows, format: Default::default() };
     let mut product = Product { work, x };
-    // Rows in sixteen bits want their sums in more than eight.
-    if const { unpack::in_twos::<F>() } && !fine {
+    // Rows in sixteen bits have other steps.
+    if !fine {
         product = match dispatch_twos_beside::<F, _>(tier, product) {
             Ok(()) => return,
             Err(product) => product,
@@ -470,13 +470,13 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
         // Those of one group are near.
         let many = self.rows.count() > GROUP;
         let mut sums = [[s.splat(0.0); T]; P];
-        if const { S::TWOS && unpack::in_twos::<F>() } {
+        if const { S::TWOS } {
             if const { T * P <= GROUP } {
-                return twos::tile::<S, F, FEW, T, P>(s, self.rows, panels, first);
+                return twos::tile::<S, F, FEW, T, P>(s, self.rows, panels, first, many);
             }
-            // Panels one after the other, where what they need together does not find room in registers.
+            // Panels one after the other, where what they need together does not find room in registers. The first asks for rows.
             for p in 0..P {
-                [sums[p]] = twos::tile::<S, F, FEW, T, 1>(s, self.rows, [panels[p]], first);
+                [sums[p]] = twos::tile::<S, F, FEW, T, 1>(s, self.rows, [panels[p]], first, many && p == 0);
             }
             return sums;
         }
@@ -619,7 +619,7 @@ fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF:
         });
     }
     unrolled!(t < T, {
-        let scale = s.splat(x[t].scale);
+        let scale = s.splat(x[t].plain().scale);
         for p in 0..P {
             let dot = s.to_f(dots[p][t]);
             match (F::Scales::GROUPS, HALF) {
@@ -632,7 +632,8 @@ fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF:
             }
         }
         if F::Scales::BIAS {
-            let sum = s.splat(if F::Scales::GROUPS == 1 { x[t].sum } else { x[t].sum_half(HALF) });
+            let x = x[t].plain();
+            let sum = s.splat(if F::Scales::GROUPS == 1 { x.sum } else { x.sum_half(HALF) });
             for p in 0..P {
                 sums[p][t] = s.fma(u[p].bias[HALF], sum, sums[p][t]);
             }
@@ -664,7 +665,7 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
     let mut dots = [[s.splat_i(0); R]; P];
     unrolled!(t < R, {
         if halves {
-            let less = s.splat4(&x[t].less_words);
+            let less = s.splat_i(x[t].plain().less_words);
             for p in 0..P {
                 dots[p][t] = s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u[p].bytes), less);
             }
@@ -718,13 +719,13 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
         }
     }
     unrolled!(t < R, {
-        let scale = s.splat(x[t].scale);
+        let scale = s.splat(x[t].plain().scale);
         for p in 0..P {
             let weights = if halves { u[p].factor } else { u[p].scale[0] };
             sums[p][from + t] = s.fma(s.to_f(dots[p][t]), s.mul(weights, scale), sums[p][from + t]);
         }
         if F::Scales::BIAS {
-            let sum = s.splat(x[t].sum);
+            let sum = s.splat(x[t].plain().sum);
             for p in 0..P {
                 sums[p][from + t] = s.fma(u[p].bias[0], sum, sums[p][from + t]);
             }
@@ -736,7 +737,8 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
 #[inline(always)]
 fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum: S::F) -> S::F {
     let [first, second] = u.bytes;
-    let mut dots = s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u.bytes), s.splat4(&x.less_words));
+    let mut dots =
+        s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u.bytes), s.splat_i(x.plain().less_words));
     match const { F::Codes::BITS } {
         ..=3 => {
             dots = s.dot_scaled::<4, 3>(dots, &u.w, &x.q, 0, first);
@@ -747,7 +749,7 @@ fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum:
             dots = s.dot_scaled::<4, 6>(dots, &u.w, &x.q, 4, second);
         }
     }
-    s.fma(s.to_f(dots), s.mul(u.factor, s.splat(x.scale)), sum)
+    s.fma(s.to_f(dots), s.mul(u.factor, s.splat(x.plain().scale)), sum)
 }
 
 /// The offset times the scales of both halves, in words, the first below the second.
@@ -764,14 +766,13 @@ fn offset_words<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
 /// What the products of `x`, or of its half `HALF` where there are scales of halves, start from, so that codes count from the format's zero.
 #[inline(always)]
 pub(crate) fn from_offset<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
-    let offset = const { F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 } };
-    match (F::Scales::GROUPS, offset) {
+    match const { (F::Scales::GROUPS, unpack::offset::<S, F>()) } {
         (_, 0) => s.splat_i(0),
-        (1, 8) => s.splat_i(x.less_8),
-        (1, 16) => s.shl::<1>(s.splat_i(x.less_8)),
-        (1, 128) => s.splat_i(x.less_128),
-        (2, 4) => s.splat_i(x.less_half_32[HALF] >> 3),
-        (2, 32) => s.splat_i(x.less_half_32[HALF]),
+        (1, 8) => s.splat_i(x.plain().less_8),
+        (1, 16) => s.shl::<1>(s.splat_i(x.plain().less_8)),
+        (1, 128) => s.splat_i(x.plain().less_128),
+        (2, 4) => s.splat_i(x.plain().less_half_32[HALF] >> 3),
+        (2, 32) => s.splat_i(x.plain().less_half_32[HALF]),
         (scales, offset) => unreachable!("offset {offset} of codes with {scales} scales: no format's"),
     }
 }

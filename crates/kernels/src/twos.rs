@@ -1,70 +1,90 @@
-//! Products of quantized weights with rows in eight bits on lanes that are [`Simd::TWOS`]: scales are multiplied in by twos.
+//! Products of quantized weights with rows in eight bits on lanes that are [`Simd::TWOS`], with as few multiplications as will do beside those
+//! of codes: where products of bytes add to 32 bits, the others take the time.
 //!
-//! Where products of bytes add to 32 bits, scales take the time: beside eight products of a sub-block of 32 weights, a row takes one
-//! multiplication for the step of its activations, one for the scale of the weights, one for their bias. Here the products with two scales,
-//! of two sub-blocks or of the halves of one, are rounded to bfloat16 and multiplied by both at once, and so are biases. That rounds
-//! less than activations of eight bits do (docs/decisions/0049), as long as codes count from their middle: products with all of a
-//! code, and the bias that takes most of them back, are some times larger than what is left of them, and so is what is rounded off.
+//! - Steps of activations are sums of two powers of two, by which products are multiplied with additions alone (docs/decisions/0050).
+//! - Biases of two sub-blocks are multiplied by their activations at once, as bfloat16 (docs/decisions/0049). Codes count from their middle, so
+//!   that biases, and what is rounded off, are small.
 //!
 //! What is worked out of the products of codes is a chain of instructions that wait for each other. A CPU does not look far enough ahead to
 //! find other work behind those of eight rows, so they are written between the products of the next codes.
 
+use std::marker::PhantomData;
+
 use cpu::lanes::Simd;
 
-use crate::activations::{Block, GROUP, Grouped};
-use crate::matmul::{FURTHER, from_offset, unrolled};
+use crate::activations::{Block, GROUP, Grouped, NONE};
+use crate::matmul::{FURTHER, unrolled};
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Ahead, Format, QUADS, SUB};
+use crate::unpack::{self, Ahead, Format, QUADS, SUB, Sub};
 
 /// The products of rows `first` to `first + T - 1` of `grouped` with panels, a lane for each weight row; of rows that there are not, anything.
-/// The rows are `FEW` as those of a product are.
+/// The rows are `FEW` as those of a product are; where `ask`ed for, the rows of later groups are read ahead.
 #[inline(always)]
 pub(crate) fn tile<S: Simd, F: Format, const FEW: bool, const T: usize, const P: usize>(
     s: S,
     grouped: Grouped<'_>,
     panels: [&[u8]; P],
     first: usize,
+    ask: bool,
 ) -> [[S::F; T]; P] {
     let (mut rows, step) = grouped.stream(first);
-    let many = grouped.count() > GROUP;
-    let mut twos = Twos::<S, F, T, P>::new(s, rows);
+    let mut twos = Twos::<S, F, T, P>::new(s);
     let bytes = unpack::block_bytes::<F>(S::LANES);
-    let mut left = panels[0].len();
+    // Whether biases of two sub-blocks of a block go together.
+    let pairs = const { F::Scales::BIAS && F::Scales::GROUPS == 1 && F::WEIGHTS > SUB };
     for at in (0..panels[0].len()).step_by(bytes) {
-        let mut blocks = [&panels[0][..0]; P];
-        for p in 0..P {
-            blocks[p] = &panels[p][at..][..bytes];
-        }
-        let mut heads = [unpack::head::<S, F>(s, blocks[0]); P];
+        let whole = &panels[0][at..][..bytes];
+        let mut subs = [Sub { head: unpack::head::<S, F>(s, whole), block: whole, i: 0 }; P];
         for p in 1..P {
-            heads[p] = unpack::head::<S, F>(s, blocks[p]);
+            let block = &panels[p][at..][..bytes];
+            subs[p] = Sub { head: unpack::head::<S, F>(s, block), block, i: 0 };
         }
-        let skip = (P - 1) * panels[0].len();
-        for i in (0..F::WEIGHTS / SUB).step_by(2 / F::Scales::GROUPS) {
-            let mut next = Next::<P>::of::<S, F, FEW, T>(s, blocks, i, &rows[..T], many, left, skip);
-            twos.multiply::<0, false>(s, next);
+        let (left, skip) = (panels[0].len() - at, (P - 1) * panels[0].len());
+        for i in (0..F::WEIGHTS / SUB).step_by(if pairs { 2 } else { 1 }) {
+            for p in 0..P {
+                subs[p].i = i;
+            }
+            let next = Next::of::<S, F, FEW, T>(s, subs, &rows[..T], ask, left, skip);
             rows = &rows[step..];
-            if const { F::Scales::GROUPS == 2 } {
-                twos.multiply::<1, true>(s, next);
+            // With the biases of the sub-block before, where there were not two of them.
+            if pairs {
+                twos.multiply::<0, false>(s, next);
             } else {
-                next = Next::of::<S, F, FEW, T>(s, blocks, i + 1, &rows[..T], many, left, skip);
-                if F::Scales::BIAS {
-                    for p in 0..P {
-                        twos.bias[p] = unpack::two_biases::<S, F>(s, heads[p], blocks[p], i);
-                    }
-                }
                 twos.multiply::<0, true>(s, next);
-                rows = &rows[step..];
             }
             for p in 0..P {
-                twos.scale[p] = unpack::two_scales::<S, F>(s, heads[p], blocks[p], i);
+                let (scale, bias) = subs[p].scales::<F>(s);
+                (twos.scale[p], twos.bias[p]) = (scale[0], bias[0]);
+                if const { F::Scales::BIAS && F::Scales::GROUPS == 1 } {
+                    twos.biases[p] = subs[p].biases::<F>(s, pairs);
+                }
+            }
+            if const { F::Scales::GROUPS == 2 } {
+                twos.multiply::<1, true>(s, next);
+                for p in 0..P {
+                    let (scale, bias) = subs[p].scales::<F>(s);
+                    (twos.scale[p], twos.bias[p]) = (scale[1], bias[1]);
+                }
+            } else if pairs {
+                for p in 0..P {
+                    subs[p].i = i + 1;
+                }
+                let next = Next::of::<S, F, FEW, T>(s, subs, &rows[..T], ask, left, skip);
+                rows = &rows[step..];
+                twos.multiply::<0, true>(s, next);
+                for p in 0..P {
+                    twos.scale[p] = subs[p].scales::<F>(s).0[0];
+                }
             }
         }
-        left -= bytes;
     }
     unrolled!(t < T, {
-        twos.finish(s, t);
+        match (F::Scales::GROUPS, pairs) {
+            (1, true) => twos.add::<0, false>(s, t),
+            (1, false) => twos.add::<0, true>(s, t),
+            _ => twos.add::<1, true>(s, t),
+        }
     });
     twos.sums
 }
@@ -78,25 +98,26 @@ struct Next<'a, const P: usize> {
 }
 
 impl<'a, const P: usize> Next<'a, P> {
-    /// Sub-block `i` of `blocks`, and `T` rows; for the others see [`Ahead::of`].
+    /// Of the sub-blocks `subs` and `T` rows; for the others see [`tile`] and [`Ahead::of`].
     #[inline(always)]
     fn of<S: Simd, F: Format, const FEW: bool, const T: usize>(
         s: S,
-        blocks: [&'a [u8]; P],
-        i: usize,
+        subs: [Sub<'a, S>; P],
         x: &'a [Block],
-        many: bool,
+        ask: bool,
         left: usize,
         skip: usize,
     ) -> Self {
-        if const { S::MANY_AHEAD && T == GROUP } && many {
+        if const { S::MANY_AHEAD && T == GROUP } && ask {
             s.prefetch_all_far(x, FURTHER);
         }
-        let mut codes = [&blocks[0][..0]; P];
+        let mut blocks = [subs[0].block; P];
+        let mut codes = blocks;
         for p in 0..P {
-            codes[p] = unpack::sub_block::<S, F>(blocks[p], i).1;
+            blocks[p] = subs[p].block;
+            codes[p] = unpack::sub_block::<S, F>(blocks[p], subs[p].i).1;
         }
-        let ahead = Ahead::of::<S, F>(blocks, i, left, skip);
+        let ahead = Ahead::of::<S, F>(blocks, subs[0].i, left, skip);
         Next { codes, x, ahead: (T >= 4 || (FEW && S::FEW_AHEAD)).then_some(ahead) }
     }
 }
@@ -108,80 +129,68 @@ struct Twos<'a, S: Simd, F, const T: usize, const P: usize> {
     dots: [[S::I; T]; P],
     /// What they were multiplied with.
     x: &'a [Block],
-    /// The products of the first of two, by now floats.
-    first: [[S::F; T]; P],
-    /// The scales of both.
-    scale: [S::I; P],
-    /// The biases of both.
-    bias: [S::I; P],
-    format: std::marker::PhantomData<F>,
+    /// The scale of those products.
+    scale: [S::F; P],
+    /// Their bias, where it is that of a half.
+    bias: [S::F; P],
+    /// Otherwise as bfloat16, with that of the sub-block behind or zero.
+    biases: [S::I; P],
+    format: PhantomData<F>,
 }
 
 impl<'a, S: Simd, F: Format, const T: usize, const P: usize> Twos<'a, S, F, T, P> {
-    /// None so far: what there is to finish is zero.
+    /// None so far: what there is to add is zero.
     #[inline(always)]
-    fn new(s: S, x: &'a [Block]) -> Self {
+    fn new(s: S) -> Self {
         let (float, int) = (s.splat(0.0), s.splat_i(0));
         Twos {
             sums: [[float; T]; P],
             dots: [[int; T]; P],
-            x: &x[..T],
-            first: [[float; T]; P],
-            scale: [int; P],
-            bias: [int; P],
-            format: Default::default(),
+            x: &NONE[..T],
+            scale: [float; P],
+            bias: [float; P],
+            biases: [int; P],
+            format: PhantomData,
         }
     }
 
-    /// The latest products of row `t` as floats, where scales are of whole sub-blocks times the step of the activations.
+    /// Adds the latest products of row `t`, those of half `HALF` or of all of a sub-block, and where they are `BIASED` what the biases add.
     #[inline(always)]
-    fn products(&self, s: S, t: usize, p: usize) -> S::F {
-        let dots = s.to_f(self.dots[p][t]);
-        if F::Scales::GROUPS == 1 { s.mul(dots, s.splat(self.x[t].scale)) } else { dots }
-    }
-
-    /// Keeps the first products of row `t`, and adds the biases.
-    #[inline(always)]
-    fn keep(&mut self, s: S, t: usize) {
+    fn add<const HALF: usize, const BIASED: bool>(&mut self, s: S, t: usize) {
+        let x = self.x[t].in_twos();
         for p in 0..P {
-            self.first[p][t] = self.products(s, t, p);
-        }
-        if F::Scales::BIAS {
-            let sums = s.splat4(&self.x[t].sums);
-            for p in 0..P {
-                self.sums[p][t] = s.bf16_dot(self.sums[p][t], self.bias[p], sums);
+            // Times each power of the step, from the large floats on; then less both.
+            let dots = self.dots[p][t];
+            let second = s.cast_f(s.add_i(dots, s.splat_i(x.beyond)));
+            let dots = s.add(s.cast_f(dots), s.add(second, s.splat(x.less)));
+            let mut sum = s.fma(dots, self.scale[p], self.sums[p][t]);
+            if BIASED && F::Scales::BIAS {
+                sum = match const { F::Scales::GROUPS } {
+                    1 => s.bf16_dot(sum, self.biases[p], s.splat_i(x.sums)),
+                    _ => s.fma(self.bias[p], s.splat(x.sum_half(HALF)), sum),
+                };
             }
+            // Here: the compiler would do what waits for nothing first, and what is waited for last.
+            self.sums[p][t] = s.cast_f(s.once_asked(s.bits(sum)));
         }
     }
 
-    /// Adds both products of row `t`, times their scales.
+    /// Multiplies the next codes, half `HALF` of a sub-block or all of it, and meanwhile adds the products of those before, `BIASED` or not.
     #[inline(always)]
-    fn finish(&mut self, s: S, t: usize) {
-        for p in 0..P {
-            let both = s.bf16_pair(self.first[p][t], self.products(s, t, p));
-            let sum = &mut self.sums[p][t];
-            *sum = match const { F::Scales::GROUPS } {
-                1 => s.bf16_dot(*sum, self.scale[p], both),
-                _ => s.fma(s.bf16_dot(s.splat(0.0), self.scale[p], both), s.splat(self.x[t].scale), *sum),
-            };
-        }
-    }
-
-    /// Multiplies the next codes, half `HALF` of a sub-block or all of it, and meanwhile finishes those before, or where these are the
-    /// `SECOND` keeps them.
-    #[inline(always)]
-    fn multiply<const HALF: usize, const SECOND: bool>(&mut self, s: S, next: Next<'a, P>) {
+    fn multiply<const HALF: usize, const BIASED: bool>(&mut self, s: S, next: Next<'a, P>) {
         let Next { codes, x, ahead } = next;
         let quads = QUADS / F::Scales::GROUPS;
         let shared = const { if F::Codes::SHARED && F::Scales::GROUPS == 1 { 2 } else { 1 } };
         let mut dots = [[s.splat_i(0); T]; P];
         unrolled!(t < T, {
-            let start = match const { if F::Scales::BIAS { unpack::middle::<F>() } else { 0 } } {
-                0 => from_offset::<S, F, HALF>(s, &x[t]),
-                8 => s.splat_i(x[t].less_8),
-                16 => s.shl::<1>(s.splat_i(x[t].less_8)),
-                other => unreachable!("codes from {other}: no format's with biases"),
-            };
+            let x = x[t].in_twos();
+            let start = s.splat_i(match const { (F::Scales::GROUPS, unpack::offset::<S, F>()) } {
+                (1, 8) => x.from_8,
+                (1, 128) => x.from_128,
+                (1, offset) => x.start(None, offset),
+                (_, 32) => x.from_half_32[HALF],
+                (_, offset) => x.start(Some(HALF), offset),
+            });
             for p in 0..P {
                 dots[p][t] = start;
             }
@@ -209,14 +218,13 @@ impl<'a, S: Simd, F: Format, const T: usize, const P: usize> Twos<'a, S, F, T, P
             });
             unrolled!(t < T, {
                 if t * quads / T == k {
-                    if SECOND {
-                        self.keep(s, t);
-                    } else {
-                        self.finish(s, t);
+                    // Those before are of the other half, where there are two.
+                    match const { (F::Scales::GROUPS, HALF) } {
+                        (2, 0) => self.add::<1, BIASED>(s, t),
+                        _ => self.add::<0, BIASED>(s, t),
                     }
                 }
             });
-            // In this order: the compiler would do what waits for nothing first, and keep it all.
             unrolled!(t < T, {
                 for p in 0..P {
                     dots[p][t] = s.once_asked(dots[p][t]);

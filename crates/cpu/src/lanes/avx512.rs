@@ -385,6 +385,10 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         })
     }
     #[inline(always)]
+    fn add_i(self, a: __m512i, b: __m512i) -> __m512i {
+        isa!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
     fn bf16_dot(self, acc: __m512, w: __m512i, x: __m512i) -> __m512 {
         if BF16 {
             // SAFETY: with `BF16` the token vouches for avx512bf16; both types are 64 plain bytes.

@@ -81,8 +81,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const HALVES: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
-    /// Whether the scales of quantized weights are best multiplied in two at a time, as bfloat16: where that is one instruction, all
-    /// multiplications share the same units, and reads are to spare.
+    /// Whether rows in eight bits have steps that are sums of two powers of two, multiplied in by additions, and biases are multiplied two at a
+    /// time, as bfloat16: where that is one instruction, all multiplications share the same units, and additions and reads are to spare.
     const TWOS: bool = false;
     /// What [`Simd::dot_wide`] subtracts from each weight code.
     const WIDE_ZERO: i32;
@@ -387,6 +387,18 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.load_bytes(&bytes)
     }
 
+    /// `a + b` of integers, wrapping. Slow where not [`Simd::TWOS`].
+    #[inline(always)]
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
+        let (mut sums, mut others) = ([0; 64], [0; 64]);
+        self.store_bytes(a, &mut sums);
+        self.store_bytes(b, &mut others);
+        for (sum, other) in sums.as_chunks_mut::<4>().0.iter_mut().zip(others.as_chunks::<4>().0) {
+            *sum = i32::from_le_bytes(*sum).wrapping_add(i32::from_le_bytes(*other)).to_le_bytes();
+        }
+        self.load_bytes(&sums)
+    }
+
     /// `e^x`, to about two units in the last place; inputs are clamped to where the result is a normal number.
     ///
     /// Argument reduction by `ln 2` in two parts and a degree-6 Taylor polynomial on |r| ≤ ln 2 / 2, whose
@@ -495,6 +507,17 @@ pub fn dispatch_twos_beside<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> 
     }
     let _ = tier;
     Err(job)
+}
+
+/// Whether `tier` has lanes that are [`Simd::TWOS`] on this CPU, those of [`dispatch_twos_beside`].
+pub fn has_twos(tier: Tier) -> bool {
+    struct Nothing;
+    impl Job for Nothing {
+        type Out = ();
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) {}
+    }
+    dispatch_twos_beside::<Nothing, _>(tier, Nothing).is_ok()
 }
 
 /// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.

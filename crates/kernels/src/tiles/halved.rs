@@ -189,7 +189,7 @@ const THOUSAND: i32 = 0x6400_6400;
 /// Writes a sub-block as a tile: of each quad of columns a row with the first and third, then one with the second and fourth.
 #[inline(always)]
 fn halve<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
-    let zero = F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 };
+    let zero = unpack::offset::<S, F>();
     let bits = const { F::Codes::BITS };
     let mut tiles = tile.chunks_exact_mut(8 * S::LANES);
     for half in 0..2 {

@@ -8,7 +8,6 @@ use cpu::lanes::amx::Amx;
 
 use super::blocked::{DEPTH, Near, TILE_COLS, Weights, blocked};
 use crate::matmul::Work;
-use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, SUB};
 
@@ -41,7 +40,7 @@ const UP: f32 = 256.0;
 /// Writes a sub-block as a tile: a row for each pair of columns.
 #[inline(always)]
 fn widen<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
-    let zero = UP + (F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 }) as f32;
+    let zero = UP + unpack::offset::<S, F>() as f32;
     let (zero, larger) = (s.splat(-zero), s.splat(LARGER));
     for half in 0..2 {
         // weight = scale · code + (bias - scale · zero)

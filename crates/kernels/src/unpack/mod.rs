@@ -168,14 +168,6 @@ pub(crate) const fn in_turn<F: Format>() -> bool {
     F::Scales::GROUPS == 1 || (F::Scales::BYTES && !F::Codes::WIDE)
 }
 
-/// Whether a block has scales that go together in twos, of sub-blocks or of the halves of one.
-pub(crate) const fn in_twos<F: Format>() -> bool {
-    match F::Scales::GROUPS {
-        1 => (F::WEIGHTS / SUB).is_multiple_of(2),
-        _ => !F::Scales::BIAS,
-    }
-}
-
 /// Whether codes or scales take so many instructions to unpack that rows which share them save more than panels which share
 /// activations.
 pub(crate) const fn heavy<F: Format>() -> bool {
@@ -210,30 +202,45 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
     Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, bytes, factor: head[0] }
 }
 
-/// The middle of the codes of a format with biases.
-pub(crate) const fn middle<F: Format>() -> i32 {
-    1 << (F::Codes::BITS - 1)
-}
-
-/// The scales that go together ([`in_twos`]) from sub-block `i` of `block` on, as pairs of bfloat16.
-#[inline(always)]
-pub(crate) fn two_scales<S: Simd, F: Format>(s: S, head: [S::F; 2], block: &[u8], i: usize) -> S::I {
-    let ([first, second], _) = F::Scales::get(s, head, sub_block::<S, F>(block, i).0);
-    if F::Scales::GROUPS == 2 {
-        return s.bf16_pair(first, second);
+/// What the codes of `F` count from as they are multiplied. Where biases are rounded ([`Simd::TWOS`]) it is the middle of the codes, so
+/// that they are small.
+pub(crate) const fn offset<S: Simd, F: Format>() -> i32 {
+    match S::TWOS && F::Scales::BIAS && F::Scales::GROUPS == 1 {
+        true => 1 << (F::Codes::BITS - 1),
+        false => F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 },
     }
-    let ([second, _], _) = F::Scales::get(s, head, sub_block::<S, F>(block, i + 1).0);
-    s.bf16_pair(first, second)
 }
 
-/// The biases likewise, for codes that count from their [`middle`].
-#[inline(always)]
-pub(crate) fn two_biases<S: Simd, F: Format>(s: S, head: [S::F; 2], block: &[u8], i: usize) -> S::I {
-    let head = [s.mul(head[0], s.splat(const { middle::<F>() as f32 })), head[1]];
-    let (scale, bias) = F::Scales::get(s, head, sub_block::<S, F>(block, i).0);
-    let first = s.add(scale[0], bias[0]);
-    let (scale, bias) = F::Scales::get(s, head, sub_block::<S, F>(block, i + 1).0);
-    s.bf16_pair(first, s.add(scale[0], bias[0]))
+/// A sub-block of 32 weights of each lane's row.
+#[derive(Clone, Copy)]
+pub(crate) struct Sub<'a, S: Simd> {
+    pub(crate) head: [S::F; 2],
+    /// The block, of which it is sub-block `i`.
+    pub(crate) block: &'a [u8],
+    pub(crate) i: usize,
+}
+
+impl<S: Simd> Sub<'_, S> {
+    /// Scales and biases of both halves.
+    #[inline(always)]
+    pub(crate) fn scales<F: Format>(self, s: S) -> ([S::F; 2], [S::F; 2]) {
+        F::Scales::get(s, self.head, sub_block::<S, F>(self.block, self.i).0)
+    }
+
+    /// The one bias, for codes that count from their [`offset`].
+    #[inline(always)]
+    fn bias<F: Format>(self, s: S) -> S::F {
+        let middle = s.splat(const { offset::<S, F>() as f32 });
+        let (scale, bias) = Sub { head: [s.mul(self.head[0], middle), self.head[1]], ..self }.scales::<F>(s);
+        s.add(scale[0], bias[0])
+    }
+
+    /// The same as pairs of bfloat16: and that of the next sub-block, where `both` are wanted, or zero.
+    #[inline(always)]
+    pub(crate) fn biases<F: Format>(self, s: S, both: bool) -> S::I {
+        let second = if both { Sub { i: self.i + 1, ..self }.bias::<F>(s) } else { s.splat(0.0) };
+        s.bf16_pair(self.bias::<F>(s), second)
+    }
 }
 
 /// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.
