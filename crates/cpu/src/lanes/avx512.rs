@@ -9,7 +9,8 @@ use super::{Job, Simd};
 use crate::Tier;
 
 /// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `FOLLOWS` is for CPUs
-/// whose own prefetch follows a stream; it changes how memory is read, and, with `BF16`, how scales are multiplied in.
+/// whose own prefetch follows a stream; it changes how memory is read, and, with `BF16`, which steps
+/// activations in eight bits have, [`Simd::TWOS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512<const BF16: bool, const FP16: bool = false, const FOLLOWS: bool = false>(());
 
