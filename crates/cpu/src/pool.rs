@@ -255,29 +255,35 @@ pub struct Columns<'a, T> {
 }
 
 impl Pool {
-    /// Cuts each of up to `N` matrices into column tiles and calls `job(matrix, tile_col, tile)` for each, all in
-    /// one round of the pool.
+    /// Cuts each of up to `N` matrices of as many rows into tiles of `tile_rows` rows and its own `tile_cols` columns, and calls
+    /// `job(matrix, tile_row, tile_col, tile)` for each, all in one round of the pool: first those of the first rows, of all matrices.
     ///
     /// # Panics
-    /// When a matrix is not a whole number of rows.
+    /// When a matrix is not a whole number of rows, or not of as many as another.
     pub fn columns_mut<T: Send, const N: usize>(
         &self,
         mut outs: [Option<Columns<'_, T>>; N],
-        job: &(dyn Fn(usize, usize, Tile<'_, T>) + Sync),
+        tile_rows: usize,
+        job: &(dyn Fn(usize, usize, usize, Tile<'_, T>) + Sync),
     ) {
+        let tile_rows = tile_rows.max(1);
+        let mut rows = None;
         let parts = outs.each_mut().map(|out| {
             out.as_mut().filter(|o| !o.data.is_empty()).map(|o| {
-                let rows = o.data.len() / o.row_len;
-                assert_eq!(rows * o.row_len, o.data.len(), "a matrix of whole rows");
+                let these = o.data.len() / o.row_len;
+                assert_eq!(these * o.row_len, o.data.len(), "a matrix of whole rows");
+                assert_eq!(these, *rows.get_or_insert(these), "matrices of as many rows");
                 let cols = o.tile_cols.max(1);
-                (Shareable(o.data.as_mut_ptr()), rows, o.row_len, cols, o.row_len.div_ceil(cols))
+                (Shareable(o.data.as_mut_ptr()), o.row_len, cols, o.row_len.div_ceil(cols))
             })
         });
-        let tasks = parts.iter().flatten().map(|p| p.4).sum();
-        self.run(tasks, &|task| {
-            let mut i = task;
+        let rows = rows.unwrap_or(0);
+        let across: usize = parts.iter().flatten().map(|p| p.3).sum();
+        self.run(rows.div_ceil(tile_rows) * across, &|task| {
+            let (r, mut i) = (task / across, task % across);
+            let row = r * tile_rows;
             for (index, part) in parts.iter().enumerate() {
-                let Some((base, rows, row_len, cols, tiles)) = part else { continue };
+                let Some((base, row_len, cols, tiles)) = part else { continue };
                 if i >= *tiles {
                     i -= tiles;
                     continue;
@@ -285,14 +291,14 @@ impl Pool {
                 let col = i * cols;
                 let tile = Tile {
                     // SAFETY: the offset is that of an item inside this matrix; tiles of different tasks are
-                    // disjoint columns, and the matrices stay mutably borrowed until `run` returns.
-                    start: unsafe { base.at(col) },
+                    // disjoint, and the matrices stay mutably borrowed until `run` returns.
+                    start: unsafe { base.at(row * row_len + col) },
                     row_len: *row_len,
-                    rows: *rows,
+                    rows: tile_rows.min(rows - row),
                     cols: (*cols).min(row_len - col),
                     borrow: PhantomData,
                 };
-                job(index, i, tile);
+                job(index, r, i, tile);
                 return;
             }
         });

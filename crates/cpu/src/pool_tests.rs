@@ -156,3 +156,29 @@ fn chunks_and_tiles_cover_everything_once() {
         assert_eq!(v, (10 * (r / 2) + c / 4) as u32 + 1);
     }
 }
+
+#[test]
+fn tiles_of_several_matrices_cover_each_once_and_first_rows_come_first() {
+    let pool = Pool::new(1, None).unwrap();
+    let (mut wide, mut narrow) = (vec![0usize; 7 * 11], vec![0usize; 7 * 3]);
+    let order = Mutex::new(Vec::new());
+    let outs = [
+        Some(Columns { data: wide.as_mut_slice(), row_len: 11, tile_cols: 4 }),
+        None,
+        Some(Columns { data: narrow.as_mut_slice(), row_len: 3, tile_cols: 2 }),
+    ];
+    pool.columns_mut(outs, 5, &|matrix, r, c, mut tile| {
+        order.lock().unwrap().push((r, matrix, c));
+        for row in 0..tile.rows() {
+            tile.row(row).iter_mut().for_each(|item| *item += 1000 * matrix + 100 * r + 10 * row + c + 1);
+        }
+    });
+    let spans = |r| [(r, 0, 0), (r, 0, 1), (r, 0, 2), (r, 2, 0), (r, 2, 1)];
+    assert_eq!(order.into_inner().unwrap(), [spans(0), spans(1)].concat());
+    let want = |matrix: usize, width: usize, cols: usize| -> Vec<usize> {
+        let at = |row: usize, col: usize| 1000 * matrix + 100 * (row / 5) + 10 * (row % 5) + col / cols + 1;
+        (0..7 * width).map(|i| at(i / width, i % width)).collect()
+    };
+    assert_eq!(wide, want(0, 11, 4));
+    assert_eq!(narrow, want(2, 3, 2));
+}

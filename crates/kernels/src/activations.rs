@@ -5,11 +5,10 @@
 use cpu::lanes::{Job, Simd, dispatch, has_tiles, has_twos};
 use cpu::{Lines, Tier};
 use std::ops::{BitOr, Range};
-use std::slice::from_mut;
 
 use crate::Compute;
 use crate::elementwise::{self, Activation, in_rows};
-use crate::kv::{bf16, pair};
+use crate::kv::{bf16, bf16_of_number};
 use crate::norm::{RowNorm, Spread};
 use crate::registers;
 
@@ -171,6 +170,12 @@ pub(crate) struct Grouped<'a> {
 }
 
 impl<'a> Grouped<'a> {
+    /// The rows from `first` on, which begins a group.
+    pub(crate) fn from(self, first: usize) -> Grouped<'a> {
+        let Grouped { blocks, rows, a_row } = self;
+        Grouped { blocks: &blocks[first * a_row..], rows: rows - first, a_row }
+    }
+
     /// Rows that there are.
     pub(crate) fn count(&self) -> usize {
         self.rows
@@ -492,10 +497,21 @@ impl<'a> Source<'a> {
     {
         let these = at + from..at + from + count;
         let room = &mut room[..count];
+        // The next stretch, or the next row's first.
+        let ahead = 4 * count;
         match self {
-            Source::Plain(x) => return &x[these],
+            Source::Plain(x) => {
+                if const { S::MANY_AHEAD } {
+                    s.prefetch_all_far(&x[these.clone()], ahead);
+                }
+                return &x[these];
+            }
             Source::Gated { act, gate, up } => {
                 let (gate, up) = (&gate[these.clone()], &up[these]);
+                if const { S::MANY_AHEAD } {
+                    s.prefetch_all_far(gate, ahead);
+                    s.prefetch_all_far(up, ahead);
+                }
                 elementwise::activate_part(s, act, Some(gate), Some(up), room);
             }
             Source::Normed { x, norm } => norm.part(s, &x[these], spread, from, room),
@@ -663,8 +679,17 @@ impl Job for Quantize<'_> {
                 let row = (first + r) * cols;
                 let row = (row, self.x.spread(s, row, cols));
                 // The row's first block, and the others `width` on from one to the next.
-                let stretches = out[parts * r..].chunks_mut(RUN * width);
-                for (at, out) in (self.from..to).step_by(STRETCH).zip(stretches) {
+                let mut stretches = out[parts * r..].chunks_mut(RUN * width).peekable();
+                for at in (self.from..to).step_by(STRETCH) {
+                    let Some(out) = stretches.next() else { break };
+                    if const { S::MANY_AHEAD }
+                        && matches!(self.x, Source::Gated { .. })
+                        && let Some(next) = stretches.peek_mut()
+                    {
+                        for block in next.chunks_mut(width) {
+                            s.prefetch_out(block);
+                        }
+                    }
                     let values = self.x.stretch(s, row, at, STRETCH.min(to - at), &mut room);
                     let (whole, part) = values.as_chunks::<BLOCK>();
                     blocks(s, self.form, whole, out, width);
@@ -807,7 +832,10 @@ fn quantize<S: Simd>(s: S, in_twos: bool, x: &[[f32; BLOCK]], out: &mut [Block],
         (halves[0][i], halves[1][i]) = (sums[0], sums[1]);
     }
     let halves = Halves { first: s.sums(&halves[0]), second: s.sums(&halves[1]) };
-    halves.finish(&scales, count, in_twos.then_some(&powers), out, apart);
+    let rest = s.columns(&halves.rest(&scales, in_twos.then_some(&powers)));
+    for i in 0..count {
+        out[i * apart].rest = rest[i];
+    }
 }
 
 /// The sums of the halves of each block's `q`: small integers, which floats hold exactly.
@@ -817,17 +845,10 @@ struct Halves<const N: usize> {
 }
 
 impl<const N: usize> Halves<N> {
-    /// Fills in what blocks hold beside `q`: of the `count` blocks of `out` that lie `apart`, whose steps are `scales`, the sums of `powers`
-    /// where they are in twos. Then the first block is one of every other.
+    /// What blocks hold beside `q`, part by part: of blocks whose steps are `scales`, the sums of `powers` where they are in twos. Then the
+    /// first block is one of every other.
     #[inline(always)]
-    fn finish(
-        &self,
-        scales: &[f32; N],
-        count: usize,
-        powers: Option<&[Powers; N]>,
-        out: &mut [Block],
-        apart: usize,
-    ) {
+    fn rest(&self, scales: &[f32; N], powers: Option<&[Powers; N]>) -> [[i32; N]; 8] {
         let Halves { first, second } = self;
         let mut less = [[0; N]; 2];
         // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
@@ -841,6 +862,13 @@ impl<const N: usize> Halves<N> {
         }
         let mut rest = [[0; N]; 8];
         if let Some(powers) = powers {
+            let mut brains = [0; N];
+            for i in 0..N {
+                brains[i] = bf16_of_number(sums[i]);
+            }
+            for i in 0..N {
+                rest[7][i] = (brains[i] | brains[(i + 1) % N] << 16).cast_signed();
+            }
             for i in 0..N {
                 let [first, second] = powers[i].large();
                 let [from, beyond] = [first, second].map(|x| x.to_bits().cast_signed());
@@ -851,7 +879,6 @@ impl<const N: usize> Halves<N> {
                 rest[4][i] = from.wrapping_add(32 * less[1][i]);
                 rest[5][i] = beyond.wrapping_sub(from);
                 rest[6][i] = (-(first + second)).to_bits().cast_signed();
-                rest[7][i] = pair(sums[i], sums[(i + 1) % N]).cast_signed();
             }
         } else {
             for i in 0..N {
@@ -865,12 +892,7 @@ impl<const N: usize> Halves<N> {
                 rest[6][i] = sums[i].to_bits().cast_signed();
             }
         }
-        for i in 0..count.min(N) {
-            let block = &mut out[i * apart];
-            for part in 0..8 {
-                block.rest[part] = rest[part][i];
-            }
-        }
+        rest
     }
 }
 
@@ -894,6 +916,6 @@ fn quantize_fine<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
     }
     for (block, scale, [first, second]) in [(coarse, scale * FINE, sums[0]), (rest, scale, sums[1])] {
         let halves = Halves { first: [s.sum(first)], second: [s.sum(second)] };
-        halves.finish(&[scale], 1, None, from_mut(block), 1);
+        block.rest = halves.rest(&[scale], None).map(|[part]| part);
     }
 }

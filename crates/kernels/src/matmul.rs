@@ -10,9 +10,10 @@ use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::{Amx, AmxFp16};
-use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, dispatch_twos_beside, short_quads};
 #[cfg(target_arch = "x86_64")]
-use cpu::lanes::{has_half_tiles, has_tiles};
+use cpu::lanes::has_half_tiles;
+use cpu::lanes::has_tiles;
+use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, dispatch_twos_beside, short_quads};
 use cpu::{Columns, Tier, Tile};
 
 use crate::activations::{Activations, BLOCK, Block, CHUNK, GROUP, Grouped, GroupedPairs};
@@ -72,27 +73,45 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
     let mut matrices: [Option<&Matrix>; MAX_GROUP] = [None; MAX_GROUP];
     let mut outs: [Option<Columns<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
     let mut panels = [0; MAX_GROUP];
+    let spans = jobs.iter().map(|(w, _)| spans(w, x, c.pool.threads())).min().unwrap_or(1);
+    let rows = x.rows.div_ceil(spans).next_multiple_of(GROUP);
     for (i, (w, out)) in jobs.iter_mut().enumerate() {
         assert_eq!(w.cols, x.cols, "weights of {} columns times rows of {}", w.cols, x.cols);
         assert_eq!(w.tier, c.tier, "weights packed for {} used on {}", w.tier, c.tier);
         assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);
-        panels[i] = panels_a_task(w, x, c.pool.threads());
+        panels[i] = panels_a_task(w, x, c.pool.threads(), spans);
         matrices[i] = Some(w);
         outs[i] = Some(Columns { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
     }
-    c.pool.columns_mut(outs, &|i, tile_col, out| {
+    c.pool.columns_mut(outs, rows, &|i, tile_row, tile_col, out| {
         if let Some(w) = matrices[i] {
-            product(w, tile_col * panels[i], x, out);
+            product(w, tile_col * panels[i], x, tile_row * rows, out);
         }
     });
 }
 
-fn panels_a_task(w: &Matrix, x: &Activations, threads: usize) -> usize {
+/// Rows from which on each thread has its own: reading the weights once for each takes little beside multiplying so many, and what is
+/// quantized, multiplied and added by the thread that wrote it need not come from another core's cache (docs/decisions/0051).
+const OWN_ROWS: usize = 64;
+
+/// Spans that the rows are cut into, each multiplied with all panels by some of the threads.
+fn spans(w: &Matrix, x: &Activations, threads: usize) -> usize {
+    // In tiles what is made of the weights once serves all rows, and weights that are not quantized are too many to read more than once.
+    let whole = has_tiles(w.tier) || !matches!(w.layout, Layout::Quantized(_));
+    if whole { 1 } else { (x.rows / OWN_ROWS).clamp(1, threads) }
+}
+
+fn panels_a_task(w: &Matrix, x: &Activations, threads: usize, spans: usize) -> usize {
     let panels = w.rows.div_ceil(w.lanes);
     let block = block_panels(w, x).min(panels.div_ceil(2 * threads));
     let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1)).max(block);
     // Whole pairs.
-    if threads == 1 { panels } else { panels.div_ceil(threads * 8).max(worth).next_multiple_of(2) }.max(1)
+    if threads == 1 {
+        panels
+    } else {
+        panels.div_ceil((threads * 8).div_ceil(spans)).max(worth).next_multiple_of(2)
+    }
+    .max(1)
 }
 
 /// Panels that share what is read of the rows, where many are multiplied in tiles.
@@ -112,8 +131,8 @@ fn block_panels(_: &Matrix, _: &Activations) -> usize {
     0
 }
 
-/// Fills `out` from the panels that start at `panel`.
-fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
+/// Fills `out` from the panels that start at `panel` and the rows that start at `first`.
+fn product(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<'_, f32>) {
     let weights = Panels {
         data: &w.data[panel * w.panel_bytes..],
         panel_bytes: w.panel_bytes,
@@ -130,12 +149,12 @@ fn product(w: &Matrix, panel: usize, x: &Activations, out: Tile<'_, f32>) {
     let fine = w.fine && quantized;
     assert!(!quantized || fine == x.fine, "rows in another precision");
     let parts = if fine { 2 } else { 1 };
-    let rows = if quantized { x.narrow } else { x.rows };
+    let rows = if quantized { x.narrow - first } else { x.rows - first }.min(out.rows());
     let work = &mut Work { weights, cols: w.cols, parts, rows, out };
     match w.layout {
         Layout::Quantized(dtype) => with_format!(dtype, F => {
             if rows > 0 {
-                let (work, x) = (&mut *work, x.quantized());
+                let (work, x) = (&mut *work, x.quantized().from(parts * first));
                 if parts * rows <= Quantized::<F, true>::TILE {
                     in_eight_bits::<F, true>(w.tier, work, x, fine);
                 } else {

@@ -61,6 +61,40 @@ macro_rules! isa {
 
 const N: usize = 8;
 
+/// See [`Simd::columns`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn columns(rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+    let mut columns = [[0; 8]; 16];
+    for (half, columns) in columns.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // Of both halves of a register, columns 0 to 3 of four rows.
+        let mut fours = [[_mm256_setzero_si256(); 4]; 2];
+        for (fours, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
+            // SAFETY: a row is as long as two registers.
+            let [a, b, c, d] =
+                rows.each_ref().map(|row| unsafe { _mm256_loadu_si256(row[8 * half..].as_ptr().cast()) });
+            let (low, high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let (next_low, next_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+            *fours = [
+                _mm256_unpacklo_epi64(low, next_low),
+                _mm256_unpackhi_epi64(low, next_low),
+                _mm256_unpacklo_epi64(high, next_high),
+                _mm256_unpackhi_epi64(high, next_high),
+            ];
+        }
+        for i in 0..4 {
+            let (above, below) = (fours[0][i], fours[1][i]);
+            // SAFETY: a column is as long as a register.
+            unsafe {
+                let (first, second) = (columns[i].as_mut_ptr().cast(), columns[4 + i].as_mut_ptr().cast());
+                _mm256_storeu_si256(first, _mm256_permute2x128_si256::<0x20>(above, below));
+                _mm256_storeu_si256(second, _mm256_permute2x128_si256::<0x31>(above, below));
+            }
+        }
+    }
+    columns
+}
+
 impl Simd for Avx2 {
     const TIER: Tier = Tier::Avx2;
     const LANES: usize = N;
@@ -152,6 +186,10 @@ impl Simd for Avx2 {
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
         })
+    }
+    #[inline(always)]
+    fn columns(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+        isa!(columns(rows))
     }
     #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {

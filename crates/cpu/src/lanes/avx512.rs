@@ -231,6 +231,10 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         isa!(of_lanes!(_mm512_max_ps, numbers))
     }
     #[inline(always)]
+    fn columns(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+        isa!(super::avx2::columns(rows))
+    }
+    #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {
         let at = x.as_ptr().wrapping_add(ahead).cast();
         // A prefetch of any address is allowed; it reads nothing.
@@ -246,7 +250,12 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
     }
     #[inline(always)]
     fn prefetch_out<T>(self, out: &mut [T]) {
-        isa!(_mm_prefetch::<_MM_HINT_ET0>(out.as_ptr().cast()))
+        // The intrinsic with its hint for writing is compiled to a prefetch for reading, as `prfchw` is no feature of functions: of a line
+        // that another core reads too, the write would then have to wait once more. All CPUs with AVX-512 have the instruction.
+        // SAFETY: no memory is read or written, a prefetch of any address is allowed.
+        unsafe {
+            asm!("prefetchw [{}]", in(reg) out.as_ptr(), options(nomem, nostack, preserves_flags));
+        }
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16]) -> __m512 {

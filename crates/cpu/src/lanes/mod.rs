@@ -149,6 +149,17 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         most
     }
+    /// The columns of `rows`.
+    #[inline(always)]
+    fn columns(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+        let mut columns = [[0; 8]; 16];
+        for (i, row) in rows.iter().enumerate() {
+            for (column, v) in columns.iter_mut().zip(row) {
+                column[i] = *v;
+            }
+        }
+        columns
+    }
 
     /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask, into the cache that is best for this CPU.
     #[inline(always)]

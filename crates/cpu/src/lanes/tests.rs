@@ -117,6 +117,11 @@ impl Job for Everything {
             most[3] = odd.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             assert_eq!(s.max_lanes(&registers), most);
 
+            let table: [[i32; 16]; 8] =
+                std::array::from_fn(|r| std::array::from_fn(|c| (16 * r + c) as i32 - 9));
+            let turned: [[i32; 8]; 16] = std::array::from_fn(|c| std::array::from_fn(|r| table[r][c]));
+            assert_eq!(s.columns(&table), turned);
+
             let near: Vec<f32> = f.iter().map(|v| v * 3000.0).collect();
             let mut halves = [vec![0i8; n], vec![0i8; n]];
             let [even, odd] = &mut halves;

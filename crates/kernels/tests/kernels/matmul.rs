@@ -348,6 +348,34 @@ fn a_group_gives_what_its_members_give() {
     }
 }
 
+/// Decision 51: rows that threads have of their own are what each is alone, in a group too, with a last span and panel that are not full.
+#[test]
+fn rows_of_their_own_threads_are_what_each_is_alone() {
+    let mut noise = Noise(51);
+    let (rows, cols) = (203, 256);
+    let x: Vec<f32> = (0..rows * cols).map(|_| noise.unit()).collect();
+    for (tier, precision) in Tier::available()
+        .into_iter()
+        .flat_map(|tier| [Precision::Fast, Precision::Fine].map(|precision| (tier, precision)))
+    {
+        let c = Compute::new(tier, Pool::new(3, None).unwrap());
+        let w = [(70, Dtype::Q4_K), (33, Dtype::Q8_0)].map(|(outputs, dtype)| {
+            let bytes = random_weights(dtype, outputs, cols, &mut noise);
+            Matrix::pack(&c, dtype, outputs, cols, &bytes, precision).unwrap()
+        });
+        let mut a = Activations::new(rows, cols);
+        a.set(&c, &x, cols, w[0].activations() | w[1].activations(), rows);
+        let mut outs = w.each_ref().map(|w| vec![0.0; rows * w.rows()]);
+        let [first, second] = &mut outs;
+        matmul_group(&c, &mut [(&w[0], first.as_mut_slice()), (&w[1], second.as_mut_slice())], &a);
+        for (w, out) in w.iter().zip(&outs) {
+            for (t, x) in x.chunks(cols).enumerate() {
+                assert_eq!(run(&c, w, x), out[t * w.rows()..][..w.rows()], "{tier}, {precision:?}, row {t}");
+            }
+        }
+    }
+}
+
 /// In each form that rows take, in one register and many, with whole blocks and without, alone, in part of a group and in many.
 #[test]
 fn rows_that_are_worked_out_on_the_way_have_the_bits_of_those_that_were_there() {
