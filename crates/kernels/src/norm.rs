@@ -107,13 +107,19 @@ impl Job for NormInPlace<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let cols = self.weight.len();
-        for x in self.x.chunks_exact_mut(cols) {
-            let factor = factor(s, x, 0.0, self.eps);
-            for at in (0..cols).step_by(S::LANES) {
-                let v = s.mul(registers::load(s, x, at), s.splat(factor));
-                registers::store(s, s.mul(v, registers::load(s, self.weight, at)), x, at);
-            }
+        in_place(s, self.x, self.weight, self.eps);
+    }
+}
+
+/// [`rms_norm_in_place`] of some rows.
+#[inline(always)]
+pub(crate) fn in_place<S: Simd>(s: S, x: &mut [f32], weight: &[f32], eps: f32) {
+    let cols = weight.len();
+    for x in x.chunks_exact_mut(cols) {
+        let factor = factor(s, x, 0.0, eps);
+        for at in (0..cols).step_by(S::LANES) {
+            let v = s.mul(registers::load(s, x, at), s.splat(factor));
+            registers::store(s, s.mul(v, registers::load(s, weight, at)), x, at);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Rotary position embedding (Su et al., 2021): each pair of a head's values is turned by position × frequency.
 
-use crate::Compute;
+use cpu::lanes::{Job, Simd, dispatch};
+
 use crate::elementwise::in_rows;
+use crate::{Compute, norm};
 
 /// Which values of a head make a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,25 +49,59 @@ impl RopeTable {
 }
 
 /// Turns the first `2 × frequencies` values of each head of `x`, `[rows, heads · head_dim]`, where row `r` uses row
-/// `r` of `table`.
+/// `r` of `table`; of its norm, where `norm` has weights and an epsilon for [`rms_norm_in_place`](crate::rms_norm_in_place).
 ///
 /// # Panics
 /// When shapes do not fit.
-pub fn rope(c: &Compute, x: &mut [f32], table: &RopeTable, heads: usize, head_dim: usize, pairing: Pairing) {
+pub fn rope(
+    c: &Compute,
+    x: &mut [f32],
+    table: &RopeTable,
+    heads: usize,
+    head_dim: usize,
+    pairing: Pairing,
+    norm: Option<(&[f32], f32)>,
+) {
     let half = table.frequencies;
     assert!(2 * half <= head_dim, "{half} rotary frequencies in heads of {head_dim}");
+    assert!(norm.is_none_or(|(weight, _)| weight.len() == head_dim), "norm weights");
     let cols = heads * head_dim;
     in_rows(c, x, cols, &|first, x| {
-        for (r, row) in x.chunks_exact_mut(cols).enumerate() {
-            let at = (first + r) * half..(first + r + 1) * half;
-            let (cos, sin) = (&table.cos[at.clone()], &table.sin[at]);
-            for head in row.chunks_exact_mut(head_dim) {
-                turn(head, cos, sin, pairing);
-            }
-        }
+        dispatch(c.tier, Turn { x, first, table, cols, head_dim, pairing, norm })
     });
 }
 
+struct Turn<'a> {
+    x: &'a mut [f32],
+    /// The row of the table for the first of `x`.
+    first: usize,
+    table: &'a RopeTable,
+    cols: usize,
+    head_dim: usize,
+    pairing: Pairing,
+    norm: Option<(&'a [f32], f32)>,
+}
+
+impl Job for Turn<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let half = self.table.frequencies;
+        for (r, row) in self.x.chunks_exact_mut(self.cols).enumerate() {
+            let at = (self.first + r) * half..(self.first + r + 1) * half;
+            let (cos, sin) = (&self.table.cos[at.clone()], &self.table.sin[at]);
+            // Together while the row is near.
+            if let Some((weight, eps)) = self.norm {
+                norm::in_place(s, row, weight, eps);
+            }
+            for head in row.chunks_exact_mut(self.head_dim) {
+                turn(head, cos, sin, self.pairing);
+            }
+        }
+    }
+}
+
+#[inline(always)]
 fn turn(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing) {
     match pairing {
         Pairing::Halves => {

@@ -129,13 +129,20 @@ impl Model {
         bias(compute, &block.query, q);
         bias(compute, &block.key, k);
         bias(compute, &block.value, v);
-        if let (Some(query_norm), Some(key_norm)) = (&block.query_norm, &block.key_norm) {
-            kernels::rms_norm_in_place(compute, q, query_norm, spec.norm.eps, spec.head_dim);
-            kernels::rms_norm_in_place(compute, k, key_norm, spec.norm.eps, spec.head_dim);
-        }
-        if let Some(index) = spec.layers[layer].rope {
-            kernels::rope(compute, q, &ropes[index], spec.heads, spec.head_dim, spec.pairing);
-            kernels::rope(compute, k, &ropes[index], spec.kv_heads, spec.head_dim, spec.pairing);
+        let turned = spec.layers[layer].rope.map(|index| &ropes[index]);
+        for (x, heads, weight) in
+            [(q, spec.heads, &block.query_norm), (&mut *k, spec.kv_heads, &block.key_norm)]
+        {
+            let norm = weight.as_deref().map(|weight| (weight, spec.norm.eps));
+            match (turned, norm) {
+                (Some(table), _) => {
+                    kernels::rope(compute, x, table, heads, spec.head_dim, spec.pairing, norm);
+                }
+                (None, Some((weight, eps))) => {
+                    kernels::rms_norm_in_place(compute, x, weight, eps, spec.head_dim);
+                }
+                (None, None) => {}
+            }
         }
         kv.write(compute, layer, k, v, &slots[..rows]);
     }
