@@ -39,7 +39,7 @@ pub(crate) const ROWS_BYTES: usize = 512 << 10;
 
 /// How far ahead of their product rows are asked for where they are many, in bytes: the first panels that they walk over find them far away,
 /// and the hardware's own prefetch falls behind.
-pub(crate) const FURTHER: usize = 16 << 10;
+const FURTHER: usize = 16 << 10;
 
 /// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
 /// registers.
@@ -486,19 +486,19 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
         const { assert!(SUB == BLOCK && T <= GROUP) };
         // Tiles begin at multiples of their own size, so that one lies in one group.
         let (rows, step) = self.rows.stream(first);
-        // Those of one group are near.
-        let many = self.rows.count() > GROUP;
         let mut sums = [[s.splat(0.0); T]; P];
         if const { S::TWOS } {
             if const { T * P <= GROUP } {
-                return twos::tile::<S, F, FEW, T, P>(s, self.rows, panels, first, many);
+                return twos::tile::<S, F, FEW, T, P>(s, self.rows, panels, first);
             }
-            // Panels one after the other, where what they need together does not find room in registers. The first asks for rows.
+            // Panels one after the other, where what they need together does not find room in registers.
             for p in 0..P {
-                [sums[p]] = twos::tile::<S, F, FEW, T, 1>(s, self.rows, [panels[p]], first, many && p == 0);
+                [sums[p]] = twos::tile::<S, F, FEW, T, 1>(s, self.rows, [panels[p]], first);
             }
             return sums;
         }
+        // Those of one group are near.
+        let many = self.rows.count() > GROUP;
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let mut others = panels.map(|panel| panel.chunks_exact(bytes));
         let mut left = panels[0].len();

@@ -12,21 +12,20 @@ use std::marker::PhantomData;
 
 use cpu::lanes::Simd;
 
-use crate::activations::{Block, GROUP, Grouped, NONE};
-use crate::matmul::{FURTHER, unrolled};
+use crate::activations::{Block, Grouped, NONE};
+use crate::matmul::unrolled;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Ahead, Format, QUADS, SUB, Sub};
 
 /// The products of rows `first` to `first + T - 1` of `grouped` with panels, a lane for each weight row; of rows that there are not, anything.
-/// The rows are `FEW` as those of a product are; where `ask`ed for, the rows of later groups are read ahead.
+/// The rows are `FEW` as those of a product are.
 #[inline(always)]
 pub(crate) fn tile<S: Simd, F: Format, const FEW: bool, const T: usize, const P: usize>(
     s: S,
     grouped: Grouped<'_>,
     panels: [&[u8]; P],
     first: usize,
-    ask: bool,
 ) -> [[S::F; T]; P] {
     let (mut rows, step) = grouped.stream(first);
     let mut twos = Twos::<S, F, T, P>::new(s);
@@ -45,7 +44,7 @@ pub(crate) fn tile<S: Simd, F: Format, const FEW: bool, const T: usize, const P:
             for p in 0..P {
                 subs[p].i = i;
             }
-            let next = Next::of::<S, F, FEW, T>(s, subs, &rows[..T], ask, left, skip);
+            let next = Next::of::<S, F, FEW, T>(subs, &rows[..T], left, skip);
             rows = &rows[step..];
             // With the biases of the sub-block before, where there were not two of them.
             if pairs {
@@ -70,7 +69,7 @@ pub(crate) fn tile<S: Simd, F: Format, const FEW: bool, const T: usize, const P:
                 for p in 0..P {
                     subs[p].i = i + 1;
                 }
-                let next = Next::of::<S, F, FEW, T>(s, subs, &rows[..T], ask, left, skip);
+                let next = Next::of::<S, F, FEW, T>(subs, &rows[..T], left, skip);
                 rows = &rows[step..];
                 twos.multiply::<0, true>(s, next);
                 for p in 0..P {
@@ -101,16 +100,11 @@ impl<'a, const P: usize> Next<'a, P> {
     /// Of the sub-blocks `subs` and `T` rows; for the others see [`tile`] and [`Ahead::of`].
     #[inline(always)]
     fn of<S: Simd, F: Format, const FEW: bool, const T: usize>(
-        s: S,
         subs: [Sub<'a, S>; P],
         x: &'a [Block],
-        ask: bool,
         left: usize,
         skip: usize,
     ) -> Self {
-        if const { S::MANY_AHEAD && T == GROUP } && ask {
-            s.prefetch_all_far(x, FURTHER);
-        }
         let mut blocks = [subs[0].block; P];
         let mut codes = blocks;
         for p in 0..P {

@@ -230,9 +230,8 @@ impl<S: Simd> Sub<'_, S> {
     /// The one bias, for codes that count from their [`offset`].
     #[inline(always)]
     fn bias<F: Format>(self, s: S) -> S::F {
-        let middle = s.splat(const { offset::<S, F>() as f32 });
-        let (scale, bias) = Sub { head: [s.mul(self.head[0], middle), self.head[1]], ..self }.scales::<F>(s);
-        s.add(scale[0], bias[0])
+        let (scale, bias) = self.scales::<F>(s);
+        s.fma(scale[0], s.splat(const { offset::<S, F>() as f32 }), bias[0])
     }
 
     /// The same as pairs of bfloat16: and that of the next sub-block, where `both` are wanted, or zero.
