@@ -254,9 +254,20 @@ pub struct Columns<'a, T> {
     pub tile_cols: usize,
 }
 
+/// Which tile of several matrices one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileOf {
+    /// The matrix.
+    pub matrix: usize,
+    /// Tiles above it.
+    pub row: usize,
+    /// Tiles before it.
+    pub col: usize,
+}
+
 impl Pool {
     /// Cuts each of up to `N` matrices of as many rows into tiles of `tile_rows` rows and its own `tile_cols` columns, and calls
-    /// `job(matrix, tile_row, tile_col, tile)` for each, all in one round of the pool: first those of the first rows, of all matrices.
+    /// `job(which, tile)` for each, all in one round of the pool: first those of the first rows, of all matrices.
     ///
     /// # Panics
     /// When a matrix is not a whole number of rows, or not of as many as another.
@@ -264,7 +275,7 @@ impl Pool {
         &self,
         mut outs: [Option<Columns<'_, T>>; N],
         tile_rows: usize,
-        job: &(dyn Fn(usize, usize, usize, Tile<'_, T>) + Sync),
+        job: &(dyn Fn(TileOf, Tile<'_, T>) + Sync),
     ) {
         let tile_rows = tile_rows.max(1);
         let mut rows = None;
@@ -282,7 +293,7 @@ impl Pool {
         self.run(rows.div_ceil(tile_rows) * across, &|task| {
             let (r, mut i) = (task / across, task % across);
             let row = r * tile_rows;
-            for (index, part) in parts.iter().enumerate() {
+            for (matrix, part) in parts.iter().enumerate() {
                 let Some((base, row_len, cols, tiles)) = part else { continue };
                 if i >= *tiles {
                     i -= tiles;
@@ -298,7 +309,7 @@ impl Pool {
                     cols: (*cols).min(row_len - col),
                     borrow: PhantomData,
                 };
-                job(index, r, i, tile);
+                job(TileOf { matrix, row: r, col: i }, tile);
                 return;
             }
         });

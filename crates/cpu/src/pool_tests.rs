@@ -167,7 +167,7 @@ fn tiles_of_several_matrices_cover_each_once_and_first_rows_come_first() {
         None,
         Some(Columns { data: narrow.as_mut_slice(), row_len: 3, tile_cols: 2 }),
     ];
-    pool.columns_mut(outs, 5, &|matrix, r, c, mut tile| {
+    pool.columns_mut(outs, 5, &|TileOf { matrix, row: r, col: c }, mut tile| {
         order.lock().unwrap().push((r, matrix, c));
         for row in 0..tile.rows() {
             tile.row(row).iter_mut().for_each(|item| *item += 1000 * matrix + 100 * r + 10 * row + c + 1);

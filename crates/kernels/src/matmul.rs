@@ -14,7 +14,7 @@ use cpu::lanes::amx::{Amx, AmxFp16};
 use cpu::lanes::has_half_tiles;
 use cpu::lanes::has_tiles;
 use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, dispatch_twos_beside, short_quads};
-use cpu::{Columns, Tier, Tile};
+use cpu::{Columns, Tier, Tile, TileOf};
 
 use crate::activations::{Activations, BLOCK, Block, CHUNK, GROUP, Grouped, GroupedPairs};
 use crate::matrix::{Layout, Matrix, with_format};
@@ -83,9 +83,9 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
         matrices[i] = Some(w);
         outs[i] = Some(Columns { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
     }
-    c.pool.columns_mut(outs, rows, &|i, tile_row, tile_col, out| {
+    c.pool.columns_mut(outs, rows, &|TileOf { matrix: i, row, col }, out| {
         if let Some(w) = matrices[i] {
-            product(w, tile_col * panels[i], x, tile_row * rows, out);
+            product(w, col * panels[i], x, row * rows, out);
         }
     });
 }

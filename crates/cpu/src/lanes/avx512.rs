@@ -254,7 +254,7 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         // that another core reads too, the write would then have to wait once more. All CPUs with AVX-512 have the instruction.
         // SAFETY: no memory is read or written, a prefetch of any address is allowed.
         unsafe {
-            asm!("prefetchw [{}]", in(reg) out.as_ptr(), options(nomem, nostack, preserves_flags));
+            asm!("prefetchw [{}]", in(reg) out.as_ptr().addr(), options(nomem, nostack, preserves_flags));
         }
     }
     #[inline(always)]
