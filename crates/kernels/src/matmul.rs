@@ -1,7 +1,7 @@
 //! Matrix products: `out[t, r] = Σ_k x[t, k] · w[r, k]`, written once for all formats, tiers and numbers of rows.
 //!
-//! A task owns some panels of the output and walks the input rows over each panel, in tiles of up to eight rows
-//! that share the unpacked weights, and as many rows at a time as stay in the second-level cache. Few rows walk over several
+//! Where rows are many, each thread has its own of them. A task owns some panels of the output and walks its input rows over each panel, in
+//! tiles of up to eight rows that share the unpacked weights, and as many rows at a time as stay in the second-level cache. Few rows walk over several
 //! panels of plain floats at once, and on some tiers any rows over pairs of quantized ones or of those in twelve bits. The sum of one output runs over `k` in the same order in every tile size, so a row's
 //! result does not depend on the batch.
 
@@ -94,7 +94,7 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
 /// quantized, multiplied and added by the thread that wrote it need not come from another core's cache (docs/decisions/0051).
 const OWN_ROWS: usize = 64;
 
-/// Spans that the rows are cut into, each multiplied with all panels by some of the threads.
+/// Spans that the rows are cut into, one after the other in the order of tasks.
 fn spans(w: &Matrix, x: &Activations, threads: usize) -> usize {
     // In tiles what is made of the weights once serves all rows, and weights that are not quantized are too many to read more than once.
     let whole = has_tiles(w.tier) || !matches!(w.layout, Layout::Quantized(_));
