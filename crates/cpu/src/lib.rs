@@ -20,5 +20,5 @@ pub use frozen::Frozen;
 pub use lines::Lines;
 pub use map::Map;
 pub use pages::{Arena, Backing, PageKind, Pages};
-pub use pool::{Columns, Pool, Strided, Tile, TileOf};
+pub use pool::{Cut, Pool, Strided, Tile, TileOf};
 pub use tier::{Tier, UnknownTier};

@@ -206,46 +206,10 @@ impl Pool {
             job(i, part, piece);
         });
     }
-
-    /// Cuts the matrix `data` of `[rows, row_len]` into tiles of `tile_rows` × `tile_cols` and calls
-    /// `job(tile_row, tile_col, tile)` for each. Tiles at the lower and right edge may be smaller.
-    ///
-    /// # Panics
-    /// When `data` is not a whole number of rows.
-    pub fn tiles_mut<T: Send>(
-        &self,
-        data: &mut [T],
-        row_len: usize,
-        tile_rows: usize,
-        tile_cols: usize,
-        job: &(dyn Fn(usize, usize, Tile<'_, T>) + Sync),
-    ) {
-        if data.is_empty() {
-            return;
-        }
-        let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
-        let rows = data.len() / row_len;
-        assert_eq!(rows * row_len, data.len(), "a matrix of whole rows");
-        let (down, across) = (rows.div_ceil(tile_rows), row_len.div_ceil(tile_cols));
-        let base = Shareable(data.as_mut_ptr());
-        self.run(down * across, &|i| {
-            let (r, c) = (i / across, i % across);
-            let (row, col) = (r * tile_rows, c * tile_cols);
-            let tile = Tile {
-                // SAFETY: the offset is that of an item inside `data`.
-                start: unsafe { base.at(row * row_len + col) },
-                row_len,
-                rows: tile_rows.min(rows - row),
-                cols: tile_cols.min(row_len - col),
-                borrow: PhantomData,
-            };
-            job(r, c, tile);
-        });
-    }
 }
 
-/// A row-major matrix `[rows, row_len]` to be cut into tiles of `tile_cols` columns, for [`Pool::columns_mut`].
-pub struct Columns<'a, T> {
+/// A row-major matrix `[rows, row_len]` to be cut into tiles of `tile_cols` columns, for [`Pool::tiles_mut`].
+pub struct Cut<'a, T> {
     /// The matrix.
     pub data: &'a mut [T],
     /// Its row length.
@@ -267,13 +231,14 @@ pub struct TileOf {
 
 impl Pool {
     /// Cuts each of up to `N` matrices of as many rows into tiles of `tile_rows` rows and its own `tile_cols` columns, and calls
-    /// `job(which, tile)` for each, all in one round of the pool: first those of the first rows, of all matrices.
+    /// `job(which, tile)` for each, all in one round of the pool: first those of the first rows, of all matrices. Tiles at the lower
+    /// and right edge may be smaller.
     ///
     /// # Panics
     /// When a matrix is not a whole number of rows, or not of as many as another.
-    pub fn columns_mut<T: Send, const N: usize>(
+    pub fn tiles_mut<T: Send, const N: usize>(
         &self,
-        mut outs: [Option<Columns<'_, T>>; N],
+        mut outs: [Option<Cut<'_, T>>; N],
         tile_rows: usize,
         job: &(dyn Fn(TileOf, Tile<'_, T>) + Sync),
     ) {

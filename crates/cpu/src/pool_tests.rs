@@ -140,21 +140,11 @@ fn parts_of_pieces_are_where_they_begin() {
 }
 
 #[test]
-fn chunks_and_tiles_cover_everything_once() {
+fn chunks_cover_everything_once() {
     let pool = Pool::new(2, None).unwrap();
     let mut data = vec![0u32; 103];
     pool.chunks_mut(&mut data, 10, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
     assert!(data.iter().enumerate().all(|(at, &v)| v == at as u32 / 10 + 1));
-    let mut matrix = vec![0u32; 7 * 11];
-    pool.tiles_mut(&mut matrix, 11, 2, 4, &|r, c, mut tile| {
-        for row in 0..tile.rows() {
-            tile.row(row).iter_mut().for_each(|v| *v += (10 * r + c) as u32 + 1);
-        }
-    });
-    for (at, &v) in matrix.iter().enumerate() {
-        let (r, c) = (at / 11, at % 11);
-        assert_eq!(v, (10 * (r / 2) + c / 4) as u32 + 1);
-    }
 }
 
 #[test]
@@ -163,11 +153,11 @@ fn tiles_of_several_matrices_cover_each_once_and_first_rows_come_first() {
     let (mut wide, mut narrow) = (vec![0usize; 7 * 11], vec![0usize; 7 * 3]);
     let order = Mutex::new(Vec::new());
     let outs = [
-        Some(Columns { data: wide.as_mut_slice(), row_len: 11, tile_cols: 4 }),
+        Some(Cut { data: wide.as_mut_slice(), row_len: 11, tile_cols: 4 }),
         None,
-        Some(Columns { data: narrow.as_mut_slice(), row_len: 3, tile_cols: 2 }),
+        Some(Cut { data: narrow.as_mut_slice(), row_len: 3, tile_cols: 2 }),
     ];
-    pool.columns_mut(outs, 5, &|TileOf { matrix, row: r, col: c }, mut tile| {
+    pool.tiles_mut(outs, 5, &|TileOf { matrix, row: r, col: c }, mut tile| {
         order.lock().unwrap().push((r, matrix, c));
         for row in 0..tile.rows() {
             tile.row(row).iter_mut().for_each(|item| *item += 1000 * matrix + 100 * r + 10 * row + c + 1);

@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use cpu::Tile;
 #[cfg(target_arch = "x86_64")]
 use cpu::lanes::amx::Amx;
 use cpu::lanes::{Job, Products, Simd, dispatch};
+use cpu::{Cut, Tile, TileOf};
 
 use crate::Compute;
 use crate::eight::Eight;
@@ -71,8 +71,9 @@ pub fn attention(
     let seen = seqs.iter().all(|s| s.first_position + s.rows.len() <= s.blocks.len() * BLOCK_TOKENS);
     assert!(seen, "a block table shorter than its sequence");
     let rows_a_task = if q.len() / cols > 4 * TILE { 32 } else { (TILE / group).max(1) };
-    c.pool.tiles_mut(out, cols, rows_a_task, group * shape.head_dim, &|tile_row, head, mut out| {
-        let first = tile_row * rows_a_task;
+    let out = [Some(Cut { data: out, row_len: cols, tile_cols: group * shape.head_dim })];
+    c.pool.tiles_mut(out, rows_a_task, &|TileOf { row, col: head, .. }, mut out| {
+        let first = row * rows_a_task;
         let rows = first..first + out.rows();
         for seq in seqs.iter().filter(|s| s.rows.start < rows.end && s.rows.end > rows.start) {
             let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);

@@ -14,7 +14,7 @@ use cpu::lanes::amx::{Amx, AmxFp16};
 use cpu::lanes::has_half_tiles;
 use cpu::lanes::has_tiles;
 use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, dispatch_twos_beside, short_quads};
-use cpu::{Columns, Tier, Tile, TileOf};
+use cpu::{Cut, Tier, Tile, TileOf};
 
 use crate::activations::{Activations, BLOCK, Block, CHUNK, GROUP, Grouped, GroupedPairs};
 use crate::matrix::{Layout, Matrix, with_format};
@@ -71,7 +71,7 @@ pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
 pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activations) {
     assert!(jobs.len() <= MAX_GROUP, "{} matrices in a group of at most {MAX_GROUP}", jobs.len());
     let mut matrices: [Option<&Matrix>; MAX_GROUP] = [None; MAX_GROUP];
-    let mut outs: [Option<Columns<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
+    let mut outs: [Option<Cut<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
     let mut panels = [0; MAX_GROUP];
     let spans = jobs.iter().map(|(w, _)| spans(w, x, c.pool.threads())).min().unwrap_or(1);
     let rows = x.rows.div_ceil(spans).next_multiple_of(GROUP);
@@ -81,9 +81,9 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
         assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);
         panels[i] = panels_a_task(w, x, c.pool.threads(), spans);
         matrices[i] = Some(w);
-        outs[i] = Some(Columns { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
+        outs[i] = Some(Cut { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
     }
-    c.pool.columns_mut(outs, rows, &|TileOf { matrix: i, row, col }, out| {
+    c.pool.tiles_mut(outs, rows, &|TileOf { matrix: i, row, col }, out| {
         if let Some(w) = matrices[i] {
             product(w, col * panels[i], x, row * rows, out);
         }

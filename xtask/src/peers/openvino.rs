@@ -1,6 +1,6 @@
 //! OpenVINO GenAI: it reads a graph of its own, of the same shape, with the weights that come nearest to the file's.
 
-use super::{Bench, Case, Test, number, parse, shape_file};
+use super::{Bench, Case, Test, last_rate, shape_file};
 use crate::shell::{Done, output, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -80,11 +80,6 @@ fn weights(case: &Case) -> Option<&'static str> {
     }
 }
 
-/// Tokens a second in the last line: what comes before is the libraries'.
-fn last_rate(text: &str) -> Result<f64, String> {
-    number(&parse(text.lines().last().unwrap_or_default())?, "avg_ts")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,11 +93,5 @@ mod tests {
         for case in ["qwen3-0.6b:bf16/pp512", "qwen3-0.6b:q8_0/tg32x4", "gemma3-1b:q8_0/pp512"] {
             assert_eq!(of(case), None, "{case}");
         }
-    }
-
-    #[test]
-    fn the_rate_is_in_the_last_line() {
-        assert_eq!(last_rate("a warning\n{\"avg_ts\": 12.5}\n"), Ok(12.5));
-        assert!(last_rate("").is_err() && last_rate("{}").is_err());
     }
 }
