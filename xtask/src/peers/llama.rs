@@ -106,7 +106,9 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
         false => &["-DGGML_NATIVE=ON"],
     };
     call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags).args(instructions))?;
-    let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel"];
+    // Without a number, make runs all compilers at once, which takes more memory than many a machine has.
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel", &jobs];
     call(Command::new("cmake").arg("--build").arg(&build).args(targets))?;
     Ok(bin)
 }
