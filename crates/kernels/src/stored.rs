@@ -191,6 +191,9 @@ impl<T: Term> Kept for Floats<T> {
         scores: &mut [[f32; BLOCK_TOKENS]; N],
     ) {
         let terms = dim.div_ceil(T::NUMBERS);
+        if const { by_twos::<S, N>() } && one_strip::<S>(dim) {
+            return add_whole_rows::<S, T, N, _, _>(s, queries, keys, terms, BLOCK_TOKENS, scores);
+        }
         add_products::<S, T, N, _, _>(s, queries, keys, terms, BLOCK_TOKENS, ahead, scores);
     }
 
@@ -207,6 +210,9 @@ impl<T: Term> Kept for Floats<T> {
     ) {
         let terms = written.min(BLOCK_TOKENS / T::NUMBERS);
         let factors: [_; N] = factors::<T, N, BLOCK_TOKENS>(weights.each_ref().map(|row| row.as_slice()));
+        if const { by_twos::<S, N>() } && one_strip::<S>(wide) {
+            return add_whole_rows::<S, T, N, _, _>(s, &factors, values, terms, wide, sums);
+        }
         add_products::<S, T, N, _, _>(s, &factors, values, terms, wide, ahead, sums);
     }
 }
@@ -241,6 +247,48 @@ pub(crate) const fn together<S: Simd, const N: usize>() -> usize {
     }
 }
 
+/// The most registers of values that a strip has: a head 128 wide, the most common width.
+const ROW: usize = 8;
+
+/// Whether three and four queries walk whole rows of values, two queries after two, in place of strips of them, and ask for nothing: a CPU
+/// that follows one stream by itself then reads blocks as they lie (docs/decisions/0052). Two queries would gain nothing.
+const fn by_twos<S: Simd, const N: usize>() -> bool {
+    !S::FEW_AHEAD && S::TILE > TILE && (N == 3 || N == 4)
+}
+
+/// Whether a row of a head `width` wide is one strip; of two, the second would be read after the next row's first.
+fn one_strip<S: Simd>(width: usize) -> bool {
+    width.is_power_of_two() && width <= ROW * S::LANES
+}
+
+/// [`add_products`] of rows of [`one_strip`], one after the other, without asking for any.
+#[inline(always)]
+fn add_whole_rows<S: Simd, T: Term, const N: usize, const X: usize, const W: usize>(
+    s: S,
+    factors: &[[T::Factor; X]; N],
+    rows: &[u8],
+    terms: usize,
+    width: usize,
+    out: &mut [[f32; W]; N],
+) {
+    let registers = width / S::LANES;
+    if registers == ROW {
+        let ((twos, one), (sums, sum)) = (factors.as_chunks::<2>(), out.as_chunks_mut::<2>());
+        for (two, out) in twos.iter().zip(sums) {
+            add_strip::<S, T, 2, X, W, ROW, false>(s, two, rows, terms, width, 0, 0, out);
+        }
+        for (one, out) in one.as_chunks::<1>().0.iter().zip(sum.as_chunks_mut::<1>().0) {
+            add_strip::<S, T, 1, X, W, ROW, false>(s, one, rows, terms, width, 0, 0, out);
+        }
+    } else if registers == 4 {
+        add_strip::<S, T, N, X, W, 4, false>(s, factors, rows, terms, width, 0, 0, out);
+    } else if registers == 2 {
+        add_strip::<S, T, N, X, W, 2, false>(s, factors, rows, terms, width, 0, 0, out);
+    } else {
+        add_strip::<S, T, N, X, W, 1, false>(s, factors, rows, terms, width, 0, 0, out);
+    }
+}
+
 /// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
 /// transposed keys, and the mix of values out of weights and values.
 #[inline(always)]
@@ -260,19 +308,27 @@ fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize
             * match left.min(together::<S, N>()) {
                 // Constants, so that strips that are never walked are not compiled.
                 4.. if const { together::<S, N>() >= 4 } => {
-                    add_strip::<S, T, N, X, W, 4>(s, factors, rows, terms, width, at, ahead, out)
+                    add_strip::<S, T, N, X, W, 4, true>(s, factors, rows, terms, width, at, ahead, out)
                 }
                 2.. if const { together::<S, N>() >= 2 } => {
-                    add_strip::<S, T, N, X, W, 2>(s, factors, rows, terms, width, at, ahead, out)
+                    add_strip::<S, T, N, X, W, 2, true>(s, factors, rows, terms, width, at, ahead, out)
                 }
-                _ => add_strip::<S, T, N, X, W, 1>(s, factors, rows, terms, width, at, ahead, out),
+                _ => add_strip::<S, T, N, X, W, 1, true>(s, factors, rows, terms, width, at, ahead, out),
             };
     }
 }
 
-/// The same for `U` registers, from column `at` on; returns `U`.
+/// The same for `U` registers, from column `at` on; returns `U`. It may `ASK` for the next block.
 #[inline(always)]
-fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, const U: usize>(
+fn add_strip<
+    S: Simd,
+    T: Term,
+    const N: usize,
+    const X: usize,
+    const W: usize,
+    const U: usize,
+    const ASK: bool,
+>(
     s: S,
     factors: &[[T::Factor; X]; N],
     rows: &[u8],
@@ -303,7 +359,15 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
         }
         let next = next::<T, N, X>(factors, t, 4);
         for k in 0..4 {
-            add_term::<S, T, N, U>(s, &next, k, parts[k], &share[k * bytes..][..bytes], ahead, &mut sums);
+            add_term::<S, T, N, U, ASK>(
+                s,
+                &next,
+                k,
+                parts[k],
+                &share[k * bytes..][..bytes],
+                ahead,
+                &mut sums,
+            );
         }
         t += 4;
     }
@@ -311,7 +375,7 @@ fn add_strip<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, c
         let next = next::<T, N, X>(factors, t, 1);
         // Of a block that is not full, or keys of no whole four terms: so few that their own places will do.
         let part = &one[from..][..bytes];
-        add_term::<S, T, N, U>(s, &next, 0, part, part, ahead, &mut sums);
+        add_term::<S, T, N, U, ASK>(s, &next, 0, part, part, ahead, &mut sums);
         t += 1;
     }
     for i in 0..N {
@@ -343,10 +407,10 @@ pub(crate) fn asked(rows: &[u8], from: usize, row: usize) -> &[u8] {
     &rows[from * (rows.len() / row)..]
 }
 
-/// Adds to `sums` the products of `U` registers of terms, which `bytes` are, and each row's factor `k`. Asks for what lies
-/// `ahead` bytes behind `asked`.
+/// Adds to `sums` the products of `U` registers of terms, which `bytes` are, and each row's factor `k`. If it is to `ASK`, it asks for what
+/// lies `ahead` bytes behind `asked`.
 #[inline(always)]
-fn add_term<S: Simd, T: Term, const N: usize, const U: usize>(
+fn add_term<S: Simd, T: Term, const N: usize, const U: usize, const ASK: bool>(
     s: S,
     factors: &[&[T::Factor]; N],
     k: usize,
@@ -356,7 +420,7 @@ fn add_term<S: Simd, T: Term, const N: usize, const U: usize>(
     sums: &mut [[S::F; U]; N],
 ) {
     // More queries work longer on what they read than reading takes.
-    if const { together::<S, N>() > 1 } {
+    if const { ASK && together::<S, N>() > 1 } {
         for line in asked.chunks(64) {
             s.prefetch(line, ahead);
         }
