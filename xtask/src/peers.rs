@@ -423,13 +423,13 @@ fn without_path(arg: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// A table was once of a machine `unknown`.
     #[test]
     fn a_variant_has_its_rate_and_the_ratios_of_its_rounds() {
         let beside = Beside::of(&["-fa", "1"], &[30.0, 12.0, 40.0], &[10.0, 12.0, 20.0]);
         assert_eq!(beside.to_string(), "12.0 (`-fa 1`) | **2.00** (1.00–3.00)");
     }
 
+    /// A table was once of a machine `unknown`.
     #[test]
     fn a_table_names_its_machine() {
         let doctor = parse(r#"{"model_name": "AMD EPYC", "cores": 2}"#).unwrap();

@@ -140,11 +140,22 @@ fn parts_of_pieces_are_where_they_begin() {
 }
 
 #[test]
-fn chunks_cover_everything_once() {
+fn chunks_and_tiles_cover_everything_once() {
     let pool = Pool::new(2, None).unwrap();
     let mut data = vec![0u32; 103];
     pool.chunks_mut(&mut data, 10, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
     assert!(data.iter().enumerate().all(|(at, &v)| v == at as u32 / 10 + 1));
+    let mut matrix = vec![0u32; 7 * 11];
+    let outs = [Some(Cut { data: matrix.as_mut_slice(), row_len: 11, tile_cols: 4 })];
+    pool.tiles_mut(outs, 2, &|TileOf { row: r, col: c, .. }, mut tile| {
+        for row in 0..tile.rows() {
+            tile.row(row).iter_mut().for_each(|v| *v += (10 * r + c) as u32 + 1);
+        }
+    });
+    for (at, &v) in matrix.iter().enumerate() {
+        let (r, c) = (at / 11, at % 11);
+        assert_eq!(v, (10 * (r / 2) + c / 4) as u32 + 1);
+    }
 }
 
 #[test]

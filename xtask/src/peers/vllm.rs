@@ -1,7 +1,7 @@
 //! vLLM's CPU backend, with AMD's ZenDNN where it takes it and without: the same shape in bfloat16, with random weights of its own.
 
 use super::{BEFORE, Bench, Case, Test, last_rate, parse};
-use crate::shell::{output, root};
+use crate::shell::{output, root, write_whole};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,7 +28,7 @@ impl Bench for Vllm {
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
         let shape = self.cache.join(format!("{}.json", case.shape()));
         let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
-        std::fs::write(&shape, inspected).map_err(|error| format!("{}: {error}", shape.display()))?;
+        write_whole(&shape, &inspected)?;
         let mut command = Command::new(&self.python);
         command.arg(root().join(SCRIPT)).arg(shape).args(["--threads", threads]).args(flags);
         match case.test {

@@ -63,7 +63,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether two panels of floats share each broadcast of activations: where that is an instruction of its own.
     const FLOAT_PAIRS: bool = false;
     /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them. Where it is,
-    /// they read one panel after the other, whatever [`Simd::PAIRS`] says: it follows one stream better than two.
+    /// they read one panel after the other, whatever [`Simd::PAIRS`] says: it follows one stream better than two. Attention goes by it as
+    /// well, for values that three and four queries share.
     const FEW_AHEAD: bool = false;
     /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
     /// for them, and instructions are to spare.
