@@ -113,8 +113,8 @@ struct Peer {
 
 /// How a peer is measured.
 trait Bench {
-    /// Whether it can run the case; makes what it needs for that.
-    fn ready(&self, case: &Case) -> Result<bool, String>;
+    /// Whether it can run the case, of which `file` has the shape; makes what it needs for that.
+    fn ready(&self, case: &Case, file: &Path) -> Result<bool, String>;
 
     /// Tokens a second.
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String>;
@@ -276,7 +276,7 @@ fn compare(
     // For each peer and each of its variants, which are none where it cannot run the case, the rate of each round.
     let mut theirs: Vec<Vec<Vec<f64>>> = Vec::new();
     for peer in peers {
-        let variants = if peer.bench.ready(case)? { peer.variants.len() } else { 0 };
+        let variants = if peer.bench.ready(case, file)? { peer.variants.len() } else { 0 };
         theirs.push(vec![Vec::new(); variants]);
     }
     let (mut read, mut peak) = (Vec::new(), Vec::new());

@@ -15,7 +15,7 @@ pub const IK: &[&[&str]] = &[&["-rtr", "0"], &["-rtr", "1"]];
 pub struct Llama(pub PathBuf);
 
 impl Bench for Llama {
-    fn ready(&self, _: &Case) -> Result<bool, String> {
+    fn ready(&self, _: &Case, _: &Path) -> Result<bool, String> {
         Ok(true)
     }
 

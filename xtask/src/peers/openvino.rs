@@ -21,7 +21,7 @@ pub struct OpenVino {
 }
 
 impl Bench for OpenVino {
-    fn ready(&self, case: &Case) -> Result<bool, String> {
+    fn ready(&self, case: &Case, _: &Path) -> Result<bool, String> {
         let able = weights(case).is_some();
         if able && !self.models(case).exists() {
             self.convert(case)?;

@@ -21,16 +21,18 @@ pub struct Vllm {
 }
 
 impl Bench for Vllm {
-    fn ready(&self, case: &Case) -> Result<bool, String> {
-        Ok(able(case))
+    fn ready(&self, case: &Case, file: &Path) -> Result<bool, String> {
+        let able = able(case);
+        if able {
+            let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
+            write_whole(&self.shape(case), &inspected)?;
+        }
+        Ok(able)
     }
 
-    fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
-        let shape = self.cache.join(format!("{}.json", case.shape()));
-        let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
-        write_whole(&shape, &inspected)?;
+    fn rate(&self, case: &Case, _: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
         let mut command = Command::new(&self.python);
-        command.arg(root().join(SCRIPT)).arg(shape).args(["--threads", threads]).args(flags);
+        command.arg(root().join(SCRIPT)).arg(self.shape(case)).args(["--threads", threads]).args(flags);
         match case.test {
             Test::Prompt(tokens) => command.args(["--prompt", &tokens.to_string()]),
             Test::Decode { steps, streams } => {
@@ -50,6 +52,11 @@ impl Vllm {
         let version = said["version"].as_str().ok_or("vLLM has no version")?.to_owned();
         let zen = said["zen"] == true;
         Ok(Vllm { python: python.into(), version, zen, ours: ours.into(), cache: cache.into() })
+    }
+
+    /// What the script is told of the case's shape.
+    fn shape(&self, case: &Case) -> PathBuf {
+        self.cache.join(format!("{}.json", case.shape()))
     }
 
     pub fn variants(&self) -> &'static [&'static [&'static str]] {
