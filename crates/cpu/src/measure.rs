@@ -329,13 +329,12 @@ impl Job for AskedRead<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         const LINE: usize = 64;
-        const AHEAD: usize = 3 << 10;
         let step = 4 * S::LANES;
         let halves = self.0.split_at(self.0.len() / 2 / LINE * LINE);
         let mut seen = [s.splat_i(0); 2];
         for lines in halves.0.chunks_exact(LINE).zip(halves.1.chunks_exact(LINE)) {
             for (register, line) in seen.iter_mut().zip([lines.0, lines.1]) {
-                s.prefetch(line, AHEAD);
+                s.prefetch(line, const { S::AHEAD[1] });
                 *register = s.once_asked(*register);
                 for bytes in line.chunks_exact(step) {
                     *register = s.or(*register, s.load_bytes(bytes));

@@ -10,6 +10,7 @@ use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
 use cpu::{Pages, Strided, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
+use crate::stored::{Pair, Term};
 use crate::{Compute, Error, eight};
 
 /// Positions in a block.
@@ -346,10 +347,12 @@ impl Job for Write<'_> {
                 in_halves(s, v, &mut |d, bits| row[2 * d..2 * d + 2].copy_from_slice(&bits.to_le_bytes()));
             }
             KvDtype::Bf16 => {
-                let half = shape.key_dim() / 2;
-                let high = |d: usize| k.get(half + d).copied().unwrap_or(0.0);
-                for (d, pairs) in keys.chunks_exact_mut(4 * BLOCK_TOKENS).enumerate() {
-                    pairs[4 * offset..4 * offset + 4].copy_from_slice(&pair(k[d], high(d)).to_le_bytes());
+                // First all pairs, a register at a time; then each to its cache line.
+                let mut pairs = [0; MAX_HEAD_DIM.div_ceil(2)];
+                let pairs = &mut pairs[..shape.key_dim() / 2];
+                Pair::factors(k, pairs);
+                for (row, pair) in keys.as_chunks_mut::<{ 4 * BLOCK_TOKENS }>().0.iter_mut().zip(pairs) {
+                    row.as_chunks_mut().0[offset] = pair.to_le_bytes();
                 }
                 let row = &mut values[offset % (BLOCK_TOKENS / 2) * shape.value_dim() * 4..];
                 let pairs = row.as_chunks_mut::<4>().0.iter_mut().zip(v);
@@ -357,8 +360,10 @@ impl Job for Write<'_> {
                     // The other half belongs to a later position: whatever lay there, nobody's value must not matter.
                     pairs.for_each(|(pair_at, v)| *pair_at = pair(*v, 0.0).to_le_bytes());
                 } else {
+                    // Written as whole pairs, which the compiler takes a register of at a time too.
                     pairs.for_each(|(pair_at, v)| {
-                        pair_at[2..].copy_from_slice(&pair(0.0, *v).to_le_bytes()[2..]);
+                        let first = u32::from_le_bytes(*pair_at) & 0xffff;
+                        *pair_at = (first | pair(0.0, *v)).to_le_bytes();
                     });
                 }
             }

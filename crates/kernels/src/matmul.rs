@@ -1086,7 +1086,8 @@ fn add_plain<S: Simd, const T: usize, const P: usize>(
 ) -> [[S::F; T]; P] {
     let bytes = const { twelve::group_bytes(S::LANES) };
     for group in range {
-        let ahead = if unpack::AHEAD < *left { unpack::AHEAD } else { unpack::AHEAD + skip };
+        let ahead = const { unpack::ahead::<S, P>() };
+        let ahead = if ahead < *left { ahead } else { ahead + skip };
         *left -= bytes;
         let x = rows.chunk::<S>(*k);
         *k += CHUNK;

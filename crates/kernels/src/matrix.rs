@@ -8,7 +8,9 @@ use cpu::{Arena, Frozen, Tier};
 use tensor::Dtype;
 
 use crate::activations::{Needs, power_above, power_of_two};
+use crate::elementwise::in_rows;
 use crate::kv::multiplies_bf16;
+use crate::registers::MOST_LANES;
 use crate::unpack::{self, Format};
 use crate::{Compute, Error, twelve};
 
@@ -187,7 +189,20 @@ impl Matrix {
         }
     }
 
-    /// Widens row `row` to `f32`, for an embedding look-up.
+    /// Widens the rows `which` to `f32`, one after the other, for an embedding look-up.
+    ///
+    /// # Panics
+    /// When a row is not below [`Matrix::rows`] or `out` is not as many times [`Matrix::cols`] long.
+    pub fn rows_into(&self, c: &Compute, which: &[u32], out: &mut [f32]) {
+        assert_eq!(out.len(), which.len() * self.cols, "{} rows of {}", which.len(), self.cols);
+        in_rows(c, out, self.cols, &|first, out| {
+            for (row, out) in which[first..].iter().zip(out.chunks_exact_mut(self.cols)) {
+                self.row_into(*row as usize, out);
+            }
+        });
+    }
+
+    /// Widens row `row` to `f32`.
     ///
     /// # Panics
     /// When `row` is not below [`Matrix::rows`] or `out` is not [`Matrix::cols`] long.
@@ -242,22 +257,24 @@ impl<F: Format> Job for Row<'_, F> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let block = unpack::block_bytes::<F>(S::LANES);
-        let pick = |v: S::F| {
-            let mut all = [0.0f32; 64];
+        let mut all = [0.0f32; MOST_LANES];
+        let mut pick = |v: S::F| {
             s.store(v, &mut all);
             all[self.lane]
         };
+        // The code of one k is the dot product with a unit vector.
+        let mut units = [s.splat_i(0); 4];
+        for (k, unit) in units.iter_mut().enumerate() {
+            *unit = s.splat_i(1 << (8 * k));
+        }
         for (block, out) in self.panel.chunks_exact(block).zip(self.out.chunks_exact_mut(F::WEIGHTS)) {
             let head = unpack::head::<S, F>(s, block);
             for (i, out) in out.chunks_exact_mut(unpack::SUB).enumerate() {
                 let u = unpack::unpack::<S, F>(s, head, block, i);
-                let (scale, bias) = (u.scale.map(pick), u.bias.map(pick));
+                let (scale, bias) = (u.scale.map(&mut pick), u.bias.map(&mut pick));
                 for (k, o) in out.iter_mut().enumerate() {
-                    // The code of one k: the dot product with a unit vector.
-                    let mut unit = [0i8; 4];
-                    unit[k % 4] = 1;
                     let wide = <F::Codes as unpack::codes::Codes>::WIDE;
-                    let (zero, x) = (s.splat_i(0), s.splat4(&unit));
+                    let (zero, x) = (s.splat_i(0), units[k % 4]);
                     let dot = if wide { s.dot_wide(zero, u.w[k / 4], x) } else { s.dot(zero, u.w[k / 4], x) };
                     let shift = F::OFFSET - if wide { S::WIDE_ZERO } else { 0 };
                     *o = scale[k / 16] * (pick(s.to_f(dot)) - shift as f32) + bias[k / 16];

@@ -194,7 +194,7 @@ impl<T: Term> Kept for Floats<T> {
         if const { by_twos::<S, N>() } && one_strip::<S>(dim) {
             return add_whole_rows::<S, T, N, _, _>(s, queries, keys, terms, BLOCK_TOKENS, scores);
         }
-        add_products::<S, T, N, _, _>(s, queries, keys, terms, BLOCK_TOKENS, ahead, scores);
+        add_products::<S, T, N, _, _, true>(s, queries, keys, terms, BLOCK_TOKENS, ahead, scores);
     }
 
     #[inline(always)]
@@ -213,7 +213,7 @@ impl<T: Term> Kept for Floats<T> {
         if const { by_twos::<S, N>() } && one_strip::<S>(wide) {
             return add_whole_rows::<S, T, N, _, _>(s, &factors, values, terms, wide, sums);
         }
-        add_products::<S, T, N, _, _>(s, &factors, values, terms, wide, ahead, sums);
+        add_products::<S, T, N, _, _, true>(s, &factors, values, terms, wide, ahead, sums);
     }
 }
 
@@ -271,28 +271,22 @@ fn add_whole_rows<S: Simd, T: Term, const N: usize, const X: usize, const W: usi
     width: usize,
     out: &mut [[f32; W]; N],
 ) {
-    let registers = width / S::LANES;
-    if registers == ROW {
-        let ((twos, one), (sums, sum)) = (factors.as_chunks::<2>(), out.as_chunks_mut::<2>());
-        for (two, out) in twos.iter().zip(sums) {
-            add_strip::<S, T, 2, X, W, ROW, false>(s, two, rows, terms, width, 0, 0, out);
-        }
-        for (one, out) in one.as_chunks::<1>().0.iter().zip(sum.as_chunks_mut::<1>().0) {
-            add_strip::<S, T, 1, X, W, ROW, false>(s, one, rows, terms, width, 0, 0, out);
-        }
-    } else if registers == 4 {
-        add_strip::<S, T, N, X, W, 4, false>(s, factors, rows, terms, width, 0, 0, out);
-    } else if registers == 2 {
-        add_strip::<S, T, N, X, W, 2, false>(s, factors, rows, terms, width, 0, 0, out);
-    } else {
-        add_strip::<S, T, N, X, W, 1, false>(s, factors, rows, terms, width, 0, 0, out);
+    if width < ROW * S::LANES {
+        return add_products::<S, T, N, X, W, false>(s, factors, rows, terms, width, 0, out);
+    }
+    let ((twos, one), (sums, sum)) = (factors.as_chunks::<2>(), out.as_chunks_mut::<2>());
+    for (two, out) in twos.iter().zip(sums) {
+        add_strip::<S, T, 2, X, W, ROW, false>(s, two, rows, terms, width, 0, 0, out);
+    }
+    for (one, out) in one.as_chunks::<1>().0.iter().zip(sum.as_chunks_mut::<1>().0) {
+        add_strip::<S, T, 1, X, W, ROW, false>(s, one, rows, terms, width, 0, 0, out);
     }
 }
 
 /// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `terms` rows of `width` columns: scores out of queries and
-/// transposed keys, and the mix of values out of weights and values.
+/// transposed keys, and the mix of values out of weights and values. It may `ASK` for the next block.
 #[inline(always)]
-fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize>(
+fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize, const ASK: bool>(
     s: S,
     factors: &[[T::Factor; X]; N],
     rows: &[u8],
@@ -308,17 +302,17 @@ fn add_products<S: Simd, T: Term, const N: usize, const X: usize, const W: usize
             * match left.min(together::<S, N>()) {
                 // Constants, so that strips that are never walked are not compiled.
                 4.. if const { together::<S, N>() >= 4 } => {
-                    add_strip::<S, T, N, X, W, 4, true>(s, factors, rows, terms, width, at, ahead, out)
+                    add_strip::<S, T, N, X, W, 4, ASK>(s, factors, rows, terms, width, at, ahead, out)
                 }
                 2.. if const { together::<S, N>() >= 2 } => {
-                    add_strip::<S, T, N, X, W, 2, true>(s, factors, rows, terms, width, at, ahead, out)
+                    add_strip::<S, T, N, X, W, 2, ASK>(s, factors, rows, terms, width, at, ahead, out)
                 }
-                _ => add_strip::<S, T, N, X, W, 1, true>(s, factors, rows, terms, width, at, ahead, out),
+                _ => add_strip::<S, T, N, X, W, 1, ASK>(s, factors, rows, terms, width, at, ahead, out),
             };
     }
 }
 
-/// The same for `U` registers, from column `at` on; returns `U`. It may `ASK` for the next block.
+/// The same for `U` registers, from column `at` on; returns `U`.
 #[inline(always)]
 fn add_strip<
     S: Simd,

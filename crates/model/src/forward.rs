@@ -84,9 +84,7 @@ impl Model {
     fn embed(&self, compute: &Compute, tokens: &[u32], scratch: &mut Scratch) {
         let width = self.spec.width;
         let x = &mut scratch.x[..tokens.len() * width];
-        for (row, &token) in x.chunks_exact_mut(width).zip(tokens) {
-            self.embedding.row_into(token as usize, row);
-        }
+        self.embedding.rows_into(compute, tokens, x);
         if self.spec.embedding_scale != 1.0 {
             kernels::scale(compute, x, self.spec.embedding_scale);
         }

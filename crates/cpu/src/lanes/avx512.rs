@@ -138,6 +138,8 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
     const TILE: usize = 16;
     const PAIRS: bool = true;
     const FEW_AHEAD: bool = !FOLLOWS;
+    // As much in all. There is room for it in the second-level cache, not in the first.
+    const AHEAD: [usize; 2] = if FOLLOWS { [8 << 10, 4 << 10] } else { [3 << 10; 2] };
     const MANY_AHEAD: bool = true;
     const BF16_DOT: bool = BF16;
     const TWOS: bool = BF16 && FOLLOWS;

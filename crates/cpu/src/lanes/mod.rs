@@ -66,6 +66,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// they read one panel after the other, whatever [`Simd::PAIRS`] says: it follows one stream better than two. Attention goes by it as
     /// well, for values that three and four queries share.
     const FEW_AHEAD: bool = false;
+    /// How far ahead of their product weights are asked for, in bytes: those of one panel, and those of each of two that are read side by
+    /// side. Some hundred nanoseconds of reading.
+    const AHEAD: [usize; 2] = [3 << 10; 2];
     /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
     /// for them, and instructions are to spare.
     const MANY_AHEAD: bool = false;

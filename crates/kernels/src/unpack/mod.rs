@@ -242,8 +242,10 @@ impl<S: Simd> Sub<'_, S> {
     }
 }
 
-/// How far ahead of the product its weights are asked for, in bytes: some hundred nanoseconds of reading.
-pub(crate) const AHEAD: usize = 3 << 10;
+/// How far ahead of their product each of `P` panels is asked for, in bytes.
+pub(crate) const fn ahead<S: Simd, const P: usize>() -> usize {
+    S::AHEAD[(P > 1) as usize]
+}
 
 /// What is asked for while a sub-block of `P` panels is multiplied: as much of a later block. The hardware's own prefetch falls
 /// behind where several rows share the weights and the reads come in bursts.
@@ -260,8 +262,8 @@ impl<'a, const P: usize> Ahead<'a, P> {
     #[inline(always)]
     pub(crate) fn of<S: Simd, F: Format>(blocks: [&'a [u8]; P], i: usize, left: usize, skip: usize) -> Self {
         // In whole shares, so that none reaches beyond the panel's end.
-        let share = const { share_bytes::<F>(S::LANES) };
-        let from = i * share + AHEAD / share * share;
+        let (share, ahead) = const { (share_bytes::<F>(S::LANES), ahead::<S, P>()) };
+        let from = i * share + ahead / share * share;
         Ahead { blocks, from: if from < left { from } else { from + skip } }
     }
 
