@@ -235,6 +235,17 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Asks for the lines of the output that the sums of these rows and panels will go to.
+    #[inline(always)]
+    fn prefetch_out<S: Simd>(&mut self, s: S, rows: Range<usize>, panels: Range<usize>) {
+        for row in rows {
+            let out = self.out.row(row);
+            for p in panels.clone() {
+                s.prefetch_out(&mut out[p * S::LANES..]);
+            }
+        }
+    }
+
     /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
     #[inline(always)]
     pub(crate) fn put<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
@@ -425,12 +436,8 @@ impl<R: Rows> Product<'_, '_, R> {
         let count = P.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
         if const { S::MANY_AHEAD && R::AHEAD && T == GROUP } && staged.is_none() {
-            for t in 0..(T / parts).min(self.work.rows - first / parts) {
-                let out = self.work.out.row(first / parts + t);
-                for i in 0..count {
-                    s.prefetch_out(&mut out[(p + i) * S::LANES..]);
-                }
-            }
+            let (first, rows) = (first / parts, self.work.rows);
+            self.work.prefetch_out(s, first..rows.min(first + T / parts), p..p + count);
         }
         let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
         for i in 0..count {
@@ -1230,9 +1237,12 @@ impl<'a> Pieces<'_, 'a> {
         }
         let k = piece * twelve::PIECE / 2;
         let count = (cols / 2 - k).min(twelve::PIECE / 2);
-        sums = add_near(s, near, &x, k..k + count, sums);
         let last = k + count == cols / 2;
         let panels = P.min(self.work.weights.count - panel);
+        if const { S::MANY_AHEAD } && last {
+            self.work.prefetch_out(s, first..first + T, panel..panel + panels);
+        }
+        sums = add_near(s, near, &x, k..k + count, sums);
         unrolled!(t < T, {
             unrolled!(p < P, {
                 if !last {
