@@ -280,7 +280,9 @@ impl std::fmt::Display for Beside {
         let at = |i: usize| self.ratios.get(i).copied().unwrap_or(f64::NAN);
         let last = self.ratios.len().saturating_sub(1);
         let (low, middle, high) = (at(0), at(self.ratios.len() / 2), at(last));
-        write!(f, "{:.1} (`{}`) | **{middle:.2}** ({low:.2}–{high:.2})", self.rate, self.flags)
+        let flags =
+            if self.flags.is_empty() { "its defaults".to_owned() } else { format!("`{}`", self.flags) };
+        write!(f, "{:.1} ({flags}) | **{middle:.2}** ({low:.2}–{high:.2})", self.rate)
     }
 }
 
