@@ -100,6 +100,11 @@ impl Case {
         self.model.split_once(':').map_or(&self.model, |(shape, _)| shape)
     }
 
+    /// Whether the shape is of one of the families that vLLM's script knows and mistral.rs was tried with.
+    fn qwen3_or_llama(&self) -> bool {
+        ["qwen3-", "llama"].iter().any(|family| self.shape().starts_with(family))
+    }
+
     /// As `gristmill bench --shape` has it where none is given.
     fn format(&self) -> &str {
         self.model.split_once(':').map_or("q4_k_m", |(_, format)| format)

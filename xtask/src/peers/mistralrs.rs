@@ -50,7 +50,7 @@ impl MistralRs {
 /// Whether it was seen to run such a case: it fails for several streams.
 fn able(case: &Case) -> bool {
     let alone = matches!(case.test, Test::Prompt(_) | Test::Decode { streams: 1, .. });
-    alone && ["qwen3-", "llama"].iter().any(|family| case.shape().starts_with(family))
+    alone && case.qwen3_or_llama()
 }
 
 #[cfg(test)]

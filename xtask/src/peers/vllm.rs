@@ -66,7 +66,7 @@ impl Vllm {
 
 /// Whether the script knows the family, and the weights are what it multiplies.
 fn able(case: &Case) -> bool {
-    case.format() == "bf16" && ["qwen3-", "llama"].iter().any(|family| case.shape().starts_with(family))
+    case.format() == "bf16" && case.qwen3_or_llama()
 }
 
 #[cfg(test)]
