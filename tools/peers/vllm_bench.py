@@ -7,8 +7,7 @@
     VENV/bin/python tools/peers/vllm_bench.py shape.json --prompt 512 [--threads 2] [--zen 1]
     VENV/bin/python tools/peers/vllm_bench.py shape.json --generate 32 [--streams 4 --before 128]
 
-Weights are vLLM's own random ones, in bfloat16. What is taken from the file is what a config.json says: widths, layers, heads. Scaling
-of rope is left out, which costs no time.
+Weights are vLLM's own random ones, in bfloat16. What is taken from the file is what a config.json says: widths, layers, heads.
 
 Prints tokens a second as JSON, after a run that is not counted, as llama-bench does. Tokens are random and never the same twice, and
 nothing is shared between prompts. `--zen 1` has ZenDNN multiply, through zentorch, which vLLM takes by itself on AMD's Zen where it is installed.
@@ -24,37 +23,12 @@ import sys
 import tempfile
 import time
 
+import checkpoint
+
 # Below any model's vocabulary.
 VOCABULARY = 256
 # Tokens that a request may have at most.
 CONTEXT = 4096
-
-
-def config(inspected):
-    """What a config.json of the same shape has, for the families that the bench's shapes are compared in."""
-    metadata = inspected["metadata"]
-    family = metadata["general.architecture"]
-    known = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
-    if family not in known:
-        raise SystemExit(f"`{family}` is none of {', '.join(known)}")
-    of = lambda key: metadata[f"{family}.{key}"]
-    return {
-        "architectures": [known[family]],
-        "model_type": family,
-        "hidden_act": "silu",
-        "hidden_size": of("embedding_length"),
-        "intermediate_size": of("feed_forward_length"),
-        "num_hidden_layers": of("block_count"),
-        "num_attention_heads": of("attention.head_count"),
-        "num_key_value_heads": of("attention.head_count_kv"),
-        "head_dim": of("attention.key_length"),
-        "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
-        "rope_theta": of("rope.freq_base"),
-        "max_position_embeddings": of("context_length"),
-        "vocab_size": of("vocab_size"),
-        "tie_word_embeddings": all(tensor["name"] != "output.weight" for tensor in inspected["tensors"]),
-        "torch_dtype": "bfloat16",
-    }
 
 
 def alone(args):
@@ -84,7 +58,7 @@ def run(args):
     if bool(args.zen) != current_platform.is_zen_cpu():
         raise SystemExit(f"--zen {args.zen}, but vLLM took {type(current_platform).__name__}")
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "config.json").write_text(json.dumps(config(json.loads(args.inspected.read_text()))))
+        pathlib.Path(folder, "config.json").write_text(json.dumps(checkpoint.config(json.loads(args.inspected.read_text()))))
         model = vllm.LLM(
             model=folder,
             load_format="dummy",

@@ -3,6 +3,7 @@
 use crate::program::Program;
 use crate::shell::{Done, call, cargo, has};
 use crate::{aarch64, client, counts, docs, fuzz, models, page};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 /// Seconds of requests made up from the OpenAPI document.
@@ -47,11 +48,21 @@ pub fn run(flags: &[&str]) -> Done {
     {
         return Err(format!("`{unknown}` is no flag of `cargo xtask ci`"));
     }
-    let wanted = |flag: &str| !flags.contains(&flag);
     let mut report = Report::default();
+    std::thread::scope(|scope| steps(flags, &mut report, scope));
+    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
+}
+
+fn steps<'scope>(flags: &[&str], report: &mut Report, scope: &'scope Scope<'scope, '_>) {
+    let wanted = |flag: &str| !flags.contains(&flag);
     report.step("formatting", formatting);
     report.step("lints", lints);
     let program = report.value("build", Program::with_tests);
+    // It waits for the network while the steps below compile.
+    let fetching = program
+        .clone()
+        .filter(|_| wanted("--no-models"))
+        .map(|program| (program.clone(), scope.spawn(move || fetch(&program))));
     if let Some(program) = &program {
         report.step("generated docs", || docs::check(program));
     }
@@ -70,8 +81,8 @@ pub fn run(flags: &[&str]) -> Done {
     for tier in ["scalar", "avx2"].into_iter().chain(hidden.then_some("amx-fp16")) {
         report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));
     }
-    if let Some(program) = program.filter(|_| wanted("--no-models")) {
-        report.step("models for the tests", || models::pull(&program));
+    if let Some((program, fetching)) = fetching {
+        report.step("models and packages for the tests", || fetched(fetching));
         report.step("tests on real models", models::tests);
         report.step("clients of others", || client::check(&program));
         report.step("the server and its OpenAPI document", || client::schema(&program, SCHEMA_SECONDS));
@@ -80,7 +91,16 @@ pub fn run(flags: &[&str]) -> Done {
     // Late: the program that it leaves behind has the feature, until the tests' build takes its place.
     report.step("OTLP traces", traces);
     report.step("tests", tests);
-    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
+}
+
+/// What the tests have from elsewhere. Its lines are among those of other steps.
+fn fetch(program: &Program) -> Done {
+    models::pull(program)?;
+    client::install()
+}
+
+fn fetched(fetching: ScopedJoinHandle<'_, Done>) -> Done {
+    fetching.join().map_err(|_| "it panicked".to_owned())?
 }
 
 fn lints() -> Done {

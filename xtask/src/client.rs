@@ -38,6 +38,11 @@ const HELD_TO: &str =
 /// Few answers of the small model are this long, and they are stopped at it.
 const SCHEMA_CONTEXT: &str = "512";
 
+/// Makes the environments that the checks run in, if they are not there.
+pub fn install() -> Done {
+    [CLIENTS, LITELLM].iter().try_for_each(|clients| clients.python().map(drop))
+}
+
 /// Starts the server, runs the checks of `tools/clients`, stops the server.
 pub fn check(program: &Program) -> Done {
     let pythons = [(CLIENTS.python()?, CLIENTS.checks), (LITELLM.python()?, LITELLM.checks)];

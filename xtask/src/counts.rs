@@ -10,7 +10,7 @@
 //! rest of each release would be none), and the message says that it may be the compiler; one that got better is only
 //! told.
 
-use crate::shell::{Done, cargo, executables, has, output, root, write_whole};
+use crate::shell::{Done, cargo, executables, has, output, root, side_by_side, write_whole};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,19 +91,22 @@ fn measure(valgrind: &Path) -> Result<Vec<Count>, String> {
     let listed = output(&mut Command::new(&program))?;
     let folder = std::env::temp_dir().join(format!("gristmill-counts-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let counts = listed.lines().map(|line| {
-        let (kernel, work) =
-            line.split_once(' ').ok_or_else(|| format!("`{line}`: no kernel and its work"))?;
-        let work = work.parse().map_err(|_| format!("`{line}`: `{work}` is no number"))?;
-        eprintln!("{kernel}");
-        let all = |calls| instructions(valgrind, &program, kernel, calls, &folder);
-        let (short, long) = (all(CALLS)?, all(2 * CALLS)?);
-        let more = long.checked_sub(short).ok_or_else(|| format!("{kernel}: {long} for twice of {short}"))?;
-        Ok(Count { kernel: kernel.to_owned(), work, instructions: more / CALLS })
-    });
-    let counts = counts.collect();
+    let lines: Vec<&str> = listed.lines().collect();
+    // Instructions do not depend on what else runs.
+    let counts = side_by_side(&lines, |line| count(valgrind, &program, line, &folder));
     std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     counts
+}
+
+/// Counts one kernel, of which `line` has the name and the work of a call.
+fn count(valgrind: &Path, program: &Path, line: &str, folder: &Path) -> Result<Count, String> {
+    let (kernel, work) = line.split_once(' ').ok_or_else(|| format!("`{line}`: no kernel and its work"))?;
+    let work = work.parse().map_err(|_| format!("`{line}`: `{work}` is no number"))?;
+    eprintln!("{kernel}");
+    let all = |calls| instructions(valgrind, program, kernel, calls, folder);
+    let (short, long) = (all(CALLS)?, all(2 * CALLS)?);
+    let more = long.checked_sub(short).ok_or_else(|| format!("{kernel}: {long} for twice of {short}"))?;
+    Ok(Count { kernel: kernel.to_owned(), work, instructions: more / CALLS })
 }
 
 /// Builds the example as a user's build would be, whatever flags this shell has.
@@ -140,7 +143,7 @@ fn instructions(
     calls: u64,
     folder: &Path,
 ) -> Result<u64, String> {
-    let out = folder.join("callgrind.out");
+    let out = folder.join(format!("{}.out", kernel.replace('/', "-")));
     let mut command = Command::new(valgrind);
     command.args(["--quiet", "--tool=callgrind"]);
     command.arg(format!("--callgrind-out-file={}", out.display()));

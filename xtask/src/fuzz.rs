@@ -3,8 +3,7 @@
 //! cargo-fuzz wants nightly for the sanitizers. Safe Rust gains little from those; what finds bugs is coverage, and
 //! its instrumentation is a compiler pass that stable takes through `-C passes`. The flags are cargo-fuzz's own.
 
-use crate::shell::{Done, call, cargo, root};
-use std::num::NonZero;
+use crate::shell::{Done, call, cargo, root, side_by_side};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -77,18 +76,10 @@ pub fn smoke(seconds: u64) -> Done {
     every(Profile::Smoke, seconds)
 }
 
-/// As many targets at a time as there are CPUs: each runs on one.
+/// Side by side: each runs on one CPU.
 fn every(profile: Profile, seconds: u64) -> Done {
     build(profile)?;
-    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
-    for together in targets()?.chunks(cpus) {
-        std::thread::scope(|scope| {
-            let running: Vec<_> =
-                together.iter().map(|target| scope.spawn(|| fuzz(profile, target, seconds))).collect();
-            running.into_iter().try_for_each(|one| one.join().map_err(|_| "a run panicked".to_owned())?)
-        })?;
-    }
-    Ok(())
+    side_by_side(&targets()?, |target| fuzz(profile, target, seconds)).map(drop)
 }
 
 /// One target for `seconds`.

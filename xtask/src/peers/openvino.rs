@@ -1,6 +1,6 @@
 //! OpenVINO GenAI: it reads a graph of its own, of the same shape, with the weights that come nearest to the file's.
 
-use super::{Bench, Case, Test, last_rate, shape_file};
+use super::{Bench, Case, Peer, Places, last_rate};
 use crate::shell::{Done, output, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,16 +8,26 @@ use std::process::Command;
 const SCRIPT: &str = "tools/peers/openvino_bench.py";
 
 /// How it attends, and how many activations share a scale where the CPU multiplies in int8.
-pub const VARIANTS: &[&[&str]] =
+const VARIANTS: &[&[&str]] =
     &[&["--attention", "PA"], &["--attention", "PA", "--group", "128"], &["--attention", "SDPA"]];
 
-pub struct OpenVino {
+/// What comes after the dash is its build.
+const ASK: &str = "import openvino_genai; print(openvino_genai.__version__.split('-')[0])";
+
+struct OpenVino {
     /// A Python with tools/peers/requirements.txt.
     python: PathBuf,
-    /// What version it has.
-    pub version: String,
-    ours: PathBuf,
-    cache: PathBuf,
+    places: Places,
+}
+
+pub fn peer(python: &Path, places: &Places) -> Result<Peer, String> {
+    let version = output(Command::new(python).args(["-c", ASK]))?;
+    Ok(Peer {
+        name: "OpenVINO",
+        title: format!("OpenVINO GenAI {}", version.trim()),
+        variants: VARIANTS,
+        bench: Box::new(OpenVino { python: python.into(), places: places.clone() }),
+    })
 }
 
 impl Bench for OpenVino {
@@ -33,25 +43,15 @@ impl Bench for OpenVino {
         let weights = weights(case).ok_or_else(|| format!("no OpenVINO model for {}", case.name))?;
         let mut command = self.script("run");
         command.arg(self.models(case).join(weights)).args(["--threads", threads]).args(flags);
-        match case.test {
-            Test::Prompt(tokens) => command.args(["--prompt", &tokens.to_string()]),
-            Test::Decode { steps, .. } => command.args(["--generate", &steps.to_string()]),
-        };
+        command.args(case.test.flags());
         last_rate(&output(&mut command)?)
     }
 }
 
 impl OpenVino {
-    pub fn new(python: &Path, ours: &Path, cache: &Path) -> Result<OpenVino, String> {
-        // What comes after the dash is its build.
-        let ask = "import openvino_genai; print(openvino_genai.__version__.split('-')[0])";
-        let version = output(Command::new(python).args(["-c", ask]))?.trim().to_owned();
-        Ok(OpenVino { python: python.into(), version, ours: ours.into(), cache: cache.into() })
-    }
-
     /// Makes the shape's graphs out of a file in f16, which is not kept.
     fn convert(&self, case: &Case) -> Done {
-        let file = shape_file(&self.ours, &self.cache, &format!("{}:f16", case.shape()))?;
+        let file = self.places.file(&format!("{}:f16", case.shape()))?;
         // Its report of how it goes is not wanted.
         output(self.script("convert").arg(&file).arg(self.models(case)))?;
         std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
@@ -59,7 +59,7 @@ impl OpenVino {
 
     /// The folder of the shape's graphs.
     fn models(&self, case: &Case) -> PathBuf {
-        self.cache.join("openvino").join(case.shape())
+        self.places.cache.join("openvino").join(case.shape())
     }
 
     fn script(&self, command: &str) -> Command {
@@ -72,12 +72,7 @@ impl OpenVino {
 /// The weights to compare with, where it can run the case at all: one stream of a family that its reader of GGUF knows.
 fn weights(case: &Case) -> Option<&'static str> {
     let known = ["qwen", "llama"].iter().any(|family| case.shape().contains(family));
-    let alone = matches!(case.test, Test::Prompt(_) | Test::Decode { streams: 1, .. });
-    match case.format() {
-        "q8_0" if known && alone => Some("int8"),
-        "q4_0" | "q4_k_m" if known && alone => Some("int4"),
-        _ => None,
-    }
+    (known && case.test.is_of_one_stream()).then(|| case.integers()).flatten()
 }
 
 #[cfg(test)]

