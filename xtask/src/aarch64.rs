@@ -91,10 +91,16 @@ impl Toolchain {
         Ok(Toolchain { unpacked: None, emulator })
     }
 
+    /// With the checks that a development build has, which Cargo.toml leaves out of the arithmetic.
     fn tests(&self, packages: &[&str]) -> Command {
         let mut command = self.cargo(&["test", "--locked", "--tests", "--target", TARGET]);
         for package in packages {
             command.args(["--package", package]);
+        }
+        for package in ["cpu", "tensor", "kernels"] {
+            for check in ["debug-assertions", "overflow-checks"] {
+                command.args(["--config", &format!("profile.dev.package.{package}.{check}=true")]);
+            }
         }
         command
     }

@@ -109,9 +109,10 @@ fn count(valgrind: &Path, program: &Path, line: &str, folder: &Path) -> Result<C
     Ok(Count { kernel: kernel.to_owned(), work, instructions: more / CALLS })
 }
 
-/// Builds the example as a user's build would be, whatever flags this shell has.
+/// Builds the example as a user's build would be, whatever flags this shell has: the profile of development has the release's
+/// settings for the arithmetic, and the whole workspace's tests have it compiled already.
 fn build() -> Result<PathBuf, String> {
-    let args = ["build", "--release", "--package", "kernels", "--example", "counts", "--locked"];
+    let args = ["build", "--workspace", "--example", "counts", "--locked"];
     let mut command = cargo(&args);
     for name in FLAGS {
         command.env_remove(name);
