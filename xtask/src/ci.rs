@@ -3,7 +3,7 @@
 use crate::program::Program;
 use crate::shell::{Done, call, cargo, has};
 use crate::{aarch64, client, counts, docs, fuzz, models, page};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
 /// Seconds of requests made up from the OpenAPI document.
@@ -48,49 +48,47 @@ pub fn run(flags: &[&str]) -> Done {
     {
         return Err(format!("`{unknown}` is no flag of `cargo xtask ci`"));
     }
-    let mut report = Report::default();
-    std::thread::scope(|scope| steps(flags, &mut report, scope));
-    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
-}
-
-fn steps<'scope>(flags: &[&str], report: &mut Report, scope: &'scope Scope<'scope, '_>) {
     let wanted = |flag: &str| !flags.contains(&flag);
+    let mut report = Report::default();
     report.step("formatting", formatting);
     report.step("lints", lints);
     let program = report.value("build", Program::with_tests);
-    // It waits for the network while the steps below compile.
-    let fetching = program
-        .clone()
-        .filter(|_| wanted("--no-models"))
-        .map(|program| (program.clone(), scope.spawn(move || fetch(&program))));
-    if let Some(program) = &program {
-        report.step("generated docs", || docs::check(program));
-    }
-    report.step("API docs", api_docs);
-    if wanted("--no-fuzz") {
-        report.step("fuzz smoke", || fuzz::smoke(SMOKE_SECONDS));
-    }
-    if wanted("--no-aarch64") {
-        report.step("AArch64", aarch64::run);
-    }
-    if wanted("--no-counts") {
-        report.step("instruction counts", counts::check_where_possible);
-    }
-    // Some virtual machines have the last one and hide it: then nothing takes it unless it is asked for.
-    let hidden = program.as_ref().is_some_and(|program| runs(program, "amx-fp16"));
-    for tier in ["scalar", "avx2"].into_iter().chain(hidden.then_some("amx-fp16")) {
-        report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));
-    }
-    if let Some((program, fetching)) = fetching {
-        report.step("models and packages for the tests", || fetched(fetching));
+    let for_models = program.as_ref().filter(|_| wanted("--no-models"));
+    std::thread::scope(|scope| {
+        // It waits for the network while the steps below compile.
+        let fetching = for_models.map(|program| scope.spawn(|| fetch(program)));
+        if let Some(program) = &program {
+            report.step("generated docs", || docs::check(program));
+        }
+        report.step("API docs", api_docs);
+        if wanted("--no-fuzz") {
+            report.step("fuzz smoke", || fuzz::smoke(SMOKE_SECONDS));
+        }
+        if wanted("--no-aarch64") {
+            report.step("AArch64", aarch64::run);
+        }
+        if wanted("--no-counts") {
+            report.step("instruction counts", counts::check_where_possible);
+        }
+        // Some virtual machines have the last one and hide it: then nothing takes it unless it is asked for.
+        let hidden = program.as_ref().is_some_and(|program| runs(program, "amx-fp16"));
+        for tier in ["scalar", "avx2"].into_iter().chain(hidden.then_some("amx-fp16")) {
+            report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));
+        }
+        if let Some(fetching) = fetching {
+            report.step("models and packages for the tests", || fetched(fetching));
+        }
+    });
+    if let Some(program) = for_models {
         report.step("tests on real models", models::tests);
-        report.step("clients of others", || client::check(&program));
-        report.step("the server and its OpenAPI document", || client::schema(&program, SCHEMA_SECONDS));
-        report.step("the page in a browser", || page::check_where_possible(&program));
+        report.step("clients of others", || client::check(program));
+        report.step("the server and its OpenAPI document", || client::schema(program, SCHEMA_SECONDS));
+        report.step("the page in a browser", || page::check_where_possible(program));
     }
     // Late: the program that it leaves behind has the feature, until the tests' build takes its place.
     report.step("OTLP traces", traces);
     report.step("tests", tests);
+    if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
 }
 
 /// What the tests have from elsewhere. Its lines are among those of other steps.

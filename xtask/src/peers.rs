@@ -72,7 +72,7 @@ const PACKAGES: [(&str, Make); 4] = [
 ];
 
 /// Makes a peer of the Python that has it.
-type Make = fn(&Path, &Places) -> Result<Peer, String>;
+type Make = fn(Python) -> Result<Peer, String>;
 
 /// Tokens that each stream of a test with several holds before.
 const BEFORE: usize = 128;
@@ -205,6 +205,27 @@ impl Places {
     }
 }
 
+/// A Python that has a peer's package.
+struct Python {
+    path: PathBuf,
+    places: Places,
+}
+
+impl Python {
+    /// The last line of what `code` prints: what comes before is the libraries'.
+    fn ask(&self, code: &str) -> Result<String, String> {
+        let said = output(Command::new(&self.path).args(["-c", code]))?;
+        Ok(said.lines().last().unwrap_or_default().to_owned())
+    }
+
+    /// Runs a script of the project's.
+    fn script(&self, script: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg(root().join(script));
+        command
+    }
+}
+
 struct Options {
     rounds: usize,
     threads: String,
@@ -305,7 +326,7 @@ fn peers(options: &Options, places: &Places) -> Result<Vec<Peer>, String> {
     }
     for (python, (_, make)) in options.pythons.iter().zip(PACKAGES) {
         if let Some(python) = python {
-            peers.push(make(python, places)?);
+            peers.push(make(Python { path: python.clone(), places: places.clone() })?);
         }
     }
     Ok(peers)

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// A built `gristmill`, without its optimizations but for those of the arithmetic.
-#[derive(Clone)]
 pub struct Program(PathBuf);
 
 impl Program {

