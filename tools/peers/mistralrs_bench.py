@@ -25,6 +25,7 @@ import tempfile
 import time
 
 import checkpoint
+import measure
 
 
 def run(args):
@@ -71,17 +72,14 @@ def run(args):
         once(1, 4)
         first = once(1, 1)
         rate = args.generate / (once(1, 1 + args.generate) - first)
-    print(json.dumps({"avg_ts": rate}))
+    measure.tell(rate)
 
 
 def main():
     parser = argparse.ArgumentParser(description="mistral.rs on a model file with random weights")
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("inspected", type=pathlib.Path, help="what `gristmill inspect FILE --json` says of it")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", type=int, default=0)
-    what.add_argument("--generate", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
+    measure.flags(parser)
     run(parser.parse_args())
 
 

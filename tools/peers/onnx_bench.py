@@ -27,6 +27,7 @@ import sys
 import time
 
 import checkpoint
+import measure
 
 # Below any model's vocabulary.
 VOCABULARY = 256
@@ -99,7 +100,7 @@ def run(args):
         before = max(args.before, 1)
         once(before, 4)
         rate = args.streams * args.generate / once(before, args.generate)[1]
-    print(json.dumps({"avg_ts": rate}))
+    measure.tell(rate)
 
 
 def main():
@@ -111,14 +112,10 @@ def main():
     command.set_defaults(call=convert)
     command = commands.add_parser("run", help="measure a prompt, or tokens generated after one")
     command.add_argument("folder", type=pathlib.Path)
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", type=int, default=0)
-    what.add_argument("--generate", type=int, default=0)
-    command.add_argument("--before", type=int, default=0, help="tokens that each stream holds before it generates")
-    command.add_argument("--streams", type=int, default=1)
+    measure.flags(command)
+    measure.streams(command)
     command.add_argument("--weights", choices=WEIGHTS, default="int4")
     command.add_argument("--block", type=int, choices=BLOCKS, default=32, help="weights that share a scale")
-    command.add_argument("--threads", type=int, default=2)
     command.set_defaults(call=run)
     args = parser.parse_args()
     args.call(args)

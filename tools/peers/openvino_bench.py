@@ -17,7 +17,6 @@ OpenVINO's default: the latency hint, keys and values in u8, and activations in 
 """
 
 import argparse
-import json
 import os
 import pathlib
 import shutil
@@ -26,6 +25,8 @@ import time
 import numpy
 import openvino
 import openvino_genai
+
+import measure
 
 GRAPH = "openvino_model.xml"
 # Below any model's vocabulary.
@@ -90,7 +91,7 @@ def run(args):
     once()
     first, each = once()
     rate = 1 / each if args.generate else args.prompt / first
-    print(json.dumps({"avg_ts": rate}))
+    measure.tell(rate)
 
 
 def main():
@@ -102,10 +103,7 @@ def main():
     command.set_defaults(call=convert)
     command = commands.add_parser("run", help="measure a prompt, or tokens generated after one")
     command.add_argument("folder", type=pathlib.Path)
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", type=int, default=0)
-    what.add_argument("--generate", type=int, default=0)
-    command.add_argument("--threads", type=int, default=2)
+    measure.flags(command)
     command.add_argument("--attention", choices=["PA", "SDPA"], default="PA", help="paged, or keys and values as the graph's state")
     command.add_argument("--group", type=int, default=32, help="activations that share a scale where they are quantized")
     command.set_defaults(call=run)

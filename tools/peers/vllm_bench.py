@@ -24,6 +24,7 @@ import tempfile
 import time
 
 import checkpoint
+import measure
 
 # Below any model's vocabulary.
 VOCABULARY = 256
@@ -87,18 +88,14 @@ def run(args):
         once(before, 4)
         first = once(before, 1)
         rate = args.streams * args.generate / (once(before, 1 + args.generate) - first)
-    print(json.dumps({"avg_ts": rate}))
+    measure.tell(rate)
 
 
 def main():
     parser = argparse.ArgumentParser(description="vLLM on the shape of a model file")
     parser.add_argument("inspected", type=pathlib.Path, help="what `gristmill inspect FILE --json` says of it")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", type=int, default=0)
-    what.add_argument("--generate", type=int, default=0)
-    parser.add_argument("--before", type=int, default=0, help="tokens that each stream holds before it generates")
-    parser.add_argument("--streams", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
+    measure.flags(parser)
+    measure.streams(parser)
     parser.add_argument("--zen", type=int, choices=[0, 1], default=0, help="whether ZenDNN multiplies")
     args = parser.parse_args()
     alone(args)

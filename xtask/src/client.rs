@@ -1,9 +1,8 @@
 //! The server as its users meet it: `gristmill serve` on the default model, and packages that speak to such servers against it.
 
+use crate::http::{free_port, healthy};
 use crate::program::Program;
 use crate::shell::{Done, call, root};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -93,7 +92,7 @@ impl Server {
         let child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let mut server = Server { child, port };
         while start.elapsed() < READY_WITHIN {
-            if health(port).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+            if healthy(port) {
                 return Ok((server, start.elapsed()));
             }
             if let Ok(Some(status)) = server.child.try_wait() {
@@ -109,11 +108,12 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Memory that the server itself asked for and that is resident, MiB (`RssAnon` of proc(5)).
-    pub fn anonymous_mib(&self) -> Option<f64> {
+    /// Bytes that its `/proc/PID/status` has in a line: `RssAnon`, what it asked for and is resident; `VmHWM`, the most that was
+    /// ever resident (proc(5)).
+    pub fn memory(&self, line: &str) -> Option<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-        line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
+        let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib * 1024.0)
     }
 }
 
@@ -143,18 +143,4 @@ impl Clients {
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(python)
     }
-}
-
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
-}
-
-fn health(port: u16) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }

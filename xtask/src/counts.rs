@@ -117,6 +117,8 @@ fn build() -> Result<PathBuf, String> {
     for name in FLAGS {
         command.env_remove(name);
     }
+    // As in CI. Compiled to be compiled again in parts, kernels need up to 5 % more or less.
+    command.env("CARGO_INCREMENTAL", "0");
     let program = executables(command)?.pop().ok_or_else(|| "cargo built no example `counts`".to_owned())?;
     let symbols = output(Command::new("nm").arg("--demangle").arg(&program))?;
     match calls_of_instructions(&symbols).as_slice() {
@@ -162,7 +164,7 @@ fn page(record: &Record, valgrind: &str) -> String {
         "# Instructions of the hot kernels: tier {TIER}, one thread. Written by `cargo xtask counts --write`;\n\
          # `cargo xtask counts` fails where a kernel needs {TOLERANCE_PERCENT} % more. See docs/performance.md.\n\
          # A product is named by format and rows of activations (256 x 1024 weights); `each` is a multiply-add, or a\n\
-         # value for `quantize` and `rms_norm`.\n\
+         # value for `quantize`, `gated`, `rms_norm` and `rope`.\n\
          # compiler: {}\n\
          # counted by: {}\n",
         record.compiler,

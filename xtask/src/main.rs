@@ -9,6 +9,7 @@ mod client;
 mod counts;
 mod docs;
 mod fuzz;
+mod http;
 mod models;
 mod page;
 mod peers;

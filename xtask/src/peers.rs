@@ -2,8 +2,11 @@
 //!
 //! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
 //! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
-//! One that cannot run a case is a dash in its line.
+//! One that cannot run a case is a dash in its line, and so is one that fails in it, which is told.
+//!
+//! What no peer's bench measures follows in a table of its own ([`alone`]).
 
+mod alone;
 mod llama;
 mod mistralrs;
 mod onnx;
@@ -25,12 +28,17 @@ const END: &str = "<!-- end -->";
 pub const HELP: &str = "\
 usage: cargo xtask peers [FLAGS] [CASE...]
 
-  A case is SHAPE:FORMAT/TEST: qwen3-0.6b:q4_k_m/pp512, …/tg64, …/tg32x4 (streams decoded together after prompts of 128).
-  Without cases, all of the table in docs/performance.md.
+  A case is SHAPE:FORMAT/TEST: qwen3-0.6b:q4_k_m/pp512, …/tg64, …/tg32x4 (streams decoded together after prompts of 128). A shape has
+  random weights; NAME/TEST is a model of `gristmill pull`: qwen2.5-coder-1.5b-instruct/tg64.
+  With @avx2 behind it, ours with --isa avx2 beside a llama.cpp built without AVX-512. `alone` is what ours does by itself: the
+  published workload, depth, start (beside llama-server) and memory of the 4B shape. Without cases, all of the tables in
+  docs/performance.md.
 
   --rounds N       rounds of ours and theirs (5)
   --threads N      threads of each program (2)
-  --llama DIR      folder with llama-bench and llama-batched-bench of llama.cpp; built from llama-cpp-python's sources if left out
+  --llama DIR      folder with llama-bench, llama-batched-bench and llama-server of llama.cpp; built from llama-cpp-python's sources
+                   if left out
+  --llama-avx2 DIR folder with the first two, built without AVX-512; built likewise if left out and a case wants it
   --ik DIR         folder with those of ik_llama.cpp; left out of the comparison if not given
   --openvino PYTHON
                    a Python with tools/peers/requirements.txt: OpenVINO GenAI in int8 beside q8_0, in int4 beside q4_0 and q4_k_m
@@ -39,12 +47,11 @@ usage: cargo xtask peers [FLAGS] [CASE...]
                    a Python with tools/peers/requirements-mistralrs.txt: mistral.rs, one stream
   --onnx PYTHON    a Python with tools/peers/requirements-onnx.txt: ONNX Runtime GenAI in int8 beside q8_0, in int4 beside q4_0 and
                    q4_k_m
-  --avx2           ours with --isa avx2 beside a llama.cpp built without AVX-512
-  --write          put the table into docs/performance.md
+  --write          put the tables into docs/performance.md
 ";
 
 /// The table of docs/performance.md.
-const CASES: [&str; 16] = [
+const CASES: [&str; 23] = [
     "qwen3-0.6b:q4_k_m/pp512",
     "qwen3-0.6b:q8_0/pp512",
     "qwen3-0.6b:q4_0/pp512",
@@ -61,7 +68,20 @@ const CASES: [&str; 16] = [
     "qwen3-0.6b:bf16/tg16x4",
     "qwen3-4b:q4_k_m/tg16x4",
     "qwen3-4b:q4_k_m/tg16x8",
+    "qwen2.5-coder-1.5b-instruct/pp512",
+    "qwen2.5-coder-1.5b-instruct/tg64",
+    "qwen2.5-coder-1.5b-instruct/tg32x4",
+    "gemma3-270m/pp512",
+    "qwen3-0.6b:q4_k_m/pp512@avx2",
+    "qwen3-0.6b:q8_0/pp512@avx2",
+    "qwen3-0.6b:q4_k_m/tg64@avx2",
 ];
+/// A model that is read in a moment.
+const SMALLEST: &str = "smollm2-135m-instruct";
+/// Behind a case: without AVX-512, ours and theirs.
+const AVX2: &str = "@avx2";
+/// The word for what ours does by itself.
+const ALONE: &str = "alone";
 
 /// The peers that are Python packages, in the table's order: the flag that names a Python with the package, and what makes one of it.
 const PACKAGES: [(&str, Make); 4] = [
@@ -106,16 +126,24 @@ impl Test {
 }
 
 struct Case {
-    /// SHAPE:FORMAT.
+    /// SHAPE:FORMAT of random weights, or the name of a model that can be pulled.
     model: String,
     test: Test,
+    /// Whether it is without AVX-512.
+    avx2: bool,
     name: String,
 }
 
 impl Case {
     fn parse(text: &str) -> Result<Case, String> {
-        let wrong = || format!("`{text}` is no case: SHAPE:FORMAT/pp512, /tg64 or /tg32x4");
-        let (model, test) = text.split_once('/').ok_or_else(wrong)?;
+        let wrong = || {
+            format!(
+                "`{text}` is no case: SHAPE:FORMAT or NAME, then /pp512, /tg64 or /tg32x4, and perhaps {AVX2}"
+            )
+        };
+        let case = text.strip_suffix(AVX2);
+        let avx2 = case.is_some();
+        let (model, test) = case.unwrap_or(text).split_once('/').ok_or_else(wrong)?;
         let number = |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(wrong);
         let test = match test.split_at_checked(2) {
             Some(("pp", n)) => Test::Prompt(number(n)?),
@@ -125,11 +153,12 @@ impl Case {
             }
             _ => return Err(wrong()),
         };
-        Ok(Case { model: model.to_owned(), test, name: text.to_owned() })
+        Ok(Case { model: model.to_owned(), test, avx2, name: text.to_owned() })
     }
 
+    /// Nothing for a model that is no shape of random weights: peers that have a graph or weights of their own know none.
     fn shape(&self) -> &str {
-        self.model.split_once(':').map_or(&self.model, |(shape, _)| shape)
+        self.model.split_once(':').map_or("", |(shape, _)| shape)
     }
 
     /// Whether the shape is of one of the families that tools/peers/checkpoint.py knows and mistral.rs was tried with.
@@ -146,9 +175,8 @@ impl Case {
         }
     }
 
-    /// As `gristmill bench --shape` has it where none is given.
     fn format(&self) -> &str {
-        self.model.split_once(':').map_or("q4_k_m", |(_, format)| format)
+        self.model.split_once(':').map_or("", |(_, format)| format)
     }
 }
 
@@ -165,6 +193,11 @@ struct Peer {
 trait Bench {
     /// Whether it can run the case, of which `file` has the shape; makes what it needs for that.
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String>;
+
+    /// Whether it can be had without AVX-512 on a CPU that has it. Most take what instructions there are.
+    fn without_avx512(&self) -> bool {
+        false
+    }
 
     /// Tokens a second.
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String>;
@@ -184,8 +217,14 @@ impl Places {
         Ok(Places { cache: cache()?, ours: ours()? })
     }
 
-    /// The file of a shape, `SHAPE:FORMAT`, that all programs read.
+    /// The file that all programs read: of a shape, `SHAPE:FORMAT`, with random weights, or of a model that is pulled.
     fn file(&self, model: &str) -> Result<PathBuf, String> {
+        if !model.contains(':') {
+            call(Command::new(&self.ours).args(["pull", model]))?;
+            let inspected = parse(&output(Command::new(&self.ours).args(["inspect", model, "--json"]))?)?;
+            let path = inspected["path"].as_str();
+            return path.map(PathBuf::from).ok_or_else(|| format!("no file of {model}"));
+        }
         let file = self.cache.join(format!("{}.gguf", model.replace(':', "-")));
         if !file.exists() {
             call(Command::new(&self.ours).args(["bench", "--shape", model, "--write"]).arg(&file))?;
@@ -202,6 +241,22 @@ impl Places {
     fn inspect(&self, case: &Case, file: &Path) -> Done {
         let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
         write_whole(&self.inspected(case), &inspected)
+    }
+
+    /// An error where less memory is free than `each` bytes for every weight of the case's shape: what a conversion takes
+    /// beyond that, the machine may end it for, and others with it.
+    fn room(&self, case: &Case, file: &Path, each: f64) -> Done {
+        self.inspect(case, file)?;
+        let path = self.inspected(case);
+        let inspected = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let need = each * number(&parse(&inspected)?, "parameters")?;
+        let told = std::fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo: {e}"))?;
+        let free = available(&told).ok_or("/proc/meminfo does not say what is available")?;
+        if need <= free {
+            return Ok(());
+        }
+        let (shape, need, free) = (case.shape(), need / 1e9, free / 1e9);
+        Err(format!("to convert {shape} takes {need:.0} GB of memory, and {free:.0} are free"))
     }
 }
 
@@ -233,9 +288,11 @@ struct Options {
     ik: Option<PathBuf>,
     /// The Pythons of [`PACKAGES`].
     pythons: [Option<PathBuf>; PACKAGES.len()],
-    avx2: bool,
+    llama_avx2: Option<PathBuf>,
     write: bool,
     cases: Vec<Case>,
+    /// Whether what ours does by itself is measured, too.
+    alone: bool,
 }
 
 impl Options {
@@ -246,9 +303,10 @@ impl Options {
             llama: None,
             ik: None,
             pythons: Default::default(),
-            avx2: false,
+            llama_avx2: None,
             write: false,
             cases: Vec::new(),
+            alone: false,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -266,22 +324,20 @@ impl Options {
                 }
                 "--llama" => options.llama = Some(value()?.into()),
                 "--ik" => options.ik = Some(value()?.into()),
-                "--avx2" => options.avx2 = true,
+                "--llama-avx2" => options.llama_avx2 = Some(value()?.into()),
                 "--write" => options.write = true,
                 flag if flag.starts_with('-') => {
                     let package = PACKAGES.iter().position(|(name, _)| *name == flag);
                     let python = package.and_then(|package| options.pythons.get_mut(package));
                     *python.ok_or_else(|| format!("`{flag}` is no flag\n{HELP}"))? = Some(value()?.into());
                 }
+                ALONE => options.alone = true,
                 case => options.cases.push(Case::parse(case)?),
             }
         }
-        if options.avx2 && options.pythons.iter().any(Option::is_some) {
-            let packages = PACKAGES.map(|(flag, _)| flag).join(", ");
-            return Err(format!("--avx2 and any of {packages}: those take what instructions the CPU has"));
-        }
-        if options.cases.is_empty() {
+        if options.cases.is_empty() && !options.alone {
             options.cases = CASES.into_iter().map(Case::parse).collect::<Result<_, _>>()?;
+            options.alone = true;
         }
         Ok(options)
     }
@@ -290,38 +346,58 @@ impl Options {
 pub fn run(args: &[&str]) -> Done {
     let options = Options::parse(args)?;
     let places = Places::new()?;
-    let peers = peers(&options, &places)?;
+    let llama = match &options.llama {
+        Some(folder) => folder.clone(),
+        None => llama::build(&places.cache, false)?,
+    };
+    let mut tables = Vec::new();
+    let peers = peers(&options, &places, &llama)?;
+    if !options.cases.is_empty() {
+        tables.push(beside(&options, &places, &peers)?);
+    }
+    if options.alone {
+        let table = alone::table(&places, &llama, options.rounds, &options.threads)?;
+        println!("{table}");
+        tables.push(table);
+    }
+    if options.write { publish(&places.ours, &tables.join("\n\n"), &peers, args) } else { Ok(()) }
+}
+
+/// The table of ours beside theirs, each line of which is printed when it is known.
+fn beside(options: &Options, places: &Places, peers: &[Peer]) -> Result<String, String> {
     let mut table = String::from("| case | ours, t/s | of read · of peak |");
     peers.iter().for_each(|peer| _ = write!(table, " {} t/s, best flags | ours / {0}, spread |", peer.name));
     table.push_str("\n|---|---|---|");
     peers.iter().for_each(|_| table.push_str("---|---|"));
     for case in &options.cases {
         let file = places.file(&case.model)?;
-        let line = compare(&places.ours, &peers, case, &file, &options)?;
+        let line = compare(&places.ours, peers, case, &file, options)?;
         println!("{line}");
         table.push('\n');
         table.push_str(&line);
     }
-    if options.write { publish(&places.ours, &table, &peers, args) } else { Ok(()) }
+    Ok(table)
 }
 
-fn peers(options: &Options, places: &Places) -> Result<Vec<Peer>, String> {
-    let llama = match &options.llama {
-        Some(folder) => folder.clone(),
-        None => llama::build(&places.cache, options.avx2)?,
+fn peers(options: &Options, places: &Places, llama: &Path) -> Result<Vec<Peer>, String> {
+    let avx2 = match &options.llama_avx2 {
+        Some(folder) => Some(folder.clone()),
+        None if options.cases.iter().any(|case| case.avx2) => Some(llama::build(&places.cache, true)?),
+        None => None,
     };
     let mut peers = vec![Peer {
         name: "llama.cpp",
         title: format!("llama.cpp of {}", llama::PACKAGE),
         variants: llama::LLAMA,
-        bench: Box::new(Llama(llama)),
+        bench: Box::new(Llama { folder: llama.to_owned(), avx2 }),
     }];
     if let Some(folder) = &options.ik {
         peers.push(Peer {
             name: "ik_llama.cpp",
-            title: "ik_llama.cpp".into(),
+            title: llama::commit(folder, &places.file(SMALLEST)?)
+                .map_or("ik_llama.cpp".into(), |commit| format!("ik_llama.cpp {commit}")),
             variants: llama::IK,
-            bench: Box::new(Llama(folder.clone())),
+            bench: Box::new(Llama { folder: folder.clone(), avx2: None }),
         });
     }
     for (python, (_, make)) in options.pythons.iter().zip(PACKAGES) {
@@ -360,6 +436,39 @@ impl std::fmt::Display for Beside {
     }
 }
 
+/// The rates of a peer's variants in a case, of each round. None where it cannot run the case, or failed in it.
+struct Rates(Vec<Vec<f64>>);
+
+impl Rates {
+    fn ready(peer: &Peer, case: &Case, file: &Path) -> Rates {
+        let able = match peer.bench.ready(case, file) {
+            Ok(able) => able && (!case.avx2 || peer.bench.without_avx512()),
+            Err(error) => Rates::without(peer, case, &error),
+        };
+        Rates(if able { vec![Vec::new(); peer.variants.len()] } else { Vec::new() })
+    }
+
+    /// Measures each variant once.
+    fn round(&mut self, peer: &Peer, case: &Case, file: &Path, threads: &str) {
+        for (flags, rates) in peer.variants.iter().zip(&mut self.0) {
+            match peer.bench.rate(case, file, flags, threads) {
+                Ok(rate) => rates.push(rate),
+                Err(error) => {
+                    Rates::without(peer, case, &error);
+                    self.0.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells that a case goes on without a peer: an hour of others' figures is not to be lost.
+    fn without(peer: &Peer, case: &Case, error: &str) -> bool {
+        eprintln!("{}: {} is left out, as it failed: {error}", case.name, peer.name);
+        false
+    }
+}
+
 /// One line of the table.
 fn compare(
     ours: &Path,
@@ -369,23 +478,16 @@ fn compare(
     options: &Options,
 ) -> Result<String, String> {
     let mut mine = Vec::new();
-    // For each peer and each of its variants, which are none where it cannot run the case, the rate of each round.
-    let mut theirs: Vec<Vec<Vec<f64>>> = Vec::new();
-    for peer in peers {
-        let variants = if peer.bench.ready(case, file)? { peer.variants.len() } else { 0 };
-        theirs.push(vec![Vec::new(); variants]);
-    }
+    let mut theirs: Vec<Rates> = peers.iter().map(|peer| Rates::ready(peer, case, file)).collect();
     let (mut read, mut peak) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         eprintln!("{}: round {round} of {}", case.name, options.rounds);
-        let report = run_ours(ours, case.test, file, options)?;
+        let report = run_ours(ours, case, file, &options.threads)?;
         mine.push(number(&report, "avg_ts")?);
         read.extend(report["read_share"].as_f64());
         peak.extend(report["peak_share"].as_f64());
         for (peer, rates) in peers.iter().zip(&mut theirs) {
-            for (flags, rates) in peer.variants.iter().zip(rates) {
-                rates.push(peer.bench.rate(case, file, flags, &options.threads)?);
-            }
+            rates.round(peer, case, file, &options.threads);
         }
     }
     let percent = |mut shares: Vec<f64>| match shares.is_empty() {
@@ -399,7 +501,7 @@ fn compare(
         percent(read),
         percent(peak)
     );
-    for (peer, rates) in peers.iter().zip(theirs) {
+    for (peer, Rates(rates)) in peers.iter().zip(theirs) {
         let variants = peer.variants.iter().zip(&rates).map(|(flags, rates)| Beside::of(flags, &mine, rates));
         let variants: Vec<Beside> = variants.collect();
         variants.iter().for_each(|v| eprintln!("{}: {} {}", case.name, peer.name, v));
@@ -412,22 +514,27 @@ fn compare(
     Ok(line)
 }
 
-fn run_ours(ours: &Path, test: Test, file: &Path, options: &Options) -> Result<Value, String> {
-    let mut command = Command::new(ours);
-    command.arg("bench").arg(file).args(["-t", &options.threads, "-r", "1", "-o", "json"]);
-    if options.avx2 {
-        command.args(["--isa", "avx2"]);
-    }
-    match test {
-        Test::Prompt(tokens) => command.args(["-p", &tokens.to_string(), "-n", "0"]),
-        Test::Decode { steps, streams } => {
-            let depth = if streams > 1 { BEFORE } else { 0 };
-            command.args(["-p", "0", "-n", &steps.to_string(), "-b", &streams.to_string()]);
-            command.args(["-d", &depth.to_string()])
-        }
+fn run_ours(ours: &Path, case: &Case, file: &Path, threads: &str) -> Result<Value, String> {
+    let [prompt, steps, streams, depth] = match case.test {
+        Test::Prompt(tokens) => [tokens, 0, 1, 0],
+        Test::Decode { steps, streams } => [0, steps, streams, if streams > 1 { BEFORE } else { 0 }],
     };
-    let report: Value = parse(&output(&mut command)?)?;
-    report.get(0).cloned().ok_or_else(|| "gristmill bench reported no test".into())
+    let numbers = [prompt, steps, streams, depth].map(|number| number.to_string());
+    let flags = ["-p", "-n", "-b", "-d"].into_iter().zip(&numbers).flat_map(|(flag, number)| [flag, number]);
+    let isa = if case.avx2 { &["--isa", "avx2"][..] } else { &[] };
+    let flags: Vec<&str> = flags.chain(isa.iter().copied()).chain(["-r", "1"]).collect();
+    let tests = bench(ours, file, threads, &flags)?;
+    tests.first().cloned().ok_or_else(|| "gristmill bench reported no test".into())
+}
+
+/// What `gristmill bench` reports of each test.
+fn bench(ours: &Path, file: &Path, threads: &str, flags: &[&str]) -> Result<Vec<Value>, String> {
+    let mut command = Command::new(ours);
+    command.arg("bench").arg(file).args(["-t", threads, "-o", "json"]).args(flags);
+    match parse(&output(&mut command)?)? {
+        Value::Array(tests) => Ok(tests),
+        other => Err(format!("gristmill bench reported {other:.200}")),
+    }
 }
 
 fn parse(text: &str) -> Result<Value, String> {
@@ -441,6 +548,12 @@ fn number(value: &Value, key: &str) -> Result<f64, String> {
 /// Tokens a second in the last line: what comes before is the libraries'.
 fn last_rate(text: &str) -> Result<f64, String> {
     number(&parse(text.lines().last().unwrap_or_default())?, "avg_ts")
+}
+
+/// Bytes that proc_meminfo(5) says are available.
+fn available(told: &str) -> Option<f64> {
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib * 1024.0)
 }
 
 /// Sorts, and gives the middle one.
@@ -535,17 +648,28 @@ mod tests {
                 && Case::parse("a/pp0").is_err()
         );
         assert_eq!((case.shape(), case.format()), ("qwen3-4b", "q4_k_m"));
+        let pulled = Case::parse("qwen2.5-coder-1.5b-instruct/tg64").unwrap();
+        assert_eq!((pulled.shape(), pulled.integers(), pulled.qwen3_or_llama()), ("", None, false));
         let options = Options::parse(&["--rounds", "3", "a:b/pp5", "--openvino", "venv/bin/python"]).unwrap();
         assert_eq!((options.rounds, options.cases.len()), (3, 1));
         assert_eq!(options.pythons, [Some("venv/bin/python".into()), None, None, None]);
         assert!(PACKAGES.iter().all(|(flag, _)| HELP.contains(&format!("\n  {flag} PYTHON"))));
-        assert!(Options::parse(&["--onnx", "python", "--avx2"]).is_err());
+        assert!(!options.alone && Options::parse(&[]).unwrap().alone);
+        assert!(Options::parse(&[ALONE]).unwrap().cases.is_empty());
+        let case = Case::parse("a:b/pp5@avx2").unwrap();
+        assert!(case.avx2 && case.model == "a:b" && !Case::parse("a:b/pp5").unwrap().avx2);
         assert!(Options::parse(&["--rounds", "0"]).is_err() && Options::parse(&["--what"]).is_err());
     }
 
     #[test]
     fn the_median_is_the_middle() {
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+    }
+
+    #[test]
+    fn free_memory_is_what_is_available() {
+        assert_eq!(available("MemFree: 5 kB\nMemAvailable:   2 kB\n"), Some(2048.0));
+        assert_eq!(available(""), None);
     }
 
     #[test]

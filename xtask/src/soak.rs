@@ -4,7 +4,6 @@
 //! the server itself asked for does not grow.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::Server;
+use crate::http::{ask, connect, head, parse, send};
 use crate::program::Program;
 use crate::shell::Done;
 
@@ -33,7 +33,6 @@ const BODY_LIMIT: usize = 64 << 10;
 /// Of the run: before it memory may still grow into what was reserved.
 const WARM_UP: f64 = 0.25;
 const MOST_GROWTH: f64 = 0.02;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Options {
     minutes: f64,
@@ -84,8 +83,8 @@ pub fn run(args: &[&str]) -> Done {
         }
         while Instant::now() < end {
             std::thread::sleep(Duration::from_secs(5).min(end - Instant::now().min(end)));
-            if let Some(mib) = server.anonymous_mib() {
-                memory.push((began.elapsed().as_secs_f64(), mib));
+            if let Some(bytes) = server.memory("RssAnon") {
+                memory.push((began.elapsed().as_secs_f64(), bytes / f64::from(1 << 20)));
             }
         }
     });
@@ -124,7 +123,7 @@ fn reference(port: u16, i: usize) -> Result<Reference, String> {
         "temperature": temperature,
         "ignore_eos": i.is_multiple_of(5),
     });
-    let (status, answer, _) = ask(port, &body)?;
+    let (status, answer) = ask(port, &body)?;
     let text = said(&answer).ok_or_else(|| format!("request {i} alone: {status} {answer}"))?;
     Ok(Reference { body, text })
 }
@@ -172,7 +171,7 @@ fn drive(port: u16, references: &[Reference], tally: &Tally, end: Instant, seed:
 
 fn whole(port: u16, reference: &Reference, tally: &Tally) -> Done {
     let began = Instant::now();
-    let (status, answer, _) = ask(port, &reference.body)?;
+    let (status, answer) = ask(port, &reference.body)?;
     match status {
         200 if said(&answer).as_deref() == Some(&reference.text) => _ = tally.whole.fetch_add(1, Relaxed),
         200 => return Err(format!("{} was answered {answer}, alone {:?}", reference.body, reference.text)),
@@ -272,55 +271,6 @@ fn nonsense(port: u16, tally: &Tally, chance: &mut Chance) -> Done {
     let (status, text) = parse(&bytes)?;
     tally.nonsense.fetch_add(1, Relaxed);
     if matches!(status, 400 | 413 | 429) { Ok(()) } else { Err(format!("nonsense got {status}: {text}")) }
-}
-
-fn connect(port: u16) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|e| format!("no connection: {e}"))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
-    Ok(stream)
-}
-
-fn head(length: usize) -> String {
-    format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-    )
-}
-
-fn send(port: u16, body: &Value) -> Result<TcpStream, String> {
-    let body = body.to_string();
-    let mut stream = connect(port)?;
-    let request = head(body.len()) + &body;
-    stream.write_all(request.as_bytes()).map_err(|e| format!("a request could not be sent: {e}"))?;
-    Ok(stream)
-}
-
-fn ask(port: u16, body: &Value) -> Result<(u16, String, f64), String> {
-    let began = Instant::now();
-    let mut bytes = Vec::new();
-    send(port, body)?.read_to_end(&mut bytes).map_err(|e| format!("an answer broke off: {e}"))?;
-    let (status, text) = parse(&bytes)?;
-    Ok((status, text, began.elapsed().as_secs_f64()))
-}
-
-/// Status and body; the marks of chunks are left out as far as JSON lines need it.
-fn parse(bytes: &[u8]) -> Result<(u16, String), String> {
-    let text = String::from_utf8_lossy(bytes);
-    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {text:?}"))?;
-    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("no status")?;
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Ok((status, if chunked { unchunk(body) } else { body.to_owned() }))
-}
-
-fn unchunk(mut body: &str) -> String {
-    let mut out = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
-        let Ok(size @ 1..) = usize::from_str_radix(size, 16) else { break };
-        let Some(chunk) = rest.get(..size) else { break };
-        out.push_str(chunk);
-        body = rest.get(size + 2..).unwrap_or_default();
-    }
-    out
 }
 
 fn report(tally: &Tally, memory: &[(f64, f64)], seconds: f64) -> Done {

@@ -389,3 +389,88 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
     assert_eq!(counters.snapshot(48, 4, CONTEXT, now()).preemptions, 1);
     assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
 }
+
+/// One answer of a model by itself, greedily: what an answer that goes on as before, or never does, takes where a row takes `row`
+/// and a step `step` beside its rows.
+struct Guessed {
+    steps: usize,
+    tokens: usize,
+    proposed: u64,
+    accepted: u64,
+    took: Duration,
+}
+
+fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed {
+    const LONG: usize = 2048;
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let bounds = Bounds {
+        max_running: 1,
+        prefill_chunk: 16,
+        max_stall: Duration::from_millis(10),
+        speculation: Speculation { lookup: true, tokens: 8, always: false },
+        prompt_logits: 1,
+    };
+    let mut model = FakeModel::new(VOCAB, LONG, LONG / 4, 4);
+    model.habit = habit;
+    let timer = clock.clone();
+    let forward = Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
+        *timer.lock().unwrap() += step + row * u32::try_from(rows.tokens.len()).unwrap();
+        model.forward(rows).map(<[f32]>::to_vec)
+    });
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+    let counters = Arc::new(Counters::default());
+    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
+    let mut core = Core::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let now = || *clock.lock().unwrap();
+    let params = Params { temperature: 0.0, ..Params::default() };
+    let request = Request {
+        prompt: (1..9).collect(),
+        params,
+        max_tokens: Some(tokens),
+        ignore_end: true,
+        ..Request::default()
+    };
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    counters.enters_queue(request.prompt.len());
+    core.accept(Sequence::new(request, 1, LONG, &vocabulary, Box::new(Reader(seen.clone())), now()));
+    let mut steps = 0;
+    while !core.is_idle() {
+        core.step(&now);
+        steps += 1;
+    }
+    let stats = counters.snapshot(LONG / 4, 4, LONG, now());
+    let tokens = seen.lock().unwrap().tokens.len();
+    Guessed { steps, tokens, proposed: stats.proposed_tokens, accepted: stats.accepted_tokens, took: now() }
+}
+
+/// Guesses are made as long as a token is had sooner with them than without, by what steps were seen to take.
+#[test]
+fn guesses_are_made_where_they_pay_and_only_tried_where_they_do_not() {
+    let (step, tokens) = (Duration::from_millis(10), 1500);
+    let plain = |step: Duration, row: Duration| (step + row) * 1500;
+
+    // Rows next to nothing, and text that comes again and again: most tokens come from guesses.
+    let row = Duration::from_micros(100);
+    let pays = guessed(1.0, step, row, tokens);
+    assert_eq!(pays.tokens, tokens);
+    assert!(
+        pays.took < plain(step, row) / 3,
+        "{:?} of {:?}, {} steps",
+        pays.took,
+        plain(step, row),
+        pays.steps
+    );
+    assert!(pays.accepted * 10 > pays.proposed * 9, "{} of {}", pays.accepted, pays.proposed);
+
+    // As true, but a step takes what its rows take and hardly more: some are tried, as what they take has to be known.
+    let (little, row) = (step / 50, step);
+    let dear = guessed(1.0, little, row, tokens);
+    assert!(dear.proposed > 0 && dear.proposed < 200, "{} proposed", dear.proposed);
+    assert!(dear.took < plain(little, row) * 105 / 100, "{:?} of {:?}", dear.took, plain(little, row));
+
+    // Rows that take a tenth, and text in which hardly a guess comes true.
+    let row = step / 10;
+    let wrong = guessed(0.0, step, row, tokens);
+    assert!(wrong.proposed > 0, "it is tried");
+    assert!(wrong.took < plain(step, row) * 105 / 100, "{:?} of {:?}", wrong.took, plain(step, row));
+}

@@ -12,20 +12,23 @@ use std::io::Write;
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activations, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix, Precision, RowNorm, SeqRows,
-    attention, matmul,
+    Activation, Activations, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix, Pairing, Precision,
+    RopeTable, RowNorm, SeqRows, attention, matmul, rope,
 };
 use tensor::Dtype;
 
 /// Weights of the products: `[ROWS, COLS]`. The rows are whole panels of every tier.
 const ROWS: usize = 256;
 const COLS: usize = 1024;
-const FORMATS: [(&str, Dtype); 5] = [
+const FORMATS: [(&str, Dtype); 8] = [
     ("q4_k", Dtype::Q4_K),
+    ("q5_k", Dtype::Q5_K),
     ("q6_k", Dtype::Q6_K),
     ("q8_0", Dtype::Q8_0),
     ("q4_0", Dtype::Q4_0),
+    ("q4_1", Dtype::Q4_1),
     ("bf16", Dtype::BF16),
+    ("f16", Dtype::F16),
 ];
 /// Rows of activations: one stream, a few, and a tile of every tier or more.
 const BATCHES: [usize; 3] = [1, 4, 16];
@@ -37,7 +40,7 @@ const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
 const HEAD_DIM: usize = 64;
 
-/// Rows of [`COLS`] that are quantized, or normed.
+/// Rows of [`COLS`] that are quantized, gated, normed, or turned.
 const VALUES_ROWS: usize = 4;
 
 type Problem = Box<dyn std::error::Error>;
@@ -47,7 +50,9 @@ enum Kernel {
     Product { dtype: Dtype, batch: usize },
     Attention { rows: usize, dtype: Option<KvDtype> },
     Quantize,
+    Gated,
     RmsNorm,
+    Rope,
 }
 
 impl Kernel {
@@ -63,7 +68,9 @@ impl Kernel {
             all.push((format!("{name}/prompt"), Kernel::Attention { rows: PROMPT, dtype }));
         }
         all.push(("quantize".to_owned(), Kernel::Quantize));
+        all.push(("gated".to_owned(), Kernel::Gated));
         all.push(("rms_norm".to_owned(), Kernel::RmsNorm));
+        all.push(("rope".to_owned(), Kernel::Rope));
         all
     }
 
@@ -75,7 +82,7 @@ impl Kernel {
                 let seen: usize = (POSITIONS - rows..POSITIONS).map(|position| position + 1).sum();
                 2 * seen * HEADS * HEAD_DIM
             }
-            Kernel::Quantize | Kernel::RmsNorm => VALUES_ROWS * COLS,
+            Kernel::Quantize | Kernel::Gated | Kernel::RmsNorm | Kernel::Rope => VALUES_ROWS * COLS,
         }
     }
 
@@ -86,7 +93,9 @@ impl Kernel {
                 attentions(c, rows, dtype.unwrap_or(KvDtype::fastest(c.tier)), calls)
             }
             Kernel::Quantize => quantizes(c, calls),
+            Kernel::Gated => gates(c, calls),
             Kernel::RmsNorm => norms(c, calls),
+            Kernel::Rope => ropes(c, calls),
         }
     }
 }
@@ -155,6 +164,31 @@ fn norms(c: &Compute, calls: usize) -> Result<(), Problem> {
     let mut out = vec![0.0; rows.len()];
     for _ in 0..calls {
         norm.rows(c, &rows, black_box(&mut out));
+    }
+    Ok(())
+}
+
+fn gates(c: &Compute, calls: usize) -> Result<(), Problem> {
+    let w = Matrix::pack(c, Dtype::Q8_0, ROWS, COLS, &weights(Dtype::Q8_0)?, Precision::Fast)?;
+    let (gate, up) = (values(VALUES_ROWS * COLS), values(VALUES_ROWS * COLS));
+    let mut x = Activations::new(VALUES_ROWS, COLS);
+    for _ in 0..calls {
+        // It may write over the gate's values.
+        let mut gate = gate.clone();
+        black_box(&mut x).set_gated(c, Activation::Silu, &mut gate, &up, COLS, w.activations(), VALUES_ROWS);
+    }
+    Ok(())
+}
+
+fn ropes(c: &Compute, calls: usize) -> Result<(), Problem> {
+    let half = HEAD_DIM / 2;
+    let mut table = RopeTable::new(VALUES_ROWS, half);
+    let frequencies: Vec<f32> = (0..half).map(|i| 0.75f32.powi(i as i32)).collect();
+    (0..VALUES_ROWS).for_each(|row| table.set_row(row, 100 + row, &frequencies, 1.0));
+    let (mut x, weight) = (values(VALUES_ROWS * COLS), values(HEAD_DIM));
+    for _ in 0..calls {
+        let norm = Some((weight.as_slice(), 1e-6));
+        rope(c, black_box(&mut x), &table, COLS / HEAD_DIM, HEAD_DIM, Pairing::Halves, norm);
     }
     Ok(())
 }

@@ -8,27 +8,44 @@ use std::process::Command;
 /// The Python package whose source distribution has a whole llama.cpp in it.
 pub const PACKAGE: &str = "llama-cpp-python==0.3.36";
 
+/// What is built of it: for AVX2, all but the last.
+const PROGRAMS: [&str; 3] = ["llama-bench", "llama-batched-bench", SERVER];
+pub const SERVER: &str = "llama-server";
+
 pub const LLAMA: &[&[&str]] = &[&["--repack", "1"], &["--repack", "0"]];
 pub const IK: &[&[&str]] = &[&["-rtr", "0"], &["-rtr", "1"]];
 
+/// Where its programs are.
+pub struct Llama {
+    pub folder: PathBuf,
+    /// Those built without AVX-512.
+    pub avx2: Option<PathBuf>,
+}
+
 /// A folder with llama-bench and llama-batched-bench.
-pub struct Llama(pub PathBuf);
+struct Programs<'a>(&'a Path);
 
 impl Bench for Llama {
     fn ready(&self, _: &Case, _: &Path) -> Result<bool, String> {
         Ok(true)
     }
 
+    fn without_avx512(&self) -> bool {
+        self.avx2.is_some()
+    }
+
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
+        let folder = if case.avx2 { self.avx2.as_ref() } else { Some(&self.folder) };
+        let programs = Programs(folder.ok_or("no build without AVX-512")?);
         match case.test {
-            Test::Prompt(tokens) => self.alone(file, flags, threads, (tokens, 0)),
-            Test::Decode { steps, streams: 1 } => self.alone(file, flags, threads, (0, steps)),
-            Test::Decode { steps, streams } => self.together(file, flags, threads, (steps, streams)),
+            Test::Prompt(tokens) => programs.alone(file, flags, threads, (tokens, 0)),
+            Test::Decode { steps, streams: 1 } => programs.alone(file, flags, threads, (0, steps)),
+            Test::Decode { steps, streams } => programs.together(file, flags, threads, (steps, streams)),
         }
     }
 }
 
-impl Llama {
+impl Programs<'_> {
     fn alone(
         &self,
         file: &Path,
@@ -66,9 +83,17 @@ impl Llama {
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.0.join(name));
         // They may write a log where they stand.
-        command.env("LD_LIBRARY_PATH", &self.0).current_dir(std::env::temp_dir());
+        command.env("LD_LIBRARY_PATH", self.0).current_dir(std::env::temp_dir());
         command
     }
+}
+
+/// The commit that its llama-bench says it was built of, if it does.
+pub fn commit(folder: &Path, file: &Path) -> Option<String> {
+    let mut command = Programs(folder).program("llama-bench");
+    command.arg("-m").arg(file).args(["-p", "1", "-n", "0", "-r", "1", "-o", "json"]);
+    let commit = parse(&output(&mut command).ok()?).ok()?[0]["build_commit"].as_str()?.to_owned();
+    (!commit.is_empty() && commit != "unknown").then_some(commit)
 }
 
 /// Generated tokens a second in llama-batched-bench's table: `| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | …`.
@@ -84,7 +109,8 @@ fn generated(text: &str) -> Option<f64> {
 pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
     let build = cache.join(if avx2 { "llama.cpp-avx2" } else { "llama.cpp" });
     let bin = build.join("bin");
-    if bin.join("llama-batched-bench").exists() && bin.join("llama-bench").exists() {
+    let programs = if avx2 { &PROGRAMS[..2] } else { &PROGRAMS };
+    if programs.iter().all(|program| bin.join(program).exists()) {
         return Ok(bin);
     }
     for (tool, arg) in [("cmake", "--version"), ("python3", "--version")] {
@@ -108,8 +134,9 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
     call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags).args(instructions))?;
     // Without a number, make runs all compilers at once, which takes more memory than many a machine has.
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
-    let targets = ["--target", "llama-bench", "llama-batched-bench", "--parallel", &jobs];
-    call(Command::new("cmake").arg("--build").arg(&build).args(targets))?;
+    let mut make = Command::new("cmake");
+    make.arg("--build").arg(&build).args(["--parallel", &jobs, "--target"]).args(programs);
+    call(&mut make)?;
     Ok(bin)
 }
 

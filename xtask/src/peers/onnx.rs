@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 const SCRIPT: &str = "tools/peers/onnx_bench.py";
 const ASK: &str = "import onnxruntime_genai; print(onnxruntime_genai.__version__)";
 
+/// Bytes that a conversion takes for each weight: its builder computes in f32, and the checkpoint is in bfloat16.
+const MEMORY: f64 = 8.0;
+
 /// How many weights share a scale.
 const VARIANTS: &[&[&str]] = &[&["--block", "32"], &["--block", "128"]];
 
@@ -42,7 +45,7 @@ impl Bench for Onnx {
 
 impl Onnx {
     fn convert(&self, case: &Case, file: &Path) -> Done {
-        self.0.places.inspect(case, file)?;
+        self.0.places.room(case, file, MEMORY)?;
         // Its report of how it goes is not wanted.
         output_and_errors(
             self.0.script(SCRIPT).arg("convert").arg(self.0.places.inspected(case)).arg(self.models(case)),

