@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+pub const CHAT: &str = "/v1/chat/completions";
+
 /// How long an answer may let wait for its next byte.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The same, of a server that may be starting.
@@ -21,26 +23,26 @@ pub fn connect(port: u16) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Of a chat request whose body has `length` bytes.
-pub fn head(length: usize) -> String {
+/// Of a request to `path` whose body has `length` bytes.
+pub fn head(path: &str, length: usize) -> String {
     format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     )
 }
 
-/// Sends a chat request, whose answer is read from the stream.
-pub fn send(port: u16, body: &Value) -> Result<TcpStream, String> {
+/// Sends a request, whose answer is read from the stream.
+pub fn send(port: u16, path: &str, body: &Value) -> Result<TcpStream, String> {
     let body = body.to_string();
     let mut stream = connect(port)?;
-    let request = head(body.len()) + &body;
+    let request = head(path, body.len()) + &body;
     stream.write_all(request.as_bytes()).map_err(|e| format!("a request could not be sent: {e}"))?;
     Ok(stream)
 }
 
-/// Status and body of the answer to a chat request.
-pub fn ask(port: u16, body: &Value) -> Result<(u16, String), String> {
-    answer(send(port, body)?)
+/// Status and body of the answer to a request.
+pub fn ask(port: u16, path: &str, body: &Value) -> Result<(u16, String), String> {
+    answer(send(port, path, body)?)
 }
 
 /// Whether the server says that it is ready.

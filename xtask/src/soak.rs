@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::Server;
-use crate::http::{ask, connect, head, parse, send};
+use crate::http::{CHAT, ask, connect, head, parse, send};
 use crate::program::Program;
 use crate::shell::Done;
 
@@ -123,7 +123,7 @@ fn reference(port: u16, i: usize) -> Result<Reference, String> {
         "temperature": temperature,
         "ignore_eos": i.is_multiple_of(5),
     });
-    let (status, answer) = ask(port, &body)?;
+    let (status, answer) = ask(port, CHAT, &body)?;
     let text = said(&answer).ok_or_else(|| format!("request {i} alone: {status} {answer}"))?;
     Ok(Reference { body, text })
 }
@@ -171,7 +171,7 @@ fn drive(port: u16, references: &[Reference], tally: &Tally, end: Instant, seed:
 
 fn whole(port: u16, reference: &Reference, tally: &Tally) -> Done {
     let began = Instant::now();
-    let (status, answer) = ask(port, &reference.body)?;
+    let (status, answer) = ask(port, CHAT, &reference.body)?;
     match status {
         200 if said(&answer).as_deref() == Some(&reference.text) => _ = tally.whole.fetch_add(1, Relaxed),
         200 => return Err(format!("{} was answered {answer}, alone {:?}", reference.body, reference.text)),
@@ -192,7 +192,7 @@ fn refused(tally: &Tally, began: Instant) {
 fn streamed(port: u16, reference: &Reference, tally: &Tally, dawdle: Option<&mut Chance>) -> Done {
     let mut body = reference.body.clone();
     body["stream"] = true.into();
-    let mut stream = send(port, &body)?;
+    let mut stream = send(port, CHAT, &body)?;
     let mut bytes = Vec::new();
     if let Some(chance) = dawdle {
         tally.slow.fetch_add(1, Relaxed);
@@ -236,7 +236,7 @@ fn streamed(port: u16, reference: &Reference, tally: &Tally, dawdle: Option<&mut
 
 /// Asks and leaves.
 fn leave(port: u16, reference: &Reference, tally: &Tally, chance: &mut Chance) -> Done {
-    let stream = send(port, &reference.body)?;
+    let stream = send(port, CHAT, &reference.body)?;
     std::thread::sleep(Duration::from_millis(chance.below(300)));
     drop(stream);
     tally.left.fetch_add(1, Relaxed);
@@ -246,7 +246,7 @@ fn leave(port: u16, reference: &Reference, tally: &Tally, chance: &mut Chance) -
 fn half_a_body(port: u16, reference: &Reference, tally: &Tally) -> Done {
     let body = reference.body.to_string();
     let mut stream = connect(port)?;
-    let _ = stream.write_all(head(body.len()).as_bytes());
+    let _ = stream.write_all(head(CHAT, body.len()).as_bytes());
     let _ = stream.write_all(&body.as_bytes()[..body.len() / 2]);
     tally.left.fetch_add(1, Relaxed);
     Ok(())
@@ -264,7 +264,7 @@ fn nonsense(port: u16, tally: &Tally, chance: &mut Chance) -> Done {
     };
     let mut stream = connect(port)?;
     // The server may answer and close before it has read all of it.
-    let _ = stream.write_all(head(body.len()).as_bytes());
+    let _ = stream.write_all(head(CHAT, body.len()).as_bytes());
     let _ = stream.write_all(body.as_bytes());
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);

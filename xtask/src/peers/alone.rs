@@ -119,7 +119,7 @@ fn memory(ours: &Path, file: &Path, rounds: usize) -> Result<Row, String> {
     let held = number(&inspect, "file_bytes")? + number(&inspect["memory"], "kv_bytes")?;
     let letters = "a".repeat(LETTERS);
     let body = json!({
-        "messages": [{"role": "user", "content": letters}],
+        "prompt": letters,
         "max_tokens": ANSWER,
         "ignore_eos": true,
         "temperature": 0,
@@ -128,7 +128,7 @@ fn memory(ours: &Path, file: &Path, rounds: usize) -> Result<Row, String> {
     for round in 1..=rounds {
         eprintln!("memory: round {round} of {rounds}");
         let (server, _) = Server::with(&|port| serve(ours, file, port))?;
-        let (status, answer) = ask(server.port, &body)?;
+        let (status, answer) = ask(server.port, "/v1/completions", &body)?;
         let tokens = &parse(&answer)?["usage"];
         if status != 200
             || tokens["prompt_tokens"].as_u64() < Some(LETTERS as u64)
