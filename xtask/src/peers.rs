@@ -220,7 +220,8 @@ impl Places {
     /// The file that all programs read: of a shape, `SHAPE:FORMAT`, with random weights, or of a model that is pulled.
     fn file(&self, model: &str) -> Result<PathBuf, String> {
         if !model.contains(':') {
-            call(Command::new(&self.ours).args(["pull", model]))?;
+            // What it says has no place among the lines of a table.
+            output(Command::new(&self.ours).args(["pull", model]))?;
             let inspected = parse(&output(Command::new(&self.ours).args(["inspect", model, "--json"]))?)?;
             let path = inspected["path"].as_str();
             return path.map(PathBuf::from).ok_or_else(|| format!("no file of {model}"));

@@ -13,10 +13,16 @@ struct Server {
 }
 
 impl Server {
+    /// Of the default model.
     fn start() -> Server {
+        Server::of(&["--drain-timeout", "300"])
+    }
+
+    fn of(args: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gristmill"));
         command
-            .args(["serve", "--port", "0", "--context", "1024", "--drain-timeout", "300"])
+            .args(["serve", "--port", "0", "--context", "1024"])
+            .args(args)
             .env_remove("GRISTMILL_API_KEY");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -47,6 +53,14 @@ impl Server {
         )
         .unwrap();
         stream
+    }
+
+    /// The most bytes that were ever resident: what proc(5) calls `VmHWM`.
+    #[cfg(target_os = "linux")]
+    fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
     }
 
     fn signal(&self, name: &str) {
@@ -111,4 +125,20 @@ fn a_second_signal_ends_at_once() {
     server.until("again to end at once");
     server.signal("-INT");
     assert_eq!(server.child.wait().unwrap().code(), Some(130));
+}
+
+/// The file's pages are given back while its weights are packed, so that they are never there twice.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "needs: gristmill pull qwen2.5-coder-0.5b-instruct"]
+fn weights_are_in_memory_once() {
+    let model = "qwen2.5-coder-0.5b-instruct";
+    let inspect =
+        Command::new(env!("CARGO_BIN_EXE_gristmill")).args(["inspect", model, "--json"]).output().unwrap();
+    let file =
+        serde_json::from_slice::<serde_json::Value>(&inspect.stdout).unwrap()["file_bytes"].as_u64().unwrap();
+    let mut server = Server::of(&[model, "--parallel", "1"]);
+    server.until("curl http://");
+    let peak = server.peak_memory();
+    assert!(peak > file / 2 && peak < file * 3 / 2, "{peak} bytes of memory for a file of {file}");
 }
