@@ -238,19 +238,17 @@ impl Places {
         self.cache.join(format!("{}.json", case.shape()))
     }
 
-    /// Writes [`Places::inspected`].
-    fn inspect(&self, case: &Case, file: &Path) -> Done {
+    /// Writes [`Places::inspected`], and gives what it says.
+    fn inspect(&self, case: &Case, file: &Path) -> Result<String, String> {
         let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
-        write_whole(&self.inspected(case), &inspected)
+        write_whole(&self.inspected(case), &inspected)?;
+        Ok(inspected)
     }
 
     /// An error where less memory is free than `each` bytes for every weight of the case's shape: what a conversion takes
     /// beyond that, the machine may end it for, and others with it.
     fn room(&self, case: &Case, file: &Path, each: f64) -> Done {
-        self.inspect(case, file)?;
-        let path = self.inspected(case);
-        let inspected = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let need = each * number(&parse(&inspected)?, "parameters")?;
+        let need = each * number(&parse(&self.inspect(case, file)?)?, "parameters")?;
         let told = std::fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo: {e}"))?;
         let free = available(&told).ok_or("/proc/meminfo does not say what is available")?;
         if need <= free {
@@ -444,7 +442,10 @@ impl Rates {
     fn ready(peer: &Peer, case: &Case, file: &Path) -> Rates {
         let able = match peer.bench.ready(case, file) {
             Ok(able) => able && (!case.avx2 || peer.bench.without_avx512()),
-            Err(error) => Rates::without(peer, case, &error),
+            Err(error) => {
+                Rates::without(peer, case, &error);
+                false
+            }
         };
         Rates(if able { vec![Vec::new(); peer.variants.len()] } else { Vec::new() })
     }
@@ -464,9 +465,8 @@ impl Rates {
     }
 
     /// Tells that a case goes on without a peer: an hour of others' figures is not to be lost.
-    fn without(peer: &Peer, case: &Case, error: &str) -> bool {
+    fn without(peer: &Peer, case: &Case, error: &str) {
         eprintln!("{}: {} is left out, as it failed: {error}", case.name, peer.name);
-        false
     }
 }
 

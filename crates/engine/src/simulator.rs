@@ -21,6 +21,7 @@ use crate::{
 
 const VOCAB: usize = 40;
 const CONTEXT: usize = 48;
+const MILLISECOND: Duration = Duration::from_millis(1);
 const MAX_WAIT: Duration = Duration::from_millis(400);
 
 #[derive(Debug, Default, Clone)]
@@ -73,8 +74,13 @@ impl Watch for Bill {
     }
 }
 
-/// The fake model, checking the step's bounds, with a clock that its rows drive: `quarters` of a millisecond each.
-fn timed(model: FakeModel, bounds: Bounds, quarters: u64, clock: Arc<Mutex<Duration>>) -> impl Forward {
+/// The fake model, checking the step's bounds, with a clock that its steps drive: `step`, and `row` for each of its rows.
+fn timed(
+    model: FakeModel,
+    bounds: Bounds,
+    (step, row): (Duration, Duration),
+    clock: Arc<Mutex<Duration>>,
+) -> impl Forward {
     Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
         assert!(
             rows.tokens.len() <= bounds.max_rows(),
@@ -83,7 +89,7 @@ fn timed(model: FakeModel, bounds: Bounds, quarters: u64, clock: Arc<Mutex<Durat
             bounds.max_rows()
         );
         assert!(rows.want.len() <= bounds.max_logit_rows(), "{} rows of logits", rows.want.len());
-        *clock.lock().unwrap() += Duration::from_micros(1000 + rows.tokens.len() as u64 * 250 * quarters);
+        *clock.lock().unwrap() += step + row * rows.tokens.len() as u32;
         model.forward(rows).map(<[f32]>::to_vec)
     })
 }
@@ -207,8 +213,8 @@ fn simulate(seed: u64) -> BTreeMap<&'static str, usize> {
     model.habit = habit;
     let tells_prompts = chance.below(2) == 0;
     model.tells_prompts = tells_prompts;
-    let quarters = chance.below(2) as u64;
-    let forward = timed(model, bounds, quarters, clock.clone());
+    let took = (MILLISECOND, MILLISECOND / 4 * chance.below(2) as u32);
+    let forward = timed(model, bounds, took, clock.clone());
     let drafts = (chance.below(2) == 0).then(|| draft(&mut chance, block_tokens, clock.clone()));
     let remembers = chance.below(4) > 0;
     let counters = Arc::new(Counters::default());
@@ -356,7 +362,8 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
         speculation: Speculation::OFF,
         prompt_logits: 1,
     };
-    let forward = timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, 4, clock.clone());
+    let forward =
+        timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, (MILLISECOND, MILLISECOND), clock.clone());
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let counters = Arc::new(Counters::default());
     let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
@@ -390,8 +397,7 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
     assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
 }
 
-/// One answer of a model by itself, greedily: what an answer that goes on as before, or never does, takes where a row takes `row`
-/// and a step `step` beside its rows.
+/// What an answer took.
 struct Guessed {
     steps: usize,
     tokens: usize,
@@ -400,6 +406,7 @@ struct Guessed {
     took: Duration,
 }
 
+/// One answer by itself, greedily, of a model with so much habit, where a row takes `row` and a step `step` beside its rows.
 fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed {
     const LONG: usize = 2048;
     let clock = Arc::new(Mutex::new(Duration::ZERO));
@@ -412,11 +419,7 @@ fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed 
     };
     let mut model = FakeModel::new(VOCAB, LONG, LONG / 4, 4);
     model.habit = habit;
-    let timer = clock.clone();
-    let forward = Around::new(model, move |model: &mut FakeModel, rows: &Rows<'_>| {
-        *timer.lock().unwrap() += step + row * u32::try_from(rows.tokens.len()).unwrap();
-        model.forward(rows).map(<[f32]>::to_vec)
-    });
+    let forward = timed(model, bounds, (step, row), clock.clone());
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let counters = Arc::new(Counters::default());
     let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
