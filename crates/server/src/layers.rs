@@ -24,6 +24,9 @@ use crate::{messages, page, routes, traceparent};
 /// The header that names a request, taken from the client if it sent a sane one.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_BYTES: usize = 128;
+/// The header that says what of a request is left out or approximated; there may be several.
+pub(crate) const WARNING: HeaderName = HeaderName::from_static("x-gristmill-warning");
+const MAX_WARNING_BYTES: usize = 256;
 
 /// A fault as a response.
 pub(crate) fn respond(fault: &Fault) -> Response {
@@ -67,6 +70,9 @@ pub(crate) async fn name_and_count(
     let visit = Visit::new(state.audit.get().cloned(), named, method, handler, peer, parent);
     let mut response = visit.clone().scope(next.run(request)).await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
+    for warning in visit.take_warnings() {
+        response.headers_mut().append(WARNING, warning_value(&warning));
+    }
     let (status, took) = (response.status().as_u16(), began.elapsed());
     visit.answered(status);
     if let Some(handler) = handler {
@@ -76,6 +82,13 @@ pub(crate) async fn name_and_count(
     let took_ms = took.as_secs_f64() * 1e3;
     tracing::info!(request_id, method, path = handler, status, took_ms, "answered");
     response
+}
+
+/// A warning as a header's value: visible ASCII and spaces, of bounded length.
+fn warning_value(warning: &str) -> HeaderValue {
+    let visible = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    let text: String = warning.chars().take(MAX_WARNING_BYTES).map(visible).collect();
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("?"))
 }
 
 fn is_sane(value: &HeaderValue) -> bool {

@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) include_cost: bool,
     /// The field at fault when a prompt is too long.
     pub(crate) prompt_field: &'static str,
+    /// What of the request is left out or approximated: sent as headers (see [`crate::visit::Visit::warn`]).
+    pub(crate) warnings: Vec<String>,
 }
 
 /// How the answer looks.
@@ -99,6 +101,7 @@ pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) ->
         stream: request.stream,
         include_cost: request.handling.include_cost,
         prompt_field: "messages",
+        warnings: request.warnings,
     };
     prompts::check(&plan)?;
     Ok(plan)
@@ -191,6 +194,7 @@ pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
         stream: request.stream,
         include_cost: request.handling.include_cost,
         prompt_field: "prompt",
+        warnings: Vec::new(),
     };
     prompts::check(&plan)?;
     Ok(plan)

@@ -17,7 +17,7 @@ use crate::auth::Client;
 use crate::generation::Generation;
 use crate::plan::{Form, Plan};
 use crate::state::State;
-use crate::{Served, answer, body, layers, messages, page, plan, responses, stream, tokens};
+use crate::{Served, answer, body, layers, messages, page, plan, responses, stream, tokens, visit};
 
 pub(crate) const HEALTH: &str = "/health";
 pub(crate) const LIVE: &str = "/health/live";
@@ -213,6 +213,9 @@ pub(crate) async fn begin(
     let mut permit = state.enter()?;
     let mut plan = body.read_by(&served, make).await?;
     plan.ask_for(client, time_limit);
+    if let Some(visit) = visit::current() {
+        plan.warnings.drain(..).for_each(|warning| visit.warn(warning));
+    }
     permit.grow(plan.choices()).inspect_err(|fault| state.count_refusal(fault))?;
     let generation = Generation::start(state, served, plan, permit, arrived)?;
     Ok(Begun { generation, id: id.unwrap_or_else(|| layers::new_id(state)) })

@@ -117,7 +117,11 @@ pub(crate) struct Visit {
 struct Inner {
     record: Record,
     place: Option<Place>,
+    warnings: Vec<String>,
 }
+
+/// Most warnings of a request; further ones are dropped.
+const WARNINGS: usize = 8;
 
 /// What one answer took.
 pub(crate) struct Took {
@@ -154,7 +158,7 @@ impl Visit {
         let path_name = path.unwrap_or_default();
         let begun = Record::begun(SystemTime::now());
         let record = Record { request_id, peer, method, path: path_name, parent, ..begun };
-        let inner = Mutex::new(Inner { record, place: None });
+        let inner = Mutex::new(Inner { record, place: None, warnings: Vec::new() });
         Arc::new(Visit { began: Instant::now(), inner, audit: audit.filter(|_| path.is_some()) })
     }
 
@@ -171,6 +175,22 @@ impl Visit {
     /// The place on the key that it takes.
     pub(crate) fn holds(&self, place: Place) {
         self.change(|inner| inner.place = Some(place));
+    }
+
+    /// Tells the client, in a header of the answer, that something of its request is left out or approximated.
+    pub(crate) fn warn(&self, warning: String) {
+        self.change(|inner| {
+            if inner.warnings.len() < WARNINGS && !inner.warnings.contains(&warning) {
+                inner.warnings.push(warning);
+            }
+        });
+    }
+
+    /// The warnings so far; each is given out once.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        self.change(|inner| std::mem::swap(&mut warnings, &mut inner.warnings));
+        warnings
     }
 
     pub(crate) fn answered(&self, status: u16) {

@@ -51,6 +51,8 @@ pub struct ChatRequest {
     pub thinking_budget: Option<usize>,
     /// Whether to send the answer as it comes.
     pub stream: Stream,
+    /// What of the request is left out or approximated, each a sentence for the client.
+    pub warnings: Vec<String>,
 }
 
 /// How an answer is sent.
@@ -112,6 +114,7 @@ impl ChatRequest {
             guided: guided::read(&body)?,
             thinking_budget: thinking_budget(&body)?,
             stream,
+            warnings: Vec::new(),
         };
         request.check()?;
         request.check_best_of(&body)?;
