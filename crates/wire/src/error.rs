@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// An answer that is not a 2xx. Each constructor is one row of the table that `docs/serve.md` prints.
+/// An answer that is not a 2xx. Each constructor is one row of the table that `docs/api-reference.md` prints.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {

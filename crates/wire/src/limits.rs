@@ -1,4 +1,4 @@
-//! Every bound on a request, in one place. `docs/serve.md` lists them; a test there keeps the two equal.
+//! Every bound on a request, in one place. `docs/limits.md` and `docs/api-reference.md` list them; a test there keeps the two equal.
 
 /// Bytes of a request body, unless the server is told otherwise.
 pub const BODY_BYTES: usize = 4 << 20;

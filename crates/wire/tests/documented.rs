@@ -1,8 +1,9 @@
-//! The bounds in `docs/serve.md` are those of the code.
+//! The bounds in `docs/api-reference.md` and `docs/limits.md` are those of the code.
 
 use wire::{limits, unbuilt};
 
-const MANUAL: &str = include_str!("../../../docs/serve.md");
+const MANUAL: &str =
+    concat!(include_str!("../../../docs/api-reference.md"), include_str!("../../../docs/limits.md"));
 
 fn thousands(n: usize) -> String {
     let digits = n.to_string();
@@ -53,7 +54,7 @@ fn every_bound_is_in_the_manual() {
         ),
         ("BODY_BYTES", format!("{} MiB", limits::BODY_BYTES >> 20)),
     ] {
-        assert!(MANUAL.contains(&words), "docs/serve.md lacks {words:?} ({what})");
+        assert!(MANUAL.contains(&words), "docs/api-reference.md and docs/limits.md lack {words:?} ({what})");
     }
 }
 
@@ -61,6 +62,6 @@ fn every_bound_is_in_the_manual() {
 fn every_refusal_is_in_the_manual() {
     for (name, why) in unbuilt::table() {
         let family = if name.starts_with("guided_") { "guided_*" } else { name };
-        assert!(MANUAL.contains(&format!("`{family}")), "docs/serve.md lacks {name} ({why})");
+        assert!(MANUAL.contains(&format!("`{family}")), "docs/api-reference.md and docs/limits.md lack {name} ({why})");
     }
 }
