@@ -32,7 +32,7 @@ impl<S> Patient<S> {
             self.deadline.as_mut().reset(Instant::now() + self.limit);
         }
         if self.deadline.as_mut().poll(context).is_ready() {
-            let message = format!("the client took nothing for {:?}", self.limit);
+            let message = format!("the client took nothing for {} s", self.limit.as_secs_f64());
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));
         }
         Poll::Pending

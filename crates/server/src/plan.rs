@@ -71,7 +71,7 @@ pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
 }
 
 pub(crate) fn messages(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
-    let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+    let value = wire::json::read(body)?;
     let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
     conversation(served, request, Form::Message)
 }

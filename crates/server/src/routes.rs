@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use events::Format;
 use tower_http::catch_panic::CatchPanicLayer;
+use wire::error::quote;
 use wire::{Fault, models};
 
 use crate::auth::Client;
@@ -266,7 +267,8 @@ fn time_limit(request: &Request) -> Result<Option<Duration>, Fault> {
         Some(seconds) => Ok(Some(plan::whole_ms(seconds))),
         None => {
             let message = format!(
-                "the header {TIMEOUT} is {value:?}; it must be between 0.001 and {} seconds",
+                "the header {TIMEOUT} is {}; it must be between 0.001 and {} seconds",
+                quote(value.to_str().unwrap_or("not ASCII")),
                 wire::limits::TIMEOUT_S
             );
             Err(Fault::field(TIMEOUT, message))

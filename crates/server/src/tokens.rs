@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State as Shared};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 use wire::tokens::{self, Text, Tokenize, Tokenized};
 use wire::{ChatRequest, Fault, anthropic};
 
@@ -54,7 +54,7 @@ pub(crate) async fn apply_template(Shared(state): Shared<Arc<State>>, request: R
 
 pub(crate) async fn count(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let read = |served: &Served, body: &[u8]| {
-        let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+        let value = wire::json::read(body)?;
         let chat = ChatRequest::read(&anthropic::to_chat(&value, true)?)?;
         plan::check_model(served, chat.model.as_deref())?;
         Ok(json!({"input_tokens": plan::prompt(served, &chat)?.1.len()}))

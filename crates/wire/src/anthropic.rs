@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::Fault;
-use crate::fields::{Fields, wrong};
+use crate::fields::{Fields, said, wrong};
 use crate::limits;
 
 /// Fields that mean the same in both APIs.
@@ -89,7 +89,7 @@ fn text_of(block: &Value, at: String) -> Result<&str, Fault> {
     match fields.text("type", limits::NAME_BYTES)? {
         Some("text") => fields.text("text", usize::MAX)?.ok_or_else(|| Fault::missing(fields.param("text"))),
         kind => {
-            let message = format!("{} is {kind:?}; this server reads text only", fields.param("type"));
+            let message = format!("{} is {}; this server reads text only", fields.param("type"), said(kind));
             Err(Fault::unsupported(fields.param("type"), message))
         }
     }
@@ -99,7 +99,8 @@ fn text_of(block: &Value, at: String) -> Result<&str, Fault> {
 fn add_turn(turn: &Fields<'_>, messages: &mut Vec<Value>) -> Result<(), Fault> {
     let role = turn.text("role", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(turn.param("role")))?;
     if role != "user" && role != "assistant" {
-        let message = format!("{} is {role:?}; it must be \"user\" or \"assistant\"", turn.param("role"));
+        let message =
+            format!("{} is {}; it must be \"user\" or \"assistant\"", turn.param("role"), said(Some(role)));
         return Err(Fault::field(turn.param("role"), message));
     }
     let at = turn.param("content");
@@ -158,8 +159,10 @@ impl Said {
             }
             (_, kind) => {
                 let name = fields.param("type");
-                let message =
-                    format!("{name} is {kind:?} in a turn of the {role}; this server reads text and tools");
+                let message = format!(
+                    "{name} is {} in a turn of the {role}; this server reads text and tools",
+                    said(Some(kind))
+                );
                 return Err(Fault::unsupported(name, message));
             }
         }
@@ -231,7 +234,8 @@ fn add_tools(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), F
             json!({"type": "function", "function": {"name": name}})
         }
         Some(other) => {
-            let message = format!("{at} is {other:?}; it must be \"auto\", \"any\", \"tool\" or \"none\"");
+            let message =
+                format!("{at} is {}; it must be \"auto\", \"any\", \"tool\" or \"none\"", said(Some(other)));
             return Err(Fault::field(at, message));
         }
         None => return Err(Fault::missing(at)),
@@ -250,7 +254,7 @@ fn add_thinking(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<()
         Some("enabled" | "adaptive") => true,
         Some("disabled") => false,
         other => {
-            let message = format!("thinking.type is {other:?}; it must be \"enabled\" or \"disabled\"");
+            let message = format!("thinking.type is {}; it must be \"enabled\" or \"disabled\"", said(other));
             return Err(Fault::field("thinking.type", message));
         }
     };

@@ -7,7 +7,8 @@ use crate::error::Fault;
 use crate::fields::Fields;
 use crate::message::ToolChoice;
 use crate::{
-    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, limits, logprobs, message, sampling, unbuilt,
+    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, message, sampling,
+    unbuilt,
 };
 
 /// A request, checked.
@@ -83,7 +84,7 @@ impl Stream {
 impl ChatRequest {
     /// Reads a body. Never panics, whatever the bytes.
     pub fn parse(body: &[u8]) -> Result<ChatRequest, Fault> {
-        ChatRequest::read(&serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?)
+        ChatRequest::read(&json::read(body)?)
     }
 
     /// Reads a request that is JSON already.
@@ -206,7 +207,7 @@ fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
     let mut arguments = body.object(name, limits::TEMPLATE_ARGUMENTS)?.cloned().unwrap_or_default();
     for own in ["messages", "tools", "add_generation_prompt"] {
         if arguments.contains_key(own) {
-            let message = format!("{name} has {own:?}; give it as a field of the request");
+            let message = format!("{name} has \"{own}\"; give it as a field of the request");
             return Err(Fault::field(format!("{name}.{own}"), message));
         }
     }

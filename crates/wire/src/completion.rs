@@ -7,7 +7,7 @@ use crate::chat::Stream;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
 use crate::{
-    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, limits, logprobs, sampling, unbuilt,
+    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, sampling, unbuilt,
 };
 
 /// Tokens of an answer when the request does not say (OpenAI's default).
@@ -59,7 +59,7 @@ pub enum Prompt {
 impl CompletionRequest {
     /// Reads a body. Never panics, whatever the bytes.
     pub fn parse(body: &[u8]) -> Result<CompletionRequest, Fault> {
-        let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+        let value = json::read(body)?;
         let body = Fields::body(&value)?;
         unbuilt::refuse_for_completion(&body)?;
         let n = body.count("n", 1..=limits::N)?.unwrap_or(1);

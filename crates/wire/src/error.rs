@@ -61,13 +61,9 @@ impl Fault {
     }
 
     /// 400: the body is not JSON.
-    pub fn not_json(error: &serde_json::Error) -> Fault {
-        Fault::new(
-            400,
-            "invalid_request_error",
-            Some("invalid_json"),
-            format!("the body is not valid JSON: {error}"),
-        )
+    pub fn not_json(why: impl std::fmt::Display) -> Fault {
+        let message = format!("the body is not valid JSON: {why}");
+        Fault::new(400, "invalid_request_error", Some("invalid_json"), message)
     }
 
     /// 400: the body is wrong as a whole.
@@ -109,7 +105,7 @@ impl Fault {
     /// 404: a response that is not kept, or not for this client.
     pub fn no_response(id: &str) -> Fault {
         let message =
-            format!("there is no response {:?}: it was not stored, or is not kept any more", shorten(id));
+            format!("there is no response {}: it was not stored, or is not kept any more", quote(id));
         let mut fault = Fault::new(404, "invalid_request_error", Some("response_not_found"), message);
         fault.param = Some("response_id".into());
         fault
@@ -117,7 +113,7 @@ impl Fault {
 
     /// 404: a model that this server does not have.
     pub fn no_model(name: &str, served: &[String]) -> Fault {
-        let message = format!("model {:?} is not served here; served: {}", shorten(name), served.join(", "));
+        let message = format!("model {} is not served here; served: {}", quote(name), served.join(", "));
         let mut fault = Fault::new(404, "invalid_request_error", Some("model_not_found"), message);
         fault.param = Some("model".into());
         fault
@@ -148,7 +144,7 @@ impl Fault {
 
     /// 415: the body does not say that it is JSON.
     pub fn media_type(found: Option<&str>) -> Fault {
-        let found = found.map_or("no content-type".to_owned(), |f| format!("content-type {:?}", shorten(f)));
+        let found = found.map_or("no content-type".to_owned(), |f| format!("content-type {}", quote(f)));
         let message = format!("the request has {found}; it must be application/json");
         Fault::new(415, "invalid_request_error", Some("unsupported_media_type"), message)
     }
@@ -156,9 +152,9 @@ impl Fault {
     /// 421: a host name that does not point at a server on this machine.
     pub fn misdirected(host: &str) -> Fault {
         let message = format!(
-            "Host {:?} is not a name of this machine's loopback; a server without an API key answers to \
+            "Host {} is not a name of this machine's loopback; a server without an API key answers to \
              localhost only (give it a key to use other names)",
-            shorten(host)
+            quote(host)
         );
         Fault::new(421, "invalid_request_error", Some("misdirected_request"), message)
     }
@@ -213,6 +209,22 @@ pub(crate) fn shorten(text: &str) -> String {
         None => text.to_owned(),
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
     }
+}
+
+/// What a client sent as an error message shows it: in double quotes, escaped as in JSON, at most 80 characters. Control
+/// characters are escaped too, those above U+007F included, so that a log shows what was sent and obeys none of it.
+pub fn quote(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in shorten(text).chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 #[cfg(test)]

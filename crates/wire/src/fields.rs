@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::error::{Fault, shorten};
+use crate::error::{Fault, quote, shorten};
 
 /// An object of the body, and where it stands in it.
 pub(crate) struct Fields<'a> {
@@ -142,16 +142,22 @@ pub(crate) fn wrong(param: &str, value: &Value, expected: &str) -> Fault {
 pub(crate) fn show(value: &Value) -> String {
     match value {
         Value::Array(_) | Value::Object(_) => kind(value),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => shorten(&value.to_string()),
+        Value::String(text) => quote(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => shorten(&value.to_string()),
     }
+}
+
+/// A word that a request says, as the error message shows it; "missing" where it says none.
+pub(crate) fn said(word: Option<&str>) -> String {
+    word.map_or_else(|| "missing".to_owned(), quote)
 }
 
 fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(b) => format!("the boolean {b}"),
-        Value::Number(n) => format!("the number {n}"),
-        Value::String(s) => format!("the string {:?}", shorten(s)),
+        Value::Number(n) => format!("the number {}", shorten(&n.to_string())),
+        Value::String(s) => format!("the string {}", quote(s)),
         Value::Array(a) => format!("an array of {}", a.len()),
         Value::Object(_) => "an object".into(),
     }

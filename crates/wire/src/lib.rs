@@ -16,6 +16,7 @@ mod fields;
 pub mod guided;
 pub mod handling;
 pub mod ids;
+pub mod json;
 pub mod limits;
 pub mod logprobs;
 pub mod message;

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::Fault;
-use crate::fields::{Fields, wrong};
-use crate::{Usage, limits};
+use crate::fields::{Fields, said, wrong};
+use crate::{Usage, json, limits};
 
 /// Fields that mean the same in both APIs.
 const SAME: [&str; 17] = [
@@ -56,7 +56,7 @@ impl ResponsesRequest {
     /// # Errors
     /// When a part of it has no meaning here, by its name in this API.
     pub fn parse(body: &[u8]) -> Result<ResponsesRequest, Fault> {
-        let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+        let value: Value = json::read(body)?;
         let fields = Fields::body(&value)?;
         refuse(&fields)?;
         let mut chat = Map::new();
@@ -116,7 +116,7 @@ fn refuse(fields: &Fields<'_>) -> Result<(), Fault> {
     match fields.text("truncation", limits::NAME_BYTES)? {
         None | Some("disabled") => Ok(()),
         Some(other) => {
-            let message = format!("truncation is {other:?}: a conversation is never cut here");
+            let message = format!("truncation is {}: a conversation is never cut here", said(Some(other)));
             Err(Fault::unsupported("truncation", message))
         }
     }
@@ -147,7 +147,8 @@ fn add_format(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), 
         Some(kind @ ("text" | "json_object")) => json!({"type": kind}),
         other => {
             let message = format!(
-                "text.format.type is {other:?}; it must be \"text\", \"json_object\" or \"json_schema\""
+                "text.format.type is {}; it must be \"text\", \"json_object\" or \"json_schema\"",
+                said(other)
             );
             return Err(Fault::field("text.format.type", message));
         }
@@ -164,7 +165,7 @@ fn add_tools(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), F
             match tool.text("type", limits::NAME_BYTES)? {
                 Some("function") => {}
                 kind => {
-                    let message = format!("{at} is {kind:?}; this server knows functions only");
+                    let message = format!("{at} is {}; this server knows functions only", said(kind));
                     return Err(Fault::unsupported(at, message));
                 }
             }
@@ -250,8 +251,10 @@ fn add_item(item: &Fields<'_>, messages: &mut Vec<Value>) -> Result<(), Fault> {
         }
         kind => {
             let at = item.param("type");
-            let message =
-                format!("{at} is {kind:?}; this server reads messages, reasoning and function calls");
+            let message = format!(
+                "{at} is {}; this server reads messages, reasoning and function calls",
+                said(Some(kind))
+            );
             return Err(Fault::unsupported(at, message));
         }
     }
@@ -295,7 +298,7 @@ fn part_text(part: &Value, at: String) -> Result<&str, Fault> {
         Some("refusal") => "refusal",
         _ => {
             let at = part.param("type");
-            let message = format!("{at} is {kind:?}; this server reads text only");
+            let message = format!("{at} is {}; this server reads text only", said(kind));
             return Err(Fault::unsupported(at, message));
         }
     };

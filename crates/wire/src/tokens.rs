@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::error::Fault;
 use crate::fields::{self, Fields};
-use crate::{ChatRequest, limits};
+use crate::{ChatRequest, json, limits};
 
 /// What is to be turned into tokens.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +31,7 @@ impl Tokenize {
     /// # Errors
     /// When a field has a wrong value, or none of the three is there.
     pub fn parse(body: &[u8]) -> Result<Tokenize, Fault> {
-        let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+        let value = json::read(body)?;
         let fields = Fields::body(&value)?;
         let pieces = fields.boolean("return_token_strs")?.or(fields.boolean("with_pieces")?).unwrap_or(false);
         if fields.get("messages").is_some() {
@@ -70,7 +70,7 @@ pub struct Tokenized {
 /// # Errors
 /// When `tokens` is missing, too long or not a list of token ids.
 pub fn detokenize(body: &[u8]) -> Result<(Option<String>, Vec<u32>), Fault> {
-    let value: Value = serde_json::from_slice(body).map_err(|e| Fault::not_json(&e))?;
+    let value = json::read(body)?;
     let fields = Fields::body(&value)?;
     let list = fields.list("tokens", limits::TOKENS as usize)?.ok_or_else(|| Fault::missing("tokens"))?;
     let id = |(i, value): (usize, &Value)| {
