@@ -79,12 +79,8 @@ pub(crate) fn arguments(command: &Command, matches: &ArgMatches) -> Result<Vec<O
 
 fn read(path: &Path) -> Result<toml::Table, Failure> {
     let at = path.display();
-    let cannot = |error: std::io::Error| Failure::new(format!("cannot read --config {at}: {error}"));
-    let bytes = std::fs::metadata(path).map_err(cannot)?.len();
-    if bytes > MAX_BYTES {
-        return Err(Failure::new(format!("--config {at} has {bytes} bytes; at most {MAX_BYTES} are read")));
-    }
-    let text = std::fs::read_to_string(path).map_err(cannot)?;
+    let file = crate::files::read("--config", path, MAX_BYTES)?;
+    let text = file.text("--config", path)?;
     text.parse().map_err(|error: toml::de::Error| {
         let line =
             error.span().map_or(0, |span| text.bytes().take(span.start).filter(|b| *b == b'\n').count());

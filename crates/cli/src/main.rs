@@ -13,6 +13,7 @@ mod calendar;
 mod commands;
 mod config;
 mod failure;
+mod files;
 mod flags;
 mod loading;
 mod sampling;

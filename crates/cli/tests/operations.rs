@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -52,7 +53,7 @@ fn keys_are_read_again() {
     let mut server = Server::start(&tiny, &["--api-key-file", file.to_str().unwrap()]);
     assert_eq!((server.complete("old").0, server.complete("new").0), (200, 401));
     fs::write(&file, "new name=b requests=1\n").unwrap();
-    server.until("1 API keys are read again");
+    server.until("1 API key is read again");
     assert_eq!((server.complete("old").0, server.complete("new").0), (401, 200));
     assert_eq!(server.complete("new").0, 429);
     // A file that is broken, empty or gone locks nobody out and lets nobody in.
@@ -63,6 +64,116 @@ fn keys_are_read_again() {
     fs::remove_file(&file).unwrap();
     server.until("stay as they are");
     assert_eq!((server.complete("old").0, server.complete("new").0), (401, 429));
+}
+
+#[test]
+fn abuse_a9_signals_end_nothing_without_a_drain() {
+    let tiny = Tiny::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys");
+    fs::write(&file, "sixteen-and-more-characters\n").unwrap();
+    let mut server = Server::start(&tiny, &["--api-key-file", file.to_str().unwrap()]);
+    let key = "sixteen-and-more-characters";
+    let mut stream = server.request("POST", "/v1/completions", key, &body(true).to_string());
+    let mut some = [0; 1];
+    assert_eq!(stream.read(&mut some).unwrap(), 1);
+    for signal in ["-USR1", "-USR2", "-PIPE", "-HUP"] {
+        server.signal(signal);
+    }
+    // Read again although nothing has changed.
+    server.until("1 API key is read again");
+    assert_eq!(server.complete(key).0, 200);
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("[DONE]"), "{rest}");
+    // SIGQUIT drains as SIGTERM does, and SIGHUP does not cut the drain short.
+    let stream = server.request("POST", "/v1/completions", key, &body(true).to_string());
+    within("a running answer", || {
+        read(server.request("GET", "/metrics", key, ""))
+            .1
+            .contains("num_requests_running{model_name=\"tiny\",engine=\"0\"} 1")
+            || read_ready(&stream)
+    });
+    server.signal("-QUIT");
+    server.until("told to quit: finishing running answers");
+    server.signal("-HUP");
+    let (status, text) = read(stream);
+    assert!(status == 200 && text.contains("[DONE]"), "{text}");
+    assert!(server.wait().success());
+}
+
+/// Whether something has come.
+fn read_ready(stream: &TcpStream) -> bool {
+    stream.peek(&mut [0; 1]).is_ok_and(|count| count > 0)
+}
+
+#[test]
+fn abuse_a9_without_files_sighup_says_so() {
+    let tiny = Tiny::new();
+    let mut server = Server::start(&tiny, &[]);
+    server.signal("-HUP");
+    server.until("SIGHUP: there is no file to read again");
+    assert_eq!(server.complete("").0, 200);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn abuse_a9_key_files_that_others_write_and_short_keys() {
+    use std::os::unix::fs::PermissionsExt;
+    let tiny = Tiny::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys");
+    let check = |args: &[&str]| {
+        let mut command = support::gristmill(folder.path());
+        command.args(["serve", tiny.path(), "--check"]).args(args).output().unwrap()
+    };
+    let keyed = ["--api-key-file", file.to_str().unwrap()];
+    fs::write(&file, "x\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let line = support::failure(&check(&keyed), 1);
+    assert!(line.contains("mode 666") && line.contains("chmod 600"), "{line}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let output = check(&keyed);
+    assert!(said(&output).contains("1 key"), "{}", said(&output));
+    assert!(support::text(&output.stderr).contains("has 1 characters, fewer than 16"));
+    let line = support::failure(&check(&[&keyed[..], &["--host", "0.0.0.0"]].concat()), 1);
+    assert!(line.contains("number 1 has 1 characters") && line.contains("openssl rand"), "{line}");
+    fs::write(&file, "0123456789abcdef\n\n# again\n0123456789abcdef\n").unwrap();
+    let line = support::failure(&check(&keyed), 1);
+    assert!(line.contains("number 2 is the same as number 1"), "{line}");
+    for device in ["/dev/zero", "/dev/random"] {
+        for flag in ["--api-key-file", "--config"] {
+            let line = support::failure(&check(&[flag, device]), 1);
+            assert!(line.contains(&format!("{flag} {device} is a device")), "{line}");
+        }
+    }
+    let log = folder.path().join("audit.jsonl");
+    std::os::unix::fs::symlink(&file, &log).unwrap();
+    let line = support::failure(&check(&["--audit-log", log.to_str().unwrap()]), 1);
+    assert!(line.contains("symbolic link"), "{line}");
+}
+
+#[test]
+fn abuse_a9_a_low_limit_of_descriptors_is_said() {
+    let tiny = Tiny::new();
+    let home = tempfile::tempdir().unwrap();
+    let mut gristmill = support::gristmill(home.path());
+    gristmill.args(["serve", tiny.path(), "--port", "0"]);
+    let mut command = std::process::Command::new("sh");
+    command.env_clear().args(["-c", "ulimit -n 128; exec \"$@\"", "sh"]);
+    command.arg(gristmill.get_program()).args(gristmill.get_args());
+    for (name, value) in gristmill.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.next().unwrap();
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(line.contains("128 files and sockets") && line.contains("--max-connections 1024: 80"), "{line}");
 }
 
 #[test]
@@ -104,6 +215,43 @@ fn tls_with_a_certificate_that_changes() {
     fs::write(&certificate, "rubbish").unwrap();
     server.until("stays as it is");
     assert_eq!(support::json(&bench())["completed"], 2);
+}
+
+/// TLS ends a side by `close_notify`; the other side may go on.
+#[test]
+fn said_badly_a_tls_client_that_ends_its_side_gets_its_answer() {
+    let tiny = Tiny::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (path("cert.pem"), path("key.pem"));
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    let server = Server::start(&tiny, &["--tls-cert", &certificate, "--tls-key", &key]);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = Arc::new(config.unwrap().with_root_certificates(roots).with_no_client_auth());
+    for stream in [false, true] {
+        let connection =
+            rustls::ClientConnection::new(config.clone(), "localhost".try_into().unwrap()).unwrap();
+        let socket = TcpStream::connect(&server.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut client = rustls::StreamOwned::new(connection, socket);
+        let body = body(stream).to_string();
+        write!(
+            client,
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        client.conn.send_close_notify();
+        client.flush().unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert!(text.contains("200 OK") && text.contains("finish_reason\":\"length"), "{text}");
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Keys {
 #[derive(Clone)]
 struct Entry {
     hash: [u8; 32],
+    /// Of the key.
+    bytes: usize,
     allowance: Arc<Allowance>,
 }
 
@@ -43,8 +45,8 @@ pub enum KeysError {
     #[error("there are more than 1024 API keys")]
     Many,
     /// The same key again.
-    #[error("API key number {0} is there twice")]
-    Twice(usize),
+    #[error("API key number {1} is the same as number {0}")]
+    Twice(usize, usize),
     /// A word behind a key that is none of the four.
     #[error(
         "after API key number {0} stands {1:?}; known are name=TEXT, requests=N, tokens=N (both a minute) and \
@@ -112,12 +114,12 @@ impl Keys {
             return Err(KeysError::Many);
         }
         let hash = hash(key);
-        if self.entries.iter().any(|entry| entry.hash == hash) {
-            return Err(KeysError::Twice(number));
+        if let Some(first) = self.entries.iter().position(|entry| entry.hash == hash) {
+            return Err(KeysError::Twice(first + 1, number));
         }
         let name = name.map_or_else(|| short(&hash), str::to_owned);
         let allowance = Arc::new(Allowance::new(name, Client::of(&hash), limits, Arc::default()));
-        self.entries.push(Entry { hash, allowance });
+        self.entries.push(Entry { hash, bytes: key.len(), allowance });
         Ok(())
     }
 
@@ -129,6 +131,12 @@ impl Keys {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The shortest key: its number from 1 on, and how many characters it has.
+    pub fn shortest(&self) -> Option<(usize, usize)> {
+        let lengths = self.entries.iter().enumerate().map(|(index, entry)| (index + 1, entry.bytes));
+        lengths.min_by_key(|(_, bytes)| *bytes)
     }
 
     /// Takes over what `before` has counted for the keys that are in both, so that reading a file again does not give
@@ -158,7 +166,7 @@ impl Keys {
 }
 
 /// Who sent a request: a number for each key, the same after a restart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Client(pub(crate) u64);
 
 impl Client {
@@ -223,6 +231,7 @@ mod tests {
             assert!(keys.admit(wrong).is_none(), "{wrong:?}");
         }
         assert_eq!(format!("{keys:?}"), "2 keys");
+        assert_eq!(keys.shortest(), Some((2, 4)));
     }
 
     #[test]
@@ -233,7 +242,7 @@ mod tests {
         assert_eq!(keys.add("ключ"), Err(KeysError::Character(1)));
         assert_eq!(keys.add(&"x".repeat(1_025)), Err(KeysError::Long(1, 1_025)));
         assert!(keys.is_empty());
-        assert_eq!(keys.add("a").and(keys.add("a")), Err(KeysError::Twice(2)));
+        assert_eq!(keys.add("a").and(keys.add("a")), Err(KeysError::Twice(1, 2)));
     }
 
     #[test]

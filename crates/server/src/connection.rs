@@ -11,15 +11,16 @@ use events::Event;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 use wire::Fault;
 
+use crate::line::{self, Line};
 use crate::patience::Patient;
 use crate::state::State;
 
@@ -37,6 +38,9 @@ impl fmt::Display for Peer {
 const LAST_BYTES: Duration = Duration::from_secs(2);
 /// After `accept` failed: the process is out of files, most likely, and some will be closed.
 const AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// What the HTTP library needs beside a head: the least that it works with.
+const LIBRARY_BYTES: usize = 8 << 10;
 
 pub(crate) async fn serve(
     state: Arc<State>,
@@ -131,19 +135,25 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     peer: Peer,
 ) -> hyper::Result<()> {
     let options = &state.options;
-    let service = router.map_request(move |mut request: Request<Incoming>| {
+    let shared = line::Shared::default();
+    let stream = Patient::new(stream, options.write_timeout);
+    let line = Line::new(stream, shared.clone(), options.head_bytes, options.headers);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let answering = shared.answering();
         request.extensions_mut().insert(peer);
-        request
+        if let Some(refused) = shared.take_refusal() {
+            request.extensions_mut().insert(refused);
+        }
+        let answer = router.clone().oneshot(request);
+        async move { answer.await.map(|response| line::watched(response, answering)) }
     });
+    // Heads are bounded and checked before; the library's own bounds only have to leave room for them.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
-        .max_buf_size(options.head_bytes)
-        .max_headers(options.headers)
-        .serve_connection(
-            TokioIo::new(Patient::new(stream, options.write_timeout)),
-            TowerToHyperService::new(service),
-        );
+        .max_buf_size(options.head_bytes + LIBRARY_BYTES)
+        .max_headers(options.headers + 1)
+        .serve_connection(TokioIo::new(line), service);
     watcher.watch(connection).await
 }
 
@@ -178,7 +188,7 @@ fn refuse(state: &State, stream: &TcpStream, limit: usize) {
     let body = fault.json();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         retry-after: 1\r\nconnection: close\r\n\r\n{body}",
+         retry-after: 1\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
     if let Err(error) = stream.try_write(answer.as_bytes()) {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State as Shared};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use events::{Event, Rejection};
@@ -17,6 +17,7 @@ use wire::Fault;
 use crate::allowance::Allowance;
 use crate::auth::Client;
 use crate::connection::Peer;
+use crate::line::Refused;
 use crate::state::State;
 use crate::visit::{self, Visit};
 use crate::{messages, page, routes, traceparent};
@@ -73,6 +74,7 @@ pub(crate) async fn name_and_count(
     for warning in visit.take_warnings() {
         response.headers_mut().append(WARNING, warning_value(&warning));
     }
+    add_security(response.headers_mut());
     let (status, took) = (response.status().as_u16(), began.elapsed());
     visit.answered(status);
     if let Some(handler) = handler {
@@ -82,6 +84,13 @@ pub(crate) async fn name_and_count(
     let took_ms = took.as_secs_f64() * 1e3;
     tracing::info!(request_id, method, path = handler, status, took_ms, "answered");
     response
+}
+
+/// What keeps browsers from guessing a type, and caches from keeping an answer that is for one client. The page says itself
+/// how long its files may be kept.
+fn add_security(headers: &mut HeaderMap) {
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
 /// A warning as a header's value: visible ASCII and spaces, of bounded length.
@@ -125,6 +134,10 @@ fn method_name(method: &Method) -> &'static str {
 
 /// Lets in who may come in. `/health` and the page tell nothing and are open.
 pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Request, next: Next) -> Response {
+    if let Some(Refused { fault, path }) = request.extensions_mut().remove() {
+        let is_message = path.is_some_and(|path| path.starts_with(routes::MESSAGES));
+        return if is_message { messages::respond(&fault) } else { respond(&fault) };
+    }
     match check(&state, &request) {
         Ok(client) => {
             request.extensions_mut().insert(client);
@@ -186,10 +199,12 @@ fn let_in(state: &State, method: &Method, allowance: &Arc<Allowance>) -> Result<
     }
 }
 
+/// Whether the request is meant for a server on this machine. Its `Host` is one valid name or address (see
+/// [`crate::head`]), the same as that of a target in absolute form.
 fn check_host(request: &Request) -> Result<(), Fault> {
     let from_header = request.headers().get(header::HOST).map(|v| v.to_str().unwrap_or("?"));
     // A request of HTTP/1.0 may have no Host, and no browser sends those.
-    let Some(host) = request.uri().authority().map(|a| a.as_str()).or(from_header) else { return Ok(()) };
+    let Some(host) = from_header.or(request.uri().authority().map(|a| a.as_str())) else { return Ok(()) };
     if is_loopback_name(host) { Ok(()) } else { Err(Fault::misdirected(host)) }
 }
 
@@ -198,7 +213,7 @@ fn is_loopback_name(host: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name == "localhost"
         || name.ends_with(".localhost")
         || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -228,6 +243,11 @@ mod tests {
             "[2001:db8::1]:80",
             "",
             "127.0.0.1.evil.com",
+            "localhost..",
+            "127.1",
+            "2130706433",
+            "0x7f.0.0.1",
+            "0.0.0.0",
         ] {
             assert!(!is_loopback_name(bad), "{bad}");
         }

@@ -46,7 +46,7 @@ pub(crate) fn response(generation: Generation, dialect: Box<dyn Dialect>, ping: 
     let events = Events { generation: Some(generation), dialect, ping, silence };
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-cache"),
+        (header::CACHE_CONTROL, "no-store"),
         // nginx would gather the events otherwise.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];

@@ -4,6 +4,7 @@ mod answer;
 mod chat;
 
 use std::io::{IsTerminal, Read};
+use std::path::Path;
 use std::time::Duration;
 
 use engine::{Engine, Handle, Params, Request, Unwatched};
@@ -17,6 +18,8 @@ use crate::{Failure, flags, term};
 
 /// Longest prompt read from a pipe: far more than any context holds.
 const MAX_PROMPT_BYTES: u64 = 64 << 20;
+/// Bytes of a chat template.
+const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -210,11 +213,12 @@ fn choose_template(args: &Args, own: Option<ChatTemplate>) -> Result<Option<Chat
     if let Some(template) = ChatTemplate::named(wanted) {
         return Ok(Some(template));
     }
-    let source = std::fs::read_to_string(wanted).map_err(|error| {
+    let path = Path::new(wanted);
+    let file = crate::files::read("--template", path, MAX_TEMPLATE_BYTES).map_err(|failure| {
         let names: Vec<_> = ChatTemplate::names().collect();
-        Failure::new(format!("--template {wanted}: {error}; names known: {}", names.join(", ")))
+        Failure::new(format!("{}; names known: {}", failure.message, names.join(", ")))
     })?;
-    Ok(Some(ChatTemplate::compile(&source)?))
+    Ok(Some(ChatTemplate::compile(file.text("--template", path)?)?))
 }
 
 /// One prompt, one answer.

@@ -4,6 +4,7 @@
 //! tell "not yet" from "not there".
 
 mod audit;
+mod descriptors;
 mod door;
 mod limits;
 #[cfg(not(feature = "otlp"))]
@@ -34,7 +35,7 @@ use crate::term::out;
 use crate::{Failure, flags};
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
-use operations::LogFormat;
+use operations::{LogFormat, Reading};
 use signals::{Signals, end_at_once};
 #[cfg(feature = "otlp")]
 use traces::Traces;
@@ -149,8 +150,14 @@ fn tool_style(name: &str) -> Result<ToolStyle, String> {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let began = Instant::now();
     log_to_stderr(args.operations.log_format);
-    let options = options(&args)?;
-    let tls = operations::tls(&args)?;
+    let mut options = options(&args)?;
+    let tls = operations::tls(&args, Reading::First)?.map(|tls| {
+        tls.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
+        tls.value
+    });
+    if let Some(remark) = descriptors::fit(&mut options.connections) {
+        args.operations.log_format.say(&remark);
+    }
     let (log, scheme) = (args.operations.log_format, if tls.is_some() { "https" } else { "http" });
     let traces = Traces::start(args.operations.otlp_endpoint.as_deref(), scheme)?;
     if args.operations.check {
@@ -190,18 +197,23 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let drain = args.limits.drain();
     let args = Arc::new(args);
-    operations::watch(&args, &server)?;
+    let files = operations::watch(&args, &server)?;
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::new(files)?
+    };
     let failed = load_beside(args, server.clone(), invitation, began)?;
-    serve(&runtime, server, listener, drain, failed, log, traces)
+    serve(&runtime, server, listener, drain, failed, log, traces, signals)
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
-    let keys = operations::keys(args)?;
+    let keys = operations::keys(args, Reading::First)?;
+    keys.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
     let body_bytes = args.limits.body_bytes()?;
     let threads = threads(args)?;
     let standard = Options::default();
     Ok(Options {
-        keys,
+        keys: keys.value,
         loopback_names_only: !args.insecure_no_auth,
         head_timeout: Duration::from_secs(args.operations.head_timeout.into()),
         body_timeout: Duration::from_secs(args.operations.body_timeout.into()),
@@ -292,12 +304,15 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     }
     let planned = planned(args)?;
     out!(
-        "flags and files are good; {} would be served with {} tokens of context, {} of memory and {} keys; \
+        "flags and files are good; {} would be served with {} tokens of context, {} of memory and {}; \
          {} answers at once, {} more and {} tokens of prompts may wait",
         args.model,
         planned.limits.context,
         size(planned.need.total()),
-        options.keys.len(),
+        match options.keys.len() {
+            1 => "1 key".to_owned(),
+            count => format!("{count} keys"),
+        },
         planned.limits.max_running,
         planned.limits.max_queued - planned.limits.max_running,
         planned.limits.max_queued_tokens
@@ -443,11 +458,11 @@ fn serve(
     mut failed: oneshot::Receiver<Failure>,
     log: LogFormat,
     traces: Option<Traces>,
+    mut signals: Signals,
 ) -> Result<(), Failure> {
     let (mut failure, mut stopped) = (None, None);
     let cut = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut signals = Signals::new()?;
         let stop = async {
             tokio::select! {
                 name = signals.next() => {

@@ -100,6 +100,11 @@ impl Server {
     /// Tells it to stop, and waits until it has.
     pub fn stop(&mut self) -> ExitStatus {
         self.signal("-TERM");
+        self.wait()
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 }

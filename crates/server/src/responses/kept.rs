@@ -1,4 +1,7 @@
 //! Responses that can be asked for later, and gone on from: in memory, bounded, each for its own client.
+//!
+//! What is kept is JSON text, not parsed values: a value takes up to a hundred times its text (`[0]` has four bytes and
+//! takes more than a hundred), so that only bytes can be counted exactly.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,28 +13,63 @@ use wire::Fault;
 use crate::auth::Client;
 use crate::items::Item;
 
-/// Responses kept at once; past it the oldest goes.
+/// Responses kept at once; past it the client that keeps most loses its oldest.
 pub(crate) const MOST: usize = 1_024;
-/// Bytes of them together, as JSON.
+/// Bytes of them together.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
+/// Bytes that an entry takes beside its text: its places in the two maps and the queue, rounded up.
+const ENTRY_BYTES: usize = 512;
+
+/// Messages as JSON, one after another with commas between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Conversation(String);
+
+impl Conversation {
+    pub(crate) fn push(&mut self, message: &Value) {
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+        self.0.push_str(&message.to_string());
+    }
+
+    /// The messages, parsed.
+    pub(crate) fn messages(&self) -> Result<Vec<Value>, Fault> {
+        let parsed = serde_json::from_str(&format!("[{}]", self.0));
+        parsed.map_err(|error| Fault::internal(format!("a kept conversation cannot be read: {error}")))
+    }
+}
+
+/// The object that a client gets, as JSON.
+pub(crate) struct Text {
+    /// Its `status`.
+    pub(crate) status: &'static str,
+    pub(crate) json: String,
+}
 
 /// What is kept of one response.
 struct Entry {
     client: Client,
-    /// The object that a client gets.
-    object: Value,
+    status: &'static str,
+    object: Arc<str>,
     /// The conversation up to its end, without instructions.
-    messages: Arc<Vec<Value>>,
+    conversation: Conversation,
     /// Rung to cancel it, while it is computed in the background.
     cancel: Option<Arc<Notify>>,
+    bytes: usize,
+}
+
+/// What one client keeps.
+#[derive(Default)]
+struct Holding {
+    /// The oldest first.
+    order: VecDeque<String>,
     bytes: usize,
 }
 
 #[derive(Default)]
 struct Shelf {
     by_id: HashMap<String, Entry>,
-    /// The oldest first.
-    order: VecDeque<String>,
+    holdings: HashMap<Client, Holding>,
     bytes: usize,
 }
 
@@ -45,16 +83,16 @@ pub(crate) struct Draft {
     pub(crate) id: String,
     pub(crate) client: Client,
     /// The conversation before the answer.
-    pub(crate) messages: Vec<Value>,
+    pub(crate) conversation: Conversation,
 }
 
 impl Draft {
     /// Keeps the response in its last state.
-    pub(crate) fn keep(mut self, object: &Value, items: &[Item]) {
+    pub(crate) fn keep(mut self, object: Text, items: &[Item]) {
         if let Some(turn) = turn(items) {
-            self.messages.push(turn);
+            self.conversation.push(&turn);
         }
-        self.kept.put(self.id, self.client, object.clone(), self.messages, None);
+        self.kept.put(self.id, self.client, object, self.conversation, None);
     }
 }
 
@@ -89,60 +127,60 @@ impl Kept {
         &self,
         id: String,
         client: Client,
-        object: Value,
-        messages: Vec<Value>,
+        object: Text,
+        conversation: Conversation,
         cancel: Option<Arc<Notify>>,
     ) {
-        let bytes = object.to_string().len() + messages.iter().map(|m| m.to_string().len()).sum::<usize>();
+        let bytes = object.json.len() + conversation.0.len() + 2 * id.len() + ENTRY_BYTES;
+        let (status, object) = (object.status, object.json.into());
         let mut shelf = self.lock();
-        if let Some(before) = shelf.by_id.remove(&id) {
-            shelf.bytes -= before.bytes;
-        } else {
-            shelf.order.push_back(id.clone());
-        }
+        shelf.forget(&id);
         shelf.bytes += bytes;
-        shelf.by_id.insert(id, Entry { client, object, messages: Arc::new(messages), cancel, bytes });
-        while shelf.by_id.len() > MOST || (shelf.bytes > MOST_BYTES && shelf.by_id.len() > 1) {
-            let Some(oldest) = shelf.order.pop_front() else { return };
+        let holding = shelf.holdings.entry(client).or_default();
+        holding.bytes += bytes;
+        holding.order.push_back(id.clone());
+        shelf.by_id.insert(id, Entry { client, status, object, conversation, cancel, bytes });
+        while shelf.by_id.len() > MOST || shelf.bytes > MOST_BYTES {
+            let Some(oldest) = shelf.next_to_go() else { return };
             shelf.forget(&oldest);
         }
     }
 
-    /// The response's object.
-    pub(crate) fn object(&self, id: &str, client: Client) -> Result<Value, Fault> {
+    /// The response's object, as JSON.
+    pub(crate) fn object(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
         self.with(id, client, |entry| entry.object.clone())
     }
 
     /// The conversation up to the response's end.
-    pub(crate) fn conversation(&self, id: &str, client: Client) -> Result<Arc<Vec<Value>>, Fault> {
-        let (status, messages) =
-            self.with(id, client, |entry| (entry.object["status"].clone(), entry.messages.clone()))?;
-        if status == "in_progress" || status == "failed" || status == "cancelled" {
+    pub(crate) fn conversation(&self, id: &str, client: Client) -> Result<Conversation, Fault> {
+        let (status, conversation) =
+            self.with(id, client, |entry| (entry.status, entry.conversation.clone()))?;
+        if ["in_progress", "failed", "cancelled"].contains(&status) {
             let message = format!("previous_response_id {id} is {status}: there is no answer to go on from");
             return Err(Fault::field("previous_response_id", message));
         }
-        Ok(messages)
+        Ok(conversation)
     }
 
     /// Cancels a response that is being computed in the background; others are as they are.
-    pub(crate) fn cancel(&self, id: &str, client: Client) -> Result<Value, Fault> {
+    pub(crate) fn cancel(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
         let mut shelf = self.lock();
         let entry =
             shelf.by_id.get_mut(id).filter(|e| e.client == client).ok_or_else(|| Fault::no_response(id))?;
         if let Some(cancel) = entry.cancel.take() {
             cancel.notify_one();
-            entry.object["status"] = "cancelled".into();
+            // The status comes before everything that a client wrote.
+            let object = entry.object.replacen(r#""status":"in_progress""#, r#""status":"cancelled""#, 1);
+            (entry.status, entry.object) = ("cancelled", object.into());
         }
         Ok(entry.object.clone())
     }
 
     /// Forgets a response, and cancels it if it is being computed.
-    pub(crate) fn delete(&self, id: &str, client: Client) -> Result<Value, Fault> {
+    pub(crate) fn delete(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
         self.cancel(id, client)?;
-        let mut shelf = self.lock();
-        shelf.order.retain(|other| other != id);
-        shelf.forget(id);
-        Ok(json!({"id": id, "object": "response", "deleted": true}))
+        self.lock().forget(id);
+        Ok(json!({"id": id, "object": "response", "deleted": true}).to_string().into())
     }
 
     fn with<T>(&self, id: &str, client: Client, read: impl FnOnce(&Entry) -> T) -> Result<T, Fault> {
@@ -157,9 +195,24 @@ impl Kept {
 }
 
 impl Shelf {
+    /// The oldest response of the client that keeps most, of what there is too much of. So a client that keeps no more than
+    /// an equal share of the whole loses nothing to others.
+    fn next_to_go(&self) -> Option<String> {
+        let too_many = self.by_id.len() > MOST;
+        let size = |holding: &Holding| if too_many { holding.order.len() } else { holding.bytes };
+        let largest = self.holdings.values().max_by_key(|holding| size(holding))?;
+        largest.order.front().cloned()
+    }
+
     fn forget(&mut self, id: &str) {
-        if let Some(entry) = self.by_id.remove(id) {
-            self.bytes -= entry.bytes;
+        let Some(entry) = self.by_id.remove(id) else { return };
+        self.bytes -= entry.bytes;
+        if let Some(holding) = self.holdings.get_mut(&entry.client) {
+            holding.bytes -= entry.bytes;
+            holding.order.retain(|other| other != id);
+            if holding.order.is_empty() {
+                self.holdings.remove(&entry.client);
+            }
         }
     }
 }
@@ -169,8 +222,9 @@ mod tests {
     use super::*;
 
     fn put(kept: &Kept, id: usize, client: u64, size: usize) {
-        let object = json!({"id": id, "status": "completed", "text": "x".repeat(size)});
-        kept.put(format!("resp_{id}"), Client(client), object, Vec::new(), None);
+        let json = json!({"id": id, "status": "completed", "text": "x".repeat(size)}).to_string();
+        let object = Text { status: "completed", json };
+        kept.put(format!("resp_{id}"), Client(client), object, Conversation::default(), None);
     }
 
     #[test]
@@ -178,7 +232,8 @@ mod tests {
         let kept = Kept::default();
         (0..MOST + 5).for_each(|id| put(&kept, id, 0, 10));
         assert!(kept.object("resp_4", Client(0)).is_err() && kept.object("resp_5", Client(0)).is_ok());
-        put(&kept, 9_999, 0, MOST_BYTES - 1_000);
+        put(&kept, 9_999, 0, MOST_BYTES - 10_000);
+        assert!(kept.object("resp_9999", Client(0)).is_ok());
         let shelf = kept.lock();
         assert!(
             shelf.bytes <= MOST_BYTES && shelf.by_id.len() < 20,
@@ -186,7 +241,49 @@ mod tests {
             shelf.bytes,
             shelf.by_id.len()
         );
-        assert_eq!(shelf.by_id.len(), shelf.order.len());
+        assert_eq!(shelf.by_id.len(), shelf.holdings[&Client(0)].order.len());
+        assert_eq!(shelf.bytes, shelf.holdings[&Client(0)].bytes);
+    }
+
+    #[test]
+    fn abuse_a4_one_key_evicts_its_own_responses() {
+        let kept = Kept::default();
+        (0..10).for_each(|id| put(&kept, id, 7, 10));
+        // More than there is room for, one after another and by size.
+        (10..10 + 2 * MOST).for_each(|id| put(&kept, id, 8, 10));
+        (5_000..5_020).for_each(|id| put(&kept, id, 8, MOST_BYTES / 10));
+        (6_000..6_002).for_each(|id| put(&kept, id, 9, 2 * MOST_BYTES));
+        for id in 0..10 {
+            assert!(kept.object(&format!("resp_{id}"), Client(7)).is_ok(), "{id}");
+        }
+        let shelf = kept.lock();
+        assert!(shelf.by_id.len() <= MOST && shelf.bytes <= MOST_BYTES);
+    }
+
+    #[test]
+    fn abuse_a4_equal_shares_hold_among_many_keys() {
+        let kept = Kept::default();
+        for id in 0..4 * MOST {
+            put(&kept, id, (id % 8) as u64, 10);
+        }
+        let shelf = kept.lock();
+        for (client, holding) in &shelf.holdings {
+            assert!((MOST / 8 - 1..=MOST / 8 + 1).contains(&holding.order.len()), "{client:?}");
+        }
+    }
+
+    #[test]
+    fn abuse_a3_what_is_counted_is_what_is_held() {
+        let kept = Kept::default();
+        let tools = format!("[{}]", vec!["[0]"; 1 << 20].join(","));
+        for id in 0..64 {
+            let json = format!("{{\"status\":\"completed\",\"tools\":{tools}}}");
+            let object = Text { status: "completed", json };
+            kept.put(format!("resp_{id}"), Client(0), object, Conversation::default(), None);
+        }
+        let shelf = kept.lock();
+        let held: usize = shelf.by_id.values().map(|entry| entry.object.len()).sum();
+        assert!(held <= MOST_BYTES && shelf.by_id.len() == 15, "{held} in {}", shelf.by_id.len());
     }
 
     #[test]
@@ -197,6 +294,16 @@ mod tests {
         assert!(kept.delete("resp_1", Client(8)).is_err() && kept.cancel("resp_1", Client(8)).is_err());
         assert!(kept.delete("resp_1", Client(7)).is_ok() && kept.object("resp_1", Client(7)).is_err());
         let shelf = kept.lock();
-        assert_eq!((shelf.bytes, shelf.order.len()), (0, 0));
+        assert_eq!((shelf.bytes, shelf.holdings.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_conversation_is_read_as_it_was_written() {
+        let mut conversation = Conversation::default();
+        assert_eq!(conversation.messages().unwrap(), Vec::<Value>::new());
+        let messages =
+            [json!({"role": "user", "content": "a,]\n\u{1}"}), json!({"role": "assistant", "content": "é"})];
+        messages.iter().for_each(|message| conversation.push(message));
+        assert_eq!(conversation.messages().unwrap(), messages);
     }
 }

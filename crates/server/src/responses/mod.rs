@@ -5,9 +5,10 @@ mod writer;
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, Request, State as Shared};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use tokio::sync::Notify;
 use wire::chat::Stream;
 use wire::{ChatRequest, Fault, ResponsesRequest};
@@ -18,9 +19,9 @@ use crate::plan::{self, Form, Plan};
 use crate::routes::{Begun, begin};
 use crate::state::State;
 use crate::{Served, layers, stream};
-use kept::Draft;
 pub(crate) use kept::Kept;
-use writer::{Object, Writer};
+use kept::{Conversation, Draft};
+use writer::{Facts, Object, Writer};
 
 /// `POST /v1/responses`.
 pub(crate) async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
@@ -35,41 +36,45 @@ async fn made(state: Arc<State>, request: Request) -> Result<Response, Fault> {
     let Form::Response(asked) = std::mem::replace(&mut generation.plan.form, Form::Chat) else {
         return Err(Fault::internal("a response was planned as something else"));
     };
-    let Asked { request, conversation } = *asked;
+    let Asked { store, background, stream, repeated, conversation } = *asked;
     let id = format!("resp_{}", layers::new_id(&state));
     let model = generation.served.name().to_owned();
-    let object = Object::new(id.clone(), crate::served::unix_seconds(), model, &request);
-    let draft = request.store.then(|| Draft {
-        kept: state.kept.clone(),
-        id: id.clone(),
-        client,
-        messages: conversation,
-    });
-    if request.background {
+    let created = crate::served::unix_seconds();
+    let object = Object { id: id.clone(), created, model, background, store, repeated };
+    let draft = store.then(|| Draft { kept: state.kept.clone(), id, client, conversation });
+    if background {
         return Ok(in_background(&state, generation, object, draft, client));
     }
     let writer = Writer::new(object, draft);
-    if request.stream {
+    if stream {
         return Ok(stream::response(generation, Box::new(writer), state.options.ping));
     }
-    Ok(Json(writer.whole(generation).await?).into_response())
+    Ok(json(writer.whole(generation).await?))
 }
 
-/// What a response is made from, beside its chat request.
+/// What a response is made from, beside its chat request. It lives as long as the answer takes, so it has text, not parsed
+/// values, which take many times their text.
 pub(crate) struct Asked {
-    request: ResponsesRequest,
+    store: bool,
+    background: bool,
+    stream: bool,
+    /// Fields that the response repeats, as JSON: `"a":1,"b":2`.
+    repeated: String,
     /// Without instructions: these are not handed on.
-    conversation: Vec<serde_json::Value>,
+    conversation: Conversation,
 }
 
 fn read(served: &Served, body: &[u8], kept: &Kept, client: Client) -> Result<Plan, Fault> {
     let request = ResponsesRequest::parse(body)?;
     let before = request.previous.as_deref().map(|id| kept.conversation(id, client)).transpose()?;
-    let before = before.map_or_else(Vec::new, |messages| messages.to_vec());
-    let mut chat = ChatRequest::read(&request.chat(&before))?;
+    let mut conversation = before.unwrap_or_default();
+    let mut chat = ChatRequest::read(&request.chat(&conversation.messages()?))?;
     chat.stream = Stream { on: request.stream, usage: false };
-    let conversation = before.into_iter().chain(request.messages.iter().cloned()).collect();
-    plan::conversation(served, chat, Form::Response(Box::new(Asked { request, conversation })))
+    request.messages.iter().for_each(|message| conversation.push(message));
+    let ResponsesRequest { store, background, stream, repeated, .. } = request;
+    let repeated = writer::fields_text(&repeated);
+    let asked = Asked { store, background, stream, repeated, conversation };
+    plan::conversation(served, chat, Form::Response(Box::new(asked)))
 }
 
 /// Computes on after the answer; the response is asked for under its id.
@@ -80,9 +85,10 @@ fn in_background(
     draft: Option<Draft>,
     client: Client,
 ) -> Response {
-    let (cancel, json) = (Arc::new(Notify::new()), object.json("in_progress"));
+    let (cancel, begun) = (Arc::new(Notify::new()), object.text("in_progress", &Facts::default()));
+    let answer = begun.json.clone();
     let cancelled = Some(cancel.clone());
-    state.kept.put(object.id().to_owned(), client, json.clone(), Vec::new(), cancelled);
+    state.kept.put(object.id.clone(), client, begun, Conversation::default(), cancelled);
     let writer = Writer::new(object, draft);
     // Bounded: the generation holds its places until it ends.
     tokio::spawn(async move {
@@ -93,7 +99,7 @@ fn in_background(
             _ = writer.whole(generation) => {}
         }
     });
-    Json(json).into_response()
+    json(answer)
 }
 
 /// `GET /v1/responses/{id}`.
@@ -123,6 +129,10 @@ pub(crate) async fn delete(
     answer(state.kept.delete(&id, client))
 }
 
-fn answer(outcome: Result<serde_json::Value, Fault>) -> Response {
-    outcome.map_or_else(|fault| layers::respond(&fault), |object| Json(object).into_response())
+fn answer(outcome: Result<Arc<str>, Fault>) -> Response {
+    outcome.map_or_else(|fault| layers::respond(&fault), |object| json(object.to_string()))
+}
+
+fn json(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }

@@ -4,58 +4,65 @@ use serde_json::{Map, Value, json};
 use wire::responses::usage_json;
 use wire::{Fault, sse};
 
-use super::kept::Draft;
+use super::kept::{Draft, Text};
 use crate::generation::{Generation, Told};
 use crate::items::{Change, Item, Items};
 use crate::stream::Dialect;
 
-/// The object of a response.
+/// The object of a response, without what changes while it is computed.
 pub(crate) struct Object {
-    id: String,
-    created: u64,
-    model: String,
-    background: bool,
-    store: bool,
-    repeated: Map<String, Value>,
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
+    pub(crate) background: bool,
+    pub(crate) store: bool,
+    /// From [`fields_text`].
+    pub(crate) repeated: String,
+}
+
+/// What a response has to say in a certain state.
+#[derive(Default)]
+pub(crate) struct Facts {
+    error: Value,
+    incomplete_details: Value,
+    output: Vec<Value>,
+    usage: Value,
+}
+
+/// The fields of an object as JSON, without the braces around it.
+pub(crate) fn fields_text(fields: &Map<String, Value>) -> String {
+    let fields = fields.iter().map(|(name, value)| format!("{}:{value}", json!(name)));
+    fields.collect::<Vec<_>>().join(",")
 }
 
 impl Object {
-    pub(crate) fn new(id: String, created: u64, model: String, request: &wire::ResponsesRequest) -> Object {
-        let wire::ResponsesRequest { background, store, repeated, .. } = request;
-        Object { id, created, model, background: *background, store: *store, repeated: repeated.clone() }
-    }
-
-    pub(crate) fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// With this status, nothing said yet.
-    pub(crate) fn json(&self, status: &str) -> Value {
-        let mut object = json!({
+    /// With this status. The status comes before anything that a client wrote.
+    pub(crate) fn text(&self, status: &'static str, facts: &Facts) -> Text {
+        let object = json!({
             "id": self.id,
             "object": "response",
             "created_at": self.created,
             "status": status,
             "background": self.background,
-            "error": null,
-            "incomplete_details": null,
+            "error": facts.error,
+            "incomplete_details": facts.incomplete_details,
             "model": self.model,
-            "output": [],
+            "output": facts.output,
             "store": self.store,
-            "usage": null,
+            "usage": facts.usage,
         });
-        for (name, value) in &self.repeated {
-            object[name] = value.clone();
+        let mut json = object.to_string();
+        if !self.repeated.is_empty() && json.pop().is_some() {
+            json = format!("{json},{}}}", self.repeated);
         }
-        object
+        Text { status, json }
     }
 
     /// Failed, for this reason.
-    pub(crate) fn failed(&self, fault: &Fault) -> Value {
-        let mut object = self.json("failed");
+    pub(crate) fn failed(&self, fault: &Fault) -> Text {
         let code = if fault.status == 429 { "rate_limit_exceeded" } else { "server_error" };
-        object["error"] = json!({"code": code, "message": fault.message});
-        object
+        let error = json!({"code": code, "message": fault.message});
+        self.text("failed", &Facts { error, ..Facts::default() })
     }
 }
 
@@ -86,7 +93,7 @@ impl Writer {
     }
 
     /// Reads a generation to its end; what comes back is the response.
-    pub(crate) async fn whole(mut self, mut generation: Generation) -> Result<Value, Fault> {
+    pub(crate) async fn whole(mut self, mut generation: Generation) -> Result<String, Fault> {
         let mut unsent = String::new();
         while !generation.is_over() {
             let (choice, told) = match generation.next().await {
@@ -99,32 +106,32 @@ impl Writer {
             self.write(&generation, choice, told, &mut unsent);
             unsent.clear();
         }
-        Ok(self.finished(&generation))
+        Ok(self.finished(&generation).json)
     }
 
     /// The response at its end; kept, if it is to be.
-    fn finished(&mut self, generation: &Generation) -> Value {
+    fn finished(&mut self, generation: &Generation) -> Text {
         let cut = self.finish_reason == "length";
         let status = if cut { "incomplete" } else { "completed" };
-        let mut object = self.object.json(status);
-        if cut {
-            object["incomplete_details"] = json!({"reason": "max_output_tokens"});
-        }
         let last = self.items.all.len().saturating_sub(1);
-        let output = self.items.all.iter().enumerate();
         // Only the last item can have been cut.
-        object["output"] =
-            output.map(|(i, _)| self.item(i, if cut && i == last { status } else { "completed" })).collect();
-        object["usage"] = usage_json(&generation.usage(), self.thought_tokens);
+        let item = |i: usize| self.item(i, if cut && i == last { status } else { "completed" });
+        let facts = Facts {
+            error: Value::Null,
+            incomplete_details: if cut { json!({"reason": "max_output_tokens"}) } else { Value::Null },
+            output: (0..self.items.all.len()).map(item).collect(),
+            usage: usage_json(&generation.usage(), self.thought_tokens),
+        };
+        let object = self.object.text(status, &facts);
         if let Some(draft) = self.draft.take() {
-            draft.keep(&object, &self.items.all);
+            draft.keep(Text { status, json: object.json.clone() }, &self.items.all);
         }
         object
     }
 
     fn keep_failure(&mut self, fault: &Fault) {
         if let Some(draft) = self.draft.take() {
-            draft.keep(&self.object.failed(fault), &[]);
+            draft.keep(self.object.failed(fault), &[]);
         }
     }
 
@@ -164,6 +171,16 @@ impl Writer {
         value["sequence_number"] = self.sequence.into();
         self.sequence += 1;
         out.push_str(&sse::named(kind, &value));
+    }
+
+    /// An event about the whole response.
+    fn event_of(&mut self, kind: &str, object: &Text, out: &mut String) {
+        let (json, number) = (&object.json, self.sequence);
+        self.sequence += 1;
+        // JSON has no raw newline, so one `data:` line holds it.
+        out.push_str(&format!(
+            "event: {kind}\ndata: {{\"response\":{json},\"type\":\"{kind}\",\"sequence_number\":{number}}}\n\n"
+        ));
     }
 
     /// An event about an item.
@@ -234,8 +251,8 @@ impl Dialect for Writer {
     fn write(&mut self, generation: &Generation, _choice: usize, told: Told, out: &mut String) {
         if !std::mem::replace(&mut self.begun, true) {
             for kind in ["response.created", "response.in_progress"] {
-                let object = self.object.json("in_progress");
-                self.event(kind, json!({"response": object}), out);
+                let object = self.object.text("in_progress", &Facts::default());
+                self.event_of(kind, &object, out);
             }
         }
         let (parts, end) = told.split();
@@ -256,15 +273,14 @@ impl Dialect for Writer {
 
     fn end(&mut self, generation: &Generation, out: &mut String) {
         let object = self.finished(generation);
-        let kind =
-            if object["status"] == "incomplete" { "response.incomplete" } else { "response.completed" };
-        self.event(kind, json!({"response": object}), out);
+        let kind = if object.status == "incomplete" { "response.incomplete" } else { "response.completed" };
+        self.event_of(kind, &object, out);
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut String) {
         self.keep_failure(fault);
         let object = self.object.failed(fault);
-        self.event("response.failed", json!({"response": object}), out);
+        self.event_of("response.failed", &object, out);
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 use server::Record;
 
@@ -56,6 +57,9 @@ impl AuditLog {
             Failure::new(format!("cannot append to --audit-log {}: {error}", path.display()))
         };
         let sink = Sink::open(path, max_bytes).map_err(|error| cannot(&error))?;
+        if let Some(remark) = crate::files::open_folder("--audit-log", path) {
+            err!("{remark}");
+        }
         let (queue, records) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = lost.clone();
@@ -105,8 +109,26 @@ impl Sink {
 
     /// Readable by its owner alone: it tells who did what.
     fn reopen(&mut self) -> io::Result<()> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
-        self.bytes = file.metadata()?.len();
+        let mut how = OpenOptions::new();
+        how.create(true).append(true).mode(0o600);
+        let is_device = is_device_path(&self.path);
+        if !is_device {
+            // A link would let whoever may write the folder choose the file that is written. A pipe without a reader would
+            // wait for one.
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            how.custom_flags(i32::try_from(flags.bits()).unwrap_or_default());
+        }
+        let file = how.open(&self.path).map_err(|error| {
+            match std::fs::symlink_metadata(&self.path).is_ok_and(|at| at.is_symlink()) {
+                true if !is_device => io::Error::other("it is a symbolic link, which is not followed"),
+                _ => error,
+            }
+        })?;
+        let metadata = file.metadata()?;
+        if !is_device && !metadata.is_file() {
+            return Err(io::Error::other("it is no regular file (devices are taken under /dev)"));
+        }
+        self.bytes = metadata.len();
         self.file = Some(file);
         Ok(())
     }
@@ -137,9 +159,14 @@ impl Sink {
 
     /// Makes the file right for `more` bytes: there, the one with the name, and not too large.
     fn settle(&mut self, more: u64) -> io::Result<()> {
-        let there = std::fs::metadata(&self.path).ok();
+        // Not through a link: one that took the file's place is not the file. (/dev/stderr is one.)
+        let look = if is_device_path(&self.path) { std::fs::metadata } else { std::fs::symlink_metadata };
+        let there = look(&self.path).ok();
         let same = match (&there, &self.file) {
-            (Some(there), Some(file)) => file.metadata()?.ino() == there.ino(),
+            (Some(there), Some(file)) => {
+                let file = file.metadata()?;
+                (file.dev(), file.ino()) == (there.dev(), there.ino())
+            }
             _ => false,
         };
         if !same {
@@ -170,6 +197,11 @@ impl Sink {
         name.push(format!(".{number}"));
         name.into()
     }
+}
+
+/// Whether the path is the system's own, as /dev/stderr and /dev/null, which only root chooses.
+fn is_device_path(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
 }
 
 fn line<T: Serialize>(text: &mut Vec<u8>, value: &T) -> io::Result<()> {
@@ -235,8 +267,10 @@ mod tests {
         // The thread goes on, and tells what is missing once it can write.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        std::os::unix::fs::symlink("/dev/full", &path).unwrap();
-        let sink = Sink::open(&path, 1 << 20).unwrap();
+        let mut sink = Sink::open(Path::new("/dev/full"), 1 << 20).unwrap();
+        // As if the file were on the full device.
+        std::fs::create_dir(&path).unwrap();
+        sink.path = path.clone();
         let (queue, records) = sync_channel(8);
         let lost = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -247,11 +281,36 @@ mod tests {
             while lost.load(Ordering::Relaxed) < 2 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            std::fs::remove_file(&path).unwrap();
+            std::fs::remove_dir(&path).unwrap();
             queue.send(record("c")).unwrap();
             drop(queue);
         });
         assert_eq!(ids(&path), ["lost", "c"]);
         assert!(std::fs::read_to_string(&path).unwrap().contains("\"lost_records\":2"));
+    }
+
+    #[test]
+    fn abuse_a9_links_and_pipes_are_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("audit.jsonl"), folder.path().join("victim"));
+        std::fs::write(&victim, "as it was").unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let error = Sink::open(&path, 1 << 20).err().unwrap();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        // Nor one that takes the file's place while it is written, or the place of an old file.
+        let mut sink = Sink::open(&path, 1).unwrap();
+        sink.put(&record("a"), 0).unwrap();
+        std::os::unix::fs::symlink(&victim, sink.old(1)).unwrap();
+        sink.put(&record("b"), 0).unwrap();
+        assert_eq!((ids(&sink.old(1)), ids(&path)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(sink.put(&record("c"), 0).is_err());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "as it was");
+        // A file that others put there is not taken either, unless it is one.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(Sink::open(&path, 1).is_err());
     }
 }

@@ -26,6 +26,13 @@ pub(super) fn bind(host: &str, port: u16, guarded: bool) -> Result<TcpListener, 
     Ok(listener)
 }
 
+/// Whether only this machine reaches `host`.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let addresses = (name, 0).to_socket_addrs();
+    addresses.is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback()))
+}
+
 /// An address that this machine can reach the server at: 0.0.0.0 is a place to listen, not to call.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
@@ -101,6 +108,12 @@ mod tests {
         }
         assert!(bind("0.0.0.0", 0, true).is_ok());
         assert!(bind("localhost", 0, false).is_ok());
+        assert!(
+            is_loopback("127.0.0.1")
+                && is_loopback("[::1]")
+                && !is_loopback("0.0.0.0")
+                && !is_loopback("[::]")
+        );
     }
 
     #[test]

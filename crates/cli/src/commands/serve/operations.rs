@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use server::{KeyLimits, Keys, Server, Tls};
@@ -10,12 +11,15 @@ use server::{KeyLimits, Keys, Server, Tls};
 use super::{Args, door};
 use crate::Failure;
 use crate::calendar::rfc3339;
+use crate::files::{self, Small};
 use crate::term::err;
 
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of a file of keys or certificates.
 const MAX_BYTES: u64 = 4 << 20;
+/// Characters of a key, where other machines reach the server: 64 bits in hexadecimal.
+const SHORT_KEY: usize = 16;
 
 #[derive(clap::Args)]
 pub(super) struct Flags {
@@ -112,80 +116,134 @@ impl LogFormat {
     }
 }
 
+/// When a file is read: once at the start, or again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    First,
+    Again,
+}
+
+/// What was read from files, and what should be said about it.
+pub(super) struct Loaded<T> {
+    pub(super) value: T,
+    pub(super) remarks: Vec<String>,
+}
+
 /// The keys of the command line and of the file.
 ///
 /// # Errors
-/// A key that cannot be used, a file that cannot be read or has no key.
-pub(super) fn keys(args: &Args) -> Result<Keys, Failure> {
+/// A key that cannot be used, a file that cannot be read, has no key, or can be written by others; a short key where
+/// other machines reach the server.
+pub(super) fn keys(args: &Args, when: Reading) -> Result<Loaded<Keys>, Failure> {
     let flags = &args.operations;
+    let mut remarks = Vec::new();
     let mut keys = Keys::new(KeyLimits {
         requests_per_minute: flags.key_requests_per_minute,
         tokens_per_minute: flags.key_tokens_per_minute,
         concurrent: flags.key_concurrent,
     });
     args.api_key.iter().try_for_each(|key| keys.add(key)).map_err(|e| Failure::usage(e.to_string()))?;
-    if let Some(file) = &args.api_key_file {
-        let at = file.display();
+    if let Some(path) = &args.api_key_file {
+        let (flag, at) = ("--api-key-file", path.display());
         let before = keys.len();
-        let text = String::from_utf8(read("--api-key-file", file)?)
-            .map_err(|_| Failure::new(format!("--api-key-file {at} is not UTF-8")))?;
-        keys.add_lines(&text).map_err(|error| Failure::new(format!("--api-key-file {at}: {error}")))?;
+        let file = read(flag, path, when)?;
+        remarks = file.guarded(flag, path)?;
+        let lines = keys.add_lines(file.text(flag, path)?);
+        lines.map_err(|error| Failure::new(format!("{flag} {at}: {error}")))?;
         if keys.len() == before {
-            return Err(Failure::new(format!("--api-key-file {at} has no key in it")));
+            return Err(Failure::new(format!("{flag} {at} has no key in it")));
         }
     }
-    Ok(keys)
+    remarks.extend(short(args, &keys)?);
+    Ok(Loaded { value: keys, remarks })
+}
+
+/// A key that can be guessed: what to say about it on loopback, an error elsewhere.
+fn short(args: &Args, keys: &Keys) -> Result<Option<String>, Failure> {
+    let Some((number, length)) = keys.shortest().filter(|(_, length)| *length < SHORT_KEY) else {
+        return Ok(None);
+    };
+    let found = format!(
+        "API key number {number} has {length} characters, fewer than {SHORT_KEY}; `openssl rand -hex 32` makes one"
+    );
+    if door::is_loopback(&args.host) {
+        return Ok(Some(format!("warning: {found}")));
+    }
+    Err(Failure::new(format!(
+        "{found}. Where other machines reach the server (--host {}) it must not be guessed",
+        args.host
+    )))
 }
 
 /// The certificate, if there is to be one.
 ///
 /// # Errors
-/// A file that cannot be read, or is no certificate or key.
-pub(super) fn tls(args: &Args) -> Result<Option<Tls>, Failure> {
+/// A file that cannot be read, or is no certificate or key; a private key that others may write.
+pub(super) fn tls(args: &Args, when: Reading) -> Result<Option<Loaded<Tls>>, Failure> {
     let (Some(certificate), Some(key)) = (&args.operations.tls_cert, &args.operations.tls_key) else {
         return Ok(None);
     };
-    let (chain, secret) = (read("--tls-cert", certificate)?, read("--tls-key", key)?);
-    let tls = Tls::from_pem(&chain, &secret).map_err(|error| {
+    let (chain, secret) = (read("--tls-cert", certificate, when)?, read("--tls-key", key, when)?);
+    let remarks = secret.guarded("--tls-key", key)?;
+    let tls = Tls::from_pem(&chain.bytes, &secret.bytes).map_err(|error| {
         Failure::new(format!("--tls-cert {}, --tls-key {}: {error}", certificate.display(), key.display()))
     })?;
-    Ok(Some(tls))
+    Ok(Some(Loaded { value: tls, remarks }))
 }
 
-/// The bytes of a file that `flag` names.
+/// A file of keys or certificates that `flag` names.
 ///
 /// # Errors
-/// A file that cannot be read or is too large.
-pub(super) fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
-    let cannot =
-        |error: std::io::Error| Failure::new(format!("cannot read {flag} {}: {error}", path.display()));
-    let bytes = std::fs::metadata(path).map_err(cannot)?.len();
-    if bytes > MAX_BYTES {
-        let at = path.display();
-        return Err(Failure::new(format!("{flag} {at} has {bytes} bytes; at most {MAX_BYTES} are read")));
+/// A file that cannot be read, is too large, or cannot be read a second time.
+fn read(flag: &str, path: &Path, when: Reading) -> Result<Small, Failure> {
+    if when == Reading::Again {
+        // Opening a pipe would wait for somebody to write.
+        let is_file = std::fs::metadata(path).map_or(true, |metadata| metadata.is_file());
+        if !is_file {
+            return Err(Failure::new(format!("{flag} {} is no file that can be read twice", path.display())));
+        }
     }
-    std::fs::read(path).map_err(cannot)
+    files::read(flag, path, MAX_BYTES)
 }
 
-/// Reads the files again whenever they change, on a thread of its own, until the process ends. What cannot be used is
-/// said and leaves things as they are.
+/// Asks for the files to be read again.
+pub(super) struct Rereader(Option<SyncSender<()>>, LogFormat);
+
+impl Rereader {
+    /// Has them read soon, by the thread that watches them.
+    pub(super) fn read_again(&self) {
+        match &self.0 {
+            // A full queue: it is about to read them.
+            Some(ask) => drop(ask.try_send(())),
+            None => self.1.say("SIGHUP: there is no file to read again (--api-key-file, --tls-cert)"),
+        }
+    }
+}
+
+/// Reads the files again whenever they change or are asked for, on a thread of its own, until the process ends. What
+/// cannot be used is said and leaves things as they are.
 ///
 /// # Errors
 /// No thread.
-pub(super) fn watch(args: &std::sync::Arc<Args>, server: &Server) -> Result<(), Failure> {
+pub(super) fn watch(args: &std::sync::Arc<Args>, server: &Server) -> Result<Rereader, Failure> {
     let flags = &args.operations;
     let paths: Vec<PathBuf> =
         [&args.api_key_file, &flags.tls_cert, &flags.tls_key].into_iter().flatten().cloned().collect();
     if paths.is_empty() {
-        return Ok(());
+        return Ok(Rereader(None, flags.log_format));
     }
+    let (ask, asked) = sync_channel(1);
     let mut seen = stamps(&paths);
     let (args, server) = (args.clone(), server.clone());
+    let log = flags.log_format;
     let look = move || {
         loop {
-            std::thread::sleep(LOOK);
+            let told = asked.recv_timeout(LOOK);
+            if told == Err(RecvTimeoutError::Disconnected) {
+                std::thread::sleep(LOOK);
+            }
             let now = stamps(&paths);
-            if now != seen {
+            if now != seen || told.is_ok() {
                 // A file that is just being written is read again when it is done.
                 seen = now;
                 reload(&args, &server);
@@ -194,24 +252,27 @@ pub(super) fn watch(args: &std::sync::Arc<Args>, server: &Server) -> Result<(), 
     };
     cpu::thread::spawn("reload", look)
         .map_err(|error| Failure::new(format!("no thread to watch files: {error}")))?;
-    Ok(())
+    Ok(Rereader(Some(ask), log))
 }
 
 fn reload(args: &Args, server: &Server) {
     let say = |text: String| args.operations.log_format.say(&text);
-    match keys(args) {
+    match keys(args, Reading::Again) {
         Ok(keys) if args.api_key_file.is_some() => {
-            let count = keys.len();
-            if server.set_keys(keys) {
-                say(format!("{count} API keys are read again"));
+            keys.remarks.into_iter().for_each(say);
+            let count = keys.value.len();
+            if server.set_keys(keys.value) {
+                let keys = if count == 1 { "API key is" } else { "API keys are" };
+                say(format!("{count} {keys} read again"));
             }
         }
         Ok(_) => {}
         Err(failure) => say(format!("the API keys stay as they are: {}", failure.message)),
     }
-    match tls(args) {
+    match tls(args, Reading::Again) {
         Ok(Some(tls)) => {
-            server.set_tls(tls);
+            tls.remarks.into_iter().for_each(say);
+            server.set_tls(tls.value);
             say("the TLS certificate is read again".to_owned());
         }
         Ok(None) => {}
