@@ -51,6 +51,11 @@ pub fn check(program: &Program) -> Done {
     )
 }
 
+/// Follows the docs, or the pages whose path contains `page`, with the packages that their Python blocks import.
+pub fn docs(program: &Program, page: Option<&str>) -> Done {
+    crate::docs::run(program, &CLIENTS.python()?, page)
+}
+
 /// Starts the server and has schemathesis send what its `/openapi.json` allows and what it does not, for at most
 /// `seconds` and the step it is in.
 pub fn schema(program: &Program, seconds: u64) -> Done {

@@ -1,5 +1,9 @@
-//! Docs that list things are written from the code: docs/cli.md from `gristmill --help`. And commands that any page
-//! shows must have flags that exist.
+//! Docs that list things are written from the code: docs/cli.md from `gristmill --help`. Commands that any page shows must have
+//! flags that exist, links must lead somewhere, and code blocks must work as they are written.
+
+mod blocks;
+mod links;
+mod run;
 
 use crate::program::Program;
 use crate::shell::{Done, output, root};
@@ -17,8 +21,11 @@ pub fn write(program: &Program) -> Done {
     let helps = helps(program)?;
     let path = root().join(PAGE);
     std::fs::write(&path, page(&helps)).map_err(|error| format!("{}: {error}", path.display()))?;
-    mentions(&helps)
+    mentions(&helps)?;
+    links::check()
 }
+
+pub use run::run;
 
 pub fn check(program: &Program) -> Done {
     let helps = helps(program)?;
@@ -26,7 +33,8 @@ pub fn check(program: &Program) -> Done {
     if written != page(&helps) {
         return Err(format!("{PAGE} is not what the flags say; run `cargo xtask docs` and commit it"));
     }
-    mentions(&helps)
+    mentions(&helps)?;
+    links::check()
 }
 
 /// The overall help first, under the name `gristmill`.

@@ -26,7 +26,8 @@ usage: cargo xtask COMMAND
 
   ci [--no-models] [--no-fuzz] [--no-aarch64] [--no-counts]
                             everything a change must pass; ends with the tests
-  docs [--check]            write docs/cli.md from the flags, and check that commands in the docs have real flags
+  docs [--check]            write docs/cli.md from the flags; check that flags and links in the docs exist
+  docs --run [PAGE]         follow README.md and docs/ to the letter: every code block is run as it is written
   fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
   aarch64                   build for AArch64 and run the tests of its vector code on emulated CPUs
   counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
         ["ci", flags @ ..] => ci::run(flags),
         ["docs"] => alone(docs::write),
         ["docs", "--check"] => alone(docs::check),
+        ["docs", "--run"] => alone(|program| client::docs(program, None)),
+        ["docs", "--run", page] => alone(|program| client::docs(program, Some(page))),
         ["fuzz", "list"] => fuzz::list(),
         ["fuzz", "all", rest @ ..] => fuzz::seconds(rest, 60).and_then(fuzz::all),
         ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),

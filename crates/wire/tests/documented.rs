@@ -62,6 +62,9 @@ fn every_bound_is_in_the_manual() {
 fn every_refusal_is_in_the_manual() {
     for (name, why) in unbuilt::table() {
         let family = if name.starts_with("guided_") { "guided_*" } else { name };
-        assert!(MANUAL.contains(&format!("`{family}")), "docs/api-reference.md and docs/limits.md lack {name} ({why})");
+        assert!(
+            MANUAL.contains(&format!("`{family}")),
+            "docs/api-reference.md and docs/limits.md lack {name} ({why})"
+        );
     }
 }
