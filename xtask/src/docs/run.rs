@@ -154,8 +154,8 @@ impl Place<'_> {
         // A request that is refused fails its block.
         fs::write(self.folder.join("home/.curlrc"), "fail-with-body\nsilent\nshow-error\n")?;
         if page.contains("model.gguf") {
-            let own = fs::read_dir(models.join(MODEL))?.flatten().map(|entry| entry.path());
-            let own = own.filter(|path| path.extension().is_some_and(|ext| ext == "gguf")).next();
+            let mut files = fs::read_dir(models.join(MODEL))?.flatten().map(|entry| entry.path());
+            let own = files.find(|path| path.extension().is_some_and(|ext| ext == "gguf"));
             own.map_or(Ok(()), |own| link(&own, &work.join("model.gguf")))?;
         }
         Ok(())
