@@ -1,6 +1,6 @@
 //! The bounds in `docs/api-reference.md` and `docs/limits.md` are those of the code.
 
-use wire::{limits, unbuilt};
+use wire::{ChatRequest, limits, unbuilt};
 
 const MANUAL: &str =
     concat!(include_str!("../../../docs/api-reference.md"), include_str!("../../../docs/limits.md"));
@@ -67,4 +67,37 @@ fn every_refusal_is_in_the_manual() {
             "docs/api-reference.md and docs/limits.md lack {name} ({why})"
         );
     }
+}
+
+/// The ends of a range such as `-1 to 100`; none for what is no range of numbers.
+fn range(cell: &str) -> Option<(f64, f64)> {
+    let (from, to) = cell.trim().split_once(" to ")?;
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+fn accepts(field: &str, value: f64) -> bool {
+    let body = serde_json::json!({"messages": [{"role": "user", "content": "x"}]});
+    let mut body = body.as_object().expect("an object").clone();
+    #[allow(clippy::cast_possible_truncation, reason = "whole numbers of the table are below 2^24 + 2")]
+    let number =
+        if value.fract() == 0.0 { serde_json::json!(value as i64) } else { serde_json::json!(value) };
+    body.insert(field.to_owned(), number);
+    ChatRequest::parse(serde_json::Value::from(body).to_string().as_bytes()).is_ok()
+}
+
+#[test]
+fn fault_docs_ranges_of_sampling_are_those_of_the_api() {
+    let page = include_str!("../../../docs/sampling.md");
+    let mut checked = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, field, _, api, ..] = cells.as_slice() else { continue };
+        let Some((from, to)) = range(api) else { continue };
+        for (value, good) in [(from, true), (to, true), (from - 0.5, false), (to + 1.0, false)] {
+            let value = if good || from.fract() != 0.0 { value } else { value.floor() };
+            assert_eq!(accepts(field, value), good, "docs/sampling.md says {api} for {field}; {value}");
+        }
+        checked += 1;
+    }
+    assert!(checked >= 18, "only {checked} ranges were found in docs/sampling.md");
 }

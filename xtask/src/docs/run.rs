@@ -20,7 +20,7 @@ const LEFT_OUT: [&str; 2] = ["cli.md", "planner-predictions.md"];
 /// The model that a page may call `model.gguf`, as a file of the reader's own.
 const MODEL: &str = "smollm2-135m-instruct";
 /// A page that takes longer is broken.
-const PAGE_WITHIN: Duration = Duration::from_secs(400);
+const PAGE_WITHIN: Duration = Duration::from_secs(900);
 /// Lines of a failed step's output that are shown.
 const TAIL: usize = 15;
 
@@ -262,7 +262,7 @@ impl Place<'_> {
     fn problem(&self, block: &Block, results: &BTreeMap<usize, i32>) -> Option<String> {
         let status = match results.get(&block.line) {
             Some(0) => return None,
-            Some(124) => "is not over after 120 s".to_owned(),
+            Some(124) => "is not over after 240 s".to_owned(),
             Some(status) => format!("exit code {status}"),
             None => "was not reached".to_owned(),
         };

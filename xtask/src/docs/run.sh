@@ -21,20 +21,20 @@ serve() { # FILE PORT SCHEME
   setsid bash -c "$step" "$1" >"$log" 2>&1 </dev/null &
   servers[$2]=$!
   echo "$!" >>"$STATE/servers"
-  for _ in $(seq 600); do
+  for _ in $(seq 1200); do
     curl -q -skf --noproxy '*' --max-time 5 "$3://127.0.0.1:$2/health/ready" >/dev/null && return 0
     kill -0 "${servers[$2]}" 2>/dev/null || { echo "the server ended before it was ready" >>"$log"; return 1; }
     sleep 0.2
   done
-  echo "the server was not ready within 120 s" >>"$log"
+  echo "the server was not ready within 240 s" >>"$log"
   return 1
 }
 
 while IFS=$'\t' read -r line kind file port scheme; do
   log="$STATE/log-$line"
   case $kind in
-  sh) timeout 120 bash -c "$step" "$file" >"$log" 2>&1 </dev/null ;;
-  python) timeout 120 python "$file" >"$log" 2>&1 </dev/null ;;
+  sh) timeout 240 bash -c "$step" "$file" >"$log" 2>&1 </dev/null ;;
+  python) timeout 240 python "$file" >"$log" 2>&1 </dev/null ;;
   serve) serve "$file" "$port" "$scheme" ;;
   esac
   printf '%s\t%s\n' "$line" $? >>"$STATE/results"
