@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn servers_stand_alone() {
-        let text = "A=1\ngristmill serve --port 81 \\\n  --tls-cert c # b\ncat <<'E'\ngristmill serve\nE\ngristmill serve --check\n";
+        let text = "A=1\ngristmill serve --port 81 \\\n  --tls-cert c # b\ncat <<'E'\ngristmill serve\nE\n(gristmill serve --check)\n";
         let commands = |text: &str| Part::Commands(text.to_owned());
         let server = Part::Server {
             command: "gristmill serve --port 81 \\\n  --tls-cert c # b\n".to_owned(),
             port: 81,
             tls: true,
         };
-        let rest = commands("cat <<'E'\ngristmill serve\nE\ngristmill serve --check\n");
+        let rest = commands("cat <<'E'\ngristmill serve\nE\n(gristmill serve --check)\n");
         assert_eq!(parts(text), [commands("A=1\n"), server, rest]);
     }
 }
