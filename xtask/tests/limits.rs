@@ -1,0 +1,103 @@
+//! The numbers in `docs/limits.md` and in the server's page on errors and streams are those of the constants in the code.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use std::fs;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+}
+
+/// A number as the code writes it: `1_024`, `64 << 20`, `Duration::from_secs(30)`, and the last inside `Some`.
+fn number(expression: &str) -> Option<u64> {
+    let expression = expression.trim().trim_start_matches("Some(").trim_start_matches("Duration::from_secs(");
+    let expression = expression.trim_end_matches(')').replace('_', "");
+    match expression.split_once("<<") {
+        Some((value, shift)) => Some(value.trim().parse::<u64>().ok()? << shift.trim().parse::<u32>().ok()?),
+        None => expression.parse().ok(),
+    }
+}
+
+/// The value of `const NAME: T = …;` or of the field `name: …,` of a default.
+fn constant(file: &str, name: &str) -> u64 {
+    let code = read(file);
+    let found = code.lines().find_map(|line| {
+        let line = line.trim();
+        let value = if name.starts_with(char::is_uppercase) {
+            line.split_once(&format!("const {name}:"))?.1.split_once('=')?.1.split(';').next()?
+        } else {
+            line.strip_prefix(&format!("{name}:"))?.strip_suffix(',')?
+        };
+        number(value)
+    });
+    found.unwrap_or_else(|| panic!("{file} has no number {name}: mend the table of this test and the docs"))
+}
+
+/// With commas between thousands.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The file and the name of a constant, the words around it on the page, and how it is written there.
+type Said<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(u64) -> String);
+
+#[test]
+fn fault_docs_limits_are_those_of_the_code() {
+    const OPTIONS: &str = "crates/server/src/options.rs";
+    const SERVE: &str = "crates/cli/src/commands/serve/limits.rs";
+    let limits = read("docs/limits.md");
+    let page = format!("{limits}{}{}", read("docs/api-reference.md"), read("docs/security.md"));
+    let plain = |n: u64| n.to_string();
+    let kib = |n: u64| format!("{} KiB", n >> 10);
+    let mib = |n: u64| format!("{} MiB", n >> 20);
+    let said: &[Said<'_>] = &[
+        (OPTIONS, "body_memory_bytes", "bodies being read, together | {}", &mib),
+        (OPTIONS, "head_bytes", "request head | {}", &kib),
+        (OPTIONS, "headers", "{} header lines", &plain),
+        (OPTIONS, "head_timeout", "`--head-timeout` ({} s", &plain),
+        (OPTIONS, "body_timeout", "`--body-timeout` ({} s)", &plain),
+        (OPTIONS, "write_timeout", "`--write-timeout` ({} s)", &plain),
+        (OPTIONS, "connections", "`--max-connections` ({})", &thousands),
+        (OPTIONS, "longest_wait", "`--max-wait` ({} s", &plain),
+        (OPTIONS, "stream_events", "falls {} events", &thousands),
+        (OPTIONS, "ping", "After {} s without output", &plain),
+        ("crates/wire/src/limits.rs", "BODY_BYTES", "`--max-body` ({})", &mib),
+        (SERVE, "ANSWERS_A_THREAD", "`--parallel` ({} a thread", &plain),
+        (SERVE, "FEWEST_ANSWERS", "but {} to", &plain),
+        (SERVE, "MOST_ANSWERS", "to {})", &plain),
+        (SERVE, "QUEUED_AN_ANSWER", "`--max-queued` ({} for each", &plain),
+        (SERVE, "FEWEST_QUEUED_TOKENS", "but {} to", &thousands),
+        (SERVE, "MOST_QUEUED_TOKENS", "to {};", &thousands),
+        ("crates/server/src/auth.rs", "MAX_KEYS", "API keys | {}", &thousands),
+        ("crates/server/src/auth.rs", "MAX_KEY_BYTES", "of {} bytes", &thousands),
+        ("crates/server/src/layers.rs", "MAX_ID_BYTES", "at most {} visible characters", &plain),
+        ("crates/server/src/responses/kept.rs", "MOST", "responses kept (`/v1/responses`) | {}", &thousands),
+        ("crates/server/src/responses/kept.rs", "MOST_BYTES", "of {} together", &mib),
+        (
+            "crates/cli/src/commands/serve/audit.rs",
+            "QUEUE",
+            "audit records that wait for the disk | {}",
+            &thousands,
+        ),
+        ("crates/cli/src/commands/serve/operations.rs", "SHORT_KEY", "at least {} characters", &plain),
+        (
+            "crates/engine/src/scheduler.rs",
+            "PROMPT_LOGIT_ROWS",
+            "rows of logits for them in a step | {}",
+            &plain,
+        ),
+    ];
+    for (file, name, words, format) in said {
+        let words = words.replace("{}", &format(constant(file, name)));
+        assert!(page.contains(&words), "docs/limits.md lacks {words:?}: {name} of {file}");
+    }
+}
