@@ -134,6 +134,18 @@ pub enum Rejection {
     QueuedTime,
     /// As many bytes of bodies are being read as are allowed.
     BodyMemory,
+    /// A body is larger than is allowed.
+    BodySize,
+    /// A body did not arrive in time.
+    BodyTime,
+    /// A body has more JSON values than are parsed.
+    BodyValues,
+    /// As many requests wait to be parsed and tokenized as are allowed, or it waited too long for that.
+    Preparation,
+    /// The prompt is longer than the context.
+    Context,
+    /// As many bytes of answers wait for their readers as are allowed.
+    AnswerMemory,
     /// The model is loading.
     Loading,
     /// The server is on its way out.
@@ -146,11 +158,17 @@ pub enum Rejection {
 
 impl Rejection {
     /// All of them.
-    pub const ALL: [Rejection; 8] = [
+    pub const ALL: [Rejection; 14] = [
         Rejection::QueuedRequests,
         Rejection::QueuedTokens,
         Rejection::QueuedTime,
         Rejection::BodyMemory,
+        Rejection::BodySize,
+        Rejection::BodyTime,
+        Rejection::BodyValues,
+        Rejection::Preparation,
+        Rejection::Context,
+        Rejection::AnswerMemory,
         Rejection::Loading,
         Rejection::Draining,
         Rejection::Unauthorized,
@@ -163,6 +181,12 @@ impl Rejection {
             Rejection::QueuedTokens => "max_num_queued_tokens",
             Rejection::QueuedTime => "max_wait",
             Rejection::BodyMemory => "body_memory",
+            Rejection::BodySize => "body_size",
+            Rejection::BodyTime => "body_time",
+            Rejection::BodyValues => "body_values",
+            Rejection::Preparation => "preparation",
+            Rejection::Context => "context",
+            Rejection::AnswerMemory => "answer_memory",
             Rejection::Loading => "loading",
             Rejection::Draining => "draining",
             Rejection::Unauthorized => "unauthorized",

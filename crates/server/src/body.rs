@@ -1,4 +1,7 @@
 //! Reading a body: its type, size and time, and the memory of all bodies together.
+//!
+//! Memory is taken as bytes arrive, not as they are announced: a body that trickles holds what has come of it. Each client
+//! has a part of the sum, and small bodies have a sum of their own, so that large ones leave room for them.
 
 use std::sync::Arc;
 
@@ -6,31 +9,87 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use events::{Event, Rejection};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::StreamExt;
 use wire::Fault;
 
 use crate::Served;
+use crate::preparation::{LARGE, Work};
+use crate::shares::{Full, Owner, Share, Shares};
 use crate::state::State;
 
-/// A body, and the memory it was promised.
+/// The memory of all bodies that are being read or worked on, in bytes.
+pub(crate) struct Memory {
+    small: Arc<Shares>,
+    large: Arc<Shares>,
+    /// Bodies that are being read, however small.
+    reading: Arc<Shares>,
+}
+
+/// Bytes of small bodies together.
+const SMALL_BYTES: usize = 16 << 20;
+
+impl Memory {
+    /// For so many bytes of large bodies together, of which one has at most `body`; `connections` bounds how many are read.
+    pub(crate) fn new(bytes: usize, body: usize, connections: usize) -> Memory {
+        let bytes = bytes.max(body);
+        Memory {
+            small: Shares::new(SMALL_BYTES, SMALL_BYTES / 2),
+            large: Shares::new(bytes, (bytes / 4).max(body)),
+            reading: Shares::new(connections, (connections / 4).max(1)),
+        }
+    }
+
+    fn of(&self, bytes: usize) -> &Arc<Shares> {
+        if bytes < LARGE { &self.small } else { &self.large }
+    }
+}
+
+/// A body, the memory that it holds, and whose it is.
 pub(crate) struct Bytes {
     pub(crate) bytes: Vec<u8>,
-    _memory: OwnedSemaphorePermit,
+    owner: Owner,
+    memory: Share,
 }
 
 impl Bytes {
-    /// Has `read` work on the body, on the threads for templates and tokenizers. A panic there goes on here.
+    /// Has `read` work on the body, on the threads for templates and tokenizers, in a slot of [`State::preparation`].
+    /// What `read` captures lives as long as the work, also when the client leaves. A panic there goes on here.
     pub(crate) async fn read_by<T: Send + 'static>(
         self,
+        state: &State,
         served: &Arc<Served>,
-        read: impl FnOnce(&Served, &[u8]) -> Result<T, Fault> + Send + 'static,
+        read: impl FnOnce(&Work, &[u8]) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        let served = served.clone();
-        match tokio::task::spawn_blocking(move || read(&served, &self.bytes)).await {
+        let slot = state.preparation.enter(self.owner, self.bytes.len()).await;
+        let slot = slot.map_err(|none| state.refused(Rejection::Preparation, none.fault()))?;
+        let (work, _leaving) = Work::new(served.clone());
+        let metrics = state.metrics.clone();
+        let working = tokio::task::spawn_blocking(move || {
+            let outcome = work.run(|work| {
+                wire::scan::values(&self.bytes)?;
+                read(work, &self.bytes)
+            });
+            if let Some(reason) = outcome.as_ref().err().and_then(reason) {
+                metrics.record(Event::Rejected(reason));
+            }
+            drop((self.memory, slot));
+            outcome
+        });
+        match working.await {
             Ok(outcome) => outcome,
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The runtime ends.
+            Err(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
         }
+    }
+}
+
+/// Which refusals of a body's content are counted: those of its size.
+fn reason(fault: &Fault) -> Option<Rejection> {
+    match fault.code {
+        Some("context_length_exceeded") => Some(Rejection::Context),
+        Some("body_too_complex") => Some(Rejection::BodyValues),
+        _ => None,
     }
 }
 
@@ -41,20 +100,21 @@ const READ_ON: usize = 4;
 pub(crate) async fn read(state: &State, request: Request) -> Result<Bytes, Fault> {
     check_type(request.headers())?;
     let limit = state.options.body_bytes;
+    let owner = Owner::of(&request);
     let declared = request.body().size_hint().exact().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     let waits = request.headers().contains_key(header::EXPECT);
     if declared.is_some_and(|n| n > limit) && (waits || declared.is_some_and(|n| n > limit * READ_ON)) {
-        return Err(Fault::too_large(limit));
+        return Err(state.refused(Rejection::BodySize, Fault::too_large(limit)));
     }
-    let kib = u32::try_from(declared.unwrap_or(limit).min(limit) / 1024 + 1).unwrap_or(u32::MAX);
-    let Ok(memory) = state.body_memory.clone().try_acquire_many_owned(kib) else {
-        state.metrics.record(Event::Rejected(Rejection::BodyMemory));
-        return Err(Fault::busy("too many large bodies are being read", 2));
-    };
+    let memory = &state.body_memory;
+    let _reading = memory.reading.take(owner, 1).map_err(|full| {
+        let (most, each) = (memory.reading.most(), memory.reading.most_each());
+        state.refused(Rejection::BodyMemory, full_of(full, "bodies are being read", most, each))
+    })?;
     let timeout = state.options.body_timeout;
-    match tokio::time::timeout(timeout, collect(request.into_body(), declared, limit)).await {
-        Ok(done) => done.map(|bytes| Bytes { bytes, _memory: memory }),
-        Err(_) => Err(Fault::slow_body(timeout.as_secs())),
+    match tokio::time::timeout(timeout, collect(state, request.into_body(), declared, owner)).await {
+        Ok(done) => done,
+        Err(_) => Err(state.refused(Rejection::BodyTime, Fault::slow_body(timeout.as_secs()))),
     }
 }
 
@@ -70,18 +130,42 @@ fn check_type(headers: &HeaderMap) -> Result<(), Fault> {
     }
 }
 
-async fn collect(body: Body, declared: Option<usize>, limit: usize) -> Result<Vec<u8>, Fault> {
-    let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(limit));
+/// The body's bytes, with memory for them: a body whose length is not known is small until it is not.
+async fn collect(state: &State, body: Body, declared: Option<usize>, owner: Owner) -> Result<Bytes, Fault> {
+    let limit = state.options.body_bytes;
+    let full = |shares: &Arc<Shares>, full: Full| {
+        let (most, each) = (shares.most(), shares.most_each());
+        state.refused(Rejection::BodyMemory, full_of(full, "bytes of bodies are held", most, each))
+    };
+    let mut shares = state.body_memory.of(declared.unwrap_or(0));
+    let mut memory = shares.take(owner, 0).map_err(|f| full(shares, f))?;
+    let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(LARGE));
     let mut total = 0_usize;
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|e| Fault::body(format!("the body could not be read: {e}")))?;
         total = total.saturating_add(chunk.len());
         if total <= limit {
+            if total >= LARGE && Arc::ptr_eq(shares, &state.body_memory.small) {
+                shares = &state.body_memory.large;
+                memory = shares.take(owner, bytes.len()).map_err(|f| full(shares, f))?;
+            }
+            memory.grow(chunk.len()).map_err(|f| full(shares, f))?;
             bytes.extend_from_slice(&chunk);
         } else if total > limit.saturating_mul(READ_ON) {
             break;
         }
     }
-    if total > limit { Err(Fault::too_large(limit)) } else { Ok(bytes) }
+    if total > limit {
+        return Err(state.refused(Rejection::BodySize, Fault::too_large(limit)));
+    }
+    // A content-encoding is to be undone here, with `memory` grown by what comes out of it.
+    Ok(Bytes { bytes, owner, memory })
+}
+
+fn full_of(full: Full, what: &str, most: usize, each: usize) -> Fault {
+    match full {
+        Full::Sum => Fault::busy(format!("too many {what}: {most} is the limit"), 2),
+        Full::Own => Fault::busy(format!("too many {what} for this client: {each} is its limit"), 2),
+    }
 }

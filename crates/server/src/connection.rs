@@ -26,7 +26,7 @@ use crate::state::State;
 
 /// Who is at the other end of a connection, for the audit log.
 #[derive(Clone, Copy)]
-pub(crate) struct Peer(IpAddr);
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

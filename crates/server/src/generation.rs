@@ -99,7 +99,8 @@ impl Generation {
         let choices = plan.choices();
         let context = served.engine.context();
         if let Some(long) = plan.prompts.iter().find(|p| p.len() >= context) {
-            return Err(Fault::context(plan.prompt_field, long.len(), context));
+            let fault = Fault::context(plan.prompt_field, long.len(), context);
+            return Err(state.refused(Rejection::Context, fault));
         }
         let price = price(state, &plan)?;
         // A whole answer is read as it comes and held anyway; a stream may be a bounded number of events behind.

@@ -10,6 +10,7 @@ use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate};
 
 use crate::auth::{Client, first_number};
+use crate::preparation::Work;
 use crate::{Served, continued, prompts, responses, shape};
 
 /// What is to be computed, and how the answer is to look.
@@ -66,20 +67,22 @@ impl Plan {
     }
 }
 
-pub(crate) fn chat(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
+pub(crate) fn chat(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     conversation(served, ChatRequest::parse(body)?, Form::Chat)
 }
 
-pub(crate) fn messages(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
+pub(crate) fn messages(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     let value = wire::json::read(body)?;
     let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
     conversation(served, request, Form::Message)
 }
 
 /// A chat request, whatever endpoint it came through.
-pub(crate) fn conversation(served: &Served, request: ChatRequest, form: Form) -> Result<Plan, Fault> {
+pub(crate) fn conversation(served: &Work, request: ChatRequest, form: Form) -> Result<Plan, Fault> {
     check_model(served, request.model.as_deref())?;
-    let (text, mut prompt) = prompt(served, &request)?;
+    let text = rendered(served, &request)?;
+    let mut prompt = tokens(served, &text, most_tokens(served, request.ids.truncate))?;
+    let text = text.text;
     truncate(served, &mut prompt, request.ids.truncate, request.max_tokens);
     let reading = shape::reading(served.language.as_ref(), &request, offered(&request), &text);
     let mut template =
@@ -112,8 +115,8 @@ fn offered(request: &ChatRequest) -> Option<&[Value]> {
     request.tools.as_deref().filter(|_| request.tool_choice != ToolChoice::None)
 }
 
-/// A conversation as the text that the model continues, and as tokens.
-pub(crate) fn prompt(served: &Served, request: &ChatRequest) -> Result<(String, Vec<u32>), Fault> {
+/// A conversation as the text that the model continues.
+pub(crate) fn rendered(served: &Work, request: &ChatRequest) -> Result<text::Prompt, Fault> {
     let (language, generate) = (&served.language, request.add_generation_prompt);
     let render = |messages: &[Value]| {
         language.render(messages, offered(request), generate, &request.template_arguments)
@@ -131,22 +134,33 @@ pub(crate) fn prompt(served: &Served, request: &ChatRequest) -> Result<(String, 
     if request.continue_final_message {
         continued::cut(&mut prompt)?;
     }
+    served.goes_on()?;
+    Ok(prompt)
+}
+
+/// The tokens of a rendered conversation, at most `most`.
+pub(crate) fn tokens(served: &Work, prompt: &text::Prompt, most: usize) -> Result<Vec<u32>, Fault> {
     // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
-    let tokens = language.encode_prompt(&prompt).map_err(Fault::template)?;
+    let tokens = served.encode_prompt(prompt, most)?;
     if tokens.is_empty() {
         return Err(Fault::template("the chat template made an empty prompt of these messages"));
     }
-    Ok((prompt.text, tokens))
+    Ok(tokens)
 }
 
-pub(crate) fn completion(served: &Served, body: &[u8]) -> Result<Plan, Fault> {
+/// Most tokens of a prompt: the context, unless all but its end is dropped.
+fn most_tokens(served: &Work, truncate: Option<Truncate>) -> usize {
+    truncate.map_or_else(|| served.engine.context(), |_| served.most_counted())
+}
+
+pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     let request = CompletionRequest::parse(body)?;
     check_model(served, request.model.as_deref())?;
     let encode = |prompt: &Prompt| match prompt {
         Prompt::Tokens(ids) => Ok(ids.clone()),
         Prompt::Text(text) => {
-            let ids = served.language.encode(text, request.add_special_tokens);
-            match ids.map_err(|e| Fault::field("prompt", e))? {
+            let most = most_tokens(served, request.ids.truncate);
+            match served.encode("prompt", text, request.add_special_tokens, most)? {
                 ids if ids.is_empty() => {
                     Err(Fault::field("prompt", "prompt has no tokens; it must have at least 1"))
                 }

@@ -17,6 +17,7 @@ use wire::{Fault, models};
 use crate::auth::Client;
 use crate::generation::Generation;
 use crate::plan::{Form, Plan};
+use crate::preparation::Work;
 use crate::state::State;
 use crate::{Served, answer, body, layers, messages, page, plan, responses, stream, tokens, visit};
 
@@ -171,7 +172,7 @@ async fn messages(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
 async fn generate(
     state: Arc<State>,
     request: Request,
-    make: fn(&Served, &[u8]) -> Result<Plan, Fault>,
+    make: fn(&Work, &[u8]) -> Result<Plan, Fault>,
 ) -> Result<Response, Fault> {
     let Begun { mut generation, id } = begin(&state, request, make).await?;
     let prefix = match generation.plan.form {
@@ -203,7 +204,7 @@ pub(crate) struct Begun {
 pub(crate) async fn begin(
     state: &State,
     request: Request,
-    make: impl FnOnce(&Served, &[u8]) -> Result<Plan, Fault> + Send + 'static,
+    make: impl FnOnce(&Work, &[u8]) -> Result<Plan, Fault> + Send + 'static,
 ) -> Result<Begun, Fault> {
     let arrived = Instant::now();
     let served = state.served_or_reject()?;
@@ -211,8 +212,10 @@ pub(crate) async fn begin(
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
     let time_limit = time_limit(&request)?;
     let body = body::read(state, request).await?;
-    let mut permit = state.enter()?;
-    let mut plan = body.read_by(&served, make).await?;
+    let permit = state.enter()?;
+    // The place of the answer goes along: while the body is worked on it is taken, whoever has left.
+    let planned = move |work: &Work, body: &[u8]| Ok((make(work, body)?, permit));
+    let (mut plan, mut permit) = body.read_by(state, &served, planned).await?;
     plan.ask_for(client, time_limit);
     if let Some(visit) = visit::current() {
         plan.warnings.drain(..).for_each(|warning| visit.warn(warning));

@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::Constrain;
 use serde_json::{Map, Value};
-use text::{ChatTemplate, Form, Grammars, Prompt, Special, Style, Tags, Thought, Tokenizer};
+use text::{
+    ChatTemplate, Form, Grammars, Limit, Prompt, Special, Style, Tags, Thought, Tokenizer, Unencoded,
+};
 
 /// A model that answers.
 pub struct Served {
@@ -60,6 +62,22 @@ pub trait Language: Send + Sync {
     /// # Errors
     /// In words.
     fn encode(&self, text: &str, wrapped: bool) -> Result<Vec<u32>, String>;
+
+    /// As [`Language::encode`], up to a limit.
+    ///
+    /// # Errors
+    /// Too many tokens, the work was stopped, or it failed, in words.
+    fn encode_within(&self, text: &str, wrapped: bool, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+        limit.check(self.encode(text, wrapped).map_err(Unencoded::Failed)?)
+    }
+
+    /// As [`Language::encode_prompt`], up to a limit.
+    ///
+    /// # Errors
+    /// As [`Language::encode_within`].
+    fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+        limit.check(self.encode_prompt(prompt).map_err(Unencoded::Failed)?)
+    }
 
     /// Text of tokens.
     fn decode(&self, tokens: &[u32]) -> String;
@@ -150,6 +168,14 @@ impl Language for Spoken {
 
     fn encode(&self, text: &str, wrapped: bool) -> Result<Vec<u32>, String> {
         self.tokenizer.encode(text, Special::Parse, wrapped).map_err(|e| e.to_string())
+    }
+
+    fn encode_within(&self, text: &str, wrapped: bool, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+        self.tokenizer.encode_within(text, Special::Parse, wrapped, limit)
+    }
+
+    fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+        self.tokenizer.encode_prompt_within(prompt, limit)
     }
 
     fn decode(&self, tokens: &[u32]) -> String {

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use events::{Event, Gauges, HourlyPrice, MachineTime, Metrics, Process, Rejection};
-use tokio::sync::Semaphore;
 use wire::Fault;
 
 use crate::admission::Admission;
@@ -21,8 +20,10 @@ pub(crate) struct State {
     pub(crate) admission: Arc<Admission>,
     /// Responses that can be asked for again.
     pub(crate) kept: Arc<Kept>,
-    /// KiB of bodies that may still be read.
-    pub(crate) body_memory: Arc<Semaphore>,
+    /// Memory of bodies.
+    pub(crate) body_memory: crate::body::Memory,
+    /// Slots for parsing, rendering and tokenizing.
+    pub(crate) preparation: crate::preparation::Preparation,
     /// Looks up what the metrics tell of the process.
     pub(crate) process: OnceLock<Box<dyn Fn() -> Process + Send + Sync>>,
     began: Instant,
@@ -47,7 +48,8 @@ enum Phase {
 impl State {
     pub(crate) fn new(mut options: Options) -> State {
         let keys = std::mem::take(&mut options.keys);
-        let kib = options.body_memory_bytes.max(options.body_bytes) / 1024;
+        let body_memory =
+            crate::body::Memory::new(options.body_memory_bytes, options.body_bytes, options.connections);
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         if options.metrics_llamacpp {
             metrics.offer_llamacpp();
@@ -62,7 +64,8 @@ impl State {
             metrics,
             admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
             kept: Arc::default(),
-            body_memory: Arc::new(Semaphore::new(kib)),
+            body_memory,
+            preparation: crate::preparation::Preparation::default(),
             process: OnceLock::new(),
             phase: RwLock::new(Phase::Loading("starting".into())),
             keys: RwLock::new(Arc::new(keys)),
@@ -222,6 +225,12 @@ impl State {
     /// A place for one answer.
     pub(crate) fn enter(&self) -> Result<crate::admission::Permit, Fault> {
         self.admission.enter().inspect_err(|fault| self.count_refusal(fault))
+    }
+
+    /// The fault of a request that is turned away, counted.
+    pub(crate) fn refused(&self, reason: Rejection, fault: Fault) -> Fault {
+        self.metrics.record(Event::Rejected(reason));
+        fault
     }
 
     pub(crate) fn count_refusal(&self, fault: &Fault) {

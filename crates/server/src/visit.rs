@@ -1,6 +1,6 @@
 //! One request from its head to the last byte that it caused: who asked, what it took, how it ended.
 //!
-//! A visit is held by the layer that began it and by each of its answers in the engine. When the last of them lets go,
+//! A visit is held by the layer that began it, by the thread that prepares it and by each of its answers in the engine. When the last of them lets go,
 //! the key's place is free, its tokens are spent, and the audit log gets its record: also when a client left, a
 //! handler panicked or the server was drained.
 
@@ -117,6 +117,8 @@ pub(crate) struct Visit {
 struct Inner {
     record: Record,
     place: Option<Place>,
+    /// Tokens of its texts, before there were answers.
+    prepared: usize,
     warnings: Vec<String>,
 }
 
@@ -158,13 +160,23 @@ impl Visit {
         let path_name = path.unwrap_or_default();
         let begun = Record::begun(SystemTime::now());
         let record = Record { request_id, peer, method, path: path_name, parent, ..begun };
-        let inner = Mutex::new(Inner { record, place: None, warnings: Vec::new() });
+        let inner = Mutex::new(Inner { record, place: None, prepared: 0, warnings: Vec::new() });
         Arc::new(Visit { began: Instant::now(), inner, audit: audit.filter(|_| path.is_some()) })
     }
 
     /// Runs `work` as this visit.
     pub(crate) async fn scope<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self, work).await
+    }
+
+    /// As [`Visit::scope`], for work that is done by a thread at once.
+    pub(crate) fn scope_sync<T>(self: Arc<Self>, work: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self, work)
+    }
+
+    /// Tokens that were worked out of its texts: spent also when no answer comes of them.
+    pub(crate) fn prepares(&self, tokens: usize) {
+        self.change(|inner| inner.prepared += tokens);
     }
 
     /// Whose key was shown.
@@ -243,7 +255,9 @@ impl Drop for Visit {
         let record = &mut inner.record;
         record.duration_ms = ms(self.began.elapsed());
         if let Some(place) = inner.place.take() {
-            place.spend(record.prompt_tokens + record.completion_tokens, Instant::now());
+            // The prompts that the engine counted are among the texts that were prepared.
+            let read = record.prompt_tokens.max(inner.prepared);
+            place.spend(read + record.completion_tokens, Instant::now());
         }
         if let Some(audit) = &self.audit {
             audit.note(record);

@@ -13,6 +13,7 @@ mod error;
 mod gguf;
 mod guide;
 mod huggingface;
+mod limit;
 mod machine;
 mod parts;
 mod pieces;
@@ -26,6 +27,7 @@ mod tools;
 
 pub use error::Error;
 pub use guide::{Calls, Form, Grammars, Guidance, Guide};
+pub use limit::{Limit, Unencoded};
 pub use parts::{Part, Parts, Reading, Tags, Thought};
 pub use prompt::Prompt;
 pub use stop::{Found, Stops};

@@ -11,7 +11,7 @@ use std::ops::Range;
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::{Map, Value};
 
-use crate::{Error, Special, Tokenizer};
+use crate::{Error, Limit, Special, Tokenizer, Unencoded};
 
 /// Unicode keeps these two code points free for a program's own use; where a caller has one it is marked like a name.
 const OPEN: char = '\u{FDD0}';
@@ -218,6 +218,16 @@ impl Tokenizer {
         }
         tokens.extend(self.encode(&text[done..], Special::Parse, false)?);
         Ok(tokens)
+    }
+}
+
+impl Tokenizer {
+    /// As [`Tokenizer::encode_prompt`], up to a limit.
+    ///
+    /// # Errors
+    /// A text of more tokens, or one that the pipeline refuses.
+    pub fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+        limit.check(self.encode_prompt(prompt).map_err(|e| Unencoded::Failed(e.to_string()))?)
     }
 }
 

@@ -8,7 +8,7 @@ use weights::opened::{Metadata, Opened};
 use crate::machine::{Machine, Parts};
 use crate::pieces::{Form, Pieces, Start};
 use crate::prompt::Names;
-use crate::{Error, ends, gguf, huggingface};
+use crate::{Error, Limit, Unencoded, ends, gguf, huggingface};
 
 /// Whether names of control tokens in a text become those tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +166,20 @@ impl Tokenizer {
             tokens.extend_from_slice(&self.suffix);
         }
         Ok(tokens)
+    }
+
+    /// As [`Tokenizer::encode`], up to a limit.
+    ///
+    /// # Errors
+    /// A text of more tokens, or one that the pipeline refuses.
+    pub fn encode_within(
+        &self,
+        text: &str,
+        special: Special,
+        add_bos_eos: bool,
+        limit: &Limit<'_>,
+    ) -> Result<Vec<u32>, Unencoded> {
+        limit.check(self.encode(text, special, add_bos_eos).map_err(|e| Unencoded::Failed(e.to_string()))?)
     }
 
     /// The letters of a control token's name, one by one: some models can build such a token out of plain text.

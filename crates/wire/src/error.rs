@@ -84,6 +84,20 @@ impl Fault {
         fault
     }
 
+    /// 400: the prompt leaves no room in the context; it was not tokenized to its end. `counts` where the limit is not the
+    /// context but what is counted at most.
+    pub fn context_at_least(param: &str, tokens: usize, limit: usize, counts: bool) -> Fault {
+        let limit = match counts {
+            false => format!(
+                "this server's context is {limit} tokens and at least one must be left for the answer"
+            ),
+            true => format!("this server counts {limit} tokens at most"),
+        };
+        let mut fault = Fault::field(param, format!("the prompt has at least {tokens} tokens; {limit}"));
+        fault.code = Some("context_length_exceeded");
+        fault
+    }
+
     /// 400: the chat template refused the messages, or failed on them.
     pub fn template(message: impl Into<String>) -> Fault {
         let mut fault = Fault::field("messages", message);
@@ -140,6 +154,15 @@ impl Fault {
     pub fn too_large(limit_bytes: usize) -> Fault {
         let message = format!("the body is larger than the limit of {limit_bytes} bytes");
         Fault::new(413, "invalid_request_error", Some("body_too_large"), message)
+    }
+
+    /// 413: the body has more JSON values than are parsed.
+    pub fn too_many_values(values: usize, limit: usize) -> Fault {
+        let message = format!(
+            "the body has {values} JSON values (an object counts as {}); the limit is {limit}",
+            crate::limits::VALUES_OF_AN_OBJECT
+        );
+        Fault::new(413, "invalid_request_error", Some("body_too_complex"), message)
     }
 
     /// 415: the body does not say that it is JSON.

@@ -25,6 +25,7 @@ pub mod openapi;
 pub mod responses;
 mod samplers;
 pub mod sampling;
+pub mod scan;
 pub mod sse;
 pub mod tokens;
 pub mod unbuilt;

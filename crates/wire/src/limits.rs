@@ -2,6 +2,12 @@
 
 /// Bytes of a request body, unless the server is told otherwise.
 pub const BODY_BYTES: usize = 4 << 20;
+/// JSON values in a request body.
+pub const BODY_VALUES: usize = 400_000;
+/// What an object counts as among them.
+pub const VALUES_OF_AN_OBJECT: usize = 8;
+/// Most tokens that `/tokenize` and `count_tokens` count; a longer context is the limit instead.
+pub const COUNTED_TOKENS: usize = 262_144;
 /// Messages in a conversation.
 pub const MESSAGES: usize = 4_096;
 /// Text parts in one message.

@@ -42,8 +42,10 @@ use traces::Traces;
 
 /// Threads for sockets and events; the rest of the machine is for the model.
 const ASYNC_THREADS: usize = 2;
-/// Threads for templates and tokenizers: what is parsed at once, and so what parsing may take in memory.
-const PLANNING_THREADS: usize = 4;
+/// Threads beside those that prepare requests: one waits for the engine to drain.
+const OTHER_THREADS: usize = 2;
+/// How long the end waits for preparing threads, which stop between two words once their clients are cut.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -175,7 +177,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
-        .max_blocking_threads(PLANNING_THREADS)
+        .max_blocking_threads(server::PREPARATIONS + OTHER_THREADS)
         .thread_name("http")
         .enable_all()
         .build()
@@ -203,7 +205,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Signals::new(files)?
     };
     let failed = load_beside(args, server.clone(), invitation, began)?;
-    serve(&runtime, server, listener, drain, failed, log, traces, signals)
+    let outcome = serve(&runtime, server, listener, drain, failed, log, traces, signals);
+    // Not dropped, which would wait for whatever a thread is at.
+    runtime.shutdown_timeout(LAST_WORDS);
+    outcome
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {

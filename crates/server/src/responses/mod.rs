@@ -16,9 +16,10 @@ use wire::{ChatRequest, Fault, ResponsesRequest};
 use crate::auth::Client;
 use crate::generation::Generation;
 use crate::plan::{self, Form, Plan};
+use crate::preparation::Work;
 use crate::routes::{Begun, begin};
 use crate::state::State;
-use crate::{Served, layers, stream};
+use crate::{layers, stream};
 pub(crate) use kept::Kept;
 use kept::{Conversation, Draft};
 use writer::{Facts, Object, Writer};
@@ -31,7 +32,7 @@ pub(crate) async fn create(Shared(state): Shared<Arc<State>>, request: Request) 
 async fn made(state: Arc<State>, request: Request) -> Result<Response, Fault> {
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
     let kept = state.kept.clone();
-    let planned = move |served: &Served, body: &[u8]| read(served, body, &kept, client);
+    let planned = move |work: &Work, body: &[u8]| read(work, body, &kept, client);
     let Begun { mut generation, .. } = begin(&state, request, planned).await?;
     let Form::Response(asked) = std::mem::replace(&mut generation.plan.form, Form::Chat) else {
         return Err(Fault::internal("a response was planned as something else"));
@@ -64,7 +65,7 @@ pub(crate) struct Asked {
     conversation: Conversation,
 }
 
-fn read(served: &Served, body: &[u8], kept: &Kept, client: Client) -> Result<Plan, Fault> {
+fn read(served: &Work, body: &[u8], kept: &Kept, client: Client) -> Result<Plan, Fault> {
     let request = ResponsesRequest::parse(body)?;
     let before = request.previous.as_deref().map(|id| kept.conversation(id, client)).transpose()?;
     let mut conversation = before.unwrap_or_default();

@@ -1,0 +1,47 @@
+//! What a body would take in memory once it is parsed, found without parsing it.
+
+use crate::Fault;
+use crate::limits::{BODY_VALUES, VALUES_OF_AN_OBJECT};
+
+/// Refuses a body with more than [`BODY_VALUES`] JSON values, an object counting as [`VALUES_OF_AN_OBJECT`]: parsed, a
+/// number takes up to 72 bytes and an object some 600, so a body of `[0,0,…]` would take many times its size.
+/// Whether it is JSON at all is not looked at. Time: one pass over the bytes.
+///
+/// # Errors
+/// A 413 with the count and the limit.
+pub fn values(body: &[u8]) -> Result<(), Fault> {
+    let (mut count, mut in_string, mut escaped) = (1_usize, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' if !in_string => count += 1,
+            b'{' if !in_string => count += VALUES_OF_AN_OBJECT,
+            _ => {}
+        }
+    }
+    if count > BODY_VALUES { Err(Fault::too_many_values(count, BODY_VALUES)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_strings_counts_for_nothing() {
+        let text = format!(r#"{{"prompt": "{}\"{}"}}"#, ",[{".repeat(BODY_VALUES), ",".repeat(99));
+        assert_eq!(values(text.as_bytes()), Ok(()));
+    }
+
+    #[test]
+    fn abuse_a2_many_values_are_refused_before_they_are_parsed() {
+        let zeros = |n: usize| format!("[{}0]", "0,".repeat(n));
+        assert_eq!(values(zeros(BODY_VALUES - 2).as_bytes()), Ok(()));
+        let fault = values(zeros(BODY_VALUES).as_bytes()).unwrap_err();
+        assert_eq!((fault.status, fault.code), (413, Some("body_too_complex")));
+        assert!(fault.message.contains(&BODY_VALUES.to_string()), "{fault}");
+        let objects = format!("[{}0]", r#"{"a":0},"#.repeat(BODY_VALUES / VALUES_OF_AN_OBJECT));
+        assert!(values(objects.as_bytes()).is_err());
+    }
+}
