@@ -113,6 +113,16 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended by itself or by a signal.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Bytes that its `/proc/PID/status` has in a line: `RssAnon`, what it asked for and is resident; `VmHWM`, the most that was
     /// ever resident (proc(5)).
     pub fn memory(&self, line: &str) -> Option<f64> {

@@ -3,6 +3,7 @@
 //! Everything here calls cargo (or the built `gristmill`) as a person would. The walls between the rooms are tests,
 //! in `tests/`, so that they run wherever tests run.
 
+mod abuse;
 mod aarch64;
 mod ci;
 mod client;
@@ -35,6 +36,7 @@ usage: cargo xtask COMMAND
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   start [--help]            start ours and llama.cpp's server in turn, and print how long each takes until it is ready
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
+  soak --abuse              the same of huge, abandoned and slow bodies and slow readers, for a minute and a half
   client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
   schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
   page                      serve the default model and check its page in headless Chromium

@@ -17,11 +17,14 @@ use crate::shell::Done;
 
 /// What the command line says of it.
 pub const HELP: &str = "\
-usage: cargo xtask soak [--minutes N] [--binary PATH] [--seed N]
+usage: cargo xtask soak [--minutes N | --abuse] [--binary PATH] [--seed N]
 
 Serves the default model with places for 12 requests and sends it the traffic of 24 clients for N minutes (default 30):
 whole and streamed answers, clients that leave, that read slowly, that send half a body or nonsense. Fails on any 5xx, on any
 answer that differs from the one its request got alone, and if anonymous memory grows by more than 2 %.
+
+--abuse: bodies of 4 MB, abandoned, slow and mixed, and slow readers, for a minute and a half. Fails if a request of one token beside
+them takes more than a second, if memory grows by more than 500 MB, or if SIGTERM does not end the server in its drain time.
 ";
 
 const PARALLEL: usize = 4;
@@ -36,6 +39,7 @@ const MOST_GROWTH: f64 = 0.02;
 
 struct Options {
     minutes: f64,
+    abuse: bool,
     binary: Option<String>,
     seed: u64,
 }
@@ -63,11 +67,14 @@ struct Tally {
 /// Runs it.
 pub fn run(args: &[&str]) -> Done {
     let options = options(args)?;
+    let program = options.binary.as_deref().map_or_else(Program::alone, |binary| Ok(Program::at(binary)))?;
+    if options.abuse {
+        return crate::abuse::run(&program);
+    }
     let parallel = PARALLEL.to_string();
     let queued = QUEUED.to_string();
     let body = BODY_LIMIT.to_string();
     let flags = ["--parallel", &parallel, "--max-queued", &queued, "--max-body", &body, "--context", "1024"];
-    let program = options.binary.as_deref().map_or_else(Program::alone, |binary| Ok(Program::at(binary)))?;
     let server = Server::start(&program, &flags)?;
     let references = (0..REFERENCES).map(|i| reference(server.port, i)).collect::<Result<Vec<_>, _>>()?;
     eprintln!("{REFERENCES} requests answered alone; {CLIENTS} clients for {} minutes", options.minutes);
@@ -92,9 +99,13 @@ pub fn run(args: &[&str]) -> Done {
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
-    let mut options = Options { minutes: 30.0, binary: None, seed: 1 };
+    let mut options = Options { minutes: 30.0, abuse: false, binary: None, seed: 1 };
     let mut words = args.iter();
     while let Some(word) = words.next() {
+        if *word == "--abuse" {
+            options.abuse = true;
+            continue;
+        }
         let value = words.next().ok_or_else(|| format!("`{word}` needs a value\n{HELP}"))?;
         let number = || value.parse::<f64>().map_err(|_| format!("`{word}` is `{value}`, expected a number"));
         match *word {

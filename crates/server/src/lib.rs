@@ -20,6 +20,7 @@ mod connection;
 mod continued;
 mod generation;
 mod head;
+mod held;
 mod items;
 mod layers;
 mod line;

@@ -20,11 +20,13 @@ pub struct Options {
     pub body_bytes: usize,
     /// Bytes of all bodies that are being read, together.
     pub body_memory_bytes: usize,
+    /// Bytes of whole answers that wait for their readers, together; one client may have half of them.
+    pub answer_memory_bytes: usize,
     /// For the head of a request, and for an idle connection.
     pub head_timeout: Duration,
     /// For the body of a request.
     pub body_timeout: Duration,
-    /// For a client to take any byte of an answer.
+    /// For a client to take any byte of an answer, and more of it for what it takes at 64 KiB a second.
     pub write_timeout: Duration,
     /// Bytes of the head of a request.
     pub head_bytes: usize,
@@ -68,6 +70,7 @@ impl Default for Options {
             metrics_llamacpp: false,
             body_bytes: wire::limits::BODY_BYTES,
             body_memory_bytes: 64 << 20,
+            answer_memory_bytes: 128 << 20,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),

@@ -1,4 +1,4 @@
-//! A socket whose reader must take a byte now and then.
+//! A socket whose reader must take bytes, and not too slowly.
 
 use std::io;
 use std::pin::Pin;
@@ -8,31 +8,56 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream on which a write that makes no progress for `limit` fails. Reads are bounded elsewhere: heads by hyper,
-/// bodies by their own deadline.
+/// Bytes a second that a reader who is behind must take in the mean, beside the time limit.
+const SLOWEST: u64 = 64 << 10;
+
+/// A stream on which a write fails that makes no progress for `limit`, and one that has gone on for `limit` and the time that
+/// its bytes take at [`SLOWEST`]: an answer is not held for a reader who takes a byte now and then. Reads are bounded
+/// elsewhere: heads by hyper, bodies by their own deadline.
 pub(crate) struct Patient<S> {
     inner: S,
     limit: Duration,
     deadline: Pin<Box<Sleep>>,
     waiting: bool,
+    /// Since when there has been something to write all the time, and bytes taken since.
+    behind: Option<(Instant, u64)>,
 }
 
 impl<S> Patient<S> {
     pub(crate) fn new(inner: S, limit: Duration) -> Patient<S> {
-        Patient { inner, limit, deadline: Box::pin(tokio::time::sleep(limit)), waiting: false }
+        let deadline = Box::pin(tokio::time::sleep(limit));
+        Patient { inner, limit, deadline, waiting: false, behind: None }
     }
 
-    /// Passes a result on; a pending one counts against the deadline.
+    /// Passes a write's result on; a pending one counts against the deadlines.
+    fn watch_write(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let (Poll::Ready(Ok(taken)), Some((_, all))) = (&poll, &mut self.behind) {
+            *all += *taken as u64;
+        }
+        if poll.is_pending() {
+            self.behind.get_or_insert_with(|| (Instant::now(), 0));
+        }
+        self.watch(context, poll)
+    }
+
+    /// Passes a result on; a pending one counts against the deadlines.
     fn watch<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.waiting = false;
             return poll;
         }
         if !std::mem::replace(&mut self.waiting, true) {
-            self.deadline.as_mut().reset(Instant::now() + self.limit);
+            let now = Instant::now();
+            let (since, taken) = self.behind.unwrap_or((now, 0));
+            let slowest = since + self.limit + Duration::from_millis(taken.saturating_mul(1_000) / SLOWEST);
+            self.deadline.as_mut().reset(slowest.min(now + self.limit));
         }
         if self.deadline.as_mut().poll(context).is_ready() {
-            let message = format!("the client took nothing for {} s", self.limit.as_secs_f64());
+            let message = "the client took too little of its answer in the time for it";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));
         }
         Poll::Pending
@@ -56,7 +81,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.watch(context, poll)
+        self.watch_write(context, poll)
     }
 
     fn poll_write_vectored(
@@ -65,7 +90,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
-        self.watch(context, poll)
+        self.watch_write(context, poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -74,6 +99,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(context);
+        if poll.is_ready() {
+            // HTTP flushes when it has written all that it has: the reader has caught up.
+            self.behind = None;
+        }
         self.watch(context, poll)
     }
 
@@ -98,18 +127,38 @@ mod tests {
         drop(far);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_is_waited_for() {
-        let (near, mut far) = tokio::io::duplex(16);
+    /// How far a writer of `total` bytes gets whose reader takes `each` bytes a second.
+    async fn read_slowly(each: usize, total: usize) -> (io::Result<()>, Duration) {
+        let (near, mut far) = tokio::io::duplex(16 << 10);
         let mut near = Patient::new(near, Duration::from_secs(30));
         let reader = tokio::spawn(async move {
-            let mut total = 0;
-            while total < 160 {
-                tokio::time::sleep(Duration::from_secs(29)).await;
-                total += far.read(&mut [0; 16]).await.unwrap();
+            let mut buffer = vec![0; each];
+            while far.read_exact(&mut buffer).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
-        near.write_all(&[0; 160]).await.unwrap();
+        let began = Instant::now();
+        let outcome = async {
+            near.write_all(&vec![0; total]).await?;
+            near.flush().await
+        };
+        let outcome = outcome.await;
+        drop(near);
         reader.await.unwrap();
+        (outcome, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_is_waited_for() {
+        let (outcome, took) = read_slowly(100 << 10, 10 << 20).await;
+        outcome.unwrap();
+        assert!(took > Duration::from_secs(90), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abuse_a8_a_reader_that_takes_a_little_now_and_then_is_given_up() {
+        let (outcome, took) = read_slowly(64, 1 << 20).await;
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!((30..33).contains(&took.as_secs()), "{took:?}");
     }
 }

@@ -19,7 +19,7 @@ use crate::generation::Generation;
 use crate::plan::{Form, Plan};
 use crate::preparation::Work;
 use crate::state::State;
-use crate::{Served, answer, body, layers, messages, page, plan, responses, stream, tokens, visit};
+use crate::{Served, answer, body, held, layers, messages, page, plan, responses, stream, tokens, visit};
 
 pub(crate) const HEALTH: &str = "/health";
 pub(crate) const LIVE: &str = "/health/live";
@@ -80,6 +80,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route(OPENAPI, get(openapi))
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(state.clone(), held::hold))
         .layer(middleware::from_fn_with_state(state.clone(), layers::guard))
         .layer(CatchPanicLayer::custom(layers::panicked))
         .layer(middleware::from_fn_with_state(state.clone(), layers::name_and_count))

@@ -143,7 +143,11 @@ mod tests {
         let _others = [shares.take(b, 4).unwrap(), shares.take(c, 2).unwrap()];
         assert_eq!(shares.take(c, 1).unwrap_err(), Full::Sum);
         drop(first);
-        assert_eq!((shares.lock().sum, shares.lock().by.len()), (6, 2));
+        let left = {
+            let held = shares.lock();
+            (held.sum, held.by.len())
+        };
+        assert_eq!(left, (6, 2));
         shares.take(a, 4).unwrap();
     }
 

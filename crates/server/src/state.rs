@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) kept: Arc<Kept>,
     /// Memory of bodies.
     pub(crate) body_memory: crate::body::Memory,
+    /// Memory of whole answers that wait for their readers.
+    pub(crate) answer_memory: Arc<crate::shares::Shares>,
     /// Slots for parsing, rendering and tokenizing.
     pub(crate) preparation: crate::preparation::Preparation,
     /// Looks up what the metrics tell of the process.
@@ -65,6 +67,7 @@ impl State {
             admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
             kept: Arc::default(),
             body_memory,
+            answer_memory: crate::held::shares(options.answer_memory_bytes),
             preparation: crate::preparation::Preparation::default(),
             process: OnceLock::new(),
             phase: RwLock::new(Phase::Loading("starting".into())),

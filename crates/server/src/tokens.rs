@@ -7,7 +7,7 @@ use axum::extract::{Request, State as Shared};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use wire::tokens::{self, Text, Tokenize, Tokenized};
-use wire::{ChatRequest, Fault, anthropic};
+use wire::{ChatRequest, Fault, anthropic, limits};
 
 use crate::preparation::Work;
 use crate::state::State;
@@ -41,6 +41,11 @@ pub(crate) async fn detokenize(Shared(state): Shared<Arc<State>>, request: Reque
         let (model, ids) = tokens::detokenize(body)?;
         plan::check_model(work, model.as_deref())?;
         work.charge(ids.len());
+        let bytes: usize = ids.iter().map(|id| work.language.bytes(*id).len()).sum();
+        if bytes > limits::DETOKENIZED_BYTES {
+            let most = limits::DETOKENIZED_BYTES;
+            return Err(Fault::field("tokens", format!("tokens make {bytes} bytes of text; the limit is {most}")));
+        }
         let text = work.language.decode(&ids);
         Ok(Text { content: Some(text.clone()), prompt: text })
     };

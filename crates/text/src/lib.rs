@@ -8,6 +8,7 @@
 //! Deliberately absent: training, truncation and padding (a prompt that does not fit is refused, never cut),
 //! pairs of sequences, offsets into the source text.
 
+mod cuts;
 mod ends;
 mod error;
 mod gguf;
@@ -24,6 +25,7 @@ mod stream;
 mod template;
 mod tokenizer;
 mod tools;
+mod words;
 
 pub use error::Error;
 pub use guide::{Calls, Form, Grammars, Guidance, Guide};

@@ -30,6 +30,19 @@ pub enum Unencoded {
     Failed(String),
 }
 
+impl Unencoded {
+    /// The same of a text that has so many tokens before.
+    pub(crate) fn after(self, tokens: usize) -> Unencoded {
+        match self {
+            Unencoded::TooMany { at_least, worked } => {
+                Unencoded::TooMany { at_least: at_least + tokens, worked: worked + tokens }
+            }
+            Unencoded::Stopped { worked } => Unencoded::Stopped { worked: worked + tokens },
+            failed @ Unencoded::Failed(_) => failed,
+        }
+    }
+}
+
 impl Limit<'_> {
     /// No limit.
     pub const NONE: Limit<'static> = Limit { most: usize::MAX, stop: &|| false };

@@ -95,6 +95,27 @@ impl Shared {
         Shared(Arc::new(Kind::Spm(model)))
     }
 
+    /// Whether it is a byte-pair model whose joins depend on nothing but the two neighbours.
+    pub(crate) fn joins_pairs(&self) -> bool {
+        match &*self.0 {
+            Kind::Library(ModelWrapper::BPE(bpe), _) => {
+                bpe.dropout.is_none()
+                    && bpe.continuing_subword_prefix.is_none()
+                    && bpe.end_of_word_suffix.is_none()
+            }
+            Kind::Library(..) => false,
+            Kind::Spm(_) => true,
+        }
+    }
+
+    /// Calls `visit` with the text of every piece.
+    pub(crate) fn each_piece(&self, visit: &mut impl FnMut(&str)) {
+        match &*self.0 {
+            Kind::Library(model, _) => model.get_vocab().keys().for_each(|piece| visit(piece)),
+            Kind::Spm(model) => model.pieces().for_each(visit),
+        }
+    }
+
     /// The unknown token's text, if the model has one.
     pub(crate) fn unknown(&self) -> Option<String> {
         let Kind::Library(model, _) = &*self.0 else { return None };

@@ -188,10 +188,19 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
     pub fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, Error> {
+        self.encode_prompt_within(prompt, &Limit::NONE).map_err(|e| Error::Encode(e.to_string()))
+    }
+
+    /// As [`Tokenizer::encode_prompt`], up to a limit.
+    ///
+    /// # Errors
+    /// A text of more tokens, or one that the pipeline refuses.
+    pub fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
         let Prompt { text, plain } = prompt;
         if plain.is_empty() {
-            return self.encode(text, Special::Parse, false);
+            return self.encode_within(text, Special::Parse, false, limit);
         }
+        self.may_fit(text, limit)?;
         let mut callers = plain.iter().peekable();
         let mut tokens = Vec::new();
         // `text[done..from]` has no caller's name in it and ends with the last control token of the template's.
@@ -210,24 +219,28 @@ impl Tokenizer {
                 by_caller = true;
             }
             if by_caller {
-                tokens.extend(self.encode(&text[done..from], Special::Parse, false)?);
-                tokens.extend(self.encode(&text[from..name.start], Special::Plain, false)?);
+                self.add(&text[done..from], Special::Parse, limit, &mut tokens)?;
+                self.add(&text[from..name.start], Special::Plain, limit, &mut tokens)?;
                 done = name.start;
             }
             from = name.end;
         }
-        tokens.extend(self.encode(&text[done..], Special::Parse, false)?);
+        self.add(&text[done..], Special::Parse, limit, &mut tokens)?;
         Ok(tokens)
     }
-}
 
-impl Tokenizer {
-    /// As [`Tokenizer::encode_prompt`], up to a limit.
-    ///
-    /// # Errors
-    /// A text of more tokens, or one that the pipeline refuses.
-    pub fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
-        limit.check(self.encode_prompt(prompt).map_err(|e| Unencoded::Failed(e.to_string()))?)
+    /// Adds the tokens of a part of a text, as far as the limit of the whole allows.
+    fn add(
+        &self,
+        text: &str,
+        special: Special,
+        limit: &Limit<'_>,
+        tokens: &mut Vec<u32>,
+    ) -> Result<(), Unencoded> {
+        let rest = Limit { most: limit.most.saturating_sub(tokens.len()), stop: limit.stop };
+        let more = self.encode_within(text, special, false, &rest);
+        tokens.extend(more.map_err(|error| error.after(tokens.len()))?);
+        Ok(())
     }
 }
 

@@ -76,6 +76,11 @@ impl Spm {
         self.size
     }
 
+    /// The texts of pieces that text may become.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
+        self.ids.keys().map(|piece| &**piece)
+    }
+
     /// The id of a piece of any kind.
     pub(crate) fn id(&self, piece: &str) -> Option<u32> {
         self.control.get(piece).or_else(|| self.ids.get(piece)).copied()

@@ -1,5 +1,6 @@
 //! The tokenizer: one door before all vocabularies.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use tokenizers::Model as _;
@@ -8,6 +9,7 @@ use weights::opened::{Metadata, Opened};
 use crate::machine::{Machine, Parts};
 use crate::pieces::{Form, Pieces, Start};
 use crate::prompt::Names;
+use crate::words::{Sink, Words, char_of};
 use crate::{Error, Limit, Unencoded, ends, gguf, huggingface};
 
 /// Whether names of control tokens in a text become those tokens.
@@ -22,6 +24,10 @@ pub enum Special {
 /// Strings to tokens and back, for one model. Never changes after load; shared freely between threads.
 pub struct Tokenizer {
     machine: Machine,
+    /// The same pipeline word by word, where its parts are known.
+    words: Option<Words>,
+    /// What the bytes of a text say of its tokens; none where that is nothing.
+    bound: Option<Bound>,
     pieces: Pieces,
     texts: Vec<Option<String>>,
     /// `[ids]`: control tokens.
@@ -122,9 +128,31 @@ impl Tokenizer {
         let named: Vec<u32> = loaded.ends.iter().copied().filter(|id| (*id as usize) < size).collect();
         let ends = ends::find(control(), &named);
         let names = Names::new(control().map(|(_, name)| name))?;
+        let by_bytes = loaded.form == Form::ByteLevel;
+        let known = match &loaded.form {
+            Form::ByteLevel => known_bytes(&loaded.texts, |byte| char_of(byte).to_string()),
+            Form::Marked { bytes: true, .. } => known_bytes(&loaded.texts, |byte| format!("<0x{byte:02X}>")),
+            _ => [false; 256],
+        };
         let pieces = Pieces::new(loaded.form, &loaded.texts)?;
+        let words = Words::new(&loaded.parts);
+        let named = loaded.parts.added.iter().map(|(_, token)| token.content.len());
+        let said = loaded.texts.iter().zip(0..).map(|(text, id)| {
+            let written = text.as_ref().filter(|_| !by_bytes).map_or(0, String::len);
+            pieces.get(id).map_or(0, <[u8]>::len).max(written)
+        });
+        let longest = said.chain(named).max().unwrap_or(1).max(1);
+        let whole = known.iter().zip(IN_UTF8).all(|(known, in_text)| *known || !in_text);
+        let bound = match words.as_ref().and_then(Words::shrinks) {
+            Some(times) if whole || (by_bytes && times == 1) => {
+                Some(Bound { longest: times * longest, known })
+            }
+            _ => None,
+        };
         Ok(Tokenizer {
             machine: Machine::build(loaded.parts)?,
+            bound,
+            words,
             pieces,
             texts: loaded.texts,
             special,
@@ -143,32 +171,11 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
     pub fn encode(&self, text: &str, special: Special, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
-        guarded(|| self.encode_unguarded(text, special, add_bos_eos))
+        self.encode_within(text, special, add_bos_eos, &Limit::NONE).map_err(|e| Error::Encode(e.to_string()))
     }
 
-    fn encode_unguarded(&self, text: &str, special: Special, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
-        let pipeline = self.machine.pipeline(special == Special::Parse);
-        let encoding = pipeline.encode_fast(text, false).map_err(|e| Error::Encode(e.to_string()))?;
-        let ids = encoding.get_ids();
-        let around = if add_bos_eos { self.prefix.len() + self.suffix.len() } else { 0 };
-        let mut tokens = Vec::with_capacity(ids.len() + around);
-        if add_bos_eos {
-            tokens.extend_from_slice(&self.prefix);
-        }
-        for id in ids {
-            if special == Special::Plain && self.is_special(*id) && Some(*id) != self.unknown {
-                self.spell(*id, &mut tokens)?;
-            } else {
-                tokens.push(*id);
-            }
-        }
-        if add_bos_eos {
-            tokens.extend_from_slice(&self.suffix);
-        }
-        Ok(tokens)
-    }
-
-    /// As [`Tokenizer::encode`], up to a limit.
+    /// As [`Tokenizer::encode`], up to a limit. Time and memory are bounded by the limit too, for the tokenizers of all
+    /// usual kinds: a text whose bytes cannot fit is not looked at, and the work ends with the token that is one too many.
     ///
     /// # Errors
     /// A text of more tokens, or one that the pipeline refuses.
@@ -179,7 +186,53 @@ impl Tokenizer {
         add_bos_eos: bool,
         limit: &Limit<'_>,
     ) -> Result<Vec<u32>, Unencoded> {
-        limit.check(self.encode(text, special, add_bos_eos).map_err(|e| Unencoded::Failed(e.to_string()))?)
+        self.may_fit(text, limit)?;
+        let mut ids = Ids { tokenizer: self, special, limit, tokens: Vec::new() };
+        if add_bos_eos {
+            ids.tokens.extend_from_slice(&self.prefix);
+        }
+        let run = || match &self.words {
+            Some(words) => words.encode(text, special == Special::Plain, &mut ids),
+            None => self.encode_by_library(text, &mut ids),
+        };
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        caught.unwrap_or_else(|_| Err(Unencoded::Failed("the tokenizer's tables are broken".into())))?;
+        let mut tokens = ids.tokens;
+        if add_bos_eos {
+            tokens.extend_from_slice(&self.suffix);
+        }
+        limit.check(tokens)
+    }
+
+    /// Refuses a text whose bytes are more than so many tokens can stand for.
+    pub(crate) fn may_fit(&self, text: &str, limit: &Limit<'_>) -> Result<(), Unencoded> {
+        let at_least = self.fewest_tokens(text);
+        if at_least > limit.most { Err(Unencoded::TooMany { at_least, worked: 0 }) } else { Ok(()) }
+    }
+
+    /// Tokens that a text has at least, by its bytes and the longest token: 0 where that says nothing.
+    pub fn fewest_tokens(&self, text: &str) -> usize {
+        let Some(bound) = &self.bound else { return 0 };
+        let known = text.bytes().filter(|byte| bound.known[usize::from(*byte)]).count();
+        known.div_ceil(bound.longest)
+    }
+
+    /// The tokens of a text as the library makes them of the whole of it: what [`Tokenizer::encode`] is compared with.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] if the pipeline refuses the text.
+    #[doc(hidden)]
+    pub fn encode_whole(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
+        let mut ids = Ids { tokenizer: self, special, limit: &Limit::NONE, tokens: Vec::new() };
+        self.encode_by_library(text, &mut ids).map_err(|e| Error::Encode(e.to_string()))?;
+        Ok(ids.tokens)
+    }
+
+    /// The whole text at once, for kinds that cannot be walked word by word.
+    fn encode_by_library(&self, text: &str, ids: &mut Ids<'_>) -> Result<(), Unencoded> {
+        let pipeline = self.machine.pipeline(ids.special == Special::Parse);
+        let encoding = pipeline.encode_fast(text, false).map_err(|e| Unencoded::Failed(e.to_string()))?;
+        encoding.get_ids().iter().try_for_each(|id| ids.put(*id))
     }
 
     /// The letters of a control token's name, one by one: some models can build such a token out of plain text.
@@ -263,6 +316,65 @@ impl Tokenizer {
     }
 }
 
+/// How far the bytes of a text bound its tokens.
+struct Bound {
+    /// Bytes of text that one token stands for at most.
+    longest: usize,
+    /// `[256]`: bytes that are tokens by themselves; a model drops the others from a text.
+    known: [bool; 256],
+}
+
+/// `[256]`: bytes that UTF-8 has.
+const IN_UTF8: [bool; 256] = {
+    let mut bytes = [true; 256];
+    let mut at = 0xf5;
+    while at < 256 {
+        bytes[at] = false;
+        at += 1;
+    }
+    bytes[0xc0] = false;
+    bytes[0xc1] = false;
+    bytes
+};
+
+/// `[256]`: whether each byte is a token under the name that the vocabulary has for it.
+fn known_bytes(texts: &[Option<String>], name: impl Fn(u8) -> String) -> [bool; 256] {
+    let known: HashSet<&str> = texts.iter().flatten().map(String::as_str).filter(|t| t.len() <= 6).collect();
+    let mut bytes = [false; 256];
+    for (byte, is_known) in (0..=255).zip(&mut bytes) {
+        *is_known = known.contains(name(byte).as_str());
+    }
+    bytes
+}
+
+/// The ids of a text as they come.
+struct Ids<'a> {
+    tokenizer: &'a Tokenizer,
+    special: Special,
+    limit: &'a Limit<'a>,
+    tokens: Vec<u32>,
+}
+
+impl Sink for Ids<'_> {
+    fn put(&mut self, id: u32) -> Result<(), Unencoded> {
+        let all = self.tokenizer;
+        if self.special == Special::Plain && all.is_special(id) && Some(id) != all.unknown {
+            all.spell(id, &mut self.tokens).map_err(|e| Unencoded::Failed(e.to_string()))?;
+        } else {
+            self.tokens.push(id);
+        }
+        let count = self.tokens.len();
+        if count > self.limit.most {
+            return Err(Unencoded::TooMany { at_least: count, worked: count });
+        }
+        Ok(())
+    }
+
+    fn goes_on(&self) -> Result<(), Unencoded> {
+        if (self.limit.stop)() { Err(Unencoded::Stopped { worked: self.tokens.len() }) } else { Ok(()) }
+    }
+}
+
 /// Runs the library's code on a file that is not trusted: tables of it (a normalizer's character map) are read without
 /// bounds checks of their own, so a slip there is caught and told, and does not take the server down.
 fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
@@ -278,3 +390,6 @@ impl std::fmt::Debug for Tokenizer {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

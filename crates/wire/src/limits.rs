@@ -8,6 +8,8 @@ pub const BODY_VALUES: usize = 400_000;
 pub const VALUES_OF_AN_OBJECT: usize = 8;
 /// Most tokens that `/tokenize` and `count_tokens` count; a longer context is the limit instead.
 pub const COUNTED_TOKENS: usize = 262_144;
+/// Bytes of text that `/detokenize` answers with.
+pub const DETOKENIZED_BYTES: usize = 8 << 20;
 /// Messages in a conversation.
 pub const MESSAGES: usize = 4_096;
 /// Text parts in one message.

@@ -98,12 +98,26 @@ pub(crate) fn ready(options: Options, pace: Duration) -> Running {
     ready_with(options, paced(FakeModel::new(VOCAB, CONTEXT, 64, 32), pace), Limits::default())
 }
 
+/// As [`ready`], for another language.
+pub(crate) fn ready_speaking(options: Options, pace: Duration, language: Arc<dyn Language>) -> Running {
+    ready_all(options, paced(FakeModel::new(VOCAB, CONTEXT, 64, 32), pace), Limits::default(), language)
+}
+
 pub(crate) fn ready_with(options: Options, forward: impl Forward + 'static, limits: Limits) -> Running {
+    ready_all(options, forward, limits, Arc::new(Letters))
+}
+
+fn ready_all(
+    options: Options,
+    forward: impl Forward + 'static,
+    limits: Limits,
+    language: Arc<dyn Language>,
+) -> Running {
     let mut running = unready(options, Duration::from_secs(5));
     let watch = running.server.watch();
     let engine = Engine::start_with(forward, Arc::new(FakeVocabulary), limits, watch).unwrap();
     let names = vec!["tiny".to_owned(), "org/alias".to_owned()];
-    running.server.ready(Served::new(names, engine.clone(), Arc::new(Letters)), Instant::now());
+    running.server.ready(Served::new(names, engine.clone(), language), Instant::now());
     running.engine = Some(engine);
     running
 }

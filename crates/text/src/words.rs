@@ -1,0 +1,416 @@
+//! Tokenizing word by word: the pipeline of the library, walked over the text without copies of it.
+//!
+//! The library keeps, for every part of a text, the part, its original and where each byte came from: some 400 bytes a
+//! byte where each digit is a part. Nothing of that is needed here. So the same steps (added tokens, normalizer,
+//! pre-tokenizers) hand on one slice after the other, each word goes through the library's model by itself, and only ids
+//! are kept. That is also what makes a limit and a stop possible between two words.
+//!
+//! What is not known here, by its JSON, leaves the tokenizer to the library; the tests compare both.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use fancy_regex::Regex;
+use serde_json::Value;
+use tokenizers::{
+    Model as _, NormalizedString, Normalizer as _, NormalizerWrapper, OffsetReferential, OffsetType,
+    PreTokenizedString, PreTokenizer as _, PreTokenizerWrapper,
+};
+
+use crate::Unencoded;
+use crate::cuts::Cuts;
+use crate::machine::{Parts, Shared};
+
+/// GPT-2's pattern, as `ByteLevel` has it (OpenAI's gpt-2 `encoder.py`).
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+/// Bytes of a word from which on it is cut where no token can span, if there is such a place.
+const LONG_WORD: usize = 8 << 10;
+
+/// The steps of one tokenizer.
+pub(crate) struct Words {
+    /// Added tokens that are looked for in the text, and in the normalized text.
+    raw: Added,
+    normalized: Added,
+    normal: Vec<Normal>,
+    steps: Vec<Step>,
+    model: Shared,
+    cuts: OnceLock<Option<Cuts>>,
+}
+
+/// Tokens that are found in text before the model sees it.
+struct Added {
+    search: AhoCorasick,
+    tokens: Vec<Token>,
+}
+
+struct Token {
+    id: u32,
+    special: bool,
+    /// Whether it takes the spaces before and after it along.
+    strips: [bool; 2],
+}
+
+/// A step of the normalizer.
+enum Normal {
+    Composed(NormalizerWrapper),
+    Before(String),
+    Replace(String, String),
+    /// Any other: the library's own, over a copy of the text.
+    Other(NormalizerWrapper),
+}
+
+/// A step of the pre-tokenizer.
+enum Step {
+    /// Cuts before and after each match.
+    Isolate(Regex),
+    /// Cuts after each match that follows something else, and before and after others.
+    CutAfter(Regex),
+    Digits,
+    DigitRuns,
+    /// Puts a space before a part that begins otherwise.
+    Lead,
+    /// Bytes as characters of GPT-2's alphabet.
+    Bytes,
+    /// Any other that looks at nothing but its part: the library's own.
+    Other(PreTokenizerWrapper),
+}
+
+/// What takes the ids; an error ends the work.
+pub(crate) trait Sink {
+    /// An id of the text, in order.
+    fn put(&mut self, id: u32) -> Result<(), Unencoded>;
+    /// Called at least once a word.
+    fn goes_on(&self) -> Result<(), Unencoded>;
+}
+
+type Done = Result<(), Unencoded>;
+
+fn failed(error: impl std::fmt::Display) -> Unencoded {
+    Unencoded::Failed(format!("the text cannot be tokenized: {error}"))
+}
+
+impl Words {
+    /// `None` where a part is not known here.
+    pub(crate) fn new(parts: &Parts) -> Option<Words> {
+        let normal = match &parts.normalizer {
+            None => Vec::new(),
+            Some(normalizer) => normals(&serde_json::to_value(normalizer).ok()?)?,
+        };
+        let steps = match &parts.pre_tokenizer {
+            None => Vec::new(),
+            Some(steps) => self::steps(&serde_json::to_value(steps).ok()?)?,
+        };
+        let mut words = Words {
+            raw: Added::new(Vec::new())?,
+            normalized: Added::new(Vec::new())?,
+            normal,
+            steps,
+            model: parts.model.clone(),
+            cuts: OnceLock::new(),
+        };
+        let (mut raw, mut normalized) = (Vec::new(), Vec::new());
+        for (id, token) in parts.added.iter().filter(|(_, token)| !token.content.is_empty()) {
+            if token.single_word {
+                return None;
+            }
+            let entry = Token { id: *id, special: token.special, strips: [token.lstrip, token.rstrip] };
+            if token.normalized {
+                normalized.push((words.normalize(&token.content).ok()?.into_owned(), entry));
+            } else {
+                raw.push((token.content.clone(), entry));
+            }
+        }
+        (words.raw, words.normalized) = (Added::new(raw)?, Added::new(normalized)?);
+        Some(words)
+    }
+
+    /// Whether text may vanish, so that its length says nothing of its tokens; else how many times shorter the normalizer
+    /// may make it.
+    pub(crate) fn shrinks(&self) -> Option<usize> {
+        let strips = |added: &Added| added.tokens.iter().any(|token| token.strips != [false; 2]);
+        if strips(&self.raw) || strips(&self.normalized) {
+            return None;
+        }
+        let mut times = 1;
+        for normal in &self.normal {
+            match normal {
+                // A letter with three marks, two bytes each, is at shortest one of two bytes.
+                Normal::Composed(_) => times *= 4,
+                Normal::Before(_) => {}
+                Normal::Replace(from, to) if to.len() >= from.len() => {}
+                Normal::Replace(..) | Normal::Other(_) => return None,
+            }
+        }
+        Some(times)
+    }
+
+    /// The ids of a text. `plain`: names of control tokens are text.
+    pub(crate) fn encode(&self, text: &str, plain: bool, sink: &mut impl Sink) -> Done {
+        self.raw.split(text, plain, &mut |id, part| match id {
+            Some(id) => sink.put(id),
+            None => {
+                let part = self.normalize(part)?;
+                self.normalized.split(&part, plain, &mut |id, part| match id {
+                    Some(id) => sink.put(id),
+                    None => self.step(&self.steps, part, sink),
+                })
+            }
+        })
+    }
+
+    fn normalize<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unencoded> {
+        let mut text = Cow::Borrowed(text);
+        for normal in &self.normal {
+            text = match normal {
+                Normal::Composed(_) if text.is_ascii() => text,
+                Normal::Composed(composed) => composed_in_parts(composed, &text)?.into(),
+                Normal::Before(before) if !text.is_empty() => format!("{before}{text}").into(),
+                Normal::Before(_) => text,
+                Normal::Replace(from, to) if text.contains(from.as_str()) => {
+                    text.replace(from.as_str(), to).into()
+                }
+                Normal::Replace(..) => text,
+                Normal::Other(other) => normalized_by(other, &text)?.into(),
+            };
+        }
+        Ok(text)
+    }
+
+    fn step(&self, steps: &[Step], part: &str, sink: &mut impl Sink) -> Done {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let Some((step, rest)) = steps.split_first() else { return self.word(part, sink) };
+        match step {
+            Step::Isolate(regex) => pieces(regex, part, &mut |piece, _| self.step(rest, piece, sink)),
+            Step::CutAfter(regex) => {
+                // The piece that a match may still join.
+                let (mut open, mut last_matched) = (0..0, false);
+                pieces(regex, part, &mut |piece, matched| {
+                    let end = open.end + piece.len();
+                    if matched && !last_matched {
+                        open.end = end;
+                    } else {
+                        self.step(rest, &part[open.clone()], sink)?;
+                        open = open.end..end;
+                    }
+                    last_matched = matched;
+                    Ok(())
+                })?;
+                self.step(rest, &part[open], sink)
+            }
+            Step::Digits | Step::DigitRuns => {
+                let alone = matches!(step, Step::Digits);
+                let mut start = 0;
+                let mut before: Option<bool> = None;
+                for (at, c) in part.char_indices() {
+                    let digit = c.is_numeric();
+                    if before.is_some_and(|before| before != digit || (digit && alone)) {
+                        self.step(rest, &part[start..at], sink)?;
+                        start = at;
+                    }
+                    before = Some(digit);
+                }
+                self.step(rest, &part[start..], sink)
+            }
+            Step::Lead if part.starts_with(' ') => self.step(rest, part, sink),
+            Step::Lead => self.step(rest, &format!(" {part}"), sink),
+            Step::Bytes => self.step(rest, &part.bytes().map(char_of).collect::<String>(), sink),
+            Step::Other(other) => {
+                let mut split = PreTokenizedString::from(part);
+                other.pre_tokenize(&mut split).map_err(failed)?;
+                let pieces = split.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
+                pieces.into_iter().try_for_each(|(piece, _, _)| self.step(rest, piece, sink))
+            }
+        }
+    }
+
+    /// A word through the model; a long one in parts that no token spans.
+    fn word(&self, word: &str, sink: &mut impl Sink) -> Done {
+        sink.goes_on()?;
+        if word.len() > LONG_WORD
+            && let Some(cuts) = self.cuts.get_or_init(|| Cuts::new(&self.model))
+        {
+            let mut rest = word;
+            while let Some(at) = cuts.find(rest, LONG_WORD / 2) {
+                self.tokens(&rest[..at], sink)?;
+                rest = &rest[at..];
+                sink.goes_on()?;
+            }
+            return self.tokens(rest, sink);
+        }
+        self.tokens(word, sink)
+    }
+
+    fn tokens(&self, word: &str, sink: &mut impl Sink) -> Done {
+        let tokens = self.model.tokenize(word).map_err(failed)?;
+        tokens.into_iter().try_for_each(|token| sink.put(token.id))
+    }
+}
+
+/// Calls `take` with what lies between matches and with the matches, in order and none of them empty.
+fn pieces(regex: &Regex, part: &str, take: &mut impl FnMut(&str, bool) -> Done) -> Done {
+    let mut done = 0;
+    let mut hand_on = |piece: &str, matched| if piece.is_empty() { Ok(()) } else { take(piece, matched) };
+    for found in regex.find_iter(part) {
+        let found = found.map_err(failed)?;
+        hand_on(&part[done..found.start()], false)?;
+        hand_on(found.as_str(), true)?;
+        done = found.end();
+    }
+    hand_on(&part[done..], false)
+}
+
+impl Added {
+    /// `None` if two have the same text.
+    fn new(tokens: Vec<(String, Token)>) -> Option<Added> {
+        let mut names: Vec<&str> = tokens.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() < tokens.len() || names.first() == Some(&"") {
+            return None;
+        }
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(tokens.iter().map(|(name, _)| name));
+        Some(Added { search: search.ok()?, tokens: tokens.into_iter().map(|(_, token)| token).collect() })
+    }
+
+    /// Calls `take` with each token that is found and with what is between, in order.
+    fn split(&self, text: &str, plain: bool, take: &mut impl FnMut(Option<u32>, &str) -> Done) -> Done {
+        let mut done = 0;
+        for found in self.search.find_iter(text) {
+            let token = &self.tokens[found.pattern().as_usize()];
+            if plain && token.special {
+                continue;
+            }
+            let (mut start, mut end) = (found.start(), found.end());
+            if token.strips[0] {
+                start = text[..start].trim_end().len().max(done);
+            }
+            if token.strips[1] {
+                end = text.len() - text[end..].trim_start().len();
+            }
+            if done < start {
+                take(None, &text[done..start])?;
+            }
+            take(Some(token.id), &text[start..end])?;
+            done = end;
+        }
+        if done < text.len() { take(None, &text[done..]) } else { Ok(()) }
+    }
+}
+
+fn normalized_by(normalizer: &NormalizerWrapper, text: &str) -> Result<String, Unencoded> {
+    let mut text = NormalizedString::from(text);
+    normalizer.normalize(&mut text).map_err(failed)?;
+    Ok(text.get().to_owned())
+}
+
+/// Bytes of text that are composed at once, more where there is no place to part them.
+const COMPOSED_AT_ONCE: usize = 4 << 10;
+
+/// Composes characters part by part, so that what the library notes of each byte is not kept for the whole text.
+fn composed_in_parts(composed: &NormalizerWrapper, text: &str) -> Result<String, Unencoded> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        let apart = |(at, c): &(usize, char)| *at >= COMPOSED_AT_ONCE && stands_alone(*c);
+        let end = rest.char_indices().find(apart).map_or(rest.len(), |(at, _)| at);
+        let (part, others) = rest.split_at(end);
+        if part.is_ascii() {
+            out.push_str(part)
+        } else {
+            out.push_str(&normalized_by(composed, part)?)
+        }
+        if others.is_empty() {
+            return Ok(out);
+        }
+        rest = others;
+    }
+}
+
+/// Letters that never join what stands before them: of the scripts that texts are mostly in, those with combining class 0
+/// that are no second character of a composition (UnicodeData.txt and CompositionExclusions.txt, Unicode 16).
+fn stands_alone(c: char) -> bool {
+    matches!(c,
+        '\0'..='\u{2ff}' | '\u{370}'..='\u{482}' | '\u{5d0}'..='\u{5ea}' | '\u{621}'..='\u{64a}'
+        | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7a3}' | '\u{1f300}'..='\u{1faff}')
+}
+
+/// A byte as GPT-2's alphabet writes it: printable Latin-1 as itself, the others from U+0100 on in order.
+pub(crate) fn char_of(byte: u8) -> char {
+    let code = match byte {
+        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => u32::from(byte),
+        0..=0x20 => 0x100 + u32::from(byte),
+        0x7f..=0xa0 => 0x121 + u32::from(byte) - 0x7f,
+        0xad => 0x143,
+    };
+    char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+fn kind(step: &Value) -> &str {
+    step["type"].as_str().unwrap_or_default()
+}
+
+/// A sequence's parts, or the one step itself.
+fn flat<'a>(value: &'a Value, list: &str) -> Vec<&'a Value> {
+    match value.get(list).and_then(Value::as_array) {
+        Some(steps) => steps.iter().flat_map(|step| flat(step, list)).collect(),
+        None => vec![value],
+    }
+}
+
+fn normals(value: &Value) -> Option<Vec<Normal>> {
+    let one = |step: &Value| {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let library = || serde_json::from_value(step.clone()).ok();
+        Some(match kind(step) {
+            "NFC" => Normal::Composed(library()?),
+            "Prepend" => Normal::Before(text(&step["prepend"])?),
+            "Replace" if step["pattern"]["String"].as_str().is_some_and(|from| !from.is_empty()) => {
+                Normal::Replace(text(&step["pattern"]["String"])?, text(&step["content"])?)
+            }
+            _ => Normal::Other(library()?),
+        })
+    };
+    flat(value, "normalizers").into_iter().map(one).collect()
+}
+
+fn steps(value: &Value) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    for step in flat(value, "pretokenizers") {
+        let library = || serde_json::from_value(step.clone()).ok();
+        match kind(step) {
+            "Split" if step["invert"] == false => {
+                let pattern = &step["pattern"];
+                let regex = match (pattern["Regex"].as_str(), pattern["String"].as_str()) {
+                    (Some(regex), _) => Regex::new(regex),
+                    (_, Some(text)) => Regex::new(&fancy_regex::escape(text)),
+                    _ => return None,
+                };
+                steps.push(match step["behavior"].as_str()? {
+                    "Isolated" => Step::Isolate(regex.ok()?),
+                    "MergedWithPrevious" => Step::CutAfter(regex.ok()?),
+                    _ => return None,
+                });
+            }
+            "Digits" if step["individual_digits"] == true => steps.push(Step::Digits),
+            "Digits" => steps.push(Step::DigitRuns),
+            "ByteLevel" => {
+                if step["add_prefix_space"] != false {
+                    steps.push(Step::Lead);
+                }
+                if step["use_regex"] != false {
+                    steps.push(Step::Isolate(Regex::new(GPT2).ok()?));
+                }
+                steps.push(Step::Bytes);
+            }
+            "Punctuation" => steps.push(Step::Other(library()?)),
+            _ => return None,
+        }
+    }
+    Some(steps)
+}
