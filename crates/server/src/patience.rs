@@ -143,9 +143,10 @@ mod tests {
             near.flush().await
         };
         let outcome = outcome.await;
+        let took = began.elapsed();
         drop(near);
         reader.await.unwrap();
-        (outcome, began.elapsed())
+        (outcome, took)
     }
 
     #[tokio::test(start_paused = true)]
