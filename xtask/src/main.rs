@@ -3,8 +3,8 @@
 //! Everything here calls cargo (or the built `gristmill`) as a person would. The walls between the rooms are tests,
 //! in `tests/`, so that they run wherever tests run.
 
-mod abuse;
 mod aarch64;
+mod abuse;
 mod ci;
 mod client;
 mod counts;

@@ -44,7 +44,10 @@ pub(crate) async fn detokenize(Shared(state): Shared<Arc<State>>, request: Reque
         let bytes: usize = ids.iter().map(|id| work.language.bytes(*id).len()).sum();
         if bytes > limits::DETOKENIZED_BYTES {
             let most = limits::DETOKENIZED_BYTES;
-            return Err(Fault::field("tokens", format!("tokens make {bytes} bytes of text; the limit is {most}")));
+            return Err(Fault::field(
+                "tokens",
+                format!("tokens make {bytes} bytes of text; the limit is {most}"),
+            ));
         }
         let text = work.language.decode(&ids);
         Ok(Text { content: Some(text.clone()), prompt: text })

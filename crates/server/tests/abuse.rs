@@ -234,12 +234,12 @@ fn abuse_a8_slow_bodies_do_not_shut_others_out() {
         stream.write_all(&head("POST", "/v1/completions", &json, announced)).unwrap();
         stream.write_all(b"{\"prompt\": \"").unwrap();
     }
-    // Those that send what they announce fill the memory of large bodies.
+    // Those that send most of what they announce hold nearly all of a client's memory for large bodies.
     let mut heavy: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
     for stream in &mut heavy {
         let json = [("content-type", "application/json")];
         stream.write_all(&head("POST", "/v1/completions", &json, announced)).unwrap();
-        stream.write_all(&vec![b' '; announced - 1]).unwrap();
+        stream.write_all(&vec![b' '; 4_000_000]).unwrap();
     }
     for _ in 0..3 {
         assert_eq!(server.chat(json!({})).status, 200);
@@ -255,7 +255,7 @@ fn abuse_a8_slow_bodies_do_not_shut_others_out() {
             );
             break;
         }
-        assert!(Instant::now() < end, "one client holds more than its part: {} {}", answer.status, &answer.body[..80]);
+        assert!(Instant::now() < end, "one client holds more than its part: {answer:?}");
     }
     assert!(rejected(&server, "body_memory") >= 1);
     drop((slow, heavy));

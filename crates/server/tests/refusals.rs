@@ -196,8 +196,9 @@ fn bodies_share_their_memory() {
     let server = ready(options, Duration::ZERO);
     let mut holder = server.connect();
     holder.write_all(&frame::head("POST", "/v1/completions", &[JSON], 900 << 10)).unwrap();
-    holder.write_all(b"{").unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    // Memory is taken as bytes arrive.
+    holder.write_all(&vec![b' '; 899 << 10]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
     let mut padded = chat_body(json!({})).to_string();
     padded.push_str(&" ".repeat(400 << 10));
     let answer = server.send("POST", "/v1/chat/completions", &[JSON], padded.as_bytes());
