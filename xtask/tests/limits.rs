@@ -53,6 +53,8 @@ type Said<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(u64) -> String);
 #[test]
 fn fault_docs_limits_are_those_of_the_code() {
     const OPTIONS: &str = "crates/server/src/options.rs";
+    const PREPARATION: &str = "crates/server/src/preparation.rs";
+    const WIRE: &str = "crates/wire/src/limits.rs";
     const SERVE: &str = "crates/cli/src/commands/serve/limits.rs";
     let limits = read("docs/limits.md");
     let page = format!("{limits}{}{}", read("docs/api-reference.md"), read("docs/security.md"));
@@ -61,6 +63,16 @@ fn fault_docs_limits_are_those_of_the_code() {
     let mib = |n: u64| format!("{} MiB", n >> 20);
     let said: &[Said<'_>] = &[
         (OPTIONS, "body_memory_bytes", "bodies being read, together | {}", &mib),
+        (OPTIONS, "answer_memory_bytes", "each over 64 KiB | {}", &mib),
+        ("crates/server/src/body.rs", "SMALL_BYTES", "those under 64 KiB | {}", &mib),
+        (PREPARATION, "LARGE", "{}, 1 larger", &kib),
+        (PREPARATION, "SMALL_SLOTS", "tokenized at once | {} under", &plain),
+        (PREPARATION, "WAITING", "of each kind | {}", &plain),
+        (PREPARATION, "WAITING_EACH", "{} of one client | 429", &plain),
+        (WIRE, "BODY_VALUES", "JSON values in a body | {}", &thousands),
+        (WIRE, "VALUES_OF_AN_OBJECT", "an object counts as {}", &plain),
+        (WIRE, "COUNTED_TOKENS", "count_tokens` count | {}", &thousands),
+        (WIRE, "DETOKENIZED_BYTES", "`/detokenize` answers with | {}", &mib),
         (OPTIONS, "head_bytes", "request head | {}", &kib),
         (OPTIONS, "headers", "{} header lines", &plain),
         (OPTIONS, "head_timeout", "`--head-timeout` ({} s", &plain),
@@ -70,7 +82,7 @@ fn fault_docs_limits_are_those_of_the_code() {
         (OPTIONS, "longest_wait", "`--max-wait` ({} s", &plain),
         (OPTIONS, "stream_events", "falls {} events", &thousands),
         (OPTIONS, "ping", "After {} s without output", &plain),
-        ("crates/wire/src/limits.rs", "BODY_BYTES", "`--max-body` ({})", &mib),
+        (WIRE, "BODY_BYTES", "`--max-body` ({})", &mib),
         (SERVE, "ANSWERS_A_THREAD", "`--parallel` ({} a thread", &plain),
         (SERVE, "FEWEST_ANSWERS", "but {} to", &plain),
         (SERVE, "MOST_ANSWERS", "to {})", &plain),
