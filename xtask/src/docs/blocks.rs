@@ -134,7 +134,11 @@ pub fn parts(text: &str) -> Vec<Part> {
 fn server(statement: &str) -> Option<Part> {
     // What a here-document holds is no command.
     let command = statement.split("<<").next().unwrap_or(statement);
-    let words: Vec<&str> = command.split_whitespace().take_while(|word| !["#", "|"].contains(word)).collect();
+    let words: Vec<&str> = command
+        .split_whitespace()
+        .map(|word| word.trim_matches(['(', ')', ';']))
+        .take_while(|word| !word.is_empty() && !["#", "|"].contains(word))
+        .collect();
     let serves = words.windows(2).any(|pair| pair == ["gristmill", "serve"] || pair == ["--", "serve"]);
     if !serves || words.iter().any(|word| ["--check", "--help"].contains(word)) {
         return None;
