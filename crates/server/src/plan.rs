@@ -73,7 +73,8 @@ pub(crate) fn chat(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
 
 pub(crate) fn messages(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     let value = wire::json::read(body)?;
-    let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
+    let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)
+        .map_err(|fault| fault.renamed(&wire::anthropic::NAMES))?;
     conversation(served, request, Form::Message)
 }
 
