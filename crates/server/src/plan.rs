@@ -73,8 +73,7 @@ pub(crate) fn chat(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
 
 pub(crate) fn messages(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     let value = wire::json::read(body)?;
-    let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)
-        .map_err(|fault| fault.renamed(&wire::anthropic::NAMES))?;
+    let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
     conversation(served, request, Form::Message)
 }
 

@@ -27,10 +27,6 @@ const SAME: [&str; 13] = [
     "ignore_eos",
 ];
 
-/// Fields of the chat request that a body's fields become under another name, and these: for [`Fault::renamed`].
-pub const NAMES: [(&str, &str); 2] =
-    [("stop", "stop_sequences"), ("thinking_token_budget", "thinking.budget_tokens")];
-
 /// The chat request that asks for the same. `counted` leaves out what only an answer needs.
 ///
 /// # Errors

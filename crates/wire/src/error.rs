@@ -213,22 +213,6 @@ impl Fault {
         fault
     }
 
-    /// The same fault told in another API's words: `names` are pairs of a field here and the field that it was made from.
-    #[must_use]
-    pub fn renamed(mut self, names: &[(&str, &str)]) -> Fault {
-        let Some(param) = self.param.clone() else { return self };
-        for (here, there) in names {
-            let Some(rest) = param.strip_prefix(here) else { continue };
-            if rest.is_empty() || rest.starts_with(['.', '[']) {
-                let told = format!("{there}{rest}");
-                self.message = self.message.replacen(param.as_str(), &told, 1);
-                self.param = Some(told);
-                break;
-            }
-        }
-        self
-    }
-
     /// The body of the answer.
     pub fn json(&self) -> String {
         let error = Shape {
@@ -279,18 +263,6 @@ mod tests {
         );
         let busy: serde_json::Value = serde_json::from_str(&Fault::busy("full", 3).json()).unwrap();
         assert_eq!(busy["error"]["param"], serde_json::Value::Null);
-    }
-
-    #[test]
-    fn a_field_is_named_as_it_was_sent() {
-        let names = [("stop", "stop_sequences")];
-        let fault = Fault::field("stop[1]", "stop[1] is empty").renamed(&names);
-        assert_eq!(
-            (fault.param.as_deref(), fault.message.as_str()),
-            (Some("stop_sequences[1]"), "stop_sequences[1] is empty")
-        );
-        let other = Fault::field("stop_token_ids", "stop_token_ids is empty");
-        assert_eq!(other.clone().renamed(&names), other);
     }
 
     #[test]

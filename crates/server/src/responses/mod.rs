@@ -69,8 +69,7 @@ fn read(served: &Work, body: &[u8], kept: &Kept, client: Client) -> Result<Plan,
     let request = ResponsesRequest::parse(body)?;
     let before = request.previous.as_deref().map(|id| kept.conversation(id, client)).transpose()?;
     let mut conversation = before.unwrap_or_default();
-    let mut chat = ChatRequest::read(&request.chat(&conversation.messages()?))
-        .map_err(|fault| fault.renamed(&wire::responses::NAMES))?;
+    let mut chat = ChatRequest::read(&request.chat(&conversation.messages()?))?;
     chat.stream = Stream { on: request.stream, usage: false };
     request.messages.iter().for_each(|message| conversation.push(message));
     let ResponsesRequest { store, background, stream, repeated, .. } = request;
