@@ -37,7 +37,7 @@ fn form(kind: u8, text: &str) -> Option<Form> {
         _ => {
             let schema: serde_json::Value = serde_json::from_str(text).ok()?;
             let fits = schema.is_object() && schema.to_string().len() <= limits::SCHEMA_BYTES;
-            fits.then_some(Form::Json(schema))
+            fits.then(|| Form::json(schema))
         }
     }
 }

@@ -68,7 +68,7 @@ fn each_form_is_held_by_a_real_model() {
         "required": ["name", "age", "tags"],
         "additionalProperties": false,
     });
-    for (text, reason) in model.answers("Ada Lovelace was 36 years old. As JSON:\n", &Form::Json(schema), 400)
+    for (text, reason) in model.answers("Ada Lovelace was 36 years old. As JSON:\n", &Form::json(schema), 400)
     {
         assert_eq!(reason, FinishReason::Stop, "{text}");
         assert!(is_person(&serde_json::from_str(&text).expect(&text)), "{text}");

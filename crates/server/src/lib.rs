@@ -55,7 +55,7 @@ pub use allowance::KeyLimits;
 pub use auth::{Keys, KeysError};
 pub use options::{Options, Price};
 pub use preparation::PREPARATIONS;
-pub use served::{Language, Served, Spoken, Wanted};
+pub use served::{Guided, Language, Served, Spoken, Wanted};
 pub use tls::{Tls, TlsError};
 pub use traceparent::TraceParent;
 pub use visit::{Audit, Record, Stages};

@@ -73,6 +73,7 @@ pub(crate) fn chat(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
 
 pub(crate) fn messages(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     let value = wire::json::read(body)?;
+    wire::numbers::refuse_in_schemas(body)?;
     let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
     conversation(served, request, Form::Message)
 }
@@ -88,7 +89,8 @@ pub(crate) fn conversation(served: &Work, request: ChatRequest, form: Form) -> R
     let mut template =
         engine_request(served, &request.sampling, &request.handling, request.max_tokens, request.logprobs)?;
     template.shown = shape::shown(served.language.as_ref(), &reading);
-    template.constrain = shape::constrain(served.language.as_ref(), &request, &reading)?;
+    let mut warnings = request.warnings.clone();
+    template.constrain = shape::constrain(served.language.as_ref(), &request, &reading, &mut warnings)?;
     template.prompt_logprobs = request.prompt_logprobs;
     let plan = Plan {
         prompts: vec![prompt],
@@ -104,7 +106,7 @@ pub(crate) fn conversation(served: &Work, request: ChatRequest, form: Form) -> R
         stream: request.stream,
         include_cost: request.handling.include_cost,
         prompt_field: "messages",
-        warnings: request.warnings,
+        warnings,
     };
     prompts::check(&plan)?;
     Ok(plan)
@@ -179,8 +181,11 @@ pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
         // They are ranked by it.
         template.params.logprobs.get_or_insert(0);
     }
+    let mut warnings = Vec::new();
     if let Some(guided) = &request.guided {
-        template.constrain = Some(shape::guide(served.language.as_ref(), guided, None, None)?);
+        let guided = shape::guide(served.language.as_ref(), guided, None, None)?;
+        template.constrain = Some(guided.constrain);
+        warnings = guided.warnings;
     }
     let mut prompts: Vec<Vec<u32>> = request.prompts.iter().map(encode).collect::<Result<_, _>>()?;
     let mut echoes: Option<Vec<String>> = request.echo.then(|| request.prompts.iter().map(spell).collect());
@@ -208,7 +213,7 @@ pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
         stream: request.stream,
         include_cost: request.handling.include_cost,
         prompt_field: "prompt",
-        warnings: Vec::new(),
+        warnings,
     };
     prompts::check(&plan)?;
     Ok(plan)

@@ -107,9 +107,18 @@ pub trait Language: Send + Sync {
     ///
     /// # Errors
     /// In words, why that cannot be held.
-    fn guidance(&self, _wanted: &Wanted<'_>) -> Result<Arc<dyn Constrain>, String> {
+    fn guidance(&self, _wanted: &Wanted<'_>) -> Result<Guided, String> {
         Err("this model's answers cannot be constrained".into())
     }
+}
+
+/// What leads answers.
+#[derive(Clone)]
+pub struct Guided {
+    /// For the engine.
+    pub constrain: Arc<dyn Constrain>,
+    /// What of the form is not held to, each a sentence for the client.
+    pub warnings: Vec<String>,
 }
 
 /// What answers must be like.
@@ -202,10 +211,11 @@ impl Language for Spoken {
         self.tokenizer.token_id(name).filter(|id| self.tokenizer.is_special(*id))
     }
 
-    fn guidance(&self, wanted: &Wanted<'_>) -> Result<Arc<dyn Constrain>, String> {
+    fn guidance(&self, wanted: &Wanted<'_>) -> Result<Guided, String> {
         let grammars = self.grammars.get_or_init(|| Grammars::new(self.tokenizer.clone())).as_ref();
         let grammars = grammars.map_err(Clone::clone)?;
         let guidance = grammars.guidance(wanted.form, wanted.thought, wanted.budget)?;
-        Ok(Arc::new(guidance))
+        let warnings = guidance.warnings().to_vec();
+        Ok(Guided { constrain: Arc::new(guidance), warnings })
     }
 }

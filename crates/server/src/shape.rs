@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use engine::Constrain;
 use serde_json::{Value, json};
-use text::{Calls, Form, Reading, Style, Thought};
-use wire::guided::Form as Asked;
+use text::{Calls, Form, Reading, Schema, Space, Style, Thought};
+use wire::guided::{self, Form as Asked};
 use wire::message::{self, ToolChoice};
-use wire::{ChatRequest, Fault, Guided};
+use wire::{ChatRequest, Fault};
 
-use crate::served::{Language, Wanted};
+use crate::served::{Guided, Language, Wanted};
 
 /// Where in the answer its thought and its tool calls are.
 pub(crate) fn reading(
@@ -30,16 +30,21 @@ pub(crate) fn reading(
     }
 }
 
-/// What the request wants its answers to be like, if it wants anything.
+/// What the request wants its answers to be like, if it wants anything. What of it is not held to is added to `warnings`.
 pub(crate) fn constrain(
     language: &dyn Language,
     request: &ChatRequest,
     reading: &Reading,
+    warnings: &mut Vec<String>,
 ) -> Result<Option<Arc<dyn Constrain>>, Fault> {
+    let mut take = |guided: Guided| {
+        warnings.extend(guided.warnings);
+        Some(guided.constrain)
+    };
     let thought = reading.thought.as_ref();
     let budget = request.thinking_budget.filter(|_| thought.is_some());
     if let Some(guided) = &request.guided {
-        return guide(language, guided, thought, budget).map(Some);
+        return guide(language, guided, thought, budget).map(take);
     }
     let calls = must_call(request, reading);
     if calls.is_none() && budget.is_none() {
@@ -48,7 +53,7 @@ pub(crate) fn constrain(
     let wanted = Wanted { form: calls.as_ref(), thought, budget };
     let field = if calls.is_some() { "tools" } else { "thinking_token_budget" };
     let unable = |why| Fault::unsupported(field, format!("{field} cannot be honoured: {why}"));
-    language.guidance(&wanted).map_err(unable).map(Some)
+    language.guidance(&wanted).map_err(unable).map(&mut take)
 }
 
 /// The form of an answer that must be a call.
@@ -58,15 +63,21 @@ fn must_call(request: &ChatRequest, reading: &Reading) -> Option<Form> {
         ToolChoice::Required => None,
         ToolChoice::Named(name) => Some(name.as_str()),
     };
-    let function = |tool: &Value| {
+    let function = |(at, tool): (usize, &Value)| {
         let function = tool.get("function")?;
         let name =
             function.get("name")?.as_str().filter(|name| wanted.is_none_or(|wanted| wanted == *name))?;
         let any = || json!({"type": "object"});
-        let schema = function.get("parameters").filter(|schema| !schema.is_null()).cloned();
-        Some((name.to_owned(), schema.unwrap_or_else(any)))
+        let value = function.get("parameters").filter(|schema| !schema.is_null()).cloned();
+        let schema = Schema {
+            value: value.unwrap_or_else(any),
+            exact: guided::numbers_within(&request.exact, &format!("/tools/{at}/function/parameters")),
+            closed: function.get("strict") == Some(&Value::Bool(true)),
+            space: Space::One,
+        };
+        Some((name.to_owned(), schema))
     };
-    let tools = request.tools.iter().flatten().filter_map(function).collect();
+    let tools = request.tools.iter().flatten().enumerate().filter_map(function).collect();
     let several = request.parallel_tool_calls && wanted.is_none();
     Some(Form::Calls(Calls { style: reading.style?, tools, several }))
 }
@@ -74,13 +85,23 @@ fn must_call(request: &ChatRequest, reading: &Reading) -> Option<Form> {
 /// What a form asked for means for the engine.
 pub(crate) fn guide(
     language: &dyn Language,
-    guided: &Guided,
+    guided: &wire::Guided,
     thought: Option<&Thought>,
     budget: Option<usize>,
-) -> Result<Arc<dyn Constrain>, Fault> {
+) -> Result<Guided, Fault> {
+    let space = match &guided.space {
+        guided::Space::One => Space::One,
+        guided::Space::Compact => Space::Compact,
+        guided::Space::Pattern(pattern) => Space::Pattern(pattern.clone()),
+    };
     let form = match &guided.form {
-        Asked::Object => Form::Json(json!({"type": "object"})),
-        Asked::Schema(schema) => Form::Json(schema.clone()),
+        Asked::Object => Form::Json(Schema { space, ..json!({"type": "object"}).into() }),
+        Asked::Schema(schema) => Form::Json(Schema {
+            value: schema.value.clone(),
+            exact: schema.exact.clone(),
+            closed: schema.closed,
+            space,
+        }),
         Asked::Regex(regex) => Form::Regex(regex.clone()),
         Asked::Choice(texts) => Form::Choice(texts.clone()),
         Asked::Grammar(grammar) => Form::grammar(grammar.clone()),

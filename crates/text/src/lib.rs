@@ -28,7 +28,7 @@ mod tools;
 mod words;
 
 pub use error::Error;
-pub use guide::{Calls, Form, Grammars, Guidance, Guide};
+pub use guide::{Calls, Form, Grammars, Guidance, Guide, Schema, Space};
 pub use limit::{Limit, Unencoded};
 pub use parts::{Part, Parts, Reading, Tags, Thought};
 pub use prompt::Prompt;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::error::Fault;
 use crate::fields::Fields;
 use crate::message::ToolChoice;
+use crate::numbers::{self, Exact};
 use crate::{
     Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, message, sampling,
     unbuilt,
@@ -54,6 +55,8 @@ pub struct ChatRequest {
     pub stream: Stream,
     /// What of the request is left out or approximated, each a sentence for the client.
     pub warnings: Vec<String>,
+    /// Numbers of the body that a double does not hold.
+    pub exact: Vec<Exact>,
 }
 
 /// How an answer is sent.
@@ -84,11 +87,17 @@ impl Stream {
 impl ChatRequest {
     /// Reads a body. Never panics, whatever the bytes.
     pub fn parse(body: &[u8]) -> Result<ChatRequest, Fault> {
-        ChatRequest::read(&json::read(body)?)
+        let value = json::read(body)?;
+        ChatRequest::read_exact(&value, numbers::exact(body))
     }
 
     /// Reads a request that is JSON already.
     pub fn read(value: &Value) -> Result<ChatRequest, Fault> {
+        ChatRequest::read_exact(value, Vec::new())
+    }
+
+    /// Reads a request with the numbers of its text that a double does not hold.
+    fn read_exact(value: &Value, exact: Vec<Exact>) -> Result<ChatRequest, Fault> {
         let body = Fields::body(value)?;
         unbuilt::refuse_for_chat(&body)?;
         let tools = message::tools(&body)?;
@@ -112,10 +121,11 @@ impl ChatRequest {
             ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
-            guided: guided::read(&body)?,
+            guided: guided::read(&body, &exact)?,
             thinking_budget: thinking_budget(&body)?,
             stream,
             warnings: Vec::new(),
+            exact,
         };
         request.check()?;
         request.check_best_of(&body)?;

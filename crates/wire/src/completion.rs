@@ -60,6 +60,7 @@ impl CompletionRequest {
     /// Reads a body. Never panics, whatever the bytes.
     pub fn parse(body: &[u8]) -> Result<CompletionRequest, Fault> {
         let value = json::read(body)?;
+        let exact = crate::numbers::exact(body);
         let body = Fields::body(&value)?;
         unbuilt::refuse_for_completion(&body)?;
         let n = body.count("n", 1..=limits::N)?.unwrap_or(1);
@@ -77,7 +78,7 @@ impl CompletionRequest {
             ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
-            guided: guided::read(&body)?,
+            guided: guided::read(&body, &exact)?,
             stream,
         };
         request.check()?;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
 use crate::limits;
+use crate::numbers::{self, Exact};
 
 /// The form asked for, and the field that asks.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +14,31 @@ pub struct Guided {
     pub field: String,
     /// What the answer must be like.
     pub form: Form,
+    /// Space between the parts of JSON.
+    pub space: Space,
+}
+
+/// Space between the parts of JSON.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Space {
+    /// One after a comma or a colon, or none.
+    #[default]
+    One,
+    /// None.
+    Compact,
+    /// What this regular expression matches, wherever JSON lets space stand.
+    Pattern(String),
+}
+
+/// A JSON schema, as a request has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schema {
+    /// The schema: an object.
+    pub value: Value,
+    /// Numbers in it that a double does not hold, by their place in the schema.
+    pub exact: Vec<Exact>,
+    /// Objects have no properties but those that the schema names: `strict`.
+    pub closed: bool,
 }
 
 /// What an answer must be like.
@@ -21,7 +47,7 @@ pub enum Form {
     /// Any JSON object.
     Object,
     /// JSON that a schema describes.
-    Schema(Value),
+    Schema(Schema),
     /// Text that a regular expression matches as a whole.
     Regex(String),
     /// One of these texts.
@@ -30,10 +56,13 @@ pub enum Form {
     Grammar(String),
 }
 
-/// Reads the one field of many that asks for a form.
-pub(crate) fn read(body: &Fields<'_>) -> Result<Option<Guided>, Fault> {
+/// Reads the one field of many that asks for a form. `exact` has the numbers of the body that a double does not hold.
+pub(crate) fn read(body: &Fields<'_>, exact: &[Exact]) -> Result<Option<Guided>, Fault> {
+    let space = space(body)?;
     let mut found: Vec<Guided> = Vec::new();
-    let mut add = |field: String, form: Option<Form>| found.extend(form.map(|form| Guided { field, form }));
+    let mut add = |field: String, form: Option<Form>| {
+        found.extend(form.map(|form| Guided { field, form, space: space.clone() }));
+    };
     let (field, form) = response_format(body)?;
     add(field, form);
     if let Some(value) = body.get("structured_outputs") {
@@ -52,6 +81,13 @@ pub(crate) fn read(body: &Fields<'_>) -> Result<Option<Guided>, Fault> {
             add(inner.param("json_object"), Some(Form::Object));
         }
     }
+    let closed = match body.get("structured_outputs") {
+        Some(value) => {
+            let inner = Fields::at(value, "structured_outputs".into())?;
+            inner.boolean("disable_additional_properties")?.unwrap_or(false)
+        }
+        None => false,
+    };
     for (name, form) in named(body, ["guided_json", "guided_regex", "guided_choice", "guided_grammar"])? {
         add(name.to_owned(), form);
     }
@@ -59,6 +95,12 @@ pub(crate) fn read(body: &Fields<'_>) -> Result<Option<Guided>, Fault> {
     add("json_schema".into(), schema(body, "json_schema")?);
     let grammar = body.text("grammar", limits::GRAMMAR_BYTES)?.filter(|grammar| !grammar.is_empty());
     add("grammar".into(), grammar.map(|grammar| Form::Grammar(grammar.to_owned())));
+    if let [Guided { field, form: Form::Schema(schema), .. }] = found.as_mut_slice() {
+        schema.closed |= closed;
+        // The numbers of a schema that came as text are known already.
+        let at = if field == "response_format" { "response_format.schema" } else { field.as_str() };
+        schema.exact.extend(numbers_within(exact, &format!("/{}", at.replace('.', "/"))));
+    }
     match found.as_slice() {
         [] | [_] => Ok(found.pop()),
         [first, second, ..] => {
@@ -66,6 +108,34 @@ pub(crate) fn read(body: &Fields<'_>) -> Result<Option<Guided>, Fault> {
             Err(Fault::field(second.field.clone(), message))
         }
     }
+}
+
+/// The numbers inside of a value of the body, by their place in that value.
+#[must_use]
+pub fn numbers_within(exact: &[Exact], pointer: &str) -> Vec<Exact> {
+    let inside = |(at, digits): &Exact| {
+        let rest = at.strip_prefix(pointer).filter(|rest| rest.starts_with('/'))?;
+        Some((rest.to_owned(), digits.clone()))
+    };
+    exact.iter().filter_map(inside).collect()
+}
+
+/// vLLM's two names for an expression of what may stand between the parts of JSON, and its switch for nothing.
+fn space(body: &Fields<'_>) -> Result<Space, Fault> {
+    let mut space = Space::One;
+    let mut add = |pattern: Option<&str>| {
+        if let Some(pattern) = pattern {
+            space = if pattern.is_empty() { Space::Compact } else { Space::Pattern(pattern.to_owned()) };
+        }
+    };
+    add(body.text("guided_whitespace_pattern", limits::REGEX_BYTES)?);
+    let Some(value) = body.get("structured_outputs") else { return Ok(space) };
+    let inner = Fields::at(value, "structured_outputs".into())?;
+    add(inner.text("whitespace_pattern", limits::REGEX_BYTES)?);
+    if inner.boolean("disable_any_whitespace")?.unwrap_or(false) {
+        space = Space::Compact;
+    }
+    Ok(space)
 }
 
 /// OpenAI's field, with llama.cpp's `schema` beside `json_object`.
@@ -86,9 +156,12 @@ fn response_format(body: &Fields<'_>) -> Result<(String, Option<Form>), Fault> {
             let given = format.get("json_schema").ok_or_else(|| Fault::missing(at.clone()))?;
             let inner = Fields::at(given, at)?;
             let field = inner.param("schema");
+            let strict = inner.boolean("strict")?.unwrap_or(false);
             match schema(&inner, "schema")? {
-                Some(form) => Ok((field, Some(form))),
-                None => Err(Fault::missing(field)),
+                Some(Form::Schema(schema)) => {
+                    Ok((field, Some(Form::Schema(Schema { closed: strict, ..schema }))))
+                }
+                other => other.map(|form| (field.clone(), Some(form))).ok_or_else(|| Fault::missing(field)),
             }
         }
         other => {
@@ -116,12 +189,14 @@ fn named<'n>(body: &Fields<'_>, names: [&'n str; 4]) -> Result<[(&'n str, Option
 fn schema(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
     let param = body.param(name);
     let parsed;
+    let mut exact = Vec::new();
     let value = match body.get(name) {
         None => return Ok(None),
         Some(Value::String(text)) => {
             fields::text(&param, &Value::from(text.as_str()), limits::SCHEMA_BYTES)?;
             parsed = serde_json::from_str::<Value>(text)
                 .map_err(|e| Fault::field(param.clone(), format!("{param} is not valid JSON: {e}")))?;
+            exact = numbers::exact(text.as_bytes());
             &parsed
         }
         Some(value) => value,
@@ -137,7 +212,7 @@ fn schema(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
             format!("{param} has {bytes} bytes as JSON; at most {limit} are allowed"),
         ));
     }
-    Ok(Some(Form::Schema(value.clone())))
+    Ok(Some(Form::Schema(Schema { value: value.clone(), exact, closed: false })))
 }
 
 fn choices(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {

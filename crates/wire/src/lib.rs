@@ -14,6 +14,7 @@ pub mod completion;
 pub mod error;
 mod fields;
 pub mod guided;
+pub mod numbers;
 pub mod handling;
 pub mod ids;
 pub mod json;

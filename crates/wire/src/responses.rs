@@ -57,6 +57,7 @@ impl ResponsesRequest {
     /// When a part of it has no meaning here, by its name in this API.
     pub fn parse(body: &[u8]) -> Result<ResponsesRequest, Fault> {
         let value: Value = json::read(body)?;
+        crate::numbers::refuse_in_schemas(body)?;
         let fields = Fields::body(&value)?;
         refuse(&fields)?;
         let mut chat = Map::new();
@@ -141,7 +142,7 @@ fn add_format(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), 
         Some("json_schema") => {
             let schema = format.get("schema").ok_or_else(|| Fault::missing("text.format.schema"))?;
             let name = format.text("name", limits::NAME_BYTES)?.unwrap_or("response");
-            let strict = format.boolean("strict")?.unwrap_or(true);
+            let strict = format.boolean("strict")?.unwrap_or(false);
             json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
         }
         Some(kind @ ("text" | "json_object")) => json!({"type": kind}),

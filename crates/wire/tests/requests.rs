@@ -208,26 +208,45 @@ fn forms_arrive_under_all_their_names() {
     let form = |extra: Value| chat(extra).unwrap().guided.map(|guided| (guided.field, guided.form));
     let is =
         |extra: Value, field: &str, wanted: Form| assert_eq!(form(extra), Some((field.to_owned(), wanted)));
+    let open = |value: &Value| {
+        Form::Schema(wire::guided::Schema { value: value.clone(), exact: Vec::new(), closed: false })
+    };
+    let strict = Form::Schema(wire::guided::Schema { value: schema.clone(), exact: Vec::new(), closed: true });
     let format =
         json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": schema}});
+    is(json!({"response_format": format}), "response_format.json_schema.schema", strict.clone());
     is(
-        json!({"response_format": format}),
-        "response_format.json_schema.schema",
-        Form::Schema(schema.clone()),
+        json!({"structured_outputs": {"json": schema, "disable_additional_properties": true}}),
+        "structured_outputs.json",
+        strict,
     );
     is(json!({"response_format": {"type": "json_object"}}), "response_format", Form::Object);
     is(
         json!({"response_format": {"type": "json_object", "schema": schema}}),
         "response_format",
-        Form::Schema(schema.clone()),
+        open(&schema),
     );
-    is(json!({"json_schema": schema}), "json_schema", Form::Schema(schema.clone()));
-    is(json!({"guided_json": schema.to_string()}), "guided_json", Form::Schema(schema.clone()));
-    is(json!({"structured_outputs": {"json": schema}}), "structured_outputs.json", Form::Schema(schema));
+    is(json!({"json_schema": schema}), "json_schema", open(&schema));
+    is(json!({"guided_json": schema.to_string()}), "guided_json", open(&schema));
+    is(json!({"structured_outputs": {"json": schema}}), "structured_outputs.json", open(&schema));
     is(json!({"structured_outputs": {"json_object": true}}), "structured_outputs.json_object", Form::Object);
     is(json!({"guided_regex": "a+"}), "guided_regex", Form::Regex("a+".into()));
     is(json!({"guided_choice": ["a", "b"]}), "guided_choice", Form::Choice(vec!["a".into(), "b".into()]));
     is(json!({"grammar": "start: \"a\""}), "grammar", Form::Grammar("start: \"a\"".into()));
+    // What a double does not hold arrives as it was written, by its place in the schema.
+    let body = br#"{"messages": [{"role": "user", "content": "a"}], "guided_json": {"enum": [1, 12345678901234567890123]}}"#;
+    let Some(Form::Schema(schema)) = ChatRequest::parse(body).unwrap().guided.map(|guided| guided.form) else {
+        panic!("a schema")
+    };
+    assert_eq!(schema.exact, [("/enum/1".to_owned(), "12345678901234567890123".to_owned())]);
+    let space = |extra: Value| chat(extra).unwrap().guided.expect("a form").space;
+    let pattern = json!({"json": {}, "whitespace_pattern": " {0,2}"});
+    assert_eq!(
+        space(json!({ "structured_outputs": pattern })),
+        wire::guided::Space::Pattern(" {0,2}".into())
+    );
+    let none = json!({"json": {}, "disable_any_whitespace": true});
+    assert_eq!(space(json!({ "structured_outputs": none })), wire::guided::Space::Compact);
     for nothing in
         [json!({"grammar": ""}), json!({"response_format": {"type": "text"}}), json!({"guided_json": null})]
     {

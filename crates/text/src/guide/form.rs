@@ -1,16 +1,17 @@
 //! What an answer may have to be like, and the grammar of it in llguidance's words.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::gbnf;
+use super::schema::{self, Schema};
 use crate::tools::{Bit, Style};
 
 /// The form that an answer must have.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {
     /// JSON that a schema describes.
-    Json(Value),
-    /// Text that a regular expression (of Rust's syntax, without look-around) matches as a whole.
+    Json(Schema),
+    /// Text that a regular expression matches as a whole.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
@@ -28,15 +29,13 @@ pub struct Calls {
     /// How they are written.
     pub style: Style,
     /// Names of the tools, at least one, and schemas of their arguments.
-    pub tools: Vec<(String, Value)>,
+    pub tools: Vec<(String, Schema)>,
     /// Whether there may be more than one.
     pub several: bool,
 }
 
 /// Most calls in an answer that must consist of them: it has to end.
 const MOST_CALLS: usize = 16;
-/// Space between the parts of JSON: enough for any indentation, and an end to a model that writes nothing else.
-const SPACE: &str = r"[\x20\x0A\x0D\x09]{1,32}";
 
 impl Form {
     /// A grammar in either language, told by its text.
@@ -44,25 +43,34 @@ impl Form {
         if gbnf::is_gbnf(&text) { Form::Gbnf(text) } else { Form::Lark(text) }
     }
 
-    /// In llguidance's words. `control` tells which marks are control tokens.
-    pub(super) fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
+    /// JSON that a schema describes, an answer's objects open where the schema leaves them open.
+    pub fn json(schema: Value) -> Form {
+        Form::Json(schema.into())
+    }
+
+    /// In llguidance's words, and what of the form is not held to. `control` tells which marks are control tokens.
+    pub(super) fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
+        let plain = |lark: String| Ok((lark, Vec::new()));
         match self {
-            Form::Json(schema) => Ok(format!("start: %json {}", json(schema)?)),
-            Form::Regex(regex) => Ok(format!("start: /{}/", llguidance::regex_to_lark(regex, ""))),
+            Form::Json(schema) => {
+                let written = schema::write(schema, "j")?;
+                Ok((format!("start: {}\n{}", written.start, written.rules), written.warnings))
+            }
+            Form::Regex(regex) => schema::regex(regex),
             Form::Choice(texts) if texts.is_empty() => Err("there is nothing to choose from".into()),
             Form::Choice(texts) => {
                 let quoted: Vec<String> = texts.iter().map(|text| literal(text)).collect();
-                Ok(format!("start: {}", quoted.join(" | ")))
+                plain(format!("start: {}", quoted.join(" | ")))
             }
-            Form::Lark(grammar) => Ok(grammar.clone()),
-            Form::Gbnf(grammar) => gbnf::to_lark(grammar),
+            Form::Lark(grammar) => plain(grammar.clone()),
+            Form::Gbnf(grammar) => plain(gbnf::to_lark(grammar)?),
             Form::Calls(calls) => calls.lark(control),
         }
     }
 }
 
 impl Calls {
-    fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
+    fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
         let frame = self.style.frame();
         let spell = |bits: &[Bit]| -> String {
             let spelt = bits.iter().map(|bit| match bit {
@@ -79,29 +87,19 @@ impl Calls {
             out.push_str(&format!("between: {}\n", spell(frame.between)));
         }
         out.push_str(&format!("call: {}\n", calls.join(" | ")));
+        let mut warnings = Vec::new();
         for (at, (name, schema)) in self.tools.iter().enumerate() {
             let name = Value::from(name.as_str());
             let head = literal(&format!("{{\"name\": {name}, \"{}\": ", frame.key));
-            let schema =
-                json(schema).map_err(|problem| format!("the parameters of tool {name}: {problem}"))?;
-            out.push_str(&format!("call{at}: {head} arguments{at} \"}}\"\narguments{at}: %json {schema}\n"));
+            let arguments = schema::write(schema, &format!("a{at}x"))
+                .map_err(|problem| format!("the parameters of tool {name}: {problem}"))?;
+            warnings.extend(arguments.warnings.into_iter().map(|text| format!("tool {name}: {text}")));
+            out.push_str(&format!("call{at}: {head} {} \"}}\"\n{}", arguments.start, arguments.rules));
         }
-        Ok(out)
+        Ok((out, warnings))
     }
 }
 
 fn literal(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-/// A schema with our space rule. Its own options for the library (`x-guidance`) could weaken what is promised: they go.
-fn json(schema: &Value) -> Result<Value, String> {
-    let mut schema = match schema {
-        Value::Object(schema) => schema.clone(),
-        Value::Bool(true) => Map::new(),
-        other => return Err(format!("a schema must be an object; it is {other}")),
-    };
-    let options = Map::from_iter([("whitespace_pattern".to_owned(), Value::from(SPACE))]);
-    schema.insert("x-guidance".into(), options.into());
-    Ok(schema.into())
 }

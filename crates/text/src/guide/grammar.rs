@@ -27,7 +27,20 @@ pub struct Grammars {
     ends: Vec<u32>,
     vocab: usize,
     /// Last used at the back.
-    kept: Mutex<VecDeque<(String, Matcher)>>,
+    kept: Mutex<VecDeque<(String, Compiled)>>,
+}
+
+/// A form that was compiled.
+struct Compiled {
+    matcher: Matcher,
+    warnings: Vec<String>,
+}
+
+impl Compiled {
+    /// Shares nothing with the first: two answers never wait for each other.
+    fn copy(&self) -> Compiled {
+        Compiled { matcher: self.matcher.deep_clone(), warnings: self.warnings.clone() }
+    }
 }
 
 impl Grammars {
@@ -71,12 +84,15 @@ impl Grammars {
         thought: Option<&Thought>,
         budget: Option<usize>,
     ) -> Result<Guidance, String> {
-        let matcher = form.map(|form| self.compile(form)).transpose()?;
+        let compiled = form.map(|form| self.compile(form)).transpose()?;
+        let (matcher, warnings) =
+            compiled.map_or((None, Vec::new()), |compiled| (Some(compiled.matcher), compiled.warnings));
         let thinking = thought.filter(|_| matcher.is_some() || budget.is_some());
         let encode = |text: &str| self.tokenizer.encode(text, Special::Parse, false).unwrap_or_default();
         let token = |text: &str| self.whole(text);
         Ok(Guidance {
             matcher,
+            warnings,
             thinking: thinking.map(|thought| Thinking::new(thought, budget, token, encode)),
             ends: self.ends.clone(),
             vocab: self.vocab,
@@ -95,33 +111,37 @@ impl Grammars {
         }
     }
 
-    fn compile(&self, form: &Form) -> Result<Matcher, String> {
-        let control = |mark: &str| self.tokenizer.token_id(mark).filter(|id| self.tokenizer.is_special(*id));
-        let lark = form.lark(control)?;
+    fn compile(&self, form: &Form) -> Result<Compiled, String> {
+        let name = format!("{form:?}");
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut kept = kept();
-            if let Some(at) = kept.iter().position(|(known, _)| *known == lark) {
+            if let Some(at) = kept.iter().position(|(known, _)| *known == name) {
                 let found = kept.remove(at).expect("a position that was found");
-                let matcher = found.1.deep_clone();
+                let compiled = found.1.copy();
                 kept.push_back(found);
-                return Ok(matcher);
+                return Ok(compiled);
             }
         }
-        let matcher = cpu::thread::with_stack(STACK, || guarded(|| self.compile_lark(&lark)))
+        let control = |mark: &str| self.tokenizer.token_id(mark).filter(|id| self.tokenizer.is_special(*id));
+        let compile = || {
+            let (lark, warnings) = form.lark(control)?;
+            Ok(Compiled { matcher: self.compile_lark(&lark)?, warnings })
+        };
+        let compiled = cpu::thread::with_stack(STACK, || guarded(compile))
             .map_err(|error| format!("no thread to compile the grammar on: {error}"))??;
         let mut kept = kept();
         if kept.len() >= KEPT {
             kept.pop_front();
         }
-        kept.push_back((lark, matcher.deep_clone()));
-        Ok(matcher)
+        kept.push_back((name, compiled.copy()));
+        Ok(compiled)
     }
 
     #[cfg(test)]
     pub(super) fn kept(&self) -> Vec<String> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().map(|(lark, _)| lark.clone()).collect()
+        kept.iter().map(|(form, _)| form.clone()).collect()
     }
 
     fn compile_lark(&self, lark: &str) -> Result<Matcher, String> {

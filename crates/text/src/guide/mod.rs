@@ -8,10 +8,12 @@ mod foresight;
 mod form;
 mod gbnf;
 mod grammar;
+mod schema;
 mod thinking;
 
 pub use form::{Calls, Form};
 pub use grammar::Grammars;
+pub use schema::{Schema, Space};
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use crate::Tokenizer;
 pub struct Guidance {
     /// Never advanced: each answer has a copy.
     matcher: Option<Matcher>,
+    warnings: Vec<String>,
     thinking: Option<Thinking>,
     ends: Vec<u32>,
     vocab: usize,
@@ -46,6 +49,11 @@ pub struct Guide {
 }
 
 impl Guidance {
+    /// What of the form is not held to, as sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Leads a new answer.
     pub fn guide(&self) -> Guide {
         Guide {

@@ -49,7 +49,7 @@ fn what_a_form_leaves_no_choice_about_is_foreseen() {
     let encode = |text: &str| tokenizer.encode(text, Special::Plain, false).expect("tokens");
     let calls = |tools: &[&str]| {
         let tool = |name: &&str| {
-            (name.to_string(), serde_json::json!({"type": "object", "additionalProperties": false}))
+            (name.to_string(), serde_json::json!({"type": "object", "additionalProperties": false}).into())
         };
         Form::Calls(Calls { style: Style::Hermes, tools: tools.iter().map(tool).collect(), several: false })
     };
@@ -70,7 +70,7 @@ fn what_a_form_leaves_no_choice_about_is_foreseen() {
     let said = String::from_utf8(text(&foreseen(&grammars, calls(&["now", "then"]), &[]))).expect("text");
     assert!(!said.contains("now") && !said.contains("then"), "{said:?}");
     // Nothing is foreseen in a schema where space may come, and no half of a character.
-    assert!(foreseen(&grammars, Form::Json(serde_json::json!({"type": "object"})), &encode("{")).is_empty());
+    assert!(foreseen(&grammars, Form::json(serde_json::json!({"type": "object"})), &encode("{")).is_empty());
     assert!(foreseen(&grammars, choice(&["ä", "ö"]), &[]).is_empty());
 }
 

@@ -1,6 +1,8 @@
 //! What the comparisons with other tokenizers share.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod guided;
+
 use std::path::{Path, PathBuf};
 
 use text::{Special, Tokenizer};

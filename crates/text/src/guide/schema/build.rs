@@ -1,0 +1,661 @@
+//! From schemas to what values may be: schemas that hold together are taken apart until each part says what may be written.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde_json::{Value, json};
+
+use super::leaf;
+use super::negate;
+use super::source::{Source, object};
+use super::term::Term;
+
+/// Most combinations of schemas: past it the request is refused.
+const MOST_NODES: usize = 20_000;
+/// Most options of a `oneOf` that are compared each with each.
+const MOST_COMPARED: usize = 32;
+/// Deepest chain of comparisons within comparisons.
+const DEEPEST: usize = 6;
+
+/// What a value may be.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// Not known yet.
+    Pending,
+    /// Nothing, for this reason.
+    Never(String),
+    /// Any JSON.
+    Any,
+    /// One of these texts: a string, a number, `true`, `false`, `null`.
+    Scalar(Term),
+    Either(Vec<usize>),
+    Object(Object),
+    Array(Array),
+}
+
+/// An object: named fields in this order, each at most once, then others.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    pub(super) fields: Vec<Field>,
+    /// Keys (with their quotation marks) of other fields, and what these may be.
+    pub(super) others: Vec<(Term, usize)>,
+    pub(super) least: u64,
+    pub(super) most: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) value: usize,
+    pub(super) required: bool,
+}
+
+/// A list: these items, then any number of others.
+#[derive(Debug, Clone)]
+pub(super) struct Array {
+    pub(super) first: Vec<usize>,
+    pub(super) items: usize,
+    pub(super) least: u64,
+    pub(super) most: Option<u64>,
+    /// At least so many items that are like this.
+    pub(super) contains: Option<(usize, u64)>,
+    /// All items are different, and each is one of these texts.
+    pub(super) distinct: Option<Vec<String>>,
+}
+
+/// A part of what holds together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// A schema.
+    All(usize),
+    /// A schema's own assertions, without those that combine schemas.
+    Own(usize),
+    /// One of these schemas at least.
+    Any(Vec<usize>),
+    /// Exactly one of a schema's `oneOf`.
+    One(usize),
+}
+
+pub(super) struct Builder {
+    pub(super) source: Source,
+    pub(super) nodes: Vec<Node>,
+    known: HashMap<Vec<Part>, usize>,
+    waiting: VecDeque<(usize, Vec<Part>)>,
+    /// Sentences for the client.
+    pub(super) warnings: Vec<String>,
+    /// Objects have no fields but those that are named.
+    pub(super) closed: bool,
+    depth: usize,
+}
+
+impl Builder {
+    pub(super) fn new(source: Source, closed: bool) -> Builder {
+        Builder {
+            source,
+            nodes: Vec::new(),
+            known: HashMap::new(),
+            waiting: VecDeque::new(),
+            warnings: Vec::new(),
+            closed,
+            depth: 0,
+        }
+    }
+
+    /// Reads all of the schema; returns the node of its root.
+    ///
+    /// # Errors
+    /// What in the schema cannot be held.
+    pub(super) fn run(&mut self) -> Result<usize, String> {
+        let root = self.source.root();
+        let node = self.node(vec![Part::All(root)])?;
+        self.drain()?;
+        Ok(node)
+    }
+
+    pub(super) fn warn(&mut self, text: String) {
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    /// The node of schemas that hold together.
+    pub(super) fn node(&mut self, parts: Vec<Part>) -> Result<usize, String> {
+        if let Some(id) = self.known.get(&parts) {
+            return Ok(*id);
+        }
+        let id = self.add(Node::Pending)?;
+        self.known.insert(parts.clone(), id);
+        self.waiting.push_back((id, parts));
+        Ok(id)
+    }
+
+    /// The node of schemas by their numbers.
+    pub(super) fn all(&mut self, schemas: impl IntoIterator<Item = usize>) -> Result<usize, String> {
+        let mut parts: Vec<Part> = Vec::new();
+        for id in schemas {
+            let part = Part::All(id);
+            if self.source.entry(id).value != Value::Bool(true) && !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        self.node(parts)
+    }
+
+    pub(super) fn add(&mut self, node: Node) -> Result<usize, String> {
+        if self.nodes.len() >= MOST_NODES {
+            return Err(format!("its parts combine in more than {MOST_NODES} ways"));
+        }
+        self.nodes.push(node);
+        Ok(self.nodes.len() - 1)
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        while let Some((id, parts)) = self.waiting.pop_front() {
+            self.nodes[id] = self.expand(parts)?;
+        }
+        Ok(())
+    }
+
+    fn expand(&mut self, parts: Vec<Part>) -> Result<Node, String> {
+        let mut flat = Flat::default();
+        for part in parts {
+            match part {
+                Part::All(id) => {
+                    if let Some(reason) = self.flatten(id, &mut flat)? {
+                        return Ok(Node::Never(reason));
+                    }
+                }
+                Part::Own(id) => flat.own(id),
+                Part::Any(options) => flat.choices.push(Part::Any(options)),
+                Part::One(id) => flat.choices.push(Part::One(id)),
+            }
+        }
+        if flat.choices.is_empty() {
+            return leaf::expand(self, &flat.owns);
+        }
+        let choice = flat.choices.remove(0);
+        let mut rest: Vec<Part> = flat.owns.iter().map(|id| Part::Own(*id)).collect();
+        rest.append(&mut flat.choices);
+        let options = match choice {
+            Part::One(id) => self.exactly_one(id, &rest)?,
+            Part::Any(options) => options.into_iter().map(|id| vec![id]).collect(),
+            Part::All(_) | Part::Own(_) => Vec::new(),
+        };
+        if options.is_empty() {
+            return Ok(Node::Never("there are no options".into()));
+        }
+        let mut nodes = Vec::with_capacity(options.len());
+        for option in options {
+            let mut parts = rest.clone();
+            parts.extend(option.into_iter().map(Part::All));
+            let node = self.node(parts)?;
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        Ok(Node::Either(nodes))
+    }
+
+    /// Takes a schema apart. Returns why nothing meets it, if that is clear.
+    fn flatten(&mut self, id: usize, flat: &mut Flat) -> Result<Option<String>, String> {
+        if flat.inside.contains(&id) {
+            return Err(format!("{} leads back to itself and says nothing else", self.source.at(id)));
+        }
+        if !flat.seen.insert(id) {
+            return Ok(None);
+        }
+        let map = match &self.source.entry(id).value {
+            Value::Bool(true) => return Ok(None),
+            Value::Bool(false) => return Ok(Some(format!("{} is false", self.source.at(id)))),
+            Value::Object(map) => map.clone(),
+            other => {
+                let at = self.source.at(id);
+                return Err(format!("{at} must be a schema: an object, or true or false; it is {}", brief(other)));
+            }
+        };
+        flat.inside.push(id);
+        for (key, value) in &map {
+            if let Some(reason) = self.keyword(id, key, value, flat)? {
+                return Ok(Some(reason));
+            }
+        }
+        flat.inside.pop();
+        Ok(None)
+    }
+
+    fn keyword(&mut self, id: usize, key: &str, value: &Value, flat: &mut Flat) -> Result<Option<String>, String> {
+        match key {
+            "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                let reference = value.as_str().ok_or_else(|| self.wrong(id, key, value, "a text"))?;
+                let target = self.source.refer(id, reference)?;
+                return self.flatten(target, flat);
+            }
+            "allOf" => {
+                for i in 0..self.list(id, key, value)? {
+                    let child = self.source.child(id, &[key, &i.to_string()]);
+                    if let Some(reason) = self.flatten(child, flat)? {
+                        return Ok(Some(reason));
+                    }
+                }
+            }
+            "anyOf" => {
+                let options = (0..self.list(id, key, value)?).map(|i| self.source.child(id, &[key, &i.to_string()]));
+                flat.choices.push(Part::Any(options.collect()));
+            }
+            "oneOf" => {
+                self.list(id, key, value)?;
+                flat.choices.push(Part::One(id));
+            }
+            "not" => {
+                let child = self.source.child(id, &["not"]);
+                let made = self.not(child)?;
+                return self.flatten(made, flat);
+            }
+            "if" => self.condition(id, flat)?,
+            "then" | "else" => {}
+            "dependentRequired" | "dependentSchemas" | "dependencies" => {
+                for made in self.dependencies(id, key, value)? {
+                    flat.choices.push(Part::Any(made));
+                }
+            }
+            "const" if value.is_array() || value.is_object() => {
+                let made = self.source.made(id, constant(value));
+                return self.flatten(made, flat);
+            }
+            "enum" if value.as_array().is_some_and(|all| all.iter().any(|v| v.is_array() || v.is_object())) => {
+                let all = value.as_array().into_iter().flatten();
+                let options = all.map(|value| self.source.made(id, json!({ "const": value }))).collect();
+                flat.choices.push(Part::Any(options));
+            }
+            _ if leaf::ASSERTIONS.contains(&key) => flat.own(id),
+            _ => {
+                if !ANNOTATIONS.contains(&key) && !key.starts_with("x-") {
+                    let at = self.source.at(id);
+                    self.warn(format!("{key} at {at} is no keyword of JSON Schema and is taken as an annotation"));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The schema of what does not meet one.
+    fn not(&mut self, id: usize) -> Result<usize, String> {
+        let value = self.source.entry(id).value.clone();
+        let unable = |at: String, why: String| format!("not at {at}: {why} cannot be held");
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            let target = self.source.refer(id, reference)?;
+            if value.as_object().is_some_and(|map| map.keys().all(|key| key == "$ref" || ANNOTATIONS.contains(&key.as_str()))) {
+                return self.not(target);
+            }
+            return Err(unable(self.source.at(id), "$ref beside other keywords".into()));
+        }
+        let opposite = negate::opposite(&value).map_err(|why| unable(self.source.at(id), why))?;
+        Ok(self.source.made(id, opposite))
+    }
+
+    /// `if`, `then`, `else`: one of two cases.
+    fn condition(&mut self, id: usize, flat: &mut Flat) -> Result<(), String> {
+        let map = self.source.entry(id).value.clone();
+        let part = |name: &str| map.get(name).cloned().unwrap_or(Value::Bool(true));
+        if map.get("then").is_none() && map.get("else").is_none() {
+            return Ok(());
+        }
+        let condition = self.source.child(id, &["if"]);
+        let otherwise = self.not(condition)?;
+        let otherwise = self.source.entry(otherwise).value.clone();
+        let cases = [json!({"allOf": [part("if"), part("then")]}), json!({"allOf": [otherwise, part("else")]})];
+        let cases = cases.map(|case| self.source.made(id, case));
+        flat.choices.push(Part::Any(cases.to_vec()));
+        Ok(())
+    }
+
+    /// What the presence of fields asks for: lists of options, each list to be met.
+    fn dependencies(&mut self, id: usize, key: &str, value: &Value) -> Result<Vec<Vec<usize>>, String> {
+        let map = value.as_object().ok_or_else(|| self.wrong(id, key, value, "an object"))?;
+        let mut all = Vec::new();
+        for (name, wanted) in map {
+            let mut without = json!({"type": ["null", "boolean", "number", "string", "array"]});
+            let absent = json!({"type": "object", "properties": {name: false}});
+            without = json!({"anyOf": [without, absent]});
+            let then = match wanted {
+                Value::Array(names) => {
+                    let names: Vec<Value> =
+                        std::iter::once(Value::from(name.as_str())).chain(names.iter().cloned()).collect();
+                    json!({"type": "object", "required": names})
+                }
+                schema => json!({"type": "object", "required": [name], "allOf": [schema]}),
+            };
+            all.push(vec![self.source.made(id, without), self.source.made(id, then)]);
+        }
+        Ok(all)
+    }
+
+    fn list(&self, id: usize, key: &str, value: &Value) -> Result<usize, String> {
+        value.as_array().map(Vec::len).ok_or_else(|| self.wrong(id, key, value, "a list of schemas"))
+    }
+
+    pub(super) fn wrong(&self, id: usize, key: &str, value: &Value, wanted: &str) -> String {
+        format!("{key} at {} must be {wanted}; it is {}", self.source.at(id), brief(value))
+    }
+
+    /// The options of a `oneOf`, made so that no value meets two of them where that can be.
+    fn exactly_one(&mut self, id: usize, rest: &[Part]) -> Result<Vec<Vec<usize>>, String> {
+        let count = self.source.entry(id).value.get("oneOf").and_then(Value::as_array).map_or(0, Vec::len);
+        let options: Vec<usize> = (0..count).map(|i| self.source.child(id, &["oneOf", &i.to_string()])).collect();
+        if options.len() < 2 {
+            return Ok(options.into_iter().map(|id| vec![id]).collect());
+        }
+        if let Some(tag) = self.tag(&options)? {
+            let tagged = self.source.made(id, json!({"type": "object", "required": [tag]}));
+            return Ok(options.into_iter().map(|id| vec![id, tagged]).collect());
+        }
+        let mut overlapping: Vec<Vec<usize>> = vec![Vec::new(); options.len()];
+        for a in 0..options.len() {
+            for b in 0..a {
+                if options.len() > MOST_COMPARED || self.may_meet(rest, options[a], options[b])? {
+                    overlapping[a].push(b);
+                    overlapping[b].push(a);
+                }
+            }
+        }
+        match self.apart(&options, &overlapping) {
+            Ok(apart) => Ok(apart),
+            Err(why) => {
+                let at = self.source.at(id);
+                self.warn(format!("oneOf at {at} is taken as anyOf, an answer may fit several of its options: {why}"));
+                Ok(options.into_iter().map(|id| vec![id]).collect())
+            }
+        }
+    }
+
+    /// Each option without what others have too.
+    fn apart(&mut self, options: &[usize], overlapping: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, String> {
+        if options.len() > MOST_COMPARED {
+            return Err(format!("it has more than {MOST_COMPARED} options and no field tells them apart"));
+        }
+        let mut all = Vec::new();
+        for (option, others) in options.iter().zip(overlapping) {
+            let mut parts = vec![*option];
+            for other in others {
+                parts.push(self.not(options[*other])?);
+            }
+            all.push(parts);
+        }
+        // What cannot be told of the opposites must be known before they are used.
+        for parts in &all {
+            let before = (self.nodes.len(), self.waiting.len());
+            let node = self.all(parts.iter().copied())?;
+            if self.depth >= DEEPEST {
+                return Err("it is too deep in others".into());
+            }
+            self.depth += 1;
+            let outcome = self.drain_from(before.1);
+            self.depth -= 1;
+            outcome?;
+            let _ = node;
+        }
+        Ok(all)
+    }
+
+    /// A field whose values tell the options apart.
+    fn tag(&mut self, options: &[usize]) -> Result<Option<String>, String> {
+        let mut tags: Vec<HashMap<String, HashSet<String>>> = Vec::new();
+        for option in options {
+            let mut found = HashMap::new();
+            self.tags_of(*option, &mut found, 0)?;
+            if found.is_empty() {
+                return Ok(None);
+            }
+            tags.push(found);
+        }
+        let mut names: Vec<&String> = tags[0].keys().collect();
+        names.sort();
+        let apart = |name: &&String| {
+            let mut seen = HashSet::new();
+            tags.iter().all(|tags| tags.get(*name).is_some_and(|values| values.iter().all(|v| seen.insert(v.clone()))))
+        };
+        Ok(names.into_iter().find(apart).cloned())
+    }
+
+    fn tags_of(
+        &mut self,
+        id: usize,
+        found: &mut HashMap<String, HashSet<String>>,
+        depth: usize,
+    ) -> Result<(), String> {
+        let Value::Object(map) = self.source.entry(id).value.clone() else { return Ok(()) };
+        if depth > 8 {
+            return Ok(());
+        }
+        if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
+            let target = self.source.refer(id, reference)?;
+            self.tags_of(target, found, depth + 1)?;
+        }
+        for i in 0..map.get("allOf").and_then(Value::as_array).map_or(0, Vec::len) {
+            let child = self.source.child(id, &["allOf", &i.to_string()]);
+            self.tags_of(child, found, depth + 1)?;
+        }
+        for name in map.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.keys()) {
+            let child = self.source.child(id, &["properties", name]);
+            if let Some(values) = self.values_of(child, depth)? {
+                found.insert(name.clone(), values);
+            }
+        }
+        Ok(())
+    }
+
+    /// The values that a schema lists.
+    fn values_of(&mut self, mut id: usize, depth: usize) -> Result<Option<HashSet<String>>, String> {
+        for _ in depth..8 {
+            let value = self.source.entry(id).value.clone();
+            // A number may be written in two ways.
+            let text = |value: &Value| value.is_string().then(|| value.to_string());
+            if let Some(value) = value.get("const") {
+                return Ok(text(value).map(|text| HashSet::from([text])));
+            }
+            if let Some(values) = value.get("enum").and_then(Value::as_array) {
+                return Ok(values.iter().map(text).collect());
+            }
+            let Some(reference) = value.get("$ref").and_then(Value::as_str) else { break };
+            id = self.source.refer(id, reference)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether a value may meet two schemas beside what else holds.
+    fn may_meet(&mut self, rest: &[Part], a: usize, b: usize) -> Result<bool, String> {
+        if self.depth >= DEEPEST {
+            return Ok(true);
+        }
+        let mut parts = rest.to_vec();
+        parts.extend([Part::All(a), Part::All(b)]);
+        let waiting = self.waiting.len();
+        let warnings = self.warnings.len();
+        let node = self.node(parts)?;
+        self.depth += 1;
+        let outcome = self.drain_from(waiting);
+        self.depth -= 1;
+        self.warnings.truncate(warnings);
+        outcome?;
+        Ok(inhabited(&self.nodes)[node])
+    }
+
+    /// Works off what came to wait behind the first `kept`.
+    fn drain_from(&mut self, kept: usize) -> Result<(), String> {
+        while self.waiting.len() > kept {
+            if let Some((id, parts)) = self.waiting.pop_back() {
+                self.nodes[id] = self.expand(parts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The strings (with their quotation marks) that a schema lets keys be. None: all.
+    pub(super) fn names(&mut self, id: usize) -> Result<Option<Term>, String> {
+        let waiting = self.waiting.len();
+        let text = self.source.made(id, object([("type", Value::from("string"))]));
+        let node = self.all([id, text])?;
+        self.drain_from(waiting)?;
+        // It may have been waiting since before.
+        if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == node)
+            && let Some((id, parts)) = self.waiting.remove(at)
+        {
+            self.nodes[id] = self.expand(parts)?;
+            self.drain_from(waiting.saturating_sub(1))?;
+        }
+        let mut terms = Vec::new();
+        self.collect(node, &mut terms)?;
+        let term = Term::either(terms);
+        Ok((term != leaf::any_text()).then_some(term))
+    }
+
+    fn collect(&self, node: usize, terms: &mut Vec<Term>) -> Result<(), String> {
+        match &self.nodes[node] {
+            Node::Scalar(term) => terms.push(term.clone()),
+            Node::Either(options) => {
+                for option in options {
+                    self.collect(*option, terms)?;
+                }
+            }
+            Node::Never(_) => {}
+            Node::Pending => return Err("propertyNames that refer to themselves".into()),
+            Node::Any | Node::Object(_) | Node::Array(_) => terms.push(leaf::any_text()),
+        }
+        Ok(())
+    }
+}
+
+/// Schemas that hold together, taken apart.
+#[derive(Default)]
+struct Flat {
+    owns: Vec<usize>,
+    choices: Vec<Part>,
+    seen: HashSet<usize>,
+    inside: Vec<usize>,
+}
+
+impl Flat {
+    fn own(&mut self, id: usize) {
+        if !self.owns.contains(&id) {
+            self.owns.push(id);
+        }
+    }
+}
+
+/// Keywords that say nothing about what is valid.
+pub(super) const ANNOTATIONS: &[&str] = &[
+    "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$defs", "definitions", "$comment",
+    "$vocabulary", "title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example",
+    "contentMediaType", "contentEncoding", "contentSchema", "discriminator", "markdownDescription", "enumNames",
+    "propertyOrder", "tsType", "strict", "name", "format",
+];
+
+/// The schema of one value.
+fn constant(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<Value> = items.iter().map(|item| json!({ "const": item })).collect();
+            let count = items.len();
+            json!({"type": "array", "prefixItems": items, "minItems": count, "maxItems": count})
+        }
+        Value::Object(fields) => {
+            let names: Vec<&String> = fields.keys().collect();
+            let properties: serde_json::Map<String, Value> =
+                fields.iter().map(|(name, value)| (name.clone(), json!({ "const": value }))).collect();
+            json!({"type": "object", "properties": properties, "required": names, "additionalProperties": false})
+        }
+        scalar => json!({ "const": scalar }),
+    }
+}
+
+pub(super) fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// Which nodes have a value that ends.
+pub(super) fn inhabited(nodes: &[Node]) -> Vec<bool> {
+    let mut ends: Vec<bool> = nodes.iter().map(|node| matches!(node, Node::Pending | Node::Any)).collect();
+    loop {
+        let mut changed = false;
+        for (id, node) in nodes.iter().enumerate().rev() {
+            if !ends[id] && has_value(node, &ends) {
+                ends[id] = true;
+                changed = true;
+            }
+        }
+        if !changed {
+            return ends;
+        }
+    }
+}
+
+fn has_value(node: &Node, ends: &[bool]) -> bool {
+    match node {
+        Node::Pending | Node::Any => true,
+        Node::Never(_) => false,
+        Node::Scalar(term) => *term != Term::nothing(),
+        Node::Either(options) => options.iter().any(|option| ends[*option]),
+        Node::Object(object) => {
+            let required = object.fields.iter().filter(|field| field.required);
+            let possible = object.fields.iter().filter(|field| ends[field.value]).count() as u64;
+            let others = object.others.iter().any(|(_, value)| ends[*value]);
+            required.clone().all(|field| ends[field.value])
+                && (others || possible >= object.least)
+                && object.most.is_none_or(|most| most >= object.least && required.count() as u64 <= most)
+        }
+        Node::Array(array) => {
+            let first = array.first.iter().take_while(|item| ends[**item]).count() as u64;
+            let all = if first == array.first.len() as u64 && ends[array.items] { u64::MAX } else { first };
+            let all = array.distinct.as_ref().map_or(all, |texts| all.min(texts.len() as u64));
+            array.least <= all
+                && array.most.is_none_or(|most| most >= array.least)
+                && array.contains.is_none_or(|(item, least)| least == 0 || ends[item])
+        }
+    }
+}
+
+/// Why a node has no value.
+pub(super) fn reason(nodes: &[Node], ends: &[bool], id: usize, depth: usize) -> String {
+    if depth > 40 {
+        return "it goes on without an end: each value must hold another of its kind".into();
+    }
+    match &nodes[id] {
+        Node::Never(reason) => reason.clone(),
+        Node::Either(options) => match options.as_slice() {
+            [one] => reason(nodes, ends, *one, depth + 1),
+            _ => {
+                let first = options.first().map_or_else(String::new, |id| reason(nodes, ends, *id, depth + 1));
+                if first.contains("without an end") { first } else { format!("none of the options can be met; the first: {first}") }
+            }
+        },
+        Node::Object(object) => {
+            for field in object.fields.iter().filter(|field| field.required && !ends[field.value]) {
+                let inner = reason(nodes, ends, field.value, depth + 1);
+                let ends = inner.contains("without an end") || depth > 20;
+                return if ends { inner } else { format!("the required property {:?}: {inner}", field.name) };
+            }
+            format!(
+                "an object cannot have at least {} and at most {} of the properties that it may have",
+                object.least,
+                object.most.map_or_else(|| "any number".into(), |most| most.to_string())
+            )
+        }
+        Node::Array(array) => {
+            let most = array.most.map_or_else(|| "any number".into(), |most| most.to_string());
+            if let Some(item) = array.first.iter().chain([&array.items]).find(|item| !ends[**item])
+                && array.most.is_none_or(|most| most >= array.least)
+            {
+                let inner = reason(nodes, ends, *item, depth + 1);
+                if inner.contains("without an end") {
+                    return inner;
+                }
+                return format!("an array of at least {} items: {inner}", array.least);
+            }
+            format!("an array cannot have at least {} and at most {most} items", array.least)
+        }
+        _ => "no text is one".into(),
+    }
+}
