@@ -28,7 +28,9 @@ fn fault_06_a_long_number_is_given_back_digit_by_digit() {
     assert!(!checker.accepts(&guidance, "12345678901234567890124"));
     // Inside of others, as bounds, and behind the point.
     let nested = json!({"type": "object", "properties": {"n": {"enum": [1, 0.1]}}, "required": ["n"]});
-    let guidance = checker.of(&form(&nested, "/properties/n/enum/1", "0.1000000000000000055511151231257827")).expect("a form");
+    let guidance = checker
+        .of(&form(&nested, "/properties/n/enum/1", "0.1000000000000000055511151231257827"))
+        .expect("a form");
     assert!(checker.accepts(&guidance, "{\"n\":0.1000000000000000055511151231257827}"));
     assert!(!checker.accepts(&guidance, "{\"n\":0.1}"));
     let bounds = json!({"type": "integer", "minimum": 1e23, "maximum": 2e23});
@@ -108,9 +110,15 @@ fn expressions_match_what_they_say() {
             assert!(!checker.accepts(&guidance, text), "{regex} takes {text:?}");
         }
     }
-    for (regex, dropped) in [(r"\bab\b", "\\b"), (r"(?<=a)b", "(?<=a)"), (r"(a)\1", "\\1"), (r"(?:(?!x).)*y", "(?!x)")] {
+    for (regex, dropped) in
+        [(r"\bab\b", "\\b"), (r"(?<=a)b", "(?<=a)"), (r"(a)\1", "\\1"), (r"(?:(?!x).)*y", "(?!x)")]
+    {
         let guidance = checker.of(&Form::Regex(regex.into())).unwrap_or_else(|e| panic!("{regex}: {e}"));
-        assert!(guidance.warnings().iter().any(|w| w.contains(dropped)), "{regex}: {:?}", guidance.warnings());
+        assert!(
+            guidance.warnings().iter().any(|w| w.contains(dropped)),
+            "{regex}: {:?}",
+            guidance.warnings()
+        );
     }
     // In a string, quotation marks and line ends are escaped.
     let guidance = checker.guidance(&json!({"type": "string", "pattern": "^[\"\\n\\\\]+$"})).expect("a form");
@@ -145,15 +153,28 @@ fn fault_14_no_runs_of_space() {
     for fits in [r#"{"a":[1,2],"b":null}"#, r#"{"a": [1, 2], "b": null}"#] {
         assert!(checker.accepts(&one, fits), "{fits}");
     }
-    let spaced = [r#"{ "a":[]}"#, r#"{"a" :[]}"#, r#"{"a":  []}"#, r#"{"a":[] }"#, "{\"a\":\n[]}", r#"{"a":[1 ,2]}"#, r#"{"a":[1,  2]}"#];
+    let spaced = [
+        r#"{ "a":[]}"#,
+        r#"{"a" :[]}"#,
+        r#"{"a":  []}"#,
+        r#"{"a":[] }"#,
+        "{\"a\":\n[]}",
+        r#"{"a":[1 ,2]}"#,
+        r#"{"a":[1,  2]}"#,
+    ];
     for more in spaced {
         assert!(!checker.accepts(&one, more), "{more}");
     }
     let compact = of(Space::Compact);
-    assert!(checker.accepts(&compact, r#"{"a":[1,2],"b":null}"#) && !checker.accepts(&compact, r#"{"a": []}"#));
+    assert!(
+        checker.accepts(&compact, r#"{"a":[1,2],"b":null}"#) && !checker.accepts(&compact, r#"{"a": []}"#)
+    );
     let free = of(Space::Pattern(r"[ \n]{0,4}".into()));
-    assert!(checker.accepts(&free, "{\n  \"a\": [ 1,\n 2 ]\n}") && !checker.accepts(&free, "{      \"a\":[]}"));
-    let reason = refused(&checker, Form::Json(Schema { space: Space::Pattern("[ a]*".into()), ..value.into() }));
+    assert!(
+        checker.accepts(&free, "{\n  \"a\": [ 1,\n 2 ]\n}") && !checker.accepts(&free, "{      \"a\":[]}")
+    );
+    let reason =
+        refused(&checker, Form::Json(Schema { space: Space::Pattern("[ a]*".into()), ..value.into() }));
     assert!(reason.contains("not space"), "{reason}");
 }
 
@@ -161,12 +182,13 @@ fn fault_14_no_runs_of_space() {
 #[test]
 fn schemas_that_nothing_meets_are_refused_with_the_reason() {
     let checker = Checker::new();
-    let node = json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]});
+    let node =
+        json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]});
     for (schema, word) in [
         (json!({"$defs": {"node": node}, "$ref": "#/$defs/node"}), "without an end"),
         (json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1}), "without an end"),
         (json!({"$ref": "#"}), "back to itself"),
-        (json!({"enum": []}), "enum"),
+        (json!({"enum": []}), "lists no value"),
         (json!({"type": "integer", "minimum": 5, "maximum": 4}), "minimum 5"),
         (json!({"type": "integer", "minimum": 1.2, "maximum": 1.8}), "no integer"),
         (json!({"type": "string", "minLength": 5, "maxLength": 4}), "minLength 5"),
@@ -174,14 +196,20 @@ fn schemas_that_nothing_meets_are_refused_with_the_reason() {
         (json!({"type": "array", "minItems": 3, "maxItems": 2}), "at least 3"),
         (json!({"type": "object", "properties": {"a": false}, "required": ["a"]}), "\"a\""),
         (json!({"type": "object", "required": ["a"], "additionalProperties": false}), "\"a\""),
-        (json!({"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": false}), "at least 2"),
+        (
+            json!({"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": false}),
+            "at least 2",
+        ),
         (json!({"allOf": [{"type": "string"}, {"type": "integer"}]}), "type"),
         (json!({"const": 5, "maximum": 4}), "lists no value"),
         (json!({"not": {}}), "options"),
         (json!(false), "false"),
     ] {
         let reason = refused(&checker, Form::json(schema.clone()));
-        assert!(reason.contains(word) && reason.contains("no value meets it") | reason.contains("back to itself"), "{schema}: {reason}");
+        assert!(
+            reason.contains(word) && reason.contains("no value meets it") | reason.contains("back to itself"),
+            "{schema}: {reason}"
+        );
     }
     // What has a way out takes it.
     let list = json!({"$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["next"], "additionalProperties": false}}, "$ref": "#/$defs/node"});
@@ -225,7 +253,8 @@ fn forty_objects_of_twenty_optional_keys_compile() {
             })
             .collect();
         let started = std::time::Instant::now();
-        let guidance = checker.guidance(&json!({ "anyOf": options })).unwrap_or_else(|e| panic!("{closed}: {e}"));
+        let guidance =
+            checker.guidance(&json!({ "anyOf": options })).unwrap_or_else(|e| panic!("{closed}: {e}"));
         println!("40 objects, closed {closed}: {:?}", started.elapsed());
         assert!(checker.accepts(&guidance, r#"{"key_7_3":"a","key_7_19":null}"#));
         assert_eq!(checker.accepts(&guidance, r#"{"key_7_3":"a","key_8_3":null}"#), !closed);

@@ -146,7 +146,8 @@ fn held(digits: &str) -> bool {
 /// Digits without zeros at either end, and the power of ten of the first of them.
 fn significant(text: &str) -> (bool, String, i64) {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, fraction) = digits.trim_start_matches('-').split_once('.').unwrap_or((digits.trim_start_matches('-'), ""));
+    let (whole, fraction) =
+        digits.trim_start_matches('-').split_once('.').unwrap_or((digits.trim_start_matches('-'), ""));
     let all = format!("{whole}{fraction}");
     let leading = all.len() - all.trim_start_matches('0').len();
     let kept = all.trim_matches('0').to_owned();
@@ -166,7 +167,8 @@ mod tests {
         let text = br#"{"a": [1, 12345678901234567890123, "12345678901234567890123"], "b/c": {"d": 0.1000000000000000055511151231257827},
             "e": 1e22, "f": 18446744073709551615, "g": 10000000000000000000000, "h": -9223372036854775808, "i": 0.30000000000000004}"#;
         let found = exact(text);
-        let found: Vec<(&str, &str)> = found.iter().map(|(at, digits)| (at.as_str(), digits.as_str())).collect();
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|(at, digits)| (at.as_str(), digits.as_str())).collect();
         let want = [("/a/1", "12345678901234567890123"), ("/b~1c/d", "0.1000000000000000055511151231257827")];
         assert_eq!(found, want);
     }

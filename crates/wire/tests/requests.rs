@@ -211,7 +211,8 @@ fn forms_arrive_under_all_their_names() {
     let open = |value: &Value| {
         Form::Schema(wire::guided::Schema { value: value.clone(), exact: Vec::new(), closed: false })
     };
-    let strict = Form::Schema(wire::guided::Schema { value: schema.clone(), exact: Vec::new(), closed: true });
+    let strict =
+        Form::Schema(wire::guided::Schema { value: schema.clone(), exact: Vec::new(), closed: true });
     let format =
         json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": schema}});
     is(json!({"response_format": format}), "response_format.json_schema.schema", strict.clone());
@@ -235,7 +236,8 @@ fn forms_arrive_under_all_their_names() {
     is(json!({"grammar": "start: \"a\""}), "grammar", Form::Grammar("start: \"a\"".into()));
     // What a double does not hold arrives as it was written, by its place in the schema.
     let body = br#"{"messages": [{"role": "user", "content": "a"}], "guided_json": {"enum": [1, 12345678901234567890123]}}"#;
-    let Some(Form::Schema(schema)) = ChatRequest::parse(body).unwrap().guided.map(|guided| guided.form) else {
+    let Some(Form::Schema(schema)) = ChatRequest::parse(body).unwrap().guided.map(|guided| guided.form)
+    else {
         panic!("a schema")
     };
     assert_eq!(schema.exact, [("/enum/1".to_owned(), "12345678901234567890123".to_owned())]);

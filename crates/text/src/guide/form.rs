@@ -49,7 +49,10 @@ impl Form {
     }
 
     /// In llguidance's words, and what of the form is not held to. `control` tells which marks are control tokens.
-    pub(super) fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
+    pub(super) fn lark(
+        &self,
+        control: impl Fn(&str) -> Option<u32>,
+    ) -> Result<(String, Vec<String>), String> {
         let plain = |lark: String| Ok((lark, Vec::new()));
         match self {
             Form::Json(schema) => {

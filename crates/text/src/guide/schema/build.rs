@@ -1,5 +1,6 @@
 //! From schemas to what values may be: schemas that hold together are taken apart until each part says what may be written.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
@@ -11,10 +12,8 @@ use super::term::Term;
 
 /// Most combinations of schemas: past it the request is refused.
 const MOST_NODES: usize = 20_000;
-/// Most options of a `oneOf` that are compared each with each.
-const MOST_COMPARED: usize = 32;
-/// Deepest chain of comparisons within comparisons.
-const DEEPEST: usize = 6;
+/// Most sets of texts of which it is asked whether they are empty: some milliseconds each at worst.
+const MOST_ASKED: usize = 2_000;
 
 /// What a value may be.
 #[derive(Debug, Clone)]
@@ -79,12 +78,15 @@ pub(super) struct Builder {
     pub(super) source: Source,
     pub(super) nodes: Vec<Node>,
     known: HashMap<Vec<Part>, usize>,
-    waiting: VecDeque<(usize, Vec<Part>)>,
+    pub(super) waiting: VecDeque<(usize, Vec<Part>)>,
     /// Sentences for the client.
     pub(super) warnings: Vec<String>,
     /// Objects have no fields but those that are named.
     pub(super) closed: bool,
-    depth: usize,
+    /// Sets of texts of which it was asked whether they are empty.
+    asked: RefCell<HashMap<Term, bool>>,
+    /// Comparisons within comparisons.
+    pub(super) depth: usize,
 }
 
 impl Builder {
@@ -96,6 +98,7 @@ impl Builder {
             waiting: VecDeque::new(),
             warnings: Vec::new(),
             closed,
+            asked: RefCell::default(),
             depth: 0,
         }
     }
@@ -115,6 +118,36 @@ impl Builder {
         if !self.warnings.contains(&text) {
             self.warnings.push(text);
         }
+    }
+
+    /// Whether no text is in a set.
+    ///
+    /// # Errors
+    /// That cannot be told, or too much was asked.
+    pub(super) fn empty(&self, term: &Term) -> Result<bool, String> {
+        if let Some(known) = self.asked.borrow().get(term) {
+            return Ok(*known);
+        }
+        if self.asked.borrow().len() >= MOST_ASKED {
+            return Err(format!("it has more than {MOST_ASKED} different patterns and bounds"));
+        }
+        let empty = term.is_empty()?;
+        self.asked.borrow_mut().insert(term.clone(), empty);
+        Ok(empty)
+    }
+
+    /// What comes of reading schemas that hold together, at once. Nothing is left of it where it fails.
+    pub(super) fn attempt(&mut self, parts: Vec<Part>) -> Result<usize, String> {
+        let (nodes, waiting) = (self.nodes.len(), self.waiting.len());
+        self.depth += 1;
+        let outcome = self.node(parts).and_then(|node| self.drain_from(waiting).map(|()| node));
+        self.depth -= 1;
+        if outcome.is_err() {
+            self.nodes.truncate(nodes);
+            self.waiting.truncate(waiting);
+            self.known.retain(|_, id| *id < nodes);
+        }
+        outcome
     }
 
     /// The node of schemas that hold together.
@@ -209,7 +242,10 @@ impl Builder {
             Value::Object(map) => map.clone(),
             other => {
                 let at = self.source.at(id);
-                return Err(format!("{at} must be a schema: an object, or true or false; it is {}", brief(other)));
+                return Err(format!(
+                    "{at} must be a schema: an object, or true or false; it is {}",
+                    brief(other)
+                ));
             }
         };
         flat.inside.push(id);
@@ -222,10 +258,22 @@ impl Builder {
         Ok(None)
     }
 
-    fn keyword(&mut self, id: usize, key: &str, value: &Value, flat: &mut Flat) -> Result<Option<String>, String> {
+    fn keyword(
+        &mut self,
+        id: usize,
+        key: &str,
+        value: &Value,
+        flat: &mut Flat,
+    ) -> Result<Option<String>, String> {
         match key {
             "$ref" | "$dynamicRef" | "$recursiveRef" => {
                 let reference = value.as_str().ok_or_else(|| self.wrong(id, key, value, "a text"))?;
+                if key == "$dynamicRef" && self.source.depends(reference) {
+                    let at = self.source.at(id);
+                    return Err(format!(
+                        "$dynamicRef {reference:?} at {at} cannot be held: more than one $dynamicAnchor has its name"
+                    ));
+                }
                 let target = self.source.refer(id, reference)?;
                 return self.flatten(target, flat);
             }
@@ -238,7 +286,8 @@ impl Builder {
                 }
             }
             "anyOf" => {
-                let options = (0..self.list(id, key, value)?).map(|i| self.source.child(id, &[key, &i.to_string()]));
+                let options =
+                    (0..self.list(id, key, value)?).map(|i| self.source.child(id, &[key, &i.to_string()]));
                 flat.choices.push(Part::Any(options.collect()));
             }
             "oneOf" => {
@@ -261,7 +310,9 @@ impl Builder {
                 let made = self.source.made(id, constant(value));
                 return self.flatten(made, flat);
             }
-            "enum" if value.as_array().is_some_and(|all| all.iter().any(|v| v.is_array() || v.is_object())) => {
+            "enum"
+                if value.as_array().is_some_and(|all| all.iter().any(|v| v.is_array() || v.is_object())) =>
+            {
                 let all = value.as_array().into_iter().flatten();
                 let options = all.map(|value| self.source.made(id, json!({ "const": value }))).collect();
                 flat.choices.push(Part::Any(options));
@@ -270,7 +321,9 @@ impl Builder {
             _ => {
                 if !ANNOTATIONS.contains(&key) && !key.starts_with("x-") {
                     let at = self.source.at(id);
-                    self.warn(format!("{key} at {at} is no keyword of JSON Schema and is taken as an annotation"));
+                    self.warn(format!(
+                        "{key} at {at} is no keyword of JSON Schema and is taken as an annotation"
+                    ));
                 }
             }
         }
@@ -278,12 +331,15 @@ impl Builder {
     }
 
     /// The schema of what does not meet one.
-    fn not(&mut self, id: usize) -> Result<usize, String> {
+    pub(super) fn not(&mut self, id: usize) -> Result<usize, String> {
         let value = self.source.entry(id).value.clone();
         let unable = |at: String, why: String| format!("not at {at}: {why} cannot be held");
         if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
             let target = self.source.refer(id, reference)?;
-            if value.as_object().is_some_and(|map| map.keys().all(|key| key == "$ref" || ANNOTATIONS.contains(&key.as_str()))) {
+            if value
+                .as_object()
+                .is_some_and(|map| map.keys().all(|key| key == "$ref" || ANNOTATIONS.contains(&key.as_str())))
+            {
                 return self.not(target);
             }
             return Err(unable(self.source.at(id), "$ref beside other keywords".into()));
@@ -302,7 +358,8 @@ impl Builder {
         let condition = self.source.child(id, &["if"]);
         let otherwise = self.not(condition)?;
         let otherwise = self.source.entry(otherwise).value.clone();
-        let cases = [json!({"allOf": [part("if"), part("then")]}), json!({"allOf": [otherwise, part("else")]})];
+        let cases =
+            [json!({"allOf": [part("if"), part("then")]}), json!({"allOf": [otherwise, part("else")]})];
         let cases = cases.map(|case| self.source.made(id, case));
         flat.choices.push(Part::Any(cases.to_vec()));
         Ok(())
@@ -337,150 +394,8 @@ impl Builder {
         format!("{key} at {} must be {wanted}; it is {}", self.source.at(id), brief(value))
     }
 
-    /// The options of a `oneOf`, made so that no value meets two of them where that can be.
-    fn exactly_one(&mut self, id: usize, rest: &[Part]) -> Result<Vec<Vec<usize>>, String> {
-        let count = self.source.entry(id).value.get("oneOf").and_then(Value::as_array).map_or(0, Vec::len);
-        let options: Vec<usize> = (0..count).map(|i| self.source.child(id, &["oneOf", &i.to_string()])).collect();
-        if options.len() < 2 {
-            return Ok(options.into_iter().map(|id| vec![id]).collect());
-        }
-        if let Some(tag) = self.tag(&options)? {
-            let tagged = self.source.made(id, json!({"type": "object", "required": [tag]}));
-            return Ok(options.into_iter().map(|id| vec![id, tagged]).collect());
-        }
-        let mut overlapping: Vec<Vec<usize>> = vec![Vec::new(); options.len()];
-        for a in 0..options.len() {
-            for b in 0..a {
-                if options.len() > MOST_COMPARED || self.may_meet(rest, options[a], options[b])? {
-                    overlapping[a].push(b);
-                    overlapping[b].push(a);
-                }
-            }
-        }
-        match self.apart(&options, &overlapping) {
-            Ok(apart) => Ok(apart),
-            Err(why) => {
-                let at = self.source.at(id);
-                self.warn(format!("oneOf at {at} is taken as anyOf, an answer may fit several of its options: {why}"));
-                Ok(options.into_iter().map(|id| vec![id]).collect())
-            }
-        }
-    }
-
-    /// Each option without what others have too.
-    fn apart(&mut self, options: &[usize], overlapping: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, String> {
-        if options.len() > MOST_COMPARED {
-            return Err(format!("it has more than {MOST_COMPARED} options and no field tells them apart"));
-        }
-        let mut all = Vec::new();
-        for (option, others) in options.iter().zip(overlapping) {
-            let mut parts = vec![*option];
-            for other in others {
-                parts.push(self.not(options[*other])?);
-            }
-            all.push(parts);
-        }
-        // What cannot be told of the opposites must be known before they are used.
-        for parts in &all {
-            let before = (self.nodes.len(), self.waiting.len());
-            let node = self.all(parts.iter().copied())?;
-            if self.depth >= DEEPEST {
-                return Err("it is too deep in others".into());
-            }
-            self.depth += 1;
-            let outcome = self.drain_from(before.1);
-            self.depth -= 1;
-            outcome?;
-            let _ = node;
-        }
-        Ok(all)
-    }
-
-    /// A field whose values tell the options apart.
-    fn tag(&mut self, options: &[usize]) -> Result<Option<String>, String> {
-        let mut tags: Vec<HashMap<String, HashSet<String>>> = Vec::new();
-        for option in options {
-            let mut found = HashMap::new();
-            self.tags_of(*option, &mut found, 0)?;
-            if found.is_empty() {
-                return Ok(None);
-            }
-            tags.push(found);
-        }
-        let mut names: Vec<&String> = tags[0].keys().collect();
-        names.sort();
-        let apart = |name: &&String| {
-            let mut seen = HashSet::new();
-            tags.iter().all(|tags| tags.get(*name).is_some_and(|values| values.iter().all(|v| seen.insert(v.clone()))))
-        };
-        Ok(names.into_iter().find(apart).cloned())
-    }
-
-    fn tags_of(
-        &mut self,
-        id: usize,
-        found: &mut HashMap<String, HashSet<String>>,
-        depth: usize,
-    ) -> Result<(), String> {
-        let Value::Object(map) = self.source.entry(id).value.clone() else { return Ok(()) };
-        if depth > 8 {
-            return Ok(());
-        }
-        if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-            let target = self.source.refer(id, reference)?;
-            self.tags_of(target, found, depth + 1)?;
-        }
-        for i in 0..map.get("allOf").and_then(Value::as_array).map_or(0, Vec::len) {
-            let child = self.source.child(id, &["allOf", &i.to_string()]);
-            self.tags_of(child, found, depth + 1)?;
-        }
-        for name in map.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.keys()) {
-            let child = self.source.child(id, &["properties", name]);
-            if let Some(values) = self.values_of(child, depth)? {
-                found.insert(name.clone(), values);
-            }
-        }
-        Ok(())
-    }
-
-    /// The values that a schema lists.
-    fn values_of(&mut self, mut id: usize, depth: usize) -> Result<Option<HashSet<String>>, String> {
-        for _ in depth..8 {
-            let value = self.source.entry(id).value.clone();
-            // A number may be written in two ways.
-            let text = |value: &Value| value.is_string().then(|| value.to_string());
-            if let Some(value) = value.get("const") {
-                return Ok(text(value).map(|text| HashSet::from([text])));
-            }
-            if let Some(values) = value.get("enum").and_then(Value::as_array) {
-                return Ok(values.iter().map(text).collect());
-            }
-            let Some(reference) = value.get("$ref").and_then(Value::as_str) else { break };
-            id = self.source.refer(id, reference)?;
-        }
-        Ok(None)
-    }
-
-    /// Whether a value may meet two schemas beside what else holds.
-    fn may_meet(&mut self, rest: &[Part], a: usize, b: usize) -> Result<bool, String> {
-        if self.depth >= DEEPEST {
-            return Ok(true);
-        }
-        let mut parts = rest.to_vec();
-        parts.extend([Part::All(a), Part::All(b)]);
-        let waiting = self.waiting.len();
-        let warnings = self.warnings.len();
-        let node = self.node(parts)?;
-        self.depth += 1;
-        let outcome = self.drain_from(waiting);
-        self.depth -= 1;
-        self.warnings.truncate(warnings);
-        outcome?;
-        Ok(inhabited(&self.nodes)[node])
-    }
-
     /// Works off what came to wait behind the first `kept`.
-    fn drain_from(&mut self, kept: usize) -> Result<(), String> {
+    pub(super) fn drain_from(&mut self, kept: usize) -> Result<(), String> {
         while self.waiting.len() > kept {
             if let Some((id, parts)) = self.waiting.pop_back() {
                 self.nodes[id] = self.expand(parts)?;
@@ -543,10 +458,35 @@ impl Flat {
 
 /// Keywords that say nothing about what is valid.
 pub(super) const ANNOTATIONS: &[&str] = &[
-    "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$defs", "definitions", "$comment",
-    "$vocabulary", "title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example",
-    "contentMediaType", "contentEncoding", "contentSchema", "discriminator", "markdownDescription", "enumNames",
-    "propertyOrder", "tsType", "strict", "name", "format",
+    "$schema",
+    "$id",
+    "id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$recursiveAnchor",
+    "$defs",
+    "definitions",
+    "$comment",
+    "$vocabulary",
+    "title",
+    "description",
+    "default",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "examples",
+    "example",
+    "contentMediaType",
+    "contentEncoding",
+    "contentSchema",
+    "discriminator",
+    "markdownDescription",
+    "enumNames",
+    "propertyOrder",
+    "tsType",
+    "strict",
+    "name",
+    "format",
 ];
 
 /// The schema of one value.
@@ -572,90 +512,5 @@ pub(super) fn brief(value: &Value) -> String {
     match text.char_indices().nth(60) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
-    }
-}
-
-/// Which nodes have a value that ends.
-pub(super) fn inhabited(nodes: &[Node]) -> Vec<bool> {
-    let mut ends: Vec<bool> = nodes.iter().map(|node| matches!(node, Node::Pending | Node::Any)).collect();
-    loop {
-        let mut changed = false;
-        for (id, node) in nodes.iter().enumerate().rev() {
-            if !ends[id] && has_value(node, &ends) {
-                ends[id] = true;
-                changed = true;
-            }
-        }
-        if !changed {
-            return ends;
-        }
-    }
-}
-
-fn has_value(node: &Node, ends: &[bool]) -> bool {
-    match node {
-        Node::Pending | Node::Any => true,
-        Node::Never(_) => false,
-        Node::Scalar(term) => *term != Term::nothing(),
-        Node::Either(options) => options.iter().any(|option| ends[*option]),
-        Node::Object(object) => {
-            let required = object.fields.iter().filter(|field| field.required);
-            let possible = object.fields.iter().filter(|field| ends[field.value]).count() as u64;
-            let others = object.others.iter().any(|(_, value)| ends[*value]);
-            required.clone().all(|field| ends[field.value])
-                && (others || possible >= object.least)
-                && object.most.is_none_or(|most| most >= object.least && required.count() as u64 <= most)
-        }
-        Node::Array(array) => {
-            let first = array.first.iter().take_while(|item| ends[**item]).count() as u64;
-            let all = if first == array.first.len() as u64 && ends[array.items] { u64::MAX } else { first };
-            let all = array.distinct.as_ref().map_or(all, |texts| all.min(texts.len() as u64));
-            array.least <= all
-                && array.most.is_none_or(|most| most >= array.least)
-                && array.contains.is_none_or(|(item, least)| least == 0 || ends[item])
-        }
-    }
-}
-
-/// Why a node has no value.
-pub(super) fn reason(nodes: &[Node], ends: &[bool], id: usize, depth: usize) -> String {
-    if depth > 40 {
-        return "it goes on without an end: each value must hold another of its kind".into();
-    }
-    match &nodes[id] {
-        Node::Never(reason) => reason.clone(),
-        Node::Either(options) => match options.as_slice() {
-            [one] => reason(nodes, ends, *one, depth + 1),
-            _ => {
-                let first = options.first().map_or_else(String::new, |id| reason(nodes, ends, *id, depth + 1));
-                if first.contains("without an end") { first } else { format!("none of the options can be met; the first: {first}") }
-            }
-        },
-        Node::Object(object) => {
-            for field in object.fields.iter().filter(|field| field.required && !ends[field.value]) {
-                let inner = reason(nodes, ends, field.value, depth + 1);
-                let ends = inner.contains("without an end") || depth > 20;
-                return if ends { inner } else { format!("the required property {:?}: {inner}", field.name) };
-            }
-            format!(
-                "an object cannot have at least {} and at most {} of the properties that it may have",
-                object.least,
-                object.most.map_or_else(|| "any number".into(), |most| most.to_string())
-            )
-        }
-        Node::Array(array) => {
-            let most = array.most.map_or_else(|| "any number".into(), |most| most.to_string());
-            if let Some(item) = array.first.iter().chain([&array.items]).find(|item| !ends[**item])
-                && array.most.is_none_or(|most| most >= array.least)
-            {
-                let inner = reason(nodes, ends, *item, depth + 1);
-                if inner.contains("without an end") {
-                    return inner;
-                }
-                return format!("an array of at least {} items: {inner}", array.least);
-            }
-            format!("an array cannot have at least {} and at most {most} items", array.least)
-        }
-        _ => "no text is one".into(),
     }
 }

@@ -68,8 +68,12 @@ impl<'n> Emitter<'n> {
                     self.rule(&name, &term)?;
                 }
                 Node::Either(options) => {
-                    let options: Vec<String> =
-                        options.iter().filter(|id| self.ends[**id]).map(|id| *id).map(|id| self.value(id)).collect();
+                    let options: Vec<String> = options
+                        .iter()
+                        .filter(|id| self.ends[**id])
+                        .map(|id| *id)
+                        .map(|id| self.value(id))
+                        .collect();
                     self.rule(&name, &options.join(" | "))?;
                 }
                 Node::Any => {
@@ -141,7 +145,9 @@ impl<'n> Emitter<'n> {
             .fields
             .iter()
             .filter(|field| self.ends[field.value])
-            .map(|field| (serde_json::Value::from(field.name.as_str()).to_string(), field.value, field.required))
+            .map(|field| {
+                (serde_json::Value::from(field.name.as_str()).to_string(), field.value, field.required)
+            })
             .collect();
         let others: Vec<(Term, usize)> =
             object.others.iter().filter(|(_, value)| self.ends[*value]).cloned().collect();
@@ -149,7 +155,15 @@ impl<'n> Emitter<'n> {
         let required = fields.iter().filter(|(_, _, required)| *required).count() as u64;
         let most = object.most.filter(|most| !others.is_empty() || *most < fields.len() as u64);
         let least = if object.least > required { object.least } else { 0 };
-        let mut writer = Fields { fields, others, least, most, name: name.to_owned(), rules: HashMap::new(), todo: Vec::new() };
+        let mut writer = Fields {
+            fields,
+            others,
+            least,
+            most,
+            name: name.to_owned(),
+            rules: HashMap::new(),
+            todo: Vec::new(),
+        };
         let more = writer.more(0, 0);
         let empty = writer.may_end(0, 0);
         let body = match (more, empty) {
@@ -200,7 +214,10 @@ impl<'n> Emitter<'n> {
             tail = if first.is_empty() {
                 let more = match left {
                     Some(1) => String::new(),
-                    _ => format!("({comma} {item}){}", times(need.saturating_sub(1), left.map(|left| left - 1))),
+                    _ => format!(
+                        "({comma} {item}){}",
+                        times(need.saturating_sub(1), left.map(|left| left - 1))
+                    ),
                 };
                 let items = format!("{item} {more}");
                 if need == 0 { format!("({items})?") } else { items }
@@ -231,7 +248,8 @@ impl<'n> Emitter<'n> {
             return self.rule(name, &format!("{open} {close}"));
         }
         let start = format!("{name}s0");
-        let body = if least == 0 { format!("{open} ({start})? {close}") } else { format!("{open} {start} {close}") };
+        let body =
+            if least == 0 { format!("{open} ({start})? {close}") } else { format!("{open} {start} {close}") };
         self.rule(name, &body)?;
         for used in 0..1usize << texts.len() {
             let count = used.count_ones();
@@ -265,7 +283,8 @@ impl<'n> Emitter<'n> {
         ]);
         let scalar = self.terminal(&scalar);
         let key = self.key(&leaf::any_key());
-        let [open, close, first, last, comma] = ["OPEN", "CLOSE", "FIRST", "LAST", "COMMA"].map(|name| self.sign(name));
+        let [open, close, first, last, comma] =
+            ["OPEN", "CLOSE", "FIRST", "LAST", "COMMA"].map(|name| self.sign(name));
         let object = format!("{open} ({key} {name} ({comma} {key} {name})*)? {close}");
         let array = format!("{first} ({name} ({comma} {name})*)? {last}");
         self.rule(&name, &format!("{scalar} | {object} | {array}"))

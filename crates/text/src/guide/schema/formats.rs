@@ -10,7 +10,8 @@ pub(super) enum Format {
     Annotation,
 }
 
-const TIME: &str = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
+const TIME: &str =
+    r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 const LABEL: &str = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
 const BYTE: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const PATH: &str = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
@@ -33,7 +34,8 @@ pub(super) fn look_up(name: &str) -> Format {
         "uri" => uri(),
         "json-pointer" => "(?:/(?:[^/~]|~[01])*)*".into(),
         "relative-json-pointer" => "(?:0|[1-9][0-9]{0,8})(?:#|(?:/(?:[^/~]|~[01])*)*)".into(),
-        "uri-reference" | "iri" | "iri-reference" | "uri-template" | "idn-email" | "idn-hostname" | "regex" => {
+        "uri-reference" | "iri" | "iri-reference" | "uri-template" | "idn-email" | "idn-hostname"
+        | "regex" => {
             return Format::Standard;
         }
         _ => return Format::Annotation,
@@ -80,5 +82,7 @@ fn uri() -> String {
     let file = format!("//(?:/{PATH}+)+");
     let rootless = format!("{PATH}+(?:/{PATH}*)*");
     let tail = format!("(?:{PATH}|[/?])*");
-    format!(r"[A-Za-z][A-Za-z0-9+.-]*:(?:{authority}|{file}|/(?:{rootless})?|{rootless})(?:\?{tail})?(?:#{tail})?")
+    format!(
+        r"[A-Za-z][A-Za-z0-9+.-]*:(?:{authority}|{file}|/(?:{rootless})?|{rootless})(?:\?{tail})?(?:#{tail})?"
+    )
 }

@@ -149,7 +149,14 @@ impl Builder {
         Ok(rest)
     }
 
-    fn ahead(&mut self, negative: bool, inner: &Part, text: &str, rest: Term, start: bool) -> Result<Term, String> {
+    fn ahead(
+        &mut self,
+        negative: bool,
+        inner: &Part,
+        text: &str,
+        rest: Term,
+        start: bool,
+    ) -> Result<Term, String> {
         let mut looking = Builder { script: self.script, dropped: Vec::new() };
         let found = looking.after(inner, anything(self.script), start)?;
         if negative && !looking.dropped.is_empty() {
@@ -195,7 +202,9 @@ impl Builder {
             Part::Start => self.drop("^"),
             Part::End => self.drop("$"),
             Part::Ahead { text, .. } | Part::Beyond(text) => self.drop(text),
-            Part::Sequence(parts) | Part::Either(parts) => parts.iter().for_each(|part| self.drop_within(part)),
+            Part::Sequence(parts) | Part::Either(parts) => {
+                parts.iter().for_each(|part| self.drop_within(part))
+            }
             Part::Repeat(part, ..) => self.drop_within(part),
             Part::Nothing | Part::Set(_) => {}
         }

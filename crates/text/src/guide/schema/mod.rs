@@ -6,14 +6,19 @@
 //!
 //! Nothing is dropped without a word: an assertion that has no form here is refused, or named in a warning.
 
+mod array;
 mod build;
 mod emit;
 mod formats;
+mod inhabited;
 mod language;
 mod leaf;
 mod negate;
 mod number;
+mod object;
+mod one_of;
 mod pattern;
+mod scalars;
 mod source;
 mod term;
 
@@ -69,9 +74,9 @@ pub(super) fn write(schema: &Schema, prefix: &str) -> Result<Written, String> {
     let value = source::with_exact(schema.value.clone(), &schema.exact)?;
     let mut builder = Builder::new(Source::new(value), schema.closed);
     let root = builder.run()?;
-    let ends = build::inhabited(&builder.nodes);
+    let ends = inhabited::inhabited(&builder.nodes);
     if !ends[root] {
-        return Err(format!("no value meets it: {}", build::reason(&builder.nodes, &ends, root, 0)));
+        return Err(format!("no value meets it: {}", inhabited::reason(&builder.nodes, &ends, root, 0)));
     }
     let (start, rules) = Emitter::new(&builder.nodes, &ends, prefix, schema.space.clone()).write(root)?;
     Ok(Written { start, rules, warnings: builder.warnings })
@@ -86,7 +91,10 @@ pub(super) fn regex(text: &str) -> Result<(String, Vec<String>), String> {
     if language.term.is_empty()? {
         return Err("no text matches it".into());
     }
-    let warnings = language.dropped.iter().map(|part| format!("the expression is held to without {part}, which has no form here"));
+    let warnings = language
+        .dropped
+        .iter()
+        .map(|part| format!("the expression is held to without {part}, which has no form here"));
     Ok((format!("start: WHOLE\nWHOLE: {}", language.term.lark()), warnings.collect()))
 }
 
@@ -98,7 +106,9 @@ fn check_space(pattern: &str) -> Result<(), String> {
     if other.is_empty()? {
         Ok(())
     } else {
-        Err(format!("the pattern for space, {pattern:?}, matches what is not space: only spaces, tabs and line ends may stand between the parts of JSON"))
+        Err(format!(
+            "the pattern for space, {pattern:?}, matches what is not space: only spaces, tabs and line ends may stand between the parts of JSON"
+        ))
     }
 }
 

@@ -45,9 +45,9 @@ fn keyword(key: &str, value: &Value, schema: &Value) -> Result<Option<Value>, St
         "allOf" => json!({ "anyOf": list().iter().map(not).collect::<Vec<_>>() }),
         "not" => value.clone(),
         "required" => {
-            let without = list().into_iter().map(|name| {
-                json!({"type": "object", "properties": {name.as_str().unwrap_or_default(): false}})
-            });
+            let without = list().into_iter().map(
+                |name| json!({"type": "object", "properties": {name.as_str().unwrap_or_default(): false}}),
+            );
             json!({ "anyOf": without.collect::<Vec<_>>() })
         }
         "properties" => {
@@ -75,10 +75,31 @@ fn keyword(key: &str, value: &Value, schema: &Value) -> Result<Option<Value>, St
         }
         NOT_IN => json!({"enum": value}),
         NOT_PATTERN => json!({"type": "string", "pattern": value}),
-        "$ref" | "oneOf" | "if" | "then" | "else" | "dependentRequired" | "dependentSchemas" | "dependencies"
-        | "patternProperties" | "propertyNames" | "prefixItems" | "items" | "additionalItems" | "contains" | "minContains"
-        | "maxContains" | "uniqueItems" | "multipleOf" | "unevaluatedProperties" | "unevaluatedItems" | "$dynamicRef"
-        | "$recursiveRef" | "exclusiveMinimum" | "exclusiveMaximum" | FRACTION => {
+        "$ref"
+        | "oneOf"
+        | "if"
+        | "then"
+        | "else"
+        | "dependentRequired"
+        | "dependentSchemas"
+        | "dependencies"
+        | "patternProperties"
+        | "propertyNames"
+        | "prefixItems"
+        | "items"
+        | "additionalItems"
+        | "contains"
+        | "minContains"
+        | "maxContains"
+        | "uniqueItems"
+        | "multipleOf"
+        | "unevaluatedProperties"
+        | "unevaluatedItems"
+        | "$dynamicRef"
+        | "$recursiveRef"
+        | "exclusiveMinimum"
+        | "exclusiveMaximum"
+        | FRACTION => {
             return Err(format!("{key} under not"));
         }
         "additionalProperties" => match (value, schema.get("patternProperties")) {

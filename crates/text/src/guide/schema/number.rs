@@ -154,7 +154,8 @@ pub(super) fn equal(value: &Decimal) -> Term {
         (true, _) => "-",
         _ => "",
     };
-    let zeros = if value.fraction.is_empty() { r"(?:\.0+)?".to_owned() } else { format!(r"\.{}0*", value.fraction) };
+    let zeros =
+        if value.fraction.is_empty() { r"(?:\.0+)?".to_owned() } else { format!(r"\.{}0*", value.fraction) };
     Term::regex(format!("{sign}{}{zeros}", value.whole))
 }
 
@@ -190,8 +191,11 @@ pub(super) fn multiple(step: &Decimal) -> Option<Term> {
         format!(r"-?[0-9]+(?:{options})?")
     } else if places == 0 {
         let last = endings(telling).join("|");
-        let short: Vec<String> =
-            endings(telling).iter().map(|e| e.trim_start_matches('0').to_owned()).filter(|e| !e.is_empty()).collect();
+        let short: Vec<String> = endings(telling)
+            .iter()
+            .map(|e| e.trim_start_matches('0').to_owned())
+            .filter(|e| !e.is_empty())
+            .collect();
         let short = if short.is_empty() { String::new() } else { format!("|{}", short.join("|")) };
         format!(r"-?(?:[0-9]*(?:{last})|0{short})(?:\.0+)?")
     } else {
@@ -270,9 +274,11 @@ fn fraction_below(fraction: &str, beyond: bool) -> String {
     format!("(?:{})", options.join("|"))
 }
 
-/// Multiples of a small step, by the remainder that is carried along the digits. None for a step above 64 or with digits behind the point.
+/// Multiples of a small step, by the remainder that is carried along the digits. None for a step above 64, one with digits behind the
+/// point, and one whose expression becomes too long.
 pub(super) fn remainders(step: &Decimal) -> Option<Term> {
-    let step: usize = step.is_whole().then(|| step.whole.parse().ok()).flatten().filter(|step| *step <= 64)?;
+    let step: usize =
+        step.is_whole().then(|| step.whole.parse().ok()).flatten().filter(|step| *step <= 64)?;
     // Expressions from state to state, over states 0..step; a state is taken out at a time.
     let mut edges: Vec<Vec<Option<String>>> = vec![vec![None; step]; step];
     for state in 0..step {
@@ -292,7 +298,7 @@ pub(super) fn remainders(step: &Decimal) -> Option<Term> {
                 let way = format!("{}{own}{}", group(&first), group(&last));
                 let edge = &mut edges[from][to];
                 *edge = Some(edge.take().map_or_else(|| way.clone(), |old| format!("{old}|{way}")));
-                if edge.as_ref().is_some_and(|edge| edge.len() > 200_000) {
+                if edge.as_ref().is_some_and(|edge| edge.len() > 20_000) {
                     return None;
                 }
             }

@@ -21,7 +21,11 @@ pub(super) enum Part {
     /// `$`
     End,
     /// `(?=…)`, `(?!…)`
-    Ahead { negative: bool, inner: Box<Part>, text: String },
+    Ahead {
+        negative: bool,
+        inner: Box<Part>,
+        text: String,
+    },
     /// An assertion or a back reference of this text, which cannot be held to.
     Beyond(String),
 }
@@ -379,7 +383,11 @@ impl Reader<'_> {
             Some('z' | 'Z') => return Ok(Part::End),
             Some('b' | 'B') => {}
             Some('k') if self.take("<") => while self.next().is_some_and(|c| c != '>') {},
-            Some(c) if c.is_ascii_digit() => while self.peek().is_some_and(|c| c.is_ascii_digit()) { self.at += 1 },
+            Some(c) if c.is_ascii_digit() => {
+                while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+                    self.at += 1
+                }
+            }
             Some(c) => {
                 self.at -= 1;
                 return Err(self.wrong(&format!("\\{c}, an escape that is not known,")));
@@ -447,7 +455,8 @@ impl Reader<'_> {
         if let Some(high @ 0xd800..0xdc00) = code
             && self.take("\\u")
         {
-            let low = u32::from_str_radix(&hex(self, 4), 16).ok().filter(|low| (0xdc00..0xe000).contains(low));
+            let low =
+                u32::from_str_radix(&hex(self, 4), 16).ok().filter(|low| (0xdc00..0xe000).contains(low));
             code = low.map(|low| 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
         }
         code.and_then(char::from_u32).ok_or_else(|| {

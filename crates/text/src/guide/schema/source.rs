@@ -26,6 +26,8 @@ pub(super) struct Source {
     ids: HashMap<String, String>,
     /// Names within a resource (`$anchor`), and where they are.
     anchors: HashMap<(String, String), String>,
+    /// How many places have a `$dynamicAnchor` of a name.
+    dynamic: HashMap<String, usize>,
 }
 
 impl Source {
@@ -35,6 +37,7 @@ impl Source {
             known: HashMap::new(),
             ids: HashMap::new(),
             anchors: HashMap::new(),
+            dynamic: HashMap::new(),
             root: Value::Null,
         };
         source.survey(&root, "", "", "");
@@ -58,12 +61,18 @@ impl Source {
                     }
                     None => {}
                 }
+                if let Some(name) = map.get("$dynamicAnchor").and_then(Value::as_str) {
+                    *self.dynamic.entry(name.to_owned()).or_default() += 1;
+                }
                 for name in ["$anchor", "$dynamicAnchor"] {
                     if let Some(name) = map.get(name).and_then(Value::as_str) {
                         self.anchors.insert((base.clone(), name.to_owned()), at.to_owned());
                     }
                 }
-                for (key, value) in map.iter().filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default" | "examples")) {
+                for (key, value) in map
+                    .iter()
+                    .filter(|(key, _)| !matches!(key.as_str(), "const" | "enum" | "default" | "examples"))
+                {
                     self.survey(value, &format!("{at}/{}", escape(key)), &base, &address);
                 }
             }
@@ -109,7 +118,9 @@ impl Source {
         for step in path {
             value = match value {
                 Value::Object(map) => map.get(*step).unwrap_or(&Value::Null),
-                Value::Array(list) => step.parse().ok().and_then(|i: usize| list.get(i)).unwrap_or(&Value::Null),
+                Value::Array(list) => {
+                    step.parse().ok().and_then(|i: usize| list.get(i)).unwrap_or(&Value::Null)
+                }
                 _ => &Value::Null,
             };
             at = format!("{at}/{}", escape(step));
@@ -117,7 +128,8 @@ impl Source {
         let value = value.clone();
         // A schema with an address of its own is where its references start.
         let own = value.get("$id").and_then(Value::as_str).is_some_and(|id| !id.starts_with('#'));
-        let base = if own && self.root.pointer(&at) == Some(&value) { at.clone() } else { entry.base.clone() };
+        let base =
+            if own && self.root.pointer(&at) == Some(&value) { at.clone() } else { entry.base.clone() };
         self.add(&value, at, base)
     }
 
@@ -154,10 +166,17 @@ impl Source {
             found.ok_or_else(|| format!("$ref {reference:?} at {}: nothing has this name", self.at(from)))?
         };
         let value = if at == "/" { Some(&self.root) } else { self.root.pointer(&at) };
-        let value = value.ok_or_else(|| format!("$ref {reference:?} at {}: there is nothing there", self.at(from)))?;
+        let value = value
+            .ok_or_else(|| format!("$ref {reference:?} at {}: there is nothing there", self.at(from)))?;
         let value = value.clone();
         let base = self.enclosing(&at);
         Ok(self.add(&value, if at == "/" { String::new() } else { at }, base))
+    }
+
+    /// Whether what a `$dynamicRef` leads to depends on the way to it.
+    pub(super) fn depends(&self, reference: &str) -> bool {
+        let name = reference.split_once('#').map_or("", |(_, name)| name);
+        self.dynamic.get(name).is_some_and(|count| *count > 1)
     }
 
     /// The innermost resource around a place.
@@ -209,7 +228,8 @@ fn join(base: &str, address: &str) -> String {
     if scheme || base.is_empty() {
         return address.to_owned();
     }
-    let authority_end = base.find("://").map_or(0, |at| base[at + 3..].find('/').map_or(base.len(), |n| at + 3 + n));
+    let authority_end =
+        base.find("://").map_or(0, |at| base[at + 3..].find('/').map_or(base.len(), |n| at + 3 + n));
     if address.starts_with('/') {
         return format!("{}{address}", &base[..authority_end]);
     }
