@@ -70,8 +70,8 @@ impl<'n> Emitter<'n> {
                 Node::Either(options) => {
                     let options: Vec<String> = options
                         .iter()
-                        .filter(|id| self.ends[**id])
-                        .map(|id| *id)
+                        .copied()
+                        .filter(|id| self.ends[*id])
                         .map(|id| self.value(id))
                         .collect();
                     self.rule(&name, &options.join(" | "))?;

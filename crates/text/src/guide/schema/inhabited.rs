@@ -65,10 +65,14 @@ pub(super) fn reason(nodes: &[Node], ends: &[bool], id: usize, depth: usize) -> 
             }
         },
         Node::Object(object) => {
-            for field in object.fields.iter().filter(|field| field.required && !ends[field.value]) {
+            if let Some(field) = object.fields.iter().find(|field| field.required && !ends[field.value]) {
                 let inner = reason(nodes, ends, field.value, depth + 1);
-                let ends = inner.contains("without an end") || depth > 20;
-                return if ends { inner } else { format!("the required property {:?}: {inner}", field.name) };
+                let endless = inner.contains("without an end") || depth > 20;
+                return if endless {
+                    inner
+                } else {
+                    format!("the required property {:?}: {inner}", field.name)
+                };
             }
             format!(
                 "an object cannot have at least {} and at most {} of the properties that it may have",

@@ -281,7 +281,7 @@ fn scalars(
                     Scalar::Number(text, value) => {
                         let Some(number) = &number else { continue };
                         // An integer may be any of its size.
-                        if !number.has(&value.to_string())? && !(value.to_string().len() > 300) {
+                        if !number.has(&value.to_string())? && value.to_string().len() <= 300 {
                             continue;
                         }
                         text.clone()

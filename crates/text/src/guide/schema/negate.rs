@@ -126,7 +126,7 @@ fn types(value: &Value) -> Value {
     };
     let others: Vec<&str> = ["null", "boolean", "number", "string", "array", "object"]
         .into_iter()
-        .filter(|name| !named.contains(name) && !(*name == "number" && named.contains(&"integer")))
+        .filter(|name| !named.contains(name) && (*name != "number" || !named.contains(&"integer")))
         .collect();
     if named.contains(&"integer") && !named.contains(&"number") {
         return json!({"anyOf": [{"type": others}, {"type": "number", FRACTION: true}]});

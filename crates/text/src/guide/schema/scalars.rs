@@ -19,13 +19,16 @@ fn decimal(builder: &Builder, id: usize, key: &str, value: &Value) -> Result<Dec
     }
 }
 
+/// A bound, and how the schema tells it.
+type Told = Option<(Bound, String)>;
+
 pub(super) fn numbers(
     builder: &Builder,
     rules: &[(usize, Rules)],
     whole: bool,
     excluded: &[Scalar],
 ) -> Result<Term, String> {
-    let (mut least, mut most): (Option<(Bound, String)>, Option<(Bound, String)>) = (None, None);
+    let (mut least, mut most): (Told, Told) = (None, None);
     let mut terms = Vec::new();
     for (id, rules) in rules {
         let outside = |name: &str| rules.get(name).and_then(Value::as_bool) == Some(true);
