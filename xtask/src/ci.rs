@@ -83,6 +83,7 @@ pub fn run(flags: &[&str]) -> Done {
         report.step("tests on real models", models::tests);
         report.step("clients of others", || client::check(program));
         report.step("the commands of the docs", || client::docs(program, None));
+        report.step("answers drawn from schemas", client::walks);
         report.step("the server and its OpenAPI document", || client::schema(program, SCHEMA_SECONDS));
         report.step("the page in a browser", || page::check_where_possible(program));
     }

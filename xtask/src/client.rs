@@ -2,7 +2,7 @@
 
 use crate::http::{free_port, healthy};
 use crate::program::Program;
-use crate::shell::{Done, call, root};
+use crate::shell::{Done, call, cargo, root};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -31,6 +31,12 @@ const LITELLM: Clients = Clients {
     folder: "litellm-client",
     checks: &["tools/clients/litellm_check.py"],
 };
+/// It knows schemas, and none of this project.
+const SCHEMAS: Clients = Clients {
+    pins: "tools/fixtures/schemas/requirements.txt",
+    folder: "schema-validator",
+    checks: &["tools/fixtures/schemas/walks.py"],
+};
 /// What schemathesis holds answers to: their status, type and shape are those of the document.
 const HELD_TO: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
@@ -39,7 +45,7 @@ const SCHEMA_CONTEXT: &str = "512";
 
 /// Makes the environments that the checks run in, if they are not there.
 pub fn install() -> Done {
-    [CLIENTS, LITELLM].iter().try_for_each(|clients| clients.python().map(drop))
+    [CLIENTS, LITELLM, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))
 }
 
 /// Starts the server, runs the checks of `tools/clients`, stops the server.
@@ -54,6 +60,19 @@ pub fn check(program: &Program) -> Done {
 /// Follows the docs, or the pages whose path contains `page`, with the packages that their Python blocks import.
 pub fn docs(program: &Program, page: Option<&str>) -> Done {
     crate::docs::run(program, &CLIENTS.python()?, page)
+}
+
+/// Draws answers at random from what many schemas allow, and has a validator of others judge them.
+pub fn walks() -> Done {
+    let python = SCHEMAS.python()?;
+    let file = std::env::temp_dir().join(format!("gristmill-walks-{}.jsonl", std::process::id()));
+    let mut draw = cargo(&["test", "--locked", "--quiet", "--workspace", "--test", "schemas"]);
+    draw.args(["--", "--ignored", "walks_are_written"]).env("GRISTMILL_WALKS", &file);
+    call(&mut draw)?;
+    let check = |check| call(Command::new(&python).arg(check).arg(&file).current_dir(root()));
+    let outcome = SCHEMAS.checks.iter().try_for_each(check);
+    let _ = std::fs::remove_file(&file);
+    outcome
 }
 
 /// Starts the server and has schemathesis send what its `/openapi.json` allows and what it does not, for at most
