@@ -30,7 +30,12 @@ pub fn refuse_in_schemas(text: &[u8]) -> Result<(), Fault> {
     match exact(text).into_iter().find(|(at, _)| listed(at)) {
         None => Ok(()),
         Some((at, digits)) => {
-            let field = at[1..].replace('/', ".");
+            let mut field = String::new();
+            for step in at[1..].split('/') {
+                let index = step.bytes().all(|byte| byte.is_ascii_digit());
+                let dot = if field.is_empty() || index { "" } else { "." };
+                field += &if index { format!("[{step}]") } else { format!("{dot}{step}") };
+            }
             let message = format!("{field} is {digits}, which has more digits than can be held exactly here");
             Err(Fault::unsupported(field.clone(), message))
         }
