@@ -326,6 +326,8 @@ impl Planned {
         let (words, weights) = cpu::thread::beside("words", words, weights)
             .map_err(|error| Failure::new(format!("no thread to read the vocabulary: {error}")))?;
         let ((tokenizer, template), (model, reading, mut remarks)) = (words?, weights?);
+        let of_words = template.as_ref().map(ChatTemplate::remarks).unwrap_or_default();
+        remarks.extend(tokenizer.remarks().iter().cloned().chain(of_words));
         let mut rest = |share| progress(own + share * (1.0 - own));
         let draft = self.draft.map(|draft| draft.load(&compute, self.packed, &mut rest)).transpose()?;
         let (draft, of_draft) = draft.unzip();

@@ -47,7 +47,8 @@ mod tests {
         let messages = [json!({"role": "assistant", "content": "a\u{FDD2}<e> "})];
         assert_eq!(marked(&messages, false)[0]["content"], "a\u{FDD2}<e> ");
         let content = marked(&messages, true)[0]["content"].as_str().unwrap_or_default().to_owned();
-        let mut prompt = Prompt { text: format!("<s>{content}<e>"), plain: vec![7..10, 14..16] };
+        let (text, plain) = (format!("<s>{content}<e>"), vec![7..10, 14..16]);
+        let mut prompt = Prompt { text, plain, warnings: Vec::new() };
         cut(&mut prompt).expect("a mark");
         assert_eq!((prompt.text.as_str(), prompt.plain.len()), ("<s>a\u{FDD2}<e> ", 1));
         assert_eq!(prompt.plain.first(), Some(&(7..10)));

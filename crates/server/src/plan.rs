@@ -83,13 +83,13 @@ pub(crate) fn conversation(served: &Work, request: ChatRequest, form: Form) -> R
     check_model(served, request.model.as_deref())?;
     let text = rendered(served, &request)?;
     let mut prompt = tokens(served, &text, most_tokens(served, request.ids.truncate))?;
-    let text = text.text;
+    let text::Prompt { text, warnings: told, .. } = text;
     truncate(served, &mut prompt, request.ids.truncate, request.max_tokens);
     let reading = shape::reading(served.language.as_ref(), &request, offered(&request), &text);
     let mut template =
         engine_request(served, &request.sampling, &request.handling, request.max_tokens, request.logprobs)?;
     template.shown = shape::shown(served.language.as_ref(), &reading);
-    let mut warnings = request.warnings.clone();
+    let mut warnings: Vec<String> = request.warnings.iter().cloned().chain(told).collect();
     template.constrain = shape::constrain(served.language.as_ref(), &request, &reading, &mut warnings)?;
     template.prompt_logprobs = request.prompt_logprobs;
     let plan = Plan {
@@ -120,19 +120,9 @@ fn offered(request: &ChatRequest) -> Option<&[Value]> {
 /// A conversation as the text that the model continues.
 pub(crate) fn rendered(served: &Work, request: &ChatRequest) -> Result<text::Prompt, Fault> {
     let (language, generate) = (&served.language, request.add_generation_prompt);
-    let render = |messages: &[Value]| {
-        language.render(messages, offered(request), generate, &request.template_arguments)
-    };
-    // Few templates know OpenAI's newer name for "system". Where it is refused or not heard, the older one is used.
     let asked = continued::marked(&request.messages, request.continue_final_message);
-    let mut messages = asked.to_vec();
-    let renamed = rename_developer(&mut messages);
-    let mut prompt = match render(&asked) {
-        Ok(prompt) if !renamed || says_all(&prompt.text, &asked) => prompt,
-        _ if renamed => render(&messages).map_err(Fault::template)?,
-        Ok(prompt) => prompt,
-        Err(message) => return Err(Fault::template(message)),
-    };
+    let prompt = language.render(&asked, offered(request), generate, &request.template_arguments);
+    let mut prompt = prompt.map_err(Fault::template)?;
     if request.continue_final_message {
         continued::cut(&mut prompt)?;
     }
@@ -224,27 +214,6 @@ pub(crate) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fa
         Some(name) if !served.names.iter().any(|n| n == name) => Err(Fault::no_model(name, &served.names)),
         _ => Ok(()),
     }
-}
-
-fn rename_developer(messages: &mut [Value]) -> bool {
-    let mut renamed = false;
-    for message in messages {
-        if let Some(role) = message.get_mut("role").filter(|role| *role == "developer") {
-            *role = "system".into();
-            renamed = true;
-        }
-    }
-    renamed
-}
-
-/// Whether the text holds what each developer message says under that name: `<|im_start|>developer` written by a
-/// template that copies any role is not what the model was trained on, so the role's own name must not appear either.
-fn says_all(text: &str, messages: &[Value]) -> bool {
-    let said = |m: &Value| {
-        m.get("role").is_none_or(|role| role != "developer")
-            || m.get("content").and_then(Value::as_str).is_some_and(|c| text.contains(c.trim()))
-    };
-    !text.contains("developer") && messages.iter().all(said)
 }
 
 /// Server defaults are the engine's, which are llama.cpp's.

@@ -14,6 +14,11 @@ pub enum Error {
         /// The metadata key or file that would hold it.
         key: &'static str,
     },
+    /// A folder whose vocabulary is in a form that is not read.
+    #[error(
+        "the folder has its vocabulary only as tokenizer.model (SentencePiece), which is not read; write a tokenizer.json beside it with transformers: python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('FOLDER').save_pretrained('FOLDER')\", or convert the model to GGUF"
+    )]
+    OnlySentencePiece,
     /// A named choice in the file that this program does not know.
     #[error("{what} {value:?} is not supported; supported: {supported}")]
     Unsupported {

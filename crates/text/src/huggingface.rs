@@ -12,6 +12,7 @@ use tokenizers::{
 use crate::Error;
 use crate::machine::{Parts, Shared};
 use crate::pieces::{Form, Lead};
+use crate::pipeline;
 use crate::tokenizer::{Loaded, MAX_TOKENS};
 
 /// Bytes of a `tokenizer.json`; Gemma's has 33 million.
@@ -35,9 +36,9 @@ struct File {
     #[serde(default)]
     added_tokens: Vec<Added>,
     #[serde(default)]
-    normalizer: Option<NormalizerWrapper>,
+    normalizer: Option<Value>,
     #[serde(default)]
-    pre_tokenizer: Option<PreTokenizerWrapper>,
+    pre_tokenizer: Option<Value>,
     #[serde(default)]
     post_processor: Option<PostProcessorWrapper>,
     #[serde(default)]
@@ -85,6 +86,7 @@ pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
     shallow(bytes)?;
     prefixed_merges(bytes)?;
     let file: File = serde_json::from_slice(bytes).map_err(|e| Error::malformed("tokenizer.json", e))?;
+    let (normalizer, pre_tokenizer) = bounded(&file)?;
     let form = form(file.decoder.as_ref())?;
     let texts = texts(&file)?;
     let added: Vec<(u32, AddedToken)> = file.added_tokens.into_iter().map(|a| (a.id, a.token)).collect();
@@ -109,8 +111,27 @@ pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
         ends.extend(ids(config.get("eos_token_id")));
     }
     let around = around(file.post_processor)?;
-    let parts = Parts { normalizer: file.normalizer, pre_tokenizer: file.pre_tokenizer, model, added };
-    Ok(Loaded { parts, form, texts, special, around, bos, eos, ends, unknown })
+    let parts = Parts { normalizer, pre_tokenizer, model, added };
+    Ok(Loaded { parts, form, texts, special, around, bos, eos, ends, unknown, remarks: Vec::new() })
+}
+
+/// The steps before the model, once it is known that none of them is without end.
+fn bounded(file: &File) -> Result<(Option<NormalizerWrapper>, Option<PreTokenizerWrapper>), Error> {
+    fn read<T: serde::de::DeserializeOwned>(what: &str, step: &Value) -> Result<Option<T>, Error> {
+        serde_json::from_value(step.clone()).map_err(|e| Error::malformed(what.to_owned(), e))
+    }
+    pipeline::check_added(file.added_tokens.iter().map(|added| added.token.content.as_str()))?;
+    pipeline::check_model(&file.model)?;
+    let (mut normalizer, mut pre_tokenizer) = (None, None);
+    if let Some(step) = &file.normalizer {
+        pipeline::check_normalizer(step)?;
+        normalizer = read("normalizer", step)?;
+    }
+    if let Some(step) = &file.pre_tokenizer {
+        pipeline::check_pre_tokenizer(step)?;
+        pre_tokenizer = read("pre_tokenizer", step)?;
+    }
+    Ok((normalizer, pre_tokenizer))
 }
 
 /// Refuses merges whose right side lacks the prefix of continuing pieces: tokenizers 0.22 cuts as many bytes off it
@@ -233,6 +254,10 @@ fn around(processor: Option<PostProcessorWrapper>) -> Result<(Vec<u32>, Vec<u32>
     let mut halves = whole.get_ids().split(|id| *id == MARK);
     let before = halves.next().unwrap_or_default().to_vec();
     let after = halves.next().unwrap_or_default().to_vec();
+    let (size, limit) = ((before.len() + after.len()) as u64, pipeline::MAX_AROUND as u64);
+    if size > limit {
+        return Err(Error::TooLarge { what: "the number of tokens around a text", size, limit });
+    }
     Ok((before, after))
 }
 

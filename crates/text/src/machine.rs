@@ -12,12 +12,13 @@ use tokenizers::{
 };
 
 use crate::Error;
+use crate::pipeline::Bounded;
 use crate::spm::Spm;
 
 /// The whole pipeline. Post-processors and decoders are not run: what stands around a text, and what a token says, are
 /// worked out once at load.
 pub(crate) type Pipeline =
-    TokenizerImpl<Shared, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+    TokenizerImpl<Shared, Bounded, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 /// A pipeline in both of its moods.
 pub(crate) struct Machine {
@@ -38,7 +39,7 @@ impl Machine {
     /// Puts the parts together; an added token whose id the pipeline would change is an error.
     pub(crate) fn build(parts: Parts) -> Result<Machine, Error> {
         let mut parse = Pipeline::new(parts.model);
-        parse.with_normalizer(parts.normalizer);
+        parse.with_normalizer(parts.normalizer.map(Bounded::new));
         parse.with_pre_tokenizer(parts.pre_tokenizer);
         let tokens: Vec<AddedToken> = parts.added.iter().map(|(_, token)| token.clone()).collect();
         parse.add_tokens(&tokens);

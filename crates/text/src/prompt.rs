@@ -24,11 +24,13 @@ pub struct Prompt {
     pub text: String,
     /// Parts of the text, in bytes and ascending, in which a caller wrote what looks like a control token.
     pub plain: Vec<Range<usize>>,
+    /// What of the conversation the template does not take as it was given, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 impl From<String> for Prompt {
     fn from(text: String) -> Prompt {
-        Prompt { text, plain: Vec::new() }
+        Prompt { text, plain: Vec::new(), warnings: Vec::new() }
     }
 }
 
@@ -178,7 +180,7 @@ pub(crate) fn unmarked(text: String) -> Prompt {
         }
     }
     out.push_str(rest);
-    Prompt { text: out, plain }
+    Prompt { text: out, plain, warnings: Vec::new() }
 }
 
 impl Tokenizer {
@@ -196,7 +198,7 @@ impl Tokenizer {
     /// # Errors
     /// A text of more tokens, or one that the pipeline refuses.
     pub fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
-        let Prompt { text, plain } = prompt;
+        let Prompt { text, plain, .. } = prompt;
         if plain.is_empty() {
             return self.encode_within(text, Special::Parse, false, limit);
         }

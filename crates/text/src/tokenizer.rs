@@ -10,7 +10,7 @@ use crate::machine::{Machine, Parts};
 use crate::pieces::{Form, Pieces, Start};
 use crate::prompt::Names;
 use crate::words::{Sink, Words, char_of};
-use crate::{Error, Limit, Unencoded, ends, gguf, huggingface};
+use crate::{Error, Limit, Unencoded, ends, gguf, huggingface, pipeline};
 
 /// Whether names of control tokens in a text become those tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub struct Tokenizer {
     eos: Option<u32>,
     ends: Vec<u32>,
     unknown: Option<u32>,
+    remarks: Vec<String>,
 }
 
 /// All that a file says, before it is put together.
@@ -56,6 +57,8 @@ pub(crate) struct Loaded {
     /// Ends that the file names itself.
     pub(crate) ends: Vec<u32>,
     pub(crate) unknown: Option<u32>,
+    /// What is to be said of the file when it is loaded.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// Tokens that any vocabulary may have; Gemma's, the largest in use, has 262,208.
@@ -71,7 +74,8 @@ impl Tokenizer {
             Metadata::Gguf(metadata) => gguf::load(gguf::Vocabulary::read(metadata)?),
             Metadata::HuggingFace(files) => {
                 let json = files.tokenizer_json.as_deref();
-                let json = json.ok_or(Error::Missing { what: "vocabulary", key: "tokenizer.json" })?;
+                let only_model = || opened.path().join("tokenizer.model").is_file();
+                let json = json.ok_or_else(|| missing_json(only_model()))?;
                 let beside = huggingface::Beside {
                     tokenizer_config: files.tokenizer_config.clone(),
                     generation_config: files.generation_config.clone(),
@@ -94,6 +98,9 @@ impl Tokenizer {
         }
         let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new(".")) };
         let json = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
+        if is_folder && !json.is_file() && folder.join("tokenizer.model").is_file() {
+            return Err(missing_json(true));
+        }
         guarded(|| huggingface::open(&json, folder)).and_then(Tokenizer::assemble)
     }
 
@@ -163,6 +170,7 @@ impl Tokenizer {
             eos: loaded.eos,
             ends,
             unknown: loaded.unknown,
+            remarks: loaded.remarks,
         })
     }
 
@@ -230,8 +238,12 @@ impl Tokenizer {
 
     /// The whole text at once, for kinds that cannot be walked word by word.
     fn encode_by_library(&self, text: &str, ids: &mut Ids<'_>) -> Result<(), Unencoded> {
-        let pipeline = self.machine.pipeline(ids.special == Special::Parse);
-        let encoding = pipeline.encode_fast(text, false).map_err(|e| Unencoded::Failed(e.to_string()))?;
+        let machine = self.machine.pipeline(ids.special == Special::Parse);
+        let _ = pipeline::refusal();
+        let encoding = machine.encode_fast(text, false).map_err(|e| Unencoded::Failed(e.to_string()))?;
+        if let Some(refusal) = pipeline::refusal() {
+            return Err(Unencoded::Failed(refusal));
+        }
         encoding.get_ids().iter().try_for_each(|id| ids.put(*id))
     }
 
@@ -310,6 +322,11 @@ impl Tokenizer {
         !self.prefix.is_empty()
     }
 
+    /// What is to be said of its file when the model is loaded, a line each.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// Whether the token is a control token, which has no text of its own.
     pub fn is_special(&self, id: u32) -> bool {
         self.special.get(id as usize).copied().unwrap_or(false)
@@ -372,6 +389,15 @@ impl Sink for Ids<'_> {
 
     fn goes_on(&self) -> Result<(), Unencoded> {
         if (self.limit.stop)() { Err(Unencoded::Stopped { worked: self.tokens.len() }) } else { Ok(()) }
+    }
+}
+
+/// Why there is no vocabulary; `only_model`: there is a SentencePiece file.
+fn missing_json(only_model: bool) -> Error {
+    if only_model {
+        Error::OnlySentencePiece
+    } else {
+        Error::Missing { what: "vocabulary", key: "tokenizer.json" }
     }
 }
 

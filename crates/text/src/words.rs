@@ -18,9 +18,9 @@ use tokenizers::{
     PreTokenizedString, PreTokenizer as _, PreTokenizerWrapper,
 };
 
-use crate::Unencoded;
 use crate::cuts::Cuts;
 use crate::machine::{Parts, Shared};
+use crate::{Unencoded, pipeline};
 
 /// GPT-2's pattern, as `ByteLevel` has it (OpenAI's gpt-2 `encoder.py`).
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -58,6 +58,17 @@ enum Normal {
     Replace(String, String),
     /// Any other: the library's own, over a copy of the text.
     Other(NormalizerWrapper),
+}
+
+impl Normal {
+    /// How many times longer it makes a text at worst.
+    fn growth(&self) -> u64 {
+        match self {
+            Normal::Composed(step) | Normal::Other(step) => pipeline::growth(step),
+            Normal::Before(_) => 1,
+            Normal::Replace(from, to) => (to.len() as u64).div_ceil(from.len().max(1) as u64).max(1),
+        }
+    }
 }
 
 /// A step of the pre-tokenizer.
@@ -160,8 +171,10 @@ impl Words {
     }
 
     fn normalize<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unencoded> {
+        let original = text.len();
         let mut text = Cow::Borrowed(text);
         for normal in &self.normal {
+            pipeline::may_grow(original, text.len(), normal.growth()).map_err(failed)?;
             text = match normal {
                 Normal::Composed(_) if text.is_ascii() => text,
                 Normal::Composed(composed) => composed_in_parts(composed, &text)?.into(),

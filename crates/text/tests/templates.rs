@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use text::{ChatTemplate, TemplateError};
+use text::{ChatTemplate, ContentForm, TemplateError};
 
 fn hello() -> Vec<Value> {
     vec![json!({"role": "user", "content": "Hello"})]
@@ -27,7 +27,9 @@ fn equal_to_transformers() {
         let source = std::fs::read_to_string(&path).expect("a template");
         let template = ChatTemplate::compile(&source).expect("compiles").with_tokens(support::tokens());
         let template = template.with_clock(|| support::NOW);
-        let expected = std::fs::read_to_string(path.with_extension("json")).expect("its chats");
+        let parts = template.content_form("user").expect("found out") == ContentForm::Parts;
+        let expected = path.with_extension(if parts { "parts.json" } else { "json" });
+        let expected = std::fs::read_to_string(expected).expect("its chats");
         let expected: BTreeMap<String, Value> = serde_json::from_str(&expected).expect("JSON");
         for chat in support::chats() {
             let ours = support::render(&template, &chat);
@@ -42,7 +44,7 @@ fn equal_to_transformers() {
             count += 1;
         }
     }
-    assert!(count >= 9 * 25, "{count} chats");
+    assert!(count >= 13 * 25, "{count} chats");
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn every_named_format_renders_a_chat() {
     let chatml = ChatTemplate::named("chatml").expect("known");
     let text = chatml.render(&hello(), None, true, &Map::new()).expect("renders");
     assert_eq!(text, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
-    let llama2 = ChatTemplate::named("llama2").expect("known");
+    let llama2 = ChatTemplate::named("llama2-sys").expect("known");
     let chat = [json!({"role": "system", "content": "S"}), json!({"role": "user", "content": "U"})];
     let text = llama2.render(&chat, None, true, &Map::new()).expect("renders");
     assert_eq!(text, "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST]");
@@ -157,4 +159,80 @@ fn a_list_of_templates_has_one_for_tools() {
         "file <s>"
     );
     assert!(ChatTemplate::from_parts(None, Some(&json!({}))).expect("fine").is_none());
+}
+
+/// What llama.cpp makes of the same conversation by each name, from its `tests/test-chat-template.cpp` (03f94f1), without
+/// the token that begins a text, which its tokenizer adds.
+#[test]
+fn fault_01_named_formats_are_those_of_llama_cpp() {
+    let turns = [
+        ("system", "You are a helpful assistant"),
+        ("user", "Hello"),
+        ("assistant", "Hi there"),
+        ("user", "Who are you"),
+        ("assistant", "   I am an assistant   "),
+        ("user", "Another question"),
+    ];
+    let chat: Vec<Value> = turns.iter().map(|(role, text)| json!({"role": role, "content": text})).collect();
+    let cases = [
+        (
+            "llama2",
+            "[INST] You are a helpful assistant\nHello [/INST]Hi there</s>[INST] Who are you [/INST]   I am an assistant   </s>[INST] Another question [/INST]",
+        ),
+        (
+            "llama2-sys-bos",
+            "[INST] <<SYS>>\nYou are a helpful assistant\n<</SYS>>\n\nHello [/INST]Hi there</s><s>[INST] Who are you [/INST]   I am an assistant   </s><s>[INST] Another question [/INST]",
+        ),
+        (
+            "llama2-sys-strip",
+            "[INST] <<SYS>>\nYou are a helpful assistant\n<</SYS>>\n\nHello [/INST]Hi there</s>[INST] Who are you [/INST]I am an assistant</s>[INST] Another question [/INST]",
+        ),
+        (
+            "monarch",
+            "system\nYou are a helpful assistant</s>\n<s>user\nHello</s>\n<s>assistant\nHi there</s>\n<s>user\nWho are you</s>\n<s>assistant\n   I am an assistant   </s>\n<s>user\nAnother question</s>\n<s>assistant\n",
+        ),
+        (
+            "gemma",
+            "<start_of_turn>user\nYou are a helpful assistant\n\nHello<end_of_turn>\n<start_of_turn>model\nHi there<end_of_turn>\n<start_of_turn>user\nWho are you<end_of_turn>\n<start_of_turn>model\nI am an assistant<end_of_turn>\n<start_of_turn>user\nAnother question<end_of_turn>\n<start_of_turn>model\n",
+        ),
+        (
+            "orion",
+            "Human: You are a helpful assistant\n\nHello\n\nAssistant: </s>Hi there</s>Human: Who are you\n\nAssistant: </s>   I am an assistant   </s>Human: Another question\n\nAssistant: </s>",
+        ),
+        (
+            "openchat",
+            "You are a helpful assistant<|end_of_turn|>GPT4 Correct User: Hello<|end_of_turn|>GPT4 Correct Assistant: Hi there<|end_of_turn|>GPT4 Correct User: Who are you<|end_of_turn|>GPT4 Correct Assistant:    I am an assistant   <|end_of_turn|>GPT4 Correct User: Another question<|end_of_turn|>GPT4 Correct Assistant:",
+        ),
+        (
+            "deepseek",
+            "You are a helpful assistant### Instruction:\nHello\n### Response:\nHi there\n<|EOT|>\n### Instruction:\nWho are you\n### Response:\n   I am an assistant   \n<|EOT|>\n### Instruction:\nAnother question\n### Response:\n",
+        ),
+        (
+            "vicuna",
+            "You are a helpful assistant\n\nUSER: Hello\nASSISTANT: Hi there</s>\nUSER: Who are you\nASSISTANT:    I am an assistant   </s>\nUSER: Another question\nASSISTANT:",
+        ),
+        (
+            "vicuna-orca",
+            "SYSTEM: You are a helpful assistant\nUSER: Hello\nASSISTANT: Hi there</s>\nUSER: Who are you\nASSISTANT:    I am an assistant   </s>\nUSER: Another question\nASSISTANT:",
+        ),
+        (
+            "command-r",
+            "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>You are a helpful assistant<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|USER_TOKEN|>Hello<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>Hi there<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|USER_TOKEN|>Who are you<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>I am an assistant<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|USER_TOKEN|>Another question<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+        ),
+        (
+            "llama3",
+            "<|start_header_id|>system<|end_header_id|>\n\nYou are a helpful assistant<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nHi there<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWho are you<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nI am an assistant<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nAnother question<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+        (
+            "phi3",
+            "<|system|>\nYou are a helpful assistant<|end|>\n<|user|>\nHello<|end|>\n<|assistant|>\nHi there<|end|>\n<|user|>\nWho are you<|end|>\n<|assistant|>\n   I am an assistant   <|end|>\n<|user|>\nAnother question<|end|>\n<|assistant|>\n",
+        ),
+    ];
+    for (name, want) in cases {
+        let template = ChatTemplate::named(name).expect("is known");
+        let text = template.render(&chat, None, true, &Map::new()).expect("renders");
+        let begins = ["<s>", "<bos>", "<BOS_TOKEN>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>"];
+        let text = begins.iter().find_map(|token| text.strip_prefix(token)).unwrap_or(&text);
+        assert_eq!(text, want, "{name}");
+    }
 }

@@ -173,6 +173,10 @@ impl Session {
             return Ok(self.tokenizer.encode(text, Special::Parse, true)?);
         };
         let prompt = template.prompt(&self.tokenizer, messages, None, true, &Map::new())?;
+        // Later turns would only say it again.
+        if messages.len() <= 2 {
+            prompt.warnings.iter().for_each(|warning| err!("{warning}"));
+        }
         // The template has written the control tokens, the first one included.
         Ok(self.tokenizer.encode_prompt(&prompt)?)
     }

@@ -35,7 +35,11 @@ impl Language for Letters {
             match content {
                 "refuse" => return Err("chat template, line 7: roles must alternate".into()),
                 "panic" => panic!("a template that panics"),
-                _ => out.push_str(&format!("{}{content}", message["role"].as_str().unwrap_or_default())),
+                _ => {
+                    // As `text::ChatTemplate` does it for templates that do not know the newer name.
+                    let role = message["role"].as_str().unwrap_or_default().replace("developer", "system");
+                    out.push_str(&format!("{role}{content}"));
+                }
             }
         }
         if let Some(tools) = tools {

@@ -51,6 +51,7 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<Loaded, Error> {
     }?;
     let special: Vec<u32> = vocabulary.of_type(&[Type::Control, Type::Unknown]).map(|(id, _)| id).collect();
     let added = added(&vocabulary);
+    let remarks = remarks(&vocabulary);
     let ends = vocabulary.eos.into_iter().chain(vocabulary.other_ends.iter().copied()).collect();
     Ok(Loaded {
         parts: Parts {
@@ -66,8 +67,17 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<Loaded, Error> {
         eos: vocabulary.eos,
         ends,
         unknown: vocabulary.unknown,
+        remarks,
         texts: vocabulary.tokens.into_iter().map(|text| Some(text).filter(|text| !text.is_empty())).collect(),
     })
+}
+
+/// What is to be said of the file.
+fn remarks(vocabulary: &Vocabulary) -> Vec<String> {
+    let needs_pre = vocabulary.model == "gpt2" && vocabulary.pre.as_deref().unwrap_or_default().is_empty();
+    let remark = "tokenizer.ggml.pre is missing: texts are cut as llama.cpp cuts them then, which may not be how this model was \
+                  trained; files of newer converters name it";
+    needs_pre.then(|| remark.to_owned()).into_iter().collect()
 }
 
 /// Tokens that are found in text before the model sees it.

@@ -4,16 +4,55 @@ use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use super::meter::{self, ENTRY};
+use super::operations;
+
 /// What `[::-1]` is turned into.
 pub(super) const REVERSED: &str = "__reversed__";
 
-/// Called for each method that a value does not have itself.
+/// Called for each method that a value does not have itself. Charged by the text it is called on and by all of its
+/// arguments; what it makes is settled.
 pub(super) fn call(
     state: &State<'_, '_>,
     value: &Value,
     method: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
+    let own = if method == "count" && value.kind() != ValueKind::String {
+        meter::read_all(value)?
+    } else {
+        meter::shallow(value)
+    };
+    meter::read(own)?;
+    let mut given = 0_u64;
+    for arg in args {
+        given = given.saturating_add(match method {
+            // Looked up by its key; the default is handed on.
+            "get" => meter::shallow(arg),
+            _ => meter::read_all(arg)?,
+        });
+    }
+    if method == "get" {
+        meter::read(given)?;
+    }
+    let text = value.as_str();
+    meter::made(match (method, text) {
+        // A list of pieces, a letter long at least.
+        ("split" | "rsplit" | "splitlines" | "partition" | "rpartition", Some(text)) => {
+            (text.len() as u64).saturating_mul(ENTRY + 1)
+        }
+        (REVERSED, Some(text)) => text.len() as u64,
+        ("format", Some(text)) => operations::formats(text, args)?,
+        // Charged where they are made.
+        ("replace" | "join", Some(_)) => 0,
+        ("get", _) => 0,
+        (_, Some(text)) => given.saturating_add(3 * text.len() as u64 + 2000),
+        _ => own,
+    })?;
+    meter::settled(call_charged(state, value, method, args)?)
+}
+
+fn call_charged(state: &State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     if method == REVERSED {
         let reversed = value.as_str().map(|text| Value::from(text.chars().rev().collect::<String>()));
         return match reversed {
@@ -44,6 +83,19 @@ fn of_string(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, 
         "removesuffix" => Value::from(text.strip_suffix(one()?).unwrap_or(text)),
         "partition" | "rpartition" => parts(text, one()?, method == "rpartition")?,
         "rsplit" => rsplit(text, args)?,
+        "replace" => {
+            let (old, new, count): (&str, &str, Option<i64>) = from_args(args)?;
+            Value::from(operations::replace(text, old, new, count)?)
+        }
+        "join" => {
+            let (items,): (&Value,) = from_args(args)?;
+            Value::from(operations::join(items, text, None)?)
+        }
+        // Without end in pycompat for an empty string.
+        "count" => Value::from(match one()? {
+            "" => text.chars().count() + 1,
+            part => text.matches(part).count(),
+        }),
         "casefold" => Value::from(text.to_lowercase()),
         "swapcase" => Value::from(text.chars().flat_map(swap_case).collect::<String>()),
         "zfill" | "ljust" | "rjust" | "center" => pad(text, method, args)?,

@@ -4,29 +4,41 @@
 //! file and is not trusted: it has fuel for so many steps and may write so many bytes, and it can reach nothing but its
 //! variables. What Python does differently from minijinja is in `python` and `methods`.
 
+mod conversation;
+mod expressions;
+mod kept;
+mod meter;
 mod methods;
 mod named;
+mod operations;
+mod probe;
 mod python;
+mod rewrite;
 mod source;
 mod strftime;
+mod turns;
 
 use std::fmt;
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value};
 
+pub use probe::ContentForm;
 pub(crate) use source::Templates;
 
-use crate::Tokenizer;
 use crate::parts::Tags;
-use crate::prompt::{Prompt, Written, unmarked};
-use crate::tools::{self, Style};
+use crate::tools::Style;
+use probe::Traits;
 
 /// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
-const FUEL: u64 = 1_000_000;
+const FUEL: u64 = 1_500_000;
+/// Steps of a run that finds out what a template does with a few short messages.
+const PROBE_FUEL: u64 = FUEL / PROBE_SHARE;
+/// The part of what a run may use that such a run may.
+const PROBE_SHARE: u64 = 8;
 /// Stack for the interpreter, as address space. It recurses where a template nests: `1+1+1…` while compiling, one level
 /// every two bytes; `{% set ns.x = [ns.x] %}` in a loop when the value is dropped, one level every few steps. No limit of
 /// its own holds that, so the stack is deep enough for what `MAX_SOURCE` and `FUEL` allow.
@@ -50,6 +62,8 @@ pub struct ChatTemplate {
     style: Option<Style>,
     tags: Option<Tags>,
     knows_tools: bool,
+    /// What was found out about the template, and about the one for tools, when it was first asked for.
+    traits: [Mutex<Option<Traits>>; 2],
 }
 
 /// Why a template does not compile or does not render these messages.
@@ -60,6 +74,14 @@ pub struct TemplateError {
     pub line: Option<usize>,
     /// What is wrong; what the template itself raised, in its words.
     pub message: String,
+    /// Whether it needed more steps or room than it may.
+    pub limit: bool,
+}
+
+impl TemplateError {
+    fn new(message: impl Into<String>) -> TemplateError {
+        TemplateError { line: None, message: message.into(), limit: false }
+    }
 }
 
 struct Line(Option<usize>);
@@ -80,7 +102,8 @@ impl From<minijinja::Error> for TemplateError {
             (kind, Some(detail)) => format!("{kind}: {detail}"),
             (kind, None) => kind.to_string(),
         };
-        TemplateError { line, message }
+        let limit = matches!(error.kind(), ErrorKind::OutOfFuel | ErrorKind::WriteFailure);
+        TemplateError { line, message, limit }
     }
 }
 
@@ -95,9 +118,24 @@ impl ChatTemplate {
 
     /// One of the well-known formats by name, for models without a template.
     pub fn named(name: &str) -> Option<ChatTemplate> {
-        let (tokens, source) = named::find(name)?;
+        ChatTemplate::by_name(name, None).ok()
+    }
+
+    /// The same for a file that holds a name where a template should be. `begins`: whether its tokenizer puts a token
+    /// before a text, which the template must write then; the format says so where that is not known.
+    ///
+    /// # Errors
+    /// A name that is not known, with those that are.
+    pub(crate) fn by_name(name: &str, begins: Option<bool>) -> Result<ChatTemplate, TemplateError> {
+        let Some((tokens, source)) = named::find(name, begins) else {
+            let known: Vec<_> = named::names().collect();
+            return Err(TemplateError::new(format!(
+                "is the name {name:?} and no template; names known: {}",
+                known.join(", ")
+            )));
+        };
         let tokens = tokens.iter().map(|(name, token)| ((*name).to_owned(), Value::from(*token))).collect();
-        ChatTemplate::assemble(&Templates { default: source.to_owned(), tool_use: None }, tokens).ok()
+        ChatTemplate::assemble(&Templates { default: source, tool_use: None }, tokens)
     }
 
     /// The names that [`named`](ChatTemplate::named) knows.
@@ -109,6 +147,7 @@ impl ChatTemplate {
     #[must_use]
     pub fn with_tokens(mut self, tokens: Map<String, Value>) -> ChatTemplate {
         self.tokens.extend(tokens);
+        self.traits = Default::default();
         self
     }
 
@@ -123,7 +162,8 @@ impl ChatTemplate {
         templates: &Templates,
         tokens: Map<String, Value>,
     ) -> Result<ChatTemplate, TemplateError> {
-        let mut environment = Environment::new();
+        let mut environment = Environment::empty();
+        environment.set_debug(false);
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(100);
         environment.set_trim_blocks(true);
@@ -133,9 +173,10 @@ impl ChatTemplate {
         python::install(&mut environment);
         python::install_clock(&mut environment, Arc::new(system_clock));
         deep(|| {
-            environment.add_template_owned(NAME, source::prepare(&templates.default)?)?;
+            let metered = |source: &str| Ok::<_, TemplateError>(rewrite::metered(&source::prepare(source)?)?);
+            environment.add_template_owned(NAME, metered(&templates.default)?)?;
             if let Some(source) = &templates.tool_use {
-                environment.add_template_owned(TOOL_NAME, source::prepare(source)?)?;
+                environment.add_template_owned(TOOL_NAME, metered(source)?)?;
             }
             Ok(())
         })?;
@@ -147,6 +188,7 @@ impl ChatTemplate {
             style: Style::of_template(source),
             tags: Tags::of_template(&templates.default),
             knows_tools: source.contains("tools"),
+            traits: Default::default(),
         })
     }
 
@@ -178,57 +220,52 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
     ) -> Result<String, TemplateError> {
-        let name = if self.for_tools && tools.is_some() { TOOL_NAME } else { NAME };
-        let mut variables = self.tokens.clone();
-        variables.insert("documents".into(), Value::Null);
-        variables.extend(extra.clone());
-        variables.insert("messages".into(), messages.iter().map(message).collect());
-        variables.insert("tools".into(), tools.map_or(Value::Null, Into::into));
-        variables.insert("add_generation_prompt".into(), add_generation_prompt.into());
-        deep(|| self.run(name, &variables))
+        let traits = self.traits(tools.is_some())?;
+        let variables = self.variables(messages, tools, add_generation_prompt, extra, Some(&traits));
+        deep(|| self.run(&self.environment, self.name(tools.is_some()), &variables))
     }
 
-    /// The same for callers who are not trusted, which is every one of a server's: names of control tokens that they
-    /// wrote into their messages stay text ([`Tokenizer::encode_prompt`]). A template that has no place for tools gets them
-    /// in the system message, and calls and results as text.
-    ///
-    /// # Errors
-    /// As [`render`](ChatTemplate::render).
-    pub fn prompt(
+    /// The template for conversations with tools or without.
+    fn name(&self, with_tools: bool) -> &'static str {
+        if self.for_tools && with_tools { TOOL_NAME } else { NAME }
+    }
+
+    /// What the template can reach. Texts get the form that `traits` tell.
+    fn variables(
         &self,
-        tokenizer: &Tokenizer,
         messages: &[Value],
         tools: Option<&[Value]>,
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
-    ) -> Result<Prompt, TemplateError> {
-        let told;
-        let (messages, tools) = match tools {
-            Some(tools) if !self.knows_tools => {
-                told = tools::told(messages, tools);
-                (told.as_slice(), None)
-            }
-            _ => (messages, tools),
-        };
-        let written = Written::marked(tokenizer.names(), messages, tools, extra);
-        self.render(&written.messages, written.tools.as_deref(), add_generation_prompt, &written.extra)
-            .map(unmarked)
+        traits: Option<&Traits>,
+    ) -> Map<String, Value> {
+        let shaped = |given: &Value| traits.map_or_else(|| message(given), |t| message(&t.shape(given)));
+        let mut variables = self.tokens.clone();
+        variables.insert("documents".into(), Value::Null);
+        variables.extend(extra.iter().map(|(name, value)| (name.clone(), switch(name, value))));
+        variables.insert("messages".into(), messages.iter().map(shaped).collect());
+        variables.insert("tools".into(), tools.map_or(Value::Null, Into::into));
+        variables.insert("add_generation_prompt".into(), add_generation_prompt.into());
+        variables
     }
 
-    fn run(&self, name: &str, variables: &Map<String, Value>) -> Result<String, TemplateError> {
-        let template = self.environment.get_template(name)?;
+    fn run(
+        &self,
+        environment: &Environment<'static>,
+        name: &str,
+        variables: &Map<String, Value>,
+    ) -> Result<String, TemplateError> {
+        let template = environment.get_template(name)?;
+        let short = environment.fuel().is_some_and(|fuel| fuel < FUEL);
+        meter::start(variables.values().map(weight).sum(), if short { PROBE_SHARE } else { 1 });
         let mut out = Limited(Vec::new());
         // The template is not ours and neither is its interpreter: a slip in one of its many operations must not take the
         // server down.
         let run = AssertUnwindSafe(|| template.render_captured_to(variables, &mut out).map(|_| ()));
         match std::panic::catch_unwind(run) {
-            Ok(Ok(())) => {
-                String::from_utf8(out.0).map_err(|e| TemplateError { line: None, message: e.to_string() })
-            }
+            Ok(Ok(())) => String::from_utf8(out.0).map_err(|e| TemplateError::new(e.to_string())),
             Ok(Err(error)) => Err(raised(&error).unwrap_or(error.into())),
-            Err(_) => {
-                Err(TemplateError { line: None, message: "the interpreter failed on this template".into() })
-            }
+            Err(_) => Err(TemplateError::new("the interpreter failed on this template")),
         }
     }
 }
@@ -236,7 +273,31 @@ impl ChatTemplate {
 /// Runs `body` on a stack that no template can exhaust.
 fn deep<T: Send>(body: impl FnOnce() -> Result<T, TemplateError> + Send) -> Result<T, TemplateError> {
     cpu::thread::with_stack(STACK, body)
-        .map_err(|error| TemplateError { line: None, message: format!("no thread to run it on: {error}") })?
+        .map_err(|error| TemplateError::new(format!("no thread to run it on: {error}")))?
+}
+
+/// A template's argument. The text "false" is true in Jinja2, and clients that have only texts send it for a switch: where
+/// one is meant, it is what it says.
+fn switch(name: &str, value: &Value) -> Value {
+    const SWITCHES: [&str; 5] =
+        ["enable_thinking", "thinking", "enable_reasoning", "preserve_thinking", "clear_thinking"];
+    match value.as_str().filter(|_| SWITCHES.contains(&name)) {
+        Some(text) if text.eq_ignore_ascii_case("true") => true.into(),
+        Some(text) if text.eq_ignore_ascii_case("false") => false.into(),
+        _ => value.clone(),
+    }
+}
+
+/// Bytes of a value's texts, and some for each of its parts.
+fn weight(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64 + 16,
+        Value::Array(items) => items.iter().map(weight).sum::<u64>() + 16,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| key.len() as u64 + weight(field)).sum::<u64>() + 16
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+    }
 }
 
 /// A message as templates know it.
@@ -256,12 +317,15 @@ fn message(message: &Value) -> Value {
     Value::Object(known)
 }
 
-/// What the template raised by `raise_exception`, whose words are for the user alone.
+/// What the template raised by `raise_exception`, whose words are for the user alone; what it needed too much of.
 fn raised(error: &minijinja::Error) -> Option<TemplateError> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(current) = source {
         if let Some(raised) = current.downcast_ref::<python::Raised>() {
-            return Some(TemplateError { line: error.line(), message: raised.0.clone() });
+            return Some(TemplateError { line: error.line(), message: raised.0.clone(), limit: false });
+        }
+        if let Some(spent) = current.downcast_ref::<meter::Spent>() {
+            return Some(TemplateError { line: error.line(), message: spent.to_string(), limit: true });
         }
         source = current.source();
     }

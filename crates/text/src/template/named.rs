@@ -1,136 +1,444 @@
-//! Well-known chat formats, for models whose file has no template. Written from each format's public description.
+//! Well-known chat formats by name, for models whose file has no template or only the name of one.
+//!
+//! The names and what each writes are those of llama.cpp (`src/llama-chat.cpp`, `LLM_CHAT_TEMPLATES`, at 0192c12), whose
+//! converters put such a name into `tokenizer.chat_template`; `mistral` and `alpaca` are further ones. Differences on
+//! purpose: control tokens are the model's own (`{eos}`), the answer's opening comes once, after the last message
+//! (kimi-k2, rwkv-world), and roles that a format has no place for are refused, so that they are put elsewhere, rather
+//! than dropped.
 
-/// Control tokens that a format writes, as variables, and the template.
-type Format = (&'static [(&'static str, &'static str)], &'static str);
+/// Control tokens that a format writes where the model names none.
+type Tokens = &'static [(&'static str, &'static str)];
 
-const SENTENCES: &[(&str, &str)] = &[("bos_token", "<s>"), ("eos_token", "</s>")];
+const SENTENCES: Tokens = &[("bos_token", "<s>"), ("eos_token", "</s>")];
+const NONE: Tokens = &[];
 
-/// `(name, control tokens, template)`.
-const FORMATS: &[(&str, Format)] = &[
-    ("chatml", (&[], CHATML)),
-    ("llama3", (&[("bos_token", "<|begin_of_text|>")], LLAMA3)),
-    ("llama2", (SENTENCES, LLAMA2)),
-    ("mistral", (SENTENCES, MISTRAL)),
-    ("gemma", (&[("bos_token", "<bos>")], GEMMA)),
-    ("phi3", (&[], PHI3)),
-    ("phi4", (&[], PHI4)),
-    ("zephyr", (SENTENCES, ZEPHYR)),
-    ("vicuna", (SENTENCES, VICUNA)),
-    ("alpaca", (SENTENCES, ALPACA)),
-    (
-        "deepseek",
-        (&[("bos_token", "<｜begin▁of▁sentence｜>"), ("eos_token", "<｜end▁of▁sentence｜>")], DEEPSEEK),
+/// What stands before and after a message's text.
+type Around = (&'static str, &'static str);
+
+/// The shape of a format. `{bos}` and `{eos}` in its strings are the model's tokens.
+enum Shape {
+    /// `before role between text after`, for every role.
+    Roles { before: &'static str, between: &'static str, after: &'static str, upper: bool },
+    /// Each role in its own way.
+    Each { system: Option<Around>, user: Around, assistant: Around, tool: Option<Around> },
+    /// A system message inside the user's turn: `open system text close`; `again` opens later turns.
+    Turns {
+        open: &'static str,
+        again: &'static str,
+        system: Around,
+        close: &'static str,
+        assistant: Around,
+        trim_assistant: bool,
+    },
+    /// A system message before the text of the next user message; assistants are called `model`.
+    Gemma,
+}
+
+struct Format {
+    name: &'static str,
+    tokens: Tokens,
+    /// Before all messages, after the token that begins a text.
+    start: &'static str,
+    /// What opens the answer.
+    ask: &'static str,
+    trim: bool,
+    shape: Shape,
+}
+
+/// A format of [`Shape::Roles`].
+const fn roles(
+    name: &'static str,
+    tokens: Tokens,
+    start: &'static str,
+    [before, between, after]: [&'static str; 3],
+    ask: &'static str,
+    trim: bool,
+) -> Format {
+    Format { name, tokens, start, ask, trim, shape: Shape::Roles { before, between, after, upper: false } }
+}
+
+/// A format of [`Shape::Each`] without tools.
+const fn each(
+    name: &'static str,
+    tokens: Tokens,
+    start: &'static str,
+    [system, user, assistant]: [Around; 3],
+    ask: &'static str,
+    trim: bool,
+) -> Format {
+    let shape = Shape::Each { system: Some(system), user, assistant, tool: None };
+    Format { name, tokens, start, ask, trim, shape }
+}
+
+/// A format of [`Shape::Turns`], as Llama 2 and Mistral have it.
+const fn turns(
+    name: &'static str,
+    [open, again]: [&'static str; 2],
+    system: Around,
+    close: &'static str,
+    assistant: Around,
+    trims: [bool; 2],
+) -> Format {
+    let shape = Shape::Turns { open, again, system, close, assistant, trim_assistant: trims[1] };
+    Format { name, tokens: SENTENCES, start: "", ask: "", trim: trims[0], shape }
+}
+
+const SYS: Around = ("<<SYS>>\n", "\n<</SYS>>\n\n");
+const DEEPSEEK: Tokens = &[("bos_token", "<｜begin▁of▁sentence｜>"), ("eos_token", "<｜end▁of▁sentence｜>")];
+const TURN: &str = "<|END_OF_TURN_TOKEN|>";
+
+const FORMATS: &[Format] = &[
+    roles("chatml", NONE, "", ["<|im_start|>", "\n", "<|im_end|>\n"], "<|im_start|>assistant\n", false),
+    turns("llama2", ["[INST] ", "[INST] "], ("", "\n"), " [/INST]", ("", "{eos}"), [false; 2]),
+    turns("llama2-sys", ["[INST] ", "[INST] "], SYS, " [/INST]", ("", "{eos}"), [false; 2]),
+    turns("llama2-sys-bos", ["[INST] ", "{bos}[INST] "], SYS, " [/INST]", ("", "{eos}"), [false; 2]),
+    turns("llama2-sys-strip", ["[INST] ", "[INST] "], SYS, " [/INST]", ("", "{eos}"), [true; 2]),
+    turns("mistral", ["[INST] ", "[INST] "], ("", "\n\n"), " [/INST]", (" ", "{eos}"), [false; 2]),
+    turns("mistral-v1", [" [INST] ", " [INST] "], ("", "\n\n"), " [/INST]", (" ", "{eos}"), [false; 2]),
+    turns("mistral-v3", ["[INST] ", "[INST] "], ("", "\n\n"), "[/INST]", (" ", "{eos}"), [false, true]),
+    turns("mistral-v3-tekken", ["[INST]", "[INST]"], ("", "\n\n"), "[/INST]", ("", "{eos}"), [false; 2]),
+    each(
+        "mistral-v7",
+        SENTENCES,
+        "",
+        [("[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"), ("[INST] ", "[/INST]"), (" ", "{eos}")],
+        "",
+        false,
     ),
-    ("command-r", (&[("bos_token", "<BOS_TOKEN>")], COMMAND_R)),
+    each(
+        "mistral-v7-tekken",
+        SENTENCES,
+        "",
+        [("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"), ("[INST]", "[/INST]"), ("", "{eos}")],
+        "",
+        false,
+    ),
+    roles("phi3", NONE, "", ["<|", "|>\n", "<|end|>\n"], "<|assistant|>\n", false),
+    roles(
+        "phi4",
+        NONE,
+        "",
+        ["<|im_start|>", "<|im_sep|>", "<|im_end|>"],
+        "<|im_start|>assistant<|im_sep|>",
+        false,
+    ),
+    roles("falcon3", NONE, "", ["<|", "|>\n", "\n"], "<|assistant|>\n", false),
+    roles("zephyr", SENTENCES, "", ["<|", "|>\n", "{eos}\n"], "<|assistant|>\n", false),
+    roles("monarch", SENTENCES, "", ["{bos}", "\n", "{eos}\n"], "{bos}assistant\n", false),
+    Format {
+        name: "gemma",
+        tokens: &[("bos_token", "<bos>")],
+        start: "",
+        ask: "<start_of_turn>model\n",
+        trim: true,
+        shape: Shape::Gemma,
+    },
+    turns("orion", ["Human: ", "Human: "], ("", "\n\n"), "\n\nAssistant: {eos}", ("", "{eos}"), [false; 2]),
+    each(
+        "openchat",
+        SENTENCES,
+        "",
+        [
+            ("", "<|end_of_turn|>"),
+            ("GPT4 Correct User: ", "<|end_of_turn|>"),
+            ("GPT4 Correct Assistant: ", "<|end_of_turn|>"),
+        ],
+        "GPT4 Correct Assistant:",
+        false,
+    ),
+    each(
+        "vicuna",
+        SENTENCES,
+        "",
+        [("", "\n\n"), ("USER: ", "\n"), ("ASSISTANT: ", "{eos}\n")],
+        "ASSISTANT:",
+        false,
+    ),
+    each(
+        "vicuna-orca",
+        SENTENCES,
+        "",
+        [("SYSTEM: ", "\n"), ("USER: ", "\n"), ("ASSISTANT: ", "{eos}\n")],
+        "ASSISTANT:",
+        false,
+    ),
+    each(
+        "alpaca",
+        SENTENCES,
+        "",
+        [("", "\n\n"), ("### Instruction:\n", "\n\n"), ("### Response:\n", "{eos}\n\n")],
+        "### Response:\n",
+        false,
+    ),
+    each(
+        "deepseek",
+        DEEPSEEK,
+        "",
+        [("", ""), ("### Instruction:\n", "\n"), ("### Response:\n", "\n<|EOT|>\n")],
+        "### Response:\n",
+        false,
+    ),
+    each(
+        "deepseek2",
+        DEEPSEEK,
+        "",
+        [("", "\n\n"), ("User: ", "\n\n"), ("Assistant: ", "{eos}")],
+        "Assistant:",
+        false,
+    ),
+    each(
+        "deepseek3",
+        DEEPSEEK,
+        "",
+        [("", "\n\n"), ("<｜User｜>", ""), ("<｜Assistant｜>", "{eos}")],
+        "<｜Assistant｜>",
+        false,
+    ),
+    each(
+        "command-r",
+        &[("bos_token", "<BOS_TOKEN>")],
+        "",
+        [
+            ("<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>", TURN),
+            ("<|START_OF_TURN_TOKEN|><|USER_TOKEN|>", TURN),
+            ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>", TURN),
+        ],
+        "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+        true,
+    ),
+    roles(
+        "llama3",
+        &[("bos_token", "<|begin_of_text|>")],
+        "",
+        ["<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"],
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        true,
+    ),
+    roles("chatglm3", NONE, "[gMASK]sop", ["<|", "|>\n ", ""], "<|assistant|>", false),
+    roles("chatglm4", NONE, "[gMASK]<sop>", ["<|", "|>\n", ""], "<|assistant|>\n", false),
+    roles("glmedge", NONE, "", ["<|", "|>\n", ""], "<|assistant|>", false),
+    each("minicpm", SENTENCES, "", [("", ""), ("<用户>", "<AI>"), ("", "")], "", true),
+    each(
+        "exaone3",
+        NONE,
+        "",
+        [("[|system|]", "[|endofturn|]\n"), ("[|user|]", "\n"), ("[|assistant|]", "[|endofturn|]\n")],
+        "[|assistant|]",
+        true,
+    ),
+    Format {
+        name: "exaone4",
+        tokens: NONE,
+        start: "",
+        ask: "[|assistant|]",
+        trim: true,
+        shape: Shape::Each {
+            system: Some(("[|system|]", "[|endofturn|]\n")),
+            user: ("[|user|]", "\n"),
+            assistant: ("[|assistant|]", "[|endofturn|]\n"),
+            tool: Some(("[|tool|]", "[|endofturn|]\n")),
+        },
+    },
+    each(
+        "rwkv-world",
+        NONE,
+        "",
+        [("System: ", "\n\n"), ("User: ", "\n\n"), ("Assistant: ", "\n\n")],
+        "Assistant:",
+        true,
+    ),
+    roles(
+        "granite",
+        NONE,
+        "",
+        ["<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n"],
+        "<|start_of_role|>assistant<|end_of_role|>\n",
+        false,
+    ),
+    each(
+        "gigachat",
+        SENTENCES,
+        "",
+        [
+            ("", "<|message_sep|>"),
+            ("user<|role_sep|>", "<|message_sep|>available functions<|role_sep|>[]<|message_sep|>"),
+            ("assistant<|role_sep|>", "<|message_sep|>"),
+        ],
+        "assistant<|role_sep|>",
+        false,
+    ),
+    roles(
+        "megrez",
+        NONE,
+        "",
+        ["<|role_start|>", "<|role_end|>", "<|turn_end|>"],
+        "<|role_start|>assistant<|role_end|>",
+        false,
+    ),
+    Format {
+        name: "yandex",
+        tokens: SENTENCES,
+        start: "",
+        ask: " Ассистент:[SEP]",
+        trim: false,
+        shape: Shape::Each {
+            system: None,
+            user: (" Пользователь: ", "\n\n"),
+            assistant: (" Ассистент: ", "\n\n"),
+            tool: None,
+        },
+    },
+    Format {
+        name: "bailing",
+        tokens: NONE,
+        start: "",
+        ask: "<role>ASSISTANT</role>",
+        trim: false,
+        shape: Shape::Roles { before: "<role>", between: "</role>", after: "", upper: true },
+    },
+    roles(
+        "llama4",
+        &[("bos_token", "<|begin_of_text|>")],
+        "",
+        ["<|header_start|>", "<|header_end|>\n\n", "<|eot|>"],
+        "<|header_start|>assistant<|header_end|>\n\n",
+        true,
+    ),
+    each(
+        "smolvlm",
+        NONE,
+        "<|im_start|>",
+        [("", "\n\n"), ("User: ", "<end_of_utterance>\n"), ("Assistant: ", "<end_of_utterance>\n")],
+        "Assistant:",
+        false,
+    ),
+    each(
+        "hunyuan-moe",
+        NONE,
+        "",
+        [("<|startoftext|>", "<|extra_4|>"), ("<|startoftext|>", "<|extra_0|>"), ("", "<|eos|>")],
+        "",
+        false,
+    ),
+    each(
+        "hunyuan-dense",
+        NONE,
+        "<｜hy_begin▁of▁sentence｜>",
+        [
+            ("", "<｜hy_place▁holder▁no▁3｜>"),
+            ("<｜hy_User｜>", ""),
+            ("<｜hy_Assistant｜>", "<｜hy_place▁holder▁no▁2｜>"),
+        ],
+        "<｜hy_Assistant｜>",
+        false,
+    ),
+    Format {
+        name: "kimi-k2",
+        tokens: NONE,
+        start: "",
+        ask: "<|im_assistant|>assistant<|im_middle|>",
+        trim: false,
+        shape: Shape::Each {
+            system: Some(("<|im_system|>system<|im_middle|>", "<|im_end|>")),
+            user: ("<|im_user|>user<|im_middle|>", "<|im_end|>"),
+            assistant: ("<|im_assistant|>assistant<|im_middle|>", "<|im_end|>"),
+            tool: Some(("<|im_system|>tool<|im_middle|>", "<|im_end|>")),
+        },
+    },
 ];
 
-pub(super) fn find(name: &str) -> Option<Format> {
-    FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
+/// The control tokens that a format writes by default, and its template. `begins`: whether the template writes the token
+/// that begins a text; by default where the format has one.
+pub(super) fn find(name: &str, begins: Option<bool>) -> Option<(Tokens, String)> {
+    let format = FORMATS.iter().find(|format| format.name == name)?;
+    let has_bos = format.tokens.iter().any(|(name, _)| *name == "bos_token");
+    Some((format.tokens, format.source(begins.unwrap_or(has_bos))))
 }
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    FORMATS.iter().map(|(name, _)| *name)
+    FORMATS.iter().map(|format| format.name)
 }
 
-const CHATML: &str = r"
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}";
+impl Format {
+    fn source(&self, begins: bool) -> String {
+        let mut out = String::new();
+        // Monarch writes the first token before every message.
+        if begins && !matches!(self.shape, Shape::Roles { before: "{bos}", .. }) {
+            out.push_str("{{- bos_token -}}");
+        }
+        out.push_str(&format!("{{{{- {} -}}}}", literal(self.start)));
+        let trim = if self.trim { " | trim" } else { "" };
+        out.push_str(&self.messages(&format!("(message['content']{trim})")));
+        let ask = literal(self.ask);
+        out.push_str(&format!("{{%- if add_generation_prompt -%}}{{{{- {ask} -}}}}{{%- endif -%}}"));
+        out
+    }
 
-const LLAMA3: &str = r"
-{{- bos_token -}}
-{%- for message in messages -%}
-{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' -}}{%- endif -%}";
+    fn messages(&self, text: &str) -> String {
+        let name = self.name;
+        let refuse = format!(
+            "{{{{- raise_exception('the {name} format has no place for the role ' + message['role']) -}}}}"
+        );
+        let around = |(before, after): Around, text: &str| {
+            format!("{} + {text} + {}", literal(before), literal(after))
+        };
+        let branch = |role: &str, (before, after): Around| {
+            let written = around((before, after), text);
+            format!("{{%- elif message['role'] == '{role}' -%}}{{{{- {written} -}}}}")
+        };
+        match &self.shape {
+            Shape::Roles { before, between, after, upper } => {
+                let role = if *upper {
+                    "('HUMAN' if message['role'] == 'user' else message['role'] | upper)"
+                } else {
+                    "message['role']"
+                };
+                let head = around((before, between), role);
+                format!(
+                    "{{%- for message in messages -%}}{{{{- {head} + {text} + {} -}}}}{{%- endfor -%}}",
+                    literal(after)
+                )
+            }
+            Shape::Each { system, user, assistant, tool } => {
+                let system = system.map(|system| branch("system", system)).unwrap_or_default();
+                let tool = tool.map(|tool| branch("tool", tool)).unwrap_or_default();
+                let (user, assistant) = (branch("user", *user), branch("assistant", *assistant));
+                format!(
+                    "{{%- for message in messages -%}}{{%- if false -%}}{system}{user}{assistant}{tool}\
+                     {{%- else -%}}{refuse}{{%- endif -%}}{{%- endfor -%}}"
+                )
+            }
+            Shape::Turns { open, again, system, close, assistant, trim_assistant } => {
+                let said = if *trim_assistant { "(message['content'] | trim)" } else { "message['content']" };
+                let assistant = around(*assistant, said);
+                let (open, again, close) = (literal(open), literal(again), literal(close));
+                let system = around(*system, text);
+                format!(
+                    "{{%- set turn = namespace(inside=false, first=true) -%}}{{%- for message in messages -%}}\
+                     {{%- if not turn.inside -%}}{{{{- {open} if turn.first else {again} -}}}}\
+                     {{%- set turn.inside = true -%}}{{%- set turn.first = false -%}}{{%- endif -%}}\
+                     {{%- if message['role'] == 'system' -%}}{{{{- {system} -}}}}\
+                     {{%- elif message['role'] == 'user' -%}}{{{{- {text} + {close} -}}}}\
+                     {{%- elif message['role'] == 'assistant' -%}}{{{{- {assistant} -}}}}\
+                     {{%- set turn.inside = false -%}}\
+                     {{%- else -%}}{refuse}{{%- endif -%}}{{%- endfor -%}}"
+                )
+            }
+            Shape::Gemma => format!(
+                "{{%- set turn = namespace(system='') -%}}{{%- for message in messages -%}}\
+                 {{%- if message['role'] == 'system' -%}}\
+                 {{%- set turn.system = turn.system + {text} + '\\n\\n' -%}}{{%- else -%}}\
+                 {{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}}\
+                 {{{{- '<start_of_turn>' + role + '\\n' -}}}}\
+                 {{%- if role != 'model' -%}}{{{{- turn.system -}}}}{{%- set turn.system = '' -%}}{{%- endif -%}}\
+                 {{{{- {text} + '<end_of_turn>\\n' -}}}}{{%- endif -%}}{{%- endfor -%}}"
+            ),
+        }
+    }
+}
 
-const LLAMA2: &str = r"
-{%- if messages and messages[0]['role'] == 'system' -%}
-{%- set system = '<<SYS>>\n' + messages[0]['content'] | trim + '\n<</SYS>>\n\n' -%}
-{%- set turns = messages[1:] -%}
-{%- else -%}{%- set system = '' -%}{%- set turns = messages -%}{%- endif -%}
-{%- for message in turns -%}
-{%- if message['role'] == 'user' -%}
-{{- bos_token + '[INST] ' + (system if loop.first else '') + message['content'] | trim + ' [/INST]' -}}
-{%- elif message['role'] == 'assistant' -%}
-{{- ' ' + message['content'] | trim + ' ' + eos_token -}}
-{%- else -%}{{- raise_exception('the llama2 format knows only system, user and assistant') -}}{%- endif -%}
-{%- endfor -%}";
-
-const MISTRAL: &str = r"
-{{- bos_token -}}
-{%- if messages and messages[0]['role'] == 'system' -%}
-{%- set system = messages[0]['content'] + '\n\n' -%}{%- set turns = messages[1:] -%}
-{%- else -%}{%- set system = '' -%}{%- set turns = messages -%}{%- endif -%}
-{%- for message in turns -%}
-{%- if message['role'] == 'user' -%}
-{{- '[INST] ' + (system if loop.first else '') + message['content'] + ' [/INST]' -}}
-{%- elif message['role'] == 'assistant' -%}
-{{- ' ' + message['content'] + eos_token -}}
-{%- else -%}{{- raise_exception('the mistral format knows only system, user and assistant') -}}{%- endif -%}
-{%- endfor -%}";
-
-const GEMMA: &str = r"
-{{- bos_token -}}
-{%- if messages and messages[0]['role'] == 'system' -%}
-{%- set system = messages[0]['content'] | trim + '\n\n' -%}{%- set turns = messages[1:] -%}
-{%- else -%}{%- set system = '' -%}{%- set turns = messages -%}{%- endif -%}
-{%- for message in turns -%}
-{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}
-{{- '<start_of_turn>' + role + '\n' + (system if loop.first else '') + message['content'] | trim + '<end_of_turn>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<start_of_turn>model\n' -}}{%- endif -%}";
-
-const PHI3: &str = r"
-{%- for message in messages -%}
-{{- '<|' + message['role'] + '|>\n' + message['content'] + '<|end|>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|assistant|>\n' -}}{%- endif -%}";
-
-const PHI4: &str = r"
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '<|im_sep|>' + message['content'] + '<|im_end|>' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant<|im_sep|>' -}}{%- endif -%}";
-
-const ZEPHYR: &str = r"
-{%- for message in messages -%}
-{{- '<|' + message['role'] + '|>\n' + message['content'] + eos_token + '\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|assistant|>\n' -}}{%- endif -%}";
-
-const VICUNA: &str = r"
-{{- bos_token -}}
-{%- for message in messages -%}
-{%- if message['role'] == 'system' -%}{{- message['content'] + '\n\n' -}}
-{%- elif message['role'] == 'user' -%}{{- 'USER: ' + message['content'] + '\n' -}}
-{%- else -%}{{- 'ASSISTANT: ' + message['content'] + eos_token + '\n' -}}{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- 'ASSISTANT:' -}}{%- endif -%}";
-
-const ALPACA: &str = r"
-{{- bos_token -}}
-{%- for message in messages -%}
-{%- if message['role'] == 'system' -%}{{- message['content'] + '\n\n' -}}
-{%- elif message['role'] == 'user' -%}{{- '### Instruction:\n' + message['content'] + '\n\n' -}}
-{%- else -%}{{- '### Response:\n' + message['content'] + eos_token + '\n\n' -}}{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '### Response:\n' -}}{%- endif -%}";
-
-const DEEPSEEK: &str = r"
-{{- bos_token -}}
-{%- for message in messages -%}
-{%- if message['role'] == 'system' -%}{{- message['content'] -}}
-{%- elif message['role'] == 'user' -%}{{- '<｜User｜>' + message['content'] -}}
-{%- else -%}{{- '<｜Assistant｜>' + message['content'] + eos_token -}}{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<｜Assistant｜>' -}}{%- endif -%}";
-
-const COMMAND_R: &str = r"
-{{- bos_token -}}
-{%- for message in messages -%}
-{%- set role = {'system': 'SYSTEM', 'user': 'USER', 'assistant': 'CHATBOT'}[message['role']] -%}
-{{- '<|START_OF_TURN_TOKEN|><|' + role + '_TOKEN|>' + message['content'] | trim + '<|END_OF_TURN_TOKEN|>' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' -}}{%- endif -%}";
+/// A text as an expression of a template.
+fn literal(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
+    format!("('{}')", escaped.replace("{bos}", "' + bos_token + '").replace("{eos}", "' + eos_token + '"))
+}

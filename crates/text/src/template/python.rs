@@ -3,9 +3,10 @@
 use std::fmt;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters};
+use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 
-use super::{Clock, methods, strftime};
+use super::meter::{self, MAX_DEPTH};
+use super::{Clock, methods, operations, strftime};
 
 /// What a template raised.
 #[derive(Debug)]
@@ -19,30 +20,30 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// Depth of values that are printed; JSON of a request is no deeper.
-const MAX_DEPTH: usize = 128;
-
 pub(super) fn install(environment: &mut Environment<'static>) {
+    operations::install(environment);
     environment.set_unknown_method_callback(methods::call);
     environment.set_formatter(format);
     environment.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
-        let message = message.to_string();
+        let message = text(&message)?;
         Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
     });
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", |value: &Value| -> Result<String, Error> { text(value) });
-    environment
-        .add_filter("upper", |value: &Value| -> Result<String, Error> { Ok(text(value)?.to_uppercase()) });
-    environment
-        .add_filter("lower", |value: &Value| -> Result<String, Error> { Ok(text(value)?.to_lowercase()) });
-    for name in ["length", "count"] {
-        environment.add_filter(name, |value: &Value| -> Result<usize, Error> {
-            // An undefined value is empty in Jinja2.
-            if value.is_undefined() { Ok(0) } else { filters::length(value) }
-        });
+    fn cased(value: &Value, change: impl Fn(&str) -> String) -> Result<String, Error> {
+        let text = text(value)?;
+        // Letters may become several, as `ß` does.
+        meter::made(2 * text.len() as u64)?;
+        Ok(change(&text))
     }
+    environment
+        .add_filter("upper", |value: &Value| -> Result<String, Error> { cased(value, str::to_uppercase) });
+    environment
+        .add_filter("lower", |value: &Value| -> Result<String, Error> { cased(value, str::to_lowercase) });
     environment.add_filter("trim", |value: &Value, chars: Option<String>| -> Result<String, Error> {
-        Ok(methods::strip(&text(value)?, chars.as_deref(), true, true).to_owned())
+        let text = text(value)?;
+        meter::made(text.len() as u64)?;
+        Ok(methods::strip(&text, chars.as_deref(), true, true).to_owned())
     });
     // Python's strings and dicts have a length and items too.
     environment.add_test("sequence", |value: &Value| {
@@ -61,22 +62,32 @@ pub(super) fn install(environment: &mut Environment<'static>) {
 }
 
 pub(super) fn install_clock(environment: &mut Environment<'static>, clock: Clock) {
-    environment.add_function("strftime_now", move |format: &str| strftime::strftime(format, clock()));
+    environment.add_function("strftime_now", move |format: &str| -> Result<String, Error> {
+        // The longest date takes twelve times its directive.
+        meter::made(12 * format.len() as u64)?;
+        Ok(strftime::strftime(format, clock()))
+    });
 }
 
 /// Writes a value as Python's `str` does.
 fn format(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     let written = match value.as_str() {
-        Some(text) => out.write_str(text),
+        Some(text) => {
+            meter::made(text.len() as u64)?;
+            out.write_str(text)
+        }
         None => out.write_str(&text(value)?),
     };
     written.map_err(|_| Error::new(ErrorKind::WriteFailure, "the output is full"))
 }
 
 /// Python's `str`.
-fn text(value: &Value) -> Result<String, Error> {
+pub(super) fn text(value: &Value) -> Result<String, Error> {
     match value.kind() {
-        ValueKind::String | ValueKind::Undefined => Ok(value.to_string()),
+        ValueKind::String | ValueKind::Undefined => {
+            meter::made(meter::shallow(value))?;
+            Ok(value.to_string())
+        }
         ValueKind::Invalid => value.validate_text(),
         _ => {
             let mut out = String::new();
@@ -99,6 +110,7 @@ impl ValidateText for Value {
 /// Python's `repr`.
 fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
     deep(depth)?;
+    charge(value)?;
     match value.kind() {
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
@@ -128,13 +140,14 @@ fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
 }
 
 fn deep(depth: usize) -> Result<(), Error> {
-    if depth > MAX_DEPTH {
-        return Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!("a value is nested deeper than {MAX_DEPTH}"),
-        ));
-    }
-    Ok(())
+    if depth > MAX_DEPTH { Err(meter::too_deep()) } else { Ok(()) }
+}
+
+/// Charges for a value that is about to be written, without what is inside it: a string's letters may each take two.
+fn charge(value: &Value) -> Result<(), Error> {
+    let letters = if value.kind() == ValueKind::String { 2 * meter::shallow(value) } else { 0 };
+    meter::made(letters.saturating_add(16))?;
+    meter::read(letters)
 }
 
 /// Python's `repr` of a string: single quotes unless only they occur in it.
@@ -218,7 +231,7 @@ fn to_json(value: &Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Val
         None => None,
     };
     let (item, key) = match argument(2, "separators")? {
-        Some(pair) => (pair.get_item_by_index(0)?.to_string(), pair.get_item_by_index(1)?.to_string()),
+        Some(pair) => (text(&pair.get_item_by_index(0)?)?, text(&pair.get_item_by_index(1)?)?),
         None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
     };
     let sorted = truth(argument(3, "sort_keys")?);
@@ -230,6 +243,10 @@ fn to_json(value: &Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Val
 
 fn dump(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), Error> {
     deep(depth)?;
+    charge(value)?;
+    // What separates one value from the next.
+    let indent = style.indent.as_ref().map_or(0, |indent| indent.len() * (depth + 1));
+    meter::made((indent + style.item.len() + style.key.len()) as u64)?;
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -251,6 +268,7 @@ fn dump(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<
         ValueKind::Map => {
             let mut keys: Vec<Value> = value.try_iter()?.collect();
             if style.sorted {
+                keys.iter().try_for_each(|key| meter::read_all(key).map(|_| ()))?;
                 keys.sort();
             }
             block(keys, ('{', '}'), style, depth, out, |key, out| {
@@ -301,6 +319,7 @@ fn block(
 }
 
 fn json_key(key: &Value, ascii: bool, out: &mut String) -> Result<(), Error> {
+    charge(key)?;
     let text = match key.kind() {
         ValueKind::String => key.to_string(),
         ValueKind::None => "null".into(),

@@ -44,10 +44,12 @@ impl Templates {
 pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
     if source.len() > MAX_SOURCE {
         let message = format!("is {} bytes long; the limit is {MAX_SOURCE}", source.len());
-        return Err(TemplateError { line: None, message });
+        return Err(TemplateError::new(message));
     }
+    // A byte order mark is the file's, not the template's.
+    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    let bad = |e: fancy_regex::Error| TemplateError { line: None, message: e.to_string() };
+    let bad = |e: fancy_regex::Error| TemplateError::new(e.to_string());
     let reversed = Regex::new(r"\[\s*:\s*:\s*-\s*1\s*\]").map_err(bad)?;
     let begin = Regex::new(r"^(\{%[-+]?\s*)generation(\s*[-+]?%\})$").map_err(bad)?;
     let end = Regex::new(r"^(\{%[-+]?\s*)endgeneration(\s*[-+]?%\})$").map_err(bad)?;
@@ -153,6 +155,10 @@ impl ChatTemplate {
         let file = jinja.map(|source| Templates { default: source.to_owned(), tool_use: None });
         let Some(templates) = file.or_else(listed) else { return Ok(None) };
         let tokens = config.map(special_tokens).unwrap_or_default();
+        if let Some(name) = name_only(&templates.default) {
+            let begins = config.and_then(|config| config.get("add_bos_token")).and_then(Value::as_bool);
+            return Ok(Some(ChatTemplate::by_name(name, begins)?.with_tokens(tokens)));
+        }
         ChatTemplate::assemble(&templates, tokens).map(Some)
     }
 }
@@ -173,8 +179,21 @@ fn from_gguf(metadata: &gguf::Metadata, tokenizer: &Tokenizer) -> Result<Option<
         let id = metadata.get_u32(&format!("tokenizer.ggml.{key}_token_id"))?;
         tokenizer.token_text(id).map(Value::from)
     };
-    let tokens = IDS.iter().filter_map(|(name, key)| Some(((*name).to_owned(), token(key)?))).collect();
+    let tokens: Map<String, Value> =
+        IDS.iter().filter_map(|(name, key)| Some(((*name).to_owned(), token(key)?))).collect();
+    if let Some(name) = name_only(default) {
+        return Ok(Some(ChatTemplate::by_name(name, Some(tokenizer.adds_bos()))?.with_tokens(tokens)));
+    }
     Ok(Some(ChatTemplate::assemble(&Templates { default: default.to_owned(), tool_use }, tokens)?))
+}
+
+/// The name that stands where a template should: one word, and nothing that a template would write with.
+fn name_only(source: &str) -> Option<&str> {
+    let name = source.strip_prefix('\u{feff}').unwrap_or(source).trim();
+    let is_name = !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    is_name.then_some(name)
 }
 
 /// `bos_token` and its like: a text, or an object with one.

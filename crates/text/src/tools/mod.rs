@@ -14,7 +14,7 @@ mod phi;
 mod told;
 
 use crate::parts::Sink;
-pub(crate) use told::told;
+pub(crate) use told::{spelt_out, told};
 
 /// How a model writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,20 +19,37 @@ pub(crate) fn told(messages: &[Value], tools: &[Value]) -> Vec<Value> {
         words.push_str(&tool.to_string());
     }
     words.push_str(AFTER);
-    let role = |message: &Value| message.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let text =
-        |message: &Value| message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut out: Vec<Value> = Vec::with_capacity(messages.len() + 1);
     let mut rest = messages;
     match messages.split_first() {
-        Some((first, others)) if matches!(role(first).as_str(), "system" | "developer") => {
+        Some((first, others)) if matches!(role(first), "system" | "developer") => {
             out.push(json!({"role": role(first), "content": format!("{}\n\n{words}", text(first))}));
             rest = others;
         }
         _ => out.push(json!({"role": "system", "content": words})),
     }
+    spell(rest, &mut out);
+    out
+}
+
+/// Calls and results of a conversation as text, for a template that knows neither, where no tools are offered any more.
+pub(crate) fn spelt_out(messages: &[Value]) -> Vec<Value> {
+    let mut out = Vec::with_capacity(messages.len());
+    spell(messages, &mut out);
+    out
+}
+
+fn role(message: &Value) -> &str {
+    message.get("role").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn text(message: &Value) -> String {
+    message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn spell(messages: &[Value], out: &mut Vec<Value>) {
     let mut after_result = false;
-    for message in rest {
+    for message in messages {
         let is_result = role(message) == "tool";
         match out.last_mut().filter(|_| is_result && after_result) {
             // Roles must alternate for many templates: results that follow each other are one message.
@@ -42,7 +59,6 @@ pub(crate) fn told(messages: &[Value], tools: &[Value]) -> Vec<Value> {
         }
         after_result = is_result;
     }
-    out
 }
 
 fn response(text: &str) -> String {

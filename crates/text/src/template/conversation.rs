@@ -1,0 +1,153 @@
+//! From a client's conversation to a prompt that says all of it, or to an error.
+
+use std::sync::PoisonError;
+
+use serde_json::{Map, Value};
+
+use super::kept::Search;
+use super::probe::{ContentForm, Role, Traits};
+use super::{ChatTemplate, TemplateError, deep, turns};
+use crate::Tokenizer;
+use crate::prompt::{Prompt, Written, unmarked};
+use crate::tools;
+
+impl ChatTemplate {
+    /// The text of a conversation for callers who are not trusted, which is every one of a server's: names of control
+    /// tokens that they wrote into their messages stay text ([`Tokenizer::encode_prompt`]). A template that has no place
+    /// for tools gets them in the system message, and calls and results as text; system messages and turns that it does
+    /// not take are put together in a way that it does, and [`Prompt::warnings`] says so. No user's text is left out.
+    ///
+    /// # Errors
+    /// As [`render`](ChatTemplate::render); a template that leaves out what a user says.
+    pub fn prompt(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Value],
+        tools: Option<&[Value]>,
+        add_generation_prompt: bool,
+        extra: &Map<String, Value>,
+    ) -> Result<Prompt, TemplateError> {
+        let told;
+        let (messages, tools) = match tools {
+            Some(tools) if !self.knows_tools => {
+                told = tools::told(messages, tools);
+                (told.as_slice(), None)
+            }
+            None if !self.knows_tools && messages.iter().any(is_of_tools) => {
+                told = tools::spelt_out(messages);
+                (told.as_slice(), None)
+            }
+            _ => (messages, tools),
+        };
+        let traits = self.traits(tools.is_some())?;
+        let attempt = |messages: &[Value]| {
+            let written = Written::marked(tokenizer.names(), messages, tools, extra);
+            let (messages, tools) = (&written.messages, written.tools.as_deref());
+            let prompt = unmarked(self.render(messages, tools, add_generation_prompt, &written.extra)?);
+            Ok::<_, TemplateError>(prompt)
+        };
+        let whole = |messages: &[Value]| {
+            let prompt = attempt(messages)?;
+            says_users(&prompt.text, messages).map(|()| prompt)
+        };
+        let (conversation, done) = turns::needed(&traits, messages);
+        let refused = match whole(&conversation) {
+            Ok(prompt) => return Ok(with_warnings(prompt, &traits, &conversation, &done)),
+            Err(error) => error,
+        };
+        // One that needs too much does so for each of them.
+        let others = if refused.limit { Vec::new() } else { turns::others(&conversation, &done) };
+        for (conversation, done) in others {
+            if let Ok(prompt) = whole(&conversation) {
+                return Ok(with_warnings(prompt, &traits, &conversation, &done));
+            }
+        }
+        Err(refused)
+    }
+
+    /// How texts of a role are handed to the template when no tools are offered.
+    ///
+    /// # Errors
+    /// No thread to find it out on.
+    pub fn content_form(&self, role: &str) -> Result<ContentForm, TemplateError> {
+        Ok(self.traits(false)?.form(Role::of(&serde_json::json!({"role": role}))))
+    }
+
+    /// What is to be said of the template when its model is loaded, a line each.
+    pub fn remarks(&self) -> Vec<String> {
+        let traits = match self.traits(false) {
+            Ok(traits) => traits,
+            Err(error) => return vec![error.to_string()],
+        };
+        let mut remarks = Vec::new();
+        if !traits.keeps(Role::User) {
+            let why = self.refusal(false).map(|why| format!(" ({})", why.message)).unwrap_or_default();
+            remarks.push(format!(
+                "the chat template leaves out what users say, as a string and as parts{why}: chat requests will be refused, completions work"
+            ));
+        }
+        remarks
+    }
+
+    /// What was found out about the template for conversations with tools or without.
+    pub(super) fn traits(&self, with_tools: bool) -> Result<Traits, TemplateError> {
+        let at = usize::from(self.for_tools && with_tools);
+        let mut known = self.traits[at].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(traits) = *known {
+            return Ok(traits);
+        }
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(super::PROBE_FUEL));
+        let traits = deep(|| {
+            let mut render = |messages: &[Value], tools: Option<&[Value]>| {
+                let variables = self.variables(messages, tools, true, &Map::new(), None);
+                match self.run(&environment, self.name(with_tools), &variables) {
+                    Ok(said) => Ok(Some(said)),
+                    Err(error) if error.limit => Err(error),
+                    Err(_) => Ok(None),
+                }
+            };
+            Ok(Traits::find(&mut render))
+        })?;
+        *known = Some(traits);
+        Ok(traits)
+    }
+
+    /// Why the simplest conversation is refused.
+    fn refusal(&self, with_tools: bool) -> Option<TemplateError> {
+        let messages = [serde_json::json!({"role": "user", "content": "Hello."})];
+        let variables = self.variables(&messages, None, true, &Map::new(), None);
+        deep(|| self.run(&self.environment, self.name(with_tools), &variables)).err()
+    }
+}
+
+/// Whether a message calls a tool or is the result of one.
+fn is_of_tools(message: &Value) -> bool {
+    Role::of(message) == Role::Tool || message.get("tool_calls").is_some()
+}
+
+/// Refuses a prompt that does not say what each user message says.
+fn says_users(prompt: &str, messages: &[Value]) -> Result<(), TemplateError> {
+    let mut search = Search::new(prompt);
+    for (at, message) in messages.iter().enumerate().filter(|(_, message)| Role::of(message) == Role::User) {
+        if !search.says(turns::text(message)) {
+            let message =
+                format!("leaves out the text of message {} of {}, a user's", at + 1, messages.len());
+            return Err(TemplateError { line: None, message, limit: false });
+        }
+    }
+    Ok(())
+}
+
+fn with_warnings(mut prompt: Prompt, traits: &Traits, messages: &[Value], done: &[turns::Change]) -> Prompt {
+    prompt.warnings.extend(done.iter().filter_map(|change| change.warning()).map(str::to_owned));
+    for (role, name) in [(Role::Assistant, "assistant"), (Role::Tool, "tool")] {
+        let said = |message: &&Value| Role::of(message) == role && !turns::text(message).trim().is_empty();
+        if !traits.keeps(role) && messages.iter().any(|message| said(&message)) {
+            prompt.warnings.push(format!(
+                "messages: this model's chat template leaves out the text of messages of the role {name}"
+            ));
+        }
+    }
+    prompt
+}

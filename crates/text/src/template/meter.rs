@@ -1,0 +1,151 @@
+//! What a run of a template may use: bytes that it makes, and bytes that it looks at.
+//!
+//! minijinja counts steps, and one step may double a string or compare two long ones. So every operation that makes or
+//! reads something of a length is charged here before it runs: `rewrite` leads operators to metered filters,
+//! `operations` holds those and the charged forms of all filters, tests and functions, `methods` those of strings and
+//! dicts. Bytes that are freed again are not given back: the sum bounds memory as well as time.
+//!
+//! A run has a thread of its own, so its meter is that thread's.
+
+use std::cell::Cell;
+use std::fmt;
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, ErrorKind, Value};
+
+/// Bytes that a run may make, beside [`MADE_PER_BYTE`] of what it is given.
+const MADE: u64 = 32 << 20;
+const MADE_PER_BYTE: u64 = 16;
+/// Bytes that a run may look at, beside [`READ_PER_BYTE`] of what it is given.
+const READ: u64 = 64 << 20;
+const READ_PER_BYTE: u64 = 64;
+/// Bytes of an entry of a list, and of a map.
+pub(super) const ENTRY: u64 = 32;
+pub(super) const PAIR: u64 = 96;
+/// Bytes that count for an operation, however short what it looks at is.
+const STEP: u64 = 32;
+/// Depth of values that are looked at; JSON of a request is no deeper.
+pub(super) const MAX_DEPTH: usize = 128;
+
+#[derive(Clone, Copy)]
+struct Meter {
+    made: u64,
+    read: u64,
+}
+
+thread_local! {
+    static METER: Cell<Option<Meter>> = const { Cell::new(None) };
+}
+
+/// Gives this thread's run its allowance: `input` bytes are given to it, and a short run has one of `parts` of the rest.
+pub(super) fn start(input: u64, parts: u64) {
+    let allow = |base: u64, each: u64| base / parts.max(1) + input.saturating_mul(each);
+    METER.set(Some(Meter { made: allow(MADE, MADE_PER_BYTE), read: allow(READ, READ_PER_BYTE) }));
+}
+
+/// A run used up what it may.
+#[derive(Debug)]
+pub(super) struct Spent(&'static str);
+
+impl fmt::Display for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Spent {}
+
+fn spend(bytes: u64, part: impl Fn(&mut Meter) -> &mut u64, words: &'static str) -> Result<(), Error> {
+    let Some(mut meter) = METER.get() else { return Ok(()) };
+    let left = part(&mut meter);
+    let enough = *left >= bytes;
+    *left = left.saturating_sub(bytes);
+    METER.set(Some(meter));
+    if enough {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidOperation, words).with_source(Spent(words)))
+}
+
+/// Charges for bytes that an operation is about to make.
+pub(super) fn made(bytes: u64) -> Result<(), Error> {
+    spend(bytes, |meter| &mut meter.made, "makes too many bytes: 32 MiB and 16 times its input are the limit")
+}
+
+/// Charges for bytes that an operation is about to look at.
+pub(super) fn read(bytes: u64) -> Result<(), Error> {
+    let bytes = bytes.saturating_add(STEP);
+    spend(
+        bytes,
+        |meter| &mut meter.read,
+        "takes too long: it works on more than 64 MiB and 64 times its input",
+    )
+}
+
+/// The length of a value: bytes of a string, entries of a list or map times their size.
+pub(super) fn shallow(value: &Value) -> u64 {
+    match value.kind() {
+        ValueKind::String | ValueKind::Bytes => value
+            .as_str()
+            .map_or_else(|| value.as_bytes().map_or(0, |bytes| bytes.len() as u64), |text| text.len() as u64),
+        ValueKind::Seq | ValueKind::Iterable => value.len().unwrap_or(0) as u64 * ENTRY,
+        ValueKind::Map => value.len().unwrap_or(0) as u64 * PAIR,
+        _ => 8,
+    }
+}
+
+/// Charges for looking at all of a value, inner values as often as they occur.
+pub(super) fn read_all(value: &Value) -> Result<u64, Error> {
+    let bytes = all(value, 0)?;
+    read(0)?;
+    Ok(bytes)
+}
+
+fn all(value: &Value, depth: usize) -> Result<u64, Error> {
+    if depth > MAX_DEPTH {
+        return Err(too_deep());
+    }
+    let own = match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => 16,
+        _ => shallow(value).saturating_add(16),
+    };
+    spend(
+        own,
+        |meter| &mut meter.read,
+        "takes too long: it works on more than 64 MiB and 64 times its input",
+    )?;
+    let mut sum = own;
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => {
+            for item in value.try_iter()? {
+                sum = sum.saturating_add(all(&item, depth + 1)?);
+            }
+        }
+        ValueKind::Map => {
+            for key in value.try_iter()? {
+                sum = sum.saturating_add(all(&key, depth + 1)?);
+                sum = sum.saturating_add(all(&value.get_item(&key)?, depth + 1)?);
+            }
+        }
+        _ => {}
+    }
+    Ok(sum)
+}
+
+pub(super) fn too_deep() -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("a value is nested deeper than {MAX_DEPTH}"))
+}
+
+/// A list in place of what is worked out anew each time that it is looked at: views of views would take no memory and
+/// any time.
+pub(super) fn settled(value: Value) -> Result<Value, Error> {
+    if value.kind() != ValueKind::Iterable {
+        return Ok(value);
+    }
+    let mut items = Vec::new();
+    for item in value.try_iter()? {
+        made(ENTRY)?;
+        items.push(item);
+    }
+    Ok(Value::from(items))
+}
