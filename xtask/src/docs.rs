@@ -22,7 +22,8 @@ pub fn write(program: &Program) -> Done {
     let path = root().join(PAGE);
     std::fs::write(&path, page(&helps)).map_err(|error| format!("{}: {error}", path.display()))?;
     mentions(&helps)?;
-    links::check()
+    links::check()?;
+    run::readable()
 }
 
 pub use run::run;
@@ -34,7 +35,8 @@ pub fn check(program: &Program) -> Done {
         return Err(format!("{PAGE} is not what the flags say; run `cargo xtask docs` and commit it"));
     }
     mentions(&helps)?;
-    links::check()
+    links::check()?;
+    run::readable()
 }
 
 /// The overall help first, under the name `gristmill`.

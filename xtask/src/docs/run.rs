@@ -71,6 +71,14 @@ fn followed(program: &Program, python: &Path, only: Option<&str>, folder: &Path)
     if sum.failed == 0 { Ok(()) } else { Err(format!("{} code blocks of the docs fail", sum.failed)) }
 }
 
+/// Every block of every page has a language that is known, and every comment before one says something.
+pub fn readable() -> Done {
+    for page in pages()? {
+        blocks::of(&text(&page)?).map_err(|error| format!("{}: {error}", page.display()))?;
+    }
+    Ok(())
+}
+
 /// README.md and the pages directly in `docs/`. Decisions and the notes on single machines are records, not instructions.
 fn pages() -> Result<Vec<PathBuf>, String> {
     let docs = root().join("docs");
