@@ -136,7 +136,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) -> hyper::Result<()> {
     let options = &state.options;
     let shared = line::Shared::default();
-    let stream = Patient::new(stream, options.write_timeout);
+    let stream = Patient::new(stream, options.write_timeout).counted(state.metrics.clone());
     let line = Line::new(stream, shared.clone(), options.head_bytes, options.headers);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let answering = shared.answering();

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use events::{Event, Metrics};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -21,12 +23,20 @@ pub(crate) struct Patient<S> {
     waiting: bool,
     /// Since when there has been something to write all the time, and bytes taken since.
     behind: Option<(Instant, u64)>,
+    /// Told when a reader is given up.
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl<S> Patient<S> {
     pub(crate) fn new(inner: S, limit: Duration) -> Patient<S> {
         let deadline = Box::pin(tokio::time::sleep(limit));
-        Patient { inner, limit, deadline, waiting: false, behind: None }
+        Patient { inner, limit, deadline, waiting: false, behind: None, metrics: None }
+    }
+
+    /// Counts a reader that is given up.
+    pub(crate) fn counted(mut self, metrics: Arc<Metrics>) -> Patient<S> {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// Passes a write's result on; a pending one counts against the deadlines.
@@ -57,6 +67,10 @@ impl<S> Patient<S> {
             self.deadline.as_mut().reset(slowest.min(now + self.limit));
         }
         if self.deadline.as_mut().poll(context).is_ready() {
+            // Once: the connection ends.
+            if let Some(metrics) = self.metrics.take() {
+                metrics.record(Event::SlowReader);
+            }
             let message = "the client took too little of its answer in the time for it";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));
         }

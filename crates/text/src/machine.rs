@@ -109,6 +109,18 @@ impl Shared {
         }
     }
 
+    /// The tokens of a word; models that can be stopped within one ask `goes_on` now and then.
+    pub(crate) fn tokenize_while(
+        &self,
+        word: &str,
+        goes_on: &dyn Fn() -> bool,
+    ) -> tokenizers::Result<Vec<Token>> {
+        match &*self.0 {
+            Kind::Library(..) => self.tokenize(word),
+            Kind::Spm(model) => model.tokenize_while(word, goes_on).map_err(Into::into),
+        }
+    }
+
     /// Calls `visit` with the text of every piece.
     pub(crate) fn each_piece(&self, visit: &mut impl FnMut(&str)) {
         match &*self.0 {

@@ -58,6 +58,9 @@ impl Ord for Pair {
     }
 }
 
+/// Joins between two looks whether to go on.
+const JOINS_A_LOOK: usize = 4_096;
+
 impl Spm {
     /// A model of pieces by id, their scores, and the pieces of bytes.
     pub(crate) fn new(
@@ -88,6 +91,15 @@ impl Spm {
 
     /// The tokens of a text. Time: n log n in its length.
     pub(crate) fn tokenize(&self, text: &str) -> Result<Vec<Token>, String> {
+        self.tokenize_while(text, &|| true)
+    }
+
+    /// As [`Spm::tokenize`]; given up when `goes_on` says no, which is asked now and then.
+    pub(crate) fn tokenize_while(
+        &self,
+        text: &str,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<Token>, String> {
         let mut symbols: Vec<Symbol> = text
             .char_indices()
             .enumerate()
@@ -102,7 +114,15 @@ impl Spm {
         for left in 0..symbols.len() {
             self.consider(text, &symbols, Some(left), symbols[left].next, &mut pairs);
         }
+        let mut until_asked = JOINS_A_LOOK;
         while let Some(pair) = pairs.pop() {
+            until_asked -= 1;
+            if until_asked == 0 {
+                until_asked = JOINS_A_LOOK;
+                if !goes_on() {
+                    return Err("the work was stopped".into());
+                }
+            }
             let (left, right) = (&symbols[pair.left], &symbols[pair.right]);
             // One of the two has been joined elsewhere since.
             if left.len == 0 || right.len == 0 || left.len + right.len != pair.len {

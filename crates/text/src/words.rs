@@ -14,8 +14,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use fancy_regex::Regex;
 use serde_json::Value;
 use tokenizers::{
-    Model as _, NormalizedString, Normalizer as _, NormalizerWrapper, OffsetReferential, OffsetType,
-    PreTokenizedString, PreTokenizer as _, PreTokenizerWrapper,
+    NormalizedString, Normalizer as _, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString,
+    PreTokenizer as _, PreTokenizerWrapper,
 };
 
 use crate::cuts::Cuts;
@@ -257,7 +257,10 @@ impl Words {
     }
 
     fn tokens(&self, word: &str, sink: &mut impl Sink) -> Done {
-        let tokens = self.model.tokenize(word).map_err(failed)?;
+        let tokens = self.model.tokenize_while(word, &|| sink.goes_on().is_ok()).map_err(|error| {
+            // What stopped it says more than the model does.
+            sink.goes_on().err().unwrap_or_else(|| failed(error))
+        })?;
         tokens.into_iter().try_for_each(|token| sink.put(token.id))
     }
 }
@@ -267,7 +270,8 @@ fn pieces(regex: &Regex, part: &str, take: &mut impl FnMut(&str, bool) -> Done) 
     let mut done = 0;
     let mut hand_on = |piece: &str, matched| if piece.is_empty() { Ok(()) } else { take(piece, matched) };
     for found in regex.find_iter(part) {
-        let found = found.map_err(failed)?;
+        // A run of a million characters of one kind is more than the pattern can step back over.
+        let found = found.map_err(|_| failed("a run of one kind of characters is too long"))?;
         hand_on(&part[done..found.start()], false)?;
         hand_on(found.as_str(), true)?;
         done = found.end();

@@ -101,6 +101,20 @@ fn abuse_a2_a_text_beyond_the_limit_is_given_up_early() {
     assert_eq!(stopped, Err(Unencoded::Stopped { worked: 0 }));
 }
 
+/// A word that is nowhere cut is given up within itself.
+#[test]
+fn abuse_a1_a_long_word_is_given_up_when_its_client_leaves() {
+    let tokenizer = tiny("sentencepiece-bpe.gguf");
+    let asked = std::cell::Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 2
+    };
+    let limit = Limit { most: usize::MAX, stop: &stop };
+    let stopped = tokenizer.encode_within(&"the".repeat(100_000), Special::Parse, false, &limit);
+    assert!(matches!(stopped, Err(Unencoded::Stopped { .. })), "{stopped:?}");
+}
+
 proptest! {
     #[test]
     fn any_text(text in "(<\\|im_end\\|>|<s>|</s>|[a-z ]{1,9}|[0-9]{1,5}|\\s{1,5}|\\PC{1,9}|e\u{301}){0,30}") {
