@@ -1,11 +1,23 @@
-//! Request bodies, as each endpoint reads them. Input: a letter that chooses the parser, and the body.
+//! Request bodies, as each endpoint reads them. Input: a letter that chooses the reader, and the body.
 //!
 //! Looks for: a panic, an overflow, and a refusal that is not a client error with one readable line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::tokens::{self, Tokenize};
-use wire::{ChatRequest, CompletionRequest, Fault, ResponsesRequest};
+use wire::{Fault, bodies};
+
+/// The letters, and the paths whose bodies they stand for.
+const LETTERS: [(u8, &str); 9] = [
+    (b'm', "/v1/messages"),
+    (b'n', "/v1/messages/count_tokens"),
+    (b'r', "/v1/responses"),
+    (b't', "/tokenize"),
+    (b'd', "/detokenize"),
+    (b'p', "/v1/completions"),
+    (b'c', "/v1/chat/completions"),
+    (b'g', "/generate"),
+    (b'l', "/completion"),
+];
 
 fn check(body: &[u8], fault: &Fault) {
     assert!((400..500).contains(&fault.status), "{fault}");
@@ -20,16 +32,14 @@ fn check(body: &[u8], fault: &Fault) {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((kind, body)) = bytes.split_first() else { return };
-    let outcome = match kind {
-        b'r' => ResponsesRequest::parse(body).map(drop),
-        b't' => Tokenize::parse(body).map(drop),
-        b'd' => tokens::detokenize(body).map(drop),
-        b'p' => CompletionRequest::parse(body).map(drop),
-        b'c' => ChatRequest::parse(body).map(drop),
-        // Seeds of before begin with the body.
-        _ => ChatRequest::parse(bytes).map(drop).and(CompletionRequest::parse(bytes).map(drop)),
-    };
-    if let Err(fault) = outcome {
-        check(bytes, &fault);
+    // Seeds of before begin with the body.
+    let chosen = LETTERS.iter().find(|(letter, _)| letter == kind).map(|(_, path)| *path);
+    let body = if chosen.is_some() { body } else { bytes };
+    for (path, read) in bodies::ALL {
+        if chosen.is_none_or(|chosen| chosen == path)
+            && let Err(fault) = read(body)
+        {
+            check(bytes, &fault);
+        }
     }
 });

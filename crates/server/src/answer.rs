@@ -1,5 +1,7 @@
 //! The whole answer, both endpoints.
 
+use std::time::Instant;
+
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use engine::TokenLogprobs;
@@ -17,16 +19,22 @@ pub(crate) const FINGERPRINT: &str = concat!("gristmill-", env!("CARGO_PKG_VERSI
 
 /// One choice, as it comes together.
 #[derive(Default)]
-struct Gathered {
-    text: String,
+pub(crate) struct Gathered {
+    pub(crate) text: String,
     thought: String,
     /// Names and arguments.
     calls: Vec<(String, String)>,
     /// Kept as ids: their texts are looked up once, at the end.
-    scored: Vec<(u32, Option<TokenLogprobs>)>,
+    pub(crate) scored: Vec<(u32, Option<TokenLogprobs>)>,
     /// If they are sent.
-    ids: Vec<u32>,
-    end: End,
+    pub(crate) ids: Vec<u32>,
+    /// How many tokens came.
+    pub(crate) tokens: usize,
+    /// When the first one did.
+    pub(crate) began: Option<Instant>,
+    /// When it ended.
+    pub(crate) ended: Option<Instant>,
+    pub(crate) end: End,
 }
 
 impl Gathered {
@@ -46,7 +54,7 @@ impl Gathered {
     }
 
     /// Mean log-probability of its tokens, the end included.
-    fn likelihood(&self) -> f64 {
+    pub(crate) fn likelihood(&self) -> f64 {
         let logprobs = self.scored.iter().filter_map(|(_, scored)| Some(f64::from(scored.as_ref()?.logprob)));
         logprobs.sum::<f64>() / self.scored.len().max(1) as f64
     }
@@ -65,8 +73,10 @@ impl Gathered {
     }
 }
 
-/// Reads a generation to its end.
-pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
+/// Reads a generation to its end: the answers, and the log-probabilities of each prompt if they were asked for.
+pub(crate) async fn gather(
+    generation: &mut Generation,
+) -> Result<(Vec<Gathered>, Vec<Vec<TokenLogprobs>>), Fault> {
     let mut choices: Vec<Gathered> = Vec::new();
     choices.resize_with(generation.choices, Gathered::default);
     // One a prompt, if they were asked for.
@@ -78,6 +88,8 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
             Told::Prompt(logprobs) => scores[index / generation.plan.n] = logprobs,
             Told::Token { parts, id, logprobs } => {
                 choice.add(parts);
+                choice.tokens += 1;
+                choice.began.get_or_insert_with(Instant::now);
                 if generation.plan.ids.returned {
                     choice.ids.push(id);
                 }
@@ -87,16 +99,23 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
             }
             Told::Done { parts, end } => {
                 choice.add(parts);
+                choice.ended = Some(Instant::now());
                 choice.end = end;
             }
         }
     }
+    Ok((choices, scores))
+}
+
+/// The whole answer, once it has ended.
+pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
+    let (choices, scores) = gather(&mut generation).await?;
     let json = match generation.plan.form {
         Form::Completion(_) => {
             let choices = best(choices, &generation.plan);
             completion_json(&mut generation, choices, &scores, &id)
         }
-        Form::Chat | Form::Message | Form::Response(_) => chat_json(&generation, choices, &scores, id),
+        _ => chat_json(&generation, choices, &scores, id),
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
@@ -166,7 +185,7 @@ fn completion_json(
     let n = generation.plan.best;
     let echoes = match &mut generation.plan.form {
         Form::Completion(echoes) => echoes.take(),
-        Form::Chat | Form::Message | Form::Response(_) => None,
+        _ => None,
     };
     let choice = |(index, mut gathered): (usize, Gathered)| completion::Choice {
         index,

@@ -13,6 +13,7 @@ use tokio_stream::StreamExt;
 use wire::Fault;
 
 use crate::Served;
+use crate::encoding::Encoding;
 use crate::preparation::{LARGE, Work};
 use crate::shares::{Full, Owner, Share, Shares};
 use crate::state::State;
@@ -47,6 +48,7 @@ impl Memory {
 /// A body, the memory that it holds, and whose it is.
 pub(crate) struct Bytes {
     pub(crate) bytes: Vec<u8>,
+    encoding: Encoding,
     owner: Owner,
     memory: Share,
 }
@@ -60,19 +62,26 @@ impl Bytes {
         served: &Arc<Served>,
         read: impl FnOnce(&Work, &[u8]) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        let slot = state.preparation.enter(self.owner, self.bytes.len()).await;
+        // How large a compressed body is shows when it is read.
+        let compressed = self.encoding != Encoding::Identity;
+        let size = if compressed { self.bytes.len().max(LARGE) } else { self.bytes.len() };
+        let limit = state.options.body_bytes;
+        let slot = state.preparation.enter(self.owner, size).await;
         let slot = slot.map_err(|none| state.refused(Rejection::Preparation, none.fault()))?;
         let (work, _leaving) = Work::new(served.clone());
         let metrics = state.metrics.clone();
         let working = tokio::task::spawn_blocking(move || {
+            let Bytes { bytes, encoding, mut memory, .. } = self;
             let outcome = work.run(|work| {
-                wire::scan::values(&self.bytes)?;
-                read(work, &self.bytes)
+                let full = |_| Fault::busy("too many bytes of bodies are held", 2);
+                let bytes = encoding.undo(bytes, limit, |more| memory.grow(more).map_err(full))?;
+                wire::scan::values(&bytes)?;
+                read(work, &bytes)
             });
             if let Some(reason) = outcome.as_ref().err().and_then(reason) {
                 metrics.record(Event::Rejected(reason));
             }
-            drop((self.memory, slot));
+            drop((memory, slot));
             outcome
         });
         match working.await {
@@ -99,6 +108,7 @@ const READ_ON: usize = 4;
 
 pub(crate) async fn read(state: &State, request: Request) -> Result<Bytes, Fault> {
     check_type(request.headers())?;
+    let encoding = Encoding::of(request.headers())?;
     let limit = state.options.body_bytes;
     let owner = Owner::of(&request);
     let declared = request.body().size_hint().exact().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -112,7 +122,8 @@ pub(crate) async fn read(state: &State, request: Request) -> Result<Bytes, Fault
         state.refused(Rejection::BodyMemory, full_of(full, "bodies are being read", most, each))
     })?;
     let timeout = state.options.body_timeout;
-    match tokio::time::timeout(timeout, collect(state, request.into_body(), declared, owner)).await {
+    match tokio::time::timeout(timeout, collect(state, request.into_body(), encoding, declared, owner)).await
+    {
         Ok(done) => done,
         Err(_) => Err(state.refused(Rejection::BodyTime, Fault::slow_body(timeout.as_secs()))),
     }
@@ -131,13 +142,20 @@ fn check_type(headers: &HeaderMap) -> Result<(), Fault> {
 }
 
 /// The body's bytes, with memory for them: a body whose length is not known is small until it is not.
-async fn collect(state: &State, body: Body, declared: Option<usize>, owner: Owner) -> Result<Bytes, Fault> {
+async fn collect(
+    state: &State,
+    body: Body,
+    encoding: Encoding,
+    declared: Option<usize>,
+    owner: Owner,
+) -> Result<Bytes, Fault> {
     let limit = state.options.body_bytes;
     let full = |shares: &Arc<Shares>, full: Full| {
         let (most, each) = (shares.most(), shares.most_each());
         state.refused(Rejection::BodyMemory, full_of(full, "bytes of bodies are held", most, each))
     };
-    let mut shares = state.body_memory.of(declared.unwrap_or(0));
+    let least = if encoding == Encoding::Identity { 0 } else { LARGE };
+    let mut shares = state.body_memory.of(declared.unwrap_or(0).max(least));
     let mut memory = shares.take(owner, 0).map_err(|f| full(shares, f))?;
     let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(LARGE));
     let mut total = 0_usize;
@@ -159,8 +177,7 @@ async fn collect(state: &State, body: Body, declared: Option<usize>, owner: Owne
     if total > limit {
         return Err(state.refused(Rejection::BodySize, Fault::too_large(limit)));
     }
-    // A content-encoding is to be undone here, with `memory` grown by what comes out of it.
-    Ok(Bytes { bytes, owner, memory })
+    Ok(Bytes { bytes, encoding, owner, memory })
 }
 
 fn full_of(full: Full, what: &str, most: usize, each: usize) -> Fault {

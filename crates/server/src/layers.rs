@@ -159,7 +159,9 @@ fn check(state: &State, request: &Request) -> Result<Client, Fault> {
     }
     let path = request.uri().path();
     let is_health = [routes::HEALTH, routes::LIVE, routes::READY].contains(&path);
-    if is_health || (state.options.page && page::path(path).is_some()) {
+    // `POST /` generates.
+    let looks = [Method::GET, Method::HEAD].contains(request.method());
+    if is_health || (looks && state.options.page && page::path(path).is_some()) {
         return Ok(Client::default());
     }
     let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Keys;
+use crate::{Cors, Keys};
 
 /// Bounds and secrets of a server.
 #[derive(Debug, Clone)]
@@ -12,6 +12,8 @@ pub struct Options {
     /// Without keys: answer only to requests whose `Host` is a loopback name. A page in a browser can send requests
     /// to 127.0.0.1 under a name of its own (DNS rebinding); this refuses them.
     pub loopback_names_only: bool,
+    /// The origins whose pages may use the server; none sends no CORS headers.
+    pub cors: Option<Cors>,
     /// Whether the page is served at `/`.
     pub page: bool,
     /// Whether the metrics are told under llama-server's names too.
@@ -66,6 +68,7 @@ impl Default for Options {
         Options {
             keys: Keys::default(),
             loopback_names_only: true,
+            cors: None,
             page: true,
             metrics_llamacpp: false,
             body_bytes: wire::limits::BODY_BYTES,

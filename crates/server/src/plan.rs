@@ -51,6 +51,12 @@ pub(crate) enum Form {
     Response(Box<responses::Asked>),
     /// With the text that each prompt's answers begin with, if it is wanted.
     Completion(Option<Vec<String>>),
+    /// text-generation-inference's.
+    Tgi(Box<crate::tgi::Asked>),
+    /// `/generate` with `prompt`.
+    Short(Option<Vec<String>>),
+    /// llama.cpp's own.
+    Llama(Box<crate::llamacpp::Asked>),
 }
 
 impl Plan {
@@ -146,7 +152,11 @@ fn most_tokens(served: &Work, truncate: Option<Truncate>) -> usize {
 }
 
 pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
-    let request = CompletionRequest::parse(body)?;
+    continuation(served, CompletionRequest::parse(body)?)
+}
+
+/// A text to continue, whatever endpoint it came through.
+pub(crate) fn continuation(served: &Work, request: CompletionRequest) -> Result<Plan, Fault> {
     check_model(served, request.model.as_deref())?;
     let encode = |prompt: &Prompt| match prompt {
         Prompt::Tokens(ids) => Ok(ids.clone()),
@@ -164,14 +174,14 @@ pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
         Prompt::Tokens(ids) => served.language.decode(ids),
         Prompt::Text(text) => text.clone(),
     };
-    let max_tokens = Some(request.max_tokens);
+    let max_tokens = request.max_tokens;
     let mut template =
         engine_request(served, &request.sampling, &request.handling, max_tokens, request.logprobs)?;
     if request.best_of > request.n {
         // They are ranked by it.
         template.params.logprobs.get_or_insert(0);
     }
-    let mut warnings = Vec::new();
+    let mut warnings = request.warnings.clone();
     if let Some(guided) = &request.guided {
         let guided = shape::guide(served.language.as_ref(), guided, None, None)?;
         template.constrain = Some(guided.constrain);
@@ -211,7 +221,7 @@ pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
 
 pub(crate) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fault> {
     match asked {
-        Some(name) if !served.names.iter().any(|n| n == name) => Err(Fault::no_model(name, &served.names)),
+        Some(name) if !served.is_called(name) => Err(Fault::no_model(name, &served.names)),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Path, Request, State as Shared};
-use axum::http::{Method, Uri, header};
+use axum::http::header;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -19,7 +19,10 @@ use crate::generation::Generation;
 use crate::plan::{Form, Plan};
 use crate::preparation::Work;
 use crate::state::State;
-use crate::{Served, answer, body, held, layers, messages, page, plan, responses, stream, tokens, visit};
+use crate::{
+    Served, answer, body, cors, held, hints, layers, llamacpp, messages, page, plan, responses, stream, tgi,
+    tokens, visit,
+};
 
 pub(crate) const HEALTH: &str = "/health";
 pub(crate) const LIVE: &str = "/health/live";
@@ -40,21 +43,53 @@ const APPLY_TEMPLATE: &str = "/apply-template";
 const VERSION: &str = "/version";
 const PROPS: &str = "/props";
 const OPENAPI: &str = "/openapi.json";
-/// Paths that are routes as they stand.
-const PLAIN: [&str; 12] = [
-    CHAT,
-    COMPLETIONS,
-    MODELS,
-    MESSAGES,
-    COUNT,
-    RESPONSES,
-    TOKENIZE,
-    DETOKENIZE,
-    APPLY_TEMPLATE,
-    VERSION,
-    PROPS,
-    OPENAPI,
+const TOKENIZER_INFO: &str = "/tokenizer_info";
+const GENERATE: &str = "/generate";
+const GENERATE_STREAM: &str = "/generate_stream";
+const ROOT: &str = "/";
+const INFO: &str = "/info";
+const COMPLETION: &str = "/completion";
+const LLAMA_COMPLETIONS: &str = "/completions";
+const SLOTS: &str = "/slots";
+
+const GET: &[&str] = &["GET"];
+const POST: &[&str] = &["POST"];
+
+/// Every route but the page's, and the methods that it answers.
+const ROUTES: [(&str, &[&str]); 27] = [
+    (HEALTH, GET),
+    (LIVE, GET),
+    (READY, GET),
+    (METRICS, GET),
+    (CHAT, POST),
+    (COMPLETIONS, POST),
+    (MODELS, GET),
+    (MODEL, GET),
+    (MESSAGES, POST),
+    (COUNT, POST),
+    (RESPONSES, POST),
+    (RESPONSE, &["GET", "DELETE"]),
+    (CANCEL, POST),
+    (TOKENIZE, POST),
+    (DETOKENIZE, POST),
+    (APPLY_TEMPLATE, POST),
+    (TOKENIZER_INFO, GET),
+    (GENERATE, POST),
+    (GENERATE_STREAM, POST),
+    (ROOT, POST),
+    (INFO, GET),
+    (COMPLETION, POST),
+    (LLAMA_COMPLETIONS, POST),
+    (SLOTS, GET),
+    (VERSION, GET),
+    (PROPS, GET),
+    (OPENAPI, GET),
 ];
+
+/// The methods that a path answers, if it is one without a part of the client's.
+pub(crate) fn methods(path: &str) -> Option<&'static [&'static str]> {
+    ROUTES.iter().find(|(route, _)| *route == path).map(|(_, methods)| *methods)
+}
 
 /// Every route, behind the layers that all requests go through.
 pub(crate) fn router(state: Arc<State>) -> Router {
@@ -75,14 +110,23 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route(TOKENIZE, post(tokens::tokenize))
         .route(DETOKENIZE, post(tokens::detokenize))
         .route(APPLY_TEMPLATE, post(tokens::apply_template))
+        .route(TOKENIZER_INFO, get(tokenizer_info))
+        .route(GENERATE, post(tgi::generate))
+        .route(GENERATE_STREAM, post(tgi::generate_stream))
+        .route(ROOT, post(tgi::root))
+        .route(INFO, get(tgi::info))
+        .route(COMPLETION, post(llamacpp::completion))
+        .route(LLAMA_COMPLETIONS, post(llamacpp::completion))
+        .route(SLOTS, get(llamacpp::slots))
         .route(VERSION, get(version))
         .route(PROPS, get(props))
         .route(OPENAPI, get(openapi))
-        .fallback(nothing_there)
-        .method_not_allowed_fallback(wrong_method)
+        .fallback(hints::nothing_there)
+        .method_not_allowed_fallback(hints::wrong_method)
         .layer(middleware::from_fn_with_state(state.clone(), held::hold))
         .layer(middleware::from_fn_with_state(state.clone(), layers::guard))
         .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(middleware::from_fn_with_state(state.clone(), cors::apply))
         .layer(middleware::from_fn_with_state(state.clone(), layers::name_and_count))
         .with_state(state)
 }
@@ -95,7 +139,10 @@ pub(crate) fn pattern(path: &str) -> Option<&'static str> {
         _ if path.starts_with("/v1/responses/") => {
             Some(if path.ends_with("/cancel") { CANCEL } else { RESPONSE })
         }
-        _ => PLAIN.into_iter().find(|route| *route == path).or_else(|| page::path(path)).or(Some("none")),
+        _ => {
+            let plain = ROUTES.iter().map(|(route, _)| *route).find(|route| *route == path);
+            plain.or_else(|| page::path(path)).or(Some("none"))
+        }
     }
 }
 
@@ -151,6 +198,9 @@ async fn one_model(Shared(state): Shared<Arc<State>>, Path(id): Path<String>) ->
     match state.served_or_reject() {
         Ok(served) => match cards(&served).find(|card| card.id == id) {
             Some(card) => to_json(&card),
+            None if served.is_called(&id) => {
+                to_json(&models::Card::new(id, served.created, served.engine.context()))
+            }
             None => layers::respond(&Fault::no_model(&id, &served.names)),
         },
         Err(fault) => layers::respond(&fault),
@@ -179,7 +229,7 @@ async fn generate(
     let prefix = match generation.plan.form {
         Form::Completion(_) => "cmpl-",
         Form::Message => "msg_",
-        Form::Chat | Form::Response(_) => "chatcmpl-",
+        _ => "chatcmpl-",
     };
     let id = format!("{prefix}{id}");
     match (&generation.plan.form, generation.plan.stream.on) {
@@ -280,12 +330,17 @@ fn time_limit(request: &Request) -> Result<Option<Duration>, Fault> {
     }
 }
 
-async fn nothing_there(uri: Uri) -> Response {
-    layers::respond(&Fault::not_found(uri.path()))
-}
-
-async fn wrong_method(method: Method, uri: Uri) -> Response {
-    layers::respond(&Fault::method(method.as_str(), uri.path()))
+/// What is known of the tokenizer, in the words of `tokenizer_config.json`, as vLLM tells it.
+async fn tokenizer_info(Shared(state): Shared<Arc<State>>) -> Response {
+    match state.served_or_reject() {
+        Ok(served) => {
+            let mut facts = served.language.facts();
+            facts.entry("tokenizer_class").or_insert("PreTrainedTokenizerFast".into());
+            facts.insert("model_max_length".into(), served.engine.context().into());
+            to_json(&facts)
+        }
+        Err(fault) => layers::respond(&fault),
+    }
 }
 
 fn to_json<T: serde::Serialize>(value: &T) -> Response {
@@ -304,11 +359,28 @@ mod tests {
     fn the_document_has_every_route() {
         let document = wire::openapi::document("1");
         let paths = document["paths"].as_object().expect("paths");
-        for route in PLAIN.into_iter().filter(|route| *route != OPENAPI).chain([RESPONSE, CANCEL]) {
-            assert!(paths.contains_key(route), "{route} is not in the document");
+        let told = |route: &str| ![OPENAPI, METRICS, HEALTH, LIVE, READY].contains(&route);
+        for (route, methods) in ROUTES.into_iter().filter(|(route, _)| told(route)) {
+            let route = route.replace("{*id}", "{id}");
+            let path = paths.get(&route).unwrap_or_else(|| panic!("{route} is not in the document"));
+            for method in methods {
+                assert!(path.get(method.to_lowercase()).is_some(), "{method} {route} is not in the document");
+            }
         }
         for path in paths.keys().filter(|path| !path.contains('{')) {
             assert_eq!(pattern(path), Some(path.as_str()), "{path} is no route");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_every_route() {
+        let manual = include_str!("../../../docs/api-reference.md");
+        let table: Vec<&str> = manual.lines().filter(|line| line.starts_with("| `")).collect();
+        for (route, _) in ROUTES {
+            let shown = route.replace("{*id}", "NAME").replace("{id}", "ID");
+            let end = shown.rsplit_once("/v1/responses/").map_or(shown.as_str(), |(_, end)| end);
+            let known = |line: &&str| line.contains(&format!("{end}`")) || line.contains(&format!("{end}/"));
+            assert!(table.iter().any(known), "{route} is not in docs/api-reference.md");
         }
     }
 }

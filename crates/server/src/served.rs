@@ -19,17 +19,38 @@ pub struct Served {
     pub engine: engine::Handle,
     /// Its tokens and its chat format.
     pub language: Arc<dyn Language>,
+    /// Whether a request for a model of another name is answered by this one.
+    any_name: bool,
 }
 
 impl Served {
     /// A model under some names (at least one), loaded now.
     pub fn new(names: Vec<String>, engine: engine::Handle, language: Arc<dyn Language>) -> Served {
-        Served { names, created: unix_seconds(), engine, language }
+        Served { names, created: unix_seconds(), engine, language, any_name: false }
+    }
+
+    /// Answers to any name: for clients that send one of their own and cannot be told another.
+    #[must_use]
+    pub fn under_any_name(mut self) -> Served {
+        self.any_name = true;
+        self
+    }
+
+    /// Whether a request for a model of this name is one for this model. Case and Ollama's `:latest` make no difference.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let same = |known: &String| plain(known).eq_ignore_ascii_case(plain(name));
+        self.any_name || self.names.iter().any(same)
     }
 
     pub(crate) fn name(&self) -> &str {
         self.names.first().map_or("model", String::as_str)
     }
+}
+
+/// A name without Ollama's tag for "no tag".
+fn plain(name: &str) -> &str {
+    let (head, tag) = name.split_at_checked(name.len().saturating_sub(":latest".len())).unwrap_or((name, ""));
+    if tag.eq_ignore_ascii_case(":latest") && !head.is_empty() { head } else { name }
 }
 
 pub(crate) fn unix_seconds() -> u64 {
@@ -96,6 +117,11 @@ pub trait Language: Send + Sync {
     /// How the model calls tools.
     fn style(&self) -> Option<Style> {
         None
+    }
+
+    /// What is known of the tokenizer, in the words of `tokenizer_config.json`.
+    fn facts(&self) -> Map<String, Value> {
+        Map::new()
     }
 
     /// The control token of this name, if there is one.
@@ -205,6 +231,22 @@ impl Language for Spoken {
 
     fn style(&self) -> Option<Style> {
         self.style
+    }
+
+    fn facts(&self) -> Map<String, Value> {
+        let tokenizer = &self.tokenizer;
+        let text = |id: Option<u32>| Value::from(id.and_then(|id| tokenizer.token_text(id)));
+        let ends: Vec<&str> = tokenizer.ends().iter().filter_map(|id| tokenizer.token_text(*id)).collect();
+        let facts = [
+            ("tokenizer_class", "PreTrainedTokenizerFast".into()),
+            ("vocab_size", tokenizer.vocab_size().into()),
+            ("bos_token", text(tokenizer.bos())),
+            ("eos_token", text(tokenizer.eos())),
+            ("eos_tokens", ends.into()),
+            ("add_bos_token", tokenizer.adds_bos().into()),
+            ("has_chat_template", self.template.is_some().into()),
+        ];
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn control(&self, name: &str) -> Option<u32> {

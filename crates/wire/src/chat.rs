@@ -7,9 +7,10 @@ use crate::error::Fault;
 use crate::fields::Fields;
 use crate::message::ToolChoice;
 use crate::numbers::{self, Exact};
+use crate::request_fields::Route;
 use crate::{
-    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, message, sampling,
-    unbuilt,
+    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, message,
+    request_fields, sampling, thinking,
 };
 
 /// A request, checked.
@@ -99,7 +100,7 @@ impl ChatRequest {
     /// Reads a request with the numbers of its text that a double does not hold.
     fn read_exact(value: &Value, exact: Vec<Exact>) -> Result<ChatRequest, Fault> {
         let body = Fields::body(value)?;
-        unbuilt::refuse_for_chat(&body)?;
+        let warnings = request_fields::check(&body, Route::Chat)?;
         let tools = message::tools(&body)?;
         let stream = Stream::read(&body)?;
         let add_generation_prompt = body.boolean("add_generation_prompt")?;
@@ -109,22 +110,22 @@ impl ChatRequest {
             messages: message::read_all(&body)?,
             tool_choice: message::choice(&body, tools.as_deref())?,
             parallel_tool_calls: body.boolean("parallel_tool_calls")?.unwrap_or(true),
-            include_reasoning: body.boolean("include_reasoning")?.unwrap_or(true),
+            include_reasoning: thinking::included(&body)?,
             tools,
-            template_arguments: template_arguments(&body)?,
+            template_arguments: thinking::template_arguments(&body)?,
             add_generation_prompt: add_generation_prompt.unwrap_or(!continue_final_message),
             continue_final_message,
             max_tokens: sampling::max_tokens(&body, 1)?,
-            n: body.count("n", 1..=limits::N)?.unwrap_or(1),
+            n: sampling::answers(&body)?,
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
             guided: guided::read(&body, &exact)?,
-            thinking_budget: thinking_budget(&body)?,
+            thinking_budget: thinking::budget(&body)?,
             stream,
-            warnings: Vec::new(),
+            warnings,
             exact,
         };
         request.check()?;
@@ -197,38 +198,6 @@ fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
         }
         top => Ok(on.then_some(top.unwrap_or(0))),
     }
-}
-
-/// vLLM's name, llama.cpp's (whose -1 is no budget), and the one inside Anthropic's `thinking`, which others copy.
-fn thinking_budget(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
-    if let Some(budget) = body.count("thinking_token_budget", 0..=limits::TOKENS)? {
-        return Ok(Some(budget));
-    }
-    for name in ["reasoning_budget", "thinking_budget_tokens"] {
-        if let Some(budget) = body.integer(name, -1..=limits::TOKENS)? {
-            return Ok(usize::try_from(budget).ok());
-        }
-    }
-    Ok(None)
-}
-
-fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
-    let name = "chat_template_kwargs";
-    let mut arguments = body.object(name, limits::TEMPLATE_ARGUMENTS)?.cloned().unwrap_or_default();
-    for own in ["messages", "tools", "add_generation_prompt"] {
-        if arguments.contains_key(own) {
-            let message = format!("{name} has \"{own}\"; give it as a field of the request");
-            return Err(Fault::field(format!("{name}.{own}"), message));
-        }
-    }
-    if let Some(effort) = body.text("reasoning_effort", limits::NAME_BYTES)? {
-        // Templates of models that think at will have a switch; those that take an effort know its name.
-        if effort == "none" && !arguments.contains_key("enable_thinking") {
-            arguments.insert("enable_thinking".into(), false.into());
-        }
-        arguments.insert("reasoning_effort".into(), effort.into());
-    }
-    Ok(arguments)
 }
 
 /// A whole answer.

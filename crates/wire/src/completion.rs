@@ -6,8 +6,11 @@ use serde_json::Value;
 use crate::chat::Stream;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
+use crate::numbers::{self, Exact};
+use crate::request_fields::Route;
 use crate::{
-    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, sampling, unbuilt,
+    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, request_fields,
+    sampling,
 };
 
 /// Tokens of an answer when the request does not say (OpenAI's default).
@@ -22,8 +25,8 @@ pub struct CompletionRequest {
     pub prompts: Vec<Prompt>,
     /// Whether a text prompt gets the tokens that the model wants at the start.
     pub add_special_tokens: bool,
-    /// Most tokens of an answer; 0, with `echo` only, is no answer.
-    pub max_tokens: usize,
+    /// Most tokens of an answer; 0, with `echo` only, is no answer. None is as many as fit.
+    pub max_tokens: Option<usize>,
     /// Answers wanted for each prompt, 1 to [`limits::N`].
     pub n: usize,
     /// Answers computed for each prompt, of which the `n` likeliest are sent: `n` to [`limits::N`]. Prompts × best_of is
@@ -45,6 +48,8 @@ pub struct CompletionRequest {
     pub guided: Option<Guided>,
     /// Whether to send the answer as it comes.
     pub stream: Stream,
+    /// What of the request is left out or approximated, each a sentence for the client.
+    pub warnings: Vec<String>,
 }
 
 /// What to continue.
@@ -59,17 +64,25 @@ pub enum Prompt {
 impl CompletionRequest {
     /// Reads a body. Never panics, whatever the bytes.
     pub fn parse(body: &[u8]) -> Result<CompletionRequest, Fault> {
-        let value = json::read(body)?;
-        let exact = crate::numbers::exact(body);
-        let body = Fields::body(&value)?;
-        unbuilt::refuse_for_completion(&body)?;
-        let n = body.count("n", 1..=limits::N)?.unwrap_or(1);
+        CompletionRequest::read_exact(&json::read(body)?, &numbers::exact(body))
+    }
+
+    /// Reads a request that is JSON already.
+    pub fn read(value: &Value) -> Result<CompletionRequest, Fault> {
+        CompletionRequest::read_exact(value, &[])
+    }
+
+    /// Reads a request with the numbers of its text that a double does not hold.
+    pub(crate) fn read_exact(value: &Value, exact: &[Exact]) -> Result<CompletionRequest, Fault> {
+        let body = Fields::body(value)?;
+        let warnings = request_fields::check(&body, Route::Completions)?;
+        let n = sampling::answers(&body)?;
         let stream = Stream::read(&body)?;
         let request = CompletionRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
             prompts: prompts(&body)?,
             add_special_tokens: body.boolean("add_special_tokens")?.unwrap_or(true),
-            max_tokens: sampling::max_tokens(&body, 0)?.unwrap_or(DEFAULT_MAX_TOKENS),
+            max_tokens: most(&body)?,
             n,
             best_of: best_of(&body, n)?,
             echo: body.boolean("echo")?.unwrap_or(false),
@@ -78,15 +91,16 @@ impl CompletionRequest {
             ids: Ids::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
-            guided: guided::read(&body, &exact)?,
+            guided: guided::read(&body, exact)?,
             stream,
+            warnings,
         };
         request.check()?;
         Ok(request)
     }
 
-    fn check(&self) -> Result<(), Fault> {
-        sampling::check_min_tokens(&self.sampling, Some(self.max_tokens))?;
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        sampling::check_min_tokens(&self.sampling, self.max_tokens)?;
         let choices = self.prompts.len() * self.best_of;
         if choices > limits::CHOICES {
             let name = if self.best_of > self.n { "best_of" } else { "n" };
@@ -105,7 +119,7 @@ impl CompletionRequest {
             );
             return Err(Fault::field("best_of", message));
         }
-        if self.max_tokens == 0 && !self.echo {
+        if self.max_tokens == Some(0) && !self.echo {
             let message = "max_tokens is 0; it must be at least 1, or echo must be true";
             return Err(Fault::field("max_tokens", message));
         }
@@ -113,11 +127,18 @@ impl CompletionRequest {
     }
 }
 
-fn best_of(body: &Fields<'_>, n: usize) -> Result<usize, Fault> {
+/// OpenAI's default where nothing is said; llama.cpp's -1 says "no bound".
+fn most(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
+    let unbounded = body.get("n_predict").is_some_and(|most| *most == -1);
+    let most = sampling::max_tokens(body, 0)?;
+    Ok(if unbounded { most } else { most.or(Some(DEFAULT_MAX_TOKENS)) })
+}
+
+pub(crate) fn best_of(body: &Fields<'_>, n: usize) -> Result<usize, Fault> {
     let name = "best_of";
     match body.count(name, 1..=limits::N)? {
         Some(best_of) if best_of < n => {
-            Err(Fault::field(name, format!("{name} is {best_of}; it must be at least n, {n}")))
+            Err(Fault::field(body.param(name), format!("{name} is {best_of}; it must be at least n, {n}")))
         }
         best_of => Ok(best_of.unwrap_or(n)),
     }
@@ -131,7 +152,7 @@ fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     }
 }
 
-fn prompts(body: &Fields<'_>) -> Result<Vec<Prompt>, Fault> {
+pub(crate) fn prompts(body: &Fields<'_>) -> Result<Vec<Prompt>, Fault> {
     let name = "prompt";
     match body.get(name) {
         None => Err(Fault::missing(name)),

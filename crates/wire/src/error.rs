@@ -110,6 +110,20 @@ impl Fault {
         Fault::new(401, "authentication_error", Some("invalid_api_key"), message)
     }
 
+    /// 403: a page of an origin that may not use the server.
+    pub fn origin(message: impl Into<String>) -> Fault {
+        Fault::new(403, "permission_error", Some("origin_not_allowed"), message)
+    }
+
+    /// 415: the body is compressed in a way that is not undone here.
+    pub fn content_encoding(found: &str) -> Fault {
+        let message = format!(
+            "the request has content-encoding {}; it must be gzip, deflate or identity",
+            quote(found)
+        );
+        Fault::new(415, "invalid_request_error", Some("unsupported_content_encoding"), message)
+    }
+
     /// 404: no such path.
     pub fn not_found(path: &str) -> Fault {
         let message = format!("there is nothing at {}", shorten(path));

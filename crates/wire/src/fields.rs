@@ -31,7 +31,13 @@ impl<'a> Fields<'a> {
 
     /// The full name of a field, for `param`.
     pub(crate) fn param(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+        let name = shown_name(name);
+        if self.path.is_empty() { name } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Names and values in the order of the body.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
+        self.map.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
@@ -79,6 +85,11 @@ impl<'a> Fields<'a> {
             Some(other) => Err(wrong(&self.param(name), other, "an object")),
         }
     }
+}
+
+/// A name that may be the client's own, in a message: at most 80 characters, none of them a control character.
+pub(crate) fn shown_name(name: &str) -> String {
+    shorten(name).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 pub(crate) fn float(param: &str, value: &Value, range: RangeInclusive<f32>) -> Result<f32, Fault> {

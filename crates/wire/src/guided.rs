@@ -186,7 +186,7 @@ fn named<'n>(body: &Fields<'_>, names: [&'n str; 4]) -> Result<[(&'n str, Option
 }
 
 /// A schema as an object, or as its JSON text, which vLLM takes too.
-fn schema(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
+pub(crate) fn schema(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
     let param = body.param(name);
     let parsed;
     let mut exact = Vec::new();

@@ -3,12 +3,13 @@
 //! A request body goes through two doors. First it must be JSON (`serde_json`, which bounds nesting at 128 levels);
 //! then every field this server knows is read by hand through `fields`, so that a bad value is answered with the
 //! field's own name in `param` and with the value and the limit in the message. Fields nobody knows are ignored, as
-//! OpenAI's server does; fields that are known elsewhere but not built here are refused ([`unbuilt`]), because an
+//! OpenAI's server does; fields that are known elsewhere but not built here are refused ([`request_fields`]), because an
 //! option that is silently dropped changes the answer without saying so.
 //!
 //! Deliberately absent: HTTP, clocks, random ids, tokens of any model. The `server` crate supplies those.
 
 pub mod anthropic;
+pub mod bodies;
 pub mod chat;
 pub mod completion;
 pub mod error;
@@ -18,18 +19,21 @@ pub mod handling;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod llamacpp;
 pub mod logprobs;
 pub mod message;
 pub mod models;
 pub mod numbers;
 pub mod openapi;
+pub mod request_fields;
 pub mod responses;
 mod samplers;
 pub mod sampling;
 pub mod scan;
 pub mod sse;
+pub mod tgi;
+mod thinking;
 pub mod tokens;
-pub mod unbuilt;
 pub mod usage;
 
 pub use chat::ChatRequest;

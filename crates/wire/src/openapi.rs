@@ -43,6 +43,14 @@ fn paths() -> Value {
         "/tokenize": {"post": post("tokens", "A text or a conversation as tokens.", "TokenizeRequest", "Tokens", false)},
         "/detokenize": {"post": post("tokens", "Tokens as text.", "DetokenizeRequest", "Text", false)},
         "/apply-template": {"post": post("tokens", "A conversation as the text that the model continues.", "ChatRequest", "Text", false)},
+        "/tokenizer_info": {"get": get("tokens", "What is known of the tokenizer.", "TokenizerInfo")},
+        "/generate": {"post": tgi(post(generation, "Continues a text, in the form of text-generation-inference.", "GenerateRequest", "Generated", false))},
+        "/generate_stream": {"post": tgi(streamed(post(generation, "Continues a text, as events of text-generation-inference.", "GenerateRequest", "Generated", true)))},
+        "/": {"post": tgi(post(generation, "Continues a text, whole or streamed, in the form of text-generation-inference.", "GenerateRequest", "GeneratedList", true))},
+        "/info": {"get": tgi(get("server", "The model and its limits, in the form of text-generation-inference.", "Object"))},
+        "/completion": {"post": post(generation, "Continues a text, in the form of llama.cpp.", "LlamaRequest", "LlamaCompletion", true)},
+        "/completions": {"post": post(generation, "Continues a text, in the form of llama.cpp, under its other name.", "LlamaRequest", "LlamaCompletion", true)},
+        "/slots": {"get": get("server", "Answers that are computed, as slots.", "Slots")},
         "/version": {"get": get("server", "The server's version.", "Version")},
         "/props": {"get": get("server", "What llama.cpp's clients ask for.", "Object")},
     })
@@ -61,11 +69,12 @@ fn faults() -> Vec<(&'static str, &'static str)> {
     vec![
         ("400", "A field has a wrong value, or asks for what is not built here."),
         ("401", "No key, or one that is not known."),
+        ("403", "A page of an origin that may not use the server."),
         ("404", "No such path, model or response."),
         ("405", "The path does not answer this method."),
         ("408", "The body was late, or the request's own time is over."),
         ("413", "The body is too large."),
-        ("415", "The body is not JSON."),
+        ("415", "The body is not JSON, or compressed in another way than gzip or deflate."),
         ("421", "Host is not a loopback name, on a server without a key."),
         ("429", "No room now: see Retry-After."),
         ("431", "The head is too large."),
@@ -110,6 +119,25 @@ fn anthropic(mut operation: Value) -> Value {
     for (status, description) in faults() {
         operation["responses"][status] = body(description, "AnthropicError");
     }
+    operation
+}
+
+/// With the shape of errors of text-generation-inference.
+fn tgi(mut operation: Value) -> Value {
+    for (status, description) in faults() {
+        operation["responses"][status] = body(description, "TgiError");
+    }
+    operation["responses"]["422"] =
+        body("A field has a wrong value, or asks for what is not built here.", "TgiError");
+    operation
+}
+
+/// Whose answer is always a stream.
+fn streamed(mut operation: Value) -> Value {
+    let content = &mut operation["responses"]["200"];
+    content["description"] = "Server-sent events.".into();
+    content["content"] =
+        json!({"text/event-stream": {}, "application/json": {"schema": reference("Generated")}});
     operation
 }
 
@@ -290,6 +318,16 @@ fn schemas() -> Value {
             "return_token_strs": flag("With the tokens' texts.")}), json!({}), &["prompt"]),
         "DetokenizeRequest": object(json!({"tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}}}),
             json!({}), &["tokens"]),
+        "GenerateRequest": generate(),
+        "LlamaRequest": llama(),
+        "Generated": {"type": "object", "properties": {"generated_text": {"type": "string"}, "text": {}}},
+        "GeneratedList": {"oneOf": [{"type": "array", "items": reference("Generated")}, reference("Generated")]},
+        "LlamaCompletion": {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
+        "Slots": {"type": "array", "items": object(json!({"id": {"type": "integer"}, "n_ctx": {"type": "integer"},
+            "is_processing": {"type": "boolean"}}), json!({}), &["id", "n_ctx", "is_processing"])},
+        "TokenizerInfo": object(json!({"tokenizer_class": {"type": "string"}}), json!({}), &["tokenizer_class"]),
+        "TgiError": object(json!({"error": {"type": "string"}, "error_type": {"type": "string"}}), json!({}),
+            &["error", "error_type"]),
         "ChatCompletion": answer("chat.completion", &["id", "object", "created", "model", "choices", "usage"]),
         "Completion": answer("text_completion", &["id", "object", "created", "model", "choices", "usage"]),
         "Response": answer("response", &["id", "object", "created_at", "status", "model", "output"]),
@@ -310,6 +348,49 @@ fn schemas() -> Value {
             &["message", "type", "param", "code"])}), json!({}), &["error"]),
         "AnthropicError": object(json!({"type": {"const": "error"}, "error": object(json!({"type": {"type": "string"},
             "message": {"type": "string"}}), json!({}), &["type", "message"])}), json!({}), &["type", "error"]),
+    })
+}
+
+/// A text to continue, in the form of text-generation-inference.
+fn generate() -> Value {
+    let parameters = json!({
+        "max_new_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
+        "do_sample": flag("Sample rather than take the likeliest."),
+        "temperature": number(0.0, 2.0, "0 is greedy."),
+        "top_p": number(0.0, 1.0, "Nucleus."),
+        "top_k": count(-1, limits::TOKENS, "-1 and 0 keep all."),
+        "repetition_penalty": number(0.01, 100.0, "Divides or multiplies logits of tokens seen."),
+        "details": flag("The answer says how it came about."),
+        "decoder_input_details": flag("And says so of the prompt's tokens; not streamed."),
+        "return_full_text": flag("The text begins with the prompt."),
+        "truncate": count(1, limits::TOKENS, "Only so many last tokens of the prompt count."),
+        "top_n_tokens": count(0, limits::LOGPROBS, "Alternatives of each token."),
+        "best_of": count(1, limits::N, "Answers of which the likeliest is sent; not streamed."),
+    });
+    object(
+        json!({"inputs": {"type": "string", "minLength": 1},
+            "parameters": {"type": ["object", "null"], "properties": parameters}, "stream": flag("As server-sent events.")}),
+        json!({}),
+        &["inputs"],
+    )
+}
+
+/// A text to continue, in the form of llama.cpp.
+fn llama() -> Value {
+    object(
+        joined(shared(), extras_of_llama()),
+        json!({"prompt": {"type": "string", "minLength": 1}}),
+        &["prompt"],
+    )
+}
+
+fn extras_of_llama() -> Value {
+    json!({
+        "n_predict": {"oneOf": [{"type": "null"}, {"const": -1}, {"type": "integer", "minimum": 1, "maximum": limits::TOKENS}],
+            "description": "Most tokens of the answer; -1 is as many as fit."},
+        "n_probs": count(0, limits::LOGPROBS, "Alternatives of each token; 0 tells none."),
+        "return_tokens": flag("The answer has the ids of its tokens."),
+        "cache_prompt": flag("Ignored: beginnings are remembered anyway."),
     })
 }
 

@@ -117,7 +117,7 @@ impl Sampling {
             logit_bias: logit_bias(body)?,
             // -1 is llama.cpp's word for a random seed; other negative ones keep their bits.
             seed: seed.filter(|s| *s != -1).map(i64::cast_unsigned),
-            stop: stop(body)?,
+            stop: stops(body, "stop")?,
             stop_token_ids: stop_token_ids(body)?,
             min_tokens: body.count("min_tokens", 0..=limits::TOKENS)?.unwrap_or(0),
             include_stop: body.boolean("include_stop_str_in_output")?.unwrap_or(false),
@@ -144,33 +144,56 @@ pub(crate) fn check_min_tokens(sampling: &Sampling, max_tokens: Option<usize>) -
     }
 }
 
-/// `max_completion_tokens`, or its older names, at least `least`. None is "as many as fit".
+/// Names of the bound on an answer's tokens: OpenAI's two and llama.cpp's, whose -1 is no bound.
+const MOST: [&str; 3] = ["max_completion_tokens", "max_tokens", "n_predict"];
+
+/// The most tokens of an answer, at least `least`, under whichever name. None is "as many as fit".
 pub(crate) fn max_tokens(body: &Fields<'_>, least: i64) -> Result<Option<usize>, Fault> {
-    let newer = body.count("max_completion_tokens", least..=limits::TOKENS)?;
-    let older = body.count("max_tokens", least..=limits::TOKENS)?;
-    if let (Some(a), Some(b)) = (newer, older)
-        && a != b
-    {
-        let message = format!("max_completion_tokens is {a} and max_tokens is {b}; give one of them");
-        return Err(Fault::field("max_tokens", message));
+    let mut found: Option<(&str, usize)> = None;
+    for name in MOST {
+        let count = match body.get(name) {
+            Some(value) if name == "n_predict" && *value == -1 => None,
+            _ => body.count(name, least..=limits::TOKENS)?,
+        };
+        match (found, count) {
+            (Some((other, a)), Some(b)) if a != b => {
+                let message = format!("{other} is {a} and {name} is {b}; give one of them");
+                return Err(Fault::field(body.param(name), message));
+            }
+            (None, Some(count)) => found = Some((name, count)),
+            _ => {}
+        }
     }
-    Ok(newer.or(older))
+    Ok(found.map(|(_, count)| count))
 }
 
-fn stop(body: &Fields<'_>) -> Result<Vec<String>, Fault> {
-    let Some(value) = body.get("stop") else { return Ok(Vec::new()) };
+/// Answers to a prompt: OpenAI's `n`, or llama.cpp's `n_cmpl`.
+pub(crate) fn answers(body: &Fields<'_>) -> Result<usize, Fault> {
+    let (n, other) = (body.count("n", 1..=limits::N)?, body.count("n_cmpl", 1..=limits::N)?);
+    match (n, other) {
+        (Some(a), Some(b)) if a != b => {
+            Err(Fault::field("n_cmpl", format!("n is {a} and n_cmpl is {b}; give one of them")))
+        }
+        _ => Ok(n.or(other).unwrap_or(1)),
+    }
+}
+
+/// Stop strings: one, or a list.
+pub(crate) fn stops(body: &Fields<'_>, name: &str) -> Result<Vec<String>, Fault> {
+    let Some(value) = body.get(name) else { return Ok(Vec::new()) };
+    let name = body.param(name);
     let one = std::slice::from_ref(value);
     let (entries, listed) = match value {
         Value::String(_) => (one, false),
         Value::Array(entries) if entries.len() > limits::STOPS => {
-            return Err(fields::too_many("stop", entries.len(), limits::STOPS));
+            return Err(fields::too_many(&name, entries.len(), limits::STOPS));
         }
         Value::Array(entries) => (entries.as_slice(), true),
-        other => return Err(fields::wrong("stop", other, "a string or an array of strings")),
+        other => return Err(fields::wrong(&name, other, "a string or an array of strings")),
     };
     let mut stops = Vec::with_capacity(entries.len());
     for (i, entry) in entries.iter().enumerate() {
-        let param = if listed { format!("stop[{i}]") } else { "stop".to_owned() };
+        let param = if listed { format!("{name}[{i}]") } else { name.clone() };
         let text = fields::text(&param, entry, limits::STOP_BYTES)?;
         if text.is_empty() {
             return Err(Fault::field(param.clone(), format!("{param} is empty; it must have a character")));
@@ -182,7 +205,7 @@ fn stop(body: &Fields<'_>) -> Result<Vec<String>, Fault> {
 
 fn stop_token_ids(body: &Fields<'_>) -> Result<Vec<u32>, Fault> {
     let entries = body.list("stop_token_ids", limits::STOP_IDS)?.unwrap_or_default();
-    token_ids("stop_token_ids", entries)
+    token_ids(&body.param("stop_token_ids"), entries)
 }
 
 pub(crate) fn token_ids(param: &str, entries: &[Value]) -> Result<Vec<u32>, Fault> {
@@ -198,9 +221,10 @@ fn allowed_token_ids(body: &Fields<'_>) -> Result<Option<Vec<u32>>, Fault> {
     let name = "allowed_token_ids";
     let Some(entries) = body.list(name, limits::ALLOWED_IDS)? else { return Ok(None) };
     if entries.is_empty() {
-        return Err(Fault::field(name, format!("{name} is empty; it must have at least 1 token id")));
+        let name = body.param(name);
+        return Err(Fault::field(name.clone(), format!("{name} is empty; it must have at least 1 token id")));
     }
-    token_ids(name, entries).map(Some)
+    token_ids(&body.param(name), entries).map(Some)
 }
 
 /// A list of texts that are not empty.
@@ -208,7 +232,7 @@ fn texts(body: &Fields<'_>, name: &str, most: usize, bytes: usize) -> Result<Opt
     let Some(entries) = body.list(name, most)? else { return Ok(None) };
     let mut texts = Vec::with_capacity(entries.len());
     for (i, entry) in entries.iter().enumerate() {
-        let param = format!("{name}[{i}]");
+        let param = format!("{}[{i}]", body.param(name));
         let text = fields::text(&param, entry, bytes)?;
         if text.is_empty() {
             return Err(Fault::field(param.clone(), format!("{param} is empty; it must have a character")));

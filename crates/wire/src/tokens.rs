@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::error::Fault;
 use crate::fields::{self, Fields};
+use crate::request_fields::{self, Route};
 use crate::{ChatRequest, json, limits};
 
 /// What is to be turned into tokens.
@@ -37,6 +38,7 @@ impl Tokenize {
         if fields.get("messages").is_some() {
             return Ok(Tokenize::Chat(Box::new(ChatRequest::read(&value)?), pieces));
         }
+        request_fields::check(&fields, Route::Tokenize)?;
         let (text, wrapped) = match (fields.text("prompt", usize::MAX)?, fields.text("content", usize::MAX)?)
         {
             (Some(prompt), _) => (prompt, fields.boolean("add_special_tokens")?.unwrap_or(true)),

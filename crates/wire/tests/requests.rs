@@ -337,7 +337,7 @@ fn prompts_in_every_form() {
     assert_eq!(completion(json!({"prompt": [1, 2]})).unwrap().prompts, vec![Prompt::Tokens(vec![1, 2])]);
     let two = vec![Prompt::Tokens(vec![1]), Prompt::Tokens(vec![2, 3])];
     assert_eq!(completion(json!({"prompt": [[1], [2, 3]]})).unwrap().prompts, two);
-    assert_eq!(completion(json!({})).unwrap().max_tokens, 16);
+    assert_eq!(completion(json!({})).unwrap().max_tokens, Some(16));
 }
 
 /// JSON with the field names that the parsers know, and values of every kind in the wrong places.

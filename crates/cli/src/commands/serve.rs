@@ -4,6 +4,7 @@
 //! tell "not yet" from "not there".
 
 mod audit;
+mod clients;
 mod descriptors;
 mod door;
 mod limits;
@@ -24,7 +25,7 @@ use cpu::probe::Machine;
 use cpu::usage::Meter;
 use engine::Engine;
 use kernels::{KvDtype, Precision};
-use server::{Audit, Options, Served, Server, Spoken};
+use server::{Audit, Cors, Options, Served, Server, Spoken};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use weights::store::DEFAULT_MODEL;
@@ -92,6 +93,9 @@ pub(crate) struct Args {
     /// Tell the metrics under llama-server's names too.
     #[arg(long)]
     metrics_llamacpp: bool,
+
+    #[command(flatten)]
+    clients: clients::Flags,
 
     #[command(flatten)]
     limits: limits::Limits,
@@ -165,6 +169,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.operations.check {
         return check(&args, &options);
     }
+    if options.keys.is_empty() && options.cors.as_ref().is_some_and(Cors::is_open) {
+        log.say(clients::OPEN_TO_PAGES);
+    }
     let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
     log.say(&format!("listening on {scheme}://{address}; loading {}", args.model));
@@ -224,6 +231,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         body_timeout: Duration::from_secs(args.operations.body_timeout.into()),
         write_timeout: Duration::from_secs(args.operations.write_timeout.into()),
         drain_notice: Duration::from_secs(args.operations.drain_notice.into()),
+        cors: args.clients.cors()?,
         page: !args.no_page,
         metrics_llamacpp: args.metrics_llamacpp,
         body_bytes,
@@ -376,10 +384,7 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
 }
 
 fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result<Ready, Failure> {
-    let names = match args.served_model_name.as_slice() {
-        [] => vec![args.model.clone()],
-        names => names.to_vec(),
-    };
+    let names = args.clients.names(&args.served_model_name, &args.model);
     let tier = loaded.compute.tier;
     let threads = match &loaded.tuned {
         Some(tuned) => format!("tuned: {}", tuned.say()),
@@ -405,7 +410,11 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     if let ToolStyle(Some(style)) = args.tool_call_parser {
         spoken = spoken.with_style(style);
     }
-    server.ready(Served::new(names, engine, Arc::new(spoken)), began);
+    let mut served = Served::new(names, engine, Arc::new(spoken));
+    if args.clients.any_model_name() {
+        served = served.under_any_name();
+    }
+    server.ready(served, began);
     Ok(ready)
 }
 

@@ -1,0 +1,25 @@
+//! Every reader of a request body, by name: what fuzzing and property tests go over.
+
+use crate::llamacpp::LlamaRequest;
+use crate::tgi::Generate;
+use crate::tokens::{self, Tokenize};
+use crate::{ChatRequest, CompletionRequest, Fault, ResponsesRequest, anthropic, json};
+
+/// A reader: it gives back nothing but whether the body is one.
+pub type Reader = fn(&[u8]) -> Result<(), Fault>;
+
+/// The readers and the paths whose bodies they read. None of them panics, whatever the bytes, and each refuses with a client
+/// error of one readable line.
+pub const ALL: [(&str, Reader); 9] = [
+    ("/v1/chat/completions", |body| ChatRequest::parse(body).map(drop)),
+    ("/v1/completions", |body| CompletionRequest::parse(body).map(drop)),
+    ("/v1/responses", |body| ChatRequest::read(&ResponsesRequest::parse(body)?.chat(&[])).map(drop)),
+    ("/v1/messages", |body| ChatRequest::read(&anthropic::to_chat(&json::read(body)?, false)?).map(drop)),
+    ("/v1/messages/count_tokens", |body| {
+        ChatRequest::read(&anthropic::to_chat(&json::read(body)?, true)?).map(drop)
+    }),
+    ("/tokenize", |body| Tokenize::parse(body).map(drop)),
+    ("/detokenize", |body| tokens::detokenize(body).map(drop)),
+    ("/generate", |body| Generate::parse(body).map(drop)),
+    ("/completion", |body| LlamaRequest::parse(body).map(drop)),
+];
