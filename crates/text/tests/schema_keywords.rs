@@ -275,6 +275,7 @@ fn values_of_the_wrong_type_are_refused_by_name() {
                 Err(reason) => assert!(
                     reason.contains(keyword)
                         || reason.contains("must be a schema")
+                        || reason.starts_with("no value meets it")
                         || reason.contains("$ref"),
                     "{schema}: {reason}"
                 ),

@@ -3,6 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Map, Value, json};
 use support::guided::{Checker, Dice};
 
@@ -133,7 +134,7 @@ fn schema() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 300, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_said_meets_the_schema(schema in schema(), definition in schema(), seed in any::<u64>()) {

@@ -278,7 +278,7 @@ impl<'n> Emitter<'n> {
             Term::Text("null".into()),
             Term::Text("true".into()),
             Term::Text("false".into()),
-            super::number::between(false, None, None),
+            super::number::between(false, None, None, false),
             leaf::any_text(),
         ]);
         let scalar = self.terminal(&scalar);

@@ -9,6 +9,8 @@ use super::term::Term;
 const DIGITS: usize = 308;
 /// Most digits behind the point.
 const FRACTION: usize = 40;
+/// Most digits of a number with a point, where a bound is to hold for what a double makes of it: past them it may be rounded up to the bound.
+const TELLING: usize = 16;
 /// Bounds of at least so many digits are held to by writing fewer digits, and no exponent.
 const FAR: usize = 24;
 /// Most digits of a number that is read from an exponent.
@@ -103,8 +105,8 @@ pub(super) struct Bound {
     pub(super) beyond: bool,
 }
 
-/// The texts of the numbers between two bounds.
-pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>) -> Term {
+/// The texts of the numbers between two bounds. `exact`: something else is asked of their size, too.
+pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>, exact: bool) -> Term {
     let outer = |bound: &&Bound, below: bool| bound.value.negative == below && bound.value.whole.len() > FAR;
     let far = least.is_some_and(|b| outer(&b, true)) || most.is_some_and(|b| outer(&b, false));
     let least = least.filter(|bound| !outer(bound, true));
@@ -113,8 +115,10 @@ pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>) 
     let plain = format!("(?:0|[1-9][0-9]{{0,{digits}}})");
     let shape = if whole {
         format!("-?{plain}")
-    } else if far || least.is_some() || most.is_some() {
-        format!(r"-?{plain}(?:\.[0-9]{{1,{FRACTION}}})?")
+    } else if exact || far || least.is_some() || most.is_some() {
+        let mut forms = vec![plain, format!(r"0\.[0-9]{{1,{TELLING}}}")];
+        forms.extend((1..TELLING).map(|n| format!(r"[1-9][0-9]{{{}}}\.[0-9]{{1,{}}}", n - 1, TELLING - n)));
+        format!("-?(?:{})", forms.join("|"))
     } else {
         // Small enough for a double, whatever the exponent.
         let exponent = "[eE][+-]?(?:[0-9]{1,2}|[12][0-9]{2}|30[0-7])";
@@ -298,7 +302,7 @@ pub(super) fn remainders(step: &Decimal) -> Option<Term> {
                 let way = format!("{}{own}{}", group(&first), group(&last));
                 let edge = &mut edges[from][to];
                 *edge = Some(edge.take().map_or_else(|| way.clone(), |old| format!("{old}|{way}")));
-                if edge.as_ref().is_some_and(|edge| edge.len() > 20_000) {
+                if edge.as_ref().is_some_and(|edge| edge.len() > 200_000) {
                     return None;
                 }
             }

@@ -70,7 +70,9 @@ pub(super) fn numbers(
         let at = builder.source.at(rules[0].0);
         return never(format!("no number at {at} is within {low_told} and {high_told}"));
     }
-    terms.insert(0, number::between(whole, least.as_ref().map(|(b, _)| b), most.as_ref().map(|(b, _)| b)));
+    let exact = !terms.is_empty() || excluded.iter().any(|value| matches!(value, Scalar::Number(..)));
+    let (low, high) = (least.as_ref().map(|(b, _)| b), most.as_ref().map(|(b, _)| b));
+    terms.insert(0, number::between(whole, low, high, exact));
     for value in excluded {
         if let Scalar::Number(_, value) = value {
             // Written without an exponent, as `between` would not otherwise be.
