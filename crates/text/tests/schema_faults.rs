@@ -188,6 +188,7 @@ fn schemas_that_nothing_meets_are_refused_with_the_reason() {
         (json!({"$defs": {"node": node}, "$ref": "#/$defs/node"}), "without an end"),
         (json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1}), "without an end"),
         (json!({"$ref": "#"}), "back to itself"),
+        (json!({"not": {"$ref": "#/$defs/a"}, "$defs": {"a": {"$ref": "#/$defs/a"}}}), "back to itself"),
         (json!({"enum": []}), "lists no value"),
         (json!({"type": "integer", "minimum": 5, "maximum": 4}), "minimum 5"),
         (json!({"type": "integer", "minimum": 1.2, "maximum": 1.8}), "no integer"),
@@ -215,6 +216,14 @@ fn schemas_that_nothing_meets_are_refused_with_the_reason() {
     let list = json!({"$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["next"], "additionalProperties": false}}, "$ref": "#/$defs/node"});
     let guidance = checker.guidance(&list).expect("a form");
     assert!(checker.accepts(&guidance, r#"{"next":{"next":null}}"#));
+    // Options that refer to themselves say nothing new.
+    let options = json!({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}},
+        "anyOf": [{"$ref": "#/$defs/b"}, {"type": "object", "propertyNames": {"$ref": "#/$defs/n"}}]});
+    let mut options = options;
+    options["$defs"]["n"] = json!({"anyOf": [{"$ref": "#/$defs/n"}, {"maxLength": 2}]});
+    let guidance = checker.guidance(&options).expect("a form");
+    assert!(checker.accepts(&guidance, "null") && checker.accepts(&guidance, r#"{"ab":1}"#));
+    assert!(!checker.accepts(&guidance, "1") && !checker.accepts(&guidance, r#"{"abc":1}"#));
     // An optional property that cannot end is never begun.
     let optional = json!({"$defs": {"node": node}, "type": "object", "properties": {"a": {"type": "integer"}, "n": {"$ref": "#/$defs/node"}}, "additionalProperties": false});
     let guidance = checker.guidance(&optional).expect("a form");

@@ -12,6 +12,8 @@ use super::term::Term;
 
 /// Most combinations of schemas: past it the request is refused.
 const MOST_NODES: usize = 20_000;
+/// Most references that lead to one another.
+const MOST_REFERENCES: usize = 64;
 /// Most sets of texts of which it is asked whether they are empty: some milliseconds each at worst.
 const MOST_ASKED: usize = 2_000;
 
@@ -332,20 +334,21 @@ impl Builder {
 
     /// The schema of what does not meet one.
     pub(super) fn not(&mut self, id: usize) -> Result<usize, String> {
-        let value = self.source.entry(id).value.clone();
         let unable = |at: String, why: String| format!("not at {at}: {why} cannot be held");
-        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
-            let target = self.source.refer(id, reference)?;
-            if value
-                .as_object()
-                .is_some_and(|map| map.keys().all(|key| key == "$ref" || ANNOTATIONS.contains(&key.as_str())))
-            {
-                return self.not(target);
+        let mut id = id;
+        for _ in 0..MOST_REFERENCES {
+            let value = self.source.entry(id).value.clone();
+            let Some(reference) = value.get("$ref").and_then(Value::as_str) else {
+                let opposite = negate::opposite(&value).map_err(|why| unable(self.source.at(id), why))?;
+                return Ok(self.source.made(id, opposite));
+            };
+            let mut keys = value.as_object().into_iter().flat_map(|map| map.keys());
+            if !keys.all(|key| key == "$ref" || ANNOTATIONS.contains(&key.as_str())) {
+                return Err(unable(self.source.at(id), "$ref beside other keywords".into()));
             }
-            return Err(unable(self.source.at(id), "$ref beside other keywords".into()));
+            id = self.source.refer(id, reference)?;
         }
-        let opposite = negate::opposite(&value).map_err(|why| unable(self.source.at(id), why))?;
-        Ok(self.source.made(id, opposite))
+        Err(unable(self.source.at(id), "a reference that leads back to itself".into()))
     }
 
     /// `if`, `then`, `else`: one of two cases.
@@ -424,19 +427,33 @@ impl Builder {
     }
 
     fn collect(&self, node: usize, terms: &mut Vec<Term>) -> Result<(), String> {
-        match &self.nodes[node] {
-            Node::Scalar(term) => terms.push(term.clone()),
-            Node::Either(options) => {
-                for option in options {
-                    self.collect(*option, terms)?;
+        for end in leaves(&self.nodes, node) {
+            match &self.nodes[end] {
+                Node::Scalar(term) => terms.push(term.clone()),
+                Node::Never(_) => {}
+                Node::Pending => return Err("propertyNames that refer to themselves".into()),
+                Node::Any | Node::Object(_) | Node::Array(_) | Node::Either(_) => {
+                    terms.push(leaf::any_text())
                 }
             }
-            Node::Never(_) => {}
-            Node::Pending => return Err("propertyNames that refer to themselves".into()),
-            Node::Any | Node::Object(_) | Node::Array(_) => terms.push(leaf::any_text()),
         }
         Ok(())
     }
+}
+
+/// What a node is in the end, whatever options of options are on the way: each once.
+pub(super) fn leaves(nodes: &[Node], node: usize) -> Vec<usize> {
+    let (mut found, mut seen, mut todo) = (Vec::new(), HashSet::new(), vec![node]);
+    while let Some(id) = todo.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        match &nodes[id] {
+            Node::Either(options) => todo.extend(options.iter().rev()),
+            _ => found.push(id),
+        }
+    }
+    found
 }
 
 /// Schemas that hold together, taken apart.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::build::{Array, Node, Object};
+use super::build::{Array, Node, Object, leaves};
 use super::leaf;
 use super::term::{Term, quoted};
 
@@ -67,13 +67,11 @@ impl<'n> Emitter<'n> {
                     let term = self.terminal(term);
                     self.rule(&name, &term)?;
                 }
-                Node::Either(options) => {
-                    let options: Vec<String> = options
-                        .iter()
-                        .copied()
-                        .filter(|id| self.ends[*id])
-                        .map(|id| self.value(id))
-                        .collect();
+                Node::Either(_) => {
+                    // Without the options in between, no rule is but another name of itself.
+                    let options = leaves(self.nodes, id).into_iter().filter(|id| self.ends[*id]);
+                    let options: Vec<usize> = options.collect();
+                    let options: Vec<String> = options.into_iter().map(|id| self.value(id)).collect();
                     self.rule(&name, &options.join(" | "))?;
                 }
                 Node::Any => {
