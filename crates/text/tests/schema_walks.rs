@@ -137,7 +137,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 300, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
-    #[ignore = "needs: a look at what it finds, which takes long"]
     fn what_is_said_meets_the_schema(schema in schema(), definition in schema(), seed in any::<u64>()) {
         thread_local!(static CHECKER: Checker = Checker::new());
         let mut root = if schema.is_object() { schema } else { json!({ "allOf": [schema] }) };
