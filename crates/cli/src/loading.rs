@@ -240,6 +240,30 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     })
 }
 
+/// Why the model cannot be run, as far as that can be known without reading its weights; none if it can.
+pub(crate) fn hindrance(opened: &weights::Opened, tier: cpu::Tier) -> Option<String> {
+    let look = || {
+        let spec = Spec::read(opened)?;
+        spec.weight_bytes(opened, tier, Precision::Fast)?;
+        words(opened, spec.vocab).map(|_| ())
+    };
+    look().err().map(|failure: Failure| failure.message)
+}
+
+/// The tokenizer and the chat template of a model that has `rows` rows of embedding.
+///
+/// # Errors
+/// A vocabulary or a template that cannot be used, or a vocabulary that is larger than the model's.
+fn words(opened: &weights::Opened, rows: usize) -> Result<(Tokenizer, Option<ChatTemplate>), Failure> {
+    let tokenizer = Tokenizer::open(opened)?;
+    let template = ChatTemplate::open(opened, &tokenizer)?;
+    let size = tokenizer.vocab_size();
+    if size > rows {
+        return Err(Failure::new(format!("the tokenizer has {size} tokens and the model only {rows}")));
+    }
+    Ok((tokenizer, template))
+}
+
 /// A draft model found, not loaded yet.
 struct Draft {
     name: String,
@@ -306,6 +330,19 @@ impl Planned {
         self.limits.kv_bytes = bytes / self.kv_bytes_per_token().max(1) * own;
     }
 
+    /// Opens the vocabulary and the template too, of the draft model the vocabulary, and keeps neither: what else can be
+    /// wrong with a model than its weights' numbers.
+    ///
+    /// # Errors
+    /// A vocabulary or a template that cannot be used.
+    pub(crate) fn check_words(&self) -> Result<(), Failure> {
+        words(&self.opened, self.spec.vocab)?;
+        match &self.draft {
+            Some(draft) => Tokenizer::open(&draft.opened).map(|_| ()).map_err(Failure::from),
+            None => Ok(()),
+        }
+    }
+
     /// Loads what was planned. `progress` gets the share that is done, 0 to 1.
     ///
     /// # Errors
@@ -317,11 +354,8 @@ impl Planned {
         let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);
         let mut part = |share| progress(share * own);
         // A large vocabulary takes a third of a second, on one thread.
-        let words = || {
-            let tokenizer = Tokenizer::open(&self.opened)?;
-            let template = ChatTemplate::open(&self.opened, &tokenizer)?;
-            Ok::<_, Failure>((tokenizer, template))
-        };
+        let rows = self.spec.vocab;
+        let words = || words(&self.opened, rows);
         let weights = || read(self.spec, &self.opened, &compute, self.precision, self.packed, &mut part);
         let (words, weights) = cpu::thread::beside("words", words, weights)
             .map_err(|error| Failure::new(format!("no thread to read the vocabulary: {error}")))?;
@@ -332,10 +366,6 @@ impl Planned {
         let draft = self.draft.map(|draft| draft.load(&compute, self.packed, &mut rest)).transpose()?;
         let (draft, of_draft) = draft.unzip();
         remarks.extend(of_draft.into_iter().flatten());
-        if tokenizer.vocab_size() > model.spec.vocab {
-            let (words, rows) = (tokenizer.vocab_size(), model.spec.vocab);
-            return Err(Failure::new(format!("the tokenizer has {words} tokens and the model only {rows}")));
-        }
         Ok(Loaded {
             path: self.path,
             machine: self.machine,

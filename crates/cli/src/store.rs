@@ -4,10 +4,11 @@
 //! belongs to the command's own answer.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weights::catalog::Catalog;
 use weights::fetch::{Event, Progress};
 use weights::store::Home;
 
@@ -33,7 +34,30 @@ pub(crate) fn home() -> Result<Home, Failure> {
 /// No such model, or every source of it failed.
 #[allow(dead_code, reason = "for every command that opens a model; not each build has one")]
 pub(crate) fn resolve(model: &str) -> Result<PathBuf, Failure> {
-    Ok(weights::store::resolve(model, &home()?, &mut Watch::new())?)
+    weights::store::resolve(model, &home()?, &mut Watch::new()).map_err(|error| unknown(model, error))
+}
+
+/// Whether MODEL is a published shape and nothing that can be opened: files, sources and the catalog's names come first.
+pub(crate) fn is_shape(model: &str) -> bool {
+    let name = model.split_once(':').map_or(model, |(name, _)| name);
+    let known = || model::shapes::all().iter().any(|shape| shape.name == name);
+    !Path::new(model).exists() && Catalog::embedded().find(model).is_none() && known()
+}
+
+/// The failure of finding a model; of a shape, that it is one.
+pub(crate) fn unknown(model: &str, error: weights::store::Error) -> Failure {
+    if !matches!(error, weights::store::Error::Unknown { .. }) || !is_shape(model) {
+        return error.into();
+    }
+    let name = model.split_once(':').map_or(model, |(name, _)| name);
+    let there = match Catalog::embedded().find(name) {
+        Some(entry) => format!("the catalog's {}", entry.name),
+        None => "a model file, or a source such as hf:ORG/NAME".to_owned(),
+    };
+    Failure::new(format!(
+        "{model} is a published shape, a model's measures without its weights: plan fit, bench and tune take it. Here a \
+         model with weights is needed: {there}"
+    ))
 }
 
 /// Shows a pull.

@@ -6,7 +6,7 @@ use cpu::Tier;
 use cpu::probe::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, loading, store};
+use crate::{Failure, loading, store, term};
 
 const KIND: &str = "tuned";
 /// A note of another version is not read.
@@ -49,6 +49,12 @@ pub(crate) struct Tried {
     /// Of the fastest run.
     pub(crate) tokens_per_s: f64,
     pub(crate) runs: usize,
+    /// How far the middle run is above the fastest, as a share; none with fewer than three runs.
+    #[serde(default)]
+    pub(crate) spread: Option<f64>,
+    /// Share of the threads' time in which they waited for a CPU, over all candidates of the test.
+    #[serde(default)]
+    pub(crate) waited: Option<f64>,
 }
 
 impl Setting {
@@ -99,10 +105,7 @@ impl Tuned {
     /// `2 threads for prompts, 1 to decode, steps of 512`.
     pub(crate) fn say(&self) -> String {
         let Tuned { decode_threads, prefill_threads, prefill_chunk, .. } = self;
-        let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
-        format!(
-            "{} for prompts, {decode_threads} to decode, steps of {prefill_chunk}",
-            threads(*prefill_threads)
-        )
+        let threads = term::number(*prefill_threads, "thread");
+        format!("{threads} for prompts, {decode_threads} to decode, steps of {prefill_chunk}")
     }
 }

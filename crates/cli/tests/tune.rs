@@ -37,7 +37,7 @@ fn what_is_found_is_kept_and_used_until_something_changes() {
     assert!(dry.contains("pp128") && dry.contains("to decode, steps of "), "{dry}");
     assert!(notes(home.path()).is_empty() && !ready_line(home.path(), &[tiny.path()]).contains("tuned"));
 
-    let report = json(&tune(&["--json"]));
+    let report = json(&tune(&["--json", "--force"]));
     assert_eq!(
         keys(&report),
         ["at_s", "decode_threads", "prefill_chunk", "prefill_threads", "setting", "tried", "version"]
@@ -74,7 +74,7 @@ fn no_model_and_no_place() {
     assert!(failure(&tune(&["no-such-model"]), 1).contains("no-such-model"));
     let tiny = Tiny::new();
     std::fs::write(home.path().join("notes"), "a file where a folder should be").unwrap();
-    let blocked = tune(&[tiny.path(), "--json"]);
+    let blocked = tune(&[tiny.path(), "--json", "--force"]);
     assert_eq!(blocked.status.code(), Some(1));
     let said = text(&blocked.stderr);
     assert!(said.lines().last().unwrap().starts_with("error: ") && said.contains("notes"), "{said}");

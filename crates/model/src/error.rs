@@ -74,8 +74,39 @@ pub enum Error {
         /// Which weight.
         source: tensor::Error,
     },
+    /// A tensor that the model needs is of a type that is not computed with.
+    #[error("tensor {name} is of type {found}, which cannot be computed with; supported: {supported}")]
+    TensorType {
+        /// The tensor's name in the file.
+        name: String,
+        /// Its type.
+        found: &'static str,
+        /// Types that would do, separated by commas.
+        supported: String,
+    },
+    /// The weights were quantized into a form of another program's.
+    #[error(
+        "the weights are quantized by {method} ({told}), which cannot be computed with; \
+         take the model's original weights, or a GGUF file of it"
+    )]
+    Quantized {
+        /// The method, as the folder names it.
+        method: String,
+        /// What tells so: a key or a tensor.
+        told: String,
+    },
+    /// A GGUF file that holds something else than a model.
+    #[error("the file is {what}, not a model: {advice}")]
+    NotAModel {
+        /// What it holds.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// A vector (a norm's weight, a bias, rope factors) is stored in a format that no writer uses for vectors.
-    #[error("tensor {name} is a vector of {found}; vectors are F32, F16 or BF16")]
+    #[error(
+        "tensor {name} is a vector of {found}, which cannot be computed with; supported for vectors: F32, F16, BF16"
+    )]
     VectorFormat {
         /// The tensor's name in the file.
         name: String,

@@ -10,13 +10,13 @@ use crate::memory::PackedWeight;
 use crate::names::{self, Place, Slice};
 use crate::packed::{Cached, PackedCache, Shelf};
 use crate::rope::Rope;
-use crate::source::Source;
+use crate::source::{Source, missing};
 use crate::spec::{Feed, Part, Role, Spec, WeightDecl};
 use cpu::{Arena, Backing, Tier};
 use kernels::{Compute, Matrix, Needs, Precision};
 use std::collections::{HashMap, HashSet};
 use tensor::Dtype;
-use weights::Opened;
+use weights::{Opened, Tensor};
 
 /// A model ready to run.
 pub struct Model {
@@ -128,9 +128,7 @@ pub(crate) fn find<'a>(opened: &'a Opened, source: &Source, spec: &Spec) -> Resu
         if claimed.insert(place.name.clone()) {
             ledger.claim(&place.name);
         }
-        if let Some(weight) = cut(opened, place, &decl)? {
-            found.push(weight);
-        }
+        found.push(cut(opened, place, &decl)?);
     }
     for tensor in opened.tensors() {
         if names::ignorable(tensor.name, spec) {
@@ -143,7 +141,7 @@ pub(crate) fn find<'a>(opened: &'a Opened, source: &Source, spec: &Spec) -> Resu
 
 /// Whether the file has a tensor at this place with as many rows as the place expects.
 fn fits(opened: &Opened, place: &Place) -> bool {
-    let Some(tensor) = opened.tensor(&place.name) else { return false };
+    let Some(tensor) = opened.info(&place.name) else { return false };
     match place.slice {
         Slice::Whole => true,
         Slice::Rows { of, .. } => tensor.shape.first() == Some(&of),
@@ -151,10 +149,26 @@ fn fits(opened: &Opened, place: &Place) -> bool {
     }
 }
 
-/// The weight's bytes within its tensor, after checking the tensor's whole shape.
-fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Option<Found<'a>>, Error> {
-    let Some(tensor) = opened.tensor(&place.name) else { return Ok(None) };
+/// The tensor `name`, of any type that weights may have.
+///
+/// # Errors
+/// It is not in the file, or its type is not computed with.
+pub(crate) fn tensor<'a>(opened: &'a Opened, name: &str) -> Result<Tensor<'a>, Error> {
+    let info = opened.info(name).ok_or_else(|| missing(&format!("tensor {name}")))?;
+    opened.tensor(name).ok_or_else(|| Error::TensorType {
+        name: name.to_owned(),
+        found: info.element.name(),
+        supported: Dtype::supported(),
+    })
+}
+
+/// The weight's bytes within its tensor, after checking the tensor's type and whole shape.
+fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Found<'a>, Error> {
+    let tensor = tensor(opened, &place.name)?;
     let vector = decl.shape.len() == 1;
+    if vector {
+        vector_format(&place.name, tensor.dtype)?;
+    }
     let (rows, cols) = if vector { (1, decl.shape[0]) } else { (decl.shape[0], decl.shape[1]) };
     let (expected, first, unit) = match place.slice {
         Slice::Whole => (decl.shape.clone(), 0, rows),
@@ -172,7 +186,7 @@ fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Optio
     let row_bytes = tensor.dtype.row_bytes(row).ok_or_else(wrong_shape)?;
     let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
     let (name, dtype) = (place.name.clone(), tensor.dtype);
-    Ok(Some(Found { role: decl.role, name, dtype, rows, cols, vector, bytes }))
+    Ok(Found { role: decl.role, name, dtype, rows, cols, vector, bytes })
 }
 
 impl Model {
@@ -440,6 +454,14 @@ fn arena(found: &[Found], tier: Tier, precision: Precision) -> Result<Arena, Err
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let bytes = packed().fold(0, u64::saturating_add);
     Arena::new(lengths).map_err(|source| Error::Memory { bytes, source })
+}
+
+/// Refuses a format that vectors are not read from.
+fn vector_format(name: &str, dtype: Dtype) -> Result<(), Error> {
+    match dtype {
+        Dtype::F32 | Dtype::F16 | Dtype::BF16 => Ok(()),
+        other => Err(Error::VectorFormat { name: name.to_owned(), found: other.name() }),
+    }
 }
 
 /// A vector's values.

@@ -7,10 +7,11 @@
 mod rope;
 
 use crate::error::Error;
+use crate::load;
 use crate::spec::{Biases, Feed, Layer, Norm, NormKind, Spec};
 use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
-use weights::{Metadata, Opened};
+use weights::{Metadata, Opened, gguf};
 
 /// A key by its two spellings: a GGUF's without the architecture, and `config.json`'s (the first present counts).
 #[derive(Clone, Copy)]
@@ -26,7 +27,15 @@ const VALUE_DIM: Key = Key("attention.value_length", &["head_dim"]);
 const FEED: Key = Key("feed_forward_length", &["intermediate_size"]);
 const RMS_EPS: Key = Key("attention.layer_norm_rms_epsilon", &["rms_norm_eps"]);
 const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon"]);
+pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
 pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
+
+/// What a file has at a key that is only held against a neutral value.
+pub(crate) enum Raw {
+    Flag(bool),
+    Number(f64),
+    Other(String),
+}
 
 /// A model file's answers.
 pub struct Source<'a> {
@@ -65,8 +74,8 @@ impl<'a> Source<'a> {
         matches!(self.form, Form::Gguf { .. })
     }
 
-    /// The names under which the file may know its architecture: one for a GGUF; `model_type` and `architectures` for
-    /// a Hugging Face folder.
+    /// The names under which the file may know its architecture: one for a GGUF; `architectures` for a Hugging Face
+    /// folder, and `model_type` where that list is empty or the model has a text model inside.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         match &self.form {
@@ -74,8 +83,12 @@ impl<'a> Source<'a> {
             Form::HuggingFace { config, text } => {
                 let listed = config.get("architectures").and_then(Value::as_array).into_iter().flatten();
                 let mut names: Vec<&str> = listed.filter_map(Value::as_str).collect();
-                names.extend(config.get("model_type").and_then(Value::as_str));
-                names.extend(text.and_then(|t| t.get("model_type")).and_then(Value::as_str));
+                // A class decides, not what it was derived from: `LlamaForSequenceClassification` says `llama` too. A
+                // model of several senses has a class of its own around a text model that may be known.
+                if names.is_empty() || text.is_some() {
+                    names.extend(config.get("model_type").and_then(Value::as_str));
+                    names.extend(text.and_then(|t| t.get("model_type")).and_then(Value::as_str));
+                }
                 names
             }
         }
@@ -100,7 +113,7 @@ impl<'a> Source<'a> {
         }
         let kind = defaults.norm;
         let (eps_key, eps_default) = match kind {
-            NormKind::Rms => (RMS_EPS, 1e-6),
+            NormKind::Rms => (RMS_EPS, defaults.eps.unwrap_or(1e-6)),
             NormKind::Layer => (LAYER_EPS, 1e-5),
         };
         let eps = self.float(eps_key)?.unwrap_or(eps_default);
@@ -123,7 +136,7 @@ impl<'a> Source<'a> {
             parallel: false,
             qk_norm: false,
             biases: Biases::default(),
-            activation: Activation::Silu,
+            activation: self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Silu),
             gated: true,
             pairing: Pairing::Halves,
             ropes: vec![self.rope(head_dim, defaults)?],
@@ -133,7 +146,7 @@ impl<'a> Source<'a> {
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
-            tied: self.tied(defaults.tied),
+            tied: self.tied(defaults.tied)?,
         })
     }
 
@@ -142,7 +155,7 @@ impl<'a> Source<'a> {
             Form::Gguf { .. } => "token_embd.weight".to_owned(),
             Form::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
         };
-        let embedding = self.opened.tensor(&name).ok_or_else(|| missing(&format!("tensor {name}")))?;
+        let embedding = load::tensor(self.opened, &name)?;
         // Converters drop embedding rows that no token uses, and pad them: the tensor is what will be read.
         Ok(embedding.shape.first().copied().unwrap_or(0))
     }
@@ -164,20 +177,21 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn tied(&self, default: bool) -> bool {
-        match self.form {
+    fn tied(&self, default: bool) -> Result<bool, Error> {
+        Ok(match self.form {
             Form::Gguf { .. } => !self.has("output.weight"),
-            Form::HuggingFace { .. } => match self.value(&["tie_word_embeddings"]).and_then(Value::as_bool) {
+            Form::HuggingFace { .. } => match self.flag(Key("", &["tie_word_embeddings"]))? {
                 Some(declared) => declared,
                 None => default || !self.has(self.head_name()),
             },
-        }
+        })
     }
 
     /// Layer types by Hugging Face's `layer_types`: whether each layer slides. `None` where the file has no list.
     pub(crate) fn sliding_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
-        let Some(list) = self.value(&["layer_types"]).and_then(Value::as_array) else { return Ok(None) };
         let key = Key("", &["layer_types"]);
+        let Some(value) = self.value(key.1) else { return Ok(None) };
+        let list = value.as_array().ok_or_else(|| self.bad(key, value, "a list".into()))?;
         if list.len() != layers {
             return Err(self.bad(key, list.len(), format!("one for each of the {layers} layers")));
         }
@@ -211,7 +225,11 @@ impl<'a> Source<'a> {
     /// A truth value, if the file has the key.
     pub(crate) fn flag(&self, key: Key) -> Result<Option<bool>, Error> {
         match (&self.form, self.opened.metadata()) {
-            (Form::Gguf { .. }, Metadata::Gguf(keys)) => Ok(keys.get_bool(&self.spelled(key))),
+            (Form::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
+                None => Ok(None),
+                Some(gguf::Value::Bool(value)) => Ok(Some(*value)),
+                Some(value) => Err(self.bad(key, value.type_name(), "true or false".into())),
+            },
             _ => match self.value(key.1) {
                 None => Ok(None),
                 Some(v) => v.as_bool().map(Some).ok_or_else(|| self.bad(key, v, "true or false".into())),
@@ -220,17 +238,84 @@ impl<'a> Source<'a> {
     }
 
     /// A text, if the file has the key.
-    pub(crate) fn text(&self, key: Key) -> Option<&str> {
+    pub(crate) fn text(&self, key: Key) -> Result<Option<&str>, Error> {
         match (&self.form, self.opened.metadata()) {
-            (Form::Gguf { .. }, Metadata::Gguf(keys)) => keys.get_str(&self.spelled(key)),
-            _ => self.value(key.1).and_then(Value::as_str),
+            (Form::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
+                None => Ok(None),
+                Some(gguf::Value::String(text)) => Ok(Some(text)),
+                Some(value) => Err(self.bad(key, value.type_name(), "a text".into())),
+            },
+            _ => match self.value(key.1) {
+                None => Ok(None),
+                Some(v) => v.as_str().map(Some).ok_or_else(|| self.bad(key, v, "a text".into())),
+            },
         }
     }
 
     /// A list of whole numbers of `config.json`; empty where absent.
-    pub(crate) fn sizes(&self, name: &'static str) -> Vec<usize> {
-        let list = self.value(&[name]).and_then(Value::as_array).into_iter().flatten();
-        list.filter_map(Value::as_u64).map(|n| n as usize).collect()
+    pub(crate) fn sizes(&self, key: Key) -> Result<Vec<usize>, Error> {
+        let Some(value) = self.value(key.1) else { return Ok(Vec::new()) };
+        let number = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok());
+        let list = value.as_array().and_then(|list| list.iter().map(number).collect());
+        list.ok_or_else(|| self.bad(key, value, "a list of whole numbers".into()))
+    }
+
+    /// Whether `config.json` has the key with the value null, which some classes take for "off" and not for the default.
+    pub(crate) fn is_null(&self, name: &str) -> bool {
+        let Form::HuggingFace { config, text } = &self.form else { return false };
+        let places = text.iter().copied().chain([*config]);
+        places.filter_map(|map| map.get(name)).next().is_some_and(Value::is_null)
+    }
+
+    /// The activation of feed-forward that `config.json` names, by the names that transformers has for the ones that are
+    /// built; none where it does not say. A GGUF does not say: its family decides.
+    pub(crate) fn activation(&self, key: Key) -> Result<Option<Activation>, Error> {
+        if self.is_gguf() {
+            return Ok(None);
+        }
+        let Some(named) = self.text(key)? else { return Ok(None) };
+        match named {
+            "silu" | "swish" => Ok(Some(Activation::Silu)),
+            "gelu" | "gelu_python" => Ok(Some(Activation::Gelu)),
+            "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_pytorch_tanh" | "gelu_python_tanh" => {
+                Ok(Some(Activation::GeluTanh))
+            }
+            "relu" => Ok(Some(Activation::Relu)),
+            other => Err(self.bad(key, other, "silu, gelu, gelu_new, gelu_pytorch_tanh or relu".into())),
+        }
+    }
+
+    /// What the file has at a key, as text; none for what is absent or null.
+    pub(crate) fn raw(&self, key: Key) -> Option<Raw> {
+        match (&self.form, self.opened.metadata()) {
+            (Form::Gguf { .. }, Metadata::Gguf(keys)) => {
+                let value = keys.get(&self.spelled(key))?;
+                Some(match value {
+                    gguf::Value::Bool(flag) => Raw::Flag(*flag),
+                    gguf::Value::String(text) => Raw::Other(text.clone()),
+                    gguf::Value::Array(list) => Raw::Other(format!("a list of {}", list.len())),
+                    number => number.as_f64().map_or(Raw::Other("a number".into()), Raw::Number),
+                })
+            }
+            _ => Some(match self.value(key.1)? {
+                Value::Bool(flag) => Raw::Flag(*flag),
+                Value::Number(number) => Raw::Number(number.as_f64().unwrap_or(f64::NAN)),
+                other => Raw::Other(other.to_string()),
+            }),
+        }
+    }
+
+    /// What was opened.
+    pub(crate) fn opened(&self) -> &'a Opened {
+        self.opened
+    }
+
+    /// `config.json`, of a Hugging Face folder.
+    pub(crate) fn config(&self) -> Option<&'a Map<String, Value>> {
+        match &self.form {
+            Form::HuggingFace { config, .. } => Some(config),
+            Form::Gguf { .. } => None,
+        }
     }
 
     fn number(&self, key: Key) -> Result<Option<f64>, Error> {
@@ -275,6 +360,8 @@ impl<'a> Source<'a> {
 pub(crate) struct Defaults {
     pub(crate) norm: NormKind,
     pub(crate) tied: bool,
+    /// The norm's epsilon.
+    pub(crate) eps: Option<f32>,
     pub(crate) rope_base: f32,
     pub(crate) partial_rotary: f64,
     pub(crate) width: Option<usize>,
@@ -291,6 +378,7 @@ impl Default for Defaults {
         Defaults {
             norm: NormKind::Rms,
             tied: false,
+            eps: None,
             rope_base: 10_000.0,
             partial_rotary: 1.0,
             width: None,

@@ -393,7 +393,7 @@ fn look_like_a_model(dir: &Path, name: &str) -> Result<(), Error> {
     let path = dir.join(name);
     let mut head = Vec::new();
     let file = std::fs::File::open(&path).map_err(Error::io("open", &path))?;
-    std::io::Read::read_to_end(&mut std::io::Read::take(file, 16), &mut head)
+    std::io::Read::read_to_end(&mut std::io::Read::take(file, crate::foreign::HEAD_BYTES as u64), &mut head)
         .map_err(Error::io("read", &path))?;
     if head.starts_with(b"GGUF") || head.starts_with(b"FUGG") {
         return Ok(());
@@ -401,7 +401,13 @@ fn look_like_a_model(dir: &Path, name: &str) -> Result<(), Error> {
     let _ = std::fs::remove_file(&path);
     Err(Error::NotAModel {
         file: name.to_owned(),
-        reason: format!("not a GGUF file, it begins with {:?}", String::from_utf8_lossy(&head)),
+        reason: match crate::foreign::name(&head) {
+            Some(what) => format!("it is not a GGUF file but {what}"),
+            None => {
+                let start = hex(&head[..head.len().min(8)]);
+                format!("it is not a GGUF file: it begins with the bytes {start}")
+            }
+        },
     })
 }
 

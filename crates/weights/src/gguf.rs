@@ -33,15 +33,17 @@ const MAX_NAME_BYTES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum Error {
-    #[error("the file is empty")]
+    #[error("the file is empty: its download did not end well; fetch it again")]
     Empty,
-    #[error("the file starts with {found:02x?}, not with the magic \"GGUF\"")]
+    #[error("the file starts with {}, not with the magic \"GGUF\"", hex(found))]
     Magic { found: Vec<u8> },
     #[error("GGUF version {version} is not supported; supported: 2, 3")]
     Version { version: u32 },
     #[error("the file is big-endian (version field {version:#010x}); only little-endian GGUF is supported")]
     BigEndian { version: u32 },
-    #[error("the file ends inside {what} at byte {offset}: {need} bytes needed, {have} left")]
+    #[error(
+        "the file ends inside {what} at byte {offset}: {need} bytes needed, {have} left; its download may not have ended"
+    )]
     Ends { what: &'static str, offset: usize, need: u64, have: usize },
     #[error("{what} at byte {offset} has the length {value}; the limit is {limit}")]
     TooMany { what: &'static str, offset: usize, value: u64, limit: u64 },
@@ -76,12 +78,19 @@ pub enum Error {
         "tensor '{name}' starts at data byte {offset}, which is not a multiple of the alignment {alignment}"
     )]
     Misaligned { name: String, offset: u64, alignment: u32 },
-    #[error("tensor '{name}' takes data bytes {offset} + {bytes}, but the data section has {data_bytes}")]
+    #[error(
+        "tensor '{name}' takes data bytes {offset} + {bytes}, but the data section has {data_bytes}; the file is cut short: its download may not have ended"
+    )]
     OutOfFile { name: String, offset: u64, bytes: u64, data_bytes: u64 },
     #[error("tensors '{first}' and '{second}' overlap")]
     Overlap { first: String, second: String },
     #[error("{key} is {value}: {problem}")]
     Split { key: &'static str, value: String, problem: String },
+}
+
+/// `47 47 55 46`.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
 /// One tensor's record.
@@ -185,7 +194,7 @@ fn alignment(metadata: &Metadata) -> Result<u32, Error> {
     match metadata.get("general.alignment") {
         None => Ok(DEFAULT_ALIGNMENT),
         Some(Value::U32(a)) if a.is_power_of_two() && *a <= MAX_ALIGNMENT => Ok(*a),
-        Some(other) => Err(Error::Alignment { value: format!("{other:?}") }),
+        Some(other) => Err(Error::Alignment { value: format!("of type {}", other.type_name()) }),
     }
 }
 
@@ -332,9 +341,11 @@ impl Gguf {
             None => Ok(None),
             Some(value) => match value.as_u64().and_then(|v| usize::try_from(v).ok()) {
                 Some(v) => Ok(Some(v)),
-                None => {
-                    Err(Error::Split { key, value: format!("{value:?}"), problem: "not a count".to_owned() })
-                }
+                None => Err(Error::Split {
+                    key,
+                    value: value.type_name().to_owned(),
+                    problem: "not a count".to_owned(),
+                }),
             },
         };
         let Some(count) = read("split.count")?.filter(|&n| n > 1) else {

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::folder;
+use crate::foreign;
 use crate::opened::Error;
 
 /// Largest small JSON file (configs, templates).
@@ -44,7 +46,7 @@ impl Metadata {
     /// A file that cannot be read, is larger than its limit, or is not JSON; named.
     pub fn read(dir: &Path) -> Result<Metadata, Error> {
         let config = json(&dir.join("config.json"), MAX_CONFIG_BYTES)?
-            .ok_or_else(|| Error::NotAModel { path: dir.to_owned(), problem: "it has no config.json" })?;
+            .ok_or_else(|| Error::NotAModel { path: dir.to_owned(), problem: folder::without_config(dir) })?;
         let tokenizer_config = json(&dir.join("tokenizer_config.json"), MAX_CONFIG_BYTES)?;
         let chat_template = chat_template(dir, tokenizer_config.as_ref())?;
         Ok(Metadata {
@@ -110,6 +112,15 @@ pub(crate) fn shards(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, Error
     if shards.is_empty() {
         return Err(bad("it names no tensors".to_owned()));
     }
+    let missing: Vec<_> = shards.keys().filter(|file| !file.exists()).collect();
+    if let Some(first) = missing.first() {
+        let name = first.file_name().unwrap_or_default().to_string_lossy();
+        return Err(bad(format!(
+            "{} of the {} files that it names are missing, the first is {name}; download all files of the model",
+            missing.len(),
+            shards.len()
+        )));
+    }
     Ok(shards)
 }
 
@@ -119,20 +130,23 @@ fn single(dir: &Path) -> Result<PathBuf, Error> {
     if path.is_file() {
         return Ok(path);
     }
-    let problem =
-        if dir.join("pytorch_model.bin").exists() || dir.join("pytorch_model.bin.index.json").exists() {
-            "its weights are a PyTorch pickle; only safetensors are read"
-        } else {
-            "it has neither model.safetensors nor model.safetensors.index.json"
-        };
-    Err(Error::NotAModel { path: dir.to_owned(), problem })
+    Err(Error::NotAModel { path: dir.to_owned(), problem: folder::without_weights(dir) })
 }
 
 fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
     let Some(bytes) = bytes(path, limit)? else { return Ok(None) };
     // serde_json bounds the depth of nesting.
     let value = serde_json::from_slice(&bytes);
-    value.map(Some).map_err(|source| Error::Json { path: path.to_owned(), source })
+    value.map(Some).map_err(|source| {
+        let what = match bytes.is_empty() {
+            true => Some("empty; download it again"),
+            false => foreign::page(&bytes),
+        };
+        match what {
+            Some(what) => Error::Foreign { path: path.to_owned(), what: what.to_owned() },
+            None => Error::Json { path: path.to_owned(), source },
+        }
+    })
 }
 
 /// The bytes of a file, none if there is no such file.
@@ -152,6 +166,9 @@ fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     File::open(path).map_err(io)?.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > limit {
         return Err(Error::TooLarge { path: path.to_owned(), limit });
+    }
+    if let Some(what) = foreign::lfs(&bytes) {
+        return Err(Error::Foreign { path: path.to_owned(), what: what.to_owned() });
     }
     Ok(Some(bytes))
 }

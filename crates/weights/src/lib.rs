@@ -6,6 +6,8 @@
 
 pub mod catalog;
 pub mod fetch;
+mod folder;
+mod foreign;
 pub mod gguf;
 pub mod huggingface;
 pub mod ledger;

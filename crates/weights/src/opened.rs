@@ -11,6 +11,7 @@ use std::time::UNIX_EPOCH;
 use cpu::Map;
 use tensor::Dtype;
 
+use crate::foreign;
 use crate::gguf::{self, Gguf, Split};
 use crate::huggingface;
 use crate::ledger::Ledger;
@@ -23,8 +24,10 @@ use crate::safetensors;
 pub enum Error {
     #[error("cannot read {}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{} is not a model this can load: {problem}", path.display())]
-    NotAModel { path: PathBuf, problem: &'static str },
+    #[error("{} is not a model that can be loaded: {problem}", path.display())]
+    NotAModel { path: PathBuf, problem: String },
+    #[error("{} is {what}", path.display())]
+    Foreign { path: PathBuf, what: String },
     #[error("{} is not a valid GGUF file", path.display())]
     Gguf { path: PathBuf, source: gguf::Error },
     #[error("{} is not a valid safetensors file", path.display())]
@@ -222,7 +225,14 @@ pub struct Opened {
 /// The file and what is wrong with it.
 pub fn open(path: &Path) -> Result<Opened, Error> {
     let meta = std::fs::metadata(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    if meta.is_dir() { Opened::directory(path) } else { Opened::gguf(path) }
+    if meta.is_dir() {
+        return Opened::directory(path);
+    }
+    if !meta.is_file() {
+        let what = "a pipe or a device; a model is a regular file, or a folder".to_owned();
+        return Err(Error::Foreign { path: path.to_owned(), what });
+    }
+    Opened::gguf(path)
 }
 
 impl Opened {
@@ -267,12 +277,24 @@ impl Opened {
     /// Opens every part of the split model that `path` is a part of, in order.
     fn add_split(&mut self, path: &Path, split: Split) -> Result<(), Error> {
         let paths = part_paths(path, split)?;
+        if let Some((number, missing)) = paths.iter().enumerate().find(|(_, path)| !path.exists()) {
+            let problem = format!(
+                "part {} of {} is missing: all parts of a split model lie in one folder",
+                number + 1,
+                split.count
+            );
+            return Err(Error::Part { path: missing.clone(), problem });
+        }
         for (number, path) in paths.iter().enumerate() {
             let (part, file) = map_gguf(path)?;
             let found = file.split().map_err(|source| Error::Gguf { path: path.clone(), source })?;
             let expected = Split { number, ..split };
             if found != Some(expected) {
-                let problem = format!("expected part {} of {}, found {found:?}", number + 1, split.count);
+                let found = match found {
+                    Some(found) => format!("part {} of {}", found.number + 1, found.count),
+                    None => "a file that is no part".to_owned(),
+                };
+                let problem = format!("expected part {} of {}, found {found}", number + 1, split.count);
                 return Err(Error::Part { path: path.clone(), problem });
             }
             self.add_gguf(part, file)?;
@@ -309,8 +331,10 @@ impl Opened {
         let mut opened = Opened::empty(dir, Metadata::HuggingFace(Box::new(metadata)));
         for (number, (path, listed)) in huggingface::shards(dir)?.into_iter().enumerate() {
             let map = Map::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-            let records = safetensors::parse(&map)
-                .map_err(|source| Error::Safetensors { path: path.clone(), source })?;
+            let records = safetensors::parse(&map).map_err(|source| match foreign_name(&map) {
+                Some(what) => Error::Foreign { path: path.clone(), what },
+                None => Error::Safetensors { path: path.clone(), source },
+            })?;
             opened.parts.push(Part { path: path.clone(), bytes: Bytes::File(map) });
             for t in records {
                 opened.add(Entry {
@@ -449,9 +473,35 @@ impl Entry {
     }
 }
 
+fn head(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(foreign::HEAD_BYTES)]
+}
+
+/// What stands in place of a safetensors file.
+fn foreign_name(bytes: &[u8]) -> Option<String> {
+    foreign::name(head(bytes)).filter(|what| !what.starts_with("a safetensors file"))
+}
+
+/// A file that was named in place of the folder it lies in: with the folder.
+fn beside(path: &Path, what: String) -> String {
+    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.join("config.json").is_file()
+        && (what.starts_with("a safetensors") || what.starts_with("a JSON"))
+    {
+        let kind = what.split(';').next().unwrap_or_default();
+        return format!("{kind} of a Hugging Face model; give its folder: {}", folder.display());
+    }
+    what
+}
+
 fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
     let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let file = gguf::parse(&map).map_err(|source| Error::Gguf { path: path.to_owned(), source })?;
+    let file = gguf::parse(&map).map_err(|source| match foreign::name(head(&map)) {
+        Some(what) if !gguf::is_gguf(&map) => {
+            Error::Foreign { path: path.to_owned(), what: beside(path, what) }
+        }
+        _ => Error::Gguf { path: path.to_owned(), source },
+    })?;
     Ok((Part { path: path.to_owned(), bytes: Bytes::File(map) }, file))
 }
 

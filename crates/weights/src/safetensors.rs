@@ -20,14 +20,18 @@ const MAX_DIMENSIONS: usize = 8;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum Error {
-    #[error("the file is empty")]
+    #[error("the file is empty: its download did not end well; fetch it again")]
     Empty,
     #[error("the file has {bytes} bytes; a safetensors file has at least 8")]
     TooShort { bytes: usize },
-    #[error("the header is said to take {header} bytes, but {left} follow")]
+    #[error(
+        "the header is said to take {header} bytes, but {left} follow: the file is cut short, or is none"
+    )]
     HeaderLength { header: u64, left: usize },
     #[error("the header is not valid: {0}")]
     Header(SafeTensorError),
+    #[error("the file has not as many bytes as its header lists: its download may not have ended")]
+    Incomplete,
     #[error("a tensor's name has {bytes} bytes; the limit is {MAX_NAME_BYTES}")]
     Name { bytes: usize },
     #[error("tensor '{name}' has {dimensions} dimensions; the limit is {MAX_DIMENSIONS}")]
@@ -60,7 +64,10 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<TensorRecord>, Error> {
     if header > (bytes.len() - 8) as u64 {
         return Err(Error::HeaderLength { header, left: bytes.len() - 8 });
     }
-    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(Error::Header)?;
+    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| match error {
+        SafeTensorError::MetadataIncompleteBuffer => Error::Incomplete,
+        other => Error::Header(other),
+    })?;
     let data_start = 8 + header;
     let mut tensors = Vec::new();
     for name in metadata.offset_keys() {
@@ -99,7 +106,14 @@ fn element(stored: Stored) -> Element {
         Stored::F64 => Element::Other("F64"),
         Stored::F8_E5M2 => Element::Other("F8_E5M2"),
         Stored::F8_E4M3 => Element::Other("F8_E4M3"),
-        _ => Element::Other("an element type without support"),
+        Stored::F8_E8M0 => Element::Other("F8_E8M0"),
+        Stored::F8_E4M3FNUZ => Element::Other("F8_E4M3FNUZ"),
+        Stored::F8_E5M2FNUZ => Element::Other("F8_E5M2FNUZ"),
+        Stored::F6_E2M3 => Element::Other("F6_E2M3"),
+        Stored::F6_E3M2 => Element::Other("F6_E3M2"),
+        Stored::F4 => Element::Other("F4"),
+        Stored::C64 => Element::Other("C64"),
+        _ => Element::Other("unknown"),
     }
 }
 

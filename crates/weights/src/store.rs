@@ -229,6 +229,17 @@ impl Installed {
     }
 }
 
+/// Whether MODEL is something that [`resolve`] could open or pull, without looking whether its source answers.
+///
+/// # Errors
+/// A path that is not there, a source that is not well-formed, a name that the catalog does not have.
+pub fn known(model: &str) -> Result<(), Error> {
+    match local(model) {
+        Some(path) => path.map(|_| ()),
+        None => Target::read(model).map(|_| ()),
+    }
+}
+
 /// From MODEL to a path that can be opened, pulling what is not there yet.
 ///
 /// MODEL is a catalog name, a path to a GGUF or a Hugging Face directory, or a source (`hf:`, `py:`, `http(s)://`).

@@ -135,7 +135,7 @@ fn split_models_with_parts_missing_mixed_or_renamed_are_refused() {
     copy(&part(2), &part(3));
     assert!(refusal(&at(&part(1))).contains("expected part 3 of 3"));
     copy("plain.gguf", &part(3));
-    assert!(refusal(&at(&part(2))).contains("expected part 3 of 3, found None"));
+    assert!(refusal(&at(&part(2))).contains("expected part 3 of 3, found a file that is no part"));
     fs::write(at(&part(3)), b"").unwrap();
     assert!(refusal(&at(&part(1))).contains("the file is empty"));
 }
@@ -292,7 +292,7 @@ fn directories_with_bad_files_are_refused_by_the_files_name() {
     let with = |name: &'static str, bytes: &[u8]| {
         refusal(directory(&[("config.json", b"{}".to_vec()), good(), (name, bytes.to_vec())]).path())
     };
-    assert!(with("config.json", b"").contains("config.json is not valid JSON"));
+    assert!(with("config.json", b"").contains("config.json is empty"));
     assert!(with("config.json", "[".repeat(100_000).as_bytes()).contains("recursion limit"));
     assert!(with("config.json", b"{\"a\": NaN}").contains("config.json"));
     assert!(with("tokenizer_config.json", b"{").contains("tokenizer_config.json"));
@@ -309,4 +309,101 @@ fn directories_with_bad_files_are_refused_by_the_files_name() {
     assert!(refusal(pickle.path()).contains("PyTorch pickle"));
     let none = directory(&[("config.json", b"{}".to_vec())]);
     assert!(refusal(none.path()).contains("neither model.safetensors nor"));
+}
+
+#[test]
+fn said_badly_what_is_no_model_is_named_with_the_way_out() {
+    let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 4\n".to_vec();
+    let config = ("config.json", b"{}".to_vec());
+    let index = |files: &[&str]| {
+        let map: serde_json::Map<_, _> =
+            files.iter().enumerate().map(|(i, file)| (format!("t{i}"), json!(file))).collect();
+        ("model.safetensors.index.json", json!({ "weight_map": map }).to_string().into_bytes())
+    };
+    let adapter = (
+        "adapter_config.json",
+        json!({"base_model_name_or_path": "meta-llama/Llama-3.2-1B", "peft_type": "LORA"})
+            .to_string()
+            .into_bytes(),
+    );
+    let empty: &[u8] = b"";
+    let cases: Vec<(Vec<(&str, Vec<u8>)>, &[&str])> = vec![
+        (vec![("config.json", lfs.clone())], &["config.json", "Git LFS pointer", "git lfs pull"]),
+        (vec![config.clone(), ("model.safetensors", lfs.clone())], &["model.safetensors", "Git LFS pointer"]),
+        (vec![config.clone(), ("tokenizer.json", lfs.clone())], &["tokenizer.json", "Git LFS pointer"]),
+        (vec![config.clone(), ("model.safetensors.index.json", lfs)], &["index.json", "Git LFS pointer"]),
+        (
+            vec![adapter.clone(), ("adapter_model.safetensors", vec![0; 8])],
+            &["LoRA adapter for meta-llama/Llama-3.2-1B", "merge"],
+        ),
+        (vec![config.clone(), adapter], &["LoRA adapter"]),
+        (
+            vec![config.clone(), ("pytorch_model.bin", vec![0])],
+            &["PyTorch pickle (pytorch_model.bin)", "safetensors"],
+        ),
+        (
+            vec![config.clone(), ("pytorch_model-00001-of-00002.bin", vec![0])],
+            &["PyTorch pickle (pytorch_model-00001-of-00002.bin)"],
+        ),
+        (vec![config.clone(), ("tf_model.h5", vec![0])], &["tf_model.h5"]),
+        (vec![config.clone(), ("q4.gguf", vec![0])], &["q4.gguf"]),
+        (vec![("q4.gguf", vec![0]), ("q8.gguf", vec![0])], &["one of its GGUF files: q4.gguf, q8.gguf"]),
+        (vec![("params.json", vec![]), ("consolidated.00.pth", vec![])], &["publisher's own form"]),
+        (vec![("model.safetensors", vec![0])], &["no config.json", "download all files"]),
+        (vec![], &["the folder is empty"]),
+        (
+            vec![config.clone(), ("model-00001-of-00002.safetensors", vec![0])],
+            &["model.safetensors.index.json", "model-00001-of-00002.safetensors"],
+        ),
+        (
+            vec![config.clone(), index(&["a.safetensors", "b.safetensors"])],
+            &["2 of the 2 files", "a.safetensors", "download all files"],
+        ),
+        (
+            vec![config.clone(), ("model.safetensors", empty.to_vec())],
+            &["model.safetensors", "the file is empty"],
+        ),
+        (vec![config.clone(), ("model.safetensors", b"<!DOCTYPE html>".to_vec())], &["web page"]),
+        (vec![("config.json", b"<html></html>".to_vec())], &["config.json", "web page"]),
+        (vec![config, ("model.safetensors", b"Entry not found".to_vec())], &["'Entry not found'"]),
+    ];
+    for (files, words) in cases {
+        let folder = directory(&files);
+        let said = refusal(folder.path());
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+}
+
+#[test]
+fn said_badly_a_file_that_is_no_gguf_is_named_with_the_way_out() {
+    let mut safetensors = 2u64.to_le_bytes().to_vec();
+    safetensors.extend(b"{}");
+    let folder = directory(&[("config.json", b"{}".to_vec()), ("model.safetensors", safetensors.clone())]);
+    for file in ["model.safetensors", "config.json"] {
+        let said = refusal(&folder.path().join(file));
+        let folder = folder.path().to_str().unwrap();
+        assert!(said.contains("give its folder: ") && said.ends_with(folder), "{said}");
+    }
+    let mut big = b"GGUF".to_vec();
+    big.extend(3u32.to_be_bytes());
+    big.extend([0; 64]);
+    let good = fs::read(fixtures().join("plain.gguf")).unwrap();
+    let cases: [(&str, Vec<u8>, &str); 8] = [
+        ("alone.safetensors", safetensors, "give the folder that holds it"),
+        ("page.gguf", b"<!doctype HTML>".to_vec(), "web page"),
+        ("model.zip", b"PK\x03\x04........".to_vec(), "ZIP archive; unpack it"),
+        ("model.gguf", b"version https://git-lfs.github.com/spec/v1\n".to_vec(), "Git LFS pointer"),
+        ("pytorch_model.bin", b"PK\x03\x04....archive/data.pkl".to_vec(), "PyTorch"),
+        ("empty.gguf", Vec::new(), "the file is empty"),
+        ("big.gguf", big, "big-endian"),
+        ("cut.gguf", good[..good.len() / 2].to_vec(), "its download may not have ended"),
+    ];
+    for (name, bytes, words) in cases {
+        let alone = directory(&[(name, bytes)]);
+        let said = refusal(&alone.path().join(name));
+        assert!(said.contains(words) && said.contains(name), "{name}: {said}");
+    }
+    assert!(refusal(Path::new("/dev/zero")).contains("a pipe or a device"));
 }

@@ -152,6 +152,99 @@ fn a_wrong_range_is_not_believed() {
     assert_eq!(std::fs::read(path).unwrap(), body);
 }
 
+/// A server that does not know `If-Range`: it sends the rest of whatever the file is now.
+fn rest(request: &served::Request, body: &[u8]) -> Option<Reply> {
+    let from = request.from().filter(|from| *from < body.len())?;
+    let range = format!("bytes {from}-{}/{}", body.len() - 1, body.len());
+    Some(Reply { status: 206, ..Reply::ok(&body[from..]) }.with("Content-Range", &range))
+}
+
+#[test]
+fn abuse_a6_a_resumed_download_never_mixes_two_files() {
+    type Tag = fn(Reply, bool) -> Reply;
+    let etag: Tag = |reply, new| reply.with("ETag", if new { "\"new\"" } else { "\"old\"" });
+    let weak: Tag = |reply, new| reply.with("ETag", if new { "W/\"2\"" } else { "\"1\"" });
+    let date: Tag = |reply, new| {
+        let day = if new { "27" } else { "28" };
+        reply.with("Last-Modified", &format!("Sat, {day} Nov 2026 00:00:00 GMT"))
+    };
+    let forgotten: Tag = |reply, new| if new { reply } else { reply.with("ETag", "\"1\"") };
+    let swapped: Tag = |reply, new| {
+        if new {
+            reply.with("ETag", "\"2\"")
+        } else {
+            reply.with("Last-Modified", "Sat, 28 Nov 2026 00:00:00 GMT")
+        }
+    };
+    // The last two change the length too, under a validator that stays.
+    let same: Tag = |reply, _| reply.with("ETag", "\"1\"");
+    let none: Tag = |reply, _| reply;
+    let cases: [(&str, Tag, usize); 7] = [
+        ("another ETag", etag, SIZE),
+        ("a weak ETag", weak, SIZE),
+        ("another date", date, SIZE),
+        ("no ETag any more", forgotten, SIZE),
+        ("an ETag in place of a date", swapped, SIZE),
+        ("another length", same, SIZE - 4096),
+        ("no validator at all", none, SIZE),
+    ];
+    for (what, tag, length) in cases {
+        let mut old = vec![b'x'; SIZE];
+        old[..4].copy_from_slice(b"GGUF");
+        let new = gguf(length);
+        let served = new.clone();
+        let server = Server::start(move |request, before| match before {
+            0 => tag(Reply::ok(&old), false).cut(1 << 20),
+            _ => tag(rest(request, &served).unwrap_or_else(|| Reply::ok(&served)), true),
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+        assert!(std::fs::read(path).unwrap() == new, "{what}: two files were mixed");
+    }
+}
+
+#[test]
+fn abuse_a6_a_date_that_is_left_out_of_a_range_is_no_other_file() {
+    let body = gguf(SIZE);
+    let served = body.clone();
+    let server = Server::start(move |request, before| match before {
+        0 => Reply::ok(&served).with("Last-Modified", "Sat, 28 Nov 2026 00:00:00 GMT").cut(1 << 20),
+        _ => rest(request, &served).unwrap(),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let pulled = pull(&server.url("/x.gguf"), &home(dir.path()), false, &mut Quiet).unwrap();
+    assert_eq!(std::fs::read(pulled.installed.path()).unwrap(), body);
+    assert_eq!(pulled.network_bytes, SIZE as u64, "no byte came twice");
+}
+
+#[test]
+fn abuse_a6_a_range_with_more_bytes_than_it_declares_is_refused() {
+    let body = gguf(SIZE);
+    let served = body.clone();
+    let server = Server::start(move |request, before| match before {
+        0 => Reply::file(request, &served, "\"v1\"").cut(1 << 20),
+        _ => {
+            let from = request.from().unwrap();
+            let range = format!("bytes {from}-{}/*", from + 99);
+            let reply = Reply { status: 206, unsized_body: true, ..Reply::ok(&served[from..]) };
+            reply.with("Content-Range", &range).with("ETag", "\"v1\"")
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap_err());
+    assert!(matches!(error, fetch::Error::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn abuse_a6_a_redirect_to_a_file_is_refused() {
+    for to in ["file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://127.0.0.1"] {
+        let server = Server::start(move |_, _| Reply::redirect(to));
+        let dir = tempfile::tempdir().unwrap();
+        let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap_err());
+        assert!(error.to_string().contains("neither http nor https"), "{to}: {error}");
+    }
+}
+
 #[test]
 fn rotten_bytes_of_an_earlier_attempt_get_one_fresh_start() {
     let body = gguf(SIZE);

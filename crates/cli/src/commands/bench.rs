@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Models to measure: catalog names, paths or sources.
+    /// Models to measure: catalog names, paths or sources; also names of published shapes, as qwen3-4b:q4_k_m.
     #[arg(value_name = "MODEL")]
     models: Vec<String>,
 

@@ -130,11 +130,11 @@ fn cpus(machine: &Machine) -> String {
         "no SMT".to_owned()
     };
     format!(
-        "{} of {} online allowed ({}); {} cores, {smt}",
+        "{} of {} online allowed ({}); {}, {smt}",
         machine.cpus.len(),
         machine.cpus_online,
         ids("ids", &machine.cpus),
-        machine.cores
+        term::number(machine.cores, "core")
     )
 }
 
@@ -211,7 +211,8 @@ fn bytes(bytes: u64) -> String {
 
 fn print_measured(measured: &Measured) {
     out!("");
-    let head = format!("{:<58}{:>12}{:>14}", "measured", "1 thread", format!("{} threads", measured.threads));
+    let head =
+        format!("{:<58}{:>12}{:>14}", "measured", "1 thread", term::number(measured.threads, "thread"));
     out!("{}", paint(Colour::Bold, &head));
     for row in &measured.bandwidth {
         let size = bytes(row.bytes_per_thread as u64);

@@ -11,6 +11,7 @@ use tensor::Dtype;
 use weights::{Element, Opened};
 
 use crate::Failure;
+use crate::loading;
 use crate::store;
 use crate::term;
 
@@ -53,6 +54,10 @@ struct Report {
     metadata: serde_json::Map<String, serde_json::Value>,
     tensors: Vec<TensorRow>,
     formats: Vec<FormatRow>,
+    /// Whether `run` and `serve` take it, as far as can be told without reading the weights' numbers.
+    runs: bool,
+    /// Why it does not run.
+    cannot_run: Option<String>,
     memory: Option<Memory>,
     /// Why there is no `memory`.
     memory_unknown: Option<String>,
@@ -114,6 +119,7 @@ fn report(path: &Path, opened: &Opened, args: &Args) -> Result<Report, Failure> 
     let tier = args.compute.tier()?;
     let tensors: Vec<TensorRow> = opened.tensors().map(|t| row(&t)).collect();
     let is_weight = |t: &&TensorRow| t.format.parse::<Dtype>().is_ok();
+    let cannot_run = loading::hindrance(opened, tier);
     let spec = Spec::read(opened);
     let family = spec.as_ref().ok().map(|spec| spec.family);
     let memory = spec.map_err(Failure::from).and_then(|spec| memory(opened, spec, args.context, tier));
@@ -131,6 +137,8 @@ fn report(path: &Path, opened: &Opened, args: &Args) -> Result<Report, Failure> 
         metadata: metadata::read(opened.metadata(), args.full),
         formats: formats(opened),
         tensors,
+        runs: cannot_run.is_none(),
+        cannot_run,
         memory,
         memory_unknown,
     })
@@ -175,7 +183,10 @@ fn memory(
     let context_of_model = spec.context;
     let context = match context {
         Some(asked) if asked > context_of_model => {
-            let problem = format!("--context {asked} is more than the model's {context_of_model} tokens");
+            let problem = format!(
+                "--context {asked} is more than the model's {}",
+                term::number(context_of_model, "token")
+            );
             return Err(Failure::new(problem));
         }
         Some(asked) => asked,

@@ -6,7 +6,7 @@ use weights::store::Installed;
 
 use crate::Failure;
 use crate::store::{home, size};
-use crate::term::{json, out};
+use crate::term::{clean, json, out};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,6 +32,10 @@ struct Row<'a> {
     family: Option<&'a str>,
     licence: Option<&'a str>,
     description: Option<&'a str>,
+    /// Whether `run` and `serve` take it; an installed one of no entry is looked at by `inspect`.
+    runs: bool,
+    /// Why it does not run.
+    cannot_run: Option<String>,
     path: Option<String>,
     origin: Option<&'a str>,
     pulled_s: Option<u64>,
@@ -62,6 +66,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 fn present(model: &Installed) -> Row<'_> {
     let entry = model.entry();
+    let cannot_run = entry.and_then(hindrance);
     Row {
         name: &model.record.model,
         installed: true,
@@ -71,6 +76,8 @@ fn present(model: &Installed) -> Row<'_> {
         family: entry.map(|entry| entry.family.as_str()),
         licence: entry.map(|entry| entry.licence.as_str()),
         description: entry.map(|entry| entry.description.as_str()),
+        runs: cannot_run.is_none(),
+        cannot_run,
         path: Some(model.path().to_string_lossy().into_owned()),
         origin: Some(&model.record.origin),
         pulled_s: Some(model.record.pulled_s),
@@ -78,7 +85,20 @@ fn present(model: &Installed) -> Row<'_> {
     }
 }
 
+/// Why nothing runs the catalog's entry yet.
+fn hindrance(entry: &Entry) -> Option<String> {
+    let what = match entry.kind {
+        Kind::Chat | Kind::Base => None,
+        Kind::Embed => Some("embeddings are not built yet".to_owned()),
+        Kind::Rerank => Some("reranking is not built yet".to_owned()),
+        Kind::Classify => Some("classification is not built yet".to_owned()),
+    };
+    let known = model::families::FAMILIES.iter().any(|family| family.gguf == entry.family);
+    what.or_else(|| (!known).then(|| format!("the family {} is not built yet", entry.family)))
+}
+
 fn absent(entry: &Entry) -> Row<'_> {
+    let cannot_run = hindrance(entry);
     Row {
         name: &entry.name,
         installed: false,
@@ -88,6 +108,8 @@ fn absent(entry: &Entry) -> Row<'_> {
         family: Some(&entry.family),
         licence: Some(&entry.licence),
         description: Some(&entry.description),
+        runs: cannot_run.is_none(),
+        cannot_run,
         path: None,
         origin: None,
         pulled_s: None,
@@ -99,15 +121,18 @@ fn table(rows: &[Row<'_>]) {
     if rows.is_empty() {
         return;
     }
-    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).clamp(4, 60);
+    let width = rows.iter().map(|row| clean(row.name).chars().count()).max().unwrap_or(0).clamp(4, 60);
     out!("{:width$}  {:>10}  {:9}  {:8}  {:14}  WHAT", "NAME", "SIZE", "", "KIND", "LICENCE");
     for row in rows {
         let about = if row.size_is_exact { "" } else { "~" };
         let bytes = format!("{about}{}", size(row.size_bytes));
         let state = if row.installed { "installed" } else { "" };
         let kind = row.kind.map(|kind| kind.to_string()).unwrap_or_default();
-        let what = row.description.or(row.origin).unwrap_or_default();
-        let licence = row.licence.unwrap_or_default();
-        out!("{:width$}  {bytes:>10}  {state:9}  {kind:8}  {licence:14}  {what}", row.name);
+        let mut what = clean(row.description.or(row.origin).unwrap_or_default());
+        if let Some(why) = &row.cannot_run {
+            what = format!("CANNOT RUN HERE: {why}; {what}");
+        }
+        let (name, licence) = (clean(row.name), clean(row.licence.unwrap_or_default()));
+        out!("{name:width$}  {bytes:>10}  {state:9}  {kind:8}  {licence:14}  {what}");
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 done.push((pulled, seconds));
             }
             // The other models are still wanted.
-            Err(error) => failed.push(Failure::from(error).message),
+            Err(error) => failed.push(crate::store::unknown(name, error).message),
         }
     }
     if args.json {

@@ -8,6 +8,7 @@ mod clients;
 mod descriptors;
 mod door;
 mod limits;
+mod name;
 #[cfg(not(feature = "otlp"))]
 mod no_traces;
 mod operations;
@@ -16,6 +17,7 @@ mod signals;
 #[cfg(feature = "otlp")]
 mod traces;
 
+use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use weights::store::DEFAULT_MODEL;
 
 use crate::loading::{Bar, Loaded, Planned, Wish, check_memory, plan};
 use crate::store::{self, size};
-use crate::term::out;
+use crate::term::{self, number, out};
 use crate::{Failure, flags};
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
@@ -62,7 +64,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 8080, value_name = "PORT")]
     port: u16,
 
-    /// The name clients put into `model`; may be given again [default: MODEL].
+    /// The name clients put into `model`; may be given again [default: a
+    /// catalog's name, a file's name without .gguf, a folder's name].
     #[arg(long, value_name = "NAME")]
     served_model_name: Vec<String>,
 
@@ -258,6 +261,8 @@ fn log_to_stderr(format: LogFormat) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A log that goes into a file has no use for colours.
+        .with_ansi(term::colours(std::io::stderr().is_terminal()))
         .log_internal_errors(false);
     // Somebody else's log is as good.
     let _ = match format {
@@ -312,23 +317,22 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     }
     let installed = store::home()?.find(&args.model).is_some() || Path::new(&args.model).exists();
     if !installed {
+        weights::store::known(&args.model).map_err(|error| store::unknown(&args.model, error))?;
         out!("flags and files are good; {} is not in the store, serve would pull it", args.model);
         return Ok(());
     }
     let planned = planned(args)?;
+    planned.check_words()?;
     out!(
-        "flags and files are good; {} would be served with {} tokens of context, {} of memory and {}; \
-         {} answers at once, {} more and {} tokens of prompts may wait",
+        "flags and files are good; {} would be served with {} of context, {} of memory and {}; \
+         {} at once, {} more and {} of prompts may wait",
         args.model,
-        planned.limits.context,
+        number(planned.limits.context, "token"),
         size(planned.need.total()),
-        match options.keys.len() {
-            1 => "1 key".to_owned(),
-            count => format!("{count} keys"),
-        },
-        planned.limits.max_running,
+        number(options.keys.len(), "key"),
+        number(planned.limits.max_running, "answer"),
         planned.limits.max_queued - planned.limits.max_running,
-        planned.limits.max_queued_tokens
+        number(planned.limits.max_queued_tokens, "token")
     );
     Ok(())
 }
@@ -384,11 +388,11 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
 }
 
 fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result<Ready, Failure> {
-    let names = args.clients.names(&args.served_model_name, &args.model);
+    let names = args.clients.names(&args.served_model_name, &name::of(&args.model));
     let tier = loaded.compute.tier;
     let threads = match &loaded.tuned {
         Some(tuned) => format!("tuned: {}", tuned.say()),
-        None => format!("{} threads", loaded.compute.pool.threads()),
+        None => number(loaded.compute.pool.threads(), "thread"),
     };
     measure(server, &loaded.machine);
     let watch = server.watch_reads(&|rows| loaded.model.weight_read_bytes(rows));
@@ -398,11 +402,11 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
     let stats = engine.stats();
     let facts = format!(
-        "{} · {threads}, {tier} · context {} tokens · {parallel} answers at once · \
-         KV room for {} tokens in {}",
+        "{} · {threads}, {tier} · context {} · {} at once · KV room for {} in {}",
         loaded.reading.say(),
-        engine.context(),
-        stats.kv_blocks_total * stats.kv_block_tokens,
+        number(engine.context(), "token"),
+        number(parallel, "answer"),
+        number(stats.kv_blocks_total * stats.kv_block_tokens, "token"),
         kv_dtype.name()
     );
     let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
@@ -453,12 +457,16 @@ impl Ready {
             ("completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#)
         };
         let key = if to.keyed { " -H \"authorization: Bearer $GRISTMILL_API_KEY\"" } else { "" };
+        // The certificate is for a name, and this is an address; -k is for this machine alone.
+        let insecure = if to.scheme == "https" { "-k " } else { "" };
+        let first =
+            if to.keyed { "export GRISTMILL_API_KEY=…  # one of the server's keys\n  " } else { "" };
         let url = format!("{}://{}", to.scheme, to.address);
         if to.page && self.chats {
             log.say(&format!("chat in a browser: {url}"));
         }
         log.say(&format!(
-            "try it:\n  curl {url}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
+            "try it:\n  {first}curl {insecure}{url}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
         ));
     }
 }
@@ -501,7 +509,8 @@ fn serve(
     match failure {
         Some(failure) => Err(failure),
         None if cut > 0 => {
-            log.say(&format!("stopped; {cut} connections were cut"));
+            let were = if cut == 1 { "was" } else { "were" };
+            log.say(&format!("stopped; {} {were} cut", number(cut, "connection")));
             Ok(())
         }
         None => {

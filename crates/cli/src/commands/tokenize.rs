@@ -8,7 +8,7 @@ use serde::Serialize;
 use text::{Special, Tokenizer};
 
 use crate::Failure;
-use crate::term::{err, out};
+use crate::term::{err, json_text, out};
 
 /// Bytes of one text; a line longer than this is not a text.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
@@ -138,7 +138,7 @@ fn show(tokenizer: &Tokenizer, text: &str, args: &Args) -> Result<(), Failure> {
     let tokens = tokenizer.encode(text, special, args.add_special)?;
     if args.json {
         let pieces = tokens.iter().map(|id| piece(tokenizer, *id)).collect();
-        out!("{}", serde_json::to_string(&Report { tokens: &tokens, pieces })?);
+        out!("{}", json_text(&serde_json::to_string(&Report { tokens: &tokens, pieces })?));
         return Ok(());
     }
     for id in &tokens {
@@ -166,7 +166,7 @@ fn decode(tokenizer: &Tokenizer, ids: &str, args: &Args) -> Result<(), Failure> 
     }
     let text = tokenizer.decode(&tokens, args.no_special);
     if args.json {
-        out!("{}", serde_json::to_string(&Decoded { text })?);
+        out!("{}", json_text(&serde_json::to_string(&Decoded { text })?));
     } else {
         out!("{text}");
     }

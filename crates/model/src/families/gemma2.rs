@@ -9,7 +9,11 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults { head_dim: Some(256), kv_heads: Some(4), tied: true, ..Defaults::default() };
     let mut spec = gemma::shared(source, "gemma2", &defaults)?;
     spec.inside_norms = true;
-    let cap = |key, default| source.float(key).map(|c| c.unwrap_or(default)).map(|c| (c > 0.0).then_some(c));
+    // Null says that there is no cap; a key that is absent means the default.
+    let cap = |key: Key, default| {
+        let absent = if source.is_null(key.1[0]) { 0.0 } else { default };
+        source.float(key).map(|c| c.unwrap_or(absent)).map(|c| (c > 0.0).then_some(c))
+    };
     spec.attention_soft_cap = cap(Key("attn_logit_softcapping", &["attn_logit_softcapping"]), 50.0)?;
     spec.logit_soft_cap = cap(Key("final_logit_softcapping", &["final_logit_softcapping"]), 30.0)?;
     spec.attention_scale = attention_scale(source, &spec, 46)?;

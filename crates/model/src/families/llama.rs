@@ -20,6 +20,9 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         spec.biases.feed = source.flag(Key("", &["mlp_bias"]))?.unwrap_or(false);
     }
     let window = source.size(WINDOW)?.filter(|&w| w > 0);
-    spec.layers.iter_mut().for_each(|layer| layer.window = window);
+    let listed = source.sliding_layers(spec.layers.len())?;
+    for (index, layer) in spec.layers.iter_mut().enumerate() {
+        layer.window = window.filter(|_| listed.as_ref().is_none_or(|list| list[index]));
+    }
     Ok(spec)
 }

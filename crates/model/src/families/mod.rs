@@ -4,6 +4,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod granite;
+mod keys;
 mod llama;
 mod phi2;
 mod phi3;
@@ -46,6 +47,7 @@ pub const FAMILIES: &[Family] = &[
 /// # Errors
 /// A family that is not in the table (the error lists those that are), or what its reader finds wrong.
 pub fn read(source: &Source) -> Result<Spec, Error> {
+    keys::a_model_of_its_own(source)?;
     let names = source.names();
     let known = |family: &&Family| {
         if source.is_gguf() {
@@ -58,6 +60,7 @@ pub fn read(source: &Source) -> Result<Spec, Error> {
         found: names.join(", "),
         supported: FAMILIES.iter().map(|f| f.gguf).collect::<Vec<_>>().join(", "),
     })?;
+    keys::refuse(source, family.gguf)?;
     (family.read)(source)
 }
 

@@ -1,7 +1,7 @@
 //! Phi-1 to Phi-2: attention and feed-forward side by side, layer norm, biases everywhere, part of a head rotates.
 
 use crate::error::Error;
-use crate::source::{Defaults, Key, Source};
+use crate::source::{Defaults, HIDDEN_ACT, Key, Source};
 use crate::spec::{Biases, NormKind, Spec};
 use kernels::Activation;
 
@@ -14,7 +14,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     }
     spec.parallel = true;
     spec.gated = false;
-    spec.activation = Activation::GeluTanh;
+    spec.activation = source.activation(HIDDEN_ACT)?.unwrap_or(Activation::GeluTanh);
     spec.biases = Biases { qkv: true, out: true, feed: true, head: true };
     Ok(spec)
 }

@@ -5,7 +5,9 @@ use crate::source::{Defaults, Source, WINDOW};
 use crate::spec::Spec;
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
-    let mut spec = source.decoder("phi3", &Defaults { context: Some(4096), ..Defaults::default() })?;
+    let eps = (!source.is_gguf()).then_some(1e-5);
+    let defaults = Defaults { context: Some(4096), eps, ..Defaults::default() };
+    let mut spec = source.decoder("phi3", &defaults)?;
     // Zero in a GGUF says that there is none.
     let window = source.size(WINDOW)?.filter(|&w| w > 0);
     spec.layers.iter_mut().for_each(|layer| layer.window = window);

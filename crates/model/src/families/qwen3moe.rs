@@ -18,7 +18,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
             .unwrap_or(source.is_gguf()),
     };
     let step = source.size(Key("", &["decoder_sparse_step"]))?.unwrap_or(1).max(1);
-    let dense = source.sizes("mlp_only_layers");
+    let dense = source.sizes(Key("", &["mlp_only_layers"]))?;
     for (index, layer) in spec.layers.iter_mut().enumerate() {
         let sparse = if source.is_gguf() {
             source.has(&format!("blk.{index}.ffn_gate_inp.weight"))

@@ -51,7 +51,7 @@ impl Source<'_> {
             return Ok(Scaling::Long { short, long, original, mscale: attention });
         }
         let factor = self.float(FACTOR)?.or(self.float(OLD_FACTOR)?).unwrap_or(1.0);
-        match self.text(KIND).unwrap_or("linear") {
+        match self.text(KIND)?.unwrap_or("linear") {
             "yarn" => Ok(Scaling::Yarn {
                 factor,
                 original: self.need(ORIGINAL, None)?,
@@ -71,7 +71,10 @@ impl Source<'_> {
 
     /// Rope factors stored as a tensor `[rotary_dim / 2]`.
     fn factors(&self, name: &str, rotary_dim: usize) -> Result<Option<Vec<f32>>, Error> {
-        let Some(tensor) = self.opened.tensor(name) else { return Ok(None) };
+        if !self.has(name) {
+            return Ok(None);
+        }
+        let tensor = load::tensor(self.opened, name)?;
         let expected = vec![rotary_dim / 2];
         if tensor.shape != expected {
             return Err(Error::Shape { name: name.to_owned(), found: tensor.shape, expected });
@@ -80,7 +83,13 @@ impl Source<'_> {
     }
 
     fn hf_rope(&self, head_dim: usize, defaults: &Defaults, layer_type: &str) -> Result<Rope, Error> {
-        let stored = self.value(&["rope_parameters", "rope_scaling"]).and_then(Value::as_object);
+        let key = Key("", &["rope_parameters", "rope_scaling"]);
+        let stored = match self.value(key.1) {
+            None => None,
+            Some(value) => {
+                Some(value.as_object().ok_or_else(|| self.bad(key, value, "an object".to_owned()))?)
+            }
+        };
         let own = stored.map(|p| p.get(layer_type).and_then(Value::as_object).unwrap_or(p));
         let params = Parameters { source: self, own, context: defaults.context };
         let partial = params.number("partial_rotary_factor")?.unwrap_or(defaults.partial_rotary);
@@ -133,8 +142,13 @@ impl Parameters<'_> {
     }
 
     fn scaling(&self, rotary_dim: usize) -> Result<Scaling, Error> {
-        let kind = self.own("rope_type").or_else(|| self.own("type")).and_then(Value::as_str);
-        match kind.unwrap_or("default") {
+        let kind = match self.own("rope_type").or_else(|| self.own("type")) {
+            None => "default",
+            Some(kind) => {
+                kind.as_str().ok_or_else(|| self.wrong("rope_type", kind.to_string(), "a text".into()))?
+            }
+        };
+        match kind {
             "default" => Ok(Scaling::None),
             "linear" => Ok(Scaling::Linear { factor: self.required("factor")? }),
             "llama3" => Ok(Scaling::Llama3 {
@@ -178,7 +192,12 @@ impl Parameters<'_> {
             beta_fast: self.number("beta_fast")?.unwrap_or(32.0) as f32,
             beta_slow: self.number("beta_slow")?.unwrap_or(1.0) as f32,
             mscale,
-            truncate: self.own("truncate").and_then(Value::as_bool).unwrap_or(true),
+            truncate: match self.own("truncate") {
+                None => true,
+                Some(value) => value
+                    .as_bool()
+                    .ok_or_else(|| self.wrong("truncate", value.to_string(), "true or false".into()))?,
+            },
         })
     }
 
@@ -186,7 +205,7 @@ impl Parameters<'_> {
     fn list(&self, name: &'static str, rotary_dim: usize) -> Result<Vec<f32>, Error> {
         let list = self.own(name).and_then(Value::as_array).ok_or_else(|| missing(name))?;
         let numbers: Vec<f32> = list.iter().filter_map(Value::as_f64).map(|n| n as f32).collect();
-        if numbers.len() == rotary_dim / 2 {
+        if numbers.len() == rotary_dim / 2 && list.len() == numbers.len() {
             return Ok(numbers);
         }
         let value = format!("a list of {} numbers", numbers.len());

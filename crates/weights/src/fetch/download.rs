@@ -187,7 +187,11 @@ impl<'a> Part<'a> {
             return Err(Attempt::End(Error::Hash { file, got, want }));
         }
         *linked = answer.linked_sha256.clone().or(linked.take());
-        if answer.status == 416 && unsatisfied_range(&answer.headers) == Some(self.at) {
+        let complete = answer.status == 416
+            && unsatisfied_range(&answer.headers) == Some(self.at)
+            && self.state.total.is_none_or(|total| total == self.at)
+            && self.same_file(&answer.headers, Some(self.at)).is_ok();
+        if complete {
             // The last run stopped between the last byte and the rename.
             return Ok(());
         }
@@ -195,7 +199,11 @@ impl<'a> Part<'a> {
         self.check_total(total, journal)?;
         let (file, resumed_bytes) = (self.order.name, self.at);
         progress.event(Event::Begin { file, total_bytes: total, resumed_bytes });
-        self.receive(answer, total, journal, progress)
+        let end = match answer.status {
+            206 => content_range(&answer.headers).map(|range| range.end + 1),
+            _ => total,
+        };
+        self.receive(answer, total, end, journal, progress)
     }
 
     /// Reads status and headers; afterwards the body continues at `self.at`. Returns the whole file's length.
@@ -210,18 +218,29 @@ impl<'a> Part<'a> {
                 if self.at > 0 {
                     self.restart(journal)?;
                 }
+                let total = number(&answer.headers, header::CONTENT_LENGTH);
                 self.state.validator = validator(&answer.headers);
+                self.state.total = total;
                 journal.set(self.order.name, self.state.clone())?;
-                Ok(number(&answer.headers, header::CONTENT_LENGTH))
+                Ok(total)
             }
-            206 => match content_range(&answer.headers) {
-                Some((start, total)) if start == self.at && self.at > 0 => Ok(total),
-                _ => {
-                    self.restart(journal)?;
-                    let reason = "the server sent another range than was asked for".to_owned();
-                    Err(Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None))
+            206 => {
+                let range = content_range(&answer.headers);
+                let fits = match range {
+                    Some(range) if range.start == self.at && self.at > 0 => {
+                        self.same_file(&answer.headers, range.total)
+                    }
+                    _ => Err("the server sent another range than was asked for"),
+                };
+                match fits {
+                    Ok(()) => Ok(range.and_then(|range| range.total).or(self.state.total)),
+                    Err(reason) => {
+                        self.restart(journal)?;
+                        let reason = reason.to_owned();
+                        Err(Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None))
+                    }
                 }
-            },
+            }
             416 => {
                 self.restart(journal)?;
                 let reason = "the server refused to go on where the last attempt stopped".to_owned();
@@ -231,6 +250,33 @@ impl<'a> Part<'a> {
                 Err(Attempt::Again(refused(answer), retry_after(&answer.headers)))
             }
             _ => Err(Attempt::End(refused(answer))),
+        }
+    }
+
+    /// Whether an answer goes on with the file whose first bytes are here. Servers that do not know `If-Range` send a
+    /// range of whatever the file is now; two files must not be joined, so the validator and the length are held
+    /// against those of the first answer. A file whose hash is known is checked by it in the end, so there a missing
+    /// validator is no reason to begin anew.
+    fn same_file(&self, headers: &HeaderMap, total: Option<u64>) -> Result<(), &'static str> {
+        const CHANGED: &str = "the file changed on the server since the last attempt; begun anew";
+        if let (Some(before), Some(now)) = (self.state.total, total)
+            && before != now
+        {
+            return Err(CHANGED);
+        }
+        let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let (etag, date) = (text(header::ETAG), text(header::LAST_MODIFIED));
+        let Some(validator) = self.state.validator.as_deref() else {
+            return if self.order.sha256().is_some() { Ok(()) } else { Err(CHANGED) };
+        };
+        let is_etag = validator.starts_with('"');
+        match if is_etag { etag } else { date } {
+            Some(now) if now == validator => Ok(()),
+            Some(_) => Err(CHANGED),
+            None if self.order.sha256().is_some() => Ok(()),
+            // RFC 9110 15.3.7 lets an answer to If-Range leave the date out, and never the ETag.
+            None if !is_etag && etag.is_none() => Ok(()),
+            None => Err("the server does not say whether the file is still the same; begun anew"),
         }
     }
 
@@ -253,11 +299,14 @@ impl<'a> Part<'a> {
         &mut self,
         answer: Answer,
         total: Option<u64>,
+        end: Option<u64>,
         journal: &Journal,
         progress: &mut dyn Progress,
     ) -> Result<(), Attempt> {
         let path = journal.part(self.order.name);
-        let limit = self.order.size().or(total).unwrap_or(MAX_FILE_BYTES);
+        // What the answer declares, and never more than the file is known to have.
+        let known = self.order.size().or(total).unwrap_or(MAX_FILE_BYTES);
+        let limit = end.map_or(known, |end| end.min(known));
         let mut body = answer.body.into_reader();
         let mut chunk = vec![0; 1 << 18];
         let mut unchecked = 0u64;
@@ -307,14 +356,24 @@ fn validator(headers: &HeaderMap) -> Option<String> {
     etag.or(date).filter(|text| text.len() <= 256).map(str::to_owned)
 }
 
-/// First byte and whole length of `Content-Range: bytes 5-9/10`.
-fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+/// `Content-Range: bytes 5-9/10`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ContentRange {
+    /// First byte.
+    start: u64,
+    /// Last byte.
+    end: u64,
+    /// Length of the whole file, if the server knows.
+    total: Option<u64>,
+}
+
+fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
     let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (start, end) = range.split_once('-')?;
     let (start, end): (u64, u64) = (start.parse().ok()?, end.parse().ok()?);
     let total = if total == "*" { None } else { Some(total.parse::<u64>().ok()?) };
-    (start <= end && total.is_none_or(|total| end < total)).then_some((start, total))
+    (start <= end && total.is_none_or(|total| end < total)).then_some(ContentRange { start, end, total })
 }
 
 /// Whole length from the `Content-Range: bytes */10` of a 416.
@@ -333,8 +392,8 @@ mod tests {
             headers.insert(header::CONTENT_RANGE, text.parse().unwrap());
             content_range(&headers)
         };
-        assert_eq!(read("bytes 5-9/10"), Some((5, Some(10))));
-        assert_eq!(read("bytes 5-9/*"), Some((5, None)));
+        assert_eq!(read("bytes 5-9/10"), Some(ContentRange { start: 5, end: 9, total: Some(10) }));
+        assert_eq!(read("bytes 5-9/*"), Some(ContentRange { start: 5, end: 9, total: None }));
         for text in
             ["bytes */10", "bytes 9-5/10", "bytes 5-10/10", "5-9/10", "bytes 5-9/99999999999999999999999"]
         {

@@ -21,6 +21,9 @@ pub(crate) struct FileState {
     /// Strong ETag or Last-Modified that the server gave, sent back as `If-Range`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) validator: Option<String>,
+    /// Length of the whole file, as the server said when the bytes began to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) total: Option<u64>,
     /// SHA-256 once complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<String>,

@@ -24,15 +24,22 @@ pub(super) fn shape(text: &str) -> Result<(&'static Shape, &'static Recipe), Fai
 }
 
 impl Subject {
-    /// All that the command line names, models first.
+    /// All that the command line names, models first; a model whose name is a shape's, and no file's or the catalog's, is
+    /// that shape.
     ///
     /// # Errors
     /// None at all, or an unknown shape.
     pub(super) fn all(models: &[String], shapes: &[String]) -> Result<Vec<Subject>, Failure> {
-        let mut all: Vec<Subject> = models.iter().cloned().map(Subject::File).collect();
-        for text in shapes {
-            let (shape, recipe) = shape(text)?;
-            all.push(Subject::Shape(shape, recipe));
+        let mut all = Vec::new();
+        for (text, is_shape) in
+            models.iter().map(|m| (m, store::is_shape(m))).chain(shapes.iter().map(|s| (s, true)))
+        {
+            if is_shape {
+                let (shape, recipe) = shape(text)?;
+                all.push(Subject::Shape(shape, recipe));
+            } else {
+                all.push(Subject::File(text.clone()));
+            }
         }
         if all.is_empty() {
             return Err(Failure::usage("nothing to measure: give a MODEL or a --shape"));

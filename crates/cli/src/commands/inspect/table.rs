@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Memory, Report};
 use crate::store::size;
-use crate::term::{Colour, out, paint};
+use crate::term::{Colour, clean, out, paint};
 
 /// Widest metadata value, in characters.
 const VALUE_WIDTH: usize = 72;
@@ -38,9 +38,14 @@ fn heading(text: &str) {
 
 fn summary(report: &Report) {
     let line = |label: &str, value: &str| out!("{}  {value}", paint(Colour::Bold, &format!("{label:>10}")));
-    line("model", &escape(&report.path));
+    line("model", &clean(&report.path));
     line("kind", &report.kind);
     line("family", report.family.unwrap_or("unknown"));
+    let runs = match &report.cannot_run {
+        None => "yes".to_owned(),
+        Some(why) => paint(Colour::Red, &format!("no: {}", clean(why))),
+    };
+    line("runs", &runs);
     let files = match report.files.len() {
         1 => size(report.file_bytes),
         n => format!("{} in {n} files", size(report.file_bytes)),
@@ -64,11 +69,11 @@ fn flatten(key: &str, value: &Value, lines: &mut Vec<(String, String)>) {
             let tail = format!(" …] {} × {of}", grouped(number("length")));
             let head = format!("[{},", shown.join(", "));
             let head = clip_to(&head, VALUE_WIDTH.saturating_sub(tail.chars().count()));
-            lines.push((escape(key), format!("{head}{tail}")));
+            lines.push((clean(key), format!("{head}{tail}")));
         } else if map.contains_key("text_of_chars") {
             let chars = format!(" ({} characters)", grouped(number("text_of_chars")));
-            let first = clip_to(&escape(text("first")), VALUE_WIDTH - chars.len());
-            lines.push((escape(key), format!("{first}{chars}")));
+            let first = clip_to(&clean(text("first")), VALUE_WIDTH - chars.len());
+            lines.push((clean(key), format!("{first}{chars}")));
         } else {
             for (name, value) in map {
                 flatten(&format!("{key}.{name}"), value, lines);
@@ -76,19 +81,19 @@ fn flatten(key: &str, value: &Value, lines: &mut Vec<(String, String)>) {
         }
         return;
     }
-    lines.push((escape(key), clip(&plain(value))));
+    lines.push((clean(key), clip(&plain(value))));
 }
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => escape(text),
-        other => escape(&other.to_string()),
+        Value::String(text) => clean(text),
+        other => clean(&other.to_string()),
     }
 }
 
 fn tensors(report: &Report) {
     heading(&format!("tensors ({})", report.tensors.len()));
-    let names: Vec<String> = report.tensors.iter().map(|t| clip_to(&escape(&t.name), NAME_WIDTH)).collect();
+    let names: Vec<String> = report.tensors.iter().map(|t| clip_to(&clean(&t.name), NAME_WIDTH)).collect();
     let shapes: Vec<String> = report.tensors.iter().map(|t| shape(&t.shape)).collect();
     let widest = |list: &[String]| list.iter().map(|s| s.chars().count()).max().unwrap_or(0);
     let (name_width, shape_width) = (widest(&names), widest(&shapes));
@@ -103,14 +108,19 @@ fn formats(report: &Report) {
     for f in &report.formats {
         let share = f.bytes as f64 * 100.0 / total.max(1) as f64;
         let (parameters, bytes) = (count(f.parameters), size(f.bytes));
-        out!("  {:6}  {:>5} tensors  {parameters:>8}  {bytes:>9}  {share:5.1} %", f.format, f.tensors);
+        out!(
+            "  {:6}  {:>5} {}  {parameters:>8}  {bytes:>9}  {share:5.1} %",
+            f.format,
+            f.tensors,
+            if f.tensors == 1 { "tensor " } else { "tensors" }
+        );
     }
 }
 
 fn memory(memory: Option<&Memory>, unknown: Option<&str>) {
     let Some(m) = memory else {
         heading("memory");
-        out!("  not known: {}", escape(unknown.unwrap_or_default()));
+        out!("  not known: {}", clean(unknown.unwrap_or_default()));
         return;
     };
     heading(&format!(
@@ -130,19 +140,6 @@ fn shape(dimensions: &[usize]) -> String {
         return "scalar".to_owned();
     }
     dimensions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" × ")
-}
-
-/// Control characters and the like as escapes, the rest as it is.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            // These mean nothing to a terminal, and escaping them would only hide the text.
-            '"' | '\'' | '\\' => out.push(c),
-            _ => out.extend(c.escape_debug()),
-        }
-    }
-    out
 }
 
 fn clip(text: &str) -> String {

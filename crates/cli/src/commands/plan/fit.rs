@@ -21,7 +21,8 @@ const FORMATS: [&str; 3] = ["q4_k_m", "q8_0", "bf16"];
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Models: catalog names, paths or sources [default: all published shapes in three formats].
+    /// Models: catalog names, paths, sources, or published shapes (a model's measures without its weights), as
+    /// qwen3-4b:q4_k_m [default: all published shapes in three formats].
     #[arg(value_name = "MODEL")]
     models: Vec<String>,
 
@@ -137,7 +138,10 @@ fn looked(
             published.flat_map(|shape| FORMATS.iter().map(move |format| format!("{}:{format}", shape.name)));
         return Ok(Box::new(all.map(move |name| models::shape(&name, tier, kv))));
     }
-    let files = args.models.iter().map(move |name| models::file(name, tier, kv));
+    let files = args.models.iter().map(move |name| match store::is_shape(name) {
+        true => models::shape(name, tier, kv),
+        false => models::file(name, tier, kv),
+    });
     Ok(Box::new(files.chain(args.shapes.iter().map(move |name| models::shape(name, tier, kv)))))
 }
 

@@ -9,7 +9,12 @@ use super::report::{Lines, Part, Report, Tornado, percent};
 use super::session::{Common, Session};
 use crate::Failure;
 
+/// A command that runs as it stands: a server bought, against what the same costs rented.
+const EXAMPLE: &str = "gristmill plan tco --hardware 24000 --running-per-month 600 --amortization-months 36 \
+                       --rent-per-month 2400";
+
 #[derive(clap::Args, Debug)]
+#[command(after_help = format!("For example:\n  {EXAMPLE}"))]
 pub(crate) struct Args {
     /// What all bought machines cost, in place (purchase.hardware).
     #[arg(long, value_name = "AMOUNT", help_heading = "Plan", allow_hyphen_values = true)]
@@ -53,7 +58,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
     let session = args.common.open(None, settings.collect())?;
     let needs = |what: &str| {
-        Failure::new(format!("[{what}] is missing: buying is compared with renting, and both are needed"))
+        Failure::new(format!(
+            "[{what}] is missing: buying is compared with renting, and both are needed, as in: {EXAMPLE}"
+        ))
     };
     let purchase = session.plan.purchase.as_ref().ok_or_else(|| needs("purchase"))?;
     let rent = session.plan.rent.as_ref().ok_or_else(|| needs("rent"))?;

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use server::{KeyLimits, Keys, Server, Tls};
 
 use super::{Args, door};
-use crate::Failure;
 use crate::calendar::rfc3339;
+use crate::Failure;
 use crate::files::{self, Small};
-use crate::term::err;
+use crate::term::{err, json_text};
 
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_secs(1);
@@ -107,10 +107,8 @@ impl LogFormat {
                 let timestamp = rfc3339(SystemTime::now());
                 let fields = serde_json::json!({ "message": text });
                 let target = "gristmill::serve";
-                err!(
-                    "{}",
-                    serde_json::json!({ "timestamp": timestamp, "level": "INFO", "fields": fields, "target": target })
-                );
+                let line = serde_json::json!({ "timestamp": timestamp, "level": "INFO", "fields": fields, "target": target });
+                err!("{}", json_text(&line.to_string()));
             }
         }
     }

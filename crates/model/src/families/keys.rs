@@ -1,0 +1,166 @@
+//! Keys that change what a model computes and that nothing here computes: each must have its neutral value.
+//!
+//! What is honoured is read by the families; what changes nothing (dropout, ids of tokens, the dtype of a checkpoint) is
+//! not looked at. `tests/keys.rs` goes over every key of the configuration classes and says which is which.
+
+use crate::error::Error;
+use crate::source::{Key, Raw, Source};
+use serde_json::Value;
+
+/// A value with which a key changes nothing.
+enum Neutral {
+    /// False, zero, null.
+    Off,
+    /// True, null.
+    On,
+    /// One, or zero for "not set".
+    One,
+}
+
+/// The key, its neutral value, what another one would mean, and the families that honour it.
+type Rule = (Key, Neutral, &'static str, &'static [&'static str]);
+
+const RULES: &[Rule] = &[
+    (
+        Key("attention.causal", &["is_causal"]),
+        Neutral::On,
+        "true: attention in both directions is not built",
+        &[],
+    ),
+    (
+        Key("", &["use_bidirectional_attention"]),
+        Neutral::Off,
+        "false: attention in both directions is not built",
+        &[],
+    ),
+    (Key("pooling_type", &[]), Neutral::Off, "none: an embedding model makes no text", &[]),
+    (
+        Key("attention.clamp_kqv", &["clip_qkv"]),
+        Neutral::Off,
+        "0: clamped queries and keys are not built",
+        &[],
+    ),
+    (Key("attention.max_alibi_bias", &[]), Neutral::Off, "0: ALiBi is not built", &[]),
+    (Key("use_parallel_residual", &[]), Neutral::Off, "false, for this family", &["phi2"]),
+    (Key("attention.scale", &[]), Neutral::Off, "not there, for this family", &["granite"]),
+    (Key("embedding_scale", &[]), Neutral::One, "1, for this family", &["granite"]),
+    (Key("residual_scale", &[]), Neutral::One, "1, for this family", &["granite"]),
+    (Key("logit_scale", &[]), Neutral::One, "1, for this family", &["granite"]),
+    (
+        Key("attn_logit_softcapping", &["attn_logit_softcapping"]),
+        Neutral::Off,
+        "0, for this family",
+        &["gemma2"],
+    ),
+    (
+        Key("final_logit_softcapping", &["final_logit_softcapping"]),
+        Neutral::Off,
+        "0, for this family",
+        &["gemma2", "gemma3"],
+    ),
+    (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", &["qwen3moe"]),
+    (Key("expert_shared_count", &[]), Neutral::Off, "0: shared experts are not built", &[]),
+    (Key("expert_weights_scale", &[]), Neutral::One, "1: scaled expert weights are not built", &[]),
+    // 1 is softmax.
+    (Key("expert_gating_func", &[]), Neutral::One, "1: routers are softmax here", &[]),
+    (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &[]),
+    (Key("rope.dimension_sections", &[]), Neutral::Off, "not there: rope in sections is not built", &[]),
+    (Key("attention.temperature_scale", &[]), Neutral::Off, "0: scaled by position is not built", &[]),
+    (Key("attention.shared_kv_layers", &[]), Neutral::Off, "0: shared keys and values are not built", &[]),
+    (Key("nextn_predict_layers", &[]), Neutral::Off, "0: prediction layers are not built", &[]),
+    (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),
+];
+
+/// Refuses every key of [`RULES`] that has another value than the neutral one.
+pub(super) fn refuse(source: &Source, family: &str) -> Result<(), Error> {
+    for (key, neutral, expected, honoured) in RULES {
+        if honoured.contains(&family) {
+            continue;
+        }
+        let Some(found) = source.raw(*key) else { continue };
+        let fits = match (neutral, &found) {
+            (Neutral::Off, Raw::Flag(flag)) => !flag,
+            (Neutral::On, Raw::Flag(flag)) => *flag,
+            (Neutral::Off, Raw::Number(number)) => *number == 0.0,
+            (Neutral::One, Raw::Number(number)) => *number == 1.0 || *number == 0.0,
+            _ => false,
+        };
+        if !fits {
+            let value = match found {
+                Raw::Flag(flag) => flag.to_string(),
+                Raw::Number(number) => number.to_string(),
+                Raw::Other(text) => text,
+            };
+            return Err(source.bad(*key, value, (*expected).to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is no model by itself, and weights in another program's quantization.
+pub(super) fn a_model_of_its_own(source: &Source) -> Result<(), Error> {
+    match source.config() {
+        Some(config) => quantized(source, config),
+        None => gguf(source),
+    }
+}
+
+fn gguf(source: &Source) -> Result<(), Error> {
+    let Some(keys) = source.opened().metadata().gguf() else { return Ok(()) };
+    let not = |what: &str, advice| Err(Error::NotAModel { what: what.to_owned(), advice });
+    let kind = keys.get_str("general.type").unwrap_or("model");
+    if kind == "adapter" || keys.get("adapter.type").is_some() {
+        return not("a LoRA adapter", "merge it into its base model, and serve the merged model");
+    }
+    if kind == "mmproj" || keys.get_str("general.architecture") == Some("clip") {
+        return not(
+            "the vision part of a model (mmproj)",
+            "serve the GGUF file of the language model; pictures are not read",
+        );
+    }
+    match kind {
+        "model" => {}
+        "imatrix" => return not("an importance matrix", "it is for a quantizer; serve the quantized model"),
+        other => {
+            let what = format!("of the kind {other:?} (general.type)");
+            return not(&what, "serve a GGUF file whose general.type is model");
+        }
+    }
+    if source.opened().tensors().len() == 0 {
+        return not("a vocabulary without weights", "serve the GGUF file that has the weights");
+    }
+    Ok(())
+}
+
+/// Endings of the tensors that quantizers leave, with who writes them.
+const QUANTIZED: [(&str, &str); 7] = [
+    (".qweight", "GPTQ or AWQ"),
+    (".qzeros", "GPTQ or AWQ"),
+    (".weight_packed", "compressed-tensors"),
+    (".weight_scale_inv", "FP8"),
+    (".weight_scale", "compressed-tensors or FP8"),
+    (".weight.absmax", "bitsandbytes"),
+    (".SCB", "bitsandbytes"),
+];
+
+fn quantized(source: &Source, config: &serde_json::Map<String, Value>) -> Result<(), Error> {
+    for key in ["quantization_config", "compression_config"] {
+        let Some(settings) = config.get(key).filter(|value| !value.is_null()) else { continue };
+        let text = |name: &str| settings.get(name).and_then(Value::as_str);
+        let off = |name: &str| settings.get(name).and_then(Value::as_bool) == Some(false);
+        // The trainer of a plain checkpoint may have left its settings.
+        if off("load_in_4bit") && off("load_in_8bit") {
+            continue;
+        }
+        let method = text("quant_method").or_else(|| text("quant_algo")).or_else(|| text("format"));
+        let method = method.unwrap_or("a method without a name").to_owned();
+        return Err(Error::Quantized { method, told: format!("{key} in config.json") });
+    }
+    for tensor in source.opened().tensors() {
+        if let Some((_, method)) = QUANTIZED.iter().find(|(end, _)| tensor.name.ends_with(end)) {
+            let told = format!("tensor {}", tensor.name);
+            return Err(Error::Quantized { method: (*method).to_owned(), told });
+        }
+    }
+    Ok(())
+}
