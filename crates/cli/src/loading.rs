@@ -16,7 +16,7 @@ use text::{ChatTemplate, Tokenizer};
 
 use crate::store::size;
 use crate::tuned::{Setting, Tuned};
-use crate::{Failure, flags};
+use crate::{Failure, flags, term};
 
 /// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
 pub(crate) const OTHER_BYTES: u64 = 64 << 20;
@@ -406,7 +406,7 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template("loading {msg} [{bar:24}] {percent}%") {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.set_message(model.to_owned());
+        bar.set_message(term::clean(model));
         Bar(bar)
     }
 

@@ -13,7 +13,7 @@ use weights::fetch::{Event, Progress};
 use weights::store::Home;
 
 use crate::Failure;
-use crate::term::err;
+use crate::term::{clean, err};
 
 /// How often a plain line is written while bytes arrive.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ impl Watch {
         let style = ProgressStyle::with_template(template);
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        bar.set_message(short(file));
+        bar.set_message(clean(&short(file)));
         bar.reset_eta();
         bar.set_position(done);
         self.bar = Some(bar);

@@ -187,20 +187,21 @@ fn said_badly_files_that_are_no_model_end_every_command_in_one_line() {
 
 #[test]
 fn fault_07_a_shape_is_named_where_a_model_is() {
-    let fit = said(&run(&["plan", "fit", "qwen3-4b:q4_k_m", "--machine", "c7i.4xlarge"]));
+    let fit = said(&run(&["plan", "fit", "qwen3-4b:q4_k_m", "--machine", "aws-c7i.4xlarge"]));
     assert!(fit.contains("qwen3-4b:q4_k_m"), "{fit}");
     let bench = said(&run(&["bench", "tiny:q8_0", "-p", "8", "-n", "2", "-r", "1", "-o", "csv"]));
     assert!(bench.contains("tiny:q8_0"), "{bench}");
     let tune = said(&run(&["tune", "tiny:q8_0", "--force"]));
     assert!(tune.contains("tiny:q8_0: "), "{tune}");
-    assert!(support::misuse(&run(&["bench", "tiny:q9"])).contains("q9"));
+    assert!(failure(&run(&["bench", "tiny:q9"]), 2).contains("q9"));
+    let prose = fixture("cli", "prose.txt");
     for command in [
         vec!["run", "qwen3-4b:q4_k_m", "hello"],
         vec!["serve", "qwen3-4b:q4_k_m", "--port", "0"],
         vec!["serve", "qwen3-4b:q4_k_m", "--check"],
         vec!["inspect", "qwen3-4b:q4_k_m"],
         vec!["pull", "qwen3-4b:q4_k_m"],
-        vec!["perplexity", "qwen3-4b:q4_k_m", "--file", "x"],
+        vec!["perplexity", "qwen3-4b:q4_k_m", "--file", prose.to_str().unwrap()],
     ] {
         let line = refused(&run(&command), &command.join(" "));
         assert!(line.contains("is a published shape") && line.contains("plan fit, bench and tune"), "{line}");
@@ -226,7 +227,8 @@ fn docs_list_says_what_cannot_run_here() {
     }
     assert!(rows.iter().any(|row| row["kind"] == "chat" && row["runs"] == true));
     let table = said(&run(&["list", "--all"]));
-    assert_eq!(table.lines().filter(|line| line.contains("CANNOT RUN HERE: ")).count(), embeds.len());
+    let idle = rows.iter().filter(|row| row["runs"] == false).count();
+    assert_eq!(table.lines().filter(|line| line.contains("CANNOT RUN HERE: ")).count(), idle);
 }
 
 /// Names with what a terminal acts on, from a file, from the store and from the command line.
@@ -297,14 +299,15 @@ fn docs_the_log_in_a_file_has_no_colours() {
     assert_eq!(server.complete("x").0, 200);
     server.stop();
     let said = server.rest();
-    assert!(said.contains("TRACE") && !said.contains('\u{1b}'), "{said}");
+    assert!(said.contains("INFO") && !said.contains('\u{1b}'), "{said}");
 }
 
 #[test]
 fn docs_the_example_of_plan_tco_runs() {
     let help = said(&run(&["plan", "tco", "--help"]));
+    let help = help.replace("\\\n", "");
     let line = help.lines().find_map(|line| line.trim().strip_prefix("gristmill ")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(said(&run(&words)).contains("Buying has cost no more after"), "{line}");
-    assert!(failure(&run(&["plan", "tco"]), 1).contains(line));
+    assert!(failure(&run(&["plan", "tco"]), 1).contains(&words.join(" ")));
 }

@@ -21,7 +21,7 @@ fn bases() -> Vec<(&'static str, &'static str, Value)> {
         ("Qwen3ForCausalLM", "qwen3", windowed),
         (
             "Qwen3MoeForCausalLM",
-            "qwen3moe",
+            "qwen3moe-mixed",
             json!({"use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1}),
         ),
         ("GemmaForCausalLM", "gemma", json!({})),

@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use weights::gguf;
 
-const CASES: [&str; 8] = ["llama-3", "mistral-window", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi2", "phi4-mini"];
+const CASES: [&str; 8] =
+    ["llama-3", "mistral-window", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi2", "phi4-mini"];
 
 /// Values that people, converters and fuzzers put at a key.
 fn value() -> impl Strategy<Value = Value> {
@@ -22,10 +23,19 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         (-3i64..40).prop_map(Value::from),
-        prop_oneof![Just(128i64), Just(255), Just(1 << 20), Just(i64::MAX), Just(i64::MIN)].prop_map(Value::from),
-        prop_oneof![Just(0.0), Just(0.5), Just(1e-30), Just(-1.0), Just(1e30), Just(1e300)].prop_map(Value::from),
-        prop_oneof![Just(""), Just("silu"), Just("gelu"), Just("default"), Just("linear"), Just("full_attention")]
+        prop_oneof![Just(128i64), Just(255), Just(1 << 20), Just(i64::MAX), Just(i64::MIN)]
             .prop_map(Value::from),
+        prop_oneof![Just(0.0), Just(0.5), Just(1e-30), Just(-1.0), Just(1e30), Just(1e300)]
+            .prop_map(Value::from),
+        prop_oneof![
+            Just(""),
+            Just("silu"),
+            Just("gelu"),
+            Just("default"),
+            Just("linear"),
+            Just("full_attention")
+        ]
+        .prop_map(Value::from),
         Just(json!([])),
         Just(json!(["sliding_attention", "full_attention"])),
         Just(json!([0, 1])),
@@ -48,7 +58,8 @@ fn planned(path: &Path) -> Result<bool, TestCaseError> {
         }
     };
     let tier = Tier::best();
-    let plan = Spec::read(&opened).and_then(|spec| spec.weight_bytes(&opened, tier, Precision::Fast).map(|_| spec));
+    let plan =
+        Spec::read(&opened).and_then(|spec| spec.weight_bytes(&opened, tier, Precision::Fast).map(|_| spec));
     match plan {
         Err(error) => {
             let said = error.to_string();

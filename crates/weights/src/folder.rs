@@ -76,7 +76,7 @@ pub(crate) fn without_config(dir: &Path) -> String {
         return "it has weights and no config.json; download all files of the model".to_owned();
     }
     if names.is_empty() {
-        return "the folder is empty".to_owned();
+        return "it has no config.json; the folder is empty".to_owned();
     }
     "it has no config.json; a model is a GGUF file, or a folder with config.json and model.safetensors"
         .to_owned()

@@ -1,5 +1,7 @@
 //! What stands where a model file was meant, by its first bytes, said with the way out.
 
+use std::path::Path;
+
 /// First bytes that are looked at.
 pub(crate) const HEAD_BYTES: usize = 1024;
 
@@ -73,6 +75,28 @@ pub(crate) fn name(head: &[u8]) -> Option<String> {
         );
     }
     text(head)
+}
+
+/// The first bytes of a file, as many as are looked at.
+pub(crate) fn head(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(HEAD_BYTES)]
+}
+
+/// What stands in place of a safetensors file.
+pub(crate) fn in_place_of_safetensors(bytes: &[u8]) -> Option<String> {
+    name(head(bytes)).filter(|what| !what.starts_with("a safetensors file"))
+}
+
+/// A file that was named in place of the folder it lies in: with the folder.
+pub(crate) fn beside(path: &Path, what: String) -> String {
+    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.join("config.json").is_file()
+        && (what.starts_with("a safetensors") || what.starts_with("a JSON"))
+    {
+        let kind = what.split(';').next().unwrap_or_default();
+        return format!("{kind} of a Hugging Face model; give its folder: {}", folder.display());
+    }
+    what
 }
 
 /// Whether the bytes begin as safetensors do: a small length, then JSON.

@@ -331,10 +331,11 @@ impl Opened {
         let mut opened = Opened::empty(dir, Metadata::HuggingFace(Box::new(metadata)));
         for (number, (path, listed)) in huggingface::shards(dir)?.into_iter().enumerate() {
             let map = Map::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-            let records = safetensors::parse(&map).map_err(|source| match foreign_name(&map) {
-                Some(what) => Error::Foreign { path: path.clone(), what },
-                None => Error::Safetensors { path: path.clone(), source },
-            })?;
+            let records =
+                safetensors::parse(&map).map_err(|source| match foreign::in_place_of_safetensors(&map) {
+                    Some(what) => Error::Foreign { path: path.clone(), what },
+                    None => Error::Safetensors { path: path.clone(), source },
+                })?;
             opened.parts.push(Part { path: path.clone(), bytes: Bytes::File(map) });
             for t in records {
                 opened.add(Entry {
@@ -473,32 +474,11 @@ impl Entry {
     }
 }
 
-fn head(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.len().min(foreign::HEAD_BYTES)]
-}
-
-/// What stands in place of a safetensors file.
-fn foreign_name(bytes: &[u8]) -> Option<String> {
-    foreign::name(head(bytes)).filter(|what| !what.starts_with("a safetensors file"))
-}
-
-/// A file that was named in place of the folder it lies in: with the folder.
-fn beside(path: &Path, what: String) -> String {
-    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if folder.join("config.json").is_file()
-        && (what.starts_with("a safetensors") || what.starts_with("a JSON"))
-    {
-        let kind = what.split(';').next().unwrap_or_default();
-        return format!("{kind} of a Hugging Face model; give its folder: {}", folder.display());
-    }
-    what
-}
-
 fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
     let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let file = gguf::parse(&map).map_err(|source| match foreign::name(head(&map)) {
+    let file = gguf::parse(&map).map_err(|source| match foreign::name(foreign::head(&map)) {
         Some(what) if !gguf::is_gguf(&map) => {
-            Error::Foreign { path: path.to_owned(), what: beside(path, what) }
+            Error::Foreign { path: path.to_owned(), what: foreign::beside(path, what) }
         }
         _ => Error::Gguf { path: path.to_owned(), source },
     })?;

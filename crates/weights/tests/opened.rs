@@ -147,7 +147,7 @@ fn what_is_no_model_is_refused_by_name() {
     assert!(refusal(dir.path()).contains("no config.json"));
     let file = dir.path().join("model.safetensors");
     fs::write(&file, weights_file(&[("a", "F32", &[2])])).unwrap();
-    assert!(refusal(&file).contains("not a valid GGUF file"));
+    assert!(refusal(&file).contains("a safetensors file; give the folder"));
 }
 
 /// A safetensors file of these tensors, its data counting up.

@@ -241,7 +241,7 @@ fn abuse_a6_a_redirect_to_a_file_is_refused() {
         let server = Server::start(move |_, _| Reply::redirect(to));
         let dir = tempfile::tempdir().unwrap();
         let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap_err());
-        assert!(error.to_string().contains("neither http nor https"), "{to}: {error}");
+        assert!(error.to_string().contains("redirected to what is"), "{to}: {error}");
     }
 }
 
@@ -353,10 +353,7 @@ fn a_page_is_not_a_model() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
     let error = failure(resolve(&server.url("/x.gguf"), &home, &mut Quiet).unwrap_err());
-    assert!(
-        error.to_string().contains("not a GGUF file") && error.to_string().contains("<!DOCTYPE"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("not a GGUF file but a web page"), "{error}");
     nothing_installed(&home);
 }
 

@@ -95,10 +95,12 @@ pub(crate) fn shown_name(name: &str) -> String {
 pub(crate) fn float(param: &str, value: &Value, range: RangeInclusive<f32>) -> Result<f32, Fault> {
     let number = value.as_f64().ok_or_else(|| wrong(param, value, "a number"))?;
     let (low, high) = (*range.start(), *range.end());
-    // The comparison is in f64, so that 1e300 is out of range rather than infinite.
-    if number >= f64::from(low) && number <= f64::from(high) {
-        #[expect(clippy::cast_possible_truncation, reason = "the range above fits f32")]
-        return Ok(number as f32);
+    // Rounded as the ends of the range are: 0.001 in f64 is a little less than in f32. 1e300 becomes infinite, which no
+    // range holds.
+    #[expect(clippy::cast_possible_truncation, reason = "the number nearest to it is meant")]
+    let rounded = number as f32;
+    if range.contains(&rounded) {
+        return Ok(rounded);
     }
     Err(Fault::field(param, format!("{param} is {}; it must be between {low} and {high}", show(value))))
 }

@@ -109,6 +109,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         )));
     }
     spec.limit_context(args.context);
+    // What is wrong with the weights is told before the text is cut.
+    spec.weight_bytes(&opened, tier, args.precision.precision()).map_err(|error| of(&args.model, error))?;
     let tokenizer = Tokenizer::open(&opened)?;
     let chunks = Chunks::new(&tokenizer, &text, args.context, args.chunks)?;
     let machine = cpu::probe::look();
@@ -221,7 +223,8 @@ fn report(
         }
         let (count, context, kv) = (chunks.count(), args.context, kv.name());
         out!(
-            "{count} chunks of {context} tokens on {tier}, keys and values in {kv}, {tokens_per_s:.1} tokens/s"
+            "{} of {context} tokens on {tier}, keys and values in {kv}, {tokens_per_s:.1} tokens/s",
+            term::number(count, "chunk")
         );
         return Ok(());
     }

@@ -112,9 +112,9 @@ fn every_truncation_is_refused() {
 
 #[test]
 fn a_file_that_is_not_one_is_named() {
-    assert_eq!(error(b""), "the file is empty");
+    assert!(error(b"").starts_with("the file is empty"));
     assert!(error(b"GG").contains("magic"));
-    assert!(error(b"PK\x03\x04 a zip").starts_with("the file starts with [50, 4b, 03, 04]"));
+    assert!(error(b"PK\x03\x04 a zip").starts_with("the file starts with 50 4b 03 04,"));
     assert!(error(&Builder::new(1, 0, 0).bytes).contains("version 1 is not supported; supported: 2, 3"));
     assert!(error(&Builder::new(4, 0, 0).bytes).contains("version 4"));
     assert!(error(&Builder::new(3u32.swap_bytes(), 0, 0).bytes).contains("big-endian"));

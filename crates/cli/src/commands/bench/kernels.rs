@@ -72,7 +72,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let trip = round_trip(&machine)?;
         let (threads, best, median) = (trip.threads, trip.best_us, trip.median_us);
         let text = format!(
-            "a round of {threads} threads that find nothing to do: {best:.2} µs at best, {median:.2} in the middle"
+            "a round of {} that find nothing to do: {best:.2} µs at best, {median:.2} in the middle",
+            term::number(threads, "thread")
         );
         progress.quiet(|| out!("{text}"));
         let rows = ROWS.map(|rows| format!("{:>14}", format!("{rows} rows")));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use crate::term::err;
+use crate::term::{clean, err};
 
 pub(super) struct Progress {
     /// Hidden where standard error is no terminal.
@@ -28,7 +28,7 @@ impl Progress {
 
     /// How far the stage is: seen on a terminal only.
     pub(super) fn detail(&self, text: &str) {
-        self.spinner.set_message(text.to_owned());
+        self.spinner.set_message(clean(text));
     }
 
     /// Prints without tearing the spinner.

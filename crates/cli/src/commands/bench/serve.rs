@@ -30,7 +30,7 @@ use rand_chacha::rand_core::SeedableRng;
 use text::Tokenizer;
 
 use crate::calendar::stamp;
-use crate::term::{self, err, out};
+use crate::term::{self, err, number, out};
 use crate::{Failure, commands};
 pub(crate) use args::Args;
 use args::{Checked, Dataset, Form, ID_RANGE};
@@ -62,7 +62,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if metrics.completed == 0 {
         let why = run.outcomes.iter().find_map(|o| o.error.clone()).unwrap_or_default();
         let count = run.outcomes.len();
-        return Err(Failure::new(format!("none of {count} requests succeeded; the first: {why}")));
+        return Err(Failure::new(format!(
+            "none of {} succeeded; the first: {why}",
+            number(count, "request")
+        )));
     }
     Ok(())
 }
@@ -314,7 +317,7 @@ fn notes(metrics: &Metrics, outcomes: &[Outcome]) {
     }
     let guessed = done().filter(|o| o.counted_by_chunks).count();
     if guessed > 0 {
-        err!("note: {guessed} answers came without usage; their chunks are counted as tokens");
+        err!("note: {} came without usage; their chunks are counted as tokens", number(guessed, "answer"));
     }
     let (first, text) = (metrics.ttft.sorted_ms.median(), metrics.first_text.sorted_ms.median());
     if text > first * 1.1 + 1.0 {

@@ -6,7 +6,7 @@ use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, SeqRows};
 use model::{Batch, Model, Scratch, Spec};
 use text::{Special, Tokenizer};
 
-use crate::Failure;
+use crate::{Failure, term};
 
 /// Rows computed at once: enough to be fast, few enough that the logits of a large vocabulary stay small.
 const PIECE: usize = 64;
@@ -38,8 +38,8 @@ impl Chunks {
     fn of(tokens: Vec<u32>, bos: Option<u32>, context: usize, most: Option<u64>) -> Result<Chunks, Failure> {
         if tokens.len() < 2 * context {
             return Err(Failure::new(format!(
-                "the text has {} tokens; with --context {context} at least {} are needed",
-                tokens.len(),
+                "the text has {}; with --context {context} at least {} are needed",
+                term::number(tokens.len(), "token"),
                 2 * context
             )));
         }

@@ -111,6 +111,10 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     if !args.against.is_empty() {
         return against::run(&args, &session);
     }
+    // A machine takes seconds to be measured: what is wrong with a model is told before.
+    for name in args.models.iter().filter(|name| !store::is_shape(name)) {
+        models::file(name, cpu::Tier::Scalar, args.kv.dtype(cpu::Tier::Scalar))?;
+    }
     let place = args.source.place(&session.plan)?;
     let tier = place.tier()?;
     let kv = args.kv.dtype(tier);

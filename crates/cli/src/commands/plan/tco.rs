@@ -14,7 +14,7 @@ const EXAMPLE: &str = "gristmill plan tco --hardware 24000 --running-per-month 6
                        --rent-per-month 2400";
 
 #[derive(clap::Args, Debug)]
-#[command(after_help = format!("For example:\n  {EXAMPLE}"))]
+#[command(after_help = format!("For example:\n  {}", EXAMPLE.replace(" --amortization", " \\\n      --amortization")))]
 pub(crate) struct Args {
     /// What all bought machines cost, in place (purchase.hardware).
     #[arg(long, value_name = "AMOUNT", help_heading = "Plan", allow_hyphen_values = true)]

@@ -139,13 +139,13 @@ impl Answer {
     /// One line on standard error.
     pub(super) fn say_timings(&self, load: Duration) {
         err!(
-            "load {:.2} s · prefill {} tokens in {:.1} ms, {:.1} tokens/s · decode {} tokens, {:.1} tokens/s · \
+            "load {:.2} s · prefill {} in {:.1} ms, {:.1} tokens/s · decode {}, {:.1} tokens/s · \
              {} of {} guessed tokens right · {} · seed {}",
             load.as_secs_f64(),
-            self.usage.prompt_tokens,
+            term::number(self.usage.prompt_tokens, "token"),
             ms(self.timings.prefill),
             self.prefill_rate(),
-            self.usage.completion_tokens,
+            term::number(self.usage.completion_tokens, "token"),
             self.decode_rate(),
             self.guesses.1,
             self.guesses.0,

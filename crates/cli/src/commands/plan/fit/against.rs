@@ -10,6 +10,7 @@ use crate::commands::plan::bench_files::{Bench, Row};
 use crate::commands::plan::models::{self, Looked};
 use crate::commands::plan::report::{Report, percent};
 use crate::commands::plan::session::Session;
+use crate::term::number;
 
 #[derive(Serialize)]
 struct Answer {
@@ -126,11 +127,12 @@ fn say(answer: &Answer, report: &mut Report) {
     );
     let left_out = match answer.left_out {
         0 => String::new(),
+        1 => " 1 test that mixes prompts and decoding was left out.".to_owned(),
         some => format!(" {some} tests that mix prompts and decoding were left out."),
     };
     report.text(format!(
-        "{} tests: median error {}, worst {}.{left_out}",
-        answer.rows.len(),
+        "{}: median error {}, worst {}.{left_out}",
+        number(answer.rows.len(), "test"),
         percent(answer.median_error),
         percent(answer.worst_error)
     ));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::commands::plan::bench_files::read_text;
-use crate::{Failure, flags, store};
+use crate::{Failure, flags, store, term};
 
 /// Where the machine is.
 #[derive(clap::Args, Debug)]
@@ -152,10 +152,10 @@ impl Place {
     pub(super) fn say(&self) -> String {
         let ceilings = &self.ceilings;
         format!(
-            "{} on {} threads, {}: reads {:.1} GB/s, multiplies and adds {:.0} G/s in int8, {:.0} in bf16, {:.0} in f32; {} of \
+            "{} on {}, {}: reads {:.1} GB/s, multiplies and adds {:.0} G/s in int8, {:.0} in bf16, {:.0} in f32; {} of \
              memory.",
             ceilings.tier,
-            self.threads,
+            term::number(self.threads, "thread"),
             self.how,
             ceilings.read_gb_per_s,
             ceilings.int8_g_per_s,
