@@ -274,21 +274,17 @@ fn abuse_a9_names_do_not_reach_the_terminal_as_they_are() {
 }
 
 #[test]
-fn abuse_a9_devices_and_pipes_are_no_small_files() {
+fn abuse_a9_a_device_is_no_small_file() {
     let tiny = Tiny::new();
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    for path in ["/dev/zero", pipe.to_str().unwrap()] {
-        for args in [
-            vec!["serve", tiny.path(), "--port", "0", "--api-key-file", path],
-            vec!["serve", tiny.path(), "--port", "0", "--config", path],
-            vec!["serve", tiny.path(), "--port", "0", "--tls-cert", path, "--tls-key", path],
-            vec!["run", tiny.path(), "hello", "--template", path],
-        ] {
-            let line = failure(&run(&args), 1);
-            assert!(line.contains("a pipe or a device") && line.contains(path), "{line}");
-        }
+    let path = "/dev/zero";
+    for args in [
+        vec!["serve", tiny.path(), "--port", "0", "--api-key-file", path],
+        vec!["serve", tiny.path(), "--port", "0", "--config", path],
+        vec!["serve", tiny.path(), "--port", "0", "--tls-cert", path, "--tls-key", path],
+        vec!["run", tiny.path(), "hello", "--template", path],
+    ] {
+        let line = failure(&run(&args), 1);
+        assert!(line.contains("a device or socket") && line.contains(path), "{line}");
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use server::{KeyLimits, Keys, Server, Tls};
 
 use super::{Args, door};
-use crate::calendar::rfc3339;
 use crate::Failure;
+use crate::calendar::rfc3339;
 use crate::files::{self, Small};
 use crate::term::{err, json_text};
 
