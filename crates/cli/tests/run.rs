@@ -118,7 +118,7 @@ fn without_json_the_answer_is_all_of_standard_output() {
     assert_eq!(said(&output), format!("{}\n", report["text"].as_str().unwrap()));
     // Of the missing template, and the timings.
     let notes = text(&output.stderr);
-    assert!(notes.contains("no chat template") && notes.contains("prefill 1 tokens"), "{notes}");
+    assert!(notes.contains("no chat template") && notes.contains("prefill 1 token in"), "{notes}");
     // Up to a stop text, which is left out.
     let whole = report["text"].as_str().unwrap();
     let third: String = whole.chars().skip(2).take(1).collect();

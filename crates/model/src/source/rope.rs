@@ -125,8 +125,12 @@ impl Parameters<'_> {
         Error::BadValue { key: key.to_owned(), value, expected }
     }
 
-    /// The context of the first training; the whole context where the file does not say.
+    /// The context of the first training; the whole context where the file does not say. Where both `config.json` itself
+    /// and the rope's own part have it, the former counts, as in transformers.
     fn original(&self) -> Result<usize, Error> {
+        if let Some(tokens) = self.source.size(ORIGINAL)? {
+            return Ok(tokens);
+        }
         match self.number("original_max_position_embeddings")? {
             Some(tokens) => Ok(tokens as usize),
             None => self.source.need(CONTEXT, self.context),
