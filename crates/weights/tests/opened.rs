@@ -327,7 +327,8 @@ fn said_badly_what_is_no_model_is_named_with_the_way_out() {
             .into_bytes(),
     );
     let empty: &[u8] = b"";
-    let cases: Vec<(Vec<(&str, Vec<u8>)>, &[&str])> = vec![
+    type Files = Vec<(&'static str, Vec<u8>)>;
+    let cases: Vec<(Files, &[&str])> = vec![
         (vec![("config.json", lfs.clone())], &["config.json", "Git LFS pointer", "git lfs pull"]),
         (vec![config.clone(), ("model.safetensors", lfs.clone())], &["model.safetensors", "Git LFS pointer"]),
         (vec![config.clone(), ("tokenizer.json", lfs.clone())], &["tokenizer.json", "Git LFS pointer"]),

@@ -5,8 +5,11 @@
 use serde_json::{Value, json};
 use wire::{ChatRequest, CompletionRequest, Fault};
 
+/// Names, and parts of a cell, which may be ranges.
+type Row<'a> = (Vec<&'a str>, Vec<Option<(f64, f64)>>);
+
 /// A row of the table of fields: the names, and the parts of its second cell that are ranges, in their order.
-fn row(line: &str) -> Option<(Vec<&str>, Vec<Option<(f64, f64)>>)> {
+fn row(line: &str) -> Option<Row<'_>> {
     let mut cells = line.strip_prefix("| `")?.split(" | ");
     let names = cells.next()?.split('`').step_by(2).collect();
     let cell = cells.next()?.replace('\u{2212}', "-");
