@@ -234,7 +234,7 @@ fn calls_that_must_come_are_read_as_calls() {
                 };
                 let mut parts = Parts::new(&reading);
                 let mut all = parts.push(text);
-                all.extend(parts.finish());
+                all.extend(parts.finish(false));
                 let mut calls: Vec<(String, String)> = Vec::new();
                 for part in all {
                     match part {
@@ -313,7 +313,7 @@ fn a_thought_ends_in_time_and_the_form_follows() {
         for (text, reason) in ask(&handle, (0..20).map(|seed| request(&guided, seed, 100))) {
             let mut parts = Parts::new(&reading);
             let mut all = parts.push(&text);
-            all.extend(parts.finish());
+            all.extend(parts.finish(false));
             let said: String = all
                 .iter()
                 .filter_map(|p| if let Part::Content(t) = p { Some(t.as_str()) } else { None })

@@ -8,7 +8,7 @@ use axum::extract::{Path, Request, State as Shared};
 use axum::http::{Method, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use events::Format;
 use tower_http::catch_panic::CatchPanicLayer;
 use wire::error::quote;
@@ -34,6 +34,9 @@ const COUNT: &str = "/v1/messages/count_tokens";
 const RESPONSES: &str = "/v1/responses";
 const RESPONSE: &str = "/v1/responses/{id}";
 const CANCEL: &str = "/v1/responses/{id}/cancel";
+const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
+const CONVERSATIONS: &str = "/v1/conversations";
+const CONVERSATION: &str = "/v1/conversations/{*rest}";
 const TOKENIZE: &str = "/tokenize";
 const DETOKENIZE: &str = "/detokenize";
 const APPLY_TEMPLATE: &str = "/apply-template";
@@ -72,6 +75,9 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route(RESPONSES, post(responses::create))
         .route(RESPONSE, get(responses::retrieve).delete(responses::delete))
         .route(CANCEL, post(responses::cancel))
+        .route(INPUT_ITEMS, get(responses::input_items))
+        .route(CONVERSATIONS, any(responses::no_conversations))
+        .route(CONVERSATION, any(responses::no_conversations))
         .route(TOKENIZE, post(tokens::tokenize))
         .route(DETOKENIZE, post(tokens::detokenize))
         .route(APPLY_TEMPLATE, post(tokens::apply_template))
@@ -93,7 +99,9 @@ pub(crate) fn pattern(path: &str) -> Option<&'static str> {
         HEALTH | LIVE | READY | METRICS => None,
         _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
         _ if path.starts_with("/v1/responses/") => {
-            Some(if path.ends_with("/cancel") { CANCEL } else { RESPONSE })
+            let known =
+                [CANCEL, INPUT_ITEMS].into_iter().find(|route| path.ends_with(&route[RESPONSE.len()..]));
+            Some(known.unwrap_or(RESPONSE))
         }
         _ => PLAIN.into_iter().find(|route| *route == path).or_else(|| page::path(path)).or(Some("none")),
     }
@@ -304,7 +312,9 @@ mod tests {
     fn the_document_has_every_route() {
         let document = wire::openapi::document("1");
         let paths = document["paths"].as_object().expect("paths");
-        for route in PLAIN.into_iter().filter(|route| *route != OPENAPI).chain([RESPONSE, CANCEL]) {
+        for route in
+            PLAIN.into_iter().filter(|route| *route != OPENAPI).chain([RESPONSE, CANCEL, INPUT_ITEMS])
+        {
             assert!(paths.contains_key(route), "{route} is not in the document");
         }
         for path in paths.keys().filter(|path| !path.contains('{')) {

@@ -31,6 +31,7 @@ pub mod sse;
 pub mod tokens;
 pub mod unbuilt;
 pub mod usage;
+mod warnings;
 
 pub use chat::ChatRequest;
 pub use completion::CompletionRequest;
