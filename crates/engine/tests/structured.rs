@@ -246,7 +246,8 @@ fn calls_that_must_come_are_read_as_calls() {
                 assert!(!calls.is_empty() && (several || calls.len() == 1), "{name}: {text}");
                 for (tool, arguments) in calls {
                     let value: Value = serde_json::from_str(&arguments).expect("JSON");
-                    let rules = &tools.iter().find(|(known, _)| *known == tool).expect("a tool there is").1.value;
+                    let rules =
+                        &tools.iter().find(|(known, _)| *known == tool).expect("a tool there is").1.value;
                     assert!(valid(rules, &value, rules), "{name}: {text}");
                 }
                 seen += 1;
@@ -285,8 +286,10 @@ fn alone_together_preempted_and_beside_guesses_the_same() {
 #[test]
 fn what_the_form_foresees_takes_fewer_steps_and_is_the_same() {
     let tokenizer = tokenizer();
-    let tools =
-        vec![("get_weather_of_a_place".to_owned(), json!({"type": "object", "additionalProperties": false}).into())];
+    let tools = vec![(
+        "get_weather_of_a_place".to_owned(),
+        json!({"type": "object", "additionalProperties": false}).into(),
+    )];
     let constrain = guidance(&tokenizer, &Form::Calls(Calls { style: Style::Hermes, tools, several: false }));
     let seeds = 0..12;
     let requests = || seeds.clone().map(|seed| request(&constrain, seed, 200));

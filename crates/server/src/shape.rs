@@ -23,7 +23,8 @@ pub(crate) fn reading(
     let thinks = language.tags().filter(|_| answers);
     let must_call = tools.is_some() && !matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None);
     let from_json = language.calls_from_json() && !must_call && request.guided.is_none();
-    let schemas = |tools| functions(request, tools, None).into_iter().map(|(name, schema)| (name, schema.value));
+    let schemas =
+        |tools| functions(request, tools, None).into_iter().map(|(name, schema)| (name, schema.value));
     Reading {
         thought: thinks.map(|tags| Thought { tags, begun: tags.opened_by(prompt) }),
         style: tools.map(|_| language.style().unwrap_or(Style::Hermes)),
@@ -60,7 +61,8 @@ pub(crate) fn constrain(
         }
         let guided = guide(language, guided, thought, budget).map(&mut take)?;
         if reading.style.is_some() {
-            warnings.push("tools cannot be called: they do not go together with the form of the answer".into());
+            warnings
+                .push("tools cannot be called: they do not go together with the form of the answer".into());
         }
         return Ok(guided);
     }

@@ -15,8 +15,8 @@ mod phi;
 mod told;
 
 use crate::parts::Sink;
-pub(crate) use told::{spelt_out, told};
 pub(crate) use bare::Bare;
+pub(crate) use told::{spelt_out, told};
 
 /// How a model writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
