@@ -255,7 +255,10 @@ impl Sequence {
     /// stop string. After a stop string nothing is left.
     pub(crate) fn finish(&mut self, reason: FinishReason, now: Duration) {
         let mut rest = String::new();
-        self.speech.finish(&mut rest);
+        // Cut off inside a character, an answer ends before it.
+        if reason != FinishReason::Length {
+            self.speech.finish(&mut rest);
+        }
         let mut text = self.stops.push(&rest).emit;
         text.push_str(&self.stops.finish());
         let by_text = self.stops.met().filter(|_| reason == FinishReason::Stop);

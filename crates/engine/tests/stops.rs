@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use engine::fake::{FakeModel, FakeVocabulary};
-use engine::{Engine, Event, FinishReason, Handle, Limits, Met, Params, Refused, Request, Unwatched};
+use engine::{
+    Engine, Event, FinishReason, Handle, Limits, Met, Params, Refused, Request, Speech, Unwatched, Vocabulary,
+};
 
 const VOCAB: usize = 27;
 
@@ -133,4 +135,45 @@ fn lists_of_tokens_are_checked() {
     assert_eq!(refused(Params { top_n_sigma: -1.0, ..params() }, 0), "top_n_sigma");
     assert_eq!(refused(params(), 41), "min_tokens");
     assert_eq!(refused(params(), 40), "none");
+}
+
+/// A vocabulary whose every token but the end is the first byte of a character of two.
+struct Halves;
+
+impl Vocabulary for Halves {
+    fn is_end(&self, id: u32) -> bool {
+        id == 0
+    }
+
+    fn ends(&self) -> Vec<u32> {
+        vec![0]
+    }
+
+    fn bytes(&self, _id: u32) -> Vec<u8> {
+        vec![0xc3]
+    }
+
+    fn speech(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Speech> {
+        Box::new(Halves)
+    }
+}
+
+impl Speech for Halves {
+    fn push(&mut self, _id: u32, _out: &mut String) {}
+
+    fn finish(&mut self, out: &mut String) {
+        out.push(char::REPLACEMENT_CHARACTER);
+    }
+}
+
+#[test]
+fn said_badly_an_answer_cut_inside_a_character_ends_before_it() {
+    let model = FakeModel::new(VOCAB, 128, 64, 8);
+    let handle = Engine::start_with(model, Arc::new(Halves), Limits::default(), Box::new(Unwatched))
+        .expect("an engine");
+    let cut = answer(&handle, Request { max_tokens: Some(1), ..endless() });
+    assert_eq!((cut.text.as_str(), cut.reason), ("", FinishReason::Length));
+    // A model that ends inside a character has written what is none.
+    let ended = answer(&handle, Request { min_tokens: 1, ..eager() });
+    assert_eq!((ended.text.as_str(), ended.reason), ("\u{fffd}", FinishReason::Stop));
 }

@@ -234,7 +234,7 @@ fn calls_that_must_come_are_read_as_calls() {
                 };
                 let mut parts = Parts::new(&reading);
                 let mut all = parts.push(text);
-                all.extend(parts.finish());
+                all.extend(parts.finish(false));
                 let mut calls: Vec<(String, String)> = Vec::new();
                 for part in all {
                     match part {
@@ -246,7 +246,8 @@ fn calls_that_must_come_are_read_as_calls() {
                 assert!(!calls.is_empty() && (several || calls.len() == 1), "{name}: {text}");
                 for (tool, arguments) in calls {
                     let value: Value = serde_json::from_str(&arguments).expect("JSON");
-                    let rules = &tools.iter().find(|(known, _)| *known == tool).expect("a tool there is").1.value;
+                    let rules =
+                        &tools.iter().find(|(known, _)| *known == tool).expect("a tool there is").1.value;
                     assert!(valid(rules, &value, rules), "{name}: {text}");
                 }
                 seen += 1;
@@ -285,8 +286,10 @@ fn alone_together_preempted_and_beside_guesses_the_same() {
 #[test]
 fn what_the_form_foresees_takes_fewer_steps_and_is_the_same() {
     let tokenizer = tokenizer();
-    let tools =
-        vec![("get_weather_of_a_place".to_owned(), json!({"type": "object", "additionalProperties": false}).into())];
+    let tools = vec![(
+        "get_weather_of_a_place".to_owned(),
+        json!({"type": "object", "additionalProperties": false}).into(),
+    )];
     let constrain = guidance(&tokenizer, &Form::Calls(Calls { style: Style::Hermes, tools, several: false }));
     let seeds = 0..12;
     let requests = || seeds.clone().map(|seed| request(&constrain, seed, 200));
@@ -313,7 +316,7 @@ fn a_thought_ends_in_time_and_the_form_follows() {
         for (text, reason) in ask(&handle, (0..20).map(|seed| request(&guided, seed, 100))) {
             let mut parts = Parts::new(&reading);
             let mut all = parts.push(&text);
-            all.extend(parts.finish());
+            all.extend(parts.finish(false));
             let said: String = all
                 .iter()
                 .filter_map(|p| if let Part::Content(t) = p { Some(t.as_str()) } else { None })

@@ -203,7 +203,7 @@ impl Generation {
                     self.tally.cached_tokens += usage.cached_tokens;
                 }
                 let mut parts = reader.push(&text);
-                parts.extend(reader.finish());
+                parts.extend(reader.finish(reason == FinishReason::Length));
                 let called = reason == FinishReason::Stop && reader.calls() > 0;
                 let stop = met.map(|met| match met {
                     Met::Id(id) => StopReason::Id(id),

@@ -80,7 +80,7 @@ pub(crate) fn chat(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
 pub(crate) fn messages(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
     let value = wire::json::read(body)?;
     wire::numbers::refuse_in_schemas(body)?;
-    let request = ChatRequest::read(&wire::anthropic::to_chat(&value, false)?)?;
+    let request = wire::anthropic::read(&value, false)?;
     conversation(served, request, Form::Message)
 }
 

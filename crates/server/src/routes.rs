@@ -8,7 +8,7 @@ use axum::extract::{Path, Request, State as Shared};
 use axum::http::header;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use events::Format;
 use tower_http::catch_panic::CatchPanicLayer;
 use wire::error::quote;
@@ -37,6 +37,9 @@ const COUNT: &str = "/v1/messages/count_tokens";
 const RESPONSES: &str = "/v1/responses";
 const RESPONSE: &str = "/v1/responses/{id}";
 const CANCEL: &str = "/v1/responses/{id}/cancel";
+const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
+const CONVERSATIONS: &str = "/v1/conversations";
+const CONVERSATION: &str = "/v1/conversations/{*rest}";
 const TOKENIZE: &str = "/tokenize";
 const DETOKENIZE: &str = "/detokenize";
 const APPLY_TEMPLATE: &str = "/apply-template";
@@ -56,7 +59,7 @@ const GET: &[&str] = &["GET"];
 const POST: &[&str] = &["POST"];
 
 /// Every route but the page's, and the methods that it answers.
-const ROUTES: [(&str, &[&str]); 27] = [
+const ROUTES: [(&str, &[&str]); 28] = [
     (HEALTH, GET),
     (LIVE, GET),
     (READY, GET),
@@ -70,6 +73,7 @@ const ROUTES: [(&str, &[&str]); 27] = [
     (RESPONSES, POST),
     (RESPONSE, &["GET", "DELETE"]),
     (CANCEL, POST),
+    (INPUT_ITEMS, GET),
     (TOKENIZE, POST),
     (DETOKENIZE, POST),
     (APPLY_TEMPLATE, POST),
@@ -107,6 +111,9 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route(RESPONSES, post(responses::create))
         .route(RESPONSE, get(responses::retrieve).delete(responses::delete))
         .route(CANCEL, post(responses::cancel))
+        .route(INPUT_ITEMS, get(responses::input_items))
+        .route(CONVERSATIONS, any(responses::no_conversations))
+        .route(CONVERSATION, any(responses::no_conversations))
         .route(TOKENIZE, post(tokens::tokenize))
         .route(DETOKENIZE, post(tokens::detokenize))
         .route(APPLY_TEMPLATE, post(tokens::apply_template))
@@ -137,7 +144,9 @@ pub(crate) fn pattern(path: &str) -> Option<&'static str> {
         HEALTH | LIVE | READY | METRICS => None,
         _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
         _ if path.starts_with("/v1/responses/") => {
-            Some(if path.ends_with("/cancel") { CANCEL } else { RESPONSE })
+            let known =
+                [CANCEL, INPUT_ITEMS].into_iter().find(|route| path.ends_with(&route[RESPONSE.len()..]));
+            Some(known.unwrap_or(RESPONSE))
         }
         _ => {
             let plain = ROUTES.iter().map(|(route, _)| *route).find(|route| *route == path);

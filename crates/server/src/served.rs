@@ -124,6 +124,11 @@ pub trait Language: Send + Sync {
         Map::new()
     }
 
+    /// Whether an answer that is wholly a call in JSON, without any mark, counts as a call.
+    fn calls_from_json(&self) -> bool {
+        false
+    }
+
     /// The control token of this name, if there is one.
     fn control(&self, _name: &str) -> Option<u32> {
         None
@@ -163,6 +168,7 @@ pub struct Spoken {
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
     style: Option<Style>,
+    calls_from_json: bool,
     /// Made when the first request needs it: most never do.
     grammars: OnceLock<Result<Grammars, String>>,
 }
@@ -171,13 +177,23 @@ impl Spoken {
     /// A tokenizer, and a template if the model has one.
     pub fn new(tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Spoken {
         let style = template.as_ref().and_then(ChatTemplate::style);
-        Spoken { tokenizer, template, style, grammars: OnceLock::new() }
+        // A model that was trained on a style writes its calls in it.
+        Spoken { tokenizer, template, style, calls_from_json: style.is_none(), grammars: OnceLock::new() }
     }
 
     /// Reads tool calls in this style rather than the template's.
     #[must_use]
     pub fn with_style(mut self, style: Style) -> Spoken {
         self.style = Some(style);
+        self
+    }
+}
+
+impl Spoken {
+    /// Takes an answer that is wholly a call in JSON for one, or does not.
+    #[must_use]
+    pub fn with_calls_from_json(mut self, yes: bool) -> Spoken {
+        self.calls_from_json = yes;
         self
     }
 }
@@ -247,6 +263,10 @@ impl Language for Spoken {
             ("has_chat_template", self.template.is_some().into()),
         ];
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn calls_from_json(&self) -> bool {
+        self.calls_from_json
     }
 
     fn control(&self, name: &str) -> Option<u32> {

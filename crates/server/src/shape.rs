@@ -21,16 +21,24 @@ pub(crate) fn reading(
     // A prompt that does not begin an answer is continued as plain text.
     let answers = request.add_generation_prompt || request.continue_final_message;
     let thinks = language.tags().filter(|_| answers);
+    let must_call = tools.is_some() && !matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None);
+    let from_json = language.calls_from_json() && !must_call && request.guided.is_none();
+    let schemas =
+        |tools| functions(request, tools, None).into_iter().map(|(name, schema)| (name, schema.value));
     Reading {
         thought: thinks.map(|tags| Thought { tags, begun: tags.opened_by(prompt) }),
         style: tools.map(|_| language.style().unwrap_or(Style::Hermes)),
         tools: tools.map_or_else(Vec::new, |tools| message::tool_names(tools).map(str::to_owned).collect()),
+        json_calls: tools.filter(|_| from_json).map(|tools| schemas(tools).collect()),
+        must_call,
         one_call: !request.parallel_tool_calls,
         hide_thought: !request.include_reasoning,
     }
 }
 
 /// What the request wants its answers to be like, if it wants anything. What of it is not held to is added to `warnings`.
+/// Where a call must come, it comes, whatever form an answer in words would have; where one may come, the answer is calls or has
+/// the form.
 pub(crate) fn constrain(
     language: &dyn Language,
     request: &ChatRequest,
@@ -43,26 +51,45 @@ pub(crate) fn constrain(
     };
     let thought = reading.thought.as_ref();
     let budget = request.thinking_budget.filter(|_| thought.is_some());
-    if let Some(guided) = &request.guided {
-        return guide(language, guided, thought, budget).map(take);
+    let calls = calls(request, reading);
+    if let (Some(guided), false) = (&request.guided, reading.must_call) {
+        if let Some(calls) = calls {
+            let form = Form::CallsOr(calls, Box::new(form(guided)));
+            if let Ok(either) = language.guidance(&Wanted { form: Some(&form), thought, budget }) {
+                return Ok(take(either));
+            }
+        }
+        let guided = guide(language, guided, thought, budget).map(&mut take)?;
+        if reading.style.is_some() {
+            warnings
+                .push("tools cannot be called: they do not go together with the form of the answer".into());
+        }
+        return Ok(guided);
     }
-    let calls = must_call(request, reading);
-    if calls.is_none() && budget.is_none() {
+    let must_call = calls.filter(|_| reading.must_call).map(Form::Calls);
+    if must_call.is_none() && budget.is_none() {
         return Ok(None);
     }
-    let wanted = Wanted { form: calls.as_ref(), thought, budget };
-    let field = if calls.is_some() { "tools" } else { "thinking_token_budget" };
+    let wanted = Wanted { form: must_call.as_ref(), thought, budget };
+    let field = if must_call.is_some() { "tools" } else { "thinking_token_budget" };
     let unable = |why| Fault::unsupported(field, format!("{field} cannot be honoured: {why}"));
     language.guidance(&wanted).map_err(unable).map(&mut take)
 }
 
-/// The form of an answer that must be a call.
-fn must_call(request: &ChatRequest, reading: &Reading) -> Option<Form> {
+/// The form of calls, if there may be any.
+fn calls(request: &ChatRequest, reading: &Reading) -> Option<Calls> {
     let wanted = match &request.tool_choice {
-        ToolChoice::None | ToolChoice::Auto => return None,
-        ToolChoice::Required => None,
+        ToolChoice::None => return None,
+        ToolChoice::Auto | ToolChoice::Required => None,
         ToolChoice::Named(name) => Some(name.as_str()),
     };
+    let tools = functions(request, request.tools.as_deref()?, wanted);
+    let several = request.parallel_tool_calls && wanted.is_none();
+    Some(Calls { style: reading.style?, tools, several })
+}
+
+/// Names of tools and the schemas of their arguments: of all, or of the one that is wanted.
+fn functions(request: &ChatRequest, tools: &[Value], wanted: Option<&str>) -> Vec<(String, Schema)> {
     let function = |(at, tool): (usize, &Value)| {
         let function = tool.get("function")?;
         let name =
@@ -77,9 +104,7 @@ fn must_call(request: &ChatRequest, reading: &Reading) -> Option<Form> {
         };
         Some((name.to_owned(), schema))
     };
-    let tools = request.tools.iter().flatten().enumerate().filter_map(function).collect();
-    let several = request.parallel_tool_calls && wanted.is_none();
-    Some(Form::Calls(Calls { style: reading.style?, tools, several }))
+    tools.iter().enumerate().filter_map(function).collect()
 }
 
 /// What a form asked for means for the engine.
@@ -89,12 +114,18 @@ pub(crate) fn guide(
     thought: Option<&Thought>,
     budget: Option<usize>,
 ) -> Result<Guided, Fault> {
+    let wanted = Wanted { form: Some(&form(guided)), thought, budget };
+    let unable = |why| Fault::field(&guided.field, format!("{} cannot be honoured: {why}", guided.field));
+    language.guidance(&wanted).map_err(unable)
+}
+
+fn form(guided: &wire::Guided) -> Form {
     let space = match &guided.space {
         guided::Space::One => Space::One,
         guided::Space::Compact => Space::Compact,
         guided::Space::Pattern(pattern) => Space::Pattern(pattern.clone()),
     };
-    let form = match &guided.form {
+    match &guided.form {
         Asked::Object => Form::Json(Schema { space, ..json!({"type": "object"}).into() }),
         Asked::Schema(schema) => Form::Json(Schema {
             value: schema.value.clone(),
@@ -105,10 +136,7 @@ pub(crate) fn guide(
         Asked::Regex(regex) => Form::Regex(regex.clone()),
         Asked::Choice(texts) => Form::Choice(texts.clone()),
         Asked::Grammar(grammar) => Form::grammar(grammar.clone()),
-    };
-    let wanted = Wanted { form: Some(&form), thought, budget };
-    let unable = |why| Fault::field(&guided.field, format!("{} cannot be honoured: {why}", guided.field));
-    language.guidance(&wanted).map_err(unable)
+    }
 }
 
 /// Marks that the vocabulary has as control tokens, which are not part of an answer's text unless asked for.

@@ -72,7 +72,7 @@ pub(crate) async fn apply_template(Shared(state): Shared<Arc<State>>, request: R
 pub(crate) async fn count(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let read = |work: &Work, body: &[u8]| {
         let value = wire::json::read(body)?;
-        let chat = ChatRequest::read(&anthropic::to_chat(&value, true)?)?;
+        let chat = anthropic::read(&value, true)?;
         plan::check_model(work, chat.model.as_deref())?;
         let prompt = plan::rendered(work, &chat)?;
         Ok(json!({"input_tokens": plan::tokens(work, &prompt, work.most_counted())?.len()}))

@@ -121,6 +121,10 @@ impl Language for Talk {
     fn style(&self) -> Option<Style> {
         Some(Style::Hermes)
     }
+
+    fn calls_from_json(&self) -> bool {
+        true
+    }
 }
 
 fn saying(text: &str) -> Running {
@@ -242,4 +246,69 @@ fn a_language_that_cannot_be_constrained_says_so() {
         assert_eq!(answer.status, 400);
         assert_eq!(answer.json()["error"]["param"], param);
     }
+}
+
+#[test]
+fn fault_13_a_fenced_call_is_a_call_whole_and_streamed() {
+    let server = saying("```json\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n```");
+    let expected = json!({"content": "", "thought": "", "calls": [["weather", "{\"city\":\"Rome\"}"]]});
+    let whole = server.chat(body(json!({}))).json();
+    assert_eq!(of_message(&whole["choices"][0]["message"]), expected, "{whole}");
+    assert_eq!(whole["choices"][0]["finish_reason"], "tool_calls");
+    let events = server.chat(body(json!({"stream": true}))).events();
+    assert_eq!(added_up(&events), (expected, json!("tool_calls")));
+    let tool = json!({"name": "weather", "input_schema": {"type": "object"}});
+    let turn = json!({"role": "user", "content": "x"});
+    let body = json!({"model": "tiny", "max_tokens": 400, "tools": [tool], "messages": [turn]});
+    let message = server.post("/v1/messages", &body).json();
+    assert_eq!(
+        (&message["content"][0]["input"], &message["stop_reason"]),
+        (&json!({"city": "Rome"}), &json!("tool_use"))
+    );
+}
+
+#[test]
+fn fault_09_calls_come_back_as_what_the_request_has() {
+    let server = saying(
+        "<tool_call>\n{\"name\": \"files__edit\", \"arguments\": {\"input\": \"*** é\"}}\n</tool_call>",
+    );
+    let edit = json!({"type": "custom", "name": "edit", "description": "Edits."});
+    let tools = json!([{"type": "namespace", "name": "files", "tools": [edit]}, {"type": "web_search"}]);
+    let mut body = json!({"model": "tiny", "input": "x", "tools": tools, "max_output_tokens": 400});
+    let answer = server.post("/v1/responses", &body);
+    let warning = answer.header("x-gristmill-warning").unwrap_or_default().to_owned();
+    assert!(warning.contains("web_search"), "{warning}");
+    let response = answer.json();
+    let item = &response["output"][0];
+    assert_eq!((&item["type"], &item["name"]), (&json!("custom_tool_call"), &json!("edit")));
+    // The test's vocabulary has bytes for letters.
+    assert!(item["namespace"] == "files" && item["input"].as_str().unwrap().starts_with("*** "), "{item}");
+    let id = response["id"].as_str().unwrap();
+    let list = server.get(&format!("/v1/responses/{id}/input_items?limit=1")).json();
+    assert_eq!((&list["data"][0]["role"], &list["has_more"]), (&json!("user"), &json!(false)));
+    assert_eq!(server.get("/v1/responses/resp_no/input_items").status, 404);
+    let none = server.get("/v1/conversations/conv_1/items");
+    assert!(
+        none.status == 404
+            && none.json()["error"]["message"].as_str().unwrap().contains("previous_response_id")
+    );
+    frame::merge(&mut body, json!({"stream": true}));
+    let stream = server.post("/v1/responses", &body).body;
+    for kind in ["custom_tool_call_input.delta", "custom_tool_call_input.done", "response.completed"] {
+        assert!(stream.contains(kind), "{kind}: {stream}");
+    }
+    assert!(!stream.contains("function_call_arguments"), "{stream}");
+}
+
+#[test]
+fn said_badly_a_cut_call_leaves_no_tag_in_the_content() {
+    let at = SCRIPT.find("{\"name").unwrap() + 4;
+    let server = saying(SCRIPT);
+    let whole = server.chat(body(json!({"max_tokens": at}))).json();
+    let choice = &whole["choices"][0];
+    assert_eq!(
+        (&choice["message"]["content"], &choice["finish_reason"]),
+        (&json!("I look."), &json!("length"))
+    );
+    assert!(choice["message"].get("tool_calls").is_none(), "{whole}");
 }

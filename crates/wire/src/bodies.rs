@@ -13,11 +13,9 @@ pub type Reader = fn(&[u8]) -> Result<(), Fault>;
 pub const ALL: [(&str, Reader); 9] = [
     ("/v1/chat/completions", |body| ChatRequest::parse(body).map(drop)),
     ("/v1/completions", |body| CompletionRequest::parse(body).map(drop)),
-    ("/v1/responses", |body| ChatRequest::read(&ResponsesRequest::parse(body)?.chat(&[])).map(drop)),
-    ("/v1/messages", |body| ChatRequest::read(&anthropic::to_chat(&json::read(body)?, false)?).map(drop)),
-    ("/v1/messages/count_tokens", |body| {
-        ChatRequest::read(&anthropic::to_chat(&json::read(body)?, true)?).map(drop)
-    }),
+    ("/v1/responses", |body| ResponsesRequest::parse(body)?.chat_request(&[]).map(drop)),
+    ("/v1/messages", |body| anthropic::read(&json::read(body)?, false).map(drop)),
+    ("/v1/messages/count_tokens", |body| anthropic::read(&json::read(body)?, true).map(drop)),
     ("/tokenize", |body| Tokenize::parse(body).map(drop)),
     ("/detokenize", |body| tokens::detokenize(body).map(drop)),
     ("/generate", |body| Generate::parse(body).map(drop)),

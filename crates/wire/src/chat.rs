@@ -135,19 +135,9 @@ impl ChatRequest {
 }
 
 impl ChatRequest {
-    /// A call that must come and a form that the answer must have cannot both be.
     fn check(&self) -> Result<(), Fault> {
         sampling::check_min_tokens(&self.sampling, self.max_tokens)?;
-        self.check_continuation()?;
-        let must_call = matches!(self.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
-        match &self.guided {
-            Some(guided) if must_call => {
-                let message =
-                    format!("{} is given and tool_choice asks for a call; give one of them", guided.field);
-                Err(Fault::field("tool_choice", message))
-            }
-            _ => Ok(()),
-        }
+        self.check_continuation()
     }
 }
 

@@ -139,6 +139,12 @@ impl Fault {
         fault
     }
 
+    /// 404: a part of the Responses API that is not built.
+    pub fn no_conversations() -> Fault {
+        let message = "conversations are not kept here; use previous_response_id, or send the items as input";
+        Fault::new(404, "invalid_request_error", Some("not_found"), message)
+    }
+
     /// 404: a model that this server does not have.
     pub fn no_model(name: &str, served: &[String]) -> Fault {
         let message = format!("model {} is not served here; served: {}", quote(name), served.join(", "));

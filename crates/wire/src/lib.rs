@@ -35,6 +35,7 @@ pub mod tgi;
 mod thinking;
 pub mod tokens;
 pub mod usage;
+mod warnings;
 
 pub use chat::ChatRequest;
 pub use completion::CompletionRequest;

@@ -143,7 +143,13 @@ pub(crate) fn tools(body: &Fields<'_>) -> Result<Option<Vec<Value>>, Fault> {
         }
         let at = tool.param("function");
         let function = Fields::at(tool.get("function").ok_or_else(|| Fault::missing(at.clone()))?, at)?;
-        function.text("name", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(function.param("name")))?;
+        let at = function.param("name");
+        if function.text("name", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(at.clone()))?.is_empty() {
+            return Err(Fault::field(
+                at.clone(),
+                format!("{at} is empty; a tool must have a name to be called by"),
+            ));
+        }
         function.object("parameters", usize::MAX)?;
     }
     Ok(Some(list.to_vec()).filter(|l| !l.is_empty()))

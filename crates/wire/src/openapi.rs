@@ -36,6 +36,9 @@ fn paths() -> Value {
         "/v1/responses/{id}/cancel": {
             "post": with_id(get("responses", "Cancels a response that is computed in the background.", "Response")),
         },
+        "/v1/responses/{id}/input_items": {
+            "get": with_page(with_id(get("responses", "What a response answers, as items.", "ItemList"))),
+        },
         "/v1/messages": {"post": anthropic(post("messages", "Answers a conversation, in Anthropic's form.", "MessagesRequest", "Message", true))},
         "/v1/messages/count_tokens": {"post": anthropic(post("messages", "Counts a conversation's tokens.", "CountRequest", "Count", false))},
         "/v1/models": {"get": get("models", "The model's names.", "ModelList")},
@@ -111,6 +114,17 @@ fn post(tag: &str, summary: &str, request: &str, answer: &str, streams: bool) ->
 fn with_id(mut operation: Value) -> Value {
     operation["parameters"] =
         json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
+    operation
+}
+
+/// With what asks for a part of a list.
+fn with_page(mut operation: Value) -> Value {
+    if let Some(parameters) = operation["parameters"].as_array_mut() {
+        let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
+        parameters.push(query("after", json!({"type": "string"})));
+        parameters.push(query("limit", json!({"type": "integer", "minimum": 1, "maximum": 100})));
+        parameters.push(query("order", json!({"enum": ["asc", "desc"]})));
+    }
     operation
 }
 
@@ -334,6 +348,8 @@ fn schemas() -> Value {
         "Message": {"type": "object", "required": ["id", "type", "role", "model", "content", "stop_reason", "usage"],
             "properties": {"type": {"const": "message"}, "role": {"const": "assistant"}, "content": {"type": "array"}}},
         "Count": object(json!({"input_tokens": {"type": "integer", "minimum": 0}}), json!({}), &["input_tokens"]),
+        "ItemList": object(json!({"object": {"const": "list"}, "data": {"type": "array"}, "has_more": {"type": "boolean"}}),
+            json!({}), &["object", "data", "first_id", "last_id", "has_more"]),
         "Deleted": object(json!({"id": {"type": "string"}, "deleted": {"const": true}}), json!({}), &["id", "deleted"]),
         "Model": object(json!({"id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
             "max_model_len": {"type": "integer"}}), json!({}), &["id", "object", "created"]),

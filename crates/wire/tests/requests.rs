@@ -120,12 +120,6 @@ const BAD_CHAT: &[(&str, &str, &[&str])] = &[
         &["not built"],
     ),
     (r#"{"thinking_token_budget": -2}"#, "thinking_token_budget", &["-2"]),
-    (
-        r#"{"tools": [{"type": "function", "function": {"name": "g"}}], "tool_choice": "required",
-            "guided_regex": "a"}"#,
-        "tool_choice",
-        &["guided_regex"],
-    ),
     (r#"{"functions": [{"name": "f"}]}"#, "functions", &["tools"]),
     (r#"{"best_of": 3}"#, "best_of", &["3"]),
     (r#"{"min_tokens": 3, "max_tokens": 2}"#, "min_tokens", &["3", "max_tokens, 2"]),

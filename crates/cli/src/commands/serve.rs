@@ -116,6 +116,11 @@ pub(crate) struct Args {
     #[arg(long, default_value = "auto", value_name = "STYLE", value_parser = tool_style)]
     tool_call_parser: ToolStyle,
 
+    /// Whether an answer that is wholly a JSON object which names an offered tool, bare or fenced, is a call of it, as
+    /// small models write calls: auto (for models whose chat template shows no style of calls), on, off.
+    #[arg(long, default_value = "auto", value_name = "WHEN")]
+    tool_calls_from_json: When,
+
     /// Do not keep keys and values of what ended for requests that begin alike.
     #[arg(long, help_heading = "Machine")]
     no_prefix_cache: bool,
@@ -140,6 +145,14 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     speculate: flags::Speculate,
+}
+
+/// When something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum When {
+    Auto,
+    On,
+    Off,
 }
 
 /// A style of tool calls; none is what the template shows.
@@ -413,6 +426,9 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let mut spoken = Spoken::new(loaded.tokenizer, loaded.template);
     if let ToolStyle(Some(style)) = args.tool_call_parser {
         spoken = spoken.with_style(style);
+    }
+    if args.tool_calls_from_json != When::Auto {
+        spoken = spoken.with_calls_from_json(args.tool_calls_from_json == When::On);
     }
     let mut served = Served::new(names, engine, Arc::new(spoken));
     if args.clients.any_model_name() {

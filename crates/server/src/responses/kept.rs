@@ -77,6 +77,14 @@ struct Shelf {
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Shelf>);
 
+/// What a response answers.
+pub(crate) struct Input {
+    /// The conversation before the answer.
+    pub(crate) messages: Vec<Value>,
+    /// The request's tools.
+    pub(crate) tools: Value,
+}
+
 /// A response that is to be kept when it is whole.
 pub(crate) struct Draft {
     pub(crate) kept: Arc<Kept>,
@@ -160,6 +168,18 @@ impl Kept {
             return Err(Fault::field("previous_response_id", message));
         }
         Ok(conversation)
+    }
+
+    /// What the response answers.
+    pub(crate) fn input(&self, id: &str, client: Client) -> Result<Input, Fault> {
+        let (object, conversation) =
+            self.with(id, client, |entry| (entry.object.clone(), entry.conversation.clone()))?;
+        let object = wire::json::read(object.as_bytes())?;
+        let mut messages = conversation.messages()?;
+        if object["output"].as_array().is_some_and(|items| !items.is_empty()) {
+            messages.pop();
+        }
+        Ok(Input { messages, tools: object["tools"].clone() })
     }
 
     /// Cancels a response that is being computed in the background; others are as they are.

@@ -1,5 +1,6 @@
 //! `/v1/responses`: made, streamed, kept, asked for again, cancelled.
 
+mod inputs;
 mod kept;
 mod writer;
 
@@ -11,7 +12,8 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Notify;
 use wire::chat::Stream;
-use wire::{ChatRequest, Fault, ResponsesRequest};
+use wire::responses::Tools;
+use wire::{Fault, ResponsesRequest};
 
 use crate::auth::Client;
 use crate::generation::Generation;
@@ -20,6 +22,7 @@ use crate::preparation::Work;
 use crate::routes::{Begun, begin};
 use crate::state::State;
 use crate::{layers, stream};
+pub(crate) use inputs::list as input_items;
 pub(crate) use kept::Kept;
 use kept::{Conversation, Draft};
 use writer::{Facts, Object, Writer};
@@ -37,11 +40,11 @@ async fn made(state: Arc<State>, request: Request) -> Result<Response, Fault> {
     let Form::Response(asked) = std::mem::replace(&mut generation.plan.form, Form::Chat) else {
         return Err(Fault::internal("a response was planned as something else"));
     };
-    let Asked { store, background, stream, repeated, conversation } = *asked;
+    let Asked { store, background, stream, repeated, tools, conversation } = *asked;
     let id = format!("resp_{}", layers::new_id(&state));
     let model = generation.served.name().to_owned();
     let created = crate::served::unix_seconds();
-    let object = Object { id: id.clone(), created, model, background, store, repeated };
+    let object = Object { id: id.clone(), created, model, background, store, repeated, tools };
     let draft = store.then(|| Draft { kept: state.kept.clone(), id, client, conversation });
     if background {
         return Ok(in_background(&state, generation, object, draft, client));
@@ -61,6 +64,7 @@ pub(crate) struct Asked {
     stream: bool,
     /// Fields that the response repeats, as JSON: `"a":1,"b":2`.
     repeated: String,
+    tools: Tools,
     /// Without instructions: these are not handed on.
     conversation: Conversation,
 }
@@ -69,12 +73,12 @@ fn read(served: &Work, body: &[u8], kept: &Kept, client: Client) -> Result<Plan,
     let request = ResponsesRequest::parse(body)?;
     let before = request.previous.as_deref().map(|id| kept.conversation(id, client)).transpose()?;
     let mut conversation = before.unwrap_or_default();
-    let mut chat = ChatRequest::read(&request.chat(&conversation.messages()?))?;
+    let mut chat = request.chat_request(&conversation.messages()?)?;
     chat.stream = Stream { on: request.stream, usage: false };
     request.messages.iter().for_each(|message| conversation.push(message));
-    let ResponsesRequest { store, background, stream, repeated, .. } = request;
+    let ResponsesRequest { store, background, stream, repeated, tools, .. } = request;
     let repeated = writer::fields_text(&repeated);
-    let asked = Asked { store, background, stream, repeated, conversation };
+    let asked = Asked { store, background, stream, repeated, tools, conversation };
     plan::conversation(served, chat, Form::Response(Box::new(asked)))
 }
 
@@ -89,7 +93,8 @@ fn in_background(
     let (cancel, begun) = (Arc::new(Notify::new()), object.text("in_progress", &Facts::default()));
     let answer = begun.json.clone();
     let cancelled = Some(cancel.clone());
-    state.kept.put(object.id.clone(), client, begun, Conversation::default(), cancelled);
+    let before = draft.as_ref().map_or_else(Conversation::default, |draft| draft.conversation.clone());
+    state.kept.put(object.id.clone(), client, begun, before, cancelled);
     let writer = Writer::new(object, draft);
     // Bounded: the generation holds its places until it ends.
     tokio::spawn(async move {
@@ -110,6 +115,11 @@ pub(crate) async fn retrieve(
     Path(id): Path<String>,
 ) -> Response {
     answer(state.kept.object(&id, client))
+}
+
+/// `/v1/conversations`: said rather than found missing.
+pub(crate) async fn no_conversations() -> Response {
+    layers::respond(&Fault::no_conversations())
 }
 
 /// `POST /v1/responses/{id}/cancel`.

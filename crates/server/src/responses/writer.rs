@@ -1,7 +1,7 @@
 //! A response as it comes together: its object, and the events of a stream.
 
 use serde_json::{Map, Value, json};
-use wire::responses::usage_json;
+use wire::responses::{Tools, usage_json};
 use wire::{Fault, sse};
 
 use super::kept::{Draft, Text};
@@ -18,6 +18,8 @@ pub(crate) struct Object {
     pub(crate) store: bool,
     /// From [`fields_text`].
     pub(crate) repeated: String,
+    /// What the functions that are called are in this API.
+    pub(crate) tools: Tools,
 }
 
 /// What a response has to say in a certain state.
@@ -139,7 +141,7 @@ impl Writer {
         let kind = match &self.items.all[index] {
             Item::Said(_) => "msg",
             Item::Thought(_) => "rs",
-            Item::Called { .. } => "fc",
+            Item::Called { name, .. } => self.object.tools.item_type(name).1,
         };
         let own = self.object.id.trim_start_matches("resp_");
         format!("{kind}_{own}{index:02}")
@@ -159,10 +161,11 @@ impl Writer {
                 let content = if begun { json!([thought(text)]) } else { json!([]) };
                 json!({"id": id, "type": "reasoning", "status": status, "summary": [], "content": content})
             }
-            Item::Called { id: call, name, arguments } => json!({
-                "id": id, "type": "function_call", "status": status,
-                "call_id": call, "name": name, "arguments": arguments,
-            }),
+            Item::Called { id: call, name, arguments } => {
+                let mut item = self.object.tools.item(name, call, arguments);
+                (item["id"], item["status"]) = (id.into(), status.into());
+                item
+            }
         }
     }
 
@@ -205,6 +208,10 @@ impl Writer {
     }
 
     fn grown(&mut self, index: usize, text: String, out: &mut String) {
+        // The text of a custom tool stands in its arguments: it is told when they are whole.
+        if self.is_no_function(index) {
+            return;
+        }
         let (kind, delta) = match &self.items.all[index] {
             Item::Said(_) => ("response.output_text.delta", json!({"delta": text, "logprobs": []})),
             Item::Thought(_) => ("response.reasoning_text.delta", json!({"delta": text})),
@@ -221,8 +228,9 @@ impl Writer {
             Item::Thought(text) => {
                 ("response.reasoning_text.done", json!({"text": text}), Some(thought(text)))
             }
-            Item::Called { name, arguments, .. } => {
-                let done = json!({"name": name, "arguments": arguments});
+            Item::Called { .. } if self.is_no_function(index) => return self.closed_tool(index, out),
+            Item::Called { arguments, .. } => {
+                let done = json!({"name": self.item(index, "completed")["name"], "arguments": arguments});
                 ("response.function_call_arguments.done", done, None)
             }
         };
@@ -231,6 +239,22 @@ impl Writer {
             self.about(index, "response.content_part.done", json!({"part": part}), out);
         }
         let item = self.item(index, "completed");
+        self.event("response.output_item.done", json!({"output_index": index, "item": item}), out);
+    }
+
+    fn is_no_function(&self, index: usize) -> bool {
+        let item = &self.items.all[index];
+        matches!(item, Item::Called { name, .. } if self.object.tools.item_type(name).0 != "function_call")
+    }
+
+    /// The end of a call of a tool that is no function: its input, if it has one, in one piece.
+    fn closed_tool(&mut self, index: usize, out: &mut String) {
+        let item = self.item(index, "completed");
+        if let Some(input) = item.get("input") {
+            let kind = "response.custom_tool_call_input";
+            self.about(index, &format!("{kind}.delta"), json!({"delta": input}), out);
+            self.about(index, &format!("{kind}.done"), json!({"input": input}), out);
+        }
         self.event("response.output_item.done", json!({"output_index": index, "item": item}), out);
     }
 

@@ -21,6 +21,8 @@ pub enum Form {
     Gbnf(String),
     /// Calls of tools, and nothing else.
     Calls(Calls),
+    /// Either calls of tools or an answer of the other form, which is JSON, a regular expression or a choice.
+    CallsOr(Calls, Box<Form>),
 }
 
 /// Calls that an answer must consist of.
@@ -51,7 +53,7 @@ impl Form {
     /// In llguidance's words, and what of the form is not held to. `control` tells which marks are control tokens.
     pub(super) fn lark(
         &self,
-        control: impl Fn(&str) -> Option<u32>,
+        control: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<(String, Vec<String>), String> {
         let plain = |lark: String| Ok((lark, Vec::new()));
         match self {
@@ -67,13 +69,27 @@ impl Form {
             }
             Form::Lark(grammar) => plain(grammar.clone()),
             Form::Gbnf(grammar) => plain(gbnf::to_lark(grammar)?),
-            Form::Calls(calls) => calls.lark(control),
+            Form::Calls(calls) => {
+                let (body, warnings) = calls.lark(control)?;
+                Ok((format!("start: {body}"), warnings))
+            }
+            Form::CallsOr(calls, form) => {
+                if !matches!(form.as_ref(), Form::Json(_) | Form::Regex(_) | Form::Choice(_)) {
+                    return Err("a grammar and calls of tools cannot both be".into());
+                }
+                let (said, mut warnings) = form.lark(control)?;
+                let said = said.strip_prefix("start: ").ok_or("the form has no start")?;
+                let (body, more) = calls.lark(control)?;
+                warnings.extend(more);
+                Ok((format!("start: calls | said\nsaid: {said}\ncalls: {body}"), warnings))
+            }
         }
     }
 }
 
 impl Calls {
-    fn lark(&self, control: impl Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
+    /// The body of a rule and the rules that it needs.
+    fn lark(&self, control: &dyn Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
         let frame = self.style.frame();
         let spell = |bits: &[Bit]| -> String {
             let spelt = bits.iter().map(|bit| match bit {
@@ -85,7 +101,7 @@ impl Calls {
         let more =
             if self.several { format!("(between call){{0,{}}}", MOST_CALLS - 1) } else { String::new() };
         let calls: Vec<String> = (0..self.tools.len()).map(|at| format!("call{at}")).collect();
-        let mut out = format!("start: {} call {more} {}\n", spell(frame.first), spell(frame.last));
+        let mut out = format!("{} call {more} {}\n", spell(frame.first), spell(frame.last));
         if self.several {
             out.push_str(&format!("between: {}\n", spell(frame.between)));
         }

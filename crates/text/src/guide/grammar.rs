@@ -125,7 +125,7 @@ impl Grammars {
         }
         let control = |mark: &str| self.tokenizer.token_id(mark).filter(|id| self.tokenizer.is_special(*id));
         let compile = || {
-            let (lark, warnings) = form.lark(control)?;
+            let (lark, warnings) = form.lark(&control)?;
             Ok(Compiled { matcher: self.compile_lark(&lark)?, warnings })
         };
         let compiled = cpu::thread::with_stack(STACK, || guarded(compile))

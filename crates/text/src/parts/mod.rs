@@ -2,13 +2,17 @@
 //!
 //! [`Parts`] is one pass over the characters of an answer, in whatever pieces they come: how the text is cut never changes
 //! what comes out, and no text is lost but the tags, the space around them and, between calls, what belongs to no
-//! call. A call that turns out not to be one is content.
+//! call. A call that turns out not to be one is content; one that was cut off before its name was known is left out.
 
 mod seek;
 mod thought;
 
 pub(crate) use seek::Seeker;
 pub use thought::{Tags, Thought};
+
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::tools::{self, Style};
 
@@ -44,6 +48,11 @@ pub struct Reading {
     pub style: Option<Style>,
     /// Names of the tools there are: a call without any mark counts only if it names one.
     pub tools: Vec<String>,
+    /// Tools and the schemas of their arguments, if an answer that is wholly a JSON object which names one is a call of it:
+    /// how small models write calls that were not trained on a style.
+    pub json_calls: Option<Arc<[(String, Value)]>>,
+    /// There is nothing but calls: what is cut off of one is no content.
+    pub must_call: bool,
     /// Only the first call counts.
     pub one_call: bool,
     /// Thoughts are left out.
@@ -67,10 +76,15 @@ pub struct Parts {
 impl Parts {
     /// For an answer that is read this way.
     pub fn new(reading: &Reading) -> Parts {
+        let mut tools = reading.style.map(|style| style.reader(&reading.tools));
+        if let Some(known) = &reading.json_calls {
+            tools = Some(Box::new(tools::Bare::new(known.clone(), tools)));
+        }
+        let Reading { one_call, hide_thought, must_call, .. } = *reading;
         Parts {
             thought: reading.thought.as_ref().map(thought::Splitter::new),
-            tools: reading.style.map(|style| style.reader(&reading.tools)),
-            out: Sink { one_call: reading.one_call, hide_thought: reading.hide_thought, ..Sink::default() },
+            tools,
+            out: Sink { one_call, hide_thought, hide_content: must_call, ..Sink::default() },
         }
     }
 
@@ -82,15 +96,15 @@ impl Parts {
         std::mem::take(&mut self.out.parts)
     }
 
-    /// The end of the answer: what was held back.
-    pub fn finish(&mut self) -> Vec<Part> {
+    /// The end of the answer: what was held back. Where it was `cut` off rather than ended, the beginning of a call is left out.
+    pub fn finish(&mut self, cut: bool) -> Vec<Part> {
         let mut said = String::new();
         if let Some(thought) = &mut self.thought {
             thought.finish(&mut said, &mut self.out);
         }
         said.chars().for_each(|letter| say(&mut self.tools, letter, &mut self.out));
         if let Some(tools) = &mut self.tools {
-            tools.finish(&mut self.out);
+            tools.finish(cut, &mut self.out);
         }
         std::mem::take(&mut self.out.parts)
     }
@@ -124,12 +138,13 @@ pub(crate) struct Sink {
     calls: usize,
     one_call: bool,
     hide_thought: bool,
+    hide_content: bool,
 }
 
 impl Sink {
     pub(crate) fn content(&mut self, text: &str) {
         match self.parts.last_mut() {
-            _ if text.is_empty() => {}
+            _ if text.is_empty() || self.hide_content => {}
             Some(Part::Content(last)) => last.push_str(text),
             _ => self.parts.push(Part::Content(text.to_owned())),
         }

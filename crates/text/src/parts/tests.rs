@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use serde_json::{Value, json};
+
 use super::{Part, Parts, Reading, Tags, Thought};
 use crate::Style;
 
@@ -18,9 +20,13 @@ fn reading(style: Option<Style>, begun: Option<bool>) -> Reading {
 type Whole = (String, String, Vec<(String, String)>);
 
 fn read<'a>(reading: &Reading, pieces: impl IntoIterator<Item = &'a str>) -> Whole {
+    read_to(reading, pieces, false)
+}
+
+fn read_to<'a>(reading: &Reading, pieces: impl IntoIterator<Item = &'a str>, cut: bool) -> Whole {
     let mut parts = Parts::new(reading);
     let mut all: Vec<Part> = pieces.into_iter().flat_map(|piece| parts.push(piece)).collect();
-    all.extend(parts.finish());
+    all.extend(parts.finish(cut));
     let mut whole = Whole::default();
     for part in all {
         match part {
@@ -155,6 +161,100 @@ fn one_call_is_the_first() {
     let call = "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
     let (_, _, calls) = read(&reading, [call, call]);
     assert_eq!(calls, [("f".to_owned(), "{\"a\":1}".to_owned())]);
+}
+
+#[test]
+fn said_badly_a_call_cut_before_its_name_is_no_content() {
+    for (style, text) in [
+        (Style::Hermes, "Well.\n<tool_call>\n{\"na"),
+        (Style::Mistral, "Well.[TOOL_CALLS]"),
+        (Style::Mistral, "Well.[TOOL_CALLS][{\"na"),
+        (Style::Llama, "Well.<|python_tag|>{\"na"),
+        (Style::Phi, "Well.<|tool_call|>[{"),
+        (Style::Gemma, "Well.<start_function_call>call:"),
+    ] {
+        let (said, _, calls) = read_to(&reading(Some(style), None), [text], true);
+        assert_eq!((said.as_str(), calls.len()), ("Well.", 0), "{text}");
+        let (said, ..) = read(&reading(Some(style), None), [text]);
+        assert_eq!(said, text, "an answer that ended so said so");
+    }
+    // Where a call must come, nothing is content: the beginning of its mark, or of a call that has none.
+    for (style, text) in
+        [(Style::Hermes, "<tool_"), (Style::Hermes, "<tool_call>\n{"), (Style::Llama, "{\"name\": \"f")]
+    {
+        let reading = Reading { must_call: true, ..reading(Some(style), None) };
+        assert_eq!(read_to(&reading, [text], true), Whole::default(), "{text}");
+    }
+}
+
+/// Reads answers of a model that was told of two tools.
+fn bare(text: &str) -> Whole {
+    let schema = |names: &[&str], required: &[&str]| {
+        let properties: serde_json::Map<String, Value> =
+            names.iter().map(|name| (name.to_string(), json!({"type": "string"}))).collect();
+        json!({"type": "object", "properties": properties, "required": required})
+    };
+    let tools = [
+        ("f".to_owned(), schema(&["a", "b"], &["a"])),
+        ("get_weather".to_owned(), json!({"type": "object", "properties": {}})),
+    ];
+    let reading = Reading { json_calls: Some(tools.into()), ..reading(Some(Style::Hermes), Some(false)) };
+    let whole = read(&reading, [text]);
+    let letters: Vec<String> = text.chars().map(String::from).collect();
+    assert_eq!(read(&reading, letters.iter().map(String::as_str)), whole);
+    whole
+}
+
+#[test]
+fn fault_13_a_call_in_bare_or_fenced_json_is_a_call() {
+    let one = |text: &str, arguments: &str| {
+        let (said, _, calls) = bare(text);
+        assert_eq!((said.as_str(), calls), ("", vec![("f".to_owned(), arguments.to_owned())]), "{text}");
+    };
+    one("{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}", "{\"a\":\"1\"}");
+    one("\n```json\n{\"name\": \"f\", \"parameters\": {\"a\": \"{`\"}}\n```\n", "{\"a\":\"{`\"}");
+    one("```\n{\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": \\\"1\\\"}\"}}", "{\"a\":\"1\"}");
+    one("{\"tool\": \"f\", \"tool_input\": {\"a\": \"1\"}}", "{\"a\":\"1\"}");
+    one(
+        "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}}",
+        "{\"a\":\"1\"}",
+    );
+    one("{\"f\": {\"a\": \"1\", \"b\": \"2\"}}", "{\"a\":\"1\",\"b\":\"2\"}");
+    one("<think>Hm.</think>\n{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}", "{\"a\":\"1\"}");
+    one("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\":\"1\"}}</tool_call>", "{\"a\":\"1\"}");
+    for several in [
+        "[{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}, {\"name\": \"get_weather\"}]",
+        "{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}\n{\"name\": \"get_weather\", \"arguments\": {}}",
+        "```json\n{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}\n```\n```json\n{\"name\": \"get_weather\"}\n```",
+        "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}, {\"name\": \"get_weather\"}]}",
+    ] {
+        let names: Vec<String> = bare(several).2.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["f", "get_weather"], "{several}");
+    }
+}
+
+#[test]
+fn fault_13_what_is_no_call_stays_content() {
+    for text in [
+        "",
+        "Hello.",
+        "{\"name\": \"g\", \"arguments\": {}}",
+        "{\"name\": \"f\", \"arguments\": {}}",
+        "{\"name\": \"f\", \"arguments\": {\"a\": \"1\", \"c\": \"2\"}}",
+        "{\"name\": \"f\", \"arguments\": [1]}",
+        "{\"city\": \"f\"}",
+        "{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}} I did it.",
+        "I call it: {\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}",
+        "```json\n{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}\n```\nDone.",
+        "{\"name\": \"f\", \"arguments\": {\"a\": ",
+        "```rust\nfn f() {}\n```",
+        "[1, 2]",
+        "``",
+        "{",
+    ] {
+        let (said, _, calls) = bare(text);
+        assert_eq!((said.as_str(), calls.len()), (text, 0), "{text}");
+    }
 }
 
 #[test]

@@ -119,13 +119,14 @@ impl Reader for Gemma {
         }
     }
 
-    fn finish(&mut self, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut Sink) {
         let mut text = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut text),
+            State::Named(_) if cut => {}
             State::Named(rest) => text = format!("{}{rest}", self.open),
             State::Json(call) => {
-                if let Some(untold) = call.untold() {
+                if let Some(untold) = call.untold().filter(|_| !cut) {
                     text = format!("{}{untold}", self.open);
                 }
             }

@@ -71,12 +71,12 @@ impl Reader for Hermes {
         }
     }
 
-    fn finish(&mut self, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut Sink) {
         let mut text = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut text),
             State::Call(call) => {
-                if let Some(untold) = call.untold() {
+                if let Some(untold) = call.untold().filter(|_| !cut) {
                     text = format!("{}{untold}", self.open);
                 }
             }

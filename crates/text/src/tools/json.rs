@@ -203,6 +203,11 @@ impl Nested {
         Nested { depth: usize::from(first != '"'), quoted: first == '"', escaped: false }
     }
 
+    /// How many brackets are open, and whether a string is.
+    pub(crate) fn open(&self) -> (usize, bool) {
+        (self.depth, self.quoted)
+    }
+
     /// Takes a letter; returns whether it is the last.
     pub(crate) fn put(&mut self, letter: char) -> bool {
         match letter {

@@ -95,13 +95,15 @@ impl Reader for Llama {
         }
     }
 
-    fn finish(&mut self, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut Sink) {
         let mut said = String::new();
         match &mut self.state {
-            State::Begin(before) if !self.called => said = std::mem::take(before),
+            State::Begin(before) if !(self.called || (cut && before.contains(TAG))) => {
+                said = std::mem::take(before)
+            }
             State::Begin(_) | State::After(_) => {}
             State::Call { before, call } => {
-                if let Some(untold) = call.untold() {
+                if let Some(untold) = call.untold().filter(|_| !(cut && before.contains(TAG))) {
                     said = format!("{before}{untold}");
                 }
             }

@@ -112,13 +112,14 @@ impl Reader for Mistral {
         }
     }
 
-    fn finish(&mut self, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut Sink) {
         let mut text = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut text),
+            State::Opened(_) | State::Named(_) if cut => {}
             State::Opened(rest) | State::Named(rest) => text = format!("{}{rest}", self.open),
             State::Calls(list) => {
-                if let Some(untold) = list.untold() {
+                if let Some(untold) = list.untold().filter(|_| !cut) {
                     text = format!("{}{untold}", self.open);
                 }
             }

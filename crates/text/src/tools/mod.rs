@@ -4,6 +4,7 @@
 //! text before, between and after calls is content; a call is told as soon as its name is certain, its arguments as
 //! they come. What begins like a call and is none is content too.
 
+mod bare;
 mod gemma;
 mod hermes;
 mod json;
@@ -14,6 +15,7 @@ mod phi;
 mod told;
 
 use crate::parts::Sink;
+pub(crate) use bare::Bare;
 pub(crate) use told::{spelt_out, told};
 
 /// How a model writes calls.
@@ -51,7 +53,8 @@ pub(crate) enum Bit {
 /// Reads the calls of one answer.
 pub(crate) trait Reader: Send {
     fn put(&mut self, letter: char, out: &mut Sink);
-    fn finish(&mut self, out: &mut Sink);
+    /// The end. `cut` is that the answer did not end by itself: a call that was begun by its mark and not told is left out.
+    fn finish(&mut self, cut: bool, out: &mut Sink);
 }
 
 impl Style {

@@ -66,12 +66,12 @@ impl Reader for Phi {
         }
     }
 
-    fn finish(&mut self, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut Sink) {
         let mut said = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut said),
             State::Calls(open, list) => {
-                if let Some(untold) = list.untold() {
+                if let Some(untold) = list.untold().filter(|_| !cut) {
                     said = format!("{open}{untold}");
                 }
             }

@@ -2,11 +2,17 @@
 //!
 //! A request becomes the chat request that says the same, so that both are checked, bounded and answered alike.
 
+mod input;
+mod tools;
+
+pub use tools::Tools;
+
 use serde_json::{Map, Value, json};
 
 use crate::error::Fault;
 use crate::fields::{Fields, said, wrong};
-use crate::{Usage, json, limits};
+use crate::warnings::Warnings;
+use crate::{ChatRequest, Usage, limits};
 
 /// Fields that mean the same in both APIs.
 const SAME: [&str; 17] = [
@@ -46,8 +52,12 @@ pub struct ResponsesRequest {
     pub background: bool,
     /// Whether it is sent as events.
     pub stream: bool,
+    /// What the functions that the model may call are in this API.
+    pub tools: Tools,
     /// Fields that the response repeats as they were given.
     pub repeated: Map<String, Value>,
+    /// What of it is left out, each a sentence for the client.
+    pub warnings: Vec<String>,
 }
 
 impl ResponsesRequest {
@@ -56,10 +66,12 @@ impl ResponsesRequest {
     /// # Errors
     /// When a part of it has no meaning here, by its name in this API.
     pub fn parse(body: &[u8]) -> Result<ResponsesRequest, Fault> {
-        let value: Value = json::read(body)?;
+        let value: Value = crate::json::read(body)?;
         crate::numbers::refuse_in_schemas(body)?;
         let fields = Fields::body(&value)?;
+        let mut warnings = Warnings::default();
         refuse(&fields)?;
+        leave_out(&fields, &mut warnings)?;
         let mut chat = Map::new();
         for name in SAME {
             if let Some(value) = fields.get(name) {
@@ -70,8 +82,8 @@ impl ResponsesRequest {
             chat.insert("max_completion_tokens".into(), most.into());
         }
         add_reasoning(&fields, &mut chat)?;
-        add_format(&fields, &mut chat)?;
-        add_tools(&fields, &mut chat)?;
+        add_format(&fields, &mut chat, &mut warnings)?;
+        let tools = tools::add(&fields, &mut chat, &mut warnings)?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
         let background = fields.boolean("background")?.unwrap_or(false);
         let store = fields.boolean("store")?.unwrap_or(true);
@@ -83,17 +95,29 @@ impl ResponsesRequest {
         Ok(ResponsesRequest {
             chat,
             instructions: fields.text("instructions", usize::MAX)?.map(str::to_owned),
-            messages: input(&fields)?,
+            messages: input::messages(&fields, &tools, &mut warnings)?,
             previous: fields.text("previous_response_id", limits::NAME_BYTES)?.map(str::to_owned),
             store,
             background,
             stream,
+            tools,
             repeated: repeated(&fields)?,
+            warnings: warnings.into_vec(),
         })
     }
 
     /// The whole chat request, with the conversation before between the instructions and what is new.
-    pub fn chat(&self, before: &[Value]) -> Value {
+    ///
+    /// # Errors
+    /// Those of a chat request.
+    pub fn chat_request(&self, before: &[Value]) -> Result<ChatRequest, Fault> {
+        let mut request = ChatRequest::read(&self.chat(before))?;
+        request.warnings.splice(0..0, self.warnings.iter().cloned());
+        Ok(request)
+    }
+
+    /// The body of that request.
+    fn chat(&self, before: &[Value]) -> Value {
         let mut chat = self.chat.clone();
         let system = self.instructions.iter().map(|text| json!({"role": "system", "content": text}));
         let messages: Vec<Value> =
@@ -108,19 +132,38 @@ fn refuse(fields: &Fields<'_>) -> Result<(), Fault> {
     for (name, why) in [
         ("conversation", "conversations are not kept here; use previous_response_id or input"),
         ("prompt", "prompt templates are not kept here; use instructions and input"),
-        ("context_management", "a conversation is never cut here"),
     ] {
         if fields.get(name).is_some() {
             return Err(Fault::unsupported(name, format!("{name} is given: {why}")));
         }
     }
     match fields.text("truncation", limits::NAME_BYTES)? {
-        None | Some("disabled") => Ok(()),
+        None | Some("disabled" | "auto") => Ok(()),
         Some(other) => {
-            let message = format!("truncation is {}: a conversation is never cut here", said(Some(other)));
-            Err(Fault::unsupported("truncation", message))
+            let shown = said(Some(other));
+            let message = format!("truncation is {shown}; it must be \"auto\" or \"disabled\"");
+            Err(Fault::field("truncation", message))
         }
     }
+}
+
+/// What another server would do beside answering, and this one does not.
+fn leave_out(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<(), Fault> {
+    let never_cut = "a conversation is never cut here, and refused when it is too long";
+    if fields.text("truncation", limits::NAME_BYTES)? == Some("auto") {
+        warnings.add(format!("truncation is left out: {never_cut}"));
+    }
+    if fields.get("context_management").is_some_and(|value| value.as_array().is_none_or(|a| !a.is_empty())) {
+        warnings.add(format!("context_management is left out: {never_cut}"));
+    }
+    let scored = |value: &Value| {
+        value.as_array().is_some_and(|a| a.iter().any(|v| v == "message.output_text.logprobs"))
+    };
+    let top = fields.count("top_logprobs", 0..=limits::LOGPROBS)?.is_some_and(|top| top > 0);
+    if top || fields.get("include").is_some_and(scored) {
+        warnings.add("log-probabilities are left out: /v1/chat/completions has them".into());
+    }
+    Ok(())
 }
 
 fn add_reasoning(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), Fault> {
@@ -133,9 +176,16 @@ fn add_reasoning(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(
 }
 
 /// `text.format` is `response_format` with one level less.
-fn add_format(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), Fault> {
+fn add_format(
+    fields: &Fields<'_>,
+    chat: &mut Map<String, Value>,
+    warnings: &mut Warnings,
+) -> Result<(), Fault> {
     let Some(text) = fields.get("text") else { return Ok(()) };
     let text = Fields::at(text, "text".into())?;
+    if text.text("verbosity", limits::NAME_BYTES)?.is_some_and(|verbosity| verbosity != "medium") {
+        warnings.add("text.verbosity is left out: models here have no switch for it".into());
+    }
     let Some(format) = text.get("format") else { return Ok(()) };
     let format = Fields::at(format, "text.format".into())?;
     let said = match format.text("type", limits::NAME_BYTES)? {
@@ -146,164 +196,17 @@ fn add_format(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), 
             json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
         }
         Some(kind @ ("text" | "json_object")) => json!({"type": kind}),
-        other => {
+        None => return Err(Fault::missing("text.format.type")),
+        Some(other) => {
+            let shown = said(Some(other));
             let message = format!(
-                "text.format.type is {}; it must be \"text\", \"json_object\" or \"json_schema\"",
-                said(other)
+                "text.format.type is {shown}; it must be \"text\", \"json_object\" or \"json_schema\""
             );
             return Err(Fault::field("text.format.type", message));
         }
     };
     chat.insert("response_format".into(), said);
     Ok(())
-}
-
-fn add_tools(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), Fault> {
-    if let Some(tools) = fields.list("tools", limits::TOOLS)? {
-        let tool = |(i, tool): (usize, &Value)| {
-            let tool = Fields::at(tool, format!("tools[{i}]"))?;
-            let at = tool.param("type");
-            match tool.text("type", limits::NAME_BYTES)? {
-                Some("function") => {}
-                kind => {
-                    let message = format!("{at} is {}; this server knows functions only", said(kind));
-                    return Err(Fault::unsupported(at, message));
-                }
-            }
-            let name = tool.text("name", limits::NAME_BYTES)?;
-            let name = name.ok_or_else(|| Fault::missing(tool.param("name")))?;
-            let mut function = json!({"name": name});
-            for known in ["description", "parameters", "strict"] {
-                if let Some(value) = tool.get(known) {
-                    function[known] = value.clone();
-                }
-            }
-            Ok(json!({"type": "function", "function": function}))
-        };
-        let tools: Result<Vec<Value>, Fault> = tools.iter().enumerate().map(tool).collect();
-        chat.insert("tools".into(), tools?.into());
-    }
-    match fields.get("tool_choice") {
-        None => {}
-        Some(word @ Value::String(_)) => _ = chat.insert("tool_choice".into(), word.clone()),
-        Some(choice) => {
-            let choice = Fields::at(choice, "tool_choice".into())?;
-            let name = choice.text("name", limits::NAME_BYTES)?;
-            let name = name.ok_or_else(|| Fault::missing("tool_choice.name"))?;
-            let said = json!({"type": "function", "function": {"name": name}});
-            chat.insert("tool_choice".into(), said);
-        }
-    }
-    Ok(())
-}
-
-fn input(fields: &Fields<'_>) -> Result<Vec<Value>, Fault> {
-    match fields.get("input") {
-        None => Err(Fault::missing("input")),
-        Some(Value::String(text)) => Ok(vec![json!({"role": "user", "content": text})]),
-        Some(Value::Array(items)) if items.len() <= limits::MESSAGES => {
-            let mut messages = Vec::with_capacity(items.len());
-            for (i, item) in items.iter().enumerate() {
-                add_item(&Fields::at(item, format!("input[{i}]"))?, &mut messages)?;
-            }
-            Ok(messages)
-        }
-        Some(Value::Array(items)) => {
-            let message =
-                format!("input has {} items; at most {} are allowed", items.len(), limits::MESSAGES);
-            Err(Fault::field("input", message))
-        }
-        Some(other) => Err(wrong("input", other, "a string or a list of items")),
-    }
-}
-
-fn add_item(item: &Fields<'_>, messages: &mut Vec<Value>) -> Result<(), Fault> {
-    let needed =
-        |name: &str, most: usize| item.text(name, most)?.ok_or_else(|| Fault::missing(item.param(name)));
-    match item.text("type", limits::NAME_BYTES)?.unwrap_or("message") {
-        "message" => {
-            let role = needed("role", limits::NAME_BYTES)?;
-            messages.push(json!({"role": role, "content": content(item, "content")?}));
-        }
-        "function_call" => {
-            let call = json!({
-                "id": needed("call_id", limits::NAME_BYTES)?,
-                "type": "function",
-                "function": {
-                    "name": needed("name", limits::NAME_BYTES)?,
-                    "arguments": needed("arguments", usize::MAX)?,
-                },
-            });
-            add_to_turn(messages, "tool_calls", |calls| match calls {
-                Value::Array(calls) => calls.push(call),
-                none => *none = json!([call]),
-            });
-        }
-        "function_call_output" => {
-            let id = needed("call_id", limits::NAME_BYTES)?;
-            messages.push(json!({"role": "tool", "tool_call_id": id, "content": content(item, "output")?}));
-        }
-        "reasoning" => {
-            let thought =
-                if item.get("content").is_some() { content(item, "content")? } else { String::new() };
-            if !thought.is_empty() {
-                messages.push(json!({"role": "assistant", "content": "", "reasoning_content": thought}));
-            }
-        }
-        kind => {
-            let at = item.param("type");
-            let message = format!(
-                "{at} is {}; this server reads messages, reasoning and function calls",
-                said(Some(kind))
-            );
-            return Err(Fault::unsupported(at, message));
-        }
-    }
-    Ok(())
-}
-
-/// Changes a field of the assistant's turn that the conversation ends with, which is begun if it does not.
-fn add_to_turn(messages: &mut Vec<Value>, name: &str, change: impl FnOnce(&mut Value)) {
-    if messages.last().is_none_or(|last| last["role"] != "assistant") {
-        messages.push(json!({"role": "assistant", "content": ""}));
-    }
-    if let Some(last) = messages.last_mut() {
-        change(&mut last[name]);
-    }
-}
-
-/// Text, whole or in parts.
-fn content(item: &Fields<'_>, name: &str) -> Result<String, Fault> {
-    let at = item.param(name);
-    match item.get(name) {
-        None => Err(Fault::missing(at)),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(Value::Array(parts)) if parts.len() <= limits::PARTS => {
-            let texts: Result<Vec<&str>, Fault> =
-                parts.iter().enumerate().map(|(i, part)| part_text(part, format!("{at}[{i}]"))).collect();
-            Ok(texts?.concat())
-        }
-        Some(Value::Array(parts)) => {
-            let message = format!("{at} has {} parts; at most {} are allowed", parts.len(), limits::PARTS);
-            Err(Fault::field(at, message))
-        }
-        Some(other) => Err(wrong(&at, other, "a string or a list of parts")),
-    }
-}
-
-fn part_text(part: &Value, at: String) -> Result<&str, Fault> {
-    let part = Fields::at(part, at)?;
-    let kind = part.text("type", limits::NAME_BYTES)?;
-    let field = match kind {
-        Some("input_text" | "output_text" | "text" | "reasoning_text" | "summary_text") => "text",
-        Some("refusal") => "refusal",
-        _ => {
-            let at = part.param("type");
-            let message = format!("{at} is {}; this server reads text only", said(kind));
-            return Err(Fault::unsupported(at, message));
-        }
-    };
-    part.text(field, usize::MAX)?.ok_or_else(|| Fault::missing(part.param(field)))
 }
 
 /// What a response says of its request, with the API's defaults where nothing was said.
@@ -397,9 +300,11 @@ mod tests {
         let of = |body: Value| parse(body).unwrap_err().param.unwrap();
         assert_eq!(of(json!({})), "input");
         assert_eq!(of(json!({"input": 1})), "input");
-        assert_eq!(of(json!({"input": "x", "truncation": "auto"})), "truncation");
+        assert_eq!(of(json!({"input": "x", "truncation": "half"})), "truncation");
         assert_eq!(of(json!({"input": "x", "background": true, "stream": true})), "background");
-        assert_eq!(of(json!({"input": "x", "tools": [{"type": "web_search"}]})), "tools[0].type");
+        let searches =
+            json!({"input": "x", "tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}});
+        assert_eq!(of(searches), "tool_choice.type");
         assert_eq!(of(json!({"input": [{"type": "item_reference", "id": "x"}]})), "input[0].type");
         let image = json!({"input": [{"role": "user", "content": [{"type": "input_image"}]}]});
         assert_eq!(of(image), "input[0].content[0].type");
