@@ -45,6 +45,19 @@ impl Fault {
         fault
     }
 
+    /// The same fault where the field `from` is called `to`: in `param`, and where the message begins with it.
+    #[must_use]
+    pub(crate) fn renamed(mut self, from: &str, to: &str) -> Fault {
+        let ends = |rest: &str| rest.chars().next().is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        let change =
+            |text: &str| text.strip_prefix(from).filter(|rest| ends(rest)).map(|rest| format!("{to}{rest}"));
+        if let Some(param) = self.param.as_deref().and_then(change) {
+            self.param = Some(param);
+            self.message = change(&self.message).unwrap_or(self.message);
+        }
+        self
+    }
+
     /// 400: a field that the endpoint needs is not there.
     pub fn missing(param: impl Into<String>) -> Fault {
         let param = param.into();

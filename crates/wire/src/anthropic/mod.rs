@@ -13,25 +13,13 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Fault;
 use crate::fields::{Fields, said};
+use crate::request_fields::{self, Route};
 use crate::warnings::Warnings;
 use crate::{ChatRequest, limits};
 
-/// Fields that mean the same in both APIs.
-const SAME: [&str; 13] = [
-    "model",
-    "stream",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "seed",
-    "priority",
-    "timeout",
-    "include_cost",
-    "cache_salt",
-    "chat_template_kwargs",
-    "ignore_eos",
-];
+/// Fields that mean the same in both APIs, beside those that all generating endpoints share.
+const SAME: [&str; 7] =
+    ["model", "stream", "priority", "timeout", "include_cost", "cache_salt", "chat_template_kwargs"];
 
 /// The chat request that asks for the same. `counted` leaves out what only an answer needs.
 ///
@@ -39,7 +27,7 @@ const SAME: [&str; 13] = [
 /// When a part of it has no meaning here, by its name in this API.
 pub fn read(body: &Value, counted: bool) -> Result<ChatRequest, Fault> {
     let (chat, warnings) = to_chat(body, counted)?;
-    let mut request = ChatRequest::read(&chat)?;
+    let mut request = ChatRequest::read(&chat).map_err(|fault| fault.renamed("stop", "stop_sequences"))?;
     request.warnings.splice(0..0, warnings);
     Ok(request)
 }
@@ -48,8 +36,12 @@ pub fn read(body: &Value, counted: bool) -> Result<ChatRequest, Fault> {
 fn to_chat(body: &Value, counted: bool) -> Result<(Value, Vec<String>), Fault> {
     let fields = Fields::body(body)?;
     let mut warnings = Warnings::default();
+    let route = if counted { Route::CountTokens } else { Route::Messages };
+    request_fields::check(&fields, route)?.into_iter().for_each(|warning| warnings.add(warning));
     let mut chat = Map::new();
-    for name in SAME {
+    // What chooses tokens has no part in counting them.
+    let shared = request_fields::shared().filter(|_| !counted);
+    for name in SAME.into_iter().chain(shared) {
         if let Some(value) = fields.get(name) {
             chat.insert(name.into(), value.clone());
         }

@@ -145,6 +145,11 @@ static BY_NAME: LazyLock<HashMap<(Route, &'static str), &'static Group>> = LazyL
     groups().flat_map(entries).collect()
 });
 
+/// Fields that mean the same in every endpoint that generates: how tokens are chosen, and what an answer must be like.
+pub(crate) fn shared() -> impl Iterator<Item = &'static str> {
+    table::SAMPLING.split_whitespace().chain(table::FORMS.split_whitespace())
+}
+
 /// What becomes of a field of this name in this place; none if the table does not have it.
 pub fn decision(route: Route, name: &str) -> Option<&'static Group> {
     let key = table_name(name)?;

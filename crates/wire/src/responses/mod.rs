@@ -11,18 +11,14 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Fault;
 use crate::fields::{Fields, said, wrong};
+use crate::request_fields::{self, Route};
 use crate::warnings::Warnings;
 use crate::{ChatRequest, Usage, limits};
 
-/// Fields that mean the same in both APIs.
-const SAME: [&str; 17] = [
+/// Fields that mean the same in both APIs, beside those that all generating endpoints share.
+const SAME: [&str; 10] = [
     "model",
     "stream",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
     "stop",
     "parallel_tool_calls",
     "service_tier",
@@ -31,8 +27,6 @@ const SAME: [&str; 17] = [
     "include_cost",
     "cache_salt",
     "chat_template_kwargs",
-    "ignore_eos",
-    "repetition_penalty",
 ];
 
 /// A request, told as a chat request, and what only this API knows.
@@ -70,10 +64,13 @@ impl ResponsesRequest {
         crate::numbers::refuse_in_schemas(body)?;
         let fields = Fields::body(&value)?;
         let mut warnings = Warnings::default();
+        request_fields::check(&fields, Route::Responses)?
+            .into_iter()
+            .for_each(|warning| warnings.add(warning));
         refuse(&fields)?;
         leave_out(&fields, &mut warnings)?;
         let mut chat = Map::new();
-        for name in SAME {
+        for name in SAME.into_iter().chain(request_fields::shared()) {
             if let Some(value) = fields.get(name) {
                 chat.insert(name.into(), value.clone());
             }
@@ -111,7 +108,8 @@ impl ResponsesRequest {
     /// # Errors
     /// Those of a chat request.
     pub fn chat_request(&self, before: &[Value]) -> Result<ChatRequest, Fault> {
-        let mut request = ChatRequest::read(&self.chat(before))?;
+        let renamed = |fault: Fault| fault.renamed("response_format.json_schema", "text.format");
+        let mut request = ChatRequest::read(&self.chat(before)).map_err(renamed)?;
         request.warnings.splice(0..0, self.warnings.iter().cloned());
         Ok(request)
     }
