@@ -98,7 +98,8 @@ fn the_unit_is_hardened() {
     let drain: u64 = file.lines().find_map(|l| l.strip_prefix("drain-timeout = ")).unwrap().parse().unwrap();
     let wait: u64 = value("TimeoutStopSec").unwrap().parse().unwrap();
     assert!(wait > drain + 5, "{wait} s for a drain of {drain} s");
-    for line in unit.lines().filter(|line| line.starts_with("Exec")) {
+    assert_eq!(value("ExecReload").as_deref(), Some("/bin/kill -HUP $MAINPID"));
+    for line in unit.lines().filter(|line| line.starts_with("ExecStart")) {
         assert!(line.contains("/usr/local/bin/gristmill serve"), "{line}");
     }
 }

@@ -5,6 +5,7 @@ use server::Cors;
 use crate::Failure;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Flags {
     /// One more name that clients may put into `model`; may be given again.
     #[arg(long, value_name = "NAME")]

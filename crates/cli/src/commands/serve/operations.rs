@@ -22,6 +22,7 @@ const MAX_BYTES: u64 = 4 << 20;
 const SHORT_KEY: usize = 16;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(super) struct Flags {
     /// Read flags from this file too: TOML, `port = 9000`. The command line wins, then the environment
     /// (`GRISTMILL_PORT`), then the file.
