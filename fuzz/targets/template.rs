@@ -26,6 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = template.remarks();
     let word: String = content.chars().filter(char::is_ascii_alphanumeric).collect();
     if let Ok(prompt) = template.prompt(&TOKENIZER, &messages(&word), None, true, &nothing) {
-        assert!(prompt.text.to_lowercase().contains(&word.to_lowercase()), "{word:?} is not in {:?}", prompt.text);
+        assert!(
+            prompt.text.to_lowercase().contains(&word.to_lowercase()),
+            "{word:?} is not in {:?}",
+            prompt.text
+        );
     }
 });
