@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod abuse;
+mod agents;
 mod ci;
 mod client;
 mod counts;
@@ -38,6 +39,7 @@ usage: cargo xtask COMMAND
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
   soak --abuse              the same of huge, abandoned and slow bodies and slow readers, for a minute and a half
   client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
+  agents [claude|codex]     serve a 1.5B model and have Claude Code and Codex (npm) edit a file with it; some minutes
   schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
   page                      serve the default model and check its page in headless Chromium
 ";
@@ -59,6 +61,8 @@ fn main() -> ExitCode {
         ["counts", "--write"] => counts::write(),
         ["models"] => alone(models::pull),
         ["client"] => alone(client::check),
+        ["agents"] => alone(|program| agents::check(program, &[])),
+        ["agents", agent @ ("claude" | "codex")] => alone(|program| agents::check(program, &[agent])),
         ["schema", rest @ ..] => {
             fuzz::seconds(rest, 150).and_then(|seconds| alone(|program| client::schema(program, seconds)))
         }
