@@ -4,7 +4,8 @@
     pip install -r tools/clients/requirements-frameworks.txt
     python tools/clients/frameworks_check.py http://127.0.0.1:8080 [--api-key KEY]
 
-Calls are asked for by `tool_choice`, so nothing depends on how able the model is.
+Calls are asked for by `tool_choice`, so little depends on how able the model is: a model of 135M weights may not end an answer within
+the limit, which openai-agents takes as an error over the Responses API (`response.incomplete`).
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import agents
 import instructor
 import openai
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 import checks
 from checks import check
@@ -24,6 +25,8 @@ QUESTION = "How warm is it in Paris?"
 class Report(BaseModel):
     """A report of the weather."""
 
+    # Otherwise the schema allows further properties, and a small model writes them until it is cut.
+    model_config = ConfigDict(extra="forbid")
     city: str = Field(max_length=20)
     degrees: int = Field(ge=-50, le=60)
 
@@ -42,7 +45,7 @@ class Server:
     def agent(self, api, **more):
         client = openai.AsyncOpenAI(base_url=self.base, api_key=self.key)
         kind = agents.OpenAIResponsesModel if api == "responses" else agents.OpenAIChatCompletionsModel
-        settings = agents.ModelSettings(temperature=0, max_tokens=80, **more.pop("settings", {}))
+        settings = agents.ModelSettings(temperature=0, max_tokens=500, **more.pop("settings", {}))
         return agents.Agent(name="miller", instructions="Answer briefly.", model=kind(model=self.model, openai_client=client),
                             model_settings=settings, **more)
 
@@ -96,7 +99,7 @@ def instructor_structured(server):
     for mode in modes:
         limit = "max_output_tokens" if mode == instructor.Mode.RESPONSES_TOOLS else "max_tokens"
         report = server.instructor(mode).chat.completions.create(
-            model=server.model, messages=[{"role": "user", "content": QUESTION}], response_model=Report, max_retries=1, **{limit: 120})
+            model=server.model, messages=[{"role": "user", "content": QUESTION}], response_model=Report, max_retries=1, temperature=0, **{limit: 120})
         assert isinstance(report, Report), report
         said.append(mode.name)
     return said
