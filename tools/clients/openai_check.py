@@ -295,7 +295,7 @@ def other_forms(s):
     gbnf = s.chat(extra_body={"grammar": 'root ::= "(" root ")" | [0-9]{1,3}'}, max_tokens=60).choices[0]
     assert gbnf.finish_reason == "length" or gbnf.message.content.strip("()").isdigit(), gbnf
     bad = openai.BadRequestError
-    fails(bad, "invalid_value", "guided_json", lambda: s.chat(extra_body={"guided_json": {"not": {"type": "string"}}}))
+    fails(bad, "invalid_value", "guided_json", lambda: s.chat(extra_body={"guided_json": {"type": "integer", "minimum": 3, "maximum": 1}}))
     fails(bad, "invalid_value", "grammar", lambda: s.chat(extra_body={"grammar": "root ::= missing"}))
     return f"{choice}, {date}, {lark}"
 

@@ -15,7 +15,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     any_model_name: bool,
 
-    /// Pages of this origin, as https://chat.example.org, may use the server from a browser; `*` is any. May be given
+    /// Pages of this origin, as `https://chat.example.org`, may use the server from a browser; `*` is any. May be given
     /// again.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', help_heading = "Access")]
     cors_origin: Vec<String>,
