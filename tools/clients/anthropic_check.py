@@ -115,7 +115,7 @@ def faults_have_their_classes(s):
     for wrong, kind in [
         (dict(max_tokens=0), anthropic.BadRequestError),
         (dict(model="nobody"), anthropic.NotFoundError),
-        (dict(messages=[{"role": "system", "content": "x"}]), anthropic.BadRequestError),
+        (dict(messages=[{"role": "tool", "content": "x"}]), anthropic.BadRequestError),
         (dict(messages=[{"role": "user", "content": [{"type": "image", "source": {}}]}]), anthropic.BadRequestError),
     ]:
         try:
