@@ -79,7 +79,7 @@ pub enum Error {
     TensorType {
         /// The tensor's name in the file.
         name: String,
-        /// Its type.
+        /// The type that the file declares for the tensor.
         found: &'static str,
         /// Types that would do, separated by commas.
         supported: String,

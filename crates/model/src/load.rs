@@ -152,7 +152,7 @@ fn fits(opened: &Opened, place: &Place) -> bool {
 /// The tensor `name`, of any type that weights may have.
 ///
 /// # Errors
-/// It is not in the file, or its type is not computed with.
+/// When the file lacks the tensor, or its type is not computed with.
 pub(crate) fn tensor<'a>(opened: &'a Opened, name: &str) -> Result<Tensor<'a>, Error> {
     let info = opened.info(name).ok_or_else(|| missing(&format!("tensor {name}")))?;
     opened.tensor(name).ok_or_else(|| Error::TensorType {

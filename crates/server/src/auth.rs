@@ -24,7 +24,7 @@ pub struct Keys {
 #[derive(Clone)]
 struct Entry {
     hash: [u8; 32],
-    /// Of the key.
+    /// Length of the key.
     bytes: usize,
     allowance: Arc<Allowance>,
 }

@@ -257,7 +257,7 @@ enum Chunk {
     Extension(u64),
     /// A line feed must come; the size is known.
     SizeEnd(u64),
-    /// So many bytes are left.
+    /// The number of bytes that are left.
     Data(u64),
     DataReturn,
     DataEnd,

@@ -140,7 +140,7 @@ impl Looks {
 /// Where the bytes that come belong.
 enum Place {
     Head,
-    /// So many bytes of `ready` are handed over; then this comes.
+    /// The head in `ready` is handed over, `at` bytes of it so far; the body that `framing` describes comes next.
     Handing {
         at: usize,
         framing: Framing,
@@ -160,7 +160,7 @@ pub(crate) struct Line<S> {
     place: Place,
     /// Read and not yet handed over.
     buffer: Vec<u8>,
-    /// Of `buffer`, how much was searched for the end of a head.
+    /// Bytes of `buffer` that were searched for the end of a head.
     scanned: usize,
     empty_lines: usize,
     /// A checked head.
@@ -171,7 +171,7 @@ pub(crate) struct Line<S> {
     /// Whether the library has nothing more to write than it wrote.
     flushed: bool,
     looks: Option<Looks>,
-    /// Of an interim answer, what is still to be written.
+    /// The part of an interim answer that is still to be written.
     interim: &'static [u8],
     linger: Option<(Pin<Box<Sleep>>, usize)>,
 }

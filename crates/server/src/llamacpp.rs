@@ -29,7 +29,7 @@ pub(crate) struct Asked {
     return_tokens: bool,
     response_fields: Vec<String>,
     listed: bool,
-    /// Of each prompt, its text and how many tokens it has.
+    /// Text and token count of each prompt.
     prompts: Vec<(String, usize)>,
     settings: Value,
     /// Alternatives of each token, if they are told.
