@@ -194,7 +194,7 @@ pub(super) fn tls(args: &Args, when: Reading) -> Result<Option<Loaded<Tls>>, Fai
 ///
 /// # Errors
 /// A file that cannot be read, is too large, or cannot be read a second time.
-fn read(flag: &str, path: &Path, when: Reading) -> Result<Small, Failure> {
+pub(super) fn read(flag: &str, path: &Path, when: Reading) -> Result<Small, Failure> {
     if when == Reading::Again {
         // Opening a pipe would wait for somebody to write.
         let is_file = std::fs::metadata(path).map_or(true, |metadata| metadata.is_file());
