@@ -75,7 +75,7 @@ fn the_stop_that_was_met_is_told() {
 }
 
 #[test]
-fn anthropic_is_told_the_stop_sequence() {
+fn docs_anthropic_is_told_the_stop_sequence() {
     let server = ready(options(), NOW);
     let ask = |extra: Value| {
         let mut body = json!({"model": "tiny", "max_tokens": 30, "temperature": 0, "ignore_eos": true,

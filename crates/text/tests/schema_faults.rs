@@ -180,7 +180,7 @@ fn fault_14_no_runs_of_space() {
 
 /// A schema without an end is refused before it runs to the last token, and so is one that contradicts itself.
 #[test]
-fn schemas_that_nothing_meets_are_refused_with_the_reason() {
+fn fault_schemas_that_nothing_meets_are_refused_with_the_reason() {
     let checker = Checker::new();
     let node =
         json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]});
@@ -237,7 +237,7 @@ fn optional(count: usize, closed: bool) -> Value {
 }
 
 #[test]
-fn hundreds_of_optional_properties_compile() {
+fn fault_schemas_of_hundreds_of_optional_properties_compile() {
     let checker = Checker::new();
     for closed in [true, false] {
         let started = std::time::Instant::now();
@@ -251,7 +251,7 @@ fn hundreds_of_optional_properties_compile() {
 }
 
 #[test]
-fn forty_objects_of_twenty_optional_keys_compile() {
+fn fault_schemas_of_forty_objects_of_twenty_optional_keys_compile() {
     let checker = Checker::new();
     for closed in [true, false] {
         let options: Vec<Value> = (0..40)

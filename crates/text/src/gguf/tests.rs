@@ -60,6 +60,16 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn said_badly_a_missing_pre_is_a_warning() {
+    for pre in [None, Some(Value::String(String::new()))] {
+        let tokenizer = open(&[("pre", pre)]).expect("opens");
+        let [remark] = tokenizer.remarks() else { panic!("one remark: {:?}", tokenizer.remarks()) };
+        assert!(remark.contains("tokenizer.ggml.pre is missing"), "{remark}");
+    }
+    assert!(open(&[]).expect("opens").remarks().is_empty());
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let cases: [(&str, Value, &[&str]); 9] = [
         ("model", Value::String("rwkv".into()), &["rwkv", "gpt2, llama"]),

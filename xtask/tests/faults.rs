@@ -1,0 +1,338 @@
+//! Every input that was once answered wrongly, refused without need, or that took a server down has a test. The table says
+//! which; a row whose test is gone fails.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// What was found, and the tests that hold the right behaviour.
+const TABLE: &[(&str, &[&str])] = &[
+    // Wrong answers and lost texts.
+    (
+        "a chat template that wants content as parts loses the user's text",
+        &[
+            "fault_01_a_template_that_loses_what_users_say_is_refused",
+            "fault_01_each_role_gets_its_own_form",
+            "fault_01_templates_that_want_parts_get_parts",
+            "fault_01_two_questions_never_give_the_same_prompt",
+        ],
+    ),
+    (
+        "a GGUF whose chat template is a name",
+        &[
+            "fault_01_a_name_in_place_of_a_template_is_looked_up",
+            "fault_01_named_formats_are_those_of_llama_cpp",
+        ],
+    ),
+    (
+        "a prompt that cannot fit is tokenized whole",
+        &[
+            "fault_02_a_short_request_does_not_wait_for_long_ones",
+            "abuse_a2_a_prompt_that_cannot_fit_is_refused_with_a_count",
+            "abuse_a2_words_are_what_the_library_makes_of_the_whole_text",
+        ],
+    ),
+    (
+        "weights of integers or F64",
+        &[
+            "fault_03_a_norm_of_i32_is_a_load_error",
+            "fault_03_an_up_projection_of_i16_is_a_load_error",
+            "fault_03_every_ggml_type_of_every_tensor_is_loaded_or_named",
+            "fault_03_every_safetensors_type_of_every_tensor_is_loaded_or_named",
+            "fault_03_every_tensor_of_a_wrong_type_is_told_by_inspect_and_check",
+            "fault_03_tensors_that_nothing_reads_may_be_of_any_type",
+        ],
+    ),
+    (
+        "a head of an unsupported type is replaced by the embedding",
+        &[
+            "fault_03_a_head_of_integers_is_a_load_error",
+            "fault_03_a_head_that_cannot_be_computed_with_is_not_replaced_by_the_embedding",
+        ],
+    ),
+    (
+        "a template that takes all memory",
+        &[
+            "fault_04_texts_that_double",
+            "fault_04_lists_and_maps_that_double",
+            "fault_04_blocks_that_collect",
+            "fault_04_counts_that_are_huge",
+            "fault_04_long_texts_looked_at_often",
+            "fault_04_values_that_hold_themselves_twice",
+        ],
+    ),
+    (
+        "options that change the answer are dropped",
+        &["fault_05_options_that_change_the_answer_are_never_dropped"],
+    ),
+    ("a const of 23 digits", &["fault_06_a_long_number_is_given_back_digit_by_digit"]),
+    ("an invalid regex is changed", &["fault_06_an_expression_that_is_none_is_refused"]),
+    ("digits of other scripts match \\d", &["fault_06_digits_of_an_expression_are_ascii"]),
+    ("plan fit with a shape of the catalog", &["fault_07_a_shape_is_named_where_a_model_is"]),
+    // Clients that stopped.
+    (
+        "Claude Code: a system message in the middle",
+        &[
+            "fault_08_a_system_message_in_the_middle_is_honoured",
+            "fault_08_roles_that_do_not_take_turns_are_joined",
+            "fault_08_system_messages_in_the_middle_are_kept",
+            "fault_08_what_another_server_runs_is_left_out_with_a_warning",
+        ],
+    ),
+    (
+        "Codex: tools of type namespace, custom, local_shell and web_search",
+        &[
+            "fault_09_a_namespace_is_flattened_and_a_hosted_tool_left_out",
+            "fault_09_a_hosted_tool_that_is_forced_is_refused",
+            "fault_09_custom_tools_and_shells_are_functions",
+            "fault_09_calls_come_back_as_what_the_request_has",
+        ],
+    ),
+    (
+        "GET /v1/responses/ID/input_items",
+        &["fault_09_input_items_are_of_the_api", "fault_09_input_items_come_in_pages"],
+    ),
+    ("tool_choice required with response_format", &["fault_10_a_call_that_must_come_goes_with_a_format"]),
+    ("model names of other clients", &["fault_11_names_that_mean_the_model"]),
+    (
+        "TGI's and llama.cpp's shapes",
+        &[
+            "fault_12_a_completion_of_llama_cpp_is_read",
+            "fault_12_llama_cpp_answers_whole_and_streamed",
+            "fault_12_requests_of_tgi_are_read",
+            "fault_12_tgi_answers_whole",
+            "fault_12_tgi_answers_as_a_stream",
+            "fault_12_the_short_form_answers_a_text",
+        ],
+    ),
+    (
+        "a call in bare or fenced JSON",
+        &[
+            "fault_13_a_call_in_bare_or_fenced_json_is_a_call",
+            "fault_13_a_fenced_call_is_a_call_whole_and_streamed",
+            "fault_13_what_is_no_call_stays_content",
+        ],
+    ),
+    ("strict schemas get extra keys", &["fault_14_strict_closes_objects_at_any_depth"]),
+    ("runs of whitespace in constrained JSON", &["fault_14_no_runs_of_space"]),
+    ("browser clients", &["fault_15_pages_of_other_origins_need_leave"]),
+    (
+        "enable_thinking as a text",
+        &["fault_15_a_boolean_in_quotes_is_refused", "fault_15_the_text_false_is_no_for_a_switch"],
+    ),
+    // Schemas that libraries write.
+    (
+        "propertyNames, pointers with escapes, formats, bounds, look-ahead, tags with defaults",
+        &["fault_schemas_that_libraries_write", "what_libraries_write_is_honoured"],
+    ),
+    (
+        "hundreds of optional properties",
+        &[
+            "fault_schemas_of_hundreds_of_optional_properties_compile",
+            "fault_schemas_of_forty_objects_of_twenty_optional_keys_compile",
+        ],
+    ),
+    ("a schema that can never end", &["fault_schemas_that_nothing_meets_are_refused_with_the_reason"]),
+    // Errors that did not name their cause.
+    (
+        "a body in gzip",
+        &[
+            "said_badly_a_compressed_body_is_read",
+            "said_badly_a_gzip_body_is_read",
+            "said_badly_what_is_no_json_is_named",
+        ],
+    ),
+    ("Rust debug text in messages", &["wrong_values_are_named_or_mean_the_same"]),
+    (
+        "Git LFS pointers, adapters alone, web pages, PyTorch files, single files of a folder",
+        &[
+            "said_badly_what_is_no_model_is_named_with_the_way_out",
+            "said_badly_a_file_that_is_no_gguf_is_named_with_the_way_out",
+            "said_badly_files_that_are_no_model_end_every_command_in_one_line",
+            "said_badly_a_gguf_without_weights_is_a_vocabulary",
+        ],
+    ),
+    ("a folder with tokenizer.model alone", &["said_badly_a_folder_with_only_tokenizer_model"]),
+    ("quantized checkpoints", &["said_badly_quantized_checkpoints_name_their_method"]),
+    ("a byte-order mark in a template", &["said_badly_a_byte_order_mark_is_no_part_of_the_prompt"]),
+    ("hidden_act of a config", &["said_badly_hidden_act_is_honoured_or_refused_by_name"]),
+    ("a GGUF without tokenizer.ggml.pre", &["said_badly_a_missing_pre_is_a_warning"]),
+    ("an answer cut inside a character", &["said_badly_an_answer_cut_inside_a_character_ends_before_it"]),
+    (
+        "a call cut by max_tokens",
+        &[
+            "said_badly_a_cut_call_leaves_no_tag_in_the_content",
+            "said_badly_a_call_cut_before_its_name_is_no_content",
+        ],
+    ),
+    ("a tool named with an empty text", &["said_badly_a_tool_without_a_name_is_refused"]),
+    ("the stop sequence that was met", &["docs_anthropic_is_told_the_stop_sequence"]),
+    ("the limit on request heads", &["said_badly_the_limit_on_heads_is_the_documented_one"]),
+    ("errors of the protocol without a body", &["said_badly_protocol_errors_have_a_body"]),
+    (
+        "clients that end their side after the request",
+        &[
+            "said_badly_a_side_that_ends_gets_its_answer",
+            "said_badly_a_tls_client_that_ends_its_side_gets_its_answer",
+        ],
+    ),
+    (
+        "404 without a hint",
+        &[
+            "said_badly_a_path_without_v1_gives_a_hint",
+            "said_badly_absent_paths_and_methods_give_hints",
+            "said_badly_a_misspelled_field_is_told",
+        ],
+    ),
+    // Abuse.
+    (
+        "A1: abandoned requests queue without bound",
+        &[
+            "abuse_a1_what_abandoned_requests_asked_for_is_not_done",
+            "abuse_a1_a_key_has_its_one_place_until_the_work_has_stopped",
+            "abuse_a1_a_long_word_is_given_up_when_its_client_leaves",
+            "abuse_a1_a_drain_does_not_wait_for_work_that_goes_on",
+        ],
+    ),
+    (
+        "A2: huge texts on any route",
+        &[
+            "abuse_a2_a_text_beyond_the_limit_is_given_up_early",
+            "abuse_a2_every_route_that_tokenizes_is_charged",
+            "abuse_a2_many_values_are_refused_before_they_are_parsed",
+        ],
+    ),
+    ("A3: memory of stored responses", &["abuse_a3_what_is_counted_is_what_is_held"]),
+    (
+        "A4: one key evicts other keys' responses",
+        &["abuse_a4_equal_shares_hold_among_many_keys", "abuse_a4_one_key_evicts_its_own_responses"],
+    ),
+    ("A5: nested tojson", &["abuse_a5_json_of_json_of_json"]),
+    (
+        "A6: a resumed download mixes two files",
+        &[
+            "abuse_a6_a_resumed_download_never_mixes_two_files",
+            "abuse_a6_a_date_that_is_left_out_of_a_range_is_no_other_file",
+            "abuse_a6_a_range_with_more_bytes_than_it_declares_is_refused",
+            "abuse_a6_a_redirect_to_a_file_is_refused",
+        ],
+    ),
+    (
+        "A7: tokenizer.json that grows or hangs",
+        &[
+            "abuse_a7_normalizers_that_grow_are_refused",
+            "abuse_a7_pre_tokenizers_without_end_are_refused",
+            "abuse_a7_what_stands_around_a_text_is_bounded",
+        ],
+    ),
+    (
+        "A8: slow bodies and slow readers",
+        &[
+            "abuse_a8_slow_bodies_do_not_shut_others_out",
+            "abuse_a8_a_reader_that_takes_a_little_now_and_then_is_given_up",
+            "abuse_a8_an_answer_counts_until_its_last_byte_is_taken",
+        ],
+    ),
+    (
+        "A9: signals",
+        &["abuse_a9_signals_end_nothing_without_a_drain", "abuse_a9_without_files_sighup_says_so"],
+    ),
+    (
+        "A9: few descriptors",
+        &["abuse_a9_a_low_limit_is_said_and_held", "abuse_a9_a_low_limit_of_descriptors_is_said"],
+    ),
+    (
+        "A9: key files that others write, devices, links",
+        &[
+            "abuse_a9_key_files_that_others_write_and_short_keys",
+            "abuse_a9_who_may_write_it_is_named",
+            "abuse_a9_a_device_is_no_small_file",
+            "abuse_a9_devices_and_folders_are_no_files",
+            "abuse_a9_links_and_pipes_are_not_written",
+        ],
+    ),
+    (
+        "A9: escapes that reach the terminal",
+        &[
+            "abuse_a9_names_do_not_reach_the_terminal_as_they_are",
+            "abuse_a9_what_a_terminal_acts_on_is_escaped",
+            "abuse_a9_json_stays_json",
+        ],
+    ),
+    ("A9: headers of answers", &["abuse_a9_every_answer_has_the_security_headers"]),
+    (
+        "A9: odd Host headers and requests that two readers take differently",
+        &[
+            "abuse_a9_hosts_are_checked_in_every_form",
+            "abuse_a9_odd_hosts_are_refused",
+            "abuse_a9_nothing_is_smuggled",
+            "abuse_a9_what_two_readers_take_differently_is_refused",
+        ],
+    ),
+    // Docs.
+    ("timeout of 0.001 s", &["docs_timeout_0_001_is_taken"]),
+    ("an example of plan tco that runs", &["docs_the_example_of_plan_tco_runs"]),
+    (
+        "limits and ranges that the docs give",
+        &[
+            "fault_docs_limits_are_those_of_the_code",
+            "fault_docs_ranges_of_sampling_are_those_of_the_api",
+            "docs_every_documented_range_is_the_real_one",
+        ],
+    ),
+    ("models that cannot run are listed without a word", &["docs_list_says_what_cannot_run_here"]),
+    ("colour codes in a log file", &["docs_the_log_in_a_file_has_no_colours"]),
+    ("a file is served as ./model.gguf", &["docs_a_file_is_served_under_a_clean_name"]),
+];
+
+/// The names of all functions under a folder that follow `#[test]` or a `proptest!` test's attribute.
+fn tests_under(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                tests_under(&path, found);
+            }
+            continue;
+        }
+        if path.extension().is_none_or(|ending| ending != "rs") {
+            continue;
+        }
+        let mut after_attribute = false;
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let line = line.trim();
+            if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                after_attribute = true;
+            } else if let Some(name) = line.trim_start_matches("async ").strip_prefix("fn ") {
+                if std::mem::take(&mut after_attribute) {
+                    found.insert(name.split(['(', '<']).next().unwrap().to_owned());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_fault_has_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut tests = BTreeSet::new();
+    for folder in ["crates", "xtask"] {
+        tests_under(&root.join(folder), &mut tests);
+    }
+    let gone: Vec<_> = TABLE
+        .iter()
+        .flat_map(|(fault, names)| names.iter().map(move |name| (fault, name)))
+        .filter(|(_, name)| !tests.contains(**name))
+        .collect();
+    assert!(gone.is_empty(), "no such test: {gone:#?}");
+    // A test that carries a fault's name belongs to a row.
+    let listed: BTreeSet<_> = TABLE.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let unlisted: Vec<_> = tests
+        .iter()
+        .filter(|name| ["fault_", "abuse_", "said_badly_"].iter().any(|start| name.starts_with(start)))
+        .filter(|name| !listed.contains(name.as_str()))
+        .collect();
+    assert!(unlisted.is_empty(), "in no row of this test's table: {unlisted:#?}");
+}
