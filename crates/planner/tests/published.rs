@@ -49,6 +49,14 @@ fn a_month_of_79_cents_an_hour() {
 }
 
 #[test]
+fn the_machine_of_the_study_has_a_row() {
+    let machines = tables::machines(&[]).unwrap();
+    let machine = machines.iter().find(|machine| machine.name == "rackspace-gp.5.24.96").unwrap();
+    assert_eq!(machine.cores, 24);
+    assert_eq!(machine.price_per_hour.unwrap().text(2), "0.79");
+}
+
+#[test]
 fn tickets_at_two_apis() {
     let ticket = Request::new(500, 300, 0.0).unwrap();
     let month = |name: &str, count| api(name).requests(&ticket, count).unwrap().text(2);
