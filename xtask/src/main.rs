@@ -1,7 +1,7 @@
 //! The project's own chores: `cargo xtask ci` is what the README and CI run.
 //!
-//! Everything here calls cargo (or the built `gristmill`) as a person would. The walls between the rooms are tests,
-//! in `tests/`, so that they run wherever tests run.
+//! Everything here calls cargo (or the built `gristmill`) as a person would. The rules between
+//! the crates are tests, in `tests/`, so that they run wherever tests run.
 
 mod aarch64;
 mod abuse;

@@ -11,7 +11,7 @@ impl Program {
     /// Built without the tests, but with the features that they are built with: naming one test beside the program makes cargo
     /// unify features over the whole workspace, so nothing is compiled a second time for a chore.
     pub fn alone() -> Result<Program, String> {
-        let selected = ["--workspace", "--bin", "gristmill", "--test", "walls"];
+        let selected = ["--workspace", "--bin", "gristmill", "--test", "rules"];
         Program::of(&[&["build", "--locked", "--quiet"], &selected[..]].concat())
     }
 

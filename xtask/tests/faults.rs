@@ -305,10 +305,10 @@ fn tests_under(folder: &Path, found: &mut BTreeSet<String>) {
             let line = line.trim();
             if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                 after_attribute = true;
-            } else if let Some(name) = line.trim_start_matches("async ").strip_prefix("fn ") {
-                if std::mem::take(&mut after_attribute) {
-                    found.insert(name.split(['(', '<']).next().unwrap().to_owned());
-                }
+            } else if let Some(name) = line.trim_start_matches("async ").strip_prefix("fn ")
+                && std::mem::take(&mut after_attribute)
+            {
+                found.insert(name.split(['(', '<']).next().unwrap().to_owned());
             }
         }
     }

@@ -1,0 +1,114 @@
+//! The table of the crates: what each may depend on, and which effects it may have. A new crate is a row here.
+
+use crate::effects::Effect;
+
+/// What a crate may do.
+pub struct Rule {
+    pub name: &'static str,
+    /// The crates of the workspace that its code names: exactly these.
+    pub depends: &'static [&'static str],
+    /// Those that only its tests name, beyond the above: exactly these.
+    pub tests_depend: &'static [&'static str],
+    /// What must not be linked, however indirectly.
+    pub never_links: &'static [&'static str],
+    /// What its code may do beyond computing.
+    pub effects: &'static [Effect],
+}
+
+use Effect::{Clock, Environment, ExitCode, Files, Intrinsics, Sockets, StandardOutput, Threads, Unsafe};
+
+/// Below the HTTP layer: the runtime and its protocols.
+const ASYNC: &[&str] = &["tokio", "axum", "hyper"];
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "cpu",
+        depends: &[],
+        tests_depend: &[],
+        never_links: ASYNC,
+        // GRISTMILL_ISA is the one variable it reads.
+        effects: &[Clock, Environment, Files, Intrinsics, Threads, Unsafe],
+    },
+    Rule {
+        name: "tensor",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["libc", "rustix", "tokio"],
+        effects: &[],
+    },
+    Rule { name: "events", depends: &[], tests_depend: &[], never_links: ASYNC, effects: &[] },
+    Rule {
+        name: "wire",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "libc"],
+        effects: &[],
+    },
+    Rule {
+        name: "planner",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["tokio", "libc", "rustix"],
+        effects: &[],
+    },
+    Rule {
+        name: "kernels",
+        depends: &["cpu", "tensor"],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "ureq", "tracing"],
+        effects: &[],
+    },
+    Rule {
+        name: "weights",
+        depends: &["cpu", "tensor"],
+        tests_depend: &[],
+        never_links: ASYNC,
+        effects: &[Clock, Files],
+    },
+    Rule {
+        name: "text",
+        depends: &["cpu", "weights"],
+        tests_depend: &[],
+        never_links: ASYNC,
+        // The clock is for templates that print the date, unless they are given another.
+        effects: &[Clock, Files],
+    },
+    Rule {
+        name: "model",
+        depends: &["cpu", "kernels", "tensor", "weights"],
+        tests_depend: &[],
+        never_links: ASYNC,
+        effects: &[],
+    },
+    Rule {
+        name: "engine",
+        depends: &["cpu", "kernels", "model", "text"],
+        tests_depend: &["weights"],
+        never_links: ASYNC,
+        effects: &[Clock],
+    },
+    Rule {
+        name: "server",
+        depends: &["engine", "events", "text", "wire"],
+        tests_depend: &[],
+        never_links: &[],
+        effects: &[Clock, Sockets],
+    },
+    Rule {
+        name: "gateway",
+        // Not built yet.
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["engine", "model", "kernels", "weights", "text", "cpu"],
+        effects: &[],
+    },
+    Rule {
+        name: "cli",
+        depends: &[
+            "cpu", "engine", "events", "kernels", "model", "planner", "server", "tensor", "text", "weights",
+        ],
+        tests_depend: &[],
+        never_links: &[],
+        effects: &[Clock, Environment, ExitCode, Files, Sockets, StandardOutput],
+    },
+];
