@@ -364,8 +364,10 @@ pub fn run(args: &[&str]) -> Done {
 
 /// The table of ours beside theirs, each line of which is printed when it is known.
 fn beside(options: &Options, places: &Places, peers: &[Peer]) -> Result<String, String> {
-    let mut table = String::from("| case | ours, t/s | of read · of peak |");
-    peers.iter().for_each(|peer| _ = write!(table, " {} t/s, best flags | ours / {0}, spread |", peer.name));
+    let mut table = String::from("| case | Gristmill, t/s | of read · of peak |");
+    peers
+        .iter()
+        .for_each(|peer| _ = write!(table, " {} t/s, best flags | Gristmill / {0}, spread |", peer.name));
     table.push_str("\n|---|---|---|");
     peers.iter().for_each(|_| table.push_str("---|---|"));
     for case in &options.cases {

@@ -94,7 +94,7 @@ fn depth(ours: &Path, file: &Path, rounds: usize, threads: &str, kept: &str) -> 
     }
     let times: Vec<f64> = shallow.iter().zip(&deep).map(|(shallow, deep)| shallow / deep).collect();
     Ok(vec![
-        Row::of(&format!("one stream, keys and values in {kept}: tokens a second at depth 0"), shallow, 1),
+        Row::of(&format!("one stream, KV cache in {kept}: tokens a second at depth 0"), shallow, 1),
         Row::of(&format!("… at depth {DEPTH}"), deep, 1),
         Row::of("… time of a token there, by that at depth 0", times, 2),
     ])
@@ -107,7 +107,7 @@ fn start(times: &[[f64; 3]]) -> Vec<Row> {
         Row::of("ready to serve, seconds", seconds(0), 2),
         Row::of("… llama-server", seconds(1), 2),
         Row::of("… with `--packed-cache map`", seconds(2), 2),
-        Row::of("… ours by llama-server's time", share(0), 2),
+        Row::of("… Gristmill by llama-server's time", share(0), 2),
         Row::of("… with `--packed-cache map`, by llama-server's time", share(2), 2),
     ]
 }
@@ -140,7 +140,7 @@ fn memory(ours: &Path, file: &Path, rounds: usize) -> Result<Row, String> {
     }
     let limit = (1.1 * held + 1e8) / 1e9;
     let what = format!(
-        "peak resident memory, GB, after a prompt of {LETTERS} tokens and {ANSWER} of answer; 1.1 times file and keys and values, \
+        "peak resident memory, GB, after a prompt of {LETTERS} tokens and {ANSWER} of answer; 1.1 times file and KV cache, \
          and 0.1, is {limit:.2}"
     );
     Ok(Row::of(&what, peaks, 2))
