@@ -5,6 +5,7 @@
 //! alignment and type is checked against the file's size before it is used. Absent on purpose: arithmetic on weights.
 
 pub mod catalog;
+mod element;
 pub mod fetch;
 mod folder;
 mod foreign;
@@ -16,5 +17,6 @@ pub mod packed;
 pub mod safetensors;
 pub mod store;
 
+pub use element::Element;
 pub use ledger::Ledger;
-pub use opened::{Element, Error, Kind, Metadata, Opened, Placed, Tensor, TensorInfo, open};
+pub use opened::{Error, Kind, Metadata, Opened, Placed, Tensor, TensorInfo, open};

@@ -1,16 +1,18 @@
 //! A model on disk, whatever its form.
 
+mod error;
+mod tensors;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
-use std::io;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use cpu::Map;
-use tensor::Dtype;
 
+use crate::element::Element;
 use crate::foreign;
 use crate::gguf::{self, Gguf, Split};
 use crate::huggingface;
@@ -18,35 +20,8 @@ use crate::ledger::Ledger;
 use crate::packed::{self, FileKey};
 use crate::safetensors;
 
-/// Why a model cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each message says what its fields are")]
-pub enum Error {
-    #[error("cannot read {}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    #[error("{} is not a model that can be loaded: {problem}", path.display())]
-    NotAModel { path: PathBuf, problem: String },
-    #[error("{} is {what}", path.display())]
-    Foreign { path: PathBuf, what: String },
-    #[error("{} is not a valid GGUF file", path.display())]
-    Gguf { path: PathBuf, source: gguf::Error },
-    #[error("{} is not a valid safetensors file", path.display())]
-    Safetensors { path: PathBuf, source: safetensors::Error },
-    #[error("{} is not valid JSON", path.display())]
-    Json { path: PathBuf, source: serde_json::Error },
-    #[error("{} is not UTF-8", path.display())]
-    NotUtf8 { path: PathBuf },
-    #[error("{} is larger than the limit of {limit} bytes", path.display())]
-    TooLarge { path: PathBuf, limit: u64 },
-    #[error("{} is not a valid shard index: {problem}", path.display())]
-    Index { path: PathBuf, problem: String },
-    #[error("{}: {problem}", path.display())]
-    Part { path: PathBuf, problem: String },
-    #[error("tensor '{name}' is in {} and in {}", first.display(), second.display())]
-    Duplicate { name: String, first: PathBuf, second: PathBuf },
-    #[error("tensor '{name}' is listed for {} but is not in it", path.display())]
-    Absent { name: String, path: PathBuf },
-}
+pub use error::Error;
+pub use tensors::{Placed, Tensor, TensorInfo};
 
 /// The two forms of a model on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,31 +38,6 @@ impl fmt::Display for Kind {
             Kind::Gguf => "GGUF",
             Kind::HuggingFace => "Hugging Face",
         })
-    }
-}
-
-/// What a tensor's bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Element {
-    /// Weights in a format that can be computed with.
-    Weights(Dtype),
-    /// Something else that files carry and no matrix is made of (integers, 64-bit floats), by its name.
-    Other(&'static str),
-}
-
-impl Element {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Element::Weights(dtype) => dtype.name(),
-            Element::Other(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -116,55 +66,6 @@ impl Metadata {
             Metadata::HuggingFace(metadata) => Some(metadata),
         }
     }
-}
-
-/// What is known of a tensor without touching its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TensorInfo<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// What its bytes are.
-    pub element: Element,
-    /// Row-major, outermost first: `[rows, cols]`.
-    pub shape: &'a [usize],
-    /// Size in the file.
-    pub bytes: usize,
-}
-
-impl TensorInfo<'_> {
-    /// Numbers in it.
-    pub fn count(&self) -> u64 {
-        // No overflow: the count fits the file size times the weights a byte can hold, which parsing checked.
-        self.shape.iter().map(|&d| d as u64).product()
-    }
-}
-
-/// A tensor's bytes in the mapped file, with what they mean.
-#[derive(Clone, Debug)]
-pub struct Tensor<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its format.
-    pub dtype: Dtype,
-    /// Row-major, outermost first: `[rows, cols]`.
-    pub shape: Vec<usize>,
-    /// Exactly the bytes of the shape in the format.
-    pub bytes: &'a [u8],
-}
-
-/// A tensor of a model that is made in memory: where its bytes are among the parts given beside it.
-#[derive(Clone, Debug)]
-pub struct Placed {
-    /// Its name.
-    pub name: String,
-    /// Its format.
-    pub dtype: Dtype,
-    /// Row-major, outermost first: `[rows, cols]`.
-    pub shape: Vec<usize>,
-    /// The index of the part that holds it.
-    pub part: usize,
-    /// Its first byte in the part.
-    pub start: usize,
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 //! weights themselves are not looked at, for that would cost what they save; kernels take any bytes. What the matrices
 //! mean is not known in this room: their layout is a name and a version of whoever packed them.
 
+mod file_key;
 mod write;
 
 use std::fs::File;
@@ -25,8 +26,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Opened;
-use crate::fetch::hex;
 
+pub use file_key::FileKey;
+pub(crate) use file_key::file_key;
 pub use write::write;
 
 const MAGIC: [u8; 8] = *b"GRISTPAN";
@@ -38,10 +40,6 @@ const MAX_INDEX_BYTES: u64 = 64 << 20;
 const ALIGN: u64 = 4096;
 /// What a thread reads at a time.
 const PART: usize = 4 << 20;
-/// Places where a model's file is looked at.
-const SPOTS: usize = 64;
-/// Bytes looked at in each.
-const SPOT_BYTES: usize = 4096;
 
 /// Why a file of packed weights is of no use, or could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -102,19 +100,6 @@ pub struct Key {
     pub files: Vec<FileKey>,
 }
 
-/// Which file of a model it was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileKey {
-    /// Length.
-    pub bytes: u64,
-    /// Modification time, nanoseconds since 1970.
-    pub modified_ns: u64,
-    /// Lower-case hex SHA-256 of all before the tensors, and of 64 short pieces spread over these. A copy may keep its
-    /// time, and an image gives all files the same one: weights of another training are told apart by what they are.
-    pub sha256: String,
-}
-
 /// A packed matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -171,19 +156,6 @@ pub fn path_beside(opened: &Opened, tier: &str) -> Option<PathBuf> {
     let mut name = first.file_name()?.to_owned();
     name.push(format!(".{tier}.packed"));
     Some(first.with_file_name(name))
-}
-
-/// Identifies a file of a model, `bytes`, whose tensors begin at `data`.
-pub(crate) fn file_key(bytes: &[u8], data: usize, modified_ns: u64) -> FileKey {
-    let mut hasher = Sha256::new();
-    let (head, tensors) = bytes.split_at(data.min(bytes.len()));
-    hasher.update(head);
-    let last = tensors.len().saturating_sub(SPOT_BYTES);
-    for spot in 0..SPOTS {
-        let at = (last as u128 * spot as u128 / (SPOTS - 1) as u128) as usize;
-        hasher.update(&tensors[at..tensors.len().min(at + SPOT_BYTES)]);
-    }
-    FileKey { bytes: bytes.len() as u64, modified_ns, sha256: hex(&hasher.finalize()) }
 }
 
 impl Key {

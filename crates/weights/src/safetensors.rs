@@ -9,7 +9,7 @@ use std::ops::Range;
 use ::safetensors::{Dtype as Stored, SafeTensorError, SafeTensors};
 use tensor::Dtype;
 
-use crate::opened::Element;
+use crate::element::Element;
 
 /// Longest tensor name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;

@@ -12,9 +12,8 @@ use ureq::http::Uri;
 use super::download::{Order, download};
 use super::http::{Client, Token, place};
 use super::source::{check_relative, shown};
-use super::{Delivery, Error, HubSource, Journal, Outside, Progress, Source, Want, is_sha256};
+use super::{Delivery, Error, Hub, HubSource, Journal, Outside, Progress, Source, Want, is_sha256};
 
-const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 const MAX_LISTING_BYTES: u64 = 32 << 20;
 const MAX_FILES: usize = 10_000;
 /// What a model directory needs beside its weights.
@@ -38,51 +37,7 @@ const SIDE_FILES: &[&str] = &[
 ];
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Where the hub is, and who asks.
-#[derive(Clone)]
-pub struct Hub {
-    endpoint: String,
-    token: Option<String>,
-    offline: bool,
-}
-
-impl std::fmt::Debug for Hub {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let token = if self.token.is_some() { "with a token" } else { "without a token" };
-        write!(f, "Hub({}, {token}, offline: {})", self.endpoint, self.offline)
-    }
-}
-
-impl Default for Hub {
-    fn default() -> Self {
-        Hub { endpoint: DEFAULT_ENDPOINT.to_owned(), token: None, offline: false }
-    }
-}
-
 impl Hub {
-    /// A hub at `endpoint` (scheme and host, perhaps a path) with an optional token.
-    pub fn new(endpoint: &str, token: Option<String>) -> Hub {
-        Hub { endpoint: endpoint.trim_end_matches('/').to_owned(), token, offline: false }
-    }
-
-    /// Reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HOME` and `HF_HUB_OFFLINE` as the hub's own client does.
-    pub fn from_env(env: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Hub {
-        let text =
-            |name: &str| env(name).and_then(|value| value.into_string().ok()).filter(|text| !text.is_empty());
-        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
-        let home = env("HF_HOME").map(std::path::PathBuf::from).or_else(|| {
-            let cache = env("XDG_CACHE_HOME").map(std::path::PathBuf::from);
-            let cache = cache.or_else(|| env("HOME").map(|home| Path::new(&home).join(".cache")));
-            cache.map(|cache| cache.join("huggingface"))
-        });
-        let path = env("HF_TOKEN_PATH").map(std::path::PathBuf::from).or_else(|| Some(home?.join("token")));
-        let token = text("HF_TOKEN").or_else(|| std::fs::read_to_string(path?).ok());
-        let token = token.map(|token| token.trim().to_owned()).filter(|token| is_token(token));
-        let offline = text("HF_HUB_OFFLINE")
-            .is_some_and(|text| matches!(text.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"));
-        Hub { offline, ..Hub::new(&endpoint, token) }
-    }
-
     fn client(&self, outside: &Outside) -> Result<Client, Error> {
         let place = self.endpoint.parse::<Uri>().ok().and_then(|uri| place(&uri));
         let token = match (&self.token, place) {
@@ -91,11 +46,6 @@ impl Hub {
         };
         Client::new(outside, token)
     }
-}
-
-/// What may stand in a header.
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 4096 && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 #[derive(Debug, Deserialize)]
@@ -378,6 +328,7 @@ fn escaped(text: &str, also: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outside::DEFAULT_ENDPOINT;
     use super::*;
 
     fn repo(names: &[&str]) -> Vec<Listed> {

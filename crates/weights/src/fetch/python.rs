@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use super::journal::{FileState, digest, hash_prefix};
 use super::wheel::{Unpacked, Wheel};
 use super::{
-    Arrived, Checked, Delivery, Error, Event, Journal, MAX_FILE_BYTES, Outside, Progress, PythonPart, Source,
-    Want, reserve,
+    Arrived, Checked, Delivery, Error, Event, Journal, MAX_FILE_BYTES, Outside, Progress, PythonPart,
+    Pythons, Source, Want, reserve,
 };
 
 /// pip's working directory within a download directory.
@@ -22,24 +22,7 @@ const WORK: &str = ".pip";
 /// What of pip's complaint is shown.
 const SHOWN_COMPLAINT: usize = 400;
 
-/// Interpreters to try, in order.
-#[derive(Debug, Clone)]
-pub struct Pythons(Vec<OsString>);
-
 impl Pythons {
-    /// These, in order.
-    pub fn new(names: impl IntoIterator<Item = OsString>) -> Pythons {
-        Pythons(names.into_iter().collect())
-    }
-
-    /// `GRISTMILL_PYTHON` alone when it is set, else `python3`, then `python`.
-    pub fn from_env(env: &dyn Fn(&str) -> Option<OsString>) -> Pythons {
-        match env("GRISTMILL_PYTHON").filter(|name| !name.is_empty()) {
-            Some(name) => Pythons(vec![name]),
-            None => Pythons(vec!["python3".into(), "python".into()]),
-        }
-    }
-
     /// The first that has pip.
     fn find(&self, package: &str, work: &Path) -> Result<OsString, Error> {
         for name in &self.0 {
