@@ -10,10 +10,10 @@ use tokenizers::{
 };
 
 use crate::Error;
+use crate::loaded::{Loaded, MAX_TOKENS};
 use crate::machine::{Parts, Shared};
 use crate::pieces::{Form, Lead};
 use crate::pipeline;
-use crate::tokenizer::{Loaded, MAX_TOKENS};
 
 /// Bytes of a `tokenizer.json`; Gemma's has 33 million.
 const MAX_BYTES: u64 = 512 << 20;

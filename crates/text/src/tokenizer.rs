@@ -6,20 +6,12 @@ use std::path::Path;
 use tokenizers::Model as _;
 use weights::opened::{Metadata, Opened};
 
-use crate::machine::{Machine, Parts};
+use crate::loaded::Loaded;
+use crate::machine::Machine;
+use crate::names::Names;
 use crate::pieces::{Form, Pieces, Start};
-use crate::prompt::Names;
 use crate::words::{Sink, Words, char_of};
-use crate::{Error, Limit, Unencoded, ends, gguf, huggingface, pipeline};
-
-/// Whether names of control tokens in a text become those tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Special {
-    /// They do: for text that a chat template wrote.
-    Parse,
-    /// They do not, and no control token comes out: for text that a user wrote.
-    Plain,
-}
+use crate::{Error, Limit, Special, Unencoded, ends, gguf, huggingface, pipeline};
 
 /// Strings to tokens and back, for one model. Never changes after load; shared freely between threads.
 pub struct Tokenizer {
@@ -41,28 +33,6 @@ pub struct Tokenizer {
     unknown: Option<u32>,
     remarks: Vec<String>,
 }
-
-/// All that a file says, before it is put together.
-pub(crate) struct Loaded {
-    pub(crate) parts: Parts,
-    pub(crate) form: Form,
-    /// `[ids]`: each token's text as the file writes it.
-    pub(crate) texts: Vec<Option<String>>,
-    /// Control tokens.
-    pub(crate) special: Vec<u32>,
-    /// Tokens before and after a text.
-    pub(crate) around: (Vec<u32>, Vec<u32>),
-    pub(crate) bos: Option<u32>,
-    pub(crate) eos: Option<u32>,
-    /// Ends that the file names itself.
-    pub(crate) ends: Vec<u32>,
-    pub(crate) unknown: Option<u32>,
-    /// What is to be said of the file when it is loaded.
-    pub(crate) remarks: Vec<String>,
-}
-
-/// Tokens that any vocabulary may have; Gemma's, the largest in use, has 262,208.
-pub(crate) const MAX_TOKENS: usize = 4 << 20;
 
 impl Tokenizer {
     /// The tokenizer of an opened model, of either kind.

@@ -16,10 +16,10 @@ use super::Vocabulary;
 use super::pre::recipe;
 use super::read::Type;
 use crate::Error;
+use crate::loaded::Loaded;
 use crate::machine::{Parts, Shared};
 use crate::pieces::{Form, Lead, byte_piece};
 use crate::spm::Spm;
-use crate::tokenizer::Loaded;
 
 /// The models that `tokenizer.ggml.model` may name.
 const MODELS: [&str; 5] = ["gpt2", "llama", "gemma4", "t5", "bert"];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use weights::gguf::{Array, Metadata};
 
-use crate::tokenizer::MAX_TOKENS;
+use crate::loaded::MAX_TOKENS;
 use crate::{Error, ends};
 
 /// What kind of token an id is (`tokenizer.ggml.token_type`).

@@ -8,6 +8,7 @@ use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
 
+use super::brief::brief;
 use super::thinking::Thinking;
 use super::{Form, Guidance};
 use crate::parts::Thought;
@@ -17,8 +18,6 @@ use crate::{Special, Tokenizer};
 const KEPT: usize = 32;
 /// Stack for compiling: schemas nest 128 levels at most (JSON's reader sees to that), grammars as deep as they are long.
 const STACK: usize = 256 << 20;
-/// Longest error that is passed on.
-const ERROR_BYTES: usize = 600;
 
 /// Compiles forms for one vocabulary.
 pub struct Grammars {
@@ -177,15 +176,6 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
         return tokenizer.token_text(id).map(marked).unwrap_or_default();
     }
     tokenizer.token_bytes(id).map(<[u8]>::to_vec).unwrap_or_default()
-}
-
-/// The library's words without its state and its grammar.
-pub(super) fn brief(message: &str) -> String {
-    let message = message.split("\n<").next().unwrap_or_default().trim();
-    match message.char_indices().nth(ERROR_BYTES) {
-        Some((at, _)) => format!("{}…", &message[..at]),
-        None => message.to_owned(),
-    }
 }
 
 /// Runs the library on what a request sent: a slip in it is told, and does not take the server down.

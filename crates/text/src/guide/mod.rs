@@ -4,6 +4,7 @@
 //! gets a [`Guide`] of its own. Grammars are llguidance's. What is here beside it is the thought before the
 //! answer, to which no grammar applies: it is let pass, and cut off when it is too long.
 
+mod brief;
 mod foresight;
 mod form;
 mod gbnf;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use llguidance::Matcher;
 use llguidance::toktrie::SimpleVob;
 
+use brief::brief;
 use thinking::{Stage, Thinking};
 
 use crate::Tokenizer;
@@ -123,7 +125,7 @@ impl Guide {
             return Ok(false);
         }
         let Some(matcher) = &mut self.matcher else { return Ok(false) };
-        matcher.consume_token(token).map_err(|error| grammar::brief(&error.to_string()))?;
+        matcher.consume_token(token).map_err(|error| brief(&error.to_string()))?;
         Ok(matcher.is_stopped())
     }
 
@@ -141,7 +143,7 @@ impl Guide {
 }
 
 fn masked(matcher: &mut Matcher) -> Result<SimpleVob, String> {
-    matcher.compute_mask_or_eos().map_err(|error| grammar::brief(&error.to_string()))
+    matcher.compute_mask_or_eos().map_err(|error| brief(&error.to_string()))
 }
 
 impl fmt::Debug for Guidance {

@@ -4,10 +4,14 @@
 //! what comes out, and no text is lost but the tags, the space around them and, between calls, what belongs to no
 //! call. A call that turns out not to be one is content; one that was cut off before its name was known is left out.
 
+mod part;
 mod seek;
+mod sink;
 mod thought;
 
+pub use part::Part;
 pub(crate) use seek::Seeker;
+pub(crate) use sink::Sink;
 pub use thought::{Tags, Thought};
 
 use std::sync::Arc;
@@ -15,29 +19,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::tools::{self, Style};
-
-/// One piece of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
-    /// What is said.
-    Content(String),
-    /// What is thought.
-    Reasoning(String),
-    /// A tool is called: the `index`-th call of the answer, from 0. Its arguments follow.
-    Call {
-        /// From 0, without gaps.
-        index: usize,
-        /// The tool's name.
-        name: String,
-    },
-    /// More of the JSON text of a call's arguments.
-    Arguments {
-        /// Which call.
-        index: usize,
-        /// Text to append.
-        text: String,
-    },
-}
 
 /// How an answer is to be read.
 #[derive(Debug, Clone, Default)]
@@ -128,52 +109,6 @@ fn say(tools: &mut Option<Box<dyn tools::Reader>>, letter: char, out: &mut Sink)
     match tools {
         Some(tools) => tools.put(letter, out),
         None => out.content(letter.encode_utf8(&mut [0; 4])),
-    }
-}
-
-/// Where parts gather; pieces of the same part become one.
-#[derive(Debug, Default)]
-pub(crate) struct Sink {
-    parts: Vec<Part>,
-    calls: usize,
-    one_call: bool,
-    hide_thought: bool,
-    hide_content: bool,
-}
-
-impl Sink {
-    pub(crate) fn content(&mut self, text: &str) {
-        match self.parts.last_mut() {
-            _ if text.is_empty() || self.hide_content => {}
-            Some(Part::Content(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Content(text.to_owned())),
-        }
-    }
-
-    pub(crate) fn reasoning(&mut self, text: &str) {
-        match self.parts.last_mut() {
-            _ if text.is_empty() || self.hide_thought => {}
-            Some(Part::Reasoning(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Reasoning(text.to_owned())),
-        }
-    }
-
-    pub(crate) fn call(&mut self, name: &str) {
-        let index = self.calls;
-        self.calls += 1;
-        if index == 0 || !self.one_call {
-            self.parts.push(Part::Call { index, name: name.to_owned() });
-        }
-    }
-
-    /// More arguments of the last call.
-    pub(crate) fn arguments(&mut self, text: &str) {
-        let index = self.calls.saturating_sub(1);
-        match self.parts.last_mut() {
-            _ if text.is_empty() || (index > 0 && self.one_call) => {}
-            Some(Part::Arguments { text: last, .. }) => last.push_str(text),
-            _ => self.parts.push(Part::Arguments { index, text: text.to_owned() }),
-        }
     }
 }
 

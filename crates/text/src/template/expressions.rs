@@ -5,16 +5,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
 use super::operations as op;
-use super::rewrite::Writer;
-
-/// Where an expression stands, which says what needs brackets.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// A filter may follow.
-    Filtered,
-    /// `.name`, `[…]` or `(…)` may follow.
-    Called,
-}
+use super::writer::{Place, Writer};
 
 impl Writer {
     /// An expression with a filter after it that charges for its value.

@@ -5,36 +5,43 @@
 //! variables. What Python does differently from minijinja is in `python` and `methods`.
 
 mod conversation;
+mod environment;
+mod error;
 mod expressions;
 mod kept;
+mod limits;
 mod meter;
 mod methods;
 mod named;
 mod operations;
+mod prepare;
 mod probe;
 mod python;
 mod rewrite;
 mod source;
 mod strftime;
+mod templates;
 mod turns;
+mod writer;
 
 use std::fmt;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
-use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+use minijinja::{Environment, UndefinedBehavior};
 use serde_json::{Map, Value};
 
+pub use error::TemplateError;
 pub use probe::ContentForm;
-pub(crate) use source::Templates;
+pub(crate) use templates::Templates;
 
 use crate::parts::Tags;
 use crate::tools::Style;
+use error::raised;
+use limits::{FUEL, MAX_OUTPUT};
 use probe::Traits;
 
-/// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
-const FUEL: u64 = 1_500_000;
 /// Steps of a run that finds out what a template does with a few short messages.
 const PROBE_FUEL: u64 = FUEL / PROBE_SHARE;
 /// The part of what a run may use that such a run may.
@@ -43,15 +50,8 @@ const PROBE_SHARE: u64 = 8;
 /// every two bytes; `{% set ns.x = [ns.x] %}` in a loop when the value is dropped, one level every few steps. No limit of
 /// its own holds that, so the stack is deep enough for what `MAX_SOURCE` and `FUEL` allow.
 const STACK: usize = 1 << 30;
-/// Bytes that a template may write.
-const MAX_OUTPUT: usize = 64 << 20;
-/// Bytes of a template; the longest in use has 40 thousand.
-const MAX_SOURCE: usize = 128 << 10;
 const NAME: &str = "chat";
 const TOOL_NAME: &str = "tool_use";
-
-/// Seconds since 1970, asked for when a template wants the date.
-type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// A chat template, compiled.
 pub struct ChatTemplate {
@@ -64,47 +64,6 @@ pub struct ChatTemplate {
     knows_tools: bool,
     /// What was found out about the template, and about the one for tools, when it was first asked for.
     traits: [Mutex<Option<Traits>>; 2],
-}
-
-/// Why a template does not compile or does not render these messages.
-#[derive(Debug, thiserror::Error)]
-#[error("chat template{}: {message}", Line(*line))]
-pub struct TemplateError {
-    /// The line of the template, from 1, where known.
-    pub line: Option<usize>,
-    /// What is wrong; what the template itself raised, in its words.
-    pub message: String,
-    /// Whether it needed more steps or room than it may.
-    pub limit: bool,
-}
-
-impl TemplateError {
-    fn new(message: impl Into<String>) -> TemplateError {
-        TemplateError { line: None, message: message.into(), limit: false }
-    }
-}
-
-struct Line(Option<usize>);
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |line| write!(f, ", line {line}"))
-    }
-}
-
-impl From<minijinja::Error> for TemplateError {
-    fn from(error: minijinja::Error) -> TemplateError {
-        let line = error.line();
-        let message = match (error.kind(), error.detail()) {
-            (ErrorKind::OutOfFuel, _) => format!("takes more than {FUEL} steps"),
-            (ErrorKind::WriteFailure, _) => format!("writes more than {MAX_OUTPUT} bytes"),
-            (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
-            (kind, Some(detail)) => format!("{kind}: {detail}"),
-            (kind, None) => kind.to_string(),
-        };
-        let limit = matches!(error.kind(), ErrorKind::OutOfFuel | ErrorKind::WriteFailure);
-        TemplateError { line, message, limit }
-    }
 }
 
 impl ChatTemplate {
@@ -154,7 +113,7 @@ impl ChatTemplate {
     /// Gives the template another clock than the system's, in seconds since 1970 (dates are in UTC).
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> i64 + Send + Sync + 'static) -> ChatTemplate {
-        python::install_clock(&mut self.environment, Arc::new(clock));
+        environment::install_clock(&mut self.environment, Arc::new(clock));
         self
     }
 
@@ -170,10 +129,11 @@ impl ChatTemplate {
         environment.set_lstrip_blocks(true);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        python::install(&mut environment);
-        python::install_clock(&mut environment, Arc::new(system_clock));
+        environment::install(&mut environment);
+        environment::install_clock(&mut environment, Arc::new(system_clock));
         deep(|| {
-            let metered = |source: &str| Ok::<_, TemplateError>(rewrite::metered(&source::prepare(source)?)?);
+            let metered =
+                |source: &str| Ok::<_, TemplateError>(rewrite::metered(&prepare::prepare(source)?)?);
             environment.add_template_owned(NAME, metered(&templates.default)?)?;
             if let Some(source) = &templates.tool_use {
                 environment.add_template_owned(TOOL_NAME, metered(source)?)?;
@@ -317,21 +277,6 @@ fn message(message: &Value) -> Value {
     Value::Object(known)
 }
 
-/// What the template raised by `raise_exception`, whose words are for the user alone; what it needed too much of.
-fn raised(error: &minijinja::Error) -> Option<TemplateError> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(current) = source {
-        if let Some(raised) = current.downcast_ref::<python::Raised>() {
-            return Some(TemplateError { line: error.line(), message: raised.0.clone(), limit: false });
-        }
-        if let Some(spent) = current.downcast_ref::<meter::Spent>() {
-            return Some(TemplateError { line: error.line(), message: spent.to_string(), limit: true });
-        }
-        source = current.source();
-    }
-    None
-}
-
 fn system_clock() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -362,7 +307,8 @@ impl fmt::Debug for ChatTemplate {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChatTemplate, MAX_SOURCE};
+    use super::ChatTemplate;
+    use super::limits::MAX_SOURCE;
     use serde_json::{Map, json};
 
     /// Found by fuzzing: each of these overflowed the stack, which no `catch_unwind` catches.

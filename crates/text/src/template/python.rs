@@ -3,10 +3,9 @@
 use std::fmt;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
+use minijinja::{Error, ErrorKind, Output, State, Value};
 
 use super::meter::{self, MAX_DEPTH};
-use super::{Clock, methods, operations, strftime};
 
 /// What a template raised.
 #[derive(Debug)]
@@ -20,57 +19,8 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-pub(super) fn install(environment: &mut Environment<'static>) {
-    operations::install(environment);
-    environment.set_unknown_method_callback(methods::call);
-    environment.set_formatter(format);
-    environment.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
-        let message = text(&message)?;
-        Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
-    });
-    environment.add_filter("tojson", to_json);
-    environment.add_filter("string", |value: &Value| -> Result<String, Error> { text(value) });
-    fn cased(value: &Value, change: impl Fn(&str) -> String) -> Result<String, Error> {
-        let text = text(value)?;
-        // Letters may become several, as `ß` does.
-        meter::made(2 * text.len() as u64)?;
-        Ok(change(&text))
-    }
-    environment
-        .add_filter("upper", |value: &Value| -> Result<String, Error> { cased(value, str::to_uppercase) });
-    environment
-        .add_filter("lower", |value: &Value| -> Result<String, Error> { cased(value, str::to_lowercase) });
-    environment.add_filter("trim", |value: &Value, chars: Option<String>| -> Result<String, Error> {
-        let text = text(value)?;
-        meter::made(text.len() as u64)?;
-        Ok(methods::strip(&text, chars.as_deref(), true, true).to_owned())
-    });
-    // Python's strings and dicts have a length and items too.
-    environment.add_test("sequence", |value: &Value| {
-        matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Iterable)
-    });
-    environment.add_test("iterable", |value: &Value| {
-        let kind = value.kind();
-        matches!(
-            kind,
-            ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Iterable | ValueKind::Undefined
-        )
-    });
-    environment
-        .add_test("number", |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool));
-    environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
-}
-
-pub(super) fn install_clock(environment: &mut Environment<'static>, clock: Clock) {
-    environment.add_function("strftime_now", move |format: &str| -> Result<String, Error> {
-        // The longest date takes twelve times its directive.
-        meter::made(12 * format.len() as u64)?;
-        Ok(strftime::strftime(format, clock()))
-    });
-}
-
 /// Writes a value as Python's `str` does.
-fn format(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> Result<(), Error> {
+pub(super) fn format(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     let written = match value.as_str() {
         Some(text) => {
             meter::made(text.len() as u64)?;
@@ -218,7 +168,7 @@ struct Style {
 }
 
 /// `json.dumps` with the arguments that transformers gives to `tojson`.
-fn to_json(value: &Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
+pub(super) fn to_json(value: &Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let argument = |at: usize, name: &str| -> Result<Option<Value>, Error> {
         let given = kwargs.get::<Option<Value>>(name)?.or_else(|| positional.get(at).cloned());
         Ok(given.filter(|value| !value.is_none() && !value.is_undefined()))

@@ -7,8 +7,8 @@ use minijinja::machinery::ast::{self, Expr, Stmt};
 use minijinja::machinery::{WhitespaceConfig, parse};
 use minijinja::{Error, ErrorKind};
 
-use super::expressions::Place;
 use super::operations as op;
+use super::writer::{Place, Writer};
 
 /// Writes a template with metered operators.
 ///
@@ -22,25 +22,7 @@ pub(super) fn metered(source: &str) -> Result<String, Error> {
     Ok(writer.out)
 }
 
-pub(super) struct Writer {
-    pub(super) out: String,
-    /// The line that is being written, from 1.
-    line: usize,
-}
-
 impl Writer {
-    pub(super) fn put(&mut self, text: &str) {
-        self.out.push_str(text);
-    }
-
-    /// Goes on to a line of the source; only where white space means nothing.
-    pub(super) fn skip_to(&mut self, line: u16) {
-        while self.line < usize::from(line) {
-            self.out.push('\n');
-            self.line += 1;
-        }
-    }
-
     fn open(&mut self, line: u16, words: &str) {
         self.put("{% ");
         self.skip_to(line);

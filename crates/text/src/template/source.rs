@@ -1,119 +1,12 @@
 //! Where templates come from, and what is done to one before it is compiled.
 
-use fancy_regex::Regex;
 use serde_json::{Map, Value};
 use weights::gguf;
 use weights::opened::{Metadata, Opened};
 
-use super::methods::REVERSED;
-use super::{ChatTemplate, MAX_SOURCE, TemplateError};
+use super::templates::Templates;
+use super::{ChatTemplate, TemplateError};
 use crate::{Error, Tokenizer};
-
-/// The templates of one model.
-#[derive(Clone, Debug)]
-pub(crate) struct Templates {
-    pub(crate) default: String,
-    /// Another one for when tools are offered.
-    pub(crate) tool_use: Option<String>,
-}
-
-impl Templates {
-    /// From `chat_template` of a tokenizer_config.json: a text, or a list of named ones.
-    pub(crate) fn from_json(value: &Value) -> Option<Templates> {
-        if let Some(source) = value.as_str() {
-            return Some(Templates { default: source.to_owned(), tool_use: None });
-        }
-        let list = value.as_array()?;
-        let source = |name: &str| {
-            let entry = list.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))?;
-            Some(entry.get("template")?.as_str()?.to_owned())
-        };
-        Templates::from_names(source)
-    }
-
-    /// From a lookup by name.
-    pub(crate) fn from_names(source: impl Fn(&str) -> Option<String>) -> Option<Templates> {
-        let tool_use = source("tool_use");
-        let default = source("default").or_else(|| tool_use.clone())?;
-        Some(Templates { default, tool_use })
-    }
-}
-
-/// Line ends as Jinja2 sees them; `{% generation %}`, which marks text for training, as a plain scope; `[::-1]` as a method
-/// that knows empty lists (minijinja 2.24 reads past their end).
-pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
-    if source.len() > MAX_SOURCE {
-        let message = format!("is {} bytes long; the limit is {MAX_SOURCE}", source.len());
-        return Err(TemplateError::new(message));
-    }
-    // A byte order mark is the file's, not the template's.
-    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
-    let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    let bad = |e: fancy_regex::Error| TemplateError::new(e.to_string());
-    let reversed = Regex::new(r"\[\s*:\s*:\s*-\s*1\s*\]").map_err(bad)?;
-    let begin = Regex::new(r"^(\{%[-+]?\s*)generation(\s*[-+]?%\})$").map_err(bad)?;
-    let end = Regex::new(r"^(\{%[-+]?\s*)endgeneration(\s*[-+]?%\})$").map_err(bad)?;
-    let mut out = String::with_capacity(source.len());
-    for (is_code, piece) in pieces(&source) {
-        if !is_code {
-            out.push_str(piece);
-            continue;
-        }
-        let piece = reversed.replace_all(piece, format!(".{REVERSED}()"));
-        let piece = begin.replace(&piece, "${1}with${2}");
-        out.push_str(&end.replace(&piece, "${1}endwith${2}"));
-    }
-    Ok(out)
-}
-
-/// Cuts a template into code (tags, without their string literals) and all else.
-fn pieces(source: &str) -> Vec<(bool, &str)> {
-    let bytes = source.as_bytes();
-    let mut pieces = Vec::new();
-    let mut start = 0;
-    let mut at = 0;
-    let mut cut = |from: usize, to: usize, is_code: bool| {
-        if from < to {
-            pieces.push((is_code, source.get(from..to).unwrap_or_default()));
-        }
-        to
-    };
-    while at < bytes.len() {
-        let close: &[u8] = match bytes.get(at..at + 2) {
-            Some(b"{{") => b"}}",
-            Some(b"{%") => b"%}",
-            Some(b"{#") => {
-                let len =
-                    source.get(at..).and_then(|rest| rest.find("#}")).map_or(bytes.len() - at, |end| end + 2);
-                at += len;
-                continue;
-            }
-            _ => {
-                at += 1;
-                continue;
-            }
-        };
-        start = cut(start, at, false);
-        at += 2;
-        while at < bytes.len() && !bytes[at..].starts_with(close) {
-            if let quote @ (b'"' | b'\'') = bytes[at] {
-                start = cut(start, at, true);
-                at += 1;
-                while at < bytes.len() && bytes[at] != quote {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
-                }
-                at = (at + 1).min(bytes.len());
-                start = cut(start, at, false);
-            } else {
-                at += 1;
-            }
-        }
-        at = (at + 2).min(bytes.len());
-        start = cut(start, at, true);
-    }
-    cut(start, bytes.len(), false);
-    pieces
-}
 
 impl ChatTemplate {
     /// The template of an opened model, with the names of its control tokens. `None`: the file has none.
@@ -202,24 +95,4 @@ fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
         ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
     let text = |value: &Value| value.as_str().or_else(|| value.get("content")?.as_str()).map(Value::from);
     NAMES.iter().filter_map(|name| Some(((*name).to_owned(), text(config.get(*name)?)?))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{pieces, prepare};
-
-    #[test]
-    fn only_code_is_changed() {
-        let source = "a[::-1]{{ x[::-1] ~ '[::-1] }}' }}{# {% generation %} #}{%- generation -%}b{% endgeneration %}\r\n";
-        let want =
-            "a[::-1]{{ x.__reversed__() ~ '[::-1] }}' }}{# {% generation %} #}{%- with -%}b{% endwith %}\n";
-        assert_eq!(prepare(source).expect("prepares"), want);
-    }
-
-    #[test]
-    fn pieces_put_together_are_the_source() {
-        for source in ["", "{", "{{", "{%'", "{{ '\\", "{# x", "é{{ 'é' }}é", "{{ \"a\\\"b\" }}{%x%}"] {
-            assert_eq!(pieces(source).iter().map(|(_, piece)| *piece).collect::<String>(), source);
-        }
-    }
 }

@@ -12,10 +12,11 @@ mod listed;
 mod llama;
 mod mistral;
 mod phi;
+mod reader;
 mod told;
 
-use crate::parts::Sink;
 pub(crate) use bare::Bare;
+pub(crate) use reader::{Bit, Frame, Reader};
 pub(crate) use told::{spelt_out, told};
 
 /// How a model writes calls.
@@ -31,30 +32,6 @@ pub enum Style {
     Phi,
     /// `<start_function_call>call:name{key:value}<end_function_call>`: Gemma.
     Gemma,
-}
-
-/// How calls are framed, for the grammar of answers that must be calls: `first call (between call)* last`, where a call is
-/// `{"name": …, key: …}`.
-pub(crate) struct Frame {
-    pub(crate) first: &'static [Bit],
-    pub(crate) between: &'static [Bit],
-    pub(crate) last: &'static [Bit],
-    /// `arguments`, or what the style calls them.
-    pub(crate) key: &'static str,
-}
-
-/// A bit of a frame.
-pub(crate) enum Bit {
-    /// One of the style's marks: perhaps a control token.
-    Mark(&'static str),
-    Text(&'static str),
-}
-
-/// Reads the calls of one answer.
-pub(crate) trait Reader: Send {
-    fn put(&mut self, letter: char, out: &mut Sink);
-    /// The end. `cut` is that the answer did not end by itself: a call that was begun by its mark and not told is left out.
-    fn finish(&mut self, cut: bool, out: &mut Sink);
 }
 
 impl Style {

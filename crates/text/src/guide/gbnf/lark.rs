@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::chars::Chars;
 use super::sets::{Sets, Shape};
-use super::{Expr, Grammar};
+use super::syntax::{Expr, Grammar};
 
 /// Rounds of looking for lexemes that begin alike; after them only characters are lexemes.
 const ROUNDS: usize = 32;

@@ -10,6 +10,7 @@ mod chars;
 mod lark;
 mod parse;
 mod sets;
+mod syntax;
 
 /// A grammar in Lark for one in GBNF.
 ///
@@ -24,26 +25,6 @@ pub(super) fn to_lark(gbnf: &str) -> Result<String, String> {
 /// Whether a grammar is GBNF rather than Lark, which defines rules by a colon.
 pub(super) fn is_gbnf(grammar: &str) -> bool {
     grammar.contains("::=")
-}
-
-/// A parsed grammar. Rule 0 is `root`.
-struct Grammar {
-    rules: Vec<Expr>,
-}
-
-/// A part of a rule.
-#[derive(Debug, Clone, PartialEq)]
-enum Expr {
-    /// One character of a set.
-    Class(chars::Chars),
-    /// One after the other; empty is the empty text.
-    Seq(Vec<Expr>),
-    /// Any of them.
-    Alt(Vec<Expr>),
-    /// So many times.
-    Repeat(Box<Expr>, u32, Option<u32>),
-    /// A rule, by number.
-    Rule(usize),
 }
 
 #[cfg(test)]

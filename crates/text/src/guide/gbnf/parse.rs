@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::chars::Chars;
-use super::{Expr, Grammar};
+use super::syntax::{Expr, Grammar};
 
 /// Brackets in brackets.
 const DEPTH: usize = 64;

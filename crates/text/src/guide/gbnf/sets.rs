@@ -1,7 +1,7 @@
 //! Which characters may begin, prolong and follow the parts of a grammar.
 
 use super::chars::Chars;
-use super::{Expr, Grammar};
+use super::syntax::{Expr, Grammar};
 
 /// Rounds until nothing changes: more than the depth of any loop in loops that a person would write.
 const ROUNDS: usize = 64;

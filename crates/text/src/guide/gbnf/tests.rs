@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Expr, Grammar, parse, to_lark};
+use super::syntax::{Expr, Grammar};
+use super::{parse, to_lark};
 use crate::{Form, Grammars, Special, Tokenizer};
 
 fn tokenizer() -> Arc<Tokenizer> {

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::build::{Array, Builder, Node};
-use super::leaf::{Rules, Scalar, count, counts, scalar};
+use super::build::Builder;
+use super::node::{Array, Node};
+use super::rules::{Rules, Scalar, count, counts, scalar};
 
 /// Most texts of which lists without repetition are told apart.
 const MOST_DISTINCT: usize = 8;

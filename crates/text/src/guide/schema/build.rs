@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::leaf;
+use super::keywords::{ANNOTATIONS, ASSERTIONS};
 use super::negate;
+use super::node::{Node, Part, leaves};
 use super::source::{Source, object};
+use super::strings::any_text;
 use super::term::Term;
 
 /// Most combinations of schemas: past it the request is refused.
@@ -16,65 +18,6 @@ const MOST_NODES: usize = 20_000;
 const MOST_REFERENCES: usize = 64;
 /// Most sets of texts of which it is asked whether they are empty: some milliseconds each at worst.
 const MOST_ASKED: usize = 2_000;
-
-/// What a value may be.
-#[derive(Debug, Clone)]
-pub(super) enum Node {
-    /// Not known yet.
-    Pending,
-    /// Nothing, for this reason.
-    Never(String),
-    /// Any JSON.
-    Any,
-    /// One of these texts: a string, a number, `true`, `false`, `null`.
-    Scalar(Term),
-    Either(Vec<usize>),
-    Object(Object),
-    Array(Array),
-}
-
-/// An object: named fields in this order, each at most once, then others.
-#[derive(Debug, Clone)]
-pub(super) struct Object {
-    pub(super) fields: Vec<Field>,
-    /// Keys (with their quotation marks) of other fields, and what these may be.
-    pub(super) others: Vec<(Term, usize)>,
-    pub(super) least: u64,
-    pub(super) most: Option<u64>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) value: usize,
-    pub(super) required: bool,
-}
-
-/// A list: these items, then any number of others.
-#[derive(Debug, Clone)]
-pub(super) struct Array {
-    pub(super) first: Vec<usize>,
-    pub(super) items: usize,
-    pub(super) least: u64,
-    pub(super) most: Option<u64>,
-    /// At least so many items that are like this.
-    pub(super) contains: Option<(usize, u64)>,
-    /// All items are different, and each is one of these texts.
-    pub(super) distinct: Option<Vec<String>>,
-}
-
-/// A part of what holds together.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Part {
-    /// A schema.
-    All(usize),
-    /// A schema's own assertions, without those that combine schemas.
-    Own(usize),
-    /// One of these schemas at least.
-    Any(Vec<usize>),
-    /// Exactly one of a schema's `oneOf`.
-    One(usize),
-}
 
 pub(super) struct Builder {
     pub(super) source: Source,
@@ -205,7 +148,7 @@ impl Builder {
             }
         }
         if flat.choices.is_empty() {
-            return leaf::expand(self, &flat.owns);
+            return self.assertions(&flat.owns);
         }
         let choice = flat.choices.remove(0);
         let mut rest: Vec<Part> = flat.owns.iter().map(|id| Part::Own(*id)).collect();
@@ -319,7 +262,7 @@ impl Builder {
                 let options = all.map(|value| self.source.made(id, json!({ "const": value }))).collect();
                 flat.choices.push(Part::Any(options));
             }
-            _ if leaf::ASSERTIONS.contains(&key) => flat.own(id),
+            _ if ASSERTIONS.contains(&key) => flat.own(id),
             _ => {
                 if !ANNOTATIONS.contains(&key) && !key.starts_with("x-") {
                     let at = self.source.at(id);
@@ -423,7 +366,7 @@ impl Builder {
         let mut terms = Vec::new();
         self.collect(node, &mut terms)?;
         let term = Term::either(terms);
-        Ok((term != leaf::any_text()).then_some(term))
+        Ok((term != any_text()).then_some(term))
     }
 
     fn collect(&self, node: usize, terms: &mut Vec<Term>) -> Result<(), String> {
@@ -432,28 +375,11 @@ impl Builder {
                 Node::Scalar(term) => terms.push(term.clone()),
                 Node::Never(_) => {}
                 Node::Pending => return Err("propertyNames that refer to themselves".into()),
-                Node::Any | Node::Object(_) | Node::Array(_) | Node::Either(_) => {
-                    terms.push(leaf::any_text())
-                }
+                Node::Any | Node::Object(_) | Node::Array(_) | Node::Either(_) => terms.push(any_text()),
             }
         }
         Ok(())
     }
-}
-
-/// What a node is in the end, whatever options of options are on the way: each once.
-pub(super) fn leaves(nodes: &[Node], node: usize) -> Vec<usize> {
-    let (mut found, mut seen, mut todo) = (Vec::new(), HashSet::new(), vec![node]);
-    while let Some(id) = todo.pop() {
-        if !seen.insert(id) {
-            continue;
-        }
-        match &nodes[id] {
-            Node::Either(options) => todo.extend(options.iter().rev()),
-            _ => found.push(id),
-        }
-    }
-    found
 }
 
 /// Schemas that hold together, taken apart.
@@ -472,39 +398,6 @@ impl Flat {
         }
     }
 }
-
-/// Keywords that say nothing about what is valid.
-pub(super) const ANNOTATIONS: &[&str] = &[
-    "$schema",
-    "$id",
-    "id",
-    "$anchor",
-    "$dynamicAnchor",
-    "$recursiveAnchor",
-    "$defs",
-    "definitions",
-    "$comment",
-    "$vocabulary",
-    "title",
-    "description",
-    "default",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "examples",
-    "example",
-    "contentMediaType",
-    "contentEncoding",
-    "contentSchema",
-    "discriminator",
-    "markdownDescription",
-    "enumNames",
-    "propertyOrder",
-    "tsType",
-    "strict",
-    "name",
-    "format",
-];
 
 /// The schema of one value.
 fn constant(value: &Value) -> Value {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::build::{Array, Node, Object, leaves};
-use super::leaf;
+use super::node::{Array, Node, Object, leaves};
+use super::strings::{any_key, any_text};
 use super::term::{Term, quoted};
 
 /// Most rules of a grammar.
@@ -277,10 +277,10 @@ impl<'n> Emitter<'n> {
             Term::Text("true".into()),
             Term::Text("false".into()),
             super::number::between(false, None, None, false),
-            leaf::any_text(),
+            any_text(),
         ]);
         let scalar = self.terminal(&scalar);
-        let key = self.key(&leaf::any_key());
+        let key = self.key(&any_key());
         let [open, close, first, last, comma] =
             ["OPEN", "CLOSE", "FIRST", "LAST", "COMMA"].map(|name| self.sign(name));
         let object = format!("{open} ({key} {name} ({comma} {key} {name})*)? {close}");

@@ -1,6 +1,6 @@
 //! Which values there are, and why there are none.
 
-use super::build::Node;
+use super::node::Node;
 use super::term::Term;
 
 /// Which nodes have a value that ends.

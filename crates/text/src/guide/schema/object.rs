@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
-use super::build::{Builder, Field, Node, Object};
-use super::leaf::{Rules, any_key, counts, in_quotes};
+use super::build::Builder;
+use super::node::{Field, Node, Object};
+use super::rules::{Rules, counts};
 use super::scalars::searched;
+use super::strings::{any_key, in_quotes};
 use super::term::Term;
 
 /// Most sets that patterns for keys part the keys into.

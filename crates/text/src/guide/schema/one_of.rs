@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::build::{Builder, Part};
+use super::build::Builder;
 use super::inhabited::inhabited;
+use super::node::Part;
 
 /// Most options that are compared each with each.
 const MOST_COMPARED: usize = 32;

@@ -5,11 +5,12 @@ use serde_json::Value;
 use super::build::{Builder, brief};
 use super::formats::{self, Format};
 use super::language::{self, Script};
-use super::leaf::{Rules, Scalar, any_text, counts, in_quotes, never, scalar};
 use super::negate::{FRACTION, NOT_PATTERN};
 use super::number::{self, Bound, Decimal};
 use super::pattern::Dialect;
+use super::rules::{Rules, Scalar, counts, never, scalar};
 use super::source::EXACT;
+use super::strings::{any_text, in_quotes};
 use super::term::Term;
 
 fn decimal(builder: &Builder, id: usize, key: &str, value: &Value) -> Result<Decimal, String> {

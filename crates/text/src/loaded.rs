@@ -1,0 +1,26 @@
+//! What a file says of its vocabulary.
+
+use crate::machine::Parts;
+use crate::pieces::Form;
+
+/// Tokens that any vocabulary may have; Gemma's, the largest in use, has 262,208.
+pub(crate) const MAX_TOKENS: usize = 4 << 20;
+
+/// All that a file says, before it is put together.
+pub(crate) struct Loaded {
+    pub(crate) parts: Parts,
+    pub(crate) form: Form,
+    /// `[ids]`: each token's text as the file writes it.
+    pub(crate) texts: Vec<Option<String>>,
+    /// Control tokens.
+    pub(crate) special: Vec<u32>,
+    /// Tokens before and after a text.
+    pub(crate) around: (Vec<u32>, Vec<u32>),
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    /// Ends that the file names itself.
+    pub(crate) ends: Vec<u32>,
+    pub(crate) unknown: Option<u32>,
+    /// What is to be said of the file when it is loaded.
+    pub(crate) remarks: Vec<String>,
+}
