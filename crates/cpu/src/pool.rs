@@ -3,11 +3,12 @@
 //! A forward pass crosses this barrier hundreds of times a token, so workers spin for a moment before they park. Each
 //! thread has a range of the tasks and claims it in order, which makes its reads one forward stream; who is done early
 //! goes on with what others have left, so a core that is slowed or stolen simply claims fewer.
-//! Deliberately absent: nested parallelism (a task that calls back into its pool runs the inner job alone), futures,
-//! and any queue.
+//! One caller at a time: several callers take turns above this crate. A job that meets a busy pool runs on its caller alone, which is
+//! right for a task that calls back into its pool, and counted as a collision for any other ([`Pool::collisions`]).
+//! Deliberately absent: nested parallelism, futures, and any queue.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +19,11 @@ use std::thread::{JoinHandle, Thread};
 const SPINS: usize = 20_000;
 
 type Job = dyn Fn(usize) + Sync;
+
+thread_local! {
+    /// The pool in whose job this thread is, by the address of what its threads share; 0 if in none.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Keeps a counter on a cache line of its own.
 #[repr(align(128))]
@@ -48,6 +54,8 @@ unsafe impl Send for Shared {}
 pub struct Pool {
     shared: Arc<Shared>,
     busy: AtomicBool,
+    /// See [`Pool::collisions`].
+    collisions: AtomicUsize,
     /// Threads that take part, the caller included.
     active: AtomicUsize,
     unpark: Vec<Thread>,
@@ -84,6 +92,7 @@ impl Pool {
         let mut pool = Pool {
             shared,
             busy: AtomicBool::new(false),
+            collisions: AtomicUsize::new(0),
             active: AtomicUsize::new(threads),
             unpark: Vec::new(),
             workers: Vec::new(),
@@ -128,11 +137,14 @@ impl Pool {
     pub fn run(&self, tasks: usize, job: &(dyn Fn(usize) + Sync)) {
         let threads = self.threads();
         let alone = threads == 1 || tasks <= 1;
+        let shared = &*self.shared;
         if alone || self.busy.swap(true, Ordering::Acquire) {
+            if !alone && INSIDE.get() != shared.address() {
+                self.collisions.fetch_add(1, Ordering::Relaxed);
+            }
             (0..tasks).for_each(job);
             return;
         }
-        let shared = &*self.shared;
         // SAFETY: only the lifetime is erased; `run` does not return before every worker has left the job.
         let erased = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job) };
         // SAFETY: `busy` is ours and no worker is inside a job, so nobody else touches the cell.
@@ -163,6 +175,11 @@ impl Pool {
         if let Some(panic) = mine.err().or(theirs) {
             resume_unwind(panic);
         }
+    }
+
+    /// How often a job met the pool busy with the job of another thread, and so ran on its caller alone: 0 where callers take turns.
+    pub fn collisions(&self) -> usize {
+        self.collisions.load(Ordering::Relaxed)
     }
 
     /// Splits `data` into pieces of `chunk` items (the last may be shorter) and calls `job(index, piece)` for each.
@@ -379,6 +396,10 @@ impl<T> Tile<'_, T> {
 }
 
 impl Shared {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Leaves no task to claim.
     fn abandon(&self, tasks: usize) {
         self.next.iter().for_each(|next| next.0.store(tasks, Ordering::Relaxed));
@@ -392,6 +413,9 @@ fn range(tasks: usize, thread: usize, threads: usize) -> std::ops::Range<usize> 
 
 /// Runs the tasks of `thread`'s range, one of `threads`, then what is left of the others'.
 fn claim(shared: &Shared, thread: usize, threads: usize, job: &(dyn Fn(usize) + Sync), tasks: usize) {
+    let outside = INSIDE.replace(shared.address());
+    // Also when a task panics.
+    let _inside = OnDrop(|| INSIDE.set(outside));
     for owner in (thread..threads).chain(0..thread) {
         let end = range(tasks, owner, threads).end;
         loop {
@@ -401,6 +425,15 @@ fn claim(shared: &Shared, thread: usize, threads: usize, job: &(dyn Fn(usize) + 
             }
             job(task);
         }
+    }
+}
+
+/// Calls a function when it is dropped.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

@@ -98,7 +98,30 @@ fn a_nested_run_still_finishes() {
             sum.fetch_add(i, Ordering::Relaxed);
         })
     });
-    assert_eq!(sum.into_inner(), 40);
+    assert_eq!((sum.into_inner(), pool.collisions()), (40, 0));
+}
+
+#[test]
+fn a_job_that_meets_a_busy_pool_is_done_and_counted() {
+    let pool = Pool::new(2, None).unwrap();
+    let sum = AtomicUsize::new(0);
+    let add = |i: usize| {
+        sum.fetch_add(i, Ordering::Relaxed);
+    };
+    pool.run(2, &|task| {
+        if task == 0 {
+            // Another thread, while this job is under way.
+            std::thread::scope(|scope| {
+                scope.spawn(|| pool.run(5, &add));
+            });
+        }
+    });
+    assert_eq!((sum.load(Ordering::Relaxed), pool.collisions()), (10, 1));
+    // A panic inside a job leaves no trace of it.
+    let caught = catch_unwind(AssertUnwindSafe(|| pool.run(4, &|_| panic!("a task"))));
+    assert!(caught.is_err() && INSIDE.get() == 0);
+    pool.run(5, &add);
+    assert_eq!((sum.load(Ordering::Relaxed), pool.collisions()), (20, 1));
 }
 
 #[test]

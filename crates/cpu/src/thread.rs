@@ -66,8 +66,56 @@ pub fn pin(cpu: usize) -> bool {
     }
 }
 
+/// The logical CPUs that a thread may run on.
+#[derive(Debug, Clone)]
+pub struct Affinity {
+    #[cfg(target_os = "linux")]
+    cpus: rustix::thread::CpuSet,
+}
+
+impl Affinity {
+    /// Those of the calling thread; none if the system does not tell.
+    pub fn of_caller() -> Option<Affinity> {
+        #[cfg(target_os = "linux")]
+        {
+            rustix::thread::sched_getaffinity(None).ok().map(|cpus| Affinity { cpus })
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            None
+        }
+    }
+
+    /// Lets the calling thread run on these again, after [`pin`]; returns whether the system agreed.
+    pub fn apply(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            rustix::thread::sched_setaffinity(None, &self.cpus).is_ok()
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            false
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pinned_thread_can_be_let_go() {
+        super::with_stack(1 << 20, || {
+            let cpus = |affinity: &super::Affinity| affinity.cpus.count();
+            let before = super::Affinity::of_caller().expect("the system tells");
+            let first = (0..1024).find(|cpu| before.cpus.is_set(*cpu)).expect("a CPU");
+            assert!(super::pin(first));
+            assert_eq!(super::Affinity::of_caller().map(|now| cpus(&now)), Some(1));
+            assert!(before.apply());
+            assert_eq!(super::Affinity::of_caller().map(|now| cpus(&now)), Some(cpus(&before)));
+        })
+        .expect("a thread");
+    }
+
     #[test]
     fn two_results_from_two_threads() {
         let id = || std::thread::current().id();

@@ -14,6 +14,7 @@
 mod blocks;
 mod constraint;
 mod costs;
+mod device;
 mod engine;
 mod error;
 pub mod fake;
@@ -37,6 +38,9 @@ mod step;
 mod voice;
 
 pub use constraint::{Constrain, Constraint};
+pub use device::{
+    Device, EngineTurns, Full, MemoryBudget, MemoryKind, MemoryUse, Reservation, TurnTotals, Urgency,
+};
 pub use engine::{Draft, Engine};
 pub use error::{Error, Refused};
 pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};

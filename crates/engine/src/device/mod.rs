@@ -1,0 +1,311 @@
+//! The machine that several engines share: one thread pool, one memory budget, turns in milliseconds of compute.
+//!
+//! Every engine runs on a thread of its own and asks the device for a turn before each step of its model; while it holds the turn the
+//! pool is its own. So no job ever meets a busy pool, and no second pool competes for the cores. Who is next is decided in
+//! [`turns`], a plain struct; here are the lock and the condition variables around it. A turn ends before tokens are sampled if
+//! another engine comes first, which then computes meanwhile. See `docs/decisions/0056-device.md`.
+//!
+//! The lock is held for the choice only, never while anything is computed. A waiter sleeps on its own condition variable until
+//! its turn begins, its engine gets news ([`Interrupt`]), or the engine's drain is over. A member that panics leaves while it unwinds,
+//! which gives its turn back.
+
+mod budget;
+pub(crate) mod turns;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use budget::{Full, MemoryBudget, MemoryKind, MemoryUse, Reservation};
+use cpu::thread::Affinity;
+use kernels::Compute;
+use turns::{MemberId, Turns};
+pub use turns::{TurnTotals, Urgency};
+
+/// The compute threads and the memory of this machine. Clones are the same device.
+#[derive(Clone)]
+pub struct Device(Arc<Shared>);
+
+struct Shared {
+    compute: Arc<Compute>,
+    memory: MemoryBudget,
+    state: Mutex<State>,
+    began: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    turns: Turns,
+    waiters: Vec<(MemberId, Arc<Waiter>)>,
+}
+
+/// What wakes one member.
+pub(crate) struct Waiter {
+    name: Arc<str>,
+    signals: Mutex<Signals>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Signals {
+    granted: bool,
+    interrupted: bool,
+}
+
+/// What an engine had of the device so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineTurns {
+    /// The engine's name.
+    pub engine: Arc<str>,
+    /// Its turns.
+    pub turns: TurnTotals,
+}
+
+/// One engine's place on a device. Dropping it gives back whatever it holds.
+pub(crate) struct Member {
+    device: Device,
+    id: MemberId,
+    waiter: Arc<Waiter>,
+    holds: bool,
+    pinning: Pinning,
+}
+
+/// Where the member's thread may run. Alone on a device it keeps to the pool's first CPU. With others it may run anywhere, so that
+/// sampling does not compete with another's step for that CPU.
+#[derive(Debug)]
+enum Pinning {
+    Unknown,
+    Pinned(Option<Affinity>),
+    Free(Option<Affinity>),
+}
+
+impl Device {
+    /// A device that computes with `compute` and shares out `memory`.
+    pub fn new(compute: Compute, memory: MemoryBudget) -> Device {
+        let state = Mutex::default();
+        Device(Arc::new(Shared { compute: Arc::new(compute), memory, state, began: Instant::now() }))
+    }
+
+    /// A device for one engine, whose memory was checked before.
+    pub fn of_one(compute: Compute) -> Device {
+        Device::new(compute, MemoryBudget::unlimited())
+    }
+
+    /// The kernels' instructions and threads. Whoever computes with them holds a turn, or is alone: see [`Device::exclusive`].
+    pub fn compute(&self) -> &Arc<Compute> {
+        &self.0.compute
+    }
+
+    /// The memory that engines reserve from.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.0.memory
+    }
+
+    /// What each engine had of the device so far, in the order in which they started. Engines that ended are left out.
+    pub fn engines(&self) -> Vec<EngineTurns> {
+        let state = self.lock();
+        let of = |(id, waiter): &(MemberId, Arc<Waiter>)| EngineTurns {
+            engine: waiter.name.clone(),
+            turns: state.turns.totals(*id),
+        };
+        state.waiters.iter().map(of).collect()
+    }
+
+    /// Computes something beside the engines that is not an engine's step, such as a measurement: `work` runs on this thread in a
+    /// turn of its own, of urgency [`Urgency::Batch`], while all engines wait. It should be short.
+    pub fn exclusive<T>(&self, name: &str, work: impl FnOnce(&Compute) -> T) -> T {
+        let mut member = self.join(name, Duration::MAX);
+        // Nobody interrupts this member, so the first wait ends with its turn.
+        while !member.acquire(Urgency::Batch, None).0 {}
+        work(&self.0.compute)
+    }
+
+    /// Kernels that run on the calling thread alone, for long work beside the engines, such as loading a model: no turn is needed, as
+    /// the pool is not touched.
+    ///
+    /// # Errors
+    /// When the system refuses; a pool of one has no threads of its own.
+    pub fn single_threaded(&self) -> std::io::Result<Compute> {
+        let Compute { tier, prompt_tiles, .. } = *self.0.compute;
+        Ok(Compute { prompt_tiles, ..Compute::new(tier, cpu::Pool::new(1, None)?) })
+    }
+
+    /// A place for an engine whose streams should wait no longer than `max_stall` for their next token.
+    pub(crate) fn join(&self, name: &str, max_stall: Duration) -> Member {
+        let waiter = Arc::new(Waiter {
+            name: Arc::from(name),
+            signals: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let mut state = self.lock();
+        let id = state.turns.join(max_stall);
+        state.waiters.push((id, waiter.clone()));
+        drop(state);
+        Member { device: self.clone(), id, waiter, holds: false, pinning: Pinning::Unknown }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.began.elapsed()
+    }
+}
+
+impl State {
+    /// Tells the member whose turn has begun, if that is somebody.
+    fn wake(&self, next: Option<MemberId>) {
+        let waiter = next.and_then(|next| self.waiters.iter().find(|(id, _)| *id == next));
+        if let Some((_, waiter)) = waiter {
+            waiter.signals().granted = true;
+            waiter.changed.notify_one();
+        }
+    }
+}
+
+impl Waiter {
+    fn signals(&self) -> MutexGuard<'_, Signals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the wait for a turn, the present one or the next, so that the engine's thread looks at its inbox.
+    pub(crate) fn interrupt(&self) {
+        self.signals().interrupted = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until the turn begins (true), an interrupt, or `until`.
+    fn wait(&self, until: Option<Instant>) -> bool {
+        let mut signals = self.signals();
+        loop {
+            if signals.interrupted {
+                signals.interrupted = false;
+                return false;
+            }
+            if std::mem::take(&mut signals.granted) {
+                return true;
+            }
+            signals = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.changed.wait(signals).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    self.changed.wait_timeout(signals, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl Member {
+    /// What interrupts this member's waits.
+    pub(crate) fn waiter(&self) -> &Arc<Waiter> {
+        &self.waiter
+    }
+
+    /// Forgets interrupts so far: what they were about is looked at next.
+    pub(crate) fn clear_interrupt(&self) {
+        self.waiter.signals().interrupted = false;
+    }
+
+    /// Begins a turn, after the one that this member may hold still. False when the wait for it ended by an interrupt or at `until`: the
+    /// member keeps its place, and the next call goes on waiting.
+    pub(crate) fn begin(&mut self, urgency: Urgency, until: Option<Instant>) -> bool {
+        let (holds, alone) = self.acquire(urgency, until);
+        if holds {
+            self.pin(alone);
+        }
+        holds
+    }
+
+    /// As [`Member::begin`], wherever the thread runs. Also returns whether the member is the only one.
+    fn acquire(&mut self, urgency: Urgency, until: Option<Instant>) -> (bool, bool) {
+        let now = self.device.now();
+        let mut state = self.device.lock();
+        let next = if self.holds {
+            state.turns.renew(self.id, urgency, now)
+        } else {
+            state.turns.ask(self.id, urgency, now)
+        };
+        self.holds = next == Some(self.id);
+        if !self.holds {
+            state.wake(next);
+        }
+        let alone = state.turns.len() == 1;
+        drop(state);
+        if self.holds {
+            // It may have begun while the engine looked at its inbox.
+            self.waiter.signals().granted = false;
+        } else {
+            self.holds = self.waiter.wait(until);
+        }
+        (self.holds, alone)
+    }
+
+    /// The pool is not needed any more in this turn: ends it if another member comes first now. Else it goes on, as this member would
+    /// be the next in any case.
+    pub(crate) fn yield_turn(&mut self) {
+        if !self.holds {
+            return;
+        }
+        let now = self.device.now();
+        let mut state = self.device.lock();
+        if state.turns.outranked(self.id, now) {
+            self.holds = false;
+            let next = state.turns.release(self.id, now);
+            state.wake(next);
+        }
+    }
+
+    /// Ends the turn or the wait for one: there is nothing to do.
+    pub(crate) fn rest(&mut self) {
+        let now = self.device.now();
+        let mut state = self.device.lock();
+        let next = state.turns.rest(self.id, now);
+        state.wake(next);
+        drop(state);
+        self.holds = false;
+        self.waiter.signals().granted = false;
+    }
+
+    /// Longest that a step should take for the sake of other engines' streams; none if no other engine decodes.
+    pub(crate) fn max_stall(&self) -> Option<Duration> {
+        self.device.lock().turns.max_stall(self.id)
+    }
+
+    /// What it had so far.
+    pub(crate) fn totals(&self) -> TurnTotals {
+        self.device.lock().turns.totals(self.id)
+    }
+
+    /// Keeps this thread to the pool's first CPU if it is alone, and lets it run anywhere if not.
+    fn pin(&mut self, alone: bool) {
+        let before = match &mut self.pinning {
+            Pinning::Unknown => Affinity::of_caller(),
+            Pinning::Pinned(_) if alone => return,
+            Pinning::Free(_) if !alone => return,
+            Pinning::Pinned(before) | Pinning::Free(before) => before.take(),
+        };
+        if alone {
+            self.device.0.compute.pool.pin_caller();
+            self.pinning = Pinning::Pinned(before);
+        } else {
+            if let Some(before) = &before {
+                before.apply();
+            }
+            self.pinning = Pinning::Free(before);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let now = self.device.now();
+        let mut state = self.device.lock();
+        let next = state.turns.leave(self.id, now);
+        state.waiters.retain(|(id, _)| *id != self.id);
+        state.wake(next);
+    }
+}
+
+#[cfg(test)]
+mod tests;
