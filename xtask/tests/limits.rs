@@ -102,7 +102,7 @@ fn fault_docs_limits_are_those_of_the_code() {
         ),
         ("crates/cli/src/commands/serve/operations.rs", "SHORT_KEY", "at least {} characters", &plain),
         (
-            "crates/engine/src/scheduler.rs",
+            "crates/engine/src/limits.rs",
             "PROMPT_LOGIT_ROWS",
             "rows of logits for them in a step | {}",
             &plain,

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::prefix::Prefixes;
+use crate::prefix::PrefixTree;
 
 /// All blocks of one engine.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ struct Blocks {
     /// Tables that hold a block, by block.
     holders: Vec<u32>,
     /// What blocks are remembered to hold, if they are.
-    prefixes: Option<Prefixes>,
+    prefixes: Option<PrefixTree>,
     block_tokens: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Table {
 
 /// The pool has fewer free blocks than were asked for; nothing was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Short;
+pub(crate) struct OutOfBlocks;
 
 impl Pool {
     /// A pool that forgets what is given back.
@@ -48,7 +48,7 @@ impl Pool {
     /// A pool that remembers full blocks for as long as their memory is not wanted.
     pub(crate) fn remembering(total: usize, block_tokens: usize) -> Pool {
         let pool = Pool::new(total, block_tokens);
-        pool.0.borrow_mut().prefixes = Some(Prefixes::new(total, block_tokens));
+        pool.0.borrow_mut().prefixes = Some(PrefixTree::new(total, block_tokens));
         pool
     }
 
@@ -65,7 +65,7 @@ impl Pool {
 
     /// Blocks that nobody holds and that are remembered.
     pub(crate) fn remembered(&self) -> usize {
-        self.0.borrow().prefixes.as_ref().map_or(0, Prefixes::idle)
+        self.0.borrow().prefixes.as_ref().map_or(0, PrefixTree::idle)
     }
 
     pub(crate) fn block_tokens(&self) -> usize {
@@ -85,12 +85,12 @@ impl Pool {
 
 impl Blocks {
     fn available(&self) -> usize {
-        self.free.len() + self.prefixes.as_ref().map_or(0, Prefixes::idle)
+        self.free.len() + self.prefixes.as_ref().map_or(0, PrefixTree::idle)
     }
 
     /// A block for one holder. The caller has checked that there is one.
     fn take(&mut self) -> Option<u32> {
-        let block = self.free.pop().or_else(|| self.prefixes.as_mut().and_then(Prefixes::evict))?;
+        let block = self.free.pop().or_else(|| self.prefixes.as_mut().and_then(PrefixTree::evict))?;
         self.holders[block as usize] = 1;
         Some(block)
     }
@@ -118,11 +118,11 @@ impl Blocks {
 
 impl Table {
     /// Makes room for `tokens` tokens in all, or takes nothing.
-    pub(crate) fn grow_to(&mut self, tokens: usize) -> Result<(), Short> {
+    pub(crate) fn grow_to(&mut self, tokens: usize) -> Result<(), OutOfBlocks> {
         let more = self.pool.needed(tokens).saturating_sub(self.blocks.len());
         let mut pool = self.pool.0.borrow_mut();
         if pool.available() < more {
-            return Err(Short);
+            return Err(OutOfBlocks);
         }
         self.blocks.extend((0..more).map_while(|_| pool.take()));
         Ok(())

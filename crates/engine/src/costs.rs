@@ -10,27 +10,27 @@ const DOUBT: f32 = 1.0 / 64.0;
 
 /// Seconds a step, by rows.
 #[derive(Debug)]
-pub(crate) struct Costs {
+pub(crate) struct StepCosts {
     /// Numbers of rows that are told apart, ascending.
     rows: Vec<usize>,
     /// One each; 0 is not measured yet.
     seconds: Vec<f32>,
 }
 
-impl Costs {
+impl StepCosts {
     /// For steps of at most `rows` rows, each number by itself.
-    pub(crate) fn new(rows: usize) -> Costs {
-        Costs { rows: (1..=rows).collect(), seconds: vec![0.0; rows] }
+    pub(crate) fn new(rows: usize) -> StepCosts {
+        StepCosts { rows: (1..=rows).collect(), seconds: vec![0.0; rows] }
     }
 
     /// For steps of at most `rows` rows, larger numbers in classes of an eighth.
-    pub(crate) fn by_classes(rows: usize) -> Costs {
+    pub(crate) fn by_classes(rows: usize) -> StepCosts {
         let next = |at: &usize| Some(at + (at / 8).max(1)).filter(|next| *next <= rows);
         let mut classes: Vec<usize> = std::iter::successors(Some(1), next).collect();
         if classes.last().is_some_and(|last| *last < rows) {
             classes.push(rows);
         }
-        Costs { seconds: vec![0.0; classes.len()], rows: classes }
+        StepCosts { seconds: vec![0.0; classes.len()], rows: classes }
     }
 
     /// The numbers of rows that are told apart, ascending.
@@ -83,6 +83,11 @@ impl Costs {
         }
     }
 
+    /// The smallest number of rows that was measured; the largest of all numbers if none was.
+    pub(crate) fn smallest(&self) -> usize {
+        self.seconds.iter().position(|s| *s > 0.0).map_or(usize::MAX, |at| self.rows[at])
+    }
+
     /// The largest number of rows that was measured; 0 if none was.
     pub(crate) fn largest(&self) -> usize {
         self.seconds.iter().rposition(|s| *s > 0.0).map_or(0, |at| self.rows[at])
@@ -95,7 +100,7 @@ mod tests {
 
     #[test]
     fn between_two_measurements_lies_a_line() {
-        let mut costs = Costs::new(20);
+        let mut costs = StepCosts::new(20);
         assert_eq!(costs.estimate(3), None);
         costs.observe(2, 1.0);
         assert_eq!((costs.estimate(1), costs.estimate(9)), (Some(1.0), Some(1.0)), "nothing else is known");
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn many_rows_share_a_class() {
-        let mut costs = Costs::by_classes(1000);
+        let mut costs = StepCosts::by_classes(1000);
         assert!(costs.classes().starts_with(&[1, 2, 3]) && costs.classes().len() < 60);
         assert!(costs.classes().windows(2).all(|w| w[0] < w[1] && (w[1] - w[0]) * 8 <= w[0].max(8)));
         costs.observe(1, 1.0);
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_not_tried_is_doubted_down_to_its_share() {
-        let mut costs = Costs::new(4);
+        let mut costs = StepCosts::new(4);
         for (rows, seconds) in [(1, 1.0), (2, 1.5), (3, 2.0), (4, 9.0)] {
             costs.observe(rows, seconds);
         }
@@ -128,14 +133,14 @@ mod tests {
         let estimates = [1, 2, 3, 4].map(|rows| costs.estimate(rows).unwrap());
         assert_eq!(estimates[..3], [1.0, 1.5, 2.0], "three cost less than three halves of two");
         assert!((estimates[3] - 3.0).abs() < 0.01, "{estimates:?}");
-        let mut none = Costs::new(4);
+        let mut none = StepCosts::new(4);
         none.doubt(2);
         assert_eq!(none.estimate(2), None);
     }
 
     #[test]
     fn one_slow_step_moves_little_and_many_move_all() {
-        let mut costs = Costs::new(4);
+        let mut costs = StepCosts::new(4);
         costs.observe(1, 1.0);
         costs.observe(1, 100.0);
         assert!(costs.estimate(1).unwrap() < 1.2);

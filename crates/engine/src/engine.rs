@@ -2,15 +2,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernels::Compute;
 use model::Model;
-use text::Tokenizer;
 
+use crate::device::Member;
 use crate::handle::{Shape, Shared};
-use crate::machine::Machine;
-use crate::step::Core;
-use crate::{Error, FinishReason, Forward, Handle, Limits, Speculation, Unwatched, Vocabulary, Watch};
+use crate::model_runner::ModelRunner;
+use crate::step::{Core, Turn};
+use crate::{
+    Device, Error, FinishReason, Forward, Handle, Limits, Reservation, Speculation, Unwatched, Vocabulary,
+    Watch,
+};
 
 /// A smaller model of the same vocabulary, which guesses what a larger one will say.
 pub struct Draft {
@@ -20,105 +24,147 @@ pub struct Draft {
     pub vocabulary: Arc<dyn Vocabulary>,
 }
 
+/// What an engine is started with, beside its model.
+pub struct Setup {
+    /// What it is called in metrics and in the device's accounts of time and memory.
+    pub name: String,
+    /// Tokens as text.
+    pub vocabulary: Arc<dyn Vocabulary>,
+    /// Its bounds.
+    pub limits: Limits,
+    /// Told what happens.
+    pub watch: Box<dyn Watch>,
+    /// Memory that was reserved for the model's weights, for instance. It is given back when the engine has ended and has freed
+    /// what it holds.
+    pub memory: Vec<Reservation>,
+}
+
+impl Setup {
+    /// An engine that nobody watches, called `model`.
+    pub fn new(vocabulary: Arc<dyn Vocabulary>, limits: Limits) -> Setup {
+        Setup { name: "model".into(), vocabulary, limits, watch: Box::new(Unwatched), memory: Vec::new() }
+    }
+
+    /// The same, called `name`.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Setup {
+        self.name = name.into();
+        self
+    }
+
+    /// The same, watched by `watch`.
+    #[must_use]
+    pub fn watched(mut self, watch: Box<dyn Watch>) -> Setup {
+        self.watch = watch;
+        self
+    }
+
+    /// The same, holding `memory` for as long as the engine has its model.
+    #[must_use]
+    pub fn holding(mut self, memory: Reservation) -> Setup {
+        self.memory.push(memory);
+        self
+    }
+}
+
 /// A running engine; only its [`Handle`] is ever held.
 #[derive(Debug)]
 pub enum Engine {}
 
 impl Engine {
-    /// Starts an engine over a model, on a thread of its own.
+    /// Starts an engine over a model, on a thread of its own, on a device that it has for itself.
     ///
     /// # Errors
-    /// When there is no memory for keys and values, or as [`Engine::start_with`].
+    /// As [`Engine::start_on`].
     pub fn start(
         model: Arc<Model>,
-        tokenizer: Arc<Tokenizer>,
-        compute: Compute,
-        limits: Limits,
-    ) -> Result<Handle, Error> {
-        Engine::start_watched(model, tokenizer, compute, limits, Box::new(Unwatched))
-    }
-
-    /// As [`Engine::start`], telling `watch` what happens.
-    ///
-    /// # Errors
-    /// As [`Engine::start`].
-    pub fn start_watched(
-        model: Arc<Model>,
         vocabulary: Arc<dyn Vocabulary>,
         compute: Compute,
         limits: Limits,
-        watch: Box<dyn Watch>,
     ) -> Result<Handle, Error> {
-        Engine::start_drafted(model, vocabulary, None, compute, limits, watch)
+        Engine::start_on(&Device::of_one(compute), model, None, Setup::new(vocabulary, limits))
     }
 
-    /// As [`Engine::start_watched`], with a smaller model that goes ahead and whose guesses `model` verifies.
+    /// Starts an engine over a model, on a thread of its own, on a device that it may share with others. A `draft` is a smaller model
+    /// that goes ahead and whose guesses `model` verifies.
     ///
     /// # Errors
-    /// As [`Engine::start`], or when the two do not have the same vocabulary.
-    pub fn start_drafted(
+    /// When the device has no memory left for the KV cache or the buffers, when draft and model do not have the same vocabulary, or as
+    /// [`Engine::start_forward_on`].
+    pub fn start_on(
+        device: &Device,
         model: Arc<Model>,
-        vocabulary: Arc<dyn Vocabulary>,
         draft: Option<Draft>,
-        compute: Compute,
-        limits: Limits,
-        watch: Box<dyn Watch>,
+        setup: Setup,
     ) -> Result<Handle, Error> {
-        check(&limits)?;
+        let Setup { name, vocabulary, limits, .. } = &setup;
+        check(limits)?;
         if let Some(draft) = &draft {
-            same_words(
-                vocabulary.as_ref(),
-                draft.vocabulary.as_ref(),
-                model.spec.vocab,
-                draft.model.spec.vocab,
-            )?;
+            let vocabs = (model.spec.vocab, draft.model.spec.vocab);
+            same_words(vocabulary.as_ref(), draft.vocabulary.as_ref(), vocabs.0, vocabs.1)?;
         }
-        let machine = Machine::new(model, Arc::new(compute), &limits)?;
-        let draft = draft.map(|draft| machine.draft(draft.model, &limits)).transpose()?;
+        let runner = ModelRunner::new(model, device, name, limits)?;
+        let draft = draft.map(|draft| runner.draft(draft.model, device, name, limits)).transpose()?;
         let draft = draft.map(|draft| Box::new(draft) as Box<dyn Forward>);
-        Engine::start_beside(machine, draft, vocabulary, limits, watch)
+        Engine::start_forward_on(device, runner, draft, setup)
     }
 
-    /// Starts an engine over anything that computes logits, on a thread of its own.
+    /// Starts an engine over anything that computes logits, on a thread of its own, on a device of one thread that it has for itself.
     ///
     /// # Errors
-    /// When a limit is 0 that cannot be, or the context needs more KV blocks than there are.
+    /// As [`Engine::start_forward_on`].
     pub fn start_with(
         forward: impl Forward + 'static,
         vocabulary: Arc<dyn Vocabulary>,
         limits: Limits,
         watch: Box<dyn Watch>,
     ) -> Result<Handle, Error> {
-        Engine::start_beside(forward, None, vocabulary, limits, watch)
+        let pool = cpu::Pool::new(1, None).map_err(|error| Error::Start(format!("no pool: {error}")))?;
+        let device = Device::of_one(Compute::new(cpu::Tier::Scalar, pool));
+        Engine::start_forward_on(&device, forward, None, Setup::new(vocabulary, limits).watched(watch))
     }
 
-    /// As [`Engine::start_with`], with a draft of the same vocabulary.
+    /// Starts an engine over anything that computes logits, with a draft of the same vocabulary if there is one.
     ///
     /// # Errors
-    /// As [`Engine::start_with`].
-    pub fn start_beside(
+    /// When a limit is 0 that cannot be, the context needs more KV blocks than there are, or the system refuses a thread.
+    pub fn start_forward_on(
+        device: &Device,
         forward: impl Forward + 'static,
         draft: Option<Box<dyn Forward>>,
-        vocabulary: Arc<dyn Vocabulary>,
-        limits: Limits,
-        watch: Box<dyn Watch>,
+        setup: Setup,
     ) -> Result<Handle, Error> {
+        let Setup { name, vocabulary, limits, watch, memory } = setup;
         let shape = shape(&forward, &limits)?;
         let bounds = limits.bounds();
         let (max_wait, prefix_cache) = (limits.max_wait, limits.prefix_cache);
-        let (handle, shared) = Handle::new(vocabulary.clone(), limits, shape);
+        let mut member = device.join(&name, limits.max_stall);
+        let (handle, shared) = Handle::new(vocabulary.clone(), limits, shape, member.waiter().clone());
         let body = move || {
             // The core holds `Rc`s, so it is made where it lives.
             let counters = shared.counters.clone();
-            let mut forward = forward;
-            forward.settle();
             let mut core =
                 Core::new(forward, vocabulary, bounds, max_wait, counters, watch, draft, prefix_cache);
-            let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared)));
-            close(core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
+            let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared, &mut member)));
+            // Whether it panicked within a turn or not: what follows needs none.
+            drop(member);
+            answer_all(&mut core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
+            drop(core);
+            drop(memory);
+            shared.end();
         };
         cpu::thread::spawn("engine", body).map_err(|error| Error::Start(format!("no thread: {error}")))?;
         Ok(handle)
+    }
+}
+
+impl Turn for Member {
+    fn foreign_stall(&self) -> Option<Duration> {
+        self.max_stall()
+    }
+
+    fn computed(&mut self) {
+        self.yield_turn();
     }
 }
 
@@ -182,32 +228,45 @@ fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
 }
 
 /// Steps until the inbox is closed and everything is answered, or a drain has run out of time.
-fn serve<F: Forward>(core: &mut Core<F>, shared: &Shared) {
+fn serve<F: Forward>(core: &mut Core<F>, shared: &Shared, member: &mut Member) {
     let clock = || shared.now();
-    loop {
-        let mut inbox = shared.lock();
-        loop {
-            for sequence in inbox.arrived.drain(..) {
-                core.accept(sequence);
-            }
-            if inbox.deadline.is_some_and(|deadline| clock() >= deadline) {
-                return;
-            }
-            if !core.is_idle() {
-                break;
-            }
-            if inbox.closed {
-                return;
-            }
-            inbox = shared.wait(inbox);
+    while let Some(deadline) = take_work(core, shared, member) {
+        let Some(urgency) = core.begin_wait(clock()) else { continue };
+        if member.begin(urgency, deadline.and_then(|deadline| shared.instant(deadline))) {
+            core.step(&clock, member);
         }
-        drop(inbox);
-        core.step(&clock);
     }
 }
 
-/// Answers whatever is left, even if an outbox panics in turn, and says that the thread is gone.
-fn close<F: Forward>(mut core: Core<F>, shared: &Shared, died: Option<String>) {
+/// Takes what has arrived, and waits until there is something to do. Returns when a drain will be over, if there is one; none
+/// if the engine is done.
+fn take_work<F: Forward>(
+    core: &mut Core<F>,
+    shared: &Shared,
+    member: &mut Member,
+) -> Option<Option<Duration>> {
+    let mut inbox = shared.lock();
+    loop {
+        member.clear_interrupt();
+        for sequence in inbox.arrived.drain(..) {
+            core.accept(sequence);
+        }
+        if inbox.deadline.is_some_and(|deadline| shared.now() >= deadline) {
+            return None;
+        }
+        if !core.is_idle() {
+            return Some(inbox.deadline);
+        }
+        if inbox.closed {
+            return None;
+        }
+        member.rest();
+        inbox = shared.wait(inbox);
+    }
+}
+
+/// Answers whatever is left, even if an outbox panics in turn.
+fn answer_all<F: Forward>(core: &mut Core<F>, shared: &Shared, died: Option<String>) {
     let left = shared.shut();
     let outcome = match died {
         Some(message) => {
@@ -219,12 +278,11 @@ fn close<F: Forward>(mut core: Core<F>, shared: &Shared, died: Option<String>) {
     for sequence in left {
         core.accept(sequence);
     }
+    core.end_wait(shared.now());
     while !core.is_idle() {
         // Each round ends at least one, panic or not.
         let _ = catch_unwind(AssertUnwindSafe(|| core.end_one(&outcome, shared.now())));
     }
-    drop(core);
-    shared.end();
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {

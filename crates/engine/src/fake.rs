@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Forward, Rows, Speech, Vocabulary};
+use crate::{Detokenizer, Forward, Rows, Vocabulary};
 
 /// The fake model.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct FakeModel {
     /// after the same two, mostly, so that guesses come true now and then.
     pub habit: f32,
     /// Whether a token in a prompt counts as another than the same one in an answer: as [`FakeModel::in_prompt`] of it.
-    pub tells_prompts: bool,
+    pub prefill_numerics_differ: bool,
     slots: Vec<u32>,
     logits: Vec<f32>,
 }
@@ -37,7 +37,7 @@ impl FakeModel {
             blocks,
             block_tokens,
             habit: 0.0,
-            tells_prompts: false,
+            prefill_numerics_differ: false,
             slots,
             logits: Vec::new(),
         }
@@ -92,8 +92,8 @@ impl Forward for FakeModel {
         self.block_tokens
     }
 
-    fn tells_prompts(&self) -> bool {
-        self.tells_prompts
+    fn prefill_numerics_differ(&self) -> bool {
+        self.prefill_numerics_differ
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
@@ -112,7 +112,7 @@ impl Forward for FakeModel {
             for row in sequence.rows.clone() {
                 let position = sequence.first_position + row - sequence.rows.start;
                 let at = slot(position).ok_or_else(|| format!("no block for position {position}"))?;
-                let prompt = self.tells_prompts && row >= rows.answers;
+                let prompt = self.prefill_numerics_differ && row >= rows.decode_rows;
                 self.slots[at] =
                     if prompt { FakeModel::in_prompt(rows.tokens[row]) } else { rows.tokens[row] };
                 if wanted.next_if_eq(&row).is_some() {
@@ -165,8 +165,8 @@ where
         self.model.block_tokens
     }
 
-    fn tells_prompts(&self) -> bool {
-        self.model.tells_prompts
+    fn prefill_numerics_differ(&self) -> bool {
+        self.model.prefill_numerics_differ
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
@@ -192,12 +192,12 @@ impl Vocabulary for FakeVocabulary {
         if id == 0 { Vec::new() } else { vec![b'a' + ((id - 1) % 26) as u8] }
     }
 
-    fn speech(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Speech> {
+    fn detokenizer(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Detokenizer> {
         Box::new(FakeVocabulary)
     }
 }
 
-impl Speech for FakeVocabulary {
+impl Detokenizer for FakeVocabulary {
     fn push(&mut self, id: u32, out: &mut String) {
         out.extend(self.bytes(id).into_iter().map(char::from));
     }

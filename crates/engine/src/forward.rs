@@ -13,11 +13,11 @@ pub struct Rows<'a> {
     pub sequences: &'a [SequenceRows<'a>],
     /// Rows whose logits are wanted, ascending.
     pub want: &'a [usize],
-    /// Rows of answers, from the first: what was generated. Those after them are of prompts.
-    pub answers: usize,
+    /// Rows of generated tokens, from the first. Those after them are of prompts.
+    pub decode_rows: usize,
 }
 
-/// A model with its KV memory.
+/// A model with its KV cache.
 pub trait Forward: Send {
     /// Number of logits a row.
     fn vocab(&self) -> usize;
@@ -27,14 +27,12 @@ pub trait Forward: Send {
     fn blocks(&self) -> usize;
     /// Tokens a block holds.
     fn block_tokens(&self) -> usize;
-    /// Called once, on the thread that will compute.
-    fn settle(&mut self) {}
-    /// Whether a token's keys and values are others in a prompt than in an answer: then what was generated is computed once more
-    /// where it comes back as a prompt.
-    fn tells_prompts(&self) -> bool {
+    /// Whether a token's KV cache differs between prompt and answer: then what was generated is computed once more where it comes back
+    /// as a prompt.
+    fn prefill_numerics_differ(&self) -> bool {
         false
     }
-    /// Computes the rows, writes their keys and values, returns logits `[want.len(), vocab]`.
+    /// Computes the rows, writes their KV cache, returns logits `[want.len(), vocab]`.
     /// A row's result depends on its own sequence and on which of its tokens were generated, never on the rows around it.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
 }
@@ -47,12 +45,12 @@ pub trait Vocabulary: Send + Sync {
     fn ends(&self) -> Vec<u32>;
     /// The token's bytes as they stand in text.
     fn bytes(&self, id: u32) -> Vec<u8>;
-    /// A detokenizer for one answer; control tokens among `shown` are part of its text.
-    fn speech(self: Arc<Self>, shown: &[u32]) -> Box<dyn Speech>;
+    /// A detokenizer for one answer. Control tokens among `shown` are part of its text.
+    fn detokenizer(self: Arc<Self>, shown: &[u32]) -> Box<dyn Detokenizer>;
 }
 
 /// Turns tokens into whole characters as they come.
-pub trait Speech: Send {
+pub trait Detokenizer: Send {
     /// Appends the characters that `id` completes.
     fn push(&mut self, id: u32, out: &mut String);
     /// Appends what was held back.

@@ -1,13 +1,15 @@
-//! The engine's door: requests in, tickets out.
+//! The engine's handle: requests in, tickets out.
 //!
 //! One mutex guards the inbox and is held for a few instructions on either side. The engine's thread owns everything
-//! else. Whatever happens to that thread, each accepted request gets its `Done` or `Failed`.
+//! else. It sleeps on `inbox_changed` while it has nothing to do, and on the device's condition variable while it waits for a turn;
+//! whatever changes the inbox wakes it from both. Whatever happens to that thread, each accepted request gets its `Done` or `Failed`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::device::Waiter;
 use crate::params::{MAX_LOGPROBS, invalid};
 use crate::sequence::Sequence;
 use crate::stats::Counters;
@@ -22,7 +24,7 @@ pub const MAX_STOP_BYTES: usize = 1024;
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
-    _door: Arc<Door>,
+    _close_on_drop: Arc<CloseOnDrop>,
 }
 
 /// A request in the engine. Dropping it cancels the request.
@@ -36,9 +38,11 @@ pub struct Ticket {
 /// What the handles and the engine's thread share.
 pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
-    /// Rung when the inbox changes or a ticket is dropped.
-    bell: Condvar,
-    /// Rung when the engine's thread has ended.
+    /// Notified when the inbox changes or a ticket is dropped.
+    inbox_changed: Condvar,
+    /// The engine's wait for a turn, which the same ends.
+    turn: Arc<Waiter>,
+    /// Notified when the engine's thread has ended.
     ended: Condvar,
     pub(crate) counters: Arc<Counters>,
     vocabulary: Arc<dyn Vocabulary>,
@@ -68,19 +72,19 @@ pub(crate) struct Inbox {
 }
 
 /// Closes the inbox when the last handle goes.
-struct Door(Arc<Shared>);
+struct CloseOnDrop(Arc<Shared>);
 
-impl Drop for Door {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.lock().closed = true;
-        self.0.bell.notify_all();
+        self.0.wake();
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Release);
-        self.shared.bell.notify_all();
+        self.shared.wake();
     }
 }
 
@@ -93,7 +97,7 @@ impl Ticket {
     /// Cancels now; what was generated stays sent, and a `Done` with reason `Cancelled` follows.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.shared.bell.notify_all();
+        self.shared.wake();
     }
 }
 
@@ -102,10 +106,12 @@ impl Handle {
         vocabulary: Arc<dyn Vocabulary>,
         limits: Limits,
         shape: Shape,
+        turn: Arc<Waiter>,
     ) -> (Handle, Arc<Shared>) {
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
-            bell: Condvar::new(),
+            inbox_changed: Condvar::new(),
+            turn,
             ended: Condvar::new(),
             counters: Arc::default(),
             vocabulary,
@@ -113,7 +119,7 @@ impl Handle {
             shape,
             began: Instant::now(),
         });
-        (Handle { shared: shared.clone(), _door: Arc::new(Door(shared.clone())) }, shared)
+        (Handle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) }, shared)
     }
 
     /// Puts a request in the queue. The outbox then gets its events, `Done` or `Failed` last.
@@ -141,7 +147,7 @@ impl Handle {
         counters.enters_queue(prompt);
         inbox.arrived.push_back(sequence);
         drop(inbox);
-        self.shared.bell.notify_all();
+        self.shared.wake();
         Ok(Ticket { cancelled, shared: self.shared.clone(), seed })
     }
 
@@ -168,7 +174,7 @@ impl Handle {
         inbox.closed = true;
         let end = self.shared.now() + deadline;
         inbox.deadline = Some(inbox.deadline.map_or(end, |earlier| earlier.min(end)));
-        self.shared.bell.notify_all();
+        self.shared.wake();
         while !inbox.ended {
             inbox = self.shared.ended.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
@@ -185,9 +191,20 @@ impl Shared {
         self.began.elapsed()
     }
 
+    /// The clock's time so long after the engine was started; none if that is beyond what it counts.
+    pub(crate) fn instant(&self, at: Duration) -> Option<Instant> {
+        self.began.checked_add(at)
+    }
+
+    /// Lets the engine's thread look at the inbox, whatever it waits for.
+    fn wake(&self) {
+        self.inbox_changed.notify_all();
+        self.turn.interrupt();
+    }
+
     /// Sleeps until there is something to take from the inbox, a drain or an end.
     pub(crate) fn wait<'a>(&self, inbox: MutexGuard<'a, Inbox>) -> MutexGuard<'a, Inbox> {
-        self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner)
+        self.inbox_changed.wait(inbox).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes no more submissions and hands back what nobody will serve.

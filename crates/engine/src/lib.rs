@@ -12,21 +12,26 @@
 //! Deliberately absent: HTTP, tokio, templates, metric names.
 
 mod blocks;
+mod completer;
 mod constraint;
 mod costs;
+mod detokenizer;
 mod device;
 mod engine;
 mod error;
+mod event;
 pub mod fake;
 mod forward;
 mod handle;
-mod machine;
+mod limits;
 mod meter;
+mod model_runner;
 mod pace;
 mod params;
 mod prefix;
 mod queue;
 mod request;
+mod running;
 mod sample;
 mod scheduler;
 mod sequence;
@@ -35,23 +40,21 @@ mod simulator;
 mod speculate;
 mod stats;
 mod step;
-mod voice;
+mod times;
 
 pub use constraint::{Constrain, Constraint};
 pub use device::{
     Device, EngineTurns, Full, MemoryBudget, MemoryKind, MemoryUse, Reservation, TurnTotals, Urgency,
 };
-pub use engine::{Draft, Engine};
+pub use engine::{Draft, Engine, Setup};
 pub use error::{Error, Refused};
-pub use forward::{Forward, Rows, SequenceRows, Speech, Vocabulary};
+pub use event::{Event, FinishReason, MatchedStop, Outbox, ReceiverGone, Timings, TokenLogprobs, Usage};
+pub use forward::{Detokenizer, Forward, Rows, SequenceRows, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
+pub use limits::{Limits, Speculation, Threads};
 pub use params::{
     Dry, Dynatemp, MAX_ALLOWED_IDS, MAX_BAD_WORDS, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Mirostat,
     MirostatVersion, Params, Xtc,
 };
-pub use request::{
-    Caller, Event, FinishReason, Gone, Limits, Met, Outbox, Priority, Request, Threads, Timings,
-    TokenLogprobs, Usage,
-};
-pub use speculate::Speculation;
+pub use request::{Caller, Priority, Request};
 pub use stats::{Stats, StepReport, Unwatched, Watch};

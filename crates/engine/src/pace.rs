@@ -1,13 +1,12 @@
 //! What steps cost on this machine, learned while serving, and how many prompt rows fit beside running streams.
 //!
 //! A step's seconds are taken to be `f(rows) + k · Σ positions that its prompt rows look back at`. `f` is kept by number
-//! of rows (see [`Costs`]), so it needs no belief about how cost grows; `k` is fitted to the prompts' steps. Both follow
+//! of rows (see [`StepCosts`]), so it needs no belief about how cost grows; `k` is fitted to the prompts' steps. Both follow
 //! the machine: a neighbour, a quota, a warmer day.
 
 use std::time::Duration;
 
-use crate::costs::Costs;
-use crate::meter::Weights;
+use crate::costs::StepCosts;
 
 /// Prompt rows beside running streams before anything is known, and the least at any time: with fewer, a prompt might
 /// never end.
@@ -16,11 +15,21 @@ const FEWEST: usize = 4;
 /// less, a large model would read all of its weights again for a handful of rows.
 const LEAST_SHARE: f32 = 1.0;
 
+/// What a row weighs in its step, in seconds; only their ratio matters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RowWeights {
+    /// Each row.
+    pub(crate) row: f32,
+    /// Each position that a prompt row attended_positions back at.
+    pub(crate) attended_position: f32,
+}
+
 /// What the scheduler knows of time.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    steps: Costs,
-    looking: Slope,
+    steps: StepCosts,
+    /// Seconds for each position that a prompt row attends to.
+    attention: Slope,
     /// Seconds that a running stream may wait for its next token.
     max_stall: f32,
 }
@@ -32,14 +41,14 @@ pub(crate) struct Work {
     /// Prompt rows among them.
     pub(crate) prompt_rows: usize,
     /// Positions before them, summed over prompt rows.
-    pub(crate) looks: u64,
+    pub(crate) attended_positions: u64,
 }
 
 impl Pace {
     pub(crate) fn new(max_rows: usize, max_stall: Duration) -> Pace {
         Pace {
-            steps: Costs::by_classes(max_rows),
-            looking: Slope::default(),
+            steps: StepCosts::by_classes(max_rows),
+            attention: Slope::default(),
             max_stall: max_stall.as_secs_f32(),
         }
     }
@@ -49,38 +58,51 @@ impl Pace {
         let took = took.as_secs_f32();
         if work.prompt_rows > 0 && work.prompt_rows == work.rows {
             let rows = work.rows as f32;
-            self.looking.observe(work.looks as f32 / rows, took / rows, work.rows);
+            self.attention.observe(work.attended_positions as f32 / rows, took / rows, work.rows);
         }
-        let looking = self.looking.slope * work.looks as f32;
+        let attention = self.attention.slope * work.attended_positions as f32;
         // At least a tenth is the rows' own, whatever the slope says.
-        self.steps.observe(work.rows, (took - looking).max(took / 10.0));
+        self.steps.observe(work.rows, (took - attention).max(took / 10.0));
     }
 
-    /// Seconds of a step of `rows` rows whose prompt rows look back at `looks` positions in all. None before the first.
-    fn seconds(&self, rows: usize, looks: f32) -> Option<f32> {
+    /// Seconds of a step of `rows` rows whose prompt rows look back at `attended_positions` positions in all. None before the first.
+    fn seconds(&self, rows: usize, attended_positions: f32) -> Option<f32> {
         let largest = self.steps.largest();
         let known = self.steps.estimate(rows.min(largest.max(1)))?;
         let rows_s = if rows > largest { known * rows as f32 / largest as f32 } else { known };
-        Some(rows_s + self.looking.slope * looks)
+        Some(rows_s + self.attention.slope * attended_positions)
     }
 
     /// What the rows of a step of `rows` weigh beside each other.
-    pub(crate) fn weights(&self, rows: usize) -> Weights {
+    pub(crate) fn weights(&self, rows: usize) -> RowWeights {
         match self.seconds(rows, 0.0) {
-            Some(seconds) => Weights { row: seconds / rows.max(1) as f32, look: self.looking.slope },
-            None => Weights { row: 1.0, look: 0.0 },
+            Some(seconds) => {
+                RowWeights { row: seconds / rows.max(1) as f32, attended_position: self.attention.slope }
+            }
+            None => RowWeights { row: 1.0, attended_position: 0.0 },
         }
     }
 
-    /// Most prompt rows for a step that also decodes `decoding` rows, so that those do not wait longer than they may;
-    /// `depth` is the position of the first of the prompt rows. What did not fit is doubted a little, see [`Costs::doubt`].
-    pub(crate) fn prompt_rows(&mut self, decoding: usize, depth: usize) -> usize {
-        let Some(alone) = self.seconds(decoding, 0.0) else { return FEWEST };
-        let target = self.max_stall.max(alone * (1.0 + LEAST_SHARE));
-        let looks = |rows: usize| rows as f32 * (depth as f32 + rows as f32 / 2.0);
+    /// Most prompt rows for a step that also decodes `decoding` rows, so that streams do not wait longer than they may: its own ones and,
+    /// if another engine decodes on the same device, that one's, which may wait `foreign_stall`. `depth` is the position of the
+    /// first of the prompt rows. What did not fit is doubted a little, see [`StepCosts::doubt`].
+    pub(crate) fn prompt_rows(
+        &mut self,
+        decoding: usize,
+        depth: usize,
+        foreign_stall: Option<Duration>,
+    ) -> usize {
+        // What one row costs is not known from steps of hundreds of rows.
+        let least = decoding.max(1);
+        let known = decoding > 0 || self.steps.smallest() <= FEWEST;
+        let Some(alone) = self.seconds(least, 0.0).filter(|_| known) else { return FEWEST };
+        let own = if decoding > 0 { self.max_stall } else { f32::MAX };
+        let target = foreign_stall.map_or(own, |foreign| own.min(foreign.as_secs_f32()));
+        let target = target.max(alone * (1.0 + LEAST_SHARE));
+        let attended = |rows: usize| rows as f32 * (depth as f32 + rows as f32 / 2.0);
         let fits = |total: usize| {
             let rows = total - decoding;
-            self.seconds(total, looks(rows)).is_some_and(|seconds| seconds <= target)
+            self.seconds(total, attended(rows)).is_some_and(|seconds| seconds <= target)
         };
         let classes = self.steps.classes().iter().copied();
         let most = classes.skip_while(|total| *total <= decoding).take_while(|total| fits(*total)).last();
@@ -136,33 +158,33 @@ mod tests {
     /// A machine: 20 ms for the weights, 2 ms a row past the first eight, 1 us a row and position.
     fn machine(work: Work) -> Duration {
         let rows = work.rows.saturating_sub(8) as f64;
-        Duration::from_secs_f64(0.020 + 0.002 * rows + 1e-6 * work.looks as f64)
+        Duration::from_secs_f64(0.020 + 0.002 * rows + 1e-6 * work.attended_positions as f64)
     }
 
     fn work(decoding: usize, prompt: usize, depth: usize) -> Work {
-        let looks = (prompt * depth + prompt * prompt / 2) as u64;
-        Work { rows: decoding + prompt, prompt_rows: prompt, looks }
+        let attended_positions = (prompt * depth + prompt * prompt / 2) as u64;
+        Work { rows: decoding + prompt, prompt_rows: prompt, attended_positions }
     }
 
     #[test]
     fn prompt_rows_fill_what_a_stream_may_wait() {
         let mut pace = Pace::new(300, Duration::from_millis(100));
-        assert_eq!(pace.prompt_rows(4, 0), FEWEST, "nothing is known");
+        assert_eq!(pace.prompt_rows(4, 0, None), FEWEST, "nothing is known");
         for _ in 0..200 {
             for (decoding, prompt, depth) in [(0, 256, 0), (0, 256, 1024), (0, 256, 4096), (4, 0, 0)] {
                 pace.observe(work(decoding, prompt, depth), machine(work(decoding, prompt, depth)));
             }
             for depth in [0, 4096] {
-                let step = work(4, pace.prompt_rows(4, depth), depth);
+                let step = work(4, pace.prompt_rows(4, depth, None), depth);
                 pace.observe(step, machine(step));
             }
         }
         for depth in [0, 1024, 4096] {
-            let took = machine(work(4, pace.prompt_rows(4, depth), depth));
+            let took = machine(work(4, pace.prompt_rows(4, depth, None), depth));
             assert!(
                 (0.080..=0.110).contains(&took.as_secs_f64()),
                 "at {depth}: {took:?} for {} rows",
-                pace.prompt_rows(4, depth)
+                pace.prompt_rows(4, depth, None)
             );
         }
         let whole = pace.prefill_seconds(2560, 256).unwrap();
@@ -176,7 +198,7 @@ mod tests {
         let mut pace = Pace::new(300, Duration::from_millis(100));
         let mut rows = |steps: usize, slow: fn(usize) -> bool| -> Vec<usize> {
             let step = |at: usize| {
-                let step = work(4, pace.prompt_rows(4, 0), 0);
+                let step = work(4, pace.prompt_rows(4, 0, None), 0);
                 pace.observe(step, machine(step).mul_f64(if slow(at) { 3.0 } else { 1.0 }));
                 step.prompt_rows
             };
@@ -194,10 +216,29 @@ mod tests {
         assert!(odd > 0.85 * quiet, "{odd} where every fiftieth step is slow, {quiet} where none is");
     }
 
+    /// An engine without streams of its own beside another one with streams, which may wait 60 ms.
+    #[test]
+    fn prompt_rows_fill_what_a_stream_of_another_engine_may_wait() {
+        let foreign = Some(Duration::from_millis(60));
+        let mut pace = Pace::new(300, Duration::from_millis(500));
+        pace.observe(work(0, 256, 0), machine(work(0, 256, 0)));
+        assert_eq!(pace.prompt_rows(0, 0, foreign), FEWEST, "only large steps are known");
+        for _ in 0..200 {
+            let step = work(0, pace.prompt_rows(0, 0, foreign), 0);
+            pace.observe(step, machine(step));
+        }
+        let rows = pace.prompt_rows(0, 0, foreign);
+        let took = machine(work(0, rows, 0)).as_secs_f64();
+        assert!((0.045..=0.061).contains(&took), "{took} s for {rows} rows");
+        // With streams of its own the shorter of both times holds.
+        (0..200).for_each(|_| pace.observe(work(4, 0, 0), machine(work(4, 0, 0))));
+        assert!(pace.prompt_rows(4, 0, foreign) < pace.prompt_rows(4, 0, None));
+    }
+
     #[test]
     fn a_machine_too_slow_for_the_stall_still_reads_prompts() {
         let mut pace = Pace::new(300, Duration::from_millis(1));
         (0..50).for_each(|_| pace.observe(work(4, 0, 0), Duration::from_secs(1)));
-        assert!(pace.prompt_rows(4, 0) >= FEWEST);
+        assert!(pace.prompt_rows(4, 0, None) >= FEWEST);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A tree with a node for each full block: its tokens, after those of its parent. A block's keys and values depend on
 //! all tokens before them and on nothing else (batching changes no result), so a path from a root may be read by any
-//! sequence that begins with the same tokens. Where the model tells prompts from answers (`Forward::tells_prompts`), only
+//! sequence that begins with the same tokens. Where the model tells prompts from answers (`Forward::prefill_numerics_differ`), only
 //! blocks of prompts come here. Blocks in the tree are never written again. Those that nobody holds stay
 //! until their memory is wanted; then the leaf goes whose use is longest ago, so that what many paths share goes last.
 //!
@@ -17,7 +17,7 @@ const ROOT: u32 = u32::MAX;
 
 /// The tree over a pool's blocks.
 #[derive(Debug)]
-pub(crate) struct Prefixes {
+pub(crate) struct PrefixTree {
     block_tokens: usize,
     /// One a block.
     nodes: Vec<Node>,
@@ -45,9 +45,9 @@ struct Node {
     used: u64,
 }
 
-impl Prefixes {
-    pub(crate) fn new(blocks: usize, block_tokens: usize) -> Prefixes {
-        Prefixes {
+impl PrefixTree {
+    pub(crate) fn new(blocks: usize, block_tokens: usize) -> PrefixTree {
+        PrefixTree {
             block_tokens,
             nodes: vec![Node::default(); blocks],
             tokens: vec![0; blocks * block_tokens],
@@ -59,7 +59,7 @@ impl Prefixes {
         }
     }
 
-    /// Blocks in the tree that nobody holds: all of them can be had by [`Prefixes::evict`].
+    /// Blocks in the tree that nobody holds: all of them can be had by [`PrefixTree::evict`].
     pub(crate) fn idle(&self) -> usize {
         self.idle
     }

@@ -10,99 +10,22 @@
 //! are not remembered); the first always proceeds, and no sequence is longer than the pool, so this ends. Recomputing
 //! changes no text, as a row's result does not depend on its batch.
 //!
-//! Where the log-probabilities of a prompt are wanted, its rows come in chunks of at most [`PROMPT_LOGIT_ROWS`], as each has
+//! Where the log-probabilities of a prompt are wanted, its rows come in chunks of at most [`crate::limits::PROMPT_LOGIT_ROWS`], as each has
 //! logits of its own; and what others have computed of it is no use until its logits have been there.
 //!
 //! Plain data in, plain data out: no clock (the time is an argument), no randomness, no model.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
-use crate::blocks::{Pool, Table};
+use crate::Priority;
+use crate::blocks::Pool;
+use crate::device::turns::Urgency;
+use crate::limits::StepBounds;
 use crate::pace::{Pace, Work};
 use crate::queue::{PATIENCE, Rank, Shares};
-use crate::speculate::{Guess, Speculation};
-use crate::{Caller, Priority};
-
-/// [`Bounds::prompt_logits`] of an engine, all prompts of a step together: 20 MB for a vocabulary of 152,000. With fewer rows
-/// the weights would be read more often than arithmetic needs.
-pub(crate) const PROMPT_LOGIT_ROWS: usize = 32;
-
-/// What the scheduler needs to know of a sequence.
-pub(crate) trait Text {
-    /// Tokens it has, prompt and answer so far.
-    fn tokens(&self) -> &[u32];
-    /// Who asks.
-    fn caller(&self) -> Caller;
-    /// Where it stands in the queue.
-    fn rank(&self) -> Rank;
-    /// Whose remembered beginnings it may read.
-    fn salt(&self) -> u64;
-    /// It was running and lost its blocks.
-    fn preempted(&mut self);
-    /// So many of its tokens, from the first, are the prompt.
-    fn prompt_len(&self) -> usize;
-    /// Its tokens, from the first, whose keys and values are those of any text that begins with them: all, or where the model
-    /// tells prompts from answers, the prompt.
-    fn common(&self) -> &[u32];
-    /// So many of its tokens need not be computed.
-    fn reused(&mut self, tokens: usize);
-    /// Positions before its last token whose logits are wanted; mostly none.
-    fn to_score(&self) -> Range<usize>;
-    /// Its tokens as far as others may have computed them: up to where logits are wanted.
-    fn reusable(&self) -> &[u32] {
-        let wanted = self.to_score();
-        if wanted.is_empty() { self.common() } else { &self.tokens()[..=wanted.start] }
-    }
-}
-
-/// A sequence with blocks.
-pub(crate) struct Running<S> {
-    pub(crate) sequence: S,
-    pub(crate) table: Table,
-    /// Tokens whose keys and values are in its blocks.
-    pub(crate) computed: usize,
-    /// Rows of it in the current step, proposed tokens included.
-    pub(crate) rows: usize,
-    /// Tokens that may come next.
-    pub(crate) guess: Guess,
-}
-
-/// How much fits in a step.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) max_running: usize,
-    /// Most prefill rows in a step without decode rows.
-    pub(crate) prefill_chunk: usize,
-    /// Longest that a running stream should wait for its next token.
-    pub(crate) max_stall: Duration,
-    pub(crate) speculation: Speculation,
-    /// Most rows whose logits are wanted for the log-probabilities of prompts, at least 1.
-    pub(crate) prompt_logits: usize,
-}
-
-impl Bounds {
-    /// Most rows a step can have.
-    pub(crate) fn max_rows(&self) -> usize {
-        // Nothing is proposed beside a prompt.
-        self.prefill_chunk.max(self.speculation.max_rows()) + self.max_running
-    }
-
-    /// Most rows of a step whose logits are wanted.
-    pub(crate) fn max_logit_rows(&self) -> usize {
-        // Nor is the log-probability of a prompt wanted beside proposals.
-        self.max_running + self.speculation.max_rows().max(self.prompt_logits)
-    }
-}
-
-/// What else fits into a step.
-#[derive(Debug, Clone, Copy)]
-struct Room {
-    rows: usize,
-    /// Rows whose logits are wanted for the log-probabilities of prompts.
-    logits: usize,
-}
+use crate::running::{Running, StepBudget, Text};
+use crate::speculate::guess::SpeculationState;
 
 /// The queue, and those that run.
 pub(crate) struct Scheduler<S> {
@@ -112,7 +35,7 @@ pub(crate) struct Scheduler<S> {
     shares: Shares,
     pub(crate) pace: Pace,
     pool: Pool,
-    bounds: Bounds,
+    bounds: StepBounds,
 }
 
 /// What a plan holds.
@@ -126,81 +49,8 @@ pub(crate) struct Plan {
     pub(crate) preempted: usize,
 }
 
-impl<S: Text> Running<S> {
-    /// Tokens not yet computed: 1 when it decodes.
-    fn left(&self) -> usize {
-        self.sequence.tokens().len() - self.computed
-    }
-
-    /// Whether its rows in this step were generated: no step computes both such and rows of the prompt.
-    pub(crate) fn answers(&self) -> bool {
-        self.computed >= self.sequence.prompt_len()
-    }
-
-    /// Whether its rows are of a prompt, or of what is computed again.
-    pub(crate) fn reads(&self) -> bool {
-        self.left() > 1
-    }
-
-    /// Positions that the rows of a prompt look back at in this step, in sum.
-    pub(crate) fn looks(&self) -> usize {
-        if self.reads() { self.rows * self.computed + self.rows * self.rows / 2 } else { 0 }
-    }
-
-    /// Whether this step computes the row whose logits choose the next token.
-    pub(crate) fn reaches_end(&self) -> bool {
-        self.rows > 0 && self.rows == self.left() + self.guess.proposal.len()
-    }
-
-    /// Rows of this step, counted from its first one, whose logits are the log-probabilities of its prompt.
-    pub(crate) fn scored_rows(&self) -> Range<usize> {
-        let Range { start, end } = self.sequence.to_score();
-        let end = end.min(self.computed + self.rows);
-        start.saturating_sub(self.computed)..end.saturating_sub(self.computed)
-    }
-
-    /// Gives it as many of its next rows as there is room for.
-    fn take(&mut self, room: &mut Room) {
-        let wanted = self.sequence.to_score();
-        let most = if wanted.len() <= room.logits {
-            self.left()
-        } else {
-            // What was computed and not scored does not go past this: see `Text::reusable`.
-            (wanted.start + room.logits).saturating_sub(self.computed)
-        };
-        let alike = if self.answers() { self.left() } else { self.sequence.prompt_len() - self.computed };
-        self.rows = most.min(alike).min(room.rows);
-        room.rows -= self.rows;
-        room.logits -= self.scored_rows().len();
-    }
-
-    /// Takes what others have computed of its text by now.
-    fn catch_up(&mut self) {
-        let tokens = self.sequence.reusable();
-        let reached = self.table.reuse(tokens, self.computed, self.sequence.salt());
-        self.sequence.reused(reached - self.computed);
-        self.computed = reached;
-    }
-
-    /// Lets others read what it has computed.
-    pub(crate) fn share(&mut self) {
-        let common = self.sequence.common();
-        self.table.share(common, self.computed.min(common.len()), self.sequence.salt());
-    }
-
-    /// Whether `other` computes in this step what comes next here. The block is then there in the next step.
-    fn waits_for(&self, other: &Running<S>, block_tokens: usize) -> bool {
-        let end = (self.computed / block_tokens + 1) * block_tokens;
-        let (own, others) = (self.sequence.reusable(), other.sequence.common());
-        end < own.len()
-            && (other.computed..other.computed + other.rows).contains(&(end - 1))
-            && self.sequence.salt() == other.sequence.salt()
-            && others.get(..end) == Some(&own[..end])
-    }
-}
-
 impl<S: Text> Scheduler<S> {
-    pub(crate) fn new(pool: Pool, bounds: Bounds) -> Scheduler<S> {
+    pub(crate) fn new(pool: Pool, bounds: StepBounds) -> Scheduler<S> {
         Scheduler {
             waiting: VecDeque::new(),
             running: Vec::with_capacity(bounds.max_running),
@@ -215,15 +65,16 @@ impl<S: Text> Scheduler<S> {
         &self.pool
     }
 
-    /// Sets `rows` of every running sequence for the next step, with blocks for them.
-    pub(crate) fn plan(&mut self, now: Duration) -> Plan {
+    /// Sets `rows` of every running sequence for the next step, with blocks for them. Another engine's streams on the same device may
+    /// wait `foreign_stall`, if there are such.
+    pub(crate) fn plan(&mut self, now: Duration, foreign_stall: Option<Duration>) -> Plan {
         for running in &mut self.running {
             running.rows = 0;
         }
         let mut plan = Plan::default();
         self.make_place(&mut plan.preempted, now);
         plan.decoding = self.plan_decode(&mut plan.preempted);
-        let room = self.plan_prefill(plan.decoding, now);
+        let room = self.plan_prefill(plan.decoding, now, foreign_stall);
         self.admit(room, now);
         plan.rows = self.rows();
         plan
@@ -239,8 +90,8 @@ impl<S: Text> Scheduler<S> {
         let mut work = Work::default();
         for running in self.running.iter().filter(|r| r.rows > 0) {
             work.rows += running.rows;
-            work.looks += running.looks() as u64;
-            if running.reads() {
+            work.attended_positions += running.attended_positions() as u64;
+            if running.is_prefill() {
                 work.prompt_rows += running.rows;
             }
         }
@@ -261,7 +112,12 @@ impl<S: Text> Scheduler<S> {
     }
 
     /// Gives rows to prompts; returns what room is left.
-    fn plan_prefill(&mut self, decoding: usize, now: Duration) -> Room {
+    fn plan_prefill(
+        &mut self,
+        decoding: usize,
+        now: Duration,
+        foreign_stall: Option<Duration>,
+    ) -> StepBudget {
         let block_tokens = self.pool.block_tokens();
         let mut order: Vec<usize> = (0..self.running.len()).filter(|i| self.running[*i].left() > 1).collect();
         for i in &order {
@@ -274,8 +130,8 @@ impl<S: Text> Scheduler<S> {
         };
         order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
         let depth = order.first().map_or(0, |i| self.running[*i].computed);
-        let rows = self.budget(decoding, depth);
-        let mut room = Room { rows, logits: self.bounds.prompt_logits };
+        let rows = self.budget(decoding, depth, foreign_stall);
+        let mut room = StepBudget { rows, logits: self.bounds.prompt_logits };
         for at in 0..order.len() {
             let running = &self.running[order[at]];
             let mut before = order[..at].iter().map(|i| &self.running[*i]);
@@ -289,11 +145,25 @@ impl<S: Text> Scheduler<S> {
     }
 
     /// Prompt rows for a step that decodes `decoding` rows.
-    fn budget(&mut self, decoding: usize, depth: usize) -> usize {
-        if decoding == 0 {
+    fn budget(&mut self, decoding: usize, depth: usize, foreign_stall: Option<Duration>) -> usize {
+        if decoding == 0 && foreign_stall.is_none() {
             return self.bounds.prefill_chunk;
         }
-        self.pace.prompt_rows(decoding, depth).min(self.bounds.prefill_chunk)
+        self.pace.prompt_rows(decoding, depth, foreign_stall).min(self.bounds.prefill_chunk)
+    }
+
+    /// How urgent the most urgent of what there is to do is.
+    pub(crate) fn urgency(&self) -> Urgency {
+        let awaited = |sequence: &S| sequence.caller().priority < Priority::Batch;
+        let mut running = self.running.iter().filter(|r| awaited(&r.sequence)).peekable();
+        let reads = running.peek().is_some() || self.waiting.iter().any(awaited);
+        if running.any(|r| !r.is_prefill()) {
+            Urgency::Decode
+        } else if reads {
+            Urgency::Prompt
+        } else {
+            Urgency::Batch
+        }
     }
 
     fn seconds(&self, tokens: usize) -> f32 {
@@ -345,7 +215,7 @@ impl<S: Text> Scheduler<S> {
 
     /// Starts waiting sequences while there are rows, places and blocks for all of their tokens and, so that they do
     /// not take the last ones from those that run, one more block for each of these.
-    fn admit(&mut self, mut room: Room, now: Duration) {
+    fn admit(&mut self, mut room: StepBudget, now: Duration) {
         while room.rows > 0 && self.running.len() < self.bounds.max_running {
             let Some(at) = self.next(now) else { return };
             let next = &self.waiting[at];
@@ -364,8 +234,8 @@ impl<S: Text> Scheduler<S> {
             let Some(mut sequence) = self.waiting.remove(at) else { return };
             self.shares.charge(&rank);
             sequence.reused(computed);
-            let guess = Guess::default();
-            let mut admitted = Running { sequence, table, computed, rows: 0, guess };
+            let speculation = SpeculationState::default();
+            let mut admitted = Running { sequence, table, computed, rows: 0, speculation };
             let block_tokens = self.pool.block_tokens();
             if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
                 admitted.take(&mut room);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use text::Stops;
 
-use crate::sample::{Bench, Ends, Leash, Sampler, score};
+use crate::sample::{ConstraintState, Ends, Sampler, SamplerScratch, score};
 use crate::{
-    Caller, Error, Event, FinishReason, Met, Outbox, Request, Speech, Timings, TokenLogprobs, Usage,
-    Vocabulary,
+    Caller, Detokenizer, Error, Event, FinishReason, MatchedStop, Outbox, Request, Timings, TokenLogprobs,
+    Usage, Vocabulary,
 };
 
 /// A request and everything it needs but KV blocks, which only running ones have.
@@ -24,12 +24,12 @@ pub(crate) struct Sequence {
     ignore_end: bool,
     show_stop: bool,
     min_tokens: usize,
-    met: Option<Met>,
+    matched_stop: Option<MatchedStop>,
     /// If they were asked for, until they are told.
     scores: Option<Scores>,
     sampler: Sampler,
-    leash: Option<Leash>,
-    speech: Box<dyn Speech>,
+    constraint: Option<ConstraintState>,
+    detokenizer: Box<dyn Detokenizer>,
     stops: Stops,
     outbox: Box<dyn Outbox>,
     cancelled: Arc<AtomicBool>,
@@ -38,8 +38,8 @@ pub(crate) struct Sequence {
     deadline: Option<Duration>,
     pub(crate) caller: Caller,
     pub(crate) salt: u64,
-    /// The model computes what was generated otherwise than prompts.
-    pub(crate) apart: bool,
+    /// The model computes generated tokens otherwise than prompts.
+    pub(crate) prefill_differs: bool,
     /// Prompt tokens that were not computed for it.
     cached: usize,
     pub(crate) submitted: Duration,
@@ -99,9 +99,9 @@ impl Sequence {
             ignore_end: request.ignore_end,
             show_stop: request.show_stop,
             min_tokens: request.min_tokens,
-            met: None,
-            leash: request.constrain.map(|constrain| Leash::new(constrain.begin())),
-            speech: vocabulary.clone().speech(&request.shown),
+            matched_stop: None,
+            constraint: request.constrain.map(|constrain| ConstraintState::new(constrain.begin())),
+            detokenizer: vocabulary.clone().detokenizer(&request.shown),
             stops: Stops::new(request.stop).keeping(request.show_stop),
             outbox,
             cancelled: Arc::default(),
@@ -109,7 +109,7 @@ impl Sequence {
             deadline: request.time_limit.map(|limit| now + limit),
             caller: request.caller,
             salt: request.cache_salt,
-            apart: false,
+            prefill_differs: false,
             cached: 0,
             submitted: now,
             started: None,
@@ -128,7 +128,7 @@ impl Sequence {
 
     /// Tokens that its form leaves no choice about, next first.
     pub(crate) fn foreseen(&self) -> &[u32] {
-        self.leash.as_ref().map_or(&[], Leash::foreseen)
+        self.constraint.as_ref().map_or(&[], ConstraintState::foreseen)
     }
 
     /// What a ticket sets to cancel it.
@@ -197,7 +197,7 @@ impl Sequence {
     }
 
     /// The whole prompt is computed: tells its log-probabilities, if they were asked for. All is over if that was all.
-    pub(crate) fn read(&mut self) -> Next {
+    pub(crate) fn end_prompt(&mut self) -> Next {
         if let Some(Scores { found, .. }) = self.scores.take()
             && self.outbox.put(Event::Prompt { logprobs: found }).is_err()
         {
@@ -211,22 +211,22 @@ impl Sequence {
         &mut self,
         logits: &[f32],
         vocabulary: &dyn Vocabulary,
-        bench: &mut Bench,
+        scratch: &mut SamplerScratch,
         now: Duration,
     ) -> Result<Next, Error> {
-        let id = self.sampler.pick(logits, &self.tokens, self.leash.as_mut(), vocabulary, bench)?;
+        let id = self.sampler.pick(logits, &self.tokens, self.constraint.as_mut(), vocabulary, scratch)?;
         let logprobs = self.sampler.logprobs(logits, id);
         self.tokens.push(id);
         self.sampler.accept(id, vocabulary);
         self.first_token.get_or_insert(now);
-        let complete = match &mut self.leash {
-            Some(leash) => leash.accept(id, &vocabulary.bytes(id), &mut bench.helper)?,
+        let complete = match &mut self.constraint {
+            Some(constraint) => constraint.accept(id, &vocabulary.bytes(id), &mut scratch.mask_worker)?,
             None => false,
         };
         let own_end = !self.ignore_end && vocabulary.is_end(id);
         let by_id = !own_end && self.stop_ids.contains(&id);
         if by_id {
-            self.met = Some(Met::Id(id));
+            self.matched_stop = Some(MatchedStop::Id(id));
         }
         let ends = own_end || by_id;
         let silent = own_end || (by_id && !self.show_stop);
@@ -243,7 +243,7 @@ impl Sequence {
     /// The text that a token makes certain, and whether a stop string was met.
     fn say(&mut self, id: u32) -> (String, bool) {
         let mut text = String::new();
-        self.speech.push(id, &mut text);
+        self.detokenizer.push(id, &mut text);
         if self.tokens.len() - self.prompt_len <= self.min_tokens {
             return (self.stops.pass(&text), false);
         }
@@ -257,14 +257,16 @@ impl Sequence {
         let mut rest = String::new();
         // Cut off inside a character, an answer ends before it.
         if reason != FinishReason::Length {
-            self.speech.finish(&mut rest);
+            self.detokenizer.finish(&mut rest);
         }
         let mut text = self.stops.push(&rest).emit;
         text.push_str(&self.stops.finish());
         let by_text = self.stops.met().filter(|_| reason == FinishReason::Stop);
-        let met = self.met.take().or_else(|| by_text.map(|stop| Met::Text(stop.to_owned())));
-        let event = Event::Done { text, reason, met, usage: self.usage(), timings: self.timings(now) };
-        // Gone or not, it is over.
+        let matched_stop =
+            self.matched_stop.take().or_else(|| by_text.map(|stop| MatchedStop::Text(stop.to_owned())));
+        let event =
+            Event::Done { text, reason, matched_stop, usage: self.usage(), timings: self.timings(now) };
+        // ReceiverGone or not, it is over.
         let _ = self.outbox.put(event);
     }
 

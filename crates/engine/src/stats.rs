@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::meter::Times;
-use crate::{FinishReason, Timings, Usage};
+use crate::FinishReason;
+use crate::times::{TimeSplit, TimeTotals};
 
 /// Gauges and totals. Each is exact; together they may be of slightly different moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,7 +55,9 @@ pub struct Stats {
     pub prompt_time: Duration,
     /// Time charged to requests for their answers.
     pub completion_time: Duration,
-    /// Time without work. With the other two the time since the engine's start, but for a step under way.
+    /// Time in which there was work and the device was another engine's.
+    pub waiting_time: Duration,
+    /// Time without work. With the other three the time since the engine's start, but for a step under way.
     pub idle_time: Duration,
 }
 
@@ -80,8 +82,6 @@ pub trait Watch: Send {
     fn step(&mut self, _step: &StepReport) {}
     /// A step verified tokens proposed for one sequence: so many, of which the first `accepted` were right.
     fn verified(&mut self, _proposed: usize, _accepted: usize) {}
-    /// A request ended; no reason means that it failed.
-    fn finished(&mut self, _reason: Option<FinishReason>, _usage: &Usage, _timings: &Timings) {}
 }
 
 /// Watches nothing.
@@ -113,7 +113,7 @@ pub(crate) struct Counters {
     pub(crate) refused_busy: AtomicU64,
     pub(crate) proposed_tokens: AtomicU64,
     pub(crate) accepted_tokens: AtomicU64,
-    pub(crate) times: Times,
+    pub(crate) times: TimeTotals,
 }
 
 impl Counters {
@@ -144,7 +144,7 @@ impl Counters {
         context: usize,
         now: Duration,
     ) -> Stats {
-        let [prompt_time, completion_time, idle_time] = self.times.read(now);
+        let TimeSplit { prompt, completion, waiting, idle } = self.times.read(now);
         Stats {
             running: self.running.load(Relaxed),
             waiting: self.waiting.load(Relaxed) + self.requeued.load(Relaxed),
@@ -167,9 +167,10 @@ impl Counters {
             refused_busy: self.refused_busy.load(Relaxed),
             proposed_tokens: self.proposed_tokens.load(Relaxed),
             accepted_tokens: self.accepted_tokens.load(Relaxed),
-            prompt_time,
-            completion_time,
-            idle_time,
+            prompt_time: prompt,
+            completion_time: completion,
+            waiting_time: waiting,
+            idle_time: idle,
         }
     }
 }

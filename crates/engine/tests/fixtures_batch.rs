@@ -1,4 +1,4 @@
-//! Every family's tiny model, from the fixtures of room `model`: a request's tokens are the same alone, twice, in a batch of
+//! Every family's tiny model, from the fixtures of crate `model`: a request's tokens are the same alone, twice, in a batch of
 //! eight that decodes and prefills at once, after it lost its KV blocks and was computed again, and with guesses ahead.
 
 mod common;
@@ -11,7 +11,9 @@ use std::sync::Arc;
 use common::{ask, request};
 use cpu::{Pool, Tier};
 use engine::fake::FakeVocabulary;
-use engine::{Draft, Engine, Handle, Limits, Params, Request, Speculation, Unwatched};
+use engine::{
+    Device, Draft, Engine, Handle, Limits, MemoryBudget, MemoryKind, Params, Request, Setup, Speculation,
+};
 use kernels::{Compute, KvDtype, Precision};
 use model::Model;
 
@@ -77,8 +79,8 @@ fn engine_keeping(
     // The model goes ahead of itself: right when it is asked for the likeliest token, often wrong when not.
     let drafts = speculation != Speculation::OFF;
     let draft = drafts.then(|| Draft { model: model.clone(), vocabulary: vocabulary.clone() });
-    let watch = Box::new(Unwatched);
-    let handle = Engine::start_drafted(model.clone(), vocabulary, draft, compute, limits, watch);
+    let device = Device::of_one(compute);
+    let handle = Engine::start_on(&device, model.clone(), draft, Setup::new(vocabulary, limits));
     (model, handle.expect("an engine"))
 }
 
@@ -133,15 +135,51 @@ fn every_family_survives_preemption() {
 fn every_family_says_the_same_with_guesses_ahead() {
     let mut wrong = 0;
     for path in fixtures() {
-        let guess = Speculation { lookup: true, tokens: 5, always: true };
+        let speculation = Speculation { lookup: true, tokens: 5, always: true };
         let (model, plain) = engine(&path, Tier::best(), 8, Speculation::OFF);
         let requests = requests(&model);
         let expected = ask(&plain, requests.clone());
-        let (_, guessing) = engine(&path, Tier::best(), 2, guess);
+        let (_, guessing) = engine(&path, Tier::best(), 2, speculation);
         assert_eq!(ask(&guessing, requests), expected, "{}", path.display());
         let stats = guessing.stats();
         assert!(stats.accepted_tokens > 0, "{}: {stats:?}", path.display());
         wrong += stats.proposed_tokens - stats.accepted_tokens;
     }
     assert!(wrong > 0, "wrong guesses are to be tested too");
+}
+
+#[test]
+fn what_an_engine_holds_is_reserved_and_given_back() {
+    let path = fixtures().remove(0);
+    let compute = Compute::new(Tier::best(), Pool::new(2, None).expect("threads"));
+    let opened = weights::open(&path).expect("a fixture");
+    let model = Arc::new(Model::load(&opened, &compute, Precision::Fast, &mut |_| {}).expect("a fixture"));
+    let device = Device::new(compute, MemoryBudget::new(64 << 20));
+    let limits = Limits { context: 128, ..Limits::default() };
+    let start = |name: &str| {
+        let bytes = model.bytes() as u64;
+        let weights = device.memory().reserve(name, MemoryKind::Weights, bytes).expect("memory");
+        let setup = Setup::new(Arc::new(FakeVocabulary), limits.clone()).named(name).holding(weights);
+        let draft = Draft { model: model.clone(), vocabulary: Arc::new(FakeVocabulary) };
+        Engine::start_on(&device, model.clone(), Some(draft), setup)
+    };
+    let (first, second) = (start("first").expect("an engine"), start("second").expect("an engine"));
+    let owners = device.memory().owners();
+    assert_eq!(owners.len(), 2);
+    assert!(owners.iter().all(|(_, used)| used.kv_cache > 0 && used.scratch > 0), "{owners:?}");
+    let asked = requests(&model);
+    assert_eq!(ask(&first, asked[..2].to_vec()), ask(&second, asked[..2].to_vec()));
+    let (one, holders) = (device.memory().reserved() / 2, Arc::strong_count(&model));
+    first.drain(Duration::from_secs(20));
+    assert_eq!(device.memory().reserved(), one, "the first one's share is back");
+    assert!(Arc::strong_count(&model) < holders, "and it holds its weights no more");
+    let rest = device.memory().free();
+    let _other = device.memory().reserve("other", MemoryKind::Cache, rest - model.bytes() as u64);
+    let refused = start("third").err().expect("no memory").to_string();
+    assert!(
+        refused.contains("no memory for the KV cache of third") && refused.contains("are free"),
+        "{refused}"
+    );
+    second.drain(Duration::from_secs(20));
+    assert_eq!(device.compute().pool.collisions(), 0);
 }

@@ -4,10 +4,8 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use common::{Parts, ask, request};
-use engine::{Draft, Engine, Handle, Limits, Params, Speculation, Unwatched};
+use engine::{Device, Draft, Engine, Handle, Limits, Params, Setup, Speculation};
 use text::Special;
 
 const PROMPTS: [&str; 3] = [
@@ -25,9 +23,8 @@ fn load(name: &str) -> Parts {
 fn engine(parts: Parts, draft: Option<Parts>, speculation: Speculation) -> Handle {
     let draft = draft.map(|draft| Draft { model: draft.model, vocabulary: draft.tokenizer });
     let limits = Limits { context: 256, kv_bytes: 1 << 30, speculation, ..Limits::default() };
-    let watch = Box::new(Unwatched);
-    let vocabulary = Arc::clone(&parts.tokenizer);
-    Engine::start_drafted(parts.model, vocabulary, draft, parts.compute, limits, watch).expect("an engine")
+    let device = Device::of_one(parts.compute);
+    Engine::start_on(&device, parts.model, draft, Setup::new(parts.tokenizer, limits)).expect("an engine")
 }
 
 /// Asks for so many tokens, greedily and with seeds, alone and together; returns proposed and accepted tokens.
@@ -41,8 +38,8 @@ fn same_with_guesses(name: &str, draft: Option<&str>, tokens: usize) -> (u64, u6
         })
         .collect();
     let expected = ask(&engine(parts, None, Speculation::OFF), requests.clone());
-    let guess = Speculation { lookup: draft.is_none(), tokens: 6, always: true };
-    let guessing = engine(load(name), draft.map(load), guess);
+    let speculation = Speculation { lookup: draft.is_none(), tokens: 6, always: true };
+    let guessing = engine(load(name), draft.map(load), speculation);
     let alone: Vec<_> = requests.iter().map(|r| ask(&guessing, vec![r.clone()]).remove(0)).collect();
     assert_eq!(alone, expected, "one at a time");
     assert_eq!(ask(&guessing, requests), expected, "together");
@@ -70,9 +67,9 @@ fn qwen_coder_says_the_same_with_a_draft() {
 fn a_draft_of_another_vocabulary_is_refused() {
     let (main, draft) = (load("qwen2.5-coder-0.5b-instruct"), load("smollm2-135m-instruct"));
     let draft = Draft { model: draft.model, vocabulary: draft.tokenizer };
-    let watch = Box::new(Unwatched);
     let limits = Limits { context: 256, ..Limits::default() };
-    let started = Engine::start_drafted(main.model, main.tokenizer, Some(draft), main.compute, limits, watch);
+    let setup = Setup::new(main.tokenizer, limits);
+    let started = Engine::start_on(&Device::of_one(main.compute), main.model, Some(draft), setup);
     let message = started.err().expect("refused").to_string();
     assert!(message.contains("vocabulary of 49152 tokens and the model one of 151936"), "{message}");
 }

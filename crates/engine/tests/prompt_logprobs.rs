@@ -184,9 +184,8 @@ fn every_family_gives_the_log_probabilities_of_transformers() {
         let model = Model::load(&opened, &compute, Precision::F32, &mut |_| {}).expect("a fixture");
         let vocab = model.spec.vocab;
         let limits = Limits { kv_dtype: Some(KvDtype::F32), ..Limits::default() };
-        let (words, watch) = (Arc::new(FakeVocabulary), Box::new(Unwatched));
-        let handle =
-            Engine::start_watched(Arc::new(model), words, compute, limits, watch).expect("an engine");
+        let handle = Engine::start(Arc::new(model), Arc::new(FakeVocabulary), compute, limits);
+        let handle = handle.expect("an engine");
         for (index, prompt) in prompts(&case).into_iter().enumerate() {
             // Long rope chooses its factors by the context: this prompt's logits are of a shorter one.
             if case.ends_with("phi4-mini") && prompt.len() <= 24 {

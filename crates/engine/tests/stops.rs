@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 
 use engine::fake::{FakeModel, FakeVocabulary};
 use engine::{
-    Engine, Event, FinishReason, Handle, Limits, Met, Params, Refused, Request, Speech, Unwatched, Vocabulary,
+    Detokenizer, Engine, Event, FinishReason, Handle, Limits, MatchedStop, Params, Refused, Request,
+    Unwatched, Vocabulary,
 };
 
 const VOCAB: usize = 27;
@@ -22,7 +23,7 @@ struct Answer {
     text: String,
     ids: Vec<u32>,
     reason: FinishReason,
-    met: Option<Met>,
+    matched_stop: Option<MatchedStop>,
 }
 
 fn answer(handle: &Handle, request: Request) -> Answer {
@@ -36,9 +37,9 @@ fn answer(handle: &Handle, request: Request) -> Answer {
                 text.push_str(&more);
                 ids.push(id);
             }
-            Event::Done { text: more, reason, met, .. } => {
+            Event::Done { text: more, reason, matched_stop, .. } => {
                 text.push_str(&more);
-                return Answer { text, ids, reason, met };
+                return Answer { text, ids, reason, matched_stop };
             }
             Event::Failed { error, .. } => panic!("{error}"),
         }
@@ -72,7 +73,7 @@ fn an_end_token_waits_for_min_tokens() {
     assert_eq!(answer(&handle, eager()).ids, [0]);
     let waited = answer(&handle, Request { min_tokens: 7, ..eager() });
     assert_eq!((waited.ids.len(), waited.ids[7], waited.text.len()), (8, 0, 7));
-    assert_eq!((waited.reason, waited.met), (FinishReason::Stop, None));
+    assert_eq!((waited.reason, waited.matched_stop), (FinishReason::Stop, None));
 }
 
 #[test]
@@ -95,24 +96,27 @@ fn stops_wait_for_min_tokens_too() {
 fn what_was_met_is_told_and_kept_if_asked() {
     let handle = start();
     let free = answer(&handle, endless());
-    assert_eq!((free.reason, free.met), (FinishReason::Length, None));
+    assert_eq!((free.reason, free.matched_stop), (FinishReason::Length, None));
     let stop = free.text[5..8].to_owned();
     let at = free.text.find(&stop).expect("it is there");
     for (show_stop, text) in [(false, &free.text[..at]), (true, &free.text[..at + 3])] {
         let answer =
             answer(&handle, Request { stop: vec!["Z".into(), stop.clone()], show_stop, ..endless() });
         assert_eq!((answer.text.as_str(), answer.reason), (text, FinishReason::Stop));
-        assert_eq!(answer.met, Some(Met::Text(stop.clone())));
+        assert_eq!(answer.matched_stop, Some(MatchedStop::Text(stop.clone())));
     }
     let id = free.ids[5];
     let first = free.ids.iter().position(|known| *known == id).expect("it is there");
     for (show_stop, letters) in [(false, first), (true, first + 1)] {
         let answer = answer(&handle, Request { stop_ids: vec![id], show_stop, ..endless() });
-        assert_eq!((answer.text.as_str(), answer.met), (&free.text[..letters], Some(Met::Id(id))));
+        assert_eq!(
+            (answer.text.as_str(), answer.matched_stop),
+            (&free.text[..letters], Some(MatchedStop::Id(id)))
+        );
     }
     // An end token is the model's own, also where it is named as a stop.
     let own = answer(&handle, Request { stop_ids: vec![0], show_stop: true, ..eager() });
-    assert_eq!((own.text.as_str(), own.met), ("", None));
+    assert_eq!((own.text.as_str(), own.matched_stop), ("", None));
 }
 
 #[test]
@@ -153,12 +157,12 @@ impl Vocabulary for Halves {
         vec![0xc3]
     }
 
-    fn speech(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Speech> {
+    fn detokenizer(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Detokenizer> {
         Box::new(Halves)
     }
 }
 
-impl Speech for Halves {
+impl Detokenizer for Halves {
     fn push(&mut self, _id: u32, _out: &mut String) {}
 
     fn finish(&mut self, out: &mut String) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use engine::{FinishReason, Met, Refused, Ticket, TokenLogprobs};
+use engine::{FinishReason, MatchedStop, Refused, Ticket, TokenLogprobs};
 use events::{Event, Rejection};
 use text::{Part, Parts, Style};
 use tokio::sync::mpsc::{self, Receiver};
@@ -194,7 +194,7 @@ impl Generation {
                     5,
                 ));
             }
-            News::Done { text, reason, met, usage } => {
+            News::Done { text, reason, matched_stop, usage } => {
                 self.tally.open -= 1;
                 self.tally.completion_tokens += usage.completion_tokens;
                 self.tally.prompt_time += usage.prompt_time;
@@ -205,9 +205,9 @@ impl Generation {
                 let mut parts = reader.push(&text);
                 parts.extend(reader.finish(reason == FinishReason::Length));
                 let called = reason == FinishReason::Stop && reader.calls() > 0;
-                let stop = met.map(|met| match met {
-                    Met::Id(id) => StopReason::Id(id),
-                    Met::Text(text) => StopReason::Text(text),
+                let stop = matched_stop.map(|stop| match stop {
+                    MatchedStop::Id(id) => StopReason::Id(id),
+                    MatchedStop::Text(text) => StopReason::Text(text),
                 });
                 Told::Done {
                     parts,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use engine::{FinishReason, Gone, Met, StepReport, TokenLogprobs, Usage};
+use engine::{FinishReason, MatchedStop, ReceiverGone, StepReport, TokenLogprobs, Usage};
 use events::{Ending, Event, Metrics};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -21,7 +21,7 @@ pub(crate) enum News {
     /// A token, with text that may be empty.
     Token { text: String, id: u32, logprobs: Option<TokenLogprobs> },
     /// The end.
-    Done { text: String, reason: FinishReason, met: Option<Met>, usage: Usage },
+    Done { text: String, reason: FinishReason, matched_stop: Option<MatchedStop>, usage: Usage },
     /// The engine could not go on.
     Failed(engine::Error),
 }
@@ -62,16 +62,16 @@ impl Group {
 }
 
 impl engine::Outbox for Outbox {
-    fn put(&mut self, event: engine::Event) -> Result<(), Gone> {
+    fn put(&mut self, event: engine::Event) -> Result<(), ReceiverGone> {
         let news = match event {
             engine::Event::Prompt { logprobs } => News::Prompt(logprobs),
             engine::Event::Token { text, id, logprobs } => {
                 self.count_token();
                 News::Token { text, id, logprobs }
             }
-            engine::Event::Done { text, reason, met, usage, timings } => {
+            engine::Event::Done { text, reason, matched_stop, usage, timings } => {
                 self.count_end(ending(reason), &usage, &timings);
-                News::Done { text, reason, met, usage }
+                News::Done { text, reason, matched_stop, usage }
             }
             engine::Event::Failed { error, usage, timings } => {
                 self.count_end(Ending::Error, &usage, &timings);
@@ -82,7 +82,7 @@ impl engine::Outbox for Outbox {
             if matches!(error, TrySendError::Full(_)) && !self.overflow.swap(true, Ordering::Relaxed) {
                 self.metrics.record(Event::SlowReader);
             }
-            Gone
+            ReceiverGone
         })
     }
 }

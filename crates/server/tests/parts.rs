@@ -7,7 +7,7 @@ mod frame;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::{Engine, Forward, Limits, Rows, Speech, Vocabulary};
+use engine::{Detokenizer, Engine, Forward, Limits, Rows, Vocabulary};
 use frame::{Running, options, unready};
 use serde_json::{Map, Value, json};
 use server::{Language, Served};
@@ -32,12 +32,12 @@ impl Vocabulary for Bytes {
         u8::try_from(id).map_or_else(|_| Vec::new(), |byte| vec![byte])
     }
 
-    fn speech(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Speech> {
+    fn detokenizer(self: Arc<Self>, _shown: &[u32]) -> Box<dyn Detokenizer> {
         Box::new(Bytes)
     }
 }
 
-impl Speech for Bytes {
+impl Detokenizer for Bytes {
     fn push(&mut self, id: u32, out: &mut String) {
         out.extend(self.bytes(id).into_iter().map(char::from));
     }

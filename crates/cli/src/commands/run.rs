@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use engine::{Engine, Handle, Params, Request, Unwatched};
+use engine::{Device, Engine, Handle, Params, Request, Setup};
 use serde_json::{Map, Value, json};
 use text::{ChatTemplate, Special, Tokenizer};
 
@@ -161,8 +161,8 @@ impl Session {
         let Loaded { model, tokenizer, draft, template, compute, limits, took, remarks, .. } = loaded?;
         remarks.iter().for_each(|remark| err!("{remark}"));
         let template = choose_template(&args, template)?;
-        let handle =
-            Engine::start_drafted(model, tokenizer.clone(), draft, compute, limits, Box::new(Unwatched))?;
+        let setup = Setup::new(tokenizer.clone(), limits);
+        let handle = Engine::start_on(&Device::of_one(compute), model, draft, setup)?;
         Ok(Session { args, tokenizer, template, handle, params, load: took })
     }
 

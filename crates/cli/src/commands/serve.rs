@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use cpu::probe::Machine;
 use cpu::usage::Meter;
-use engine::Engine;
+use engine::{Device, Engine, Setup};
 use kernels::{KvDtype, Precision};
 use server::{Audit, Cors, Options, Served, Server, Spoken};
 use tokio::runtime::Runtime;
@@ -412,7 +412,8 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let Loaded { model, draft, compute, limits, .. } = loaded;
     let kv_dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(tier));
     let parallel = limits.max_running;
-    let engine = Engine::start_drafted(model, loaded.tokenizer.clone(), draft, compute, limits, watch)?;
+    let setup = Setup::new(loaded.tokenizer.clone(), limits).named(&*names[0]).watched(watch);
+    let engine = Engine::start_on(&Device::of_one(compute), model, draft, setup)?;
     let stats = engine.stats();
     let facts = format!(
         "{} · {threads}, {tier} · context {} · {} at once · KV room for {} in {}",

@@ -209,10 +209,7 @@ mod tests {
         let mut held = budget.reserve("a", MemoryKind::Weights, 70).unwrap();
         let full = budget.reserve("b", MemoryKind::KvCache, 31).unwrap_err();
         assert_eq!(full, Full { wanted: 31, free: 30, limit: 100 });
-        assert_eq!(
-            full.to_string(),
-            "31 bytes of memory are wanted and 30 are free, of a budget of 100"
-        );
+        assert_eq!(full.to_string(), "31 bytes of memory are wanted and 30 are free, of a budget of 100");
         assert_eq!(held.resize(101).unwrap_err(), Full { wanted: 31, free: 30, limit: 100 });
         held.resize(20).unwrap();
         assert_eq!((budget.reserved(), budget.free()), (20, 80));

@@ -131,11 +131,8 @@ impl Device {
 
     /// A place for an engine whose streams should wait no longer than `max_stall` for their next token.
     pub(crate) fn join(&self, name: &str, max_stall: Duration) -> Member {
-        let waiter = Arc::new(Waiter {
-            name: Arc::from(name),
-            signals: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let waiter =
+            Arc::new(Waiter { name: Arc::from(name), signals: Mutex::default(), changed: Condvar::new() });
         let mut state = self.lock();
         let id = state.turns.join(max_stall);
         state.waiters.push((id, waiter.clone()));
@@ -168,7 +165,7 @@ impl Waiter {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the wait for a turn, the present one or the next, so that the engine's thread looks at its inbox.
+    /// Ends the wait for a turn, the present one or the next, so that the engine's thread attended_positions at its inbox.
     pub(crate) fn interrupt(&self) {
         self.signals().interrupted = true;
         self.changed.notify_one();
@@ -272,7 +269,7 @@ impl Member {
         self.device.lock().turns.max_stall(self.id)
     }
 
-    /// What it had so far.
+    #[cfg(test)]
     pub(crate) fn totals(&self) -> TurnTotals {
         self.device.lock().turns.totals(self.id)
     }

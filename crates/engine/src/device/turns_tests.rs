@@ -39,7 +39,8 @@ fn run(turns: &mut Turns, from: u64, loads: &[Load], time: u64) -> Vec<Seen> {
         for i in 0..loads.len() {
             if back[i].is_some_and(|at| at <= now) {
                 (back[i], asked[i]) = (None, now);
-                less_urgent[i] = usize::from(holder.is_some_and(|(h, _)| loads[h].urgency > loads[i].urgency));
+                less_urgent[i] =
+                    usize::from(holder.is_some_and(|(h, _)| loads[h].urgency > loads[i].urgency));
                 if turns.ask(ids[i], loads[i].urgency, ms(now)) == Some(ids[i]) {
                     assert!(holder.is_none());
                     holder = Some((i, now + loads[i].step));
@@ -72,7 +73,10 @@ fn run(turns: &mut Turns, from: u64, loads: &[Load], time: u64) -> Vec<Seen> {
     }
     for (id, seen) in ids.iter().zip(&seen) {
         let totals = turns.totals(*id);
-        assert!(totals.computed.as_millis().abs_diff(u128::from(seen.computed)) <= 1000, "{totals:?} {seen:?}");
+        assert!(
+            totals.computed.as_millis().abs_diff(u128::from(seen.computed)) <= 1000,
+            "{totals:?} {seen:?}"
+        );
     }
     seen
 }

@@ -5,18 +5,18 @@
 //! Greedy (temperature 0) takes the best after DRY: the filters would keep it anyway, and XTC, which would not, is
 //! left out so that temperature 0 stays repeatable. Log-probabilities are of the raw logits.
 //!
-//! One [`Bench`] serves all requests of an engine; nothing is allocated for a token unless log-probabilities are asked.
+//! One [`SamplerScratch`] serves all requests of an engine; nothing is allocated for a token unless log-probabilities are asked.
 
+mod constraint_state;
 mod draw;
 mod dry;
 mod filter;
-mod leash;
 mod rng;
 mod rules;
 mod wide;
 
+pub(crate) use constraint_state::{ConstraintState, MaskWorker};
 use filter::Candidate;
-pub(crate) use leash::{Helper, Leash};
 pub(crate) use rng::Rng;
 pub(crate) use rules::Ends;
 use rules::Rules;
@@ -24,7 +24,7 @@ use rules::Rules;
 use crate::{Error, Params, TokenLogprobs, Vocabulary};
 
 /// Buffers for choosing tokens, sized once.
-pub(crate) struct Bench {
+pub(crate) struct SamplerScratch {
     /// `[vocab]`: the logits, as the request's options change them; minus infinity is banned.
     logits: Vec<f32>,
     /// A number or two of each block of logits: what is largest in it, or what it weighs.
@@ -37,12 +37,12 @@ pub(crate) struct Bench {
     punished: Vec<u32>,
     suffixes: Vec<u32>,
     /// Works out what constrained sequences may choose next.
-    pub(crate) helper: Helper,
+    pub(crate) mask_worker: MaskWorker,
 }
 
-impl Bench {
-    pub(crate) fn new(vocab: usize, context: usize) -> Bench {
-        Bench {
+impl SamplerScratch {
+    pub(crate) fn new(vocab: usize, context: usize) -> SamplerScratch {
+        SamplerScratch {
             logits: Vec::with_capacity(vocab),
             blocks: Vec::with_capacity(2 * vocab.div_ceil(wide::BLOCK)),
             candidates: Vec::with_capacity(vocab),
@@ -50,12 +50,12 @@ impl Bench {
             repeats: vec![0.0; vocab],
             punished: Vec::with_capacity(context.min(vocab)),
             suffixes: Vec::with_capacity(context),
-            helper: Helper::default(),
+            mask_worker: MaskWorker::default(),
         }
     }
 }
 
-/// What looks at the candidates, in this order.
+/// What attended_positions at the candidates, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Filter {
     TopNSigma,
@@ -123,22 +123,22 @@ impl Sampler {
         &mut self,
         logits: &[f32],
         tokens: &[u32],
-        leash: Option<&mut Leash>,
+        constraint: Option<&mut ConstraintState>,
         vocabulary: &dyn Vocabulary,
-        bench: &mut Bench,
+        scratch: &mut SamplerScratch,
     ) -> Result<u32, Error> {
         check(logits, tokens.len() - 1)?;
-        bench.logits.clear();
-        bench.logits.extend_from_slice(logits);
-        let formed = leash.map_or(Ok(false), |leash| leash.hold(&mut bench.logits))?;
-        self.bias(&mut bench.logits);
-        self.rules.hold(&mut bench.logits, tokens, formed);
-        self.penalise(tokens, bench);
-        self.penalise_repeats(tokens, vocabulary, bench);
+        scratch.logits.clear();
+        scratch.logits.extend_from_slice(logits);
+        let formed = constraint.map_or(Ok(false), |constraint| constraint.hold(&mut scratch.logits))?;
+        self.bias(&mut scratch.logits);
+        self.rules.hold(&mut scratch.logits, tokens, formed);
+        self.penalise(tokens, scratch);
+        self.penalise_repeats(tokens, vocabulary, scratch);
         if self.params.temperature == 0.0 {
-            return wide::best(&bench.logits).ok_or(Error::NothingLeft);
+            return wide::best(&scratch.logits).ok_or(Error::NothingLeft);
         }
-        let Bench { logits, blocks, candidates, .. } = bench;
+        let SamplerScratch { logits, blocks, candidates, .. } = scratch;
         let Params { temperature, top_k, top_p, min_p, .. } = self.params;
         if let Some(cut) = &mut self.cut {
             wide::all(logits, candidates);
@@ -179,7 +179,7 @@ impl Sampler {
         }
     }
 
-    fn penalise(&self, tokens: &[u32], bench: &mut Bench) {
+    fn penalise(&self, tokens: &[u32], scratch: &mut SamplerScratch) {
         let Params { repeat_penalty, frequency_penalty, presence_penalty, repeat_last_n, .. } = self.params;
         if repeat_penalty == 1.0 && frequency_penalty == 0.0 && presence_penalty == 0.0 {
             return;
@@ -187,20 +187,20 @@ impl Sampler {
         let last = usize::try_from(repeat_last_n).map_or(tokens.len(), |n| n.min(tokens.len()));
         let window = &tokens[tokens.len() - last..];
         for id in window {
-            bench.seen[*id as usize] += 1;
+            scratch.seen[*id as usize] += 1;
         }
         for id in window {
-            let count = std::mem::take(&mut bench.seen[*id as usize]);
+            let count = std::mem::take(&mut scratch.seen[*id as usize]);
             if count > 0 {
-                let logit = &mut bench.logits[*id as usize];
+                let logit = &mut scratch.logits[*id as usize];
                 *logit = if *logit <= 0.0 { *logit * repeat_penalty } else { *logit / repeat_penalty };
                 *logit -= count as f32 * frequency_penalty + presence_penalty;
             }
         }
     }
 
-    fn penalise_repeats(&self, tokens: &[u32], vocabulary: &dyn Vocabulary, bench: &mut Bench) {
-        let Bench { logits, repeats, punished, suffixes, .. } = bench;
+    fn penalise_repeats(&self, tokens: &[u32], vocabulary: &dyn Vocabulary, scratch: &mut SamplerScratch) {
+        let SamplerScratch { logits, repeats, punished, suffixes, .. } = scratch;
         punished.clear();
         dry::penalties(&self.params.dry, tokens, &self.breaks, suffixes, |id, penalty| {
             let most = &mut repeats[id as usize];

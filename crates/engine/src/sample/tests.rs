@@ -15,23 +15,23 @@ fn logits(probabilities: &[f32]) -> Vec<f32> {
 
 /// Shares of 40,000 draws after `tokens`.
 fn shares(params: Params, logits: &[f32], tokens: &[u32]) -> Vec<f64> {
-    let mut bench = Bench::new(logits.len(), 64);
+    let mut scratch = SamplerScratch::new(logits.len(), 64);
     let mut sampler = Sampler::new(params, 11, Ends::default(), &FakeVocabulary, tokens);
     let mut counts = vec![0usize; logits.len()];
     for _ in 0..40_000 {
-        counts[sampler.pick(logits, tokens, None, &FakeVocabulary, &mut bench).unwrap() as usize] += 1;
+        counts[sampler.pick(logits, tokens, None, &FakeVocabulary, &mut scratch).unwrap() as usize] += 1;
     }
     counts.iter().map(|n| *n as f64 / 40_000.0).collect()
 }
 
 fn pick(params: Params, logits: &[f32], tokens: &[u32]) -> Result<u32, Error> {
-    let mut bench = Bench::new(logits.len(), 64);
+    let mut scratch = SamplerScratch::new(logits.len(), 64);
     Sampler::new(params, 11, Ends::default(), &FakeVocabulary, tokens).pick(
         logits,
         tokens,
         None,
         &FakeVocabulary,
-        &mut bench,
+        &mut scratch,
     )
 }
 
@@ -77,11 +77,11 @@ fn the_penalties_are_llama_cpps() {
     let tokens = [2, 0, 1, 0, 3];
     let sampler =
         Sampler::new(Params { repeat_last_n: 4, ..params }, 0, Ends::default(), &FakeVocabulary, &tokens);
-    let mut bench = Bench::new(4, 64);
-    bench.logits.extend(raw);
-    sampler.penalise(&tokens, &mut bench);
-    assert_eq!(bench.logits, [1.0 / 2.0 - 2.0 * 0.5 - 0.25, -2.0 - 0.5 - 0.25, 2.0, -0.75]);
-    assert!(bench.seen.iter().all(|n| *n == 0), "the counts are cleared for the next request");
+    let mut scratch = SamplerScratch::new(4, 64);
+    scratch.logits.extend(raw);
+    sampler.penalise(&tokens, &mut scratch);
+    assert_eq!(scratch.logits, [1.0 / 2.0 - 2.0 * 0.5 - 0.25, -2.0 - 0.5 - 0.25, 2.0, -0.75]);
+    assert!(scratch.seen.iter().all(|n| *n == 0), "the counts are cleared for the next request");
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn a_bad_word_is_not_completed() {
     let params = Params { bad_words: vec![vec![1, 2], vec![3]], ..Params::greedy() };
     // The answer begins after the prompt's last token.
     let mut sampler = Sampler::new(params, 1, Ends::default(), &FakeVocabulary, &[0, 1]);
-    let mut bench = Bench::new(4, 64);
+    let mut scratch = SamplerScratch::new(4, 64);
     let mut after = |tokens: &[u32], logits: &[f32]| {
-        sampler.pick(logits, tokens, None, &FakeVocabulary, &mut bench).unwrap()
+        sampler.pick(logits, tokens, None, &FakeVocabulary, &mut scratch).unwrap()
     };
     let [two, three] = [[0.0, 0.1, 2.0, 1.0], [0.0, 0.1, 1.0, 2.0]];
     assert_eq!(after(&[0, 1], &two), 2, "the prompt's end does not count");
@@ -150,9 +150,9 @@ fn a_bad_word_is_not_completed() {
 fn ends_wait_for_the_least_number_of_tokens() {
     let ends = Ends { late: vec![0, 2], min_tokens: 2, ..Ends::default() };
     let mut sampler = Sampler::new(Params::greedy(), 1, ends, &FakeVocabulary, &[5]);
-    let mut bench = Bench::new(4, 64);
+    let mut scratch = SamplerScratch::new(4, 64);
     let mut after = |tokens: &[u32]| {
-        sampler.pick(&[3.0, 1.0, 2.0, 0.0], tokens, None, &FakeVocabulary, &mut bench).unwrap()
+        sampler.pick(&[3.0, 1.0, 2.0, 0.0], tokens, None, &FakeVocabulary, &mut scratch).unwrap()
     };
     assert_eq!((after(&[5]), after(&[5, 1]), after(&[5, 1, 1])), (1, 1, 0));
 }
@@ -215,7 +215,7 @@ fn what_is_no_number_is_an_error_that_says_where() {
 #[test]
 fn nothing_is_allocated_after_the_first_token() {
     let logits: Vec<f32> = (0..5000).map(|i| ((i * 7919) % 5000) as f32 / 500.0).collect();
-    let mut bench = Bench::new(5000, 64);
+    let mut scratch = SamplerScratch::new(5000, 64);
     let params = Params {
         typical_p: 0.9,
         repeat_penalty: 1.1,
@@ -228,15 +228,15 @@ fn nothing_is_allocated_after_the_first_token() {
         ..Params::default()
     };
     let tokens: Vec<u32> = (0..60).map(|i| 1 + i % 7).collect();
-    let sizes = |b: &Bench| {
+    let sizes = |b: &SamplerScratch| {
         [b.candidates.capacity(), b.seen.capacity(), b.punished.capacity(), b.suffixes.capacity()]
     };
-    let before = sizes(&bench);
+    let before = sizes(&scratch);
     let mut sampler = Sampler::new(params, 1, Ends::default(), &FakeVocabulary, &tokens);
     for _ in 0..50 {
-        sampler.pick(&logits, &tokens, None, &FakeVocabulary, &mut bench).unwrap();
+        sampler.pick(&logits, &tokens, None, &FakeVocabulary, &mut scratch).unwrap();
     }
-    assert_eq!(sizes(&bench), before, "the buffers were made large enough");
+    assert_eq!(sizes(&scratch), before, "the buffers were made large enough");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use super::odds::{Guesses, Odds};
+use super::acceptance::{AcceptanceEstimate, AcceptanceStats, MARGIN};
+use super::guess::DraftState;
 use super::proposal::{ANY_DRAFT, margin_class};
-use super::{MARGIN, Speculation};
-use crate::blocks::{Pool, Table};
-use crate::costs::Costs;
-use crate::scheduler::Running;
+use crate::blocks::Pool;
+use crate::costs::StepCosts;
+use crate::running::Running;
 use crate::sequence::Sequence;
-use crate::{Forward, Rows, SequenceRows};
+use crate::{Forward, Rows, SequenceRows, Speculation};
 
 /// A sequence whose text has run so far ahead of the draft model, in tokens, is not drafted for any more: reading it
 /// all would cost more than it is likely to bring.
@@ -22,7 +22,7 @@ const PROBE_EVERY: u32 = 256;
 pub(super) struct Drafter {
     forward: Box<dyn Forward>,
     pool: Pool,
-    costs: Costs,
+    costs: StepCosts,
     /// Most rows of text read in one step to catch up.
     catch_up: usize,
     declined: u32,
@@ -32,28 +32,6 @@ pub(super) struct Drafter {
     failed: bool,
     tokens: Vec<u32>,
     want: Vec<usize>,
-}
-
-/// What the draft model has of one sequence.
-#[derive(Debug, Default)]
-pub(super) struct Drafted {
-    table: Option<Table>,
-    /// Tokens whose keys and values are in its blocks.
-    computed: usize,
-    /// Rows of it in the current pass of the draft model.
-    rows: usize,
-    /// It takes part in the current step.
-    takes_part: bool,
-}
-
-impl Drafted {
-    /// Only the first `tokens` tokens are the sequence's own.
-    pub(super) fn keep(&mut self, tokens: usize) {
-        self.computed = self.computed.min(tokens);
-        if let Some(table) = &mut self.table {
-            table.shrink_to(self.computed);
-        }
-    }
 }
 
 impl Drafter {
@@ -67,7 +45,7 @@ impl Drafter {
         let pool = Pool::new(forward.blocks(), forward.block_tokens());
         Drafter {
             pool,
-            costs: Costs::new(max_running),
+            costs: StepCosts::new(max_running),
             catch_up: catch_up.max(max_running),
             declined: 0,
             vocab,
@@ -88,8 +66,8 @@ impl Drafter {
     pub(super) fn propose(
         &mut self,
         options: &Speculation,
-        costs: &Costs,
-        all: &Odds,
+        costs: &StepCosts,
+        all: &AcceptanceStats,
         running: &mut [Running<Sequence>],
         clock: &dyn Fn() -> Duration,
     ) {
@@ -97,7 +75,7 @@ impl Drafter {
             return;
         }
         let decoding = running.iter().filter(|r| r.rows > 0).count();
-        let others: usize = running.iter().map(|r| r.guess.proposal.len()).sum();
+        let others: usize = running.iter().map(|r| r.speculation.proposal.len()).sum();
         let taking_part = self.choose(options, running);
         if taking_part == 0 {
             return;
@@ -110,7 +88,7 @@ impl Drafter {
         }
         if let Err(message) = self.draft(deep, options, costs, all, running, clock) {
             self.failed = true;
-            running.iter_mut().for_each(|r| r.guess.drafted = Drafted::default());
+            running.iter_mut().for_each(|r| r.speculation.draft = DraftState::default());
             tracing::warn!(%message, "the draft model failed and is not used any more");
         }
     }
@@ -119,16 +97,16 @@ impl Drafter {
     fn choose(&mut self, options: &Speculation, running: &mut [Running<Sequence>]) -> usize {
         let mut count = 0;
         for running in running.iter_mut() {
-            let Running { sequence, guess, rows, .. } = running;
-            let behind = sequence.tokens.len() - guess.drafted.computed;
-            let reachable = guess.drafted.computed == 0 || behind <= MOST_BEHIND.max(self.catch_up);
+            let Running { sequence, speculation, rows, .. } = running;
+            let behind = sequence.tokens.len() - speculation.draft.computed;
+            let reachable = speculation.draft.computed == 0 || behind <= MOST_BEHIND.max(self.catch_up);
             if !reachable {
-                guess.drafted.table = None;
+                speculation.draft.table = None;
             }
             let fits = sequence.tokens.len() + options.tokens <= self.forward.context();
-            let free = *rows > 0 && guess.proposal.is_empty() && sequence.room() > 0;
-            guess.drafted.takes_part = free && reachable && fits;
-            count += usize::from(guess.drafted.takes_part);
+            let free = *rows > 0 && speculation.proposal.is_empty() && sequence.room() > 0;
+            speculation.draft.takes_part = free && reachable && fits;
+            count += usize::from(speculation.draft.takes_part);
         }
         count
     }
@@ -136,21 +114,22 @@ impl Drafter {
     /// How many tokens ahead promise the most tokens a second, going by how often drafts were right. 0 if none do.
     fn depth(
         &mut self,
-        costs: &Costs,
-        all: &Odds,
+        costs: &StepCosts,
+        all: &AcceptanceStats,
         running: &[Running<Sequence>],
         decoding: usize,
         most: usize,
     ) -> usize {
         let Some(plain) = costs.estimate(decoding) else { return 0 };
-        let drafting = || running.iter().filter(|r| r.guess.drafted.takes_part);
+        let drafting = || running.iter().filter(|r| r.speculation.draft.takes_part);
         let count = drafting().count();
         let draft_step = self.costs.estimate(count).unwrap_or(0.0);
         let mut best = (decoding as f32 / plain * MARGIN, 0);
         for deep in 1..=most {
             let expected: f32 = drafting()
                 .map(|r| {
-                    let right = Guesses { own: &r.guess.odds, all }.odds(ANY_DRAFT);
+                    let right =
+                        AcceptanceEstimate { own: &r.speculation.acceptance, all }.probability(ANY_DRAFT);
                     (1..=deep as i32).map(|n| right.powi(n)).sum::<f32>()
                 })
                 .sum();
@@ -165,7 +144,8 @@ impl Drafter {
             return best.1;
         }
         self.declined += 1;
-        let behind = drafting().map(|r| r.sequence.tokens.len() - r.guess.drafted.computed).sum::<usize>();
+        let behind =
+            drafting().map(|r| r.sequence.tokens.len() - r.speculation.draft.computed).sum::<usize>();
         if self.declined < PROBE_EVERY || behind > MOST_BEHIND {
             return 0;
         }
@@ -178,17 +158,17 @@ impl Drafter {
         &mut self,
         deep: usize,
         options: &Speculation,
-        costs: &Costs,
-        all: &Odds,
+        costs: &StepCosts,
+        all: &AcceptanceStats,
         running: &mut [Running<Sequence>],
         clock: &dyn Fn() -> Duration,
     ) -> Result<(), String> {
         let decoding = running.iter().filter(|r| r.rows > 0).count();
         let mut left = self.catch_up;
         for running in running.iter_mut() {
-            let behind = running.sequence.tokens.len() - running.guess.drafted.computed;
+            let behind = running.sequence.tokens.len() - running.speculation.draft.computed;
             self.place(running, behind.min(left));
-            left -= running.guess.drafted.rows;
+            left -= running.speculation.draft.rows;
         }
         for step in 1..=deep {
             if self.pass(all, running, clock)? == 0 {
@@ -196,9 +176,10 @@ impl Drafter {
             }
             let least = if options.always { 0.0 } else { self.least_odds(costs, decoding, running) };
             for running in running.iter_mut() {
-                let Running { sequence, guess, .. } = &*running;
-                let right = guess.proposal.sure() * Guesses { own: &guess.odds, all }.odds(ANY_DRAFT);
-                let goes_on = step < deep.min(sequence.room()) && guess.proposal.len() == step;
+                let Running { sequence, speculation, .. } = &*running;
+                let right = speculation.proposal.sure()
+                    * AcceptanceEstimate { own: &speculation.acceptance, all }.probability(ANY_DRAFT);
+                let goes_on = step < deep.min(sequence.room()) && speculation.proposal.len() == step;
                 self.place(running, usize::from(goes_on && right >= least));
             }
         }
@@ -207,10 +188,10 @@ impl Drafter {
 
     /// The least probability at which one more token pays: what it costs to draft and to verify, in tokens of a step
     /// without proposals.
-    fn least_odds(&self, costs: &Costs, decoding: usize, running: &[Running<Sequence>]) -> f32 {
-        let rows = decoding + running.iter().map(|r| r.guess.proposal.len()).sum::<usize>();
+    fn least_odds(&self, costs: &StepCosts, decoding: usize, running: &[Running<Sequence>]) -> f32 {
+        let rows = decoding + running.iter().map(|r| r.speculation.proposal.len()).sum::<usize>();
         let seconds = |rows| costs.estimate(rows).unwrap_or(0.0);
-        let drafting = running.iter().filter(|r| r.guess.drafted.takes_part).count().max(1);
+        let drafting = running.iter().filter(|r| r.speculation.draft.takes_part).count().max(1);
         let draft = self.costs.estimate(drafting).unwrap_or(0.0) / drafting as f32;
         let verify = (seconds(rows + 1) - seconds(rows)).max(0.0);
         (draft + verify) * decoding as f32 / seconds(decoding).max(f32::MIN_POSITIVE)
@@ -218,7 +199,7 @@ impl Drafter {
 
     /// Plans `rows` more rows of a sequence that takes part; without blocks for them it does no more.
     fn place(&mut self, running: &mut Running<Sequence>, rows: usize) {
-        let drafted = &mut running.guess.drafted;
+        let drafted = &mut running.speculation.draft;
         drafted.rows = 0;
         if !drafted.takes_part || rows == 0 {
             drafted.takes_part = false;
@@ -235,7 +216,7 @@ impl Drafter {
     /// many rows there were.
     fn pass(
         &mut self,
-        all: &Odds,
+        all: &AcceptanceStats,
         running: &mut [Running<Sequence>],
         clock: &dyn Fn() -> Duration,
     ) -> Result<usize, String> {
@@ -243,12 +224,14 @@ impl Drafter {
         tokens.clear();
         want.clear();
         let mut sequences = Vec::with_capacity(running.len());
-        for Running { sequence, guess, .. } in running.iter() {
-            let Drafted { table: Some(table), computed, rows: 1.., .. } = &guess.drafted else { continue };
-            let (first, end) = (tokens.len(), computed + guess.drafted.rows);
-            let text = sequence.tokens.iter().chain(guess.proposal.tokens());
-            tokens.extend(text.skip(*computed).take(guess.drafted.rows));
-            if end == sequence.tokens.len() + guess.proposal.len() {
+        for Running { sequence, speculation, .. } in running.iter() {
+            let DraftState { table: Some(table), computed, rows: 1.., .. } = &speculation.draft else {
+                continue;
+            };
+            let (first, end) = (tokens.len(), computed + speculation.draft.rows);
+            let text = sequence.tokens.iter().chain(speculation.proposal.tokens());
+            tokens.extend(text.skip(*computed).take(speculation.draft.rows));
+            if end == sequence.tokens.len() + speculation.proposal.len() {
                 want.push(tokens.len() - 1);
             }
             let rows = first..tokens.len();
@@ -260,22 +243,24 @@ impl Drafter {
         let width = forward.vocab();
         let began = clock();
         // What it proposes is verified, however it was computed.
-        let answers = tokens.len();
-        let logits = forward.forward(&Rows { tokens, sequences: &sequences, want, answers })?;
+        let decode_rows = tokens.len();
+        let logits = forward.forward(&Rows { tokens, sequences: &sequences, want, decode_rows })?;
         drop(sequences);
         costs.observe(tokens.len(), clock().saturating_sub(began).as_secs_f32());
         let mut logits = logits.chunks_exact(width);
-        for Running { sequence, guess, .. } in running.iter_mut().filter(|r| r.guess.drafted.rows > 0) {
-            guess.drafted.computed += std::mem::take(&mut guess.drafted.rows);
-            guess.drafted.takes_part = false;
-            if guess.drafted.computed < sequence.tokens.len() + guess.proposal.len() {
+        for Running { sequence, speculation, .. } in
+            running.iter_mut().filter(|r| r.speculation.draft.rows > 0)
+        {
+            speculation.draft.computed += std::mem::take(&mut speculation.draft.rows);
+            speculation.draft.takes_part = false;
+            if speculation.draft.computed < sequence.tokens.len() + speculation.proposal.len() {
                 continue;
             }
             if let Some((token, margin)) = logits.next().and_then(best).filter(|b| (b.0 as usize) < *vocab) {
                 let class = margin_class(margin);
-                let odds = Guesses { own: &guess.odds, all }.odds(class);
-                guess.proposal.push(token, class, odds);
-                guess.drafted.takes_part = true;
+                let odds = AcceptanceEstimate { own: &speculation.acceptance, all }.probability(class);
+                speculation.proposal.push(token, class, odds);
+                speculation.draft.takes_part = true;
             }
         }
         Ok(tokens.len())

@@ -1,6 +1,6 @@
 //! Prompt lookup (Saxena, 2023): the last tokens stood here before, so what followed them then may follow again.
 
-use super::odds::Guesses;
+use super::acceptance::AcceptanceEstimate;
 use super::proposal::{Proposal, match_class};
 
 /// Shorter repeats say little.
@@ -12,7 +12,7 @@ const WINDOW: usize = 32_768;
 
 /// Goes on with `proposal`, which is the end of `tokens`, by at most `most` tokens, for which it has room: those after the longest earlier
 /// match of that end, the latest of equals. A match that runs into the end goes on with what is proposed, as a text that repeats itself does.
-pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guesses: &Guesses<'_>) {
+pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guesses: &AcceptanceEstimate<'_>) {
     let Some((next, length)) = longest_match(tokens) else { return };
     let before = proposal.len();
     for step in 0..most {
@@ -22,7 +22,7 @@ pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guess
             Some(own) => proposal.tokens()[before + own],
         };
         let class = match_class(length + step);
-        proposal.push(token, class, guesses.odds(class));
+        proposal.push(token, class, guesses.probability(class));
     }
 }
 
@@ -53,12 +53,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::speculate::odds::Odds;
+    use crate::speculate::acceptance::AcceptanceStats;
 
     fn after(tokens: &[u32], most: usize) -> Vec<u32> {
-        let odds = Odds::default();
+        let odds = AcceptanceStats::default();
         let mut proposal = Proposal::default();
-        extend(&mut proposal, tokens, most, &Guesses { own: &odds, all: &odds });
+        extend(&mut proposal, tokens, most, &AcceptanceEstimate { own: &odds, all: &odds });
         proposal.tokens().to_vec()
     }
 

@@ -8,27 +8,25 @@
 //! Deliberately absent: trees of proposals, rejection sampling (it would change the text of a seed), proposals beside
 //! prompts (those steps are bound by arithmetic already).
 
+mod acceptance;
 mod draft;
+pub(crate) mod guess;
 mod lookup;
-mod odds;
-mod proposal;
+pub(crate) mod proposal;
 
 use std::time::Duration;
 
-use draft::{Drafted, Drafter};
-use odds::{Guesses, Odds};
-use proposal::{FORESEEN, LAST_FORESEEN};
-pub(crate) use proposal::{MAX_TOKENS, Proposal};
+use acceptance::{AcceptanceEstimate, AcceptanceStats, MARGIN};
+use draft::Drafter;
+use guess::SpeculationState;
+use proposal::{FORESEEN, LAST_FORESEEN, Proposal};
 
-use crate::Forward;
-use crate::costs::Costs;
-use crate::scheduler::{Bounds, Running};
+use crate::costs::StepCosts;
+use crate::limits::StepBounds;
+use crate::running::Running;
 use crate::sequence::Sequence;
+use crate::{Forward, Speculation};
 
-/// Most proposed rows in a step, all sequences together: from some 16 rows on products are bound by arithmetic.
-const MAX_ROWS: usize = 16;
-/// A step with proposals must promise so much more than one without.
-const MARGIN: f32 = 1.03;
 /// Most rows of text that a draft model reads in one step to catch up.
 const CATCH_UP: usize = 64;
 /// Steps in which proposals are declined before one is tried all the same; and steps with proposals before one goes
@@ -42,52 +40,14 @@ const WARM_UP: u32 = 3;
 const FADE_OWN: f32 = 0.95;
 const FADE_ALL: f32 = 0.995;
 
-/// How tokens are proposed ahead of the model. Speed depends on it, text never does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Speculation {
-    /// Propose what followed the last tokens where they stood before in the same prompt and answer.
-    pub lookup: bool,
-    /// Most tokens proposed for a sequence in a step; at most 16, 0 for none.
-    pub tokens: usize,
-    /// Propose whatever there is, whether it pays or not: for tests and measurements.
-    pub always: bool,
-}
-
-impl Speculation {
-    /// Nothing is proposed.
-    pub const OFF: Speculation = Speculation { lookup: false, tokens: 0, always: false };
-    /// Most tokens that can be proposed for a sequence in a step.
-    pub const MAX_TOKENS: usize = MAX_TOKENS;
-
-    /// Most proposed rows in a step.
-    pub(crate) fn max_rows(&self) -> usize {
-        if self.tokens == 0 { 0 } else { MAX_ROWS }
-    }
-}
-
-impl Default for Speculation {
-    fn default() -> Speculation {
-        Speculation::OFF
-    }
-}
-
-/// What a running sequence keeps for speculation.
-#[derive(Debug, Default)]
-pub(crate) struct Guess {
-    /// Proposed after its last token, in this step.
-    pub(crate) proposal: Proposal,
-    odds: Odds,
-    drafted: Drafted,
-}
-
 /// Decides which tokens to propose, from what was measured.
 pub(crate) struct Speculator {
     options: Speculation,
     /// Tokens that the model knows.
     vocab: usize,
     drafter: Option<Drafter>,
-    costs: Costs,
-    odds: Odds,
+    costs: StepCosts,
+    acceptance: AcceptanceStats,
     /// Plain steps measured.
     plain: u32,
     /// Steps since the last one with proposals, of those that had some to make.
@@ -100,16 +60,19 @@ pub(crate) struct Speculator {
 
 impl Speculator {
     /// For steps within `bounds` of a model of `vocab` tokens; `draft` proposes too, if there is one.
-    pub(crate) fn new(bounds: &Bounds, vocab: usize, draft: Option<Box<dyn Forward>>) -> Speculator {
-        let options = Speculation { tokens: bounds.speculation.tokens.min(MAX_TOKENS), ..bounds.speculation };
-        let Bounds { max_running, prefill_chunk, .. } = *bounds;
+    pub(crate) fn new(bounds: &StepBounds, vocab: usize, draft: Option<Box<dyn Forward>>) -> Speculator {
+        let options = Speculation {
+            tokens: bounds.speculation.tokens.min(Speculation::MAX_TOKENS),
+            ..bounds.speculation
+        };
+        let StepBounds { max_running, prefill_chunk, .. } = *bounds;
         Speculator {
             options,
             vocab,
             drafter: draft
                 .map(|forward| Drafter::new(forward, vocab, max_running, prefill_chunk.min(CATCH_UP))),
-            costs: Costs::new(max_running + options.max_rows()),
-            odds: Odds::default(),
+            costs: StepCosts::new(max_running + options.max_rows()),
+            acceptance: AcceptanceStats::default(),
             plain: 0,
             declined: 0,
             streak: 0,
@@ -130,17 +93,17 @@ impl Speculator {
         }
         self.guess(running);
         if let Some(drafter) = &mut self.drafter {
-            drafter.propose(&self.options, &self.costs, &self.odds, running, clock);
+            drafter.propose(&self.options, &self.costs, &self.acceptance, running, clock);
         }
         let taken = self.take_what_pays(running, plain);
         self.streak = if taken > 0 { self.streak + 1 } else { 0 };
-        for running in running.iter_mut().filter(|r| !r.guess.proposal.is_empty()) {
-            let rows = running.rows + running.guess.proposal.len();
+        for running in running.iter_mut().filter(|r| !r.speculation.proposal.is_empty()) {
+            let rows = running.rows + running.speculation.proposal.len();
             // Nothing goes beside the last row of a prompt.
-            if running.answers() && running.table.grow_to(running.computed + rows).is_ok() {
+            if running.is_generated() && running.table.grow_to(running.computed + rows).is_ok() {
                 running.rows = rows;
             } else {
-                running.guess.proposal.truncate(0);
+                running.speculation.proposal.truncate(0);
             }
         }
     }
@@ -156,16 +119,16 @@ impl Speculator {
 
     /// Proposes what the forms of answers foresee, then what followed such text before.
     fn guess(&self, running: &mut [Running<Sequence>]) {
-        for Running { sequence, guess, .. } in running.iter_mut().filter(|r| r.rows > 0) {
+        for Running { sequence, speculation, .. } in running.iter_mut().filter(|r| r.rows > 0) {
             let most = self.options.tokens.min(sequence.room());
-            let guesses = Guesses { own: &guess.odds, all: &self.odds };
+            let guesses = AcceptanceEstimate { own: &speculation.acceptance, all: &self.acceptance };
             let mut proposal = Proposal::default();
             let foreseen = sequence.foreseen();
             // What the model has no row for cannot be computed.
             let known = foreseen.iter().take_while(|token| (**token as usize) < self.vocab);
             for (at, token) in known.enumerate().take(most) {
                 let class = if at + 1 < foreseen.len() { FORESEEN } else { LAST_FORESEEN };
-                proposal.push(*token, class, guesses.odds(class));
+                proposal.push(*token, class, guesses.probability(class));
             }
             if self.options.lookup {
                 let own = sequence.tokens.len();
@@ -174,13 +137,13 @@ impl Speculator {
                 lookup::extend(&mut proposal, &sequence.tokens, rest, &guesses);
                 sequence.tokens.truncate(own);
             }
-            guess.proposal = proposal;
+            speculation.proposal = proposal;
         }
     }
 
     /// Cuts the proposals to what promises the most tokens a second; returns how many rows are left of them.
     fn take_what_pays(&mut self, running: &mut [Running<Sequence>], plain: usize) -> usize {
-        if running.iter().all(|r| r.guess.proposal.is_empty()) {
+        if running.iter().all(|r| r.speculation.proposal.is_empty()) {
             return 0;
         }
         let mut taken = self.best(running, plain);
@@ -195,7 +158,7 @@ impl Speculator {
         }
         for (at, running) in running.iter_mut().enumerate() {
             let len = self.grown[..taken].iter().filter(|index| **index as usize == at).count();
-            running.guess.proposal.truncate(len);
+            running.speculation.proposal.truncate(len);
         }
         taken
     }
@@ -210,7 +173,7 @@ impl Speculator {
         while grown.len() < options.max_rows() {
             let next = running.iter().enumerate().filter_map(|(at, r)| {
                 let len = grown.iter().filter(|index| **index as usize == at).count();
-                r.guess.proposal.survival(len).map(|survival| (at, survival))
+                r.speculation.proposal.survival(len).map(|survival| (at, survival))
             });
             let Some((at, survival)) = next.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
             grown.push(at as u32);
@@ -231,11 +194,17 @@ impl Speculator {
         }
     }
 
-    /// Of `proposal`, the first `accepted` tokens were what the sampler chose. `guess` is of the sequence that goes on,
+    /// Of `proposal`, the first `accepted` tokens were what the sampler chose. `speculation` is of the sequence that goes on,
     /// and has `len` tokens now.
-    pub(crate) fn verified(&mut self, guess: &mut Guess, proposal: &Proposal, accepted: usize, len: usize) {
-        guess.odds.observe(proposal, accepted, FADE_OWN);
-        self.odds.observe(proposal, accepted, FADE_ALL);
-        guess.drafted.keep(len - 1);
+    pub(crate) fn verified(
+        &mut self,
+        speculation: &mut SpeculationState,
+        proposal: &Proposal,
+        accepted: usize,
+        len: usize,
+    ) {
+        speculation.acceptance.observe(proposal, accepted, FADE_OWN);
+        self.acceptance.observe(proposal, accepted, FADE_ALL);
+        speculation.draft.keep(len - 1);
     }
 }

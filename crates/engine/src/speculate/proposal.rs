@@ -1,7 +1,7 @@
 //! Tokens that are guessed to come next, and how sure each guess is.
 
 /// Most tokens proposed for one sequence in one step.
-pub(crate) const MAX_TOKENS: usize = 16;
+pub(super) const MAX_TOKENS: usize = crate::Speculation::MAX_TOKENS;
 /// Kinds of guesses whose odds are counted apart: by length of the match, by the draft model's margin, what an answer's form leaves
 /// no choice about, and the draft model's all together.
 pub(crate) const CLASSES: usize = 13;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use text::{Stream, Tokenizer};
 
-use crate::{Speech, Vocabulary};
+use crate::{Detokenizer, Vocabulary};
 
 impl Vocabulary for Tokenizer {
     fn is_end(&self, id: u32) -> bool {
@@ -19,15 +19,15 @@ impl Vocabulary for Tokenizer {
         self.token_bytes(id).map(<[u8]>::to_vec).unwrap_or_default()
     }
 
-    fn speech(self: Arc<Self>, shown: &[u32]) -> Box<dyn Speech> {
-        Box::new(Voice(Stream::new(self).showing(shown)))
+    fn detokenizer(self: Arc<Self>, shown: &[u32]) -> Box<dyn Detokenizer> {
+        Box::new(StreamDetokenizer(Stream::new(self).showing(shown)))
     }
 }
 
 /// An answer continues a prompt: a space before its first word is kept.
-struct Voice(Stream);
+struct StreamDetokenizer(Stream);
 
-impl Speech for Voice {
+impl Detokenizer for StreamDetokenizer {
     fn push(&mut self, id: u32, out: &mut String) {
         out.push_str(self.0.push(id));
     }

@@ -2,6 +2,8 @@
 
 use super::proposal::{ANY_DRAFT, CLASSES, FORESEEN, Proposal, margin_class};
 
+/// A step with proposals must promise so much more than one without.
+pub(super) const MARGIN: f32 = 1.03;
 /// A guess nobody has tried yet: hopeful, so that it is tried.
 const UNTRIED: f32 = 0.7;
 /// What a sequence begins with is worth so many tries of its own.
@@ -9,18 +11,18 @@ const BELIEF: f32 = 4.0;
 
 /// Counts that fade: of tries, and of those that came true.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Odds {
+pub(crate) struct AcceptanceStats {
     hits: [f32; CLASSES],
     tries: [f32; CLASSES],
 }
 
 /// The odds of one sequence, leaning on those of all sequences where it has few of its own.
-pub(super) struct Guesses<'a> {
-    pub(super) own: &'a Odds,
-    pub(super) all: &'a Odds,
+pub(super) struct AcceptanceEstimate<'a> {
+    pub(super) own: &'a AcceptanceStats,
+    pub(super) all: &'a AcceptanceStats,
 }
 
-impl Odds {
+impl AcceptanceStats {
     /// Takes note of a proposal of which the first `accepted` tokens were right. What came after the first wrong one
     /// was not tried. `fade` is how much of the older counts a new one leaves.
     pub(super) fn observe(&mut self, proposal: &Proposal, accepted: usize, fade: f32) {
@@ -35,9 +37,9 @@ impl Odds {
     }
 }
 
-impl Guesses<'_> {
+impl AcceptanceEstimate<'_> {
     /// The probability that a guess of this class is right, if those before it are.
-    pub(super) fn odds(&self, class: usize) -> f32 {
+    pub(super) fn probability(&self, class: usize) -> f32 {
         let all = (self.all.hits[class] + UNTRIED) / (self.all.tries[class] + 1.0);
         (self.own.hits[class] + BELIEF * all) / (self.own.tries[class] + BELIEF)
     }
@@ -55,8 +57,8 @@ mod tests {
 
     #[test]
     fn odds_follow_what_happened() {
-        let (mut own, all) = (Odds::default(), Odds::default());
-        let odds = |own: &Odds, class| Guesses { own, all: &all }.odds(class);
+        let (mut own, all) = (AcceptanceStats::default(), AcceptanceStats::default());
+        let odds = |own: &AcceptanceStats, class| AcceptanceEstimate { own, all: &all }.probability(class);
         assert!((odds(&own, 3) - UNTRIED).abs() < 1e-6);
         for _ in 0..200 {
             // The first is right, the second wrong, the third not tried.
@@ -64,14 +66,17 @@ mod tests {
         }
         assert!(odds(&own, 3) > 0.9 && odds(&own, 4) < 0.15);
         assert!((odds(&own, 5) - UNTRIED).abs() < 1e-6, "what comes after a wrong guess was not tried");
-        let news = Odds::default();
-        let heard = Guesses { own: &news, all: &own };
-        assert!(heard.odds(3) > 0.9 && heard.odds(4) < 0.15, "a new sequence starts from what all did");
+        let news = AcceptanceStats::default();
+        let heard = AcceptanceEstimate { own: &news, all: &own };
+        assert!(
+            heard.probability(3) > 0.9 && heard.probability(4) < 0.15,
+            "a new sequence starts from what all did"
+        );
     }
 
     #[test]
     fn a_draft_counts_for_its_class_and_for_all_drafts() {
-        let mut own = Odds::default();
+        let mut own = AcceptanceStats::default();
         own.observe(&proposal(&[9, 9]), 2, 1.0);
         own.observe(&proposal(&[6]), 0, 1.0);
         assert_eq!((own.tries[9], own.tries[6], own.tries[ANY_DRAFT]), (2.0, 1.0, 3.0));

@@ -16,7 +16,7 @@ type Prepared = (Box<dyn Constraint>, Result<(), String>);
 type Job = (Box<dyn Constraint>, SyncSender<Prepared>);
 
 /// A sequence's constraint, here or on its way.
-pub(crate) struct Leash {
+pub(crate) struct ConstraintState {
     here: Option<Prepared>,
     back: SyncSender<Prepared>,
     arrives: Receiver<Prepared>,
@@ -26,18 +26,18 @@ pub(crate) struct Leash {
 
 /// The thread beside the model's; made when there is something for it to do.
 #[derive(Default)]
-pub(crate) struct Helper {
+pub(crate) struct MaskWorker {
     jobs: Option<Sender<Job>>,
-    /// Guesses are made: constraints are asked what they foresee.
+    /// AcceptanceEstimate are made: constraints are asked what they foresee.
     pub(crate) foresees: bool,
 }
 
-impl Leash {
+impl ConstraintState {
     /// For a sequence that begins: its first tokens are worked out here.
-    pub(crate) fn new(mut constraint: Box<dyn Constraint>) -> Leash {
+    pub(crate) fn new(mut constraint: Box<dyn Constraint>) -> ConstraintState {
         let outcome = constraint.prepare();
         let (back, arrives) = sync_channel(1);
-        Leash { here: Some((constraint, outcome)), back, arrives, foreseen: Vec::new() }
+        ConstraintState { here: Some((constraint, outcome)), back, arrives, foreseen: Vec::new() }
     }
 
     /// Takes every token away that must not come next; returns whether there are such.
@@ -52,13 +52,18 @@ impl Leash {
 
     /// Takes note of the token that was chosen; returns whether nothing can follow it. If something can, what that is
     /// begins to be worked out.
-    pub(crate) fn accept(&mut self, id: u32, bytes: &[u8], helper: &mut Helper) -> Result<bool, Error> {
+    pub(crate) fn accept(
+        &mut self,
+        id: u32,
+        bytes: &[u8],
+        mask_worker: &mut MaskWorker,
+    ) -> Result<bool, Error> {
         let over = self.arrived()?.0.accept(id, bytes).map_err(Error::Constraint)?;
         if !over && let Some((mut constraint, _)) = self.here.take() {
-            if helper.foresees {
+            if mask_worker.foresees {
                 self.foresee(id, constraint.as_mut());
             }
-            self.here = helper.prepare(constraint, &self.back);
+            self.here = mask_worker.prepare(constraint, &self.back);
         }
         Ok(over)
     }
@@ -89,7 +94,7 @@ impl Leash {
     }
 }
 
-impl Helper {
+impl MaskWorker {
     /// Has a constraint prepared; here and now if there is no thread to be had.
     fn prepare(&mut self, constraint: Box<dyn Constraint>, back: &SyncSender<Prepared>) -> Option<Prepared> {
         if self.jobs.is_none() {

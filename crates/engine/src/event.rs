@@ -1,0 +1,134 @@
+//! What comes out of the engine: the events of a request, the same type up to the edge of the process.
+
+use std::time::Duration;
+
+use crate::Error;
+
+/// What happened to a request. After `Done` or `Failed` nothing follows.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`] asked for it.
+    Prompt {
+        /// One for each of its tokens but the first, which nothing comes before.
+        logprobs: Vec<TokenLogprobs>,
+    },
+    /// One more token.
+    Token {
+        /// Text that is certain now: whole characters, and no beginning of a stop string. Often empty.
+        text: String,
+        /// The token; an end token comes here too, with empty text.
+        id: u32,
+        /// If [`Params::logprobs`] asked for it.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// The end.
+    Done {
+        /// Text that was held back until now.
+        text: String,
+        /// Why it ended.
+        reason: FinishReason,
+        /// Which of the request's stops was met; none if it ended for another reason, an end token among them.
+        matched_stop: Option<MatchedStop>,
+        /// Token counts.
+        usage: Usage,
+        /// Where the time went.
+        timings: Timings,
+    },
+    /// The request could not go on.
+    Failed {
+        /// Why.
+        error: Error,
+        /// What it used until then: the engine worked for it all the same.
+        usage: Usage,
+        /// Where the time went.
+        timings: Timings,
+    },
+}
+
+/// A stop of the request's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MatchedStop {
+    /// One of [`Request::stop_ids`].
+    Id(u32),
+    /// One of [`Request::stop`].
+    Text(String),
+}
+
+/// The log-probability of a token, chosen or given, from the model's own logits before any sampler touched them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprobs {
+    /// Natural logarithm of the token's probability.
+    pub logprob: f32,
+    /// Its place among all tokens, from 1; as likely ones share it.
+    pub rank: usize,
+    /// The likeliest tokens and theirs, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FinishReason {
+    /// An end token, a stop id or a stop string.
+    Stop,
+    /// `max_tokens`, or the context is full.
+    Length,
+    /// The ticket was dropped, the outbox was gone, or a drain ran out of time.
+    Cancelled,
+}
+
+impl FinishReason {
+    /// `stop`, `length` or `cancelled`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a request used: tokens, and its share of the machine's time. All requests' shares and the idle time sum to the
+/// engine's life (see [`crate::Stats`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Tokens generated, an end token included.
+    pub completion_tokens: usize,
+    /// Tokens of the prompt whose keys and values were there already.
+    pub cached_tokens: usize,
+    /// Share of the steps' time for rows of the prompt, and of rows computed again after a preemption.
+    pub prompt_time: Duration,
+    /// Share of the steps' time for the answer's rows, guessed ones included, and the time to choose its tokens.
+    pub completion_time: Duration,
+}
+
+/// Where a request's time went; the parts sum to its life in the engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// From submission to the first step that held one of its rows.
+    pub queued: Duration,
+    /// From there to the first token.
+    pub prefill: Duration,
+    /// From the first token to the last.
+    pub decode: Duration,
+    /// How often it lost its KV blocks to an older request and was computed again.
+    pub preemptions: usize,
+}
+
+/// Where a request's events go.
+pub trait Outbox: Send {
+    /// Takes an event without ever blocking. [`ReceiverGone`] cancels the request.
+    fn put(&mut self, event: Event) -> Result<(), ReceiverGone>;
+}
+
+/// Nobody reads this outbox any more (or its reader has fallen too far behind).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiverGone;
+
+/// An unbounded channel is an outbox: a request's events are bounded by its `max_tokens`.
+impl Outbox for std::sync::mpsc::Sender<Event> {
+    fn put(&mut self, event: Event) -> Result<(), ReceiverGone> {
+        self.send(event).map_err(|_| ReceiverGone)
+    }
+}

@@ -1,0 +1,157 @@
+//! The bounds of an engine, and of one step.
+
+use std::time::Duration;
+
+use kernels::KvDtype;
+
+/// StepBounds of an engine. Everything it holds is bounded by one of these.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Most requests computed at once.
+    pub max_running: usize,
+    /// Most requests waiting; past it a submission is refused as [`crate::Refused::Busy`].
+    pub max_queued: usize,
+    /// Most prompt tokens waiting, all requests together; past it [`crate::Refused::Busy`].
+    pub max_queued_tokens: usize,
+    /// Most tokens of prompt and answer of one request; 0 is what the model was trained for.
+    pub context: usize,
+    /// Memory for keys and values, bytes; 0 is room for one full context.
+    pub kv_bytes: u64,
+    /// How keys and values are kept; none is the fastest for the tier.
+    pub kv_dtype: Option<KvDtype>,
+    /// Most prompt rows in one step.
+    pub prefill_chunk: usize,
+    /// Longest that a running stream should wait for its next token while prompts are read beside it.
+    pub max_stall: Duration,
+    /// Whether the keys and values of what ended are remembered for requests that begin alike.
+    pub prefix_cache: bool,
+    /// Longest time in the queue.
+    pub max_wait: Duration,
+    /// Whether and how tokens are proposed ahead of the model.
+    pub speculation: Speculation,
+    /// How many of the pool's threads compute.
+    pub threads: Threads,
+}
+
+/// Threads for each kind of step. More is not always faster: decoding waits for memory, prompts for arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Threads {
+    /// For steps of few rows; 0 is all of the pool.
+    pub decode: usize,
+    /// For steps with a prompt; 0 is all of the pool.
+    pub prefill: usize,
+}
+
+impl Threads {
+    /// Most rows of a step that decodes only, as seen here: from some 16 rows on products are bound by arithmetic.
+    const FEW: usize = 16;
+
+    /// How many for a step of `rows`, of a pool of `all`.
+    pub(crate) fn for_rows(self, rows: usize, all: usize) -> usize {
+        let wished = if rows <= Threads::FEW { self.decode } else { self.prefill };
+        if wished == 0 { all } else { wished.min(all) }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_running: 8,
+            max_queued: 64,
+            max_queued_tokens: 1 << 20,
+            context: 0,
+            kv_bytes: 0,
+            kv_dtype: None,
+            prefill_chunk: 256,
+            max_stall: Duration::from_millis(100),
+            prefix_cache: true,
+            max_wait: Duration::from_secs(300),
+            speculation: Speculation::OFF,
+            threads: Threads::default(),
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn bounds(&self) -> StepBounds {
+        StepBounds {
+            max_running: self.max_running,
+            prefill_chunk: self.prefill_chunk,
+            max_stall: self.max_stall,
+            speculation: self.speculation,
+            prompt_logits: PROMPT_LOGIT_ROWS,
+        }
+    }
+
+    /// Most rows of one step: what the model's buffers are sized for.
+    pub fn max_rows(&self) -> usize {
+        self.bounds().max_rows()
+    }
+
+    /// Most rows of one step whose logits are computed.
+    pub fn max_logit_rows(&self) -> usize {
+        self.bounds().max_logit_rows()
+    }
+}
+
+/// How tokens are proposed ahead of the model. Speed depends on it, text never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Speculation {
+    /// Propose what followed the last tokens where they stood before in the same prompt and answer.
+    pub lookup: bool,
+    /// Most tokens proposed for a sequence in a step; at most 16, 0 for none.
+    pub tokens: usize,
+    /// Propose whatever there is, whether it pays or not: for tests and measurements.
+    pub always: bool,
+}
+
+impl Speculation {
+    /// Nothing is proposed.
+    pub const OFF: Speculation = Speculation { lookup: false, tokens: 0, always: false };
+    /// Most tokens that can be proposed for a sequence in a step.
+    pub const MAX_TOKENS: usize = 16;
+    /// Most proposed rows in a step, all sequences together: from some 16 rows on products are bound by arithmetic.
+    const MAX_ROWS: usize = 16;
+
+    /// Most proposed rows in a step.
+    pub(crate) fn max_rows(&self) -> usize {
+        if self.tokens == 0 { 0 } else { Speculation::MAX_ROWS }
+    }
+}
+
+impl Default for Speculation {
+    fn default() -> Speculation {
+        Speculation::OFF
+    }
+}
+
+/// [`StepBounds::prompt_logits`] of an engine, all prompts of a step together: 20 MB for a vocabulary of 152,000. With fewer rows
+/// the weights would be read more often than arithmetic needs.
+pub(crate) const PROMPT_LOGIT_ROWS: usize = 32;
+
+/// How much fits in a step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepBounds {
+    pub(crate) max_running: usize,
+    /// Most prefill rows in a step without decode rows.
+    pub(crate) prefill_chunk: usize,
+    /// Longest that a running stream should wait for its next token.
+    pub(crate) max_stall: Duration,
+    pub(crate) speculation: Speculation,
+    /// Most rows whose logits are wanted for the log-probabilities of prompts, at least 1.
+    pub(crate) prompt_logits: usize,
+}
+
+impl StepBounds {
+    /// Most rows a step can have.
+    pub(crate) fn max_rows(&self) -> usize {
+        // Nothing is proposed beside a prompt.
+        self.prefill_chunk.max(self.speculation.max_rows()) + self.max_running
+    }
+
+    /// Most rows of a step whose logits are wanted.
+    pub(crate) fn max_logit_rows(&self) -> usize {
+        // Nor is the log-probability of a prompt wanted beside proposals.
+        self.max_running + self.speculation.max_rows().max(self.prompt_logits)
+    }
+}

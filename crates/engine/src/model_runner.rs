@@ -1,0 +1,114 @@
+//! Runs a model: its weights, its KV cache and its buffers, on a device.
+
+use std::sync::Arc;
+
+use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape};
+use model::{Batch, Model, Scratch};
+
+use crate::{Device, Error, Forward, Limits, MemoryKind, Reservation, Rows, Threads};
+
+/// Everything a forward pass needs.
+pub(crate) struct ModelRunner {
+    model: Arc<Model>,
+    compute: Arc<Compute>,
+    kv: KvPool,
+    scratch: Scratch,
+    /// Of the two above; given back after they are freed.
+    _memory: [Reservation; 2],
+    context: usize,
+    /// Of the whole pool, and how many of them work at which step.
+    all_threads: usize,
+    threads: Threads,
+}
+
+impl ModelRunner {
+    /// Reserves and allocates the KV cache and buffers for steps within `limits`, for the engine called `owner`.
+    pub(crate) fn new(
+        model: Arc<Model>,
+        device: &Device,
+        owner: &str,
+        limits: &Limits,
+    ) -> Result<ModelRunner, Error> {
+        let spec = &model.spec;
+        let context = if limits.context == 0 { spec.context } else { limits.context.min(spec.context) };
+        let dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(device.compute().tier));
+        let mut shape = spec.kv_shape(context.div_ceil(BLOCK_TOKENS), dtype);
+        if limits.kv_bytes > 0 {
+            let most = limits.max_running.saturating_mul(shape.blocks);
+            let paid =
+                usize::try_from(limits.kv_bytes / shape.block_bytes().max(1) as u64).unwrap_or(usize::MAX);
+            shape.blocks = paid.min(most).min(u32::MAX as usize);
+        }
+        ModelRunner::with_shape(model, device, owner, limits, shape, context, limits.max_logit_rows())
+    }
+
+    /// A draft model beside this one: on the same device, with KV blocks for as many tokens.
+    pub(crate) fn draft(
+        &self,
+        model: Arc<Model>,
+        device: &Device,
+        owner: &str,
+        limits: &Limits,
+    ) -> Result<ModelRunner, Error> {
+        let shape = model.spec.kv_shape(self.kv.shape().blocks, self.kv.shape().dtype);
+        let context = self.context.min(model.spec.context);
+        ModelRunner::with_shape(model, device, owner, limits, shape, context, limits.max_running)
+    }
+
+    fn with_shape(
+        model: Arc<Model>,
+        device: &Device,
+        owner: &str,
+        limits: &Limits,
+        shape: KvShape,
+        context: usize,
+        logit_rows: usize,
+    ) -> Result<ModelRunner, Error> {
+        let refused = |what, error: &dyn std::fmt::Display| {
+            Error::Start(format!("no memory for the {what} of {owner}: {error}"))
+        };
+        let kv_bytes = shape.blocks as u64 * shape.block_bytes() as u64;
+        let scratch_bytes = Scratch::bytes(&model.spec, limits.max_rows(), logit_rows);
+        let memory = device.memory();
+        let kv_memory = memory.reserve(owner, MemoryKind::KvCache, kv_bytes);
+        let kv_memory = kv_memory.map_err(|full| refused("KV cache", &full))?;
+        let scratch_memory = memory.reserve(owner, MemoryKind::Scratch, scratch_bytes);
+        let scratch_memory = scratch_memory.map_err(|full| refused("buffers", &full))?;
+        let kv = KvPool::new(shape).map_err(|error| refused("KV cache", &error))?;
+        let scratch = Scratch::new(&model.spec, limits.max_rows(), logit_rows);
+        let compute = device.compute().clone();
+        let (all_threads, threads) = (compute.pool.threads(), limits.threads);
+        let _memory = [kv_memory, scratch_memory];
+        Ok(ModelRunner { model, compute, kv, scratch, _memory, context, all_threads, threads })
+    }
+}
+
+impl Forward for ModelRunner {
+    fn vocab(&self) -> usize {
+        self.model.spec.vocab
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    fn blocks(&self) -> usize {
+        self.kv.shape().blocks
+    }
+
+    fn block_tokens(&self) -> usize {
+        BLOCK_TOKENS
+    }
+
+    fn prefill_numerics_differ(&self) -> bool {
+        self.compute.prompt_tiles && self.model.tells_prompts()
+    }
+
+    fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
+        self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
+        let Rows { tokens, sequences, want, decode_rows } = *rows;
+        let batch = Batch { tokens, sequences, want, answers: decode_rows };
+        let result = self.model.forward(&self.compute, &batch, &mut self.kv, &mut self.scratch);
+        result.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,198 @@
+//! One engine that has its device for itself.
+
+use super::*;
+
+fn simulate(seed: u64) -> Outcomes {
+    let mut chance = Chance(Rng::new(seed));
+    let mut engine = SimulatedEngine::new(&mut chance);
+    let mut cancel_at: Vec<Option<usize>> = Vec::new();
+    let mut steps = 0;
+    let mut idle_time = Duration::ZERO;
+    while engine.requests.len() < 40 || !engine.core.is_idle() {
+        if engine.core.is_idle() {
+            let pause = Duration::from_micros(chance.below(900) as u64);
+            engine.set_clock(engine.now() + pause);
+            idle_time += pause;
+        }
+        let arrivals =
+            if engine.requests.len() < 40 && chance.below(3) == 0 { 1 + chance.below(5) } else { 0 };
+        for _ in 0..arrivals {
+            let now = engine.now();
+            let sequence = engine.submit(&mut chance, now);
+            cancel_at.push((chance.below(8) == 0).then(|| steps + chance.below(30)));
+            engine.core.accept(sequence);
+        }
+        for (asked, at) in engine.requests.iter_mut().zip(&cancel_at) {
+            if *at == Some(steps) {
+                asked.cancelled = true;
+                asked.cancel.store(true, Ordering::Release);
+            }
+            // A cancelled request is over after the step that follows.
+            let late = at.is_some_and(|at| steps > at);
+            assert!(!late || asked.seen.lock().unwrap().end.is_some(), "seed {seed}: cancelled one lives on");
+        }
+        let idle = engine.core.is_idle();
+        let rows = engine.step(&mut Undivided);
+        assert!(
+            rows > 0 || idle || engine.core.is_idle(),
+            "seed {seed}: a step without rows and without an end"
+        );
+        steps += 1;
+        assert!(steps < 100_000, "seed {seed}: no end");
+        let stats = engine.stats();
+        assert!(stats.running <= engine.bounds.max_running && stats.kv_blocks_used <= engine.blocks);
+    }
+    assert_eq!(engine.stats().idle_time, idle_time, "seed {seed}");
+    assert_eq!(engine.stats().waiting_time, Duration::ZERO, "seed {seed}");
+    engine.check(seed)
+}
+
+#[test]
+fn a_hundred_thousand_requests() {
+    let mut total = Outcomes::new();
+    for seed in 0..2600 {
+        add(&mut total, simulate(seed));
+    }
+    // The simulator would be worth little if it met only the easy cases.
+    for name in [
+        "stop",
+        "length",
+        "cancelled",
+        "waited",
+        "expired",
+        "preempted",
+        "cached",
+        "accepted",
+        "wrong",
+        "scored",
+    ] {
+        assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
+    }
+}
+
+/// An engine whose steps take a millisecond a row, one place, and requests that come without end.
+#[test]
+fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let bounds = StepBounds {
+        max_running: 1,
+        prefill_chunk: 16,
+        max_stall: Duration::from_millis(10),
+        speculation: Speculation::OFF,
+        prompt_logits: 1,
+    };
+    let forward =
+        timed(FakeModel::new(VOCAB, CONTEXT, 48, 4), bounds, (MILLISECOND, MILLISECOND), clock.clone());
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+    let counters = Arc::new(Counters::default());
+    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
+    let mut core = Core::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let now = || *clock.lock().unwrap();
+    let submit = |core: &mut Core<_>, priority, seed| {
+        let request = Request {
+            prompt: (0..8).map(|i| 1 + ((seed + i) % 30) as u32).collect(),
+            max_tokens: Some(8),
+            ignore_end: true,
+            caller: Caller { priority, client: 0 },
+            ..Request::default()
+        };
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        counters.enters_queue(request.prompt.len());
+        let outbox = Box::new(Reader(seen.clone()));
+        core.accept(Sequence::new(request, seed, CONTEXT, &vocabulary, outbox, now()));
+        seen
+    };
+    let batch = submit(&mut core, Priority::Batch, 0);
+    core.step(&now, &mut Undivided);
+    let mut flood = Vec::new();
+    while batch.lock().unwrap().end.is_none() {
+        while flood.iter().filter(|s: &&Arc<Mutex<Seen>>| s.lock().unwrap().end.is_none()).count() < 3 {
+            flood.push(submit(&mut core, Priority::Interactive, flood.len() as u64));
+        }
+        core.step(&now, &mut Undivided);
+        assert!(flood.len() < 100, "batch work starves");
+    }
+    assert_eq!(counters.snapshot(48, 4, CONTEXT, now()).preemptions, 1);
+    assert!(flood.len() > 3, "what is urgent came first: {}", flood.len());
+}
+
+/// What an answer took.
+struct Guessed {
+    steps: usize,
+    tokens: usize,
+    proposed: u64,
+    accepted: u64,
+    took: Duration,
+}
+
+/// One answer by itself, greedily, of a model with so much habit, where a row takes `row` and a step `step` beside its rows.
+fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed {
+    const LONG: usize = 2048;
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let bounds = StepBounds {
+        max_running: 1,
+        prefill_chunk: 16,
+        max_stall: Duration::from_millis(10),
+        speculation: Speculation { lookup: true, tokens: 8, always: false },
+        prompt_logits: 1,
+    };
+    let mut model = FakeModel::new(VOCAB, LONG, LONG / 4, 4);
+    model.habit = habit;
+    let forward = timed(model, bounds, (step, row), clock.clone());
+    let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
+    let counters = Arc::new(Counters::default());
+    let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
+    let mut core = Core::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let now = || *clock.lock().unwrap();
+    let params = Params { temperature: 0.0, ..Params::default() };
+    let request = Request {
+        prompt: (1..9).collect(),
+        params,
+        max_tokens: Some(tokens),
+        ignore_end: true,
+        ..Request::default()
+    };
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    counters.enters_queue(request.prompt.len());
+    core.accept(Sequence::new(request, 1, LONG, &vocabulary, Box::new(Reader(seen.clone())), now()));
+    let mut steps = 0;
+    while !core.is_idle() {
+        core.step(&now, &mut Undivided);
+        steps += 1;
+    }
+    let stats = counters.snapshot(LONG / 4, 4, LONG, now());
+    let tokens = seen.lock().unwrap().tokens.len();
+    Guessed { steps, tokens, proposed: stats.proposed_tokens, accepted: stats.accepted_tokens, took: now() }
+}
+
+/// AcceptanceEstimate are made as long as a token is had sooner with them than without, by what steps were seen to take.
+#[test]
+fn guesses_are_made_where_they_pay_and_only_tried_where_they_do_not() {
+    let (step, tokens) = (Duration::from_millis(10), 1500);
+    let plain = |step: Duration, row: Duration| (step + row) * 1500;
+
+    // Rows next to nothing, and text that comes again and again: most tokens come from guesses.
+    let row = Duration::from_micros(100);
+    let pays = guessed(1.0, step, row, tokens);
+    assert_eq!(pays.tokens, tokens);
+    assert!(
+        pays.took < plain(step, row) / 3,
+        "{:?} of {:?}, {} steps",
+        pays.took,
+        plain(step, row),
+        pays.steps
+    );
+    assert!(pays.accepted * 10 > pays.proposed * 9, "{} of {}", pays.accepted, pays.proposed);
+
+    // As true, but a step takes what its rows take and hardly more: some are tried, as what they take has to be known.
+    let (little, row) = (step / 50, step);
+    let dear = guessed(1.0, little, row, tokens);
+    assert!(dear.proposed > 0 && dear.proposed < 200, "{} proposed", dear.proposed);
+    assert!(dear.took < plain(little, row) * 105 / 100, "{:?} of {:?}", dear.took, plain(little, row));
+
+    // Rows that take a tenth, and text in which hardly a speculation comes true.
+    let row = step / 10;
+    let wrong = guessed(0.0, step, row, tokens);
+    assert!(wrong.proposed > 0, "it is tried");
+    assert!(wrong.took < plain(step, row) * 105 / 100, "{:?} of {:?}", wrong.took, plain(step, row));
+}
