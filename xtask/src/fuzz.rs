@@ -2,9 +2,14 @@
 //!
 //! cargo-fuzz wants nightly for the sanitizers. Safe Rust gains little from those; what finds bugs is coverage, and
 //! its instrumentation is a compiler pass that stable takes through `-C passes`. The flags are cargo-fuzz's own.
+//!
+//! A long run instruments everything and compiles it well. The smoke run of `cargo xtask ci` instruments the workspace's own
+//! crates alone: cargo keeps what they are compiled to apart when RUSTC_WORKSPACE_WRAPPER is set, and takes all other crates
+//! from the development build, which is there already.
 
-use crate::shell::{Done, call, cargo, root, side_by_side};
-use std::path::PathBuf;
+use crate::shell::{Done, call, cargo, executables, root, side_by_side};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -17,10 +22,28 @@ const COVERAGE: [&str; 7] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
+/// What Cargo.toml leaves out of the arithmetic in a development build.
+const CHECKS: [&str; 2] = ["-Cdebug-assertions=on", "-Coverflow-checks=on"];
+/// Set where this program is called in place of the compiler.
+const WRAPPER: &str = "GRISTMILL_FUZZ_WRAPPER";
 /// One input must not take longer than this: untrusted lengths bound every loop.
 const INPUT_TIMEOUT_S: u32 = 5;
 /// Nor more memory than this, whatever a header claims.
 const MEMORY_MIB: u32 = 1024;
+
+/// If cargo calls this program as the compiler's wrapper: compiles one of the workspace's crates with coverage.
+pub fn wrapped(args: &[OsString]) -> Option<Done> {
+    std::env::var_os(WRAPPER)?;
+    let (compiler, args) = args.split_first()?;
+    let mut command = Command::new(compiler);
+    command.args(args);
+    // Other calls are questions that cargo has for the compiler.
+    let name = args.iter().skip_while(|arg| *arg != "--crate-name").nth(1);
+    if name.is_some_and(|name| name != "___") {
+        command.args(COVERAGE).args(CHECKS);
+    }
+    Some(call(&mut command))
+}
 
 /// Reads `--seconds N`.
 pub fn seconds(args: &[&str], default: u64) -> Result<u64, String> {
@@ -50,36 +73,24 @@ pub fn list() -> Done {
     Ok(())
 }
 
-/// How the targets are compiled; the names are those of `fuzz/Cargo.toml`.
-#[derive(Clone, Copy)]
-enum Profile {
-    Release,
-    Smoke,
-}
-
-impl Profile {
-    fn name(self) -> &'static str {
-        match self {
-            Profile::Release => "release",
-            Profile::Smoke => "smoke",
-        }
-    }
-}
-
 /// Every target for `seconds` each.
 pub fn all(seconds: u64) -> Done {
-    every(Profile::Release, seconds)
+    every(&build()?, seconds)
 }
 
 /// Every target for so few `seconds` that compiling well would take longer.
 pub fn smoke(seconds: u64) -> Done {
-    every(Profile::Smoke, seconds)
+    every(&build_beside_tests()?, seconds)
 }
 
 /// Side by side: each runs on one CPU.
-fn every(profile: Profile, seconds: u64) -> Done {
-    build(profile)?;
-    side_by_side(&targets()?, |target| fuzz(profile, target, seconds)).map(drop)
+fn every(built: &[PathBuf], seconds: u64) -> Done {
+    let run = |target: &String| {
+        let program = built.iter().find(|path| path.file_stem().is_some_and(|name| name == target.as_str()));
+        let program = program.ok_or_else(|| format!("cargo built no `{target}`"))?;
+        fuzz(program, target, seconds)
+    };
+    side_by_side(&targets()?, run).map(drop)
 }
 
 /// One target for `seconds`.
@@ -88,30 +99,44 @@ pub fn one(target: &str, seconds: u64) -> Done {
     if !known.iter().any(|name| name == target) {
         return Err(format!("no fuzz target `{target}`; there are: {}", known.join(", ")));
     }
-    build(Profile::Release)?;
-    fuzz(Profile::Release, target, seconds)
+    let built = build()?;
+    let program = built.iter().find(|path| path.file_stem().is_some_and(|name| name == target));
+    fuzz(program.ok_or_else(|| format!("cargo built no `{target}`"))?, target, seconds)
 }
 
 fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root().join("fuzz/target"), |dir| PathBuf::from(dir).join("fuzz"))
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("fuzz")
 }
 
-fn build(profile: Profile) -> Done {
-    let mut command = cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--target", TARGET, "--quiet"]);
-    command.args(["--profile", profile.name()]);
+/// The targets, everything instrumented and well optimized.
+fn build() -> Result<Vec<PathBuf>, String> {
+    let mut command = cargo(&["build", "--package", "fuzz", "--features", "libfuzzer", "--bins"]);
+    command.args(["--locked", "--quiet", "--profile", "fuzz", "--target", TARGET]);
     command.env("CARGO_TARGET_DIR", target_dir()).env("CARGO_ENCODED_RUSTFLAGS", COVERAGE.join("\u{1f}"));
-    call(&mut command)
+    executables(command)
 }
 
-fn fuzz(profile: Profile, target: &str, seconds: u64) -> Done {
+/// The targets as a development build, the workspace's own crates instrumented.
+fn build_beside_tests() -> Result<Vec<PathBuf>, String> {
+    let this = std::env::current_exe().map_err(|error| format!("no path to this program: {error}"))?;
+    let mut command = cargo(&["build", "--workspace", "--features", "fuzz/libfuzzer", "--locked", "--quiet"]);
+    for target in targets()? {
+        command.args(["--bin", &target]);
+    }
+    command.env("RUSTC_WORKSPACE_WRAPPER", this).env(WRAPPER, "1");
+    // Half-compiled crates of another set of flags are of no use.
+    command.env("CARGO_INCREMENTAL", "0");
+    executables(command)
+}
+
+fn fuzz(program: &Path, target: &str, seconds: u64) -> Done {
     let fuzz = root().join("fuzz");
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
     for folder in [&corpus, &artifacts] {
         std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     eprintln!("--- {target}, {seconds} s");
-    let mut command = Command::new(target_dir().join(TARGET).join(profile.name()).join(target));
+    let mut command = Command::new(program);
     // New inputs go to the first folder; the seeds beside it are only read.
     command.arg(&corpus);
     let seeds = fuzz.join("seeds").join(target);
@@ -130,7 +155,7 @@ fn fuzz(profile: Profile, target: &str, seconds: u64) -> Done {
     }
     call(&mut command).map_err(|error| {
         format!(
-            "{error}\nthe input is under {}; keep it as a test of the room when it is fixed",
+            "{error}\nthe input is under {}; keep it as a test of the crate when it is fixed",
             artifacts.display()
         )
     })

@@ -46,6 +46,9 @@ usage: cargo xtask COMMAND
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(done) = fuzz::wrapped(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
+        return exit(done);
+    }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["ci", flags @ ..] => ci::run(flags),
@@ -91,6 +94,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    exit(done)
+}
+
+fn exit(done: Done) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

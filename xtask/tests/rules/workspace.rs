@@ -35,7 +35,7 @@ pub fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 
-/// The folders of the workspace's packages, from the root: `crates/cpu`, …, `xtask`.
+/// The folders of the workspace's packages, from the root: `crates/cpu`, …, `fuzz`, `xtask`.
 pub fn packages() -> Vec<String> {
     let mut folders: Vec<String> = fs::read_dir(root().join("crates"))
         .expect("crates/")
@@ -43,7 +43,7 @@ pub fn packages() -> Vec<String> {
         .filter(|folder| root().join(folder).join("Cargo.toml").is_file())
         .collect();
     folders.sort();
-    folders.push("xtask".to_owned());
+    folders.extend(["fuzz", "xtask"].map(str::to_owned));
     folders
 }
 
