@@ -19,6 +19,8 @@ const LETTERS: [(u8, &str); 9] = [
     (b'l', "/completion"),
 ];
 
+const _: () = assert!(LETTERS.len() == bodies::ALL.len(), "a reader of `bodies::ALL` has no letter");
+
 fn check(body: &[u8], fault: &Fault) {
     assert!((400..500).contains(&fault.status), "{fault}");
     assert!(fault.message.len() < 2_048, "{} bytes: {fault}", fault.message.len());

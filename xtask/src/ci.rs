@@ -11,10 +11,15 @@ const SCHEMA_SECONDS: u64 = 45;
 /// Seconds of fuzzing a target in a smoke run.
 const SMOKE_SECONDS: u64 = 5;
 
-/// The steps that failed. All steps run, so that one run tells everything that is wrong.
+/// Every instruction tier, by the name that crate `cpu` gives it.
+const TIERS: [&str; 6] = ["scalar", "neon", "avx2", "avx512", "amx", "amx-fp16"];
+
+/// The steps so far. All steps run, so that one run tells everything that is wrong.
 #[derive(Default)]
 struct Report {
     failed: Vec<String>,
+    /// Name, seconds that passed, seconds of CPU.
+    times: Vec<(String, f64, f64)>,
 }
 
 impl Report {
@@ -25,12 +30,13 @@ impl Report {
     /// As [`Report::step`], with what the step gives.
     fn value<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T, String>) -> Option<T> {
         eprintln!("\n=== {name}");
-        let start = Instant::now();
+        let (start, cpu_before) = (Instant::now(), cpu_seconds());
         let done = step();
-        let seconds = start.elapsed().as_secs_f64();
+        let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu_before);
+        self.times.push((name.to_owned(), seconds, cpu));
         match done {
             Ok(value) => {
-                eprintln!("=== {name}: done in {seconds:.0} s");
+                eprintln!("=== {name}: done in {seconds:.0} s, {cpu:.0} s of CPU");
                 Some(value)
             }
             Err(error) => {
@@ -40,6 +46,24 @@ impl Report {
             }
         }
     }
+
+    /// Where the time went, the longest step first.
+    fn summary(&self) {
+        let mut times: Vec<_> = self.times.iter().collect();
+        times.sort_by(|a, b| b.1.total_cmp(&a.1));
+        eprintln!("\n=== seconds, seconds of CPU, step");
+        for (name, seconds, cpu) in times {
+            eprintln!("{seconds:8.0} {cpu:8.0}  {name}");
+        }
+    }
+}
+
+/// Seconds of CPU that the programs have taken which this one has waited for. On Linux alone (proc(5), clock ticks of 10 ms).
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // After the program's name in brackets; `cutime` and `cstime` are fields 16 and 17 of the line.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').skip(13).take(2);
+    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 pub fn run(flags: &[&str]) -> Done {
@@ -70,9 +94,7 @@ pub fn run(flags: &[&str]) -> Done {
         if wanted("--no-counts") {
             report.step("instruction counts", counts::check_where_possible);
         }
-        // Some virtual machines have the last one and hide it: then nothing takes it unless it is asked for.
-        let hidden = program.as_ref().is_some_and(|program| runs(program, "amx-fp16"));
-        for tier in ["scalar", "avx2"].into_iter().chain(hidden.then_some("amx-fp16")) {
+        for tier in program.iter().flat_map(|program| narrower(program)) {
             report.step(&format!("tests of the arithmetic, tier {tier}"), || arithmetic(tier));
         }
         if let Some(fetching) = fetching {
@@ -90,6 +112,10 @@ pub fn run(flags: &[&str]) -> Done {
     // Late: the program that it leaves behind has the feature, until the tests' build takes its place.
     report.step("OTLP traces", traces);
     report.step("tests", tests);
+    report.summary();
+    if let Some(program) = &program {
+        tell_tiers(program, wanted("--no-aarch64"));
+    }
     if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
 }
 
@@ -117,7 +143,9 @@ fn traces() -> Done {
 }
 
 fn api_docs() -> Done {
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+    // With examples, cargo chooses the features that it chooses with tests: other crates then are as the lints have read them.
+    let mut doc =
+        cargo(&["doc", "--workspace", "--lib", "--bins", "--examples", "--no-deps", "--locked", "--quiet"]);
     call(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
@@ -125,13 +153,41 @@ fn formatting() -> Done {
     call(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
-/// Whether this machine runs `tier` when it is asked for.
-fn runs(program: &Program, tier: &str) -> bool {
-    let doctor = program.command(&["doctor", "--json"]).env("GRISTMILL_ISA", tier).output();
-    doctor.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains(&format!("\"tier\": \"{tier}\"")))
+/// The tier that this machine takes, asked for `asked`. Some virtual machines have the widest one and hide it: then nothing takes
+/// it unless it is asked for.
+fn tier(program: &Program, asked: Option<&str>) -> Option<String> {
+    let mut doctor = program.command(&["doctor", "--json"]);
+    doctor.env_remove("GRISTMILL_ISA").envs(asked.map(|tier| ("GRISTMILL_ISA", tier)));
+    let told: serde_json::Value = serde_json::from_slice(&doctor.output().ok()?.stdout).ok()?;
+    told["tier"].as_str().map(str::to_owned)
 }
 
-/// The rooms whose results depend on the tier, held to one that is not the widest.
+/// The tiers that this machine runs when it is asked for them, but for the one that the tests take by themselves.
+fn narrower(program: &Program) -> Vec<&'static str> {
+    let own = tier(program, None);
+    let runs = |name: &&str| tier(program, Some(name)).as_deref() == Some(*name);
+    TIERS.into_iter().filter(|name| own.as_deref() != Some(*name)).filter(runs).collect()
+}
+
+/// Which tiers were tested, and which this machine has no instructions for.
+fn tell_tiers(program: &Program, emulated: bool) {
+    let own = tier(program, None).unwrap_or_default();
+    let mut tested = narrower(program);
+    tested.extend(TIERS.into_iter().find(|name| *name == own));
+    let missing = TIERS.into_iter().filter(|name| !tested.contains(name));
+    let neon = emulated && !tested.contains(&"neon");
+    let missing: Vec<&str> = missing.filter(|name| !(neon && *name == "neon")).collect();
+    eprintln!(
+        "\n=== instruction tiers tested: {}{}",
+        tested.join(", "),
+        if neon { "; neon in the emulator" } else { "" }
+    );
+    if !missing.is_empty() {
+        eprintln!("=== NOT tested, for this machine has not the instructions: {}", missing.join(", "));
+    }
+}
+
+/// The crates whose results depend on the tier, held to one that is not the widest.
 fn arithmetic(tier: &str) -> Done {
     // The whole workspace's build, if the runner can choose from it.
     let mut command = if nextest() {

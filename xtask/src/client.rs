@@ -66,7 +66,7 @@ pub fn docs(program: &Program, page: Option<&str>) -> Done {
 pub fn walks() -> Done {
     let python = SCHEMAS.python()?;
     let file = std::env::temp_dir().join(format!("gristmill-walks-{}.jsonl", std::process::id()));
-    let mut draw = cargo(&["test", "--locked", "--quiet", "--workspace", "--test", "schemas"]);
+    let mut draw = cargo(&["test", "--locked", "--quiet", "--workspace", "--test", "text"]);
     draw.args(["--", "--ignored", "walks_are_written"]).env("GRISTMILL_WALKS", &file);
     call(&mut draw)?;
     let check = |check| call(Command::new(&python).arg(check).arg(&file).current_dir(root()));

@@ -31,8 +31,10 @@ usage: cargo xtask COMMAND
   docs [--check]            write docs/cli.md from the flags; check that flags and links in the docs exist
   docs --run [PAGE]         follow README.md and docs/ to the letter: every code block is run as it is written
   fuzz TARGET [--seconds N] fuzz one target (default 60 s); `fuzz all` gives each N seconds; `fuzz list` names them
+  fuzz smoke [--seconds N]  each target for N seconds (default 5), compiled in a hurry beside the tests
   aarch64                   build for AArch64 and run the tests of its vector code on emulated CPUs
   counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
+  lengths                   name the functions and files that are long, and how many there are in each crate
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   start [--help]            start ours and llama.cpp's server in turn, and print how long each takes until it is ready
@@ -57,11 +59,13 @@ fn main() -> ExitCode {
         ["docs", "--run"] => alone(|program| client::docs(program, None)),
         ["docs", "--run", page] => alone(|program| client::docs(program, Some(page))),
         ["fuzz", "list"] => fuzz::list(),
+        ["fuzz", "smoke", rest @ ..] => fuzz::seconds(rest, 5).and_then(fuzz::smoke),
         ["fuzz", "all", rest @ ..] => fuzz::seconds(rest, 60).and_then(fuzz::all),
         ["fuzz", target, rest @ ..] => fuzz::seconds(rest, 60).and_then(|seconds| fuzz::one(target, seconds)),
         ["aarch64"] => aarch64::run(),
         ["counts"] => counts::check(),
         ["counts", "--write"] => counts::write(),
+        ["lengths"] => lengths(),
         ["models"] => alone(models::pull),
         ["client"] => alone(client::check),
         ["agents"] => alone(|program| agents::check(program, &[])),
@@ -105,6 +109,13 @@ fn exit(done: Done) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What the test of the lengths goes by.
+fn lengths() -> Done {
+    let selected = ["test", "--locked", "--quiet", "--package", "xtask", "--test", "rules"];
+    let mut list = shell::cargo(&selected);
+    shell::call(list.args(["--", "--ignored", "--nocapture", "lengths_in_detail"]))
 }
 
 /// A chore with the program built for it alone.

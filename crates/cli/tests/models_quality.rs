@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may stop, and tell how close it came")]
 
-mod support;
+use crate::support;
 
 use support::{installed, json};
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-mod support;
+use crate::support;
 
 use serde_json::{Value, json};
 use support::{CONTEXT, Tiny, characters, failure, json, keys, misuse, piped, run, said, text};

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../weights/tests/served/mod.rs"]
-mod served;
-mod support;
+use crate::served;
+use crate::support;
 
 use std::path::Path;
 use std::process::{Output, Stdio};

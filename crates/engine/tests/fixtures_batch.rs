@@ -1,12 +1,12 @@
 //! Every family's tiny model, from the fixtures of crate `model`: a request's tokens are the same alone, twice, in a batch of
 //! eight that decodes and prefills at once, after it lost its KV blocks and was computed again, and with guesses ahead.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::{ask, request};
 use cpu::{Pool, Tier};
@@ -16,6 +16,13 @@ use engine::{
 };
 use kernels::{Compute, KvDtype, Precision};
 use model::Model;
+
+/// Held by each test: engines that compute at the same time on the same CPUs wait for each other at every barrier of their
+/// threads.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn fixtures() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
@@ -86,6 +93,7 @@ fn engine_keeping(
 
 #[test]
 fn every_family_says_the_same_alone_and_together() {
+    let _running = one_at_a_time();
     for path in fixtures() {
         for tier in Tier::available() {
             let (model, handle) = engine(&path, tier, 8, Speculation::OFF);
@@ -106,6 +114,7 @@ fn every_family_says_the_same_alone_and_together() {
 
 #[test]
 fn every_family_says_the_same_in_eight_bits_alone_and_together() {
+    let _running = one_at_a_time();
     for path in fixtures() {
         let kept = Some(KvDtype::Q8_0);
         let (model, handle) = engine_keeping(kept, &path, Tier::best(), 8, Speculation::OFF);
@@ -118,6 +127,7 @@ fn every_family_says_the_same_in_eight_bits_alone_and_together() {
 
 #[test]
 fn every_family_survives_preemption() {
+    let _running = one_at_a_time();
     for kv in [None, Some(KvDtype::Q8_0)] {
         let mut preemptions = 0;
         for path in fixtures() {
@@ -133,6 +143,7 @@ fn every_family_survives_preemption() {
 
 #[test]
 fn every_family_says_the_same_with_guesses_ahead() {
+    let _running = one_at_a_time();
     let mut wrong = 0;
     for path in fixtures() {
         let speculation = Speculation { lookup: true, tokens: 5, always: true };

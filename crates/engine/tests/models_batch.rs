@@ -1,8 +1,8 @@
 //! Real models from the store: batching, preemption and repetition change no token.
 //!
-//! Run with `cargo test -p engine --release --test models_batch -- --ignored` after `gristmill pull smollm2-135m-instruct`.
+//! Run with `cargo test -p engine --release --test engine -- --ignored models_batch` after `gristmill pull smollm2-135m-instruct`.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

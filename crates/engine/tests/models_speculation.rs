@@ -1,8 +1,8 @@
 //! Real models from the store: guesses ahead change no token, and come true.
 //!
-//! Run with `cargo test -p engine --release --test models_speculation -- --ignored` after pulling the models named.
+//! Run with `cargo test -p engine --release --test engine -- --ignored models_speculation` after pulling the models named.
 
-mod common;
+use crate::common;
 
 use common::{Parts, ask, request};
 use engine::{Device, Draft, Engine, Handle, Limits, Params, Setup, Speculation};

@@ -1,9 +1,9 @@
 //! Forms on a real model with a real vocabulary: a schema, an expression, a choice, GBNF; each answer read and checked.
 //!
-//! Run with `cargo test -p engine --release --test models_structured -- --ignored` after
+//! Run with `cargo test -p engine --release --test engine -- --ignored models_structured` after
 //! `gristmill pull smollm2-135m-instruct`.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

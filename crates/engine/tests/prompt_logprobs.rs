@@ -1,6 +1,6 @@
 //! The log-probabilities of prompts: against the logits of transformers, and against those of the fake model by hand.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::sync::Arc;

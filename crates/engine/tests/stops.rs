@@ -1,7 +1,5 @@
 //! Where answers end, and where they must not.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 

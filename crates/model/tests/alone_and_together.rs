@@ -1,6 +1,6 @@
 //! A row's result never depends on the batch around it: bit for bit, in the fast precision too.
 
-mod runner;
+use crate::runner;
 
 use cpu::Tier;
 use kernels::{KvDtype, Precision};

@@ -1,6 +1,6 @@
 //! Broken files and batches give an error that names the thing, never a panic.
 
-mod runner;
+use crate::runner;
 
 use cpu::{Pool, Tier};
 use kernels::{Compute, KvDtype, KvPool, Precision, SeqRows};

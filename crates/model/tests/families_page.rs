@@ -20,5 +20,5 @@ fn the_page_lists_the_table() {
         std::fs::write(&path, &page).expect("docs/families.md can be written");
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, page, "run: GRISTMILL_BLESS=1 cargo test -p model --test families_page");
+    assert_eq!(written, page, "run: GRISTMILL_BLESS=1 cargo test -p model --test model families_page");
 }

@@ -1,7 +1,7 @@
 //! Every key of transformers' configuration classes changes what is computed, or is refused, or is known to change
 //! nothing. The keys are those of `python tools/fixtures/config_keys.py`.
 
-mod runner;
+use crate::runner;
 
 use model::Spec;
 use runner::fixtures;

@@ -1,11 +1,11 @@
 //! Real quantized models against transformers in fp32 on the same dequantized weights
 //! (`tools/fixtures/real_models.py`). How far the fast precision is from ours in f32 is `gristmill perplexity`'s to say.
 //!
-//! Run with `cargo test -p model --release --test models_truth -- --ignored` after `gristmill pull NAME`.
+//! Run with `cargo test -p model --release --test model -- --ignored models_truth` after `gristmill pull NAME`.
 
 #![allow(clippy::print_stdout, reason = "a test may tell how close it came")]
 
-mod runner;
+use crate::runner;
 
 use cpu::Tier;
 use kernels::{KvDtype, Precision};

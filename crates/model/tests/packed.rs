@@ -1,6 +1,6 @@
 //! Packed weights kept beside a model: the next start has the same bits, and whatever is wrong is noticed.
 
-mod runner;
+use crate::runner;
 
 use cpu::{PageKind, Tier};
 use kernels::{KvDtype, Precision};

@@ -3,7 +3,7 @@
 //! `inspect` and `serve --check` say what [`Spec::read`] and [`Spec::weight_bytes`] say; a model that passes them must
 //! load and compute without a panic, and one that does not must be refused in a sentence without Rust in it.
 
-mod runner;
+use crate::runner;
 
 use cpu::Tier;
 use kernels::{KvDtype, Precision};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a test may tell how close it came")]
 
-mod runner;
+use crate::runner;
 
 use cpu::Tier;
 use kernels::{KvDtype, Precision};

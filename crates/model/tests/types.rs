@@ -2,7 +2,7 @@
 //! computed with is a load error that names tensor and type, told before loading too; the rest loads. Never a panic,
 //! and never another tensor in place of the one that was declared.
 
-mod runner;
+use crate::runner;
 
 use cpu::{Pool, Tier};
 use kernels::{Compute, Precision};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-mod frame;
+use crate::frame;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Conversations as clients write them, through templates as models have them: nothing that a user says is lost.
 
-mod support;
+use crate::support;
 
 use serde_json::{Map, Value, json};
 use text::{ChatTemplate, ContentForm, Prompt, TemplateError, Tokenizer};

@@ -3,7 +3,7 @@
 //!
 //! `tools/fixtures/fetch_vocabularies.py` fetches the files; `tools/fixtures/tokenizers.py models` writes the expectations.
 
-mod support;
+use crate::support;
 
 use text::{Special, Tokenizer};
 

@@ -1,9 +1,9 @@
 //! Published `tokenizer.json` files against Hugging Face tokenizers, on all strings of `fixtures/strings.jsonl`.
 //!
 //! The files follow their models' licences and are not committed: `tools/fixtures/fetch_vocabularies.py` fetches them,
-//! `cargo test -p text --test models_json -- --ignored` compares. Expectations: `tools/fixtures/tokenizers.py models`.
+//! `cargo test -p text --test text -- --ignored models_json` compares. Expectations: `tools/fixtures/tokenizers.py models`.
 
-mod support;
+use crate::support;
 
 use text::Tokenizer;
 

@@ -1,7 +1,7 @@
 //! Vocabularies and templates inside real models, against Hugging Face tokenizers built from the same merges and against
 //! transformers' chats.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Templates of models whose licence does not let us pass them on are fetched by `tools/fixtures/fetch_vocabularies.py`;
 //! what is expected of them is committed as hashes (`tools/fixtures/templates.py fetched`).
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Real vocabularies word by word and by the library: the same tokens, also of texts that are long.
 
-mod support;
+use crate::support;
 
 use text::{Special, Tokenizer};
 use weights::fetch::Quiet;

@@ -1,7 +1,7 @@
 //! A caller who writes names of control tokens into a conversation gets them as text, and the template's stay control
 //! tokens.
 
-mod support;
+use crate::support;
 
 use serde_json::{Map, Value, json};
 use text::{ChatTemplate, Special, Tokenizer};

@@ -1,6 +1,6 @@
 //! Schemas and expressions that once were answered wrongly, refused, or followed without an end.
 
-mod support;
+use crate::support;
 
 use serde_json::{Map, Value, json};
 use support::guided::Checker;

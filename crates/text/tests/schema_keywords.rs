@@ -1,7 +1,7 @@
 //! Every keyword of JSON Schema's draft 2020-12: held to, an annotation, or refused with a reason, as
 //! docs/structured-output.md has it.
 
-mod support;
+use crate::support;
 
 use serde_json::{Value, json};
 use support::guided::Checker;

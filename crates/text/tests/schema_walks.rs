@@ -1,6 +1,6 @@
 //! What a schema lets an answer be meets the schema: random schemas, random answers, and a validator that knows nothing of grammars.
 
-mod support;
+use crate::support;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -1,6 +1,6 @@
 //! Schemas as people's libraries write them: what is valid can be said, what is not cannot.
 
-mod support;
+use crate::support;
 
 use serde_json::{Value, json};
 use support::guided::Checker;

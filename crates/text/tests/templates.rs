@@ -1,6 +1,6 @@
 //! Chat templates: as transformers renders them, and as hostile files may have them.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

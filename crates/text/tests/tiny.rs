@@ -1,7 +1,7 @@
 //! Small vocabularies, trained on our own text and committed, against the libraries that made them: Hugging Face tokenizers
 //! and SentencePiece. `tools/fixtures/tokenizers.py tiny` makes them.
 
-mod support;
+use crate::support;
 
 use std::path::PathBuf;
 use std::sync::Arc;

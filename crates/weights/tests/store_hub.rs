@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod packages;
-mod served;
+use crate::packages;
+use crate::served;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,15 +1,16 @@
 //! The parsers of requests' bodies, against bodies that are made systematically: each field of a whole request, set to each
 //! kind of wrong value, left out, null, or there twice.
 
-#![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wire::llamacpp::LlamaRequest;
+use wire::tgi::Generate;
 use wire::tokens::{self, Tokenize};
-use wire::{ChatRequest, CompletionRequest, Fault, ResponsesRequest};
+use wire::{ChatRequest, CompletionRequest, Fault, ResponsesRequest, anthropic, bodies};
 
 /// What a parser makes of a body, as text that says everything.
 type Parse = fn(&[u8]) -> Result<String, Fault>;
@@ -69,18 +70,48 @@ fn parsers() -> Vec<(&'static str, Parse, Value)> {
             {"type": "function_call_output", "call_id": "c1", "output": "found"},
         ],
     });
+    let message = json!({
+        "model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "Be brief."}], "temperature": 0.5, "top_p": 0.9,
+        "top_k": 5, "stop_sequences": ["a"], "stream": true, "metadata": {"user_id": "u"},
+        "tools": [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "x"}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "found"}]},
+        ],
+    });
+    let generate = json!({"inputs": "a", "stream": false, "parameters": {
+        "best_of": 1, "decoder_input_details": false, "details": true, "do_sample": true, "frequency_penalty": 0.5,
+        "max_new_tokens": 9, "repetition_penalty": 1.5, "return_full_text": false, "seed": 7, "stop": ["a"],
+        "temperature": 0.5, "top_k": 5, "top_n_tokens": 2, "top_p": 0.9, "truncate": 50, "typical_p": 0.9,
+    }});
+    let llama = json!({
+        "prompt": "a", "n_predict": 9, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "seed": 7, "stop": ["a"],
+        "stream": false, "repeat_penalty": 1.5, "repeat_last_n": 8, "n_probs": 2, "ignore_eos": true, "cache_prompt": true,
+        "logit_bias": [[5, -1.5]], "return_tokens": true,
+    });
     vec![
-        ("chat", |body| ChatRequest::parse(body).map(said), chat),
-        ("completion", |body| CompletionRequest::parse(body).map(said), completion),
-        ("responses", |body| ResponsesRequest::parse(body).map(said), response),
+        ("/v1/messages", |body| anthropic::read(&wire::json::read(body)?, false).map(said), message.clone()),
         (
-            "tokenize",
+            "/v1/messages/count_tokens",
+            |body| anthropic::read(&wire::json::read(body)?, true).map(said),
+            message,
+        ),
+        ("/generate", |body| Generate::parse(body).map(said), generate),
+        ("/completion", |body| LlamaRequest::parse(body).map(said), llama),
+        ("/v1/chat/completions", |body| ChatRequest::parse(body).map(said), chat),
+        ("/v1/completions", |body| CompletionRequest::parse(body).map(said), completion),
+        ("/v1/responses", |body| ResponsesRequest::parse(body).map(said), response),
+        (
+            "/tokenize",
             |body| Tokenize::parse(body).map(said),
             json!({
                 "model": "m", "prompt": "a", "add_special_tokens": true, "return_token_strs": true,
             }),
         ),
-        ("detokenize", |body| tokens::detokenize(body).map(said), json!({"model": "m", "tokens": [1, 2]})),
+        ("/detokenize", |body| tokens::detokenize(body).map(said), json!({"model": "m", "tokens": [1, 2]})),
     ]
 }
 
@@ -161,6 +192,15 @@ fn odd_values() -> Vec<Value> {
         wide,
         named,
     ]
+}
+
+#[test]
+fn every_reader_is_tested_here() {
+    let mut tested: Vec<&str> = parsers().iter().map(|(name, ..)| *name).collect();
+    let mut all: Vec<&str> = bodies::ALL.iter().map(|(name, _)| *name).collect();
+    tested.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(tested, all, "each reader of `bodies::ALL`, with a whole request");
 }
 
 #[test]

@@ -9,11 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// Dependencies that no code names or that stand twice: package, dependency, the reason that they are declared.
-const EXCUSED: &[(&str, &str, &str)] = &[(
-    "cli",
-    "opentelemetry_otlp",
-    "declared for the tests too, so that with the feature `otlp` nothing but this crate is compiled again",
-)];
+const EXCUSED: &[(&str, &str, &str)] = &[
+    (
+        "cli",
+        "opentelemetry_otlp",
+        "declared for the tests too, so that with the feature `otlp` nothing but this crate is compiled again",
+    ),
+    (
+        "fuzz",
+        "cc",
+        "declared for a feature, so that with `libfuzzer` nothing but this package is compiled again",
+    ),
+];
 
 /// What a package's manifest declares.
 struct Declared<'a> {

@@ -265,6 +265,10 @@ impl Module {
 }
 
 /// Takes what is compiled for tests only out of a file.
+pub fn leave_out_tests(file: &mut syn::File) {
+    WithoutTests.visit_file_mut(file);
+}
+
 struct WithoutTests;
 
 /// Whether attributes leave something to tests.

@@ -1,0 +1,19 @@
+//! The tests of this crate in one program: each program of its own would link everything again. A new file is a line here.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod abuse;
+mod answers;
+mod endpoints;
+mod extras;
+mod frame;
+mod lifetimes;
+mod metrics;
+mod operations;
+mod page;
+mod parts;
+mod prompts;
+mod refusals;
+mod shapes;
+mod sharing;
+mod wire_level;
