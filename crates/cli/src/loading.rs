@@ -11,7 +11,7 @@ use cpu::Backing;
 use cpu::probe::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kernels::{Compute, KvDtype, Precision};
-use model::{Cached, Model, Need, PackedCache, Spec};
+use model::{Cached, MemoryNeed, Model, PackedCache, Spec};
 use text::{ChatTemplate, Tokenizer};
 
 use crate::store::size;
@@ -49,7 +49,7 @@ pub(crate) struct Wish<'a> {
 pub(crate) struct Planned {
     pub(crate) path: PathBuf,
     pub(crate) machine: Machine,
-    pub(crate) need: Need,
+    pub(crate) need: MemoryNeed,
     /// For [`engine::Engine::start`].
     pub(crate) limits: engine::Limits,
     draft: Option<Draft>,
@@ -69,7 +69,7 @@ pub(crate) struct Planned {
 pub(crate) struct Loaded {
     pub(crate) path: PathBuf,
     pub(crate) machine: Machine,
-    pub(crate) need: Need,
+    pub(crate) need: MemoryNeed,
     pub(crate) limits: engine::Limits,
     pub(crate) model: Arc<Model>,
     pub(crate) tokenizer: Arc<Tokenizer>,
@@ -167,7 +167,7 @@ fn remarks(cached: &Cached, writing: Duration) -> Vec<String> {
 /// # Errors
 /// No such model, a damaged or unsupported file, a flag out of range, or memory that does not suffice.
 pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
-    let machine = cpu::probe::look();
+    let machine = cpu::probe::detect();
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
     let path = crate::store::resolve(wish.model)?;
     let opened = weights::open(&path)?;
@@ -194,7 +194,7 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
     let needs = |spec: &Spec, draft: Option<&Draft>, tokens| {
         let need = spec.memory(weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_logit_rows());
         let beside = draft.map(|draft| draft.need(tokens, kv_dtype, &limits));
-        beside.map_or(need, |beside| Need {
+        beside.map_or(need, |beside| MemoryNeed {
             weights: need.weights + beside.weights,
             kv: need.kv + beside.kv,
             scratch: need.scratch + beside.scratch,
@@ -285,7 +285,7 @@ impl Draft {
     }
 
     /// What it takes beside a model with room for `tokens` tokens.
-    fn need(&self, tokens: usize, kv_dtype: KvDtype, limits: &engine::Limits) -> Need {
+    fn need(&self, tokens: usize, kv_dtype: KvDtype, limits: &engine::Limits) -> MemoryNeed {
         self.spec.memory(self.weight_bytes, tokens, kv_dtype, limits.max_rows(), limits.max_running)
     }
 
@@ -515,7 +515,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_need_and_limit() {
-        let machine = cpu::probe::look();
+        let machine = cpu::probe::detect();
         let failure = check_memory(&machine, 1 << 60, "m", " (all of it)").unwrap_err();
         assert!(failure.message.starts_with("m needs ") && failure.message.contains("(all of it) and "));
         assert!(failure.message.contains(&machine.memory_limit_source));

@@ -1,7 +1,7 @@
 //! The machine's ceilings, measured: how fast memory and caches are read, and how many multiply-adds a second the
 //! chosen tier makes.
 //!
-//! The loops are written over [`crate::lanes`], so they are made of the very instructions that the kernels use, and
+//! The loops are written over [`crate::simd`], so they are made of the very instructions that the kernels use, and
 //! there is one of each whatever the tier. Best of several passes: a ceiling is what nothing disturbed.
 //! Deliberately absent: writing, and latency. Decoding reads weights in one forward stream a thread.
 
@@ -9,10 +9,10 @@ mod round_trip;
 
 pub use round_trip::{RoundTrip, round_trip};
 
-#[cfg(target_arch = "x86_64")]
-use crate::lanes::amx::{Amx, ROWS, Tiles};
-use crate::lanes::{self, Job, Products, Simd};
 use crate::probe::Machine;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::amx::{Amx, ROWS, Tiles};
+use crate::simd::{self, DotKind, Job, Simd};
 use crate::{Pages, Pool, Tier, thread};
 use serde::Serialize;
 use std::hint::black_box;
@@ -250,9 +250,9 @@ fn read(tier: Tier, memory: &Memory, asks: bool) -> f64 {
     for _ in 0..times {
         let bytes = black_box(bytes);
         if asks {
-            lanes::dispatch(tier, AskedRead(bytes));
+            simd::dispatch(tier, AskedRead(bytes));
         } else {
-            lanes::dispatch(tier, Read(bytes));
+            simd::dispatch(tier, Read(bytes));
         }
     }
     (bytes.len() * times) as f64 / 1e9
@@ -334,8 +334,8 @@ impl Job for AskedRead<'_> {
         let mut seen = [s.splat_i(0); 2];
         for lines in halves.0.chunks_exact(LINE).zip(halves.1.chunks_exact(LINE)) {
             for (register, line) in seen.iter_mut().zip([lines.0, lines.1]) {
-                s.prefetch(line, const { S::AHEAD[1] });
-                *register = s.once_asked(*register);
+                s.prefetch(line, const { S::PREFETCH_DISTANCE[1] });
+                *register = s.prefetch_barrier(*register);
                 for bytes in line.chunks_exact(step) {
                     *register = s.or(*register, s.load_bytes(bytes));
                 }
@@ -364,13 +364,13 @@ fn measure_peak(tier: Tier, team: &Team, numbers: Numbers) -> Peak {
 /// Some thousand rounds; how many multiply-adds they were.
 fn multiply_add(tier: Tier, numbers: Numbers) -> f64 {
     #[cfg(target_arch = "x86_64")]
-    if let Some(amx) = Amx::of(tier).filter(|_| numbers == Numbers::Bf16) {
+    if let Some(amx) = Amx::for_tier(tier).filter(|_| numbers == Numbers::Bf16) {
         return tiles(amx);
     }
     match numbers {
-        Numbers::Int8 => lanes::dispatch(tier, Int8),
-        Numbers::Bf16 => lanes::dispatch(tier, Bf16),
-        Numbers::F32 => lanes::dispatch(tier, F32),
+        Numbers::Int8 => simd::dispatch(tier, Int8),
+        Numbers::Bf16 => simd::dispatch(tier, Bf16),
+        Numbers::F32 => simd::dispatch(tier, F32),
     }
 }
 
@@ -399,8 +399,8 @@ fn tiles(amx: Amx) -> f64 {
 fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     match (tier, numbers) {
         (Tier::Amx | Tier::AmxFp16, Numbers::Bf16) => "tdpbf16ps, tiles of 16 x 32 numbers",
-        (_, Numbers::Int8) => lanes::int8_instructions(tier),
-        (Tier::Avx512, Numbers::Bf16) if lanes::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
+        (_, Numbers::Int8) => simd::int8_instructions(tier),
+        (Tier::Avx512, Numbers::Bf16) if simd::has_bf16_dot(tier) => "vdpbf16ps, 512 bits",
         (Tier::Scalar, Numbers::F32) => "plain code",
         (_, Numbers::F32) => "fused multiply-add",
         (_, _) => "widened to f32, multiply-add",
@@ -432,7 +432,7 @@ struct Int8;
 
 impl Job for Int8 {
     type Out = f64;
-    const PRODUCTS: Products = Products::Bytes;
+    const DOT_KIND: DotKind = DotKind::Int8;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
@@ -461,7 +461,7 @@ struct Bf16;
 
 impl Job for Bf16 {
     type Out = f64;
-    const PRODUCTS: Products = Products::Pairs;
+    const DOT_KIND: DotKind = DotKind::Bf16;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
@@ -531,11 +531,11 @@ fn keep<S: Simd, const N: usize>(s: S, sums: [S::F; N]) {
 #[cfg(test)]
 mod tests {
     use super::{Bf16, Ceilings, F32, Int8, Memory, Numbers, Read};
-    use crate::{Tier, lanes, probe};
+    use crate::{Tier, probe, simd};
 
     #[test]
     fn ceilings_are_looked_at_more_than_once() {
-        let mut ceilings = Ceilings::new(&probe::look(), Tier::best(), 1);
+        let mut ceilings = Ceilings::new(&probe::detect(), Tier::best(), 1);
         for _ in 0..2 {
             assert!(ceilings.read_gb_per_s().is_some_and(|rate| rate > 0.1));
             assert!(ceilings.peak(Numbers::Int8) > 0.1);
@@ -545,11 +545,11 @@ mod tests {
     #[test]
     fn every_tier_counts_its_work_by_its_width() {
         for tier in Tier::available() {
-            let lanes = lanes::lanes(tier) as f64;
-            let f32s = lanes::dispatch(tier, F32);
+            let lanes = simd::lanes(tier) as f64;
+            let f32s = simd::dispatch(tier, F32);
             assert_eq!(f32s % lanes, 0.0, "{tier}");
-            assert_eq!(lanes::dispatch(tier, Int8), 4.0 * f32s, "{tier}");
-            assert_eq!(lanes::dispatch(tier, Bf16), 2.0 * f32s, "{tier}");
+            assert_eq!(simd::dispatch(tier, Int8), 4.0 * f32s, "{tier}");
+            assert_eq!(simd::dispatch(tier, Bf16), 2.0 * f32s, "{tier}");
         }
     }
 
@@ -559,7 +559,7 @@ mod tests {
             let memory = Memory::new(3 << 20, huge).expect("3 MiB can be had");
             assert_eq!(memory.bytes().len(), 3 << 20);
             assert!(memory.bytes().iter().all(|&byte| byte == 1));
-            lanes::dispatch(Tier::widest(), Read(memory.bytes()));
+            simd::dispatch(Tier::widest(), Read(memory.bytes()));
         }
     }
 }

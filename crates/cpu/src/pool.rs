@@ -226,7 +226,7 @@ impl Pool {
 }
 
 /// A row-major matrix `[rows, row_len]` to be cut into tiles of `tile_cols` columns, for [`Pool::tiles_mut`].
-pub struct Cut<'a, T> {
+pub struct MatrixTiles<'a, T> {
     /// The matrix.
     pub data: &'a mut [T],
     /// Its row length.
@@ -255,7 +255,7 @@ impl Pool {
     /// When a matrix is not a whole number of rows, or not of as many as another.
     pub fn tiles_mut<T: Send, const N: usize>(
         &self,
-        mut outs: [Option<Cut<'_, T>>; N],
+        mut outs: [Option<MatrixTiles<'_, T>>; N],
         tile_rows: usize,
         job: &(dyn Fn(TileOf, Tile<'_, T>) + Sync),
     ) {

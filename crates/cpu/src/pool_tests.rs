@@ -169,7 +169,7 @@ fn chunks_and_tiles_cover_everything_once() {
     pool.chunks_mut(&mut data, 10, &|i, piece| piece.iter_mut().for_each(|v| *v += i as u32 + 1));
     assert!(data.iter().enumerate().all(|(at, &v)| v == at as u32 / 10 + 1));
     let mut matrix = vec![0u32; 7 * 11];
-    let outs = [Some(Cut { data: matrix.as_mut_slice(), row_len: 11, tile_cols: 4 })];
+    let outs = [Some(MatrixTiles { data: matrix.as_mut_slice(), row_len: 11, tile_cols: 4 })];
     pool.tiles_mut(outs, 2, &|TileOf { row: r, col: c, .. }, mut tile| {
         for row in 0..tile.rows() {
             tile.row(row).iter_mut().for_each(|v| *v += (10 * r + c) as u32 + 1);
@@ -187,9 +187,9 @@ fn tiles_of_several_matrices_cover_each_once_and_first_rows_come_first() {
     let (mut wide, mut narrow) = (vec![0usize; 7 * 11], vec![0usize; 7 * 3]);
     let order = Mutex::new(Vec::new());
     let outs = [
-        Some(Cut { data: wide.as_mut_slice(), row_len: 11, tile_cols: 4 }),
+        Some(MatrixTiles { data: wide.as_mut_slice(), row_len: 11, tile_cols: 4 }),
         None,
-        Some(Cut { data: narrow.as_mut_slice(), row_len: 3, tile_cols: 2 }),
+        Some(MatrixTiles { data: narrow.as_mut_slice(), row_len: 3, tile_cols: 2 }),
     ];
     pool.tiles_mut(outs, 5, &|TileOf { matrix, row: r, col: c }, mut tile| {
         order.lock().unwrap().push((r, matrix, c));

@@ -106,8 +106,8 @@ fn missing_avx512() -> Vec<&'static str> {
 #[cfg(target_arch = "x86_64")]
 fn missing_amx() -> Vec<&'static str> {
     let mut lacking = missing_avx512();
-    lacking.extend(crate::lanes::amx::lacking());
-    if lacking.is_empty() && crate::lanes::amx::Amx::new().is_none() {
+    lacking.extend(crate::simd::amx::missing_features());
+    if lacking.is_empty() && crate::simd::amx::Amx::new().is_none() {
         lacking.push("amx, which the system refuses");
     }
     lacking
@@ -116,7 +116,7 @@ fn missing_amx() -> Vec<&'static str> {
 #[cfg(target_arch = "x86_64")]
 fn missing_amx_fp16() -> Vec<&'static str> {
     let mut lacking = missing_amx();
-    lacking.extend(crate::lanes::amx::lacking_fp16());
+    lacking.extend(crate::simd::amx::missing_fp16_features());
     lacking
 }
 

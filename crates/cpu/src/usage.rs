@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn this_process_is_sane() {
-        let meter = Meter::new(&crate::probe::look());
+        let meter = Meter::new(&crate::probe::detect());
         let before = meter.read();
         let end = Instant::now() + Duration::from_millis(60);
         let mut burnt = 0_u64;

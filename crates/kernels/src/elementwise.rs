@@ -1,19 +1,24 @@
 //! What happens to each value alone: activations, sums, scaling, soft caps.
 
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::simd::{Job, Simd, dispatch};
 
-use crate::{Compute, registers};
+use crate::{Compute, partial};
 
 /// Values below which a hand-over to other threads costs more than it brings.
-const ALONE: usize = 8 << 10;
+const PARALLEL_MIN_VALUES: usize = 8 << 10;
 
 /// Calls `job(first_row, rows)` on parts of `data`, `[rows, cols]`, in parallel when there is enough of it.
-pub(crate) fn in_rows(c: &Compute, data: &mut [f32], cols: usize, job: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+pub(crate) fn parallel_rows(
+    c: &Compute,
+    data: &mut [f32],
+    cols: usize,
+    job: &(dyn Fn(usize, &mut [f32]) + Sync),
+) {
     if data.is_empty() {
         return;
     }
     assert!(cols > 0 && data.len().is_multiple_of(cols), "{} values in rows of {cols}", data.len());
-    if data.len() < ALONE {
+    if data.len() < PARALLEL_MIN_VALUES {
         return job(0, data);
     }
     let rows = (data.len() / cols).div_ceil(c.pool.threads() * 4).max(1);
@@ -39,15 +44,15 @@ pub enum Activation {
 /// When the lengths differ.
 pub fn gated(c: &Compute, act: Activation, gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "gate and up");
-    in_rows(c, gate, 1, &|first, gate| {
+    parallel_rows(c, gate, 1, &|first, gate| {
         let up = &up[first..][..gate.len()];
-        dispatch(c.tier, Act { act, x: gate, by: Some(up) });
+        dispatch(c.tier, Activate { act, x: gate, factor: Some(up) });
     });
 }
 
 /// `x = act(x)`
 pub fn activate(c: &Compute, act: Activation, x: &mut [f32]) {
-    in_rows(c, x, 1, &|_, x| dispatch(c.tier, Act { act, x, by: None }));
+    parallel_rows(c, x, 1, &|_, x| dispatch(c.tier, Activate { act, x, factor: None }));
 }
 
 /// `x += y`
@@ -56,7 +61,7 @@ pub fn activate(c: &Compute, act: Activation, x: &mut [f32]) {
 /// When the lengths differ.
 pub fn add(c: &Compute, x: &mut [f32], y: &[f32]) {
     assert_eq!(x.len(), y.len(), "summands");
-    in_rows(c, x, 1, &|first, x| x.iter_mut().zip(&y[first..]).for_each(|(x, y)| *x += y));
+    parallel_rows(c, x, 1, &|first, x| x.iter_mut().zip(&y[first..]).for_each(|(x, y)| *x += y));
 }
 
 /// Adds `bias` to each row of `x`, `[rows, bias.len()]`.
@@ -64,7 +69,7 @@ pub fn add(c: &Compute, x: &mut [f32], y: &[f32]) {
 /// # Panics
 /// When `x` is no whole number of rows.
 pub fn add_bias(c: &Compute, x: &mut [f32], bias: &[f32]) {
-    in_rows(c, x, bias.len(), &|_, x| {
+    parallel_rows(c, x, bias.len(), &|_, x| {
         for row in x.chunks_exact_mut(bias.len()) {
             row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
         }
@@ -73,55 +78,55 @@ pub fn add_bias(c: &Compute, x: &mut [f32], bias: &[f32]) {
 
 /// `x *= factor`
 pub fn scale(c: &Compute, x: &mut [f32], factor: f32) {
-    in_rows(c, x, 1, &|_, x| x.iter_mut().for_each(|x| *x *= factor));
+    parallel_rows(c, x, 1, &|_, x| x.iter_mut().for_each(|x| *x *= factor));
 }
 
 /// `x = cap · tanh(x / cap)`
 pub fn soft_cap(c: &Compute, x: &mut [f32], cap: f32) {
-    in_rows(c, x, 1, &|_, x| dispatch(c.tier, Cap { x, cap }));
+    parallel_rows(c, x, 1, &|_, x| dispatch(c.tier, SoftCapJob { x, cap }));
 }
 
-struct Act<'a> {
+struct Activate<'a> {
     act: Activation,
     x: &'a mut [f32],
-    by: Option<&'a [f32]>,
+    factor: Option<&'a [f32]>,
 }
 
-impl Job for Act<'_> {
+impl Job for Activate<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        activate_part(s, self.act, None, self.by, self.x);
+        activate_slice(s, self.act, None, self.factor, self.x);
     }
 }
 
-/// `x = act(from) · by`, where none is given, from `x` itself and by nothing. A value's result does not depend on where it lies.
+/// `x = act(from) · factor`, where none is given, from `x` itself and by nothing. A value's result does not depend on where it lies.
 #[inline(always)]
-pub(crate) fn activate_part<S: Simd>(
+pub(crate) fn activate_slice<S: Simd>(
     s: S,
     act: Activation,
     from: Option<&[f32]>,
-    by: Option<&[f32]>,
+    factor: Option<&[f32]>,
     x: &mut [f32],
 ) {
     match act {
-        Activation::Silu => in_lanes::<S, Silu>(s, 0.0, from, by, x),
-        Activation::GeluTanh => in_lanes::<S, GeluTanh>(s, 0.0, from, by, x),
-        Activation::Gelu => in_lanes::<S, Gelu>(s, 0.0, from, by, x),
-        Activation::Relu => in_lanes::<S, Relu>(s, 0.0, from, by, x),
+        Activation::Silu => map_lanes::<S, Silu>(s, 0.0, from, factor, x),
+        Activation::GeluTanh => map_lanes::<S, GeluTanh>(s, 0.0, from, factor, x),
+        Activation::Gelu => map_lanes::<S, Gelu>(s, 0.0, from, factor, x),
+        Activation::Relu => map_lanes::<S, Relu>(s, 0.0, from, factor, x),
     }
 }
 
-struct Cap<'a> {
+struct SoftCapJob<'a> {
     x: &'a mut [f32],
     cap: f32,
 }
 
-impl Job for Cap<'_> {
+impl Job for SoftCapJob<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        in_lanes::<S, SoftCap>(s, self.cap, None, None, self.x);
+        map_lanes::<S, SoftCap>(s, self.cap, None, None, self.x);
     }
 }
 
@@ -176,21 +181,21 @@ impl Lanewise for SoftCap {
     }
 }
 
-/// `x = f(from) · by`, as [`activate_part`] has it, in registers. The last, partial register is padded with zeros.
+/// `x = f(from) · factor`, as [`activate_slice`] has it, in registers. The last, partial register is padded with zeros.
 #[inline(always)]
-fn in_lanes<S: Simd, L: Lanewise>(
+fn map_lanes<S: Simd, L: Lanewise>(
     s: S,
     parameter: f32,
     from: Option<&[f32]>,
-    by: Option<&[f32]>,
+    factor: Option<&[f32]>,
     x: &mut [f32],
 ) {
     for at in (0..x.len()).step_by(S::LANES) {
-        let mut v = L::at(s, registers::load(s, from.unwrap_or(x), at), parameter);
-        if let Some(by) = by {
-            v = s.mul(v, registers::load(s, by, at));
+        let mut v = L::at(s, partial::load(s, from.unwrap_or(x), at), parameter);
+        if let Some(factor) = factor {
+            v = s.mul(v, partial::load(s, factor, at));
         }
-        registers::store(s, v, x, at);
+        partial::store(s, v, x, at);
     }
 }
 

@@ -4,14 +4,14 @@
 //! that a register holds one dimension of many positions and scores need no horizontal sums; the values as
 //! `[32, value_dim]`. In bfloat16 two numbers that are multiplied together share 32 bits: a key's dimension `d` with
 //! `d + head_dim / 2`, and the value of position `p` with that of `p + 16`, so the keys are `[head_dim / 2, 32]` pairs and the
-//! values `[16, value_dim]`. In eight bits four do: see [`crate::eight`]. Who owns which block is the engine's business.
+//! values `[16, value_dim]`. In eight bits four do: see [`crate::kv_q8`]. Who owns which block is the engine's business.
 
-use cpu::lanes::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
+use cpu::simd::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
 use cpu::{Pages, Strided, Tier};
 
 use crate::attention::MAX_HEAD_DIM;
-use crate::stored::{Pair, Term};
-use crate::{Compute, Error, eight};
+use crate::kv_layout::{Bf16Pair, DotOperand};
+use crate::{Compute, Error, kv_q8};
 
 /// Positions in a block.
 pub const BLOCK_TOKENS: usize = 32;
@@ -116,13 +116,13 @@ impl KvShape {
 
     /// Bytes of the keys of one block, one head, one layer.
     fn key_bytes(&self) -> usize {
-        let scales = if self.dtype == KvDtype::Q8_0 { eight::key_scale_bytes(self.key_dim()) } else { 0 };
+        let scales = if self.dtype == KvDtype::Q8_0 { kv_q8::key_scale_bytes(self.key_dim()) } else { 0 };
         BLOCK_TOKENS * self.key_dim() * self.dtype.bytes() + scales
     }
 
     /// Bytes of the values of one block, one head, one layer.
     fn value_bytes(&self) -> usize {
-        let scales = if self.dtype == KvDtype::Q8_0 { eight::VALUE_SCALE_BYTES } else { 0 };
+        let scales = if self.dtype == KvDtype::Q8_0 { kv_q8::VALUE_SCALE_BYTES } else { 0 };
         BLOCK_TOKENS * self.value_dim() * self.dtype.bytes() + scales
     }
 
@@ -139,7 +139,7 @@ impl KvShape {
 
 /// Blocks whose cells of one head lie side by side: pieces of 16 KiB are read at two thirds of the bandwidth, pieces of 256 KiB at nine
 /// tenths of it (docs/decisions/0039). Memory is taken by the group, where pages are large; who holds which of its blocks does not matter.
-const GROUP: usize = 16;
+const BLOCK_GROUP: usize = 16;
 
 /// What it takes to find a cell, worked out once.
 #[derive(Clone, Copy)]
@@ -153,9 +153,9 @@ struct Cells {
 impl Cells {
     /// Where the cells of a block lie, of all heads of the first layer, then of the next one.
     #[inline]
-    fn place(self, block: usize) -> Strided {
-        let group = block / GROUP * GROUP;
-        let stride = GROUP.min(self.blocks - group) * self.bytes;
+    fn head_cells(self, block: usize) -> Strided {
+        let group = block / BLOCK_GROUP * BLOCK_GROUP;
+        let stride = BLOCK_GROUP.min(self.blocks - group) * self.bytes;
         Strided { start: group * self.block_bytes + (block - group) * self.bytes, stride }
     }
 }
@@ -168,7 +168,7 @@ pub struct KvPool {
     /// Of the rows that are being written, by block.
     runs: Vec<Run>,
     /// Where the cells of each run's block lie, from the layer's first head on.
-    places: Vec<Strided>,
+    run_cells: Vec<Strided>,
 }
 
 /// Rows that follow one another in one block.
@@ -193,14 +193,14 @@ impl KvPool {
         let len = usize::try_from(bytes).map_err(|_| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let pages = Pages::new(len).map_err(memory)?;
         // Most steps touch fewer blocks.
-        let (runs, places) = (Vec::with_capacity(512), Vec::with_capacity(512));
+        let (runs, run_cells) = (Vec::with_capacity(512), Vec::with_capacity(512));
         let cells = Cells {
             blocks: shape.blocks,
             block_bytes: shape.block_bytes(),
             bytes: shape.cell_bytes(),
             key_bytes: shape.key_bytes(),
         };
-        Ok(KvPool { shape, cells, pages, runs, places })
+        Ok(KvPool { shape, cells, pages, runs, run_cells })
     }
 
     /// The pool's size.
@@ -236,10 +236,10 @@ impl KvPool {
         }
         self.runs.sort_unstable_by_key(|run| run.block);
         let (runs, all) = (&self.runs, self.cells);
-        self.places.clear();
-        self.places.extend(runs.iter().map(|run| {
-            let place = all.place(run.block);
-            Strided { start: place.at(layer * shape.kv_heads), ..place }
+        self.run_cells.clear();
+        self.run_cells.extend(runs.iter().map(|run| {
+            let head_cells = all.head_cells(run.block);
+            Strided { start: head_cells.at(layer * shape.kv_heads), ..head_cells }
         }));
         let cells = &mut self.pages[..];
         let write = |i: usize, head: usize, cell: &mut [u8]| {
@@ -247,20 +247,20 @@ impl KvPool {
             for r in first..first + rows {
                 let row = r * cols + head * dim..r * cols + (head + 1) * dim;
                 let (k, v) = (&k[row.clone()], &v[row]);
-                let job = Write { cell, k, v, offset: slots[r].1 as usize, ask: r == first, shape };
+                let job = Write { cell, k, v, offset: slots[r].1 as usize, prefetch: r == first, shape };
                 dispatch(c.tier, job);
             }
         };
         // A few rows of a small model are not worth a hand-over.
-        if k.len() < ALONE {
-            for (i, place) in self.places.iter().enumerate() {
+        if k.len() < PARALLEL_MIN_VALUES {
+            for (i, head_cells) in self.run_cells.iter().enumerate() {
                 for head in 0..shape.kv_heads {
-                    write(i, head, &mut cells[place.at(head)..][..all.bytes]);
+                    write(i, head, &mut cells[head_cells.at(head)..][..all.bytes]);
                 }
             }
         } else {
             // By heads, as attention goes through them: what a thread writes is then near when it reads it.
-            c.pool.pieces_mut(cells, &self.places, shape.kv_heads, all.bytes, &write);
+            c.pool.pieces_mut(cells, &self.run_cells, shape.kv_heads, all.bytes, &write);
         }
     }
 
@@ -271,7 +271,7 @@ impl KvPool {
     pub fn copy_block(&mut self, from: u32, to: u32) {
         let (from, to) = (from as usize, to as usize);
         assert!(from < self.shape.blocks && to < self.shape.blocks, "blocks {from} and {to}");
-        let (from, to) = (self.cells.place(from), self.cells.place(to));
+        let (from, to) = (self.cells.head_cells(from), self.cells.head_cells(to));
         for head in 0..self.shape.layers * self.shape.kv_heads {
             let cell = from.at(head)..from.at(head) + self.cells.bytes;
             self.pages.copy_within(cell, to.at(head));
@@ -280,8 +280,8 @@ impl KvPool {
 
     /// Where the cell of a block begins, of one head; these are counted through all layers.
     #[inline]
-    pub(crate) fn start(&self, head: usize, block: u32) -> usize {
-        self.cells.place(block as usize).at(head)
+    pub(crate) fn cell_offset(&self, head: usize, block: u32) -> usize {
+        self.cells.head_cells(block as usize).at(head)
     }
 
     /// Keys and values of the cell that begins at `start`.
@@ -292,7 +292,7 @@ impl KvPool {
 }
 
 /// Numbers of keys below which a hand-over to other threads costs more than it brings. Two of them take a cache line each, from memory.
-const ALONE: usize = 512;
+const PARALLEL_MIN_VALUES: usize = 512;
 
 /// First row and number of rows of those that follow one another in one block.
 fn runs(slots: &[(u32, u32)]) -> impl Iterator<Item = (usize, usize)> {
@@ -309,7 +309,7 @@ struct Write<'a> {
     v: &'a [f32],
     offset: usize,
     /// Whether nothing of the cell was touched just now.
-    ask: bool,
+    prefetch: bool,
     shape: KvShape,
 }
 
@@ -317,9 +317,9 @@ impl Job for Write<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Write { cell, k, v, offset, ask, shape } = self;
+        let Write { cell, k, v, offset, prefetch, shape } = self;
         let (keys, values) = cell.split_at_mut(shape.key_bytes());
-        if ask {
+        if prefetch {
             // A key lies in as many cache lines as a block has rows of keys: asked for together, they come at the same time.
             let row = if shape.dtype == KvDtype::F16 { 2 * BLOCK_TOKENS } else { 4 * BLOCK_TOKENS };
             for keys in keys.chunks_exact(row) {
@@ -342,15 +342,15 @@ impl Job for Write<'_> {
                     let at = (d * BLOCK_TOKENS + offset) * 2;
                     keys[at..at + 2].copy_from_slice(&bits.to_le_bytes());
                 };
-                in_halves(s, k, &mut put);
+                each_f16(s, k, &mut put);
                 let row = &mut values[offset * shape.value_dim() * 2..];
-                in_halves(s, v, &mut |d, bits| row[2 * d..2 * d + 2].copy_from_slice(&bits.to_le_bytes()));
+                each_f16(s, v, &mut |d, bits| row[2 * d..2 * d + 2].copy_from_slice(&bits.to_le_bytes()));
             }
             KvDtype::Bf16 => {
                 // First all pairs, a register at a time; then each to its cache line.
                 let mut pairs = [0; MAX_HEAD_DIM.div_ceil(2)];
                 let pairs = &mut pairs[..shape.key_dim() / 2];
-                Pair::factors(k, pairs);
+                Bf16Pair::factors(k, pairs);
                 for (row, pair) in keys.as_chunks_mut::<{ 4 * BLOCK_TOKENS }>().0.iter_mut().zip(pairs) {
                     row.as_chunks_mut().0[offset] = pair.to_le_bytes();
                 }
@@ -368,8 +368,8 @@ impl Job for Write<'_> {
                 }
             }
             KvDtype::Q8_0 => {
-                eight::write_key(s, k, keys, shape.key_dim(), offset);
-                eight::write_value(s, v, values, shape.value_dim(), offset);
+                kv_q8::write_key(s, k, keys, shape.key_dim(), offset);
+                kv_q8::write_value(s, v, values, shape.value_dim(), offset);
             }
         }
     }
@@ -377,7 +377,7 @@ impl Job for Write<'_> {
 
 /// Calls `put(index, half-precision bits)` for each value.
 #[inline(always)]
-fn in_halves<S: Simd>(s: S, x: &[f32], put: &mut impl FnMut(usize, u16)) {
+fn each_f16<S: Simd>(s: S, x: &[f32], put: &mut impl FnMut(usize, u16)) {
     for (i, part) in x.chunks(S::LANES).enumerate() {
         let (mut padded, mut bits) = ([0.0; 64], [0u16; 64]);
         padded[..part.len()].copy_from_slice(part);

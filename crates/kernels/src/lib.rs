@@ -10,30 +10,29 @@
 //! Deliberately absent: `unsafe`, I/O, the clock, logging, and allocation outside constructors.
 
 mod activations;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
-mod eight;
+mod bf16_dict12;
 mod elementwise;
 mod error;
+mod gemm;
 mod kv;
-mod matmul;
+mod kv_layout;
+mod kv_q8;
 mod matrix;
 mod norm;
 mod panels;
-mod registers;
+mod partial;
 mod rope;
-mod stored;
-#[cfg(target_arch = "x86_64")]
-mod tiles;
-mod twelve;
-mod twos;
 mod unpack;
 
-pub use activations::{Activations, Needs};
+pub use activations::{ActFormats, Activations};
 pub use attention::{MAX_HEAD_DIM, SeqRows, attention};
 pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap};
 pub use error::Error;
+pub use gemm::{MAX_GROUP, matmul, matmul_group};
 pub use kv::{BLOCK_TOKENS, KvDtype, KvPool, KvShape};
-pub use matmul::{MAX_GROUP, matmul, matmul_group};
 pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, rms_norm_in_place};
 pub use panels::PANELS;

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use cpu::lanes::{Job, Simd, dispatch, has_half_tiles, has_tiles, lanes};
-use cpu::{Arena, Frozen, Tier};
+use cpu::simd::{Job, Simd, dispatch, has_f16_tiles, has_tiles, lanes};
+use cpu::{Arena, ReadonlyBytes, Tier};
 use tensor::Dtype;
 
-use crate::activations::{Needs, power_above, power_of_two};
-use crate::elementwise::in_rows;
+use crate::activations::{ActFormats, power_above, power_of_two};
+use crate::elementwise::parallel_rows;
 use crate::kv::multiplies_bf16;
-use crate::registers::MOST_LANES;
+use crate::partial::MAX_LANES;
 use crate::unpack::{self, Format};
-use crate::{Compute, Error, twelve};
+use crate::{Compute, Error, bf16_dict12};
 
 /// How exactly to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(crate) enum Layout {
     F16,
     /// A vector of bfloat16 pairs for each two k.
     Bf16,
-    /// The same in three quarters of the bytes, see [`crate::twelve`].
-    Twelve,
+    /// The same in three quarters of the bytes, see [`crate::bf16_dict12`].
+    Bf16Dict12,
 }
 
 /// Calls `$body` with `$F` as the format type of `$dtype`; `$other` for the float types.
@@ -78,7 +78,7 @@ pub(crate) use with_format;
 /// A matrix of `[rows, cols]` weights: `rows` outputs, `cols` inputs.
 pub struct Matrix {
     pub(crate) layout: Layout,
-    pub(crate) fine: bool,
+    pub(crate) q16_activations: bool,
     pub(crate) tier: Tier,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
@@ -87,7 +87,7 @@ pub struct Matrix {
     pub(crate) panel_bytes: usize,
     /// The power of two that quantized weights are below.
     pub(crate) power: i32,
-    pub(crate) data: Frozen,
+    pub(crate) data: ReadonlyBytes,
 }
 
 impl Matrix {
@@ -164,7 +164,7 @@ impl Matrix {
 
     /// What quantized weights are made larger by where they become half-precision floats: below 2¹⁴, so that three times as much, which
     /// codes with their scale may be before the bias is added, fits as well.
-    pub(crate) fn lift(&self) -> f32 {
+    pub(crate) fn f16_scale(&self) -> f32 {
         power_of_two(14 - self.power)
     }
 
@@ -175,16 +175,20 @@ impl Matrix {
     }
 
     /// The form of activations that a product with this matrix reads.
-    pub fn activations(&self) -> Needs {
+    pub fn activations(&self) -> ActFormats {
         match self.layout {
-            Layout::Quantized(_) if has_half_tiles(self.tier) => Needs { halves: true, ..Needs::default() },
-            Layout::Quantized(_) if self.fine => Needs { fine: true, ..Needs::default() },
-            Layout::Quantized(_) => Needs { int8: true, wide: has_tiles(self.tier), ..Needs::default() },
-            Layout::Bf16 | Layout::Twelve if multiplies_bf16(self.tier) => {
-                Needs { bf16: true, ..Needs::default() }
+            Layout::Quantized(_) if has_f16_tiles(self.tier) => {
+                ActFormats { f16: true, ..ActFormats::default() }
             }
-            Layout::F32 | Layout::F16 | Layout::Bf16 | Layout::Twelve => {
-                Needs { f32: true, ..Needs::default() }
+            Layout::Quantized(_) if self.q16_activations => ActFormats { q16: true, ..ActFormats::default() },
+            Layout::Quantized(_) => {
+                ActFormats { q8: true, q8_decode_bf16_prefill: has_tiles(self.tier), ..ActFormats::default() }
+            }
+            Layout::Bf16 | Layout::Bf16Dict12 if multiplies_bf16(self.tier) => {
+                ActFormats { bf16: true, ..ActFormats::default() }
+            }
+            Layout::F32 | Layout::F16 | Layout::Bf16 | Layout::Bf16Dict12 => {
+                ActFormats { f32: true, ..ActFormats::default() }
             }
         }
     }
@@ -195,7 +199,7 @@ impl Matrix {
     /// When a row is not below [`Matrix::rows`] or `out` is not as many times [`Matrix::cols`] long.
     pub fn rows_into(&self, c: &Compute, which: &[u32], out: &mut [f32]) {
         assert_eq!(out.len(), which.len() * self.cols, "{} rows of {}", which.len(), self.cols);
-        in_rows(c, out, self.cols, &|first, out| {
+        parallel_rows(c, out, self.cols, &|first, out| {
             for (row, out) in which[first..].iter().zip(out.chunks_exact_mut(self.cols)) {
                 self.row_into(*row as usize, out);
             }
@@ -215,7 +219,7 @@ impl Matrix {
                 with_format!(dtype, F => dispatch(self.tier, Row::<F> { panel, lane, out, format: Default::default() }), ())
             }
             Layout::F32 => each_k(panel, self.lanes, lane, out, |b: [u8; 4]| f32::from_le_bytes(b)),
-            Layout::Twelve => twelve::row(self.lanes, self.cols, lane, panel, out),
+            Layout::Bf16Dict12 => bf16_dict12::row(self.lanes, self.cols, lane, panel, out),
             Layout::F16 => {
                 each_k(panel, self.lanes, lane, out, |b: [u8; 2]| half::f16::from_le_bytes(b).to_f32())
             }
@@ -257,7 +261,7 @@ impl<F: Format> Job for Row<'_, F> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let block = unpack::block_bytes::<F>(S::LANES);
-        let mut all = [0.0f32; MOST_LANES];
+        let mut all = [0.0f32; MAX_LANES];
         let mut pick = |v: S::F| {
             s.store(v, &mut all);
             all[self.lane]
@@ -273,10 +277,10 @@ impl<F: Format> Job for Row<'_, F> {
                 let u = unpack::unpack::<S, F>(s, head, block, i);
                 let (scale, bias) = (u.scale.map(&mut pick), u.bias.map(&mut pick));
                 for (k, o) in out.iter_mut().enumerate() {
-                    let wide = <F::Codes as unpack::codes::Codes>::WIDE;
+                    let wide = <F::Codes as unpack::codes::Codes>::EIGHT_BIT;
                     let (zero, x) = (s.splat_i(0), units[k % 4]);
-                    let dot = if wide { s.dot_wide(zero, u.w[k / 4], x) } else { s.dot(zero, u.w[k / 4], x) };
-                    let shift = F::OFFSET - if wide { S::WIDE_ZERO } else { 0 };
+                    let dot = if wide { s.dot_u8(zero, u.w[k / 4], x) } else { s.dot(zero, u.w[k / 4], x) };
+                    let shift = F::ZERO_POINT - if wide { S::U8_ZERO_POINT } else { 0 };
                     *o = scale[k / 16] * (pick(s.to_f(dot)) - shift as f32) + bias[k / 16];
                 }
             }
@@ -339,9 +343,10 @@ impl File<'_> {
             // Once more in order, for the place of the first.
             tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
         }
-        let fine = p == Precision::Fine;
+        let q16_activations = p == Precision::Fine;
         let (data, power) = (data.freeze(), power_above(f32::from_bits(reach.into_inner())));
-        let matrix = Matrix { layout, fine, tier: c.tier, rows, cols, lanes, panel_bytes, power, data };
+        let matrix =
+            Matrix { layout, q16_activations, tier: c.tier, rows, cols, lanes, panel_bytes, power, data };
         Ok((matrix, whole.into_inner()))
     }
 }
@@ -354,7 +359,11 @@ pub(crate) fn layout(dtype: Dtype, cols: usize, p: Precision, lanes: usize) -> L
     match (p, dtype) {
         (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
         (_, Dtype::F16) => Layout::F16,
-        (_, Dtype::BF16) if lanes >= twelve::LANES && cols.is_multiple_of(twelve::STEP) => Layout::Twelve,
+        (_, Dtype::BF16)
+            if lanes >= bf16_dict12::MIN_LANES && cols.is_multiple_of(bf16_dict12::K_MULTIPLE) =>
+        {
+            Layout::Bf16Dict12
+        }
         (_, Dtype::BF16) => Layout::Bf16,
         _ => Layout::Quantized(dtype),
     }
@@ -365,7 +374,7 @@ pub(crate) fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
         Layout::F32 => cols * lanes * 4,
         Layout::F16 => cols * lanes * 2,
         Layout::Bf16 => cols.div_ceil(2) * lanes * 4,
-        Layout::Twelve => twelve::panel_bytes(lanes, cols),
+        Layout::Bf16Dict12 => bf16_dict12::panel_bytes(lanes, cols),
         Layout::Quantized(dtype) => {
             with_format!(dtype, F => cols / F::WEIGHTS * unpack::block_bytes::<F>(lanes), 0)
         }
@@ -390,7 +399,7 @@ pub(crate) fn pack_panel(
         }
         Layout::F16 => interleave::<2>(&mut each, lanes, panel),
         Layout::Bf16 => interleave::<4>(&mut each, lanes, panel),
-        Layout::Twelve => return twelve::pack(lanes, cols, rows, panel).then_some(0.0),
+        Layout::Bf16Dict12 => return bf16_dict12::pack(lanes, cols, rows, panel).then_some(0.0),
         Layout::F32 if dtype == Dtype::F32 => interleave::<4>(&mut each, lanes, panel),
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];

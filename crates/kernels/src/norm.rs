@@ -1,9 +1,9 @@
 //! Row norms. A row is summed in lane order, whatever the batch.
 
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::simd::{Job, Simd, dispatch};
 
-use crate::elementwise::in_rows;
-use crate::{Compute, registers};
+use crate::elementwise::parallel_rows;
+use crate::{Compute, partial};
 
 /// `x = x / rms(x) · weight` for each row of `x`, `[rows, cols]`, as [`RowNorm`] has it. Also for per-head norms, with `cols` the head's
 /// width.
@@ -12,7 +12,7 @@ use crate::{Compute, registers};
 /// When shapes do not fit.
 pub fn rms_norm_in_place(c: &Compute, x: &mut [f32], weight: &[f32], eps: f32, cols: usize) {
     assert_eq!(weight.len(), cols, "norm weights");
-    in_rows(c, x, cols, &|_, x| dispatch(c.tier, NormInPlace { x, weight, eps }));
+    parallel_rows(c, x, cols, &|_, x| dispatch(c.tier, NormInPlace { x, weight, eps }));
 }
 
 /// A norm of rows: `x / rms(x) · weight + bias` with `rms(x) = sqrt(mean(x²) + eps)` (Zhang and Sennrich, 2019), of `x` or of
@@ -32,7 +32,7 @@ pub struct RowNorm<'a> {
 
 /// What a row's norm takes from the whole row.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Spread {
+pub(crate) struct RowStats {
     mean: f32,
     factor: f32,
 }
@@ -52,7 +52,7 @@ impl RowNorm<'_> {
     pub fn rows(self, c: &Compute, x: &[f32], out: &mut [f32]) {
         let cols = self.cols();
         assert_eq!(x.len(), out.len(), "norms of rows of {cols}");
-        in_rows(c, out, cols, &|first, out| {
+        parallel_rows(c, out, cols, &|first, out| {
             let x = &x[first * cols..][..out.len()];
             dispatch(c.tier, Norm { x, norm: self, out });
         });
@@ -60,22 +60,22 @@ impl RowNorm<'_> {
 
     /// What the norm of any part of the row `x` needs to know.
     #[inline(always)]
-    pub(crate) fn spread<S: Simd>(self, s: S, x: &[f32]) -> Spread {
+    pub(crate) fn stats<S: Simd>(self, s: S, x: &[f32]) -> RowStats {
         let mean = if self.mean { sum(s, x) / x.len() as f32 } else { 0.0 };
-        Spread { mean, factor: factor(s, x, mean, self.eps) }
+        RowStats { mean, factor: factor(s, x, mean, self.eps) }
     }
 
     /// The norm of `x`, a row's values from column `from` on.
     #[inline(always)]
-    pub(crate) fn part<S: Simd>(self, s: S, x: &[f32], spread: Spread, from: usize, out: &mut [f32]) {
+    pub(crate) fn part<S: Simd>(self, s: S, x: &[f32], stats: RowStats, from: usize, out: &mut [f32]) {
         let weight = &self.weight[from..from + x.len()];
         for at in (0..x.len()).step_by(S::LANES) {
-            let v = s.sub(registers::load(s, x, at), s.splat(spread.mean));
-            let mut v = s.mul(s.mul(v, s.splat(spread.factor)), registers::load(s, weight, at));
+            let v = s.sub(partial::load(s, x, at), s.splat(stats.mean));
+            let mut v = s.mul(s.mul(v, s.splat(stats.factor)), partial::load(s, weight, at));
             if let Some(bias) = self.bias {
-                v = s.add(v, registers::load(s, &bias[from..from + x.len()], at));
+                v = s.add(v, partial::load(s, &bias[from..from + x.len()], at));
             }
-            registers::store(s, v, out, at);
+            partial::store(s, v, out, at);
         }
     }
 }
@@ -92,7 +92,7 @@ impl Job for Norm<'_> {
     fn run<S: Simd>(self, s: S) {
         let cols = self.norm.weight.len();
         for (x, out) in self.x.chunks_exact(cols).zip(self.out.chunks_exact_mut(cols)) {
-            self.norm.part(s, x, self.norm.spread(s, x), 0, out);
+            self.norm.part(s, x, self.norm.stats(s, x), 0, out);
         }
     }
 }
@@ -118,8 +118,8 @@ pub(crate) fn in_place<S: Simd>(s: S, x: &mut [f32], weight: &[f32], eps: f32) {
     for x in x.chunks_exact_mut(cols) {
         let factor = factor(s, x, 0.0, eps);
         for at in (0..cols).step_by(S::LANES) {
-            let v = s.mul(registers::load(s, x, at), s.splat(factor));
-            registers::store(s, s.mul(v, registers::load(s, weight, at)), x, at);
+            let v = s.mul(partial::load(s, x, at), s.splat(factor));
+            partial::store(s, s.mul(v, partial::load(s, weight, at)), x, at);
         }
     }
 }
@@ -138,7 +138,7 @@ fn sum<S: Simd>(s: S, x: &[f32]) -> f32 {
     for part in parts {
         all = s.add(all, s.load(part));
     }
-    s.sum(all) + rest
+    s.reduce_sum(all) + rest
 }
 
 #[inline(always)]
@@ -150,5 +150,5 @@ fn squares<S: Simd>(s: S, x: &[f32], mean: f32) -> f32 {
         let v = s.sub(s.load(part), s.splat(mean));
         all = s.fma(v, v, all);
     }
-    s.sum(all) + rest
+    s.reduce_sum(all) + rest
 }

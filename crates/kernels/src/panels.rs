@@ -1,7 +1,7 @@
 //! Panels that are kept between starts, and so outlive the program that packed them.
 
-use cpu::lanes::lanes;
-use cpu::{Frozen, Tier};
+use cpu::simd::lanes;
+use cpu::{ReadonlyBytes, Tier};
 use tensor::Dtype;
 
 use crate::matrix::{Layout, layout, pack_panel, panel_bytes};
@@ -18,7 +18,7 @@ impl Layout {
             Layout::F32 => "F32",
             Layout::F16 => "F16",
             Layout::Bf16 => "BF16",
-            Layout::Twelve => "BF16 in 12 bits",
+            Layout::Bf16Dict12 => "BF16 in 12 bits",
         }
     }
 
@@ -27,7 +27,7 @@ impl Layout {
         dtype.row_bytes(cols)?;
         let usual = layout(dtype, cols, p, lanes);
         // Weights that do not fit are packed as the other one.
-        let other = (usual == Layout::Twelve).then_some(Layout::Bf16);
+        let other = (usual == Layout::Bf16Dict12).then_some(Layout::Bf16);
         std::iter::once(usual).chain(other).find(|layout| layout.name() == name)
     }
 }
@@ -109,7 +109,7 @@ impl Matrix {
         p: Precision,
         layout: &str,
         power: i32,
-        panels: Frozen,
+        panels: ReadonlyBytes,
     ) -> Result<Matrix, Error> {
         let lanes = lanes(tier);
         let shape = Shape::named(layout, lanes, dtype, rows, cols, p);
@@ -117,9 +117,9 @@ impl Matrix {
         else {
             return Err(Error::Panels { rows, cols, dtype, layout: layout.to_owned(), got: panels.len() });
         };
-        let fine = p == Precision::Fine;
+        let q16_activations = p == Precision::Fine;
         // As far as any float goes.
         let power = power.clamp(-126, 129);
-        Ok(Matrix { layout, fine, tier, rows, cols, lanes, panel_bytes, power, data: panels })
+        Ok(Matrix { layout, q16_activations, tier, rows, cols, lanes, panel_bytes, power, data: panels })
     }
 }

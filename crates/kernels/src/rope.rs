@@ -1,8 +1,8 @@
 //! Rotary position embedding (Su et al., 2021): each pair of a head's values is turned by position × frequency.
 
-use cpu::lanes::{Job, Simd, dispatch};
+use cpu::simd::{Job, Simd, dispatch};
 
-use crate::elementwise::in_rows;
+use crate::elementwise::parallel_rows;
 use crate::{Compute, norm};
 
 /// Which values of a head make a pair.
@@ -66,7 +66,7 @@ pub fn rope(
     assert!(2 * half <= head_dim, "{half} rotary frequencies in heads of {head_dim}");
     assert!(norm.is_none_or(|(weight, _)| weight.len() == head_dim), "norm weights");
     let cols = heads * head_dim;
-    in_rows(c, x, cols, &|first, x| {
+    parallel_rows(c, x, cols, &|first, x| {
         dispatch(c.tier, Turn { x, first, table, cols, head_dim, pairing, norm })
     });
 }

@@ -17,12 +17,12 @@ pub(crate) fn route(
     renormalise: bool,
     h: &[f32],
     width: usize,
-    answers: usize,
+    decode_rows: usize,
     activations: &mut Activations,
     routing: &mut Routing,
 ) {
     let (rows, experts) = (h.len() / width, router.rows());
-    activations.set(compute, h, width, router.activations(), answers);
+    activations.set(compute, h, width, router.activations(), decode_rows);
     let scores = &mut routing.scores[..rows * experts];
     kernels::matmul(compute, router, activations, scores);
     let picks = &mut routing.picks[..rows * used];
@@ -39,7 +39,7 @@ pub(crate) fn run(
     spec: &Spec,
     experts: &[Mlp],
     h: &[f32],
-    answers: usize,
+    decode_rows: usize,
     gate: &mut [f32],
     up: &mut [f32],
     activations: &mut Activations,
@@ -58,12 +58,12 @@ pub(crate) fn run(
         for (to, &(from, _)) in gathered.chunks_exact_mut(width).zip(group) {
             to.copy_from_slice(&h[row(from)]);
         }
-        let answer = &mut routing.answer[..group.len() * width];
-        let answers = group.partition_point(|(row, _)| (*row as usize) < answers);
-        activations.set(compute, gathered, width, expert.needs, answers);
-        feed_forward(compute, spec, expert, answers, gate, up, activations, answer);
-        for (answer, &(to, weight)) in answer.chunks_exact(width).zip(group) {
-            for (sum, part) in out[row(to)].iter_mut().zip(answer) {
+        let expert_out = &mut routing.expert_out[..group.len() * width];
+        let decode_rows = group.partition_point(|(row, _)| (*row as usize) < decode_rows);
+        activations.set(compute, gathered, width, expert.formats, decode_rows);
+        feed_forward(compute, spec, expert, decode_rows, gate, up, activations, expert_out);
+        for (expert_out, &(to, weight)) in expert_out.chunks_exact(width).zip(group) {
+            for (sum, part) in out[row(to)].iter_mut().zip(expert_out) {
                 *sum += weight * part;
             }
         }

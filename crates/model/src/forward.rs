@@ -20,8 +20,8 @@ pub struct Batch<'a> {
     pub sequences: &'a [SeqRows<'a>],
     /// Rows whose logits are wanted, strictly ascending.
     pub want: &'a [usize],
-    /// Rows of answers, from the first; those after them are of prompts. It matters where [`Model::tells_prompts`].
-    pub answers: usize,
+    /// Rows of answers, from the first; those after them are of prompts. It matters where [`Model::prefill_numerics_differ`].
+    pub decode_rows: usize,
 }
 
 impl Model {
@@ -38,23 +38,23 @@ impl Model {
         scratch: &'s mut Scratch,
     ) -> Result<&'s [f32], Error> {
         check(&self.spec, batch, kv, scratch)?;
-        self.place(batch, scratch);
+        self.assign_slots(batch, scratch);
         self.embed(compute, batch.tokens, scratch);
         let last = self.blocks.len() - 1;
         for (layer, block) in self.blocks.iter().enumerate() {
-            let (mut rows, mut answers) = (batch.tokens.len(), batch.answers);
+            let (mut rows, mut decode_rows) = (batch.tokens.len(), batch.decode_rows);
             let wanted = (layer == last).then_some(batch.want);
-            self.keys_and_values(compute, block, layer, rows, answers, kv, scratch);
+            self.project_qkv(compute, block, layer, rows, decode_rows, kv, scratch);
             if wanted.is_some_and(<[usize]>::is_empty) {
                 return Ok(&[]);
             }
-            self.mix(compute, layer, batch, kv, scratch);
+            self.attention(compute, layer, batch, kv, scratch);
             if let Some(want) = wanted {
                 // Past the last keys and values, only rows whose logits are wanted matter.
                 rows = compact(&self.spec, want, scratch);
-                answers = want.partition_point(|row| *row < batch.answers);
+                decode_rows = want.partition_point(|row| *row < batch.decode_rows);
             }
-            self.rest(compute, block, rows, answers, scratch);
+            self.output_and_mlp(compute, block, rows, decode_rows, scratch);
         }
         Ok(self.logits(compute, batch.want.len(), scratch))
     }
@@ -62,12 +62,12 @@ impl Model {
     /// Whether rows of prompts are computed otherwise than rows of answers with [`Compute::prompt_tiles`], so that keys and values of
     /// one are not those of the other.
     #[must_use]
-    pub fn tells_prompts(&self) -> bool {
-        self.blocks.iter().any(Block::tells_prompts)
+    pub fn prefill_numerics_differ(&self) -> bool {
+        self.blocks.iter().any(Block::prefill_numerics_differ)
     }
 
     /// Finds each row's rotation by its position, and the block and offset of its key and value.
-    fn place(&self, batch: &Batch, scratch: &mut Scratch) {
+    fn assign_slots(&self, batch: &Batch, scratch: &mut Scratch) {
         for sequence in batch.sequences {
             for (step, row) in sequence.rows.clone().enumerate() {
                 let position = sequence.first_position + step;
@@ -91,13 +91,13 @@ impl Model {
     }
 
     /// Norm, query, key and value with their biases, norms and rope; key and value go to their blocks.
-    fn keys_and_values(
+    fn project_qkv(
         &self,
         compute: &Compute,
         block: &Block,
         layer: usize,
         rows: usize,
-        answers: usize,
+        decode_rows: usize,
         kv: &mut KvPool,
         scratch: &mut Scratch,
     ) {
@@ -107,11 +107,11 @@ impl Model {
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
         let norm = norm(spec, &block.attention_norm);
         match block.feed_norm {
-            Some(_) => activations.set_normed(compute, norm, x, h, block.qkv_needs, answers),
+            Some(_) => activations.set_normed(compute, norm, x, h, block.qkv_formats, decode_rows),
             // The feed-forward reads these norms too.
             None => {
                 norm.rows(compute, x, h);
-                activations.set(compute, h, width, block.qkv_needs, answers);
+                activations.set(compute, h, width, block.qkv_formats, decode_rows);
             }
         }
         let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
@@ -146,7 +146,7 @@ impl Model {
     }
 
     /// Attention: each row's mix of the values it may see.
-    fn mix(&self, compute: &Compute, layer: usize, batch: &Batch, kv: &KvPool, scratch: &mut Scratch) {
+    fn attention(&self, compute: &Compute, layer: usize, batch: &Batch, kv: &KvPool, scratch: &mut Scratch) {
         let spec = &self.spec;
         let used = batch.tokens.len() * spec.query_width();
         kernels::attention(
@@ -159,47 +159,64 @@ impl Model {
             spec.layers[layer].window,
             spec.attention_scale,
             spec.attention_soft_cap,
-            &mut scratch.mix[..used],
+            &mut scratch.attention_out[..used],
         );
     }
 
     /// Attention's output and the feed-forward, each added to the residual.
-    fn rest(&self, compute: &Compute, block: &Block, rows: usize, answers: usize, scratch: &mut Scratch) {
+    fn output_and_mlp(
+        &self,
+        compute: &Compute,
+        block: &Block,
+        rows: usize,
+        decode_rows: usize,
+        scratch: &mut Scratch,
+    ) {
         let spec = &self.spec;
         let width = spec.width;
-        let Scratch { x, h, out, mix, gate, up, activations, routing, .. } = scratch;
+        let Scratch { x, h, out, attention_out, gate, up, activations, routing, .. } = scratch;
         let (x, h, out) = (&mut x[..rows * width], &mut h[..rows * width], &mut out[..rows * width]);
         activations.set(
             compute,
-            &mix[..rows * spec.query_width()],
+            &attention_out[..rows * spec.query_width()],
             spec.query_width(),
             block.out.matrix.activations(),
-            answers,
+            decode_rows,
         );
         kernels::matmul(compute, &block.out.matrix, activations, out);
         bias(compute, &block.out, out);
-        inside(compute, spec, block.attention_inside.as_deref(), out);
-        join(compute, spec, x, out);
+        post_norm(compute, spec, block.attention_post_norm.as_deref(), out);
+        add_residual(compute, spec, x, out);
         match &block.feed {
             FeedWeights::Dense(mlp) => {
                 match &block.feed_norm {
                     Some(weights) => {
-                        activations.set_normed(compute, norm(spec, weights), x, h, mlp.needs, answers);
+                        activations.set_normed(compute, norm(spec, weights), x, h, mlp.formats, decode_rows);
                     }
-                    None => activations.set(compute, h, width, mlp.needs, answers),
+                    None => activations.set(compute, h, width, mlp.formats, decode_rows),
                 }
-                feed_forward(compute, spec, mlp, answers, gate, up, activations, out);
+                feed_forward(compute, spec, mlp, decode_rows, gate, up, activations, out);
             }
             FeedWeights::Experts { router, experts, used, renormalise } => {
                 if let Some(weights) = &block.feed_norm {
                     norm(spec, weights).rows(compute, x, h);
                 }
-                experts::route(compute, router, *used, *renormalise, h, width, answers, activations, routing);
-                experts::run(compute, spec, experts, h, answers, gate, up, activations, routing, out);
+                experts::route(
+                    compute,
+                    router,
+                    *used,
+                    *renormalise,
+                    h,
+                    width,
+                    decode_rows,
+                    activations,
+                    routing,
+                );
+                experts::run(compute, spec, experts, h, decode_rows, gate, up, activations, routing, out);
             }
         }
-        inside(compute, spec, block.feed_inside.as_deref(), out);
-        join(compute, spec, x, out);
+        post_norm(compute, spec, block.feed_post_norm.as_deref(), out);
+        add_residual(compute, spec, x, out);
     }
 
     /// The last norm and the head, for the first `rows` rows.
@@ -231,13 +248,13 @@ impl Model {
     }
 }
 
-/// `down(act(gate h) * up h)`, or `down(act(up h))`, of the rows `h` that `activations` holds, into `out`; the first `answers` rows are of
+/// `down(act(gate h) * up h)`, or `down(act(up h))`, of the rows `h` that `activations` holds, into `out`; the first `decode_rows` rows are of
 /// answers.
 pub(crate) fn feed_forward(
     compute: &Compute,
     spec: &Spec,
     mlp: &Mlp,
-    answers: usize,
+    decode_rows: usize,
     gate: &mut [f32],
     up: &mut [f32],
     activations: &mut Activations,
@@ -246,20 +263,20 @@ pub(crate) fn feed_forward(
     let rows = out.len() / spec.width;
     let inner = mlp.up.matrix.rows();
     let (gate, up) = (&mut gate[..rows * inner], &mut up[..rows * inner]);
-    let needs = mlp.down.matrix.activations();
+    let formats = mlp.down.matrix.activations();
     match &mlp.gate {
         Some(gated) => {
             let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
             kernels::matmul_group(compute, jobs, activations);
             bias(compute, gated, gate);
             bias(compute, &mlp.up, up);
-            activations.set_gated(compute, spec.activation, gate, up, inner, needs, answers);
+            activations.set_gated(compute, spec.activation, gate, up, inner, formats, decode_rows);
         }
         None => {
             kernels::matmul(compute, &mlp.up.matrix, activations, up);
             bias(compute, &mlp.up, up);
             kernels::activate(compute, spec.activation, up);
-            activations.set(compute, up, inner, needs, answers);
+            activations.set(compute, up, inner, formats, decode_rows);
         }
     }
     kernels::matmul(compute, &mlp.down.matrix, activations, out);
@@ -277,13 +294,13 @@ fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
 }
 
 /// The norm between a part and the residual, if the model has one.
-fn inside(compute: &Compute, spec: &Spec, weight: Option<&[f32]>, out: &mut [f32]) {
+fn post_norm(compute: &Compute, spec: &Spec, weight: Option<&[f32]>, out: &mut [f32]) {
     if let Some(weight) = weight {
         kernels::rms_norm_in_place(compute, out, weight, spec.norm.eps, spec.width);
     }
 }
 
-fn join(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) {
+fn add_residual(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) {
     if spec.residual_scale != 1.0 {
         kernels::scale(compute, out, spec.residual_scale);
     }
@@ -303,7 +320,7 @@ fn compact(spec: &Spec, want: &[usize], scratch: &mut Scratch) -> usize {
         if to != from {
             scratch.x.copy_within(from * width..(from + 1) * width, to * width);
             scratch.h.copy_within(from * width..(from + 1) * width, to * width);
-            scratch.mix.copy_within(from * q_width..(from + 1) * q_width, to * q_width);
+            scratch.attention_out.copy_within(from * q_width..(from + 1) * q_width, to * q_width);
         }
     }
     want.len()
@@ -345,6 +362,6 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
             within("KV block", block as usize + 1, shape.blocks)?;
         }
     }
-    within("rows of answers", batch.answers, rows)?;
+    within("rows of answers", batch.decode_rows, rows)?;
     equal("rows covered by sequences", covered, rows)
 }

@@ -27,7 +27,7 @@ mod work;
 pub use error::Error;
 pub use forward::Batch;
 pub use load::Model;
-pub use memory::{Need, PackedWeight};
+pub use memory::{MemoryNeed, PackedWeight};
 pub use packed::{Cached, PackedCache};
 pub use rope::{Rope, Scaling};
 pub use scratch::Scratch;

@@ -8,12 +8,12 @@
 use crate::error::Error;
 use crate::memory::PackedWeight;
 use crate::names::{self, Place, Slice};
-use crate::packed::{Cached, PackedCache, Shelf};
+use crate::packed::{Cached, PackedCache, PackedStore};
 use crate::rope::Rope;
 use crate::source::{Source, missing};
 use crate::spec::{Feed, Part, Role, Spec, WeightDecl};
 use cpu::{Arena, Backing, Tier};
-use kernels::{Compute, Matrix, Needs, Precision};
+use kernels::{ActFormats, Compute, Matrix, Precision};
 use std::collections::{HashMap, HashSet};
 use tensor::Dtype;
 use weights::{Opened, Tensor};
@@ -39,14 +39,14 @@ pub(crate) struct Block {
     pub(crate) query: Linear,
     pub(crate) key: Linear,
     pub(crate) value: Linear,
-    pub(crate) qkv_needs: Needs,
+    pub(crate) qkv_formats: ActFormats,
     pub(crate) query_norm: Option<Vec<f32>>,
     pub(crate) key_norm: Option<Vec<f32>>,
     pub(crate) out: Linear,
-    pub(crate) attention_inside: Option<Vec<f32>>,
+    pub(crate) attention_post_norm: Option<Vec<f32>>,
     pub(crate) feed_norm: Option<NormWeights>,
     pub(crate) feed: FeedWeights,
-    pub(crate) feed_inside: Option<Vec<f32>>,
+    pub(crate) feed_post_norm: Option<Vec<f32>>,
 }
 
 /// A norm's weight, and its bias if it is a layer norm.
@@ -74,7 +74,7 @@ pub(crate) struct Mlp {
     pub(crate) gate: Option<Linear>,
     pub(crate) up: Linear,
     pub(crate) down: Linear,
-    pub(crate) needs: Needs,
+    pub(crate) formats: ActFormats,
 }
 
 /// A weight found in the file, not yet read.
@@ -233,8 +233,8 @@ impl Model {
         progress: &mut dyn FnMut(f32),
     ) -> Result<(Model, Cached), Error> {
         let found = find(opened, &Source::new(opened)?, &spec)?;
-        let precision = finer(precision, &spec);
-        let shelf = Shelf::beside(opened, &found, compute.tier, precision, cache);
+        let precision = with_q16_if_narrow(precision, &spec);
+        let shelf = PackedStore::beside(opened, &found, compute.tier, precision, cache);
         let mut cached = Cached::default();
         let kept = shelf.as_ref().and_then(|shelf| shelf.take(compute, &mut cached));
         let fetched = kept.is_some();
@@ -284,13 +284,13 @@ impl Model {
 }
 
 /// The widest model that is computed with sixteen-bit activations throughout.
-const NARROW: usize = 768;
+const Q16_MAX_WIDTH: usize = 768;
 
 /// A narrow model is computed finer: its sums average rounding over fewer terms (measured:
 /// docs/decisions/0009-fine-activations.md).
-fn finer(precision: Precision, spec: &Spec) -> Precision {
+fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
     match precision {
-        Precision::Fast if spec.width <= NARROW => Precision::Fine,
+        Precision::Fast if spec.width <= Q16_MAX_WIDTH => Precision::Fine,
         precision => precision,
     }
 }
@@ -370,21 +370,21 @@ impl Store<'_> {
         let query = self.linear(role(Part::Query), role(Part::QueryBias));
         let key = self.linear(role(Part::Key), role(Part::KeyBias));
         let value = self.linear(role(Part::Value), role(Part::ValueBias));
-        let qkv_needs = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
+        let qkv_formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
         let feed_norm = self.vectors.contains_key(&role(Part::FeedNorm));
         Block {
             attention_norm: self.norm(role(Part::AttentionNorm), role(Part::AttentionNormBias)),
             query,
             key,
             value,
-            qkv_needs,
+            qkv_formats,
             query_norm: self.vectors.remove(&role(Part::QueryNorm)),
             key_norm: self.vectors.remove(&role(Part::KeyNorm)),
             out: self.linear(role(Part::Out), role(Part::OutBias)),
-            attention_inside: self.vectors.remove(&role(Part::AttentionInside)),
+            attention_post_norm: self.vectors.remove(&role(Part::AttentionPostNorm)),
             feed_norm: feed_norm.then(|| self.norm(role(Part::FeedNorm), role(Part::FeedNormBias))),
             feed: self.feed(layer),
-            feed_inside: self.vectors.remove(&role(Part::FeedInside)),
+            feed_post_norm: self.vectors.remove(&role(Part::FeedPostNorm)),
         }
     }
 
@@ -427,24 +427,24 @@ impl Store<'_> {
 }
 
 impl Block {
-    pub(crate) fn tells_prompts(&self) -> bool {
-        let wide = |matrix: &Matrix| matrix.activations().wide;
-        let mlp = |mlp: &Mlp| mlp.needs.wide || wide(&mlp.down.matrix);
+    pub(crate) fn prefill_numerics_differ(&self) -> bool {
+        let differs = |matrix: &Matrix| matrix.activations().q8_decode_bf16_prefill;
+        let mlp = |mlp: &Mlp| mlp.formats.q8_decode_bf16_prefill || differs(&mlp.down.matrix);
         let feed = match &self.feed {
             FeedWeights::Dense(dense) => mlp(dense),
-            FeedWeights::Experts { router, experts, .. } => wide(router) || experts.iter().any(mlp),
+            FeedWeights::Experts { router, experts, .. } => differs(router) || experts.iter().any(mlp),
         };
-        self.qkv_needs.wide || wide(&self.out.matrix) || feed
+        self.qkv_formats.q8_decode_bf16_prefill || differs(&self.out.matrix) || feed
     }
 }
 
 impl Mlp {
     fn new(gate: Option<Linear>, up: Linear, down: Linear) -> Mlp {
-        let mut needs = up.matrix.activations();
+        let mut formats = up.matrix.activations();
         if let Some(gate) = &gate {
-            needs = needs | gate.matrix.activations();
+            formats = formats | gate.matrix.activations();
         }
-        Mlp { gate, up, down, needs }
+        Mlp { gate, up, down, formats }
     }
 }
 
@@ -484,8 +484,8 @@ pub(crate) fn is_norm(role: Role) -> bool {
                 | Part::FeedNorm
                 | Part::QueryNorm
                 | Part::KeyNorm
-                | Part::AttentionInside
-                | Part::FeedInside
+                | Part::AttentionPostNorm
+                | Part::FeedPostNorm
         ),
         Role::Embedding | Role::FinalNormBias | Role::Head | Role::HeadBias => false,
     }

@@ -12,7 +12,7 @@ use weights::Opened;
 
 /// Bytes that serving a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct MemoryNeed {
     /// Packed weights.
     pub weights: u64,
     /// The pool of keys and values.
@@ -38,7 +38,7 @@ pub struct PackedWeight {
     pub bytes: u64,
 }
 
-impl Need {
+impl MemoryNeed {
     /// All of it, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -69,9 +69,9 @@ impl Spec {
         dtype: KvDtype,
         rows: usize,
         logit_rows: usize,
-    ) -> Need {
+    ) -> MemoryNeed {
         let blocks = kv_tokens.div_ceil(BLOCK_TOKENS) as u64;
-        Need {
+        MemoryNeed {
             weights: weight_bytes,
             kv: blocks.saturating_mul(self.kv_shape(1, dtype).block_bytes() as u64),
             scratch: Scratch::bytes(self, rows, logit_rows),

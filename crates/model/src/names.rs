@@ -95,7 +95,7 @@ fn gguf(spec: &Spec, role: Role) -> Vec<Place> {
         Part::KeyNorm => one("attn_k_norm.weight"),
         Part::Out => one("attn_output.weight"),
         Part::OutBias => one("attn_output.bias"),
-        Part::AttentionInside => one("post_attention_norm.weight"),
+        Part::AttentionPostNorm => one("post_attention_norm.weight"),
         Part::FeedNorm => one("ffn_norm.weight"),
         Part::FeedNormBias => one("ffn_norm.bias"),
         // Phi-3 keeps gate and up in one tensor under up's name.
@@ -108,7 +108,7 @@ fn gguf(spec: &Spec, role: Role) -> Vec<Place> {
         Part::UpBias => one("ffn_up.bias"),
         Part::Down => one("ffn_down.weight"),
         Part::DownBias => one("ffn_down.bias"),
-        Part::FeedInside => one("post_ffw_norm.weight"),
+        Part::FeedPostNorm => one("post_ffw_norm.weight"),
         Part::Router => one("ffn_gate_inp.weight"),
         Part::ExpertGate(e) => stacked("ffn_gate", e, ff, Some(0)),
         Part::ExpertUp(e) => stacked("ffn_up", e, ff, Some(ff)),
@@ -142,7 +142,7 @@ fn hugging_face(source: &Source, spec: &Spec, role: Role) -> Vec<Place> {
         vec![Place::whole(full(&format!("mlp.experts.{index}.{own}.weight"))), stacked]
     };
     // With norms on both sides, "post_attention" is the one inside; otherwise it stands before feed-forward.
-    let feed_norm = if spec.inside_norms { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
+    let feed_norm = if spec.post_norms { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
     match part {
         Part::AttentionNorm => any(&["input_layernorm.weight"]),
         Part::AttentionNormBias => any(&["input_layernorm.bias"]),
@@ -156,7 +156,7 @@ fn hugging_face(source: &Source, spec: &Spec, role: Role) -> Vec<Place> {
         Part::KeyNorm => any(&["self_attn.k_norm.weight"]),
         Part::Out => any(&["self_attn.o_proj.weight", "self_attn.dense.weight"]),
         Part::OutBias => any(&["self_attn.o_proj.bias", "self_attn.dense.bias"]),
-        Part::AttentionInside => any(&["post_attention_layernorm.weight"]),
+        Part::AttentionPostNorm => any(&["post_attention_layernorm.weight"]),
         Part::FeedNorm => any(&[&format!("{feed_norm}.weight")]),
         Part::FeedNormBias => any(&[&format!("{feed_norm}.bias")]),
         Part::Gate => fused("mlp.gate_proj.weight", "mlp.gate_up_proj.weight", 0, 2 * ff),
@@ -166,7 +166,7 @@ fn hugging_face(source: &Source, spec: &Spec, role: Role) -> Vec<Place> {
         Part::UpBias => any(&["mlp.up_proj.bias", "mlp.fc1.bias"]),
         Part::Down => any(&["mlp.down_proj.weight", "mlp.fc2.weight"]),
         Part::DownBias => any(&["mlp.down_proj.bias", "mlp.fc2.bias"]),
-        Part::FeedInside => any(&["post_feedforward_layernorm.weight"]),
+        Part::FeedPostNorm => any(&["post_feedforward_layernorm.weight"]),
         Part::Router => any(&["mlp.gate.weight"]),
         Part::ExpertGate(e) => expert("gate_proj", "gate_up_proj", e, 0, 2 * ff),
         Part::ExpertUp(e) => expert("up_proj", "gate_up_proj", e, ff, 2 * ff),

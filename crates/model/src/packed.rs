@@ -5,7 +5,7 @@
 
 use crate::load::Found;
 use crate::spec::Role;
-use cpu::{Arena, Backing, Frozen, Tier};
+use cpu::{Arena, Backing, ReadonlyBytes, Tier};
 use kernels::{Compute, Matrix, PANELS, Precision};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub struct Cached {
 }
 
 /// The place of a model's packed weights, and what belongs there.
-pub(crate) struct Shelf<'a> {
+pub(crate) struct PackedStore<'a> {
     path: PathBuf,
     model: PathBuf,
     key: Key,
@@ -50,7 +50,7 @@ pub(crate) struct Shelf<'a> {
 /// All matrices of a model.
 type Matrices = HashMap<Role, Matrix>;
 
-impl<'a> Shelf<'a> {
+impl<'a> PackedStore<'a> {
     /// None if nothing is to be kept, or the model is on no disk.
     pub(crate) fn beside(
         opened: &Opened,
@@ -58,14 +58,14 @@ impl<'a> Shelf<'a> {
         tier: Tier,
         precision: Precision,
         cache: PackedCache,
-    ) -> Option<Shelf<'a>> {
+    ) -> Option<PackedStore<'a>> {
         if cache == PackedCache::Off {
             return None;
         }
         let key = Key {
             version: PANELS,
             tier: tier.name().to_owned(),
-            lanes: cpu::lanes::lanes(tier),
+            lanes: cpu::simd::lanes(tier),
             precision: format!("{precision:?}").to_lowercase(),
             files: opened.file_keys()?,
         };
@@ -89,7 +89,7 @@ impl<'a> Shelf<'a> {
         let matrices = matrices.map(|weight| Some((weight, slot(weight)?))).collect::<Option<_>>()?;
         let path = packed::path_beside(opened, tier.name())?;
         let model = opened.first_file()?.to_owned();
-        Some(Shelf { path, model, key, matrices, tier, precision, cache })
+        Some(PackedStore { path, model, key, matrices, tier, precision, cache })
     }
 
     /// The matrices from the file, if it has them.
@@ -140,7 +140,7 @@ impl<'a> Shelf<'a> {
         let map = there.map()?;
         map.populate(&compute.pool).map_err(|error| there.wrong(error.into()))?;
         let matrices = self.matrices(there, |slot| {
-            let panels = there.range(slot).and_then(|range| Frozen::of_file(&map, range));
+            let panels = there.range(slot).and_then(|range| ReadonlyBytes::of_file(&map, range));
             panels.ok_or_else(|| there.wrong(Problem::Place { role: slot.role.clone() }))
         })?;
         Ok((matrices, map.backing()))
@@ -162,7 +162,7 @@ impl<'a> Shelf<'a> {
     fn matrices(
         &self,
         there: &Packed,
-        mut panels: impl FnMut(&Slot) -> Result<Frozen, packed::Error>,
+        mut panels: impl FnMut(&Slot) -> Result<ReadonlyBytes, packed::Error>,
     ) -> Result<Matrices, packed::Error> {
         let matrix = |((weight, _), slot): (&(&Found<'_>, Slot), &Slot)| {
             let &Found { dtype, rows, cols, .. } = *weight;

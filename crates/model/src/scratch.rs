@@ -1,7 +1,7 @@
 //! Every buffer that `forward` writes, sized once from the spec and the largest batch.
 
 use crate::spec::{Feed, Spec};
-use cpu::Lines;
+use cpu::AlignedVec;
 use kernels::{Activations, RopeTable};
 
 /// The working memory of one forward pass at a time.
@@ -9,25 +9,25 @@ pub struct Scratch {
     pub(crate) max_rows: usize,
     pub(crate) max_logit_rows: usize,
     /// The residual stream `[rows, width]`.
-    pub(crate) x: Lines<f32>,
+    pub(crate) x: AlignedVec<f32>,
     /// A normalised row, later what a part adds to the residual `[rows, width]`.
-    pub(crate) h: Lines<f32>,
+    pub(crate) h: AlignedVec<f32>,
     /// What a part adds to the residual `[rows, width]`.
-    pub(crate) out: Lines<f32>,
+    pub(crate) out: AlignedVec<f32>,
     /// Queries `[rows, heads * head_dim]`.
-    pub(crate) q: Lines<f32>,
+    pub(crate) q: AlignedVec<f32>,
     /// Attention's mix of values `[rows, heads * head_dim]`.
-    pub(crate) mix: Lines<f32>,
+    pub(crate) attention_out: AlignedVec<f32>,
     /// Keys `[rows, kv_heads * head_dim]`.
-    pub(crate) k: Lines<f32>,
+    pub(crate) k: AlignedVec<f32>,
     /// Values `[rows, kv_heads * head_dim]`.
-    pub(crate) v: Lines<f32>,
+    pub(crate) v: AlignedVec<f32>,
     /// Gate, and the product `[rows, feed_width]`.
-    pub(crate) gate: Lines<f32>,
+    pub(crate) gate: AlignedVec<f32>,
     /// Up `[rows, feed_width]`.
-    pub(crate) up: Lines<f32>,
+    pub(crate) up: AlignedVec<f32>,
     /// Logits `[logit_rows, vocab]`.
-    pub(crate) logits: Lines<f32>,
+    pub(crate) logits: AlignedVec<f32>,
     /// Cosines and sines of each row's position, for each of the spec's ropes.
     pub(crate) ropes: Vec<RopeTable>,
     /// Where each row's key and value go: block, and token within.
@@ -49,9 +49,9 @@ pub(crate) struct Routing {
     /// Where each expert's group starts in `grouped`, and its end `[experts + 1]`.
     pub(crate) starts: Vec<u32>,
     /// The rows of one expert `[rows, width]`.
-    pub(crate) gathered: Lines<f32>,
+    pub(crate) gathered: AlignedVec<f32>,
     /// What one expert answers `[rows, width]`.
-    pub(crate) answer: Lines<f32>,
+    pub(crate) expert_out: AlignedVec<f32>,
 }
 
 impl Scratch {
@@ -59,7 +59,7 @@ impl Scratch {
     #[must_use]
     pub fn new(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> Scratch {
         let (rows, logit_rows) = (max_rows.max(1), max_logit_rows.max(1));
-        let floats = |cols: usize| Lines::new(rows * cols);
+        let floats = |cols: usize| AlignedVec::new(rows * cols);
         let (q, kv, feed) = (spec.query_width(), spec.kv_width(), spec.feed_width());
         Scratch {
             max_rows: rows,
@@ -68,12 +68,12 @@ impl Scratch {
             h: floats(spec.width),
             out: floats(spec.width),
             q: floats(q),
-            mix: floats(q),
+            attention_out: floats(q),
             k: floats(kv),
             v: floats(kv),
             gate: floats(feed),
             up: floats(feed),
-            logits: Lines::new(logit_rows * spec.vocab),
+            logits: AlignedVec::new(logit_rows * spec.vocab),
             ropes: spec.ropes.iter().map(|r| RopeTable::new(rows, r.rotary_dim / 2)).collect(),
             slots: vec![(0, 0); rows],
             activations: Activations::new(rows, widest(spec)),
@@ -114,8 +114,8 @@ impl Routing {
             picks: vec![(0, 0.0); rows * used],
             grouped: vec![(0, 0.0); rows * used],
             starts: vec![0; if sparse { experts + 1 } else { 0 }],
-            gathered: Lines::new(rows * width),
-            answer: Lines::new(rows * width),
+            gathered: AlignedVec::new(rows * width),
+            expert_out: AlignedVec::new(rows * width),
         }
     }
 }

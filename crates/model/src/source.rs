@@ -132,7 +132,7 @@ impl<'a> Source<'a> {
             head_dim,
             layers: vec![Layer { window: None, rope: Some(0), feed }; layers],
             norm: Norm { kind, eps, plus_one: false },
-            inside_norms: false,
+            post_norms: false,
             parallel: false,
             qk_norm: false,
             biases: Biases::default(),

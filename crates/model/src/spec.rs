@@ -28,7 +28,7 @@ pub struct Spec {
     /// The norm of every place.
     pub norm: Norm,
     /// A norm after attention and after feed-forward, before each joins the residual (Gemma 2 and 3).
-    pub inside_norms: bool,
+    pub post_norms: bool,
     /// Attention and feed-forward read the same norm and join the residual together (Phi-2).
     pub parallel: bool,
     /// RMS norm of each query and key head before rope.
@@ -157,7 +157,7 @@ pub enum Part {
     KeyNorm,
     Out,
     OutBias,
-    AttentionInside,
+    AttentionPostNorm,
     FeedNorm,
     FeedNormBias,
     Gate,
@@ -166,7 +166,7 @@ pub enum Part {
     UpBias,
     Down,
     DownBias,
-    FeedInside,
+    FeedPostNorm,
     Router,
     ExpertGate(usize),
     ExpertUp(usize),
@@ -277,7 +277,7 @@ impl Spec {
         optional(self.qk_norm, Part::KeyNorm, &[self.head_dim]);
         optional(true, Part::Out, &[width, q]);
         optional(self.biases.out, Part::OutBias, &[width]);
-        optional(self.inside_norms, Part::AttentionInside, &[width]);
+        optional(self.post_norms, Part::AttentionPostNorm, &[width]);
         optional(!self.parallel, Part::FeedNorm, &[width]);
         optional(!self.parallel && layer_norm, Part::FeedNormBias, &[width]);
         match layer.feed {
@@ -298,7 +298,7 @@ impl Spec {
                 }
             }
         }
-        optional(self.inside_norms, Part::FeedInside, &[width]);
+        optional(self.post_norms, Part::FeedPostNorm, &[width]);
     }
 
     /// Refuses what no model has and what the kernels could not run.

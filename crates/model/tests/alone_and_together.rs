@@ -29,7 +29,7 @@ fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
                 runs.push(Run { sequence, tokens: &prompts[i][done[i]..done[i] + take[i]] });
             }
         }
-        runner.answers = take[..DECODING].iter().sum();
+        runner.decode_rows = take[..DECODING].iter().sum();
         let rows = runner.step(&mut runs);
         let mut rows = rows.chunks_exact(vocab);
         for i in 0..prompts.len() {
@@ -40,7 +40,7 @@ fn eight_together(runner: &mut Runner, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
         }
         step += 1;
     }
-    runner.answers = 0;
+    runner.decode_rows = 0;
     sequences.into_iter().for_each(|s| runner.end(s));
     logits
 }
@@ -58,7 +58,7 @@ fn a_sequence_among_seven_others_gets_the_bits_it_gets_alone() {
                     .collect();
                 let together = eight_together(&mut runner, &eight);
                 for (i, (prompt, together)) in eight.iter().zip(&together).enumerate() {
-                    runner.answers = if i < DECODING { prompt.len() } else { 0 };
+                    runner.decode_rows = if i < DECODING { prompt.len() } else { 0 };
                     let alone = runner.prompt(prompt, prompt.len());
                     assert_same_bits(&alone, together, &format!("{tier} {precision:?} {}", case.display()));
                 }

@@ -161,11 +161,11 @@ fn a_batch_that_does_not_fit_is_refused() {
         ("first row", &tokens[..4], run(1..4, 0, &[0]), &[0]),
     ];
     for (what, tokens, sequences, want) in cases {
-        let batch = Batch { tokens, sequences: &sequences, want, answers: 0 };
+        let batch = Batch { tokens, sequences: &sequences, want, decode_rows: 0 };
         let said = model.forward(&compute, &batch, &mut kv, &mut scratch).expect_err(what).to_string();
         assert!(said.contains(what), "{what}: {said}");
     }
-    let batch = Batch { tokens: &[], sequences: &[], want: &[], answers: 0 };
+    let batch = Batch { tokens: &[], sequences: &[], want: &[], decode_rows: 0 };
     assert!(model.forward(&compute, &batch, &mut kv, &mut scratch).expect("nothing to do").is_empty());
 }
 

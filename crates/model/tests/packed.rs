@@ -146,7 +146,7 @@ fn another_reading_of_the_same_file_is_noticed() {
     let key = weights::packed::Key {
         version: kernels::PANELS,
         tier: tier.name().to_owned(),
-        lanes: cpu::lanes::lanes(tier),
+        lanes: cpu::simd::lanes(tier),
         precision: "fine".to_owned(),
         files: key,
     };

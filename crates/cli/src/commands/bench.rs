@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(What::Serve(args)) => return serve::run(&args),
         None => {}
     }
-    let machine = cpu::probe::look();
+    let machine = cpu::probe::detect();
     let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);
     let compute = loading::compute(&machine, tier, threads, args.prompts)?;
     if let Some(file) = &args.write {

@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         term::write(&cpu::probe::record());
         return Ok(());
     }
-    let mut machine = cpu::probe::look();
+    let mut machine = cpu::probe::detect();
     let threads = args.compute.threads(&machine)?;
     if threads != machine.threads {
         machine.threads = threads;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         (_, true) => term::json(&Report {
             version: env!("CARGO_PKG_VERSION"),
             machine: &machine,
-            int8_instructions: cpu::lanes::int8_instructions(machine.tier),
+            int8_instructions: cpu::simd::int8_instructions(machine.tier),
             measured: measured.as_ref(),
         }),
         (Some(measured), false) => {
@@ -91,7 +91,7 @@ fn print(machine: &Machine) {
     line("threads", &format!("{}: {}", machine.threads, machine.threads_reason));
     let tiers: Vec<&str> = machine.tiers.iter().map(|tier| tier.name()).collect();
     line("tier", &format!("{}: {} (here: {})", machine.tier, machine.tier_reason, tiers.join(", ")));
-    line("int8", cpu::lanes::int8_instructions(machine.tier));
+    line("int8", cpu::simd::int8_instructions(machine.tier));
     line("features", &machine.features.join(" "));
     for cache in &machine.caches {
         line(&format!("L{} {}", cache.level, short(&cache.kind)), &cache_line(cache));

@@ -113,7 +113,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     spec.weight_bytes(&opened, tier, args.precision.precision()).map_err(|error| of(&args.model, error))?;
     let tokenizer = Tokenizer::open(&opened)?;
     let chunks = Chunks::new(&tokenizer, &text, args.context, args.chunks)?;
-    let machine = cpu::probe::look();
+    let machine = cpu::probe::detect();
     let compute = compute(&machine, tier, args.compute.threads(&machine)?, args.prompts)?;
 
     let mut paths = vec![(args.precision, kv)];

@@ -263,7 +263,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
 
 /// Those that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
 fn threads(args: &Args) -> Result<usize, Failure> {
-    args.compute.threads(&cpu::probe::look())
+    args.compute.threads(&cpu::probe::detect())
 }
 
 /// `GRISTMILL_LOG` chooses, as in `debug` or `server=debug`; warnings by default.

@@ -3,7 +3,7 @@
 use crate::Tier;
 use serde::Serialize;
 
-/// The machine as this process may use it. Plain data: [`super::look`] fills it once at start, everything that sizes
+/// The machine as this process may use it. Plain data: [`super::detect`] fills it once at start, everything that sizes
 /// threads, pools, caches or queues reads it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {

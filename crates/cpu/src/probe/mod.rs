@@ -7,9 +7,9 @@
 //! Deliberately absent: a second look. Affinity and quotas can change while a process runs; it is restarted then.
 
 mod cgroup;
+mod detect;
 mod machine;
 mod root;
-mod sight;
 mod topology;
 mod warnings;
 
@@ -18,19 +18,19 @@ mod tests;
 
 pub use machine::{Cache, HugePages, Machine, Node, Smt, Warning};
 
+use detect::Environment;
 use root::Root;
-use sight::Sight;
 
 /// Looks at this machine. Takes a few milliseconds and never fails: what cannot be read is left at its plainest value.
 #[must_use]
-pub fn look() -> Machine {
-    sight::look(&Root::at("/"), &Sight::here())
+pub fn detect() -> Machine {
+    detect::detect(&Root::at("/"), &Environment::current())
 }
 
-/// Every file that [`look`] reads on this machine, as one text (`== PATH`, then its lines), for a bug report or a test.
+/// Every file that [`detect`] reads on this machine, as one text (`== PATH`, then its lines), for a bug report or a test.
 #[must_use]
 pub fn record() -> String {
     let root = Root::at("/");
-    let _ = sight::look(&root, &Sight::here());
+    let _ = detect::detect(&root, &Environment::current());
     root.recording()
 }

@@ -1,9 +1,9 @@
 //! The probe on machines that this one is not. Fixtures: `tests/fixtures/machines/`, written by
 //! `tools/fixtures/machines.py` or recorded with `gristmill doctor --record`.
 
+use super::detect::{self, Environment};
 use super::machine::Machine;
 use super::root::Root;
-use super::sight::{self, Sight};
 use crate::Tier;
 use proptest::prelude::*;
 use std::path::Path;
@@ -11,10 +11,10 @@ use std::path::Path;
 const GIB: u64 = 1 << 30;
 
 /// Lays a recording out as files and looks at it.
-fn look(recording: &str, sight: &Sight) -> Machine {
+fn machine(recording: &str, environment: &Environment) -> Machine {
     let folder = tempfile::tempdir().expect("a temporary folder");
     lay_out(recording, folder.path());
-    sight::look(&Root::at(folder.path()), sight)
+    detect::detect(&Root::at(folder.path()), environment)
 }
 
 fn lay_out(recording: &str, folder: &Path) {
@@ -26,8 +26,8 @@ fn lay_out(recording: &str, folder: &Path) {
     }
 }
 
-fn x86(tiers: &[Tier]) -> Sight {
-    Sight {
+fn x86(tiers: &[Tier]) -> Environment {
+    Environment {
         architecture: "x86_64".to_owned(),
         tiers: tiers.to_vec(),
         isa: None,
@@ -36,11 +36,11 @@ fn x86(tiers: &[Tier]) -> Sight {
     }
 }
 
-fn avx512() -> Sight {
+fn avx512() -> Environment {
     x86(&[Tier::Scalar, Tier::Avx2, Tier::Avx512])
 }
 
-fn avx2() -> Sight {
+fn avx2() -> Environment {
     x86(&[Tier::Scalar, Tier::Avx2])
 }
 
@@ -56,7 +56,7 @@ macro_rules! recording {
 
 #[test]
 fn docker_quota_is_rounded_down_and_its_threads_float() {
-    let machine = look(recording!("docker-v1"), &avx512());
+    let machine = machine(recording!("docker-v1"), &avx512());
     assert_eq!((machine.cpus.len(), machine.quota_cpus, machine.threads), (8, Some(2.5), 2));
     assert_eq!(machine.quota_source.as_deref(), Some("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"));
     assert_eq!(machine.pin_cpus(), None);
@@ -73,7 +73,7 @@ fn docker_quota_is_rounded_down_and_its_threads_float() {
 
 #[test]
 fn limits_of_outer_slices_hold() {
-    let machine = look(recording!("systemd-v2"), &avx2());
+    let machine = machine(recording!("systemd-v2"), &avx2());
     assert_eq!((machine.quota_cpus, machine.threads), (Some(1.5), 1));
     assert!(
         machine.quota_source.as_deref().is_some_and(|file| file.ends_with("inference-small.slice/cpu.max"))
@@ -86,7 +86,7 @@ fn limits_of_outer_slices_hold() {
 
 #[test]
 fn less_than_one_cpu_still_runs_one_thread_and_is_told() {
-    let machine = look(recording!("kubernetes-v2"), &avx2());
+    let machine = machine(recording!("kubernetes-v2"), &avx2());
     assert_eq!((machine.quota_cpus, machine.threads, machine.cores), (Some(0.5), 1, 8));
     assert_eq!((machine.memory_limit_bytes, machine.memory_available_bytes), (GIB / 2, GIB / 4));
     assert_eq!(machine.container.as_deref(), Some("kubernetes"));
@@ -95,7 +95,7 @@ fn less_than_one_cpu_still_runs_one_thread_and_is_told() {
 
 #[test]
 fn cpuset_and_affinity_are_intersected() {
-    let machine = look(recording!("cpuset-v2"), &avx512());
+    let machine = machine(recording!("cpuset-v2"), &avx512());
     assert_eq!((machine.cpus.as_slice(), machine.cpus_online, machine.threads), (&[4, 5][..], 16, 2));
     assert_eq!(machine.pin_cpus(), Some(vec![4, 5]));
     assert_eq!(machine.quota_cpus, None);
@@ -106,7 +106,7 @@ fn cpuset_and_affinity_are_intersected() {
 
 #[test]
 fn one_thread_a_core_where_cores_have_two() {
-    let machine = look(recording!("laptop-smt"), &avx2());
+    let machine = machine(recording!("laptop-smt"), &avx2());
     assert_eq!((machine.cpus.len(), machine.cores, machine.threads), (8, 4, 4));
     assert!(machine.smt.active);
     assert_eq!(machine.smt.cores[1], [1, 5]);
@@ -123,7 +123,7 @@ fn one_thread_a_core_where_cores_have_two() {
 
 #[test]
 fn two_nodes_share_the_cores() {
-    let machine = look(recording!("two-nodes"), &avx512());
+    let machine = machine(recording!("two-nodes"), &avx512());
     assert_eq!((machine.cpus.len(), machine.cores, machine.threads, machine.cpus_online), (8, 8, 8, 16));
     let nodes: Vec<(usize, &[usize], u64)> =
         machine.numa.iter().map(|node| (node.id, node.cpus.as_slice(), node.memory_bytes)).collect();
@@ -134,8 +134,8 @@ fn two_nodes_share_the_cores() {
 
 #[test]
 fn an_arm_server_in_a_container() {
-    let sight = Sight { architecture: "aarch64".to_owned(), ..x86(&[Tier::Scalar, Tier::Neon]) };
-    let machine = look(recording!("arm-server"), &sight);
+    let environment = Environment { architecture: "aarch64".to_owned(), ..x86(&[Tier::Scalar, Tier::Neon]) };
+    let machine = machine(recording!("arm-server"), &environment);
     assert_eq!((machine.model_name.as_str(), machine.tier), ("Neoverse N1", Tier::Neon));
     assert_eq!(machine.features, ["asimd", "asimdhp", "asimddp"]);
     assert_eq!((machine.memory_limit_bytes, machine.memory_available_bytes), (2 * GIB, GIB));
@@ -145,7 +145,7 @@ fn an_arm_server_in_a_container() {
 
 #[test]
 fn a_recorded_virtual_machine_with_both_versions() {
-    let machine = look(recording!("vm-cgroup-v1"), &avx512());
+    let machine = machine(recording!("vm-cgroup-v1"), &avx512());
     assert_eq!((machine.cpus.as_slice(), machine.threads, machine.quota_cpus), (&[0, 1][..], 2, None));
     assert_eq!(machine.model_name, "AMD EPYC");
     assert_eq!(machine.virtualization.as_deref(), Some("a virtual machine"));
@@ -158,7 +158,7 @@ fn a_recorded_virtual_machine_with_both_versions() {
 
 #[test]
 fn a_machine_that_tells_nothing_is_still_a_machine() {
-    let machine = look("", &x86(&[Tier::Scalar]));
+    let machine = machine("", &x86(&[Tier::Scalar]));
     assert_eq!((machine.cpus.as_slice(), machine.threads), (&[0, 1, 2][..], 3));
     assert_eq!((machine.memory_limit_bytes, machine.numa.len()), (u64::MAX, 1));
     assert_eq!(codes(&machine), ["no-simd", "huge-pages-off"]);
@@ -166,7 +166,8 @@ fn a_machine_that_tells_nothing_is_still_a_machine() {
 
 #[test]
 fn the_tier_asked_for_is_taken_if_it_is_there() {
-    let asked = |isa: &str| look(recording!("cpuset-v2"), &Sight { isa: Some(isa.to_owned()), ..avx512() });
+    let asked =
+        |isa: &str| machine(recording!("cpuset-v2"), &Environment { isa: Some(isa.to_owned()), ..avx512() });
     let forced = asked("avx2");
     assert_eq!((forced.tier, codes(&forced)), (Tier::Avx2, vec!["isa-forced"]));
     let best = asked("avx512");
@@ -183,13 +184,13 @@ fn a_recording_looks_like_the_machine_it_was_made_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     lay_out(recording!("two-nodes"), folder.path());
     let root = Root::at(folder.path());
-    let first = sight::look(&root, &avx512());
-    assert_eq!(look(&root.recording(), &avx512()), first);
+    let first = detect::detect(&root, &avx512());
+    assert_eq!(machine(&root.recording(), &avx512()), first);
 }
 
 #[test]
 fn this_machine_can_be_looked_at() {
-    let machine = super::look();
+    let machine = super::detect();
     assert!(machine.threads >= 1 && machine.threads <= machine.cpus.len());
     assert!(machine.memory_available_bytes <= machine.memory_limit_bytes);
     assert!(machine.memory_limit_bytes <= machine.memory_total_bytes);
@@ -208,7 +209,7 @@ proptest! {
         let folder = tempfile::tempdir().expect("a temporary folder");
         lay_out(recording!("systemd-v2"), folder.path());
         std::fs::write(folder.path().join(&paths[which][1..]), text).expect("a file");
-        let machine = sight::look(&Root::at(folder.path()), &avx2());
+        let machine = detect::detect(&Root::at(folder.path()), &avx2());
         prop_assert!(machine.threads >= 1);
         prop_assert!(machine.threads <= machine.cpus.len().max(1));
     }

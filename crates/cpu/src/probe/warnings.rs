@@ -1,19 +1,19 @@
 //! What the user should know before wondering why it is slow.
 
+use super::detect::Environment;
 use super::machine::{Machine, Warning};
-use super::sight::Sight;
 use crate::Tier;
 
-pub(super) fn of(machine: &Machine, sight: &Sight) -> Vec<Warning> {
+pub(super) fn of(machine: &Machine, environment: &Environment) -> Vec<Warning> {
     let rules = [quota, smt, isa, simd, huge_pages, numa, steal, memory];
-    rules.iter().filter_map(|rule| rule(machine, sight)).collect()
+    rules.iter().filter_map(|rule| rule(machine, environment)).collect()
 }
 
 fn warn(code: &'static str, message: String) -> Option<Warning> {
     Some(Warning { code, message })
 }
 
-fn quota(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn quota(machine: &Machine, _: &Environment) -> Option<Warning> {
     let quota = machine.quota_cpus?;
     if quota < 1.0 {
         let message = format!(
@@ -37,7 +37,7 @@ fn quota(machine: &Machine, _: &Sight) -> Option<Warning> {
     warn("quota-below-cores", message)
 }
 
-fn smt(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn smt(machine: &Machine, _: &Environment) -> Option<Warning> {
     if !machine.smt.active {
         return None;
     }
@@ -57,9 +57,9 @@ fn smt(machine: &Machine, _: &Sight) -> Option<Warning> {
     warn("smt", message)
 }
 
-fn isa(machine: &Machine, sight: &Sight) -> Option<Warning> {
-    let asked = sight.isa.as_deref().filter(|name| !name.is_empty())?;
-    let widest = sight.tiers.last().copied().unwrap_or(Tier::Scalar);
+fn isa(machine: &Machine, environment: &Environment) -> Option<Warning> {
+    let asked = environment.isa.as_deref().filter(|name| !name.is_empty())?;
+    let widest = environment.tiers.last().copied().unwrap_or(Tier::Scalar);
     if asked.parse() != Ok(machine.tier) {
         return warn("isa-refused", format!("GRISTMILL_ISA={asked} cannot be had; {} is used", machine.tier));
     }
@@ -69,7 +69,7 @@ fn isa(machine: &Machine, sight: &Sight) -> Option<Warning> {
     warn("isa-forced", format!("GRISTMILL_ISA={asked} holds back a machine that has {widest}"))
 }
 
-fn simd(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn simd(machine: &Machine, _: &Environment) -> Option<Warning> {
     if machine.tiers.iter().any(|&tier| tier != Tier::Scalar) {
         return None;
     }
@@ -84,7 +84,7 @@ fn simd(machine: &Machine, _: &Sight) -> Option<Warning> {
     warn("no-simd", message.to_owned())
 }
 
-fn huge_pages(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn huge_pages(machine: &Machine, _: &Environment) -> Option<Warning> {
     let message = match machine.huge_pages.transparent.as_str() {
         "always" | "madvise" => return None,
         "never" => {
@@ -98,7 +98,7 @@ fn huge_pages(machine: &Machine, _: &Sight) -> Option<Warning> {
     warn("huge-pages-off", message.to_owned())
 }
 
-fn numa(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn numa(machine: &Machine, _: &Environment) -> Option<Warning> {
     let nodes = machine.numa.iter().filter(|node| !node.cpus.is_empty()).count();
     if nodes < 2 {
         return None;
@@ -110,7 +110,7 @@ fn numa(machine: &Machine, _: &Sight) -> Option<Warning> {
     warn("numa", message)
 }
 
-fn steal(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn steal(machine: &Machine, _: &Environment) -> Option<Warning> {
     if machine.steal < 0.02 {
         return None;
     }
@@ -121,7 +121,7 @@ fn steal(machine: &Machine, _: &Sight) -> Option<Warning> {
     warn("steal", message)
 }
 
-fn memory(machine: &Machine, _: &Sight) -> Option<Warning> {
+fn memory(machine: &Machine, _: &Environment) -> Option<Warning> {
     const MIB: u64 = 1 << 20;
     if machine.memory_available_bytes >= 512 * MIB {
         return None;

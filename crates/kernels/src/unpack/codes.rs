@@ -4,20 +4,20 @@
 //! are numbered 0 to 7 within a sub-block. `put` places one lane's codes, `quad` reads those of all lanes.
 
 use super::SUB;
-use cpu::lanes::Simd;
+use cpu::simd::Simd;
 
 /// A code layout.
 pub(crate) trait Codes {
     /// Bytes for 32 codes of one row.
     const BYTES: usize;
-    /// Bits that a code uses once it is read; with eight, products need [`Simd::dot_wide`].
+    /// Bits that a code uses once it is read; with eight, products need [`Simd::dot_u8`].
     const BITS: u32;
     /// Whether that is so.
-    const WIDE: bool = Self::BITS == 8;
+    const EIGHT_BIT: bool = Self::BITS == 8;
     /// Whether quads `j` and `j + 4` share a register.
-    const SHARED: bool = false;
+    const SHARES_REGISTER: bool = false;
     /// Whether the stored bits index a table.
-    const LOOKS_UP: bool = false;
+    const TABLE_LOOKUP: bool = false;
     /// Writes the codes of `lane`.
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]);
     /// Reads quad `j` of all lanes.
@@ -75,7 +75,7 @@ pub(crate) struct Nibble;
 impl Codes for Nibble {
     const BYTES: usize = 16;
     const BITS: u32 = 4;
-    const SHARED: bool = true;
+    const SHARES_REGISTER: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         scatter::<4>(q, lane, out, |quad, codes| (quad % 4, (codes & each(15)) << (4 * (quad / 4))));
     }
@@ -91,8 +91,8 @@ struct Bit;
 
 impl Bit {
     const BYTES: usize = 4;
-    fn put(q: &[u8; SUB], from: u32, lane: usize, out: &mut [u8]) {
-        scatter::<1>(q, lane, out, |quad, codes| (0, ((codes >> from) & each(1)) << quad));
+    fn put(q: &[u8; SUB], offset: u32, lane: usize, out: &mut [u8]) {
+        scatter::<1>(q, lane, out, |quad, codes| (0, ((codes >> offset) & each(1)) << quad));
     }
     /// Quad `j`, each bit moved to position `TO` (2 or 4).
     #[inline(always)]
@@ -160,7 +160,7 @@ pub(crate) struct NibbleAndBit;
 impl Codes for NibbleAndBit {
     const BYTES: usize = Nibble::BYTES + Bit::BYTES;
     const BITS: u32 = 5;
-    const SHARED: bool = true;
+    const SHARES_REGISTER: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         let (low, high) = out.split_at_mut(out.len() * Nibble::BYTES / Self::BYTES);
         Nibble::put(q, lane, low);
@@ -229,8 +229,8 @@ pub(crate) struct Lookup<T>(std::marker::PhantomData<T>);
 impl<T: Table> Codes for Lookup<T> {
     const BYTES: usize = Nibble::BYTES;
     const BITS: u32 = 8;
-    const LOOKS_UP: bool = true;
-    const SHARED: bool = true;
+    const TABLE_LOOKUP: bool = true;
+    const SHARES_REGISTER: bool = true;
     fn put(q: &[u8; SUB], lane: usize, out: &mut [u8]) {
         Nibble::put(q, lane, out);
     }

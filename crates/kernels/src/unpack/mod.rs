@@ -45,7 +45,7 @@ pub(crate) use q6_k::Q6K;
 pub(crate) use q8_0::Q8_0;
 
 use codes::Codes;
-use cpu::lanes::Simd;
+use cpu::simd::Simd;
 use scales::Scales;
 use tensor::Dtype;
 use tensor::format::{self, MAX_BLOCK_WEIGHTS, MAX_GROUPS};
@@ -56,7 +56,7 @@ pub(crate) const SUB: usize = 32;
 pub(crate) const QUADS: usize = SUB / 4;
 
 /// A block of the file, taken apart.
-pub(crate) struct Raw {
+pub(crate) struct RawBlock {
     /// The code of each weight, or its index into the format's table, in the order of `k`.
     pub(crate) codes: [u8; MAX_BLOCK_WEIGHTS],
     /// The block's scale, as bits of a half-precision float.
@@ -71,10 +71,10 @@ pub(crate) struct Raw {
     pub(crate) small_min: [u8; MAX_GROUPS],
 }
 
-impl Raw {
-    fn new() -> Raw {
+impl RawBlock {
+    fn new() -> RawBlock {
         let (codes, small, small_min) = ([0; MAX_BLOCK_WEIGHTS], [0; MAX_GROUPS], [0; MAX_GROUPS]);
-        Raw { codes, d: 0, dmin: 0, exponent: 0, small, small_min }
+        RawBlock { codes, d: 0, dmin: 0, exponent: 0, small, small_min }
     }
 
     /// Reads `block`, a block of `F` as it lies in a file.
@@ -94,16 +94,17 @@ impl Raw {
     }
 
     /// A number that no weight of the block is above in magnitude.
-    fn reach<F: Format>(&self) -> f32 {
+    fn max_abs<F: Format>(&self) -> f32 {
         let groups = F::WEIGHTS / F::BLOCKED.group;
-        let most = |small: &mut dyn Iterator<Item = u8>| f32::from(small.max().unwrap_or_default());
+        let largest = |small: &mut dyn Iterator<Item = u8>| f32::from(small.max().unwrap_or_default());
         let code = F::BLOCKED.offset.max(i32::from(F::BLOCKED.max_code) - F::BLOCKED.offset) as f32;
         let factor = |bits: u16| half::f16::from_bits(bits).to_f32().abs();
-        if F::Scales::POWERS {
+        if F::Scales::POWER_OF_TWO {
             return f32::exp2(f32::from(self.exponent) - 128.0) * code;
         }
-        let scale = factor(self.d) * most(&mut self.small[..groups].iter().map(|small| small.unsigned_abs()));
-        scale * code + factor(self.dmin) * most(&mut self.small_min[..groups].iter().copied())
+        let scale =
+            factor(self.d) * largest(&mut self.small[..groups].iter().map(|small| small.unsigned_abs()));
+        scale * code + factor(self.dmin) * largest(&mut self.small_min[..groups].iter().copied())
     }
 }
 
@@ -124,21 +125,21 @@ pub(crate) trait Format: 'static {
     /// Weights in a block of the file.
     const WEIGHTS: usize = Self::DTYPE.block_weights();
     /// The code that means zero; table look-ups yield the value plus 128.
-    const OFFSET: i32 = if Self::Codes::LOOKS_UP { 128 } else { Self::BLOCKED.offset };
+    const ZERO_POINT: i32 = if Self::Codes::TABLE_LOOKUP { 128 } else { Self::BLOCKED.offset };
 }
 
 /// Bytes of a panel's block for `lanes` rows.
 pub(crate) const fn block_bytes<F: Format>(lanes: usize) -> usize {
-    lanes * (F::Scales::HEAD + F::WEIGHTS / SUB * sub_bytes_a_lane::<F>())
+    lanes * (F::Scales::HEAD_BYTES + F::WEIGHTS / SUB * sub_block_bytes_per_lane::<F>())
 }
 
 /// Bytes of a sub-block with its share of the block's head: together they are all lines of a block.
-const fn share_bytes<F: Format>(lanes: usize) -> usize {
+const fn sub_block_share<F: Format>(lanes: usize) -> usize {
     block_bytes::<F>(lanes) * SUB / F::WEIGHTS
 }
 
-const fn sub_bytes_a_lane<F: Format>() -> usize {
-    F::Scales::SMALL + F::Codes::BYTES
+const fn sub_block_bytes_per_lane<F: Format>() -> usize {
+    F::Scales::SUB_BYTES + F::Codes::BYTES
 }
 
 /// Thirty-two weights of each lane's row, ready to multiply.
@@ -152,40 +153,40 @@ pub(crate) struct Unpacked<'a, S: Simd> {
     pub(crate) scale: [S::F; 2],
     /// Bias of each half.
     pub(crate) bias: [S::F; 2],
-    /// Where [`in_bytes`], scales of the halves as integers.
-    pub(crate) bytes: [S::I; 2],
+    /// Where [`int8_sub_scales`], scales of the halves as integers.
+    pub(crate) sub_scales: [S::I; 2],
     /// What those are multiplied by.
     pub(crate) factor: S::F,
 }
 
 /// Whether the scales of halves are multiplied in as integers.
-pub(crate) const fn in_bytes<S: Simd, F: Format>() -> bool {
-    S::SCALES && F::Scales::BYTES && !F::Codes::WIDE
+pub(crate) const fn int8_sub_scales<S: Simd, F: Format>() -> bool {
+    S::SCALES && F::Scales::INT8_SUB_SCALES && !F::Codes::EIGHT_BIT
 }
 
 /// Whether scales are such that they can be multiplied in after or with the widening of products.
-pub(crate) const fn in_turn<F: Format>() -> bool {
-    F::Scales::GROUPS == 1 || (F::Scales::BYTES && !F::Codes::WIDE)
+pub(crate) const fn i16_accumulable<F: Format>() -> bool {
+    F::Scales::GROUPS == 1 || (F::Scales::INT8_SUB_SCALES && !F::Codes::EIGHT_BIT)
 }
 
 /// Whether codes or scales take so many instructions to unpack that rows which share them save more than panels which share
 /// activations.
-pub(crate) const fn heavy<F: Format>() -> bool {
-    !F::Codes::WIDE && (F::Codes::BITS > 4 || F::Scales::BIAS || F::Scales::GROUPS == 2)
+pub(crate) const fn unpack_bound<F: Format>() -> bool {
+    !F::Codes::EIGHT_BIT && (F::Codes::BITS > 4 || F::Scales::BIAS || F::Scales::GROUPS == 2)
 }
 
 /// Reads the head of `block`.
 #[inline(always)]
 pub(crate) fn head<S: Simd, F: Format>(s: S, block: &[u8]) -> [S::F; 2] {
-    F::Scales::head(s, &block[..F::Scales::HEAD * S::LANES])
+    F::Scales::head(s, &block[..F::Scales::HEAD_BYTES * S::LANES])
 }
 
 /// The small scales and the codes of sub-block `i` of `block`.
 #[inline(always)]
 pub(crate) fn sub_block<S: Simd, F: Format>(block: &[u8], i: usize) -> (&[u8], &[u8]) {
-    let sub = &block[S::LANES * (F::Scales::HEAD + i * sub_bytes_a_lane::<F>())..]
-        [..S::LANES * sub_bytes_a_lane::<F>()];
-    sub.split_at(F::Scales::SMALL * S::LANES)
+    let sub = &block[S::LANES * (F::Scales::HEAD_BYTES + i * sub_block_bytes_per_lane::<F>())..]
+        [..S::LANES * sub_block_bytes_per_lane::<F>()];
+    sub.split_at(F::Scales::SUB_BYTES * S::LANES)
 }
 
 /// Unpacks sub-block `i` of `block`, whose [`head`] is `head`.
@@ -198,29 +199,30 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
 ) -> Unpacked<'a, S> {
     let (small, codes) = sub_block::<S, F>(block, i);
     let (scale, bias) = F::Scales::get(s, head, small);
-    let bytes = if in_bytes::<S, F>() { F::Scales::bytes(s, small) } else { [s.splat_i(0); 2] };
-    Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, bytes, factor: head[0] }
+    let sub_scales =
+        if int8_sub_scales::<S, F>() { F::Scales::sub_scales_i16(s, small) } else { [s.splat_i(0); 2] };
+    Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, sub_scales, factor: head[0] }
 }
 
 /// What the codes of `F` count from as they are multiplied. Where biases are rounded ([`Simd::TWOS`]) it is the middle of the codes, so
 /// that they are small.
-pub(crate) const fn offset<S: Simd, F: Format>() -> i32 {
+pub(crate) const fn zero_point<S: Simd, F: Format>() -> i32 {
     match S::TWOS && F::Scales::BIAS && F::Scales::GROUPS == 1 {
         true => 1 << (F::Codes::BITS - 1),
-        false => F::OFFSET - if F::Codes::WIDE { S::WIDE_ZERO } else { 0 },
+        false => F::ZERO_POINT - if F::Codes::EIGHT_BIT { S::U8_ZERO_POINT } else { 0 },
     }
 }
 
 /// A sub-block of 32 weights of each lane's row.
 #[derive(Clone, Copy)]
-pub(crate) struct Sub<'a, S: Simd> {
+pub(crate) struct SubBlock<'a, S: Simd> {
     pub(crate) head: [S::F; 2],
     /// The block, of which it is sub-block `i`.
     pub(crate) block: &'a [u8],
     pub(crate) i: usize,
 }
 
-impl<S: Simd> Sub<'_, S> {
+impl<S: Simd> SubBlock<'_, S> {
     /// Scales and biases of both halves.
     #[inline(always)]
     pub(crate) fn scales<F: Format>(self, s: S) -> ([S::F; 2], [S::F; 2]) {
@@ -231,49 +233,54 @@ impl<S: Simd> Sub<'_, S> {
     #[inline(always)]
     fn bias<F: Format>(self, s: S) -> S::F {
         let (scale, bias) = self.scales::<F>(s);
-        s.fma(scale[0], s.splat(const { offset::<S, F>() as f32 }), bias[0])
+        s.fma(scale[0], s.splat(const { zero_point::<S, F>() as f32 }), bias[0])
     }
 
     /// The same as pairs of bfloat16: and that of the next sub-block, where `both` are wanted, or zero.
     #[inline(always)]
-    pub(crate) fn biases<F: Format>(self, s: S, both: bool) -> S::I {
-        let second = if both { Sub { i: self.i + 1, ..self }.bias::<F>(s) } else { s.splat(0.0) };
-        s.bf16_pair(self.bias::<F>(s), second)
+    pub(crate) fn bf16_biases<F: Format>(self, s: S, both: bool) -> S::I {
+        let second = if both { SubBlock { i: self.i + 1, ..self }.bias::<F>(s) } else { s.splat(0.0) };
+        s.pack_bf16_pair(self.bias::<F>(s), second)
     }
 }
 
 /// How far ahead of their product each of `P` panels is asked for, in bytes.
-pub(crate) const fn ahead<S: Simd, const P: usize>() -> usize {
-    S::AHEAD[(P > 1) as usize]
+pub(crate) const fn prefetch_distance<S: Simd, const P: usize>() -> usize {
+    S::PREFETCH_DISTANCE[(P > 1) as usize]
 }
 
 /// What is asked for while a sub-block of `P` panels is multiplied: as much of a later block. The hardware's own prefetch falls
 /// behind where several rows share the weights and the reads come in bursts.
 #[derive(Clone, Copy)]
-pub(crate) struct Ahead<'a, const P: usize> {
+pub(crate) struct Prefetcher<'a, const P: usize> {
     blocks: [&'a [u8]; P],
     /// Where it begins, from the blocks' begins on.
-    from: usize,
+    offset: usize,
 }
 
-impl<'a, const P: usize> Ahead<'a, P> {
-    /// For sub-block `i` of `blocks`, with each of which the last `left` bytes of its panel begin; behind these comes what lies `skip`
+impl<'a, const P: usize> Prefetcher<'a, P> {
+    /// For sub-block `i` of `blocks`, with each of which the last `bytes_left` bytes of its panel begin; behind these comes what lies `wrap_skip`
     /// bytes further on.
     #[inline(always)]
-    pub(crate) fn of<S: Simd, F: Format>(blocks: [&'a [u8]; P], i: usize, left: usize, skip: usize) -> Self {
+    pub(crate) fn new<S: Simd, F: Format>(
+        blocks: [&'a [u8]; P],
+        i: usize,
+        bytes_left: usize,
+        wrap_skip: usize,
+    ) -> Self {
         // In whole shares, so that none reaches beyond the panel's end.
-        let (share, ahead) = const { (share_bytes::<F>(S::LANES), ahead::<S, P>()) };
-        let from = i * share + ahead / share * share;
-        Ahead { blocks, from: if from < left { from } else { from + skip } }
+        let (span, ahead) = const { (sub_block_share::<F>(S::LANES), prefetch_distance::<S, P>()) };
+        let offset = i * span + ahead / span * span;
+        Prefetcher { blocks, offset: if offset < bytes_left { offset } else { offset + wrap_skip } }
     }
 
-    /// Asks for part `part` of `parts`. All at once they would wait for each other, and what follows for them.
+    /// Asks for part `chunk` of `chunks`. All at once they would wait for each other, and what follows for them.
     #[inline(always)]
-    pub(crate) fn ask<S: Simd, F: Format>(&self, s: S, part: usize, parts: usize) {
-        let lines = const { share_bytes::<F>(S::LANES).div_ceil(64) };
-        for line in part * lines / parts..(part + 1) * lines / parts {
+    pub(crate) fn issue<S: Simd, F: Format>(&self, s: S, chunk: usize, chunks: usize) {
+        let lines = const { sub_block_share::<F>(S::LANES).div_ceil(64) };
+        for line in chunk * lines / chunks..(chunk + 1) * lines / chunks {
             for block in self.blocks {
-                s.prefetch(block, self.from + 64 * line);
+                s.prefetch(block, self.offset + 64 * line);
             }
         }
     }
@@ -282,11 +289,15 @@ impl<'a, const P: usize> Ahead<'a, P> {
 /// The block of `panel` that holds column `column`, and which of its sub-blocks does; asks for one that comes later.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn find<S: Simd, F: Format>(s: S, panel: &[u8], column: usize) -> Option<(&[u8], usize)> {
+pub(crate) fn find_sub_block<S: Simd, F: Format>(
+    s: S,
+    panel: &[u8],
+    column: usize,
+) -> Option<(&[u8], usize)> {
     let bytes = block_bytes::<F>(S::LANES);
     let block = panel.get(column / F::WEIGHTS * bytes..)?.get(..bytes)?;
     let i = column % F::WEIGHTS / SUB;
-    Ahead::of::<S, F>([block], i, panel.len(), 0).ask::<S, F>(s, 0, 1);
+    Prefetcher::new::<S, F>([block], i, panel.len(), 0).issue::<S, F>(s, 0, 1);
     Some((block, i))
 }
 
@@ -294,17 +305,17 @@ pub(crate) fn find<S: Simd, F: Format>(s: S, panel: &[u8], column: usize) -> Opt
 /// is above in magnitude.
 pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) -> f32 {
     const { assert!(SUB / F::BLOCKED.group == F::Scales::GROUPS && F::BLOCKED.has_min == F::Scales::BIAS) };
-    let (mut raw, mut reach) = (Raw::new(), 0.0f32);
+    let (mut raw, mut max_abs) = (RawBlock::new(), 0.0f32);
     for (lane, row) in rows.take(lanes).enumerate() {
         for (file, block) in
             row.chunks_exact(F::DTYPE.block_bytes()).zip(panel.chunks_exact_mut(block_bytes::<F>(lanes)))
         {
             raw.read::<F>(file);
-            reach = reach.max(raw.reach::<F>());
-            let (head, subs) = block.split_at_mut(F::Scales::HEAD * lanes);
+            max_abs = max_abs.max(raw.max_abs::<F>());
+            let (head, subs) = block.split_at_mut(F::Scales::HEAD_BYTES * lanes);
             F::Scales::put_head(&raw, lane, lanes, head);
-            for (i, sub) in subs.chunks_exact_mut(lanes * sub_bytes_a_lane::<F>()).enumerate() {
-                let (small, codes) = sub.split_at_mut(F::Scales::SMALL * lanes);
+            for (i, sub) in subs.chunks_exact_mut(lanes * sub_block_bytes_per_lane::<F>()).enumerate() {
+                let (small, codes) = sub.split_at_mut(F::Scales::SUB_BYTES * lanes);
                 F::Scales::put_small(&raw, i, lane, lanes, small);
                 if let Some(q) = raw.codes[i * SUB..].first_chunk::<SUB>() {
                     F::Codes::put(q, lane, codes);
@@ -312,5 +323,5 @@ pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]
             }
         }
     }
-    reach
+    max_abs
 }

@@ -3,32 +3,32 @@
 //! A *head* is stored once a block, *small* scales once a sub-block of 32 weights. `get` returns scale and bias for
 //! each half of the sub-block; with one scale for all 32 both halves are the same register.
 
-use super::Raw;
-use cpu::lanes::Simd;
+use super::RawBlock;
+use cpu::simd::Simd;
 
 /// A scale layout.
 pub(crate) trait Scales {
     /// Bytes a row in the head.
-    const HEAD: usize;
+    const HEAD_BYTES: usize;
     /// Bytes a row with each sub-block.
-    const SMALL: usize;
+    const SUB_BYTES: usize;
     /// Scales in a sub-block: 1 or 2.
     const GROUPS: usize;
     /// Whether there is a bias.
     const BIAS: bool;
     /// Writes the head of `lane`.
-    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]);
+    fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]);
     /// Writes the small scales of sub-block `i` of `lane`.
-    fn put_small(_raw: &Raw, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
+    fn put_small(_raw: &RawBlock, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
     /// Whether scales are powers of two, and nothing else.
-    const POWERS: bool = false;
+    const POWER_OF_TWO: bool = false;
     /// Whether there are small scales of 16 weights, in signed bytes, and no bias.
-    const BYTES: bool = false;
+    const INT8_SUB_SCALES: bool = false;
     /// Reads the head: for all lanes a factor of the scales, and one of the biases where there are any.
     fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2];
     /// The small scales of both halves, where there are such, each in both words of its lane. The head's factor is to be
     /// multiplied by them.
-    fn bytes<S: Simd>(s: S, _small: &[u8]) -> [S::I; 2] {
+    fn sub_scales_i16<S: Simd>(s: S, _small: &[u8]) -> [S::I; 2] {
         [s.splat_i(0); 2]
     }
     /// Scale and bias of each half, for all lanes.
@@ -40,7 +40,7 @@ fn put16(v: u16, lane: usize, out: &mut [u8]) {
 }
 
 /// The scale, and the minimum negated.
-fn put_pair(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+fn put_pair(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]) {
     let (d, m) = head.split_at_mut(2 * lanes);
     put16(raw.d, lane, d);
     put16(raw.dmin ^ 0x8000, lane, m);
@@ -60,11 +60,11 @@ fn factors<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
 pub(crate) struct Half;
 
 impl Scales for Half {
-    const HEAD: usize = 2;
-    const SMALL: usize = 0;
+    const HEAD_BYTES: usize = 2;
+    const SUB_BYTES: usize = 0;
     const GROUPS: usize = 1;
     const BIAS: bool = false;
-    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
         put16(raw.d, lane, head);
     }
     #[inline(always)]
@@ -81,11 +81,11 @@ impl Scales for Half {
 pub(crate) struct HalfBias;
 
 impl Scales for HalfBias {
-    const HEAD: usize = 4;
-    const SMALL: usize = 0;
+    const HEAD_BYTES: usize = 4;
+    const SUB_BYTES: usize = 0;
     const GROUPS: usize = 1;
     const BIAS: bool = true;
-    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]) {
         put_pair(raw, lane, lanes, head);
     }
     #[inline(always)]
@@ -102,12 +102,12 @@ impl Scales for HalfBias {
 pub(crate) struct Exponent;
 
 impl Scales for Exponent {
-    const POWERS: bool = true;
-    const HEAD: usize = 1;
-    const SMALL: usize = 0;
+    const POWER_OF_TWO: bool = true;
+    const HEAD_BYTES: usize = 1;
+    const SUB_BYTES: usize = 0;
     const GROUPS: usize = 1;
     const BIAS: bool = false;
-    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
         head[lane] = raw.exponent;
     }
     #[inline(always)]
@@ -127,14 +127,14 @@ impl Scales for Exponent {
 pub(crate) struct SuperBias;
 
 impl Scales for SuperBias {
-    const HEAD: usize = 4;
-    const SMALL: usize = 2;
+    const HEAD_BYTES: usize = 4;
+    const SUB_BYTES: usize = 2;
     const GROUPS: usize = 1;
     const BIAS: bool = true;
-    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]) {
         put_pair(raw, lane, lanes, head);
     }
-    fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+    fn put_small(raw: &RawBlock, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         small[lane] = raw.small[i].cast_unsigned();
         small[lanes + lane] = raw.small_min[i];
     }
@@ -154,14 +154,14 @@ impl Scales for SuperBias {
 pub(crate) struct SuperBias16;
 
 impl Scales for SuperBias16 {
-    const HEAD: usize = 4;
-    const SMALL: usize = 2;
+    const HEAD_BYTES: usize = 4;
+    const SUB_BYTES: usize = 2;
     const GROUPS: usize = 2;
     const BIAS: bool = true;
-    fn put_head(raw: &Raw, lane: usize, lanes: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]) {
         put_pair(raw, lane, lanes, head);
     }
-    fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+    fn put_small(raw: &RawBlock, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         for half in 0..2 {
             small[half * lanes + lane] =
                 raw.small[2 * i + half].cast_unsigned() | (raw.small_min[2 * i + half] << 4);
@@ -189,14 +189,14 @@ impl Scales for SuperBias16 {
 pub(crate) struct Super;
 
 impl Scales for Super {
-    const HEAD: usize = 2;
-    const SMALL: usize = 1;
+    const HEAD_BYTES: usize = 2;
+    const SUB_BYTES: usize = 1;
     const GROUPS: usize = 1;
     const BIAS: bool = false;
-    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
         put16(raw.d, lane, head);
     }
-    fn put_small(raw: &Raw, i: usize, lane: usize, _: usize, small: &mut [u8]) {
+    fn put_small(raw: &RawBlock, i: usize, lane: usize, _: usize, small: &mut [u8]) {
         small[lane] = raw.small[i].cast_unsigned();
     }
     #[inline(always)]
@@ -213,14 +213,14 @@ impl Scales for Super {
 pub(crate) struct Super16;
 
 impl Scales for Super16 {
-    const HEAD: usize = 2;
-    const SMALL: usize = 2;
+    const HEAD_BYTES: usize = 2;
+    const SUB_BYTES: usize = 2;
     const GROUPS: usize = 2;
     const BIAS: bool = false;
-    fn put_head(raw: &Raw, lane: usize, _: usize, head: &mut [u8]) {
+    fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
         put16(raw.d, lane, head);
     }
-    fn put_small(raw: &Raw, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+    fn put_small(raw: &RawBlock, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
         for half in 0..2 {
             small[half * lanes + lane] = raw.small[2 * i + half].cast_unsigned();
         }
@@ -234,9 +234,9 @@ impl Scales for Super16 {
         let scale = [s.mul(d, s.load_i8(small)), s.mul(d, s.load_i8(&small[S::LANES..]))];
         (scale, [s.splat(0.0); 2])
     }
-    const BYTES: bool = true;
+    const INT8_SUB_SCALES: bool = true;
     #[inline(always)]
-    fn bytes<S: Simd>(s: S, small: &[u8]) -> [S::I; 2] {
-        [s.load_i8_twice(small), s.load_i8_twice(&small[S::LANES..])]
+    fn sub_scales_i16<S: Simd>(s: S, small: &[u8]) -> [S::I; 2] {
+        [s.load_i8_dup_i16(small), s.load_i8_dup_i16(&small[S::LANES..])]
     }
 }

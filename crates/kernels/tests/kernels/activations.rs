@@ -1,8 +1,8 @@
 //! Quantized activations, as products with the unit matrix show them.
 
-use cpu::lanes::has_twos;
+use cpu::simd::has_pow2_scale;
 use cpu::{Pool, Tier};
-use kernels::{Activations, Compute, Matrix, Needs, Precision, matmul};
+use kernels::{ActFormats, Activations, Compute, Matrix, Precision, matmul};
 use tensor::Dtype;
 
 /// Activations that share a scale.
@@ -42,15 +42,15 @@ fn quantized_rows_are_within_half_a_step_on_every_tier() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
         for (precision, steps) in [(Precision::Fast, 127.0), (Precision::Fine, 127.0 * 254.0)] {
             let got = seen(&c, cols, &x, precision);
-            if unit(&c, cols, precision).activations().halves {
+            if unit(&c, cols, precision).activations().f16 {
                 let off = x.iter().zip(&got).find(|(v, got)| (*got - *v).abs() > v.abs() / 2048.0);
                 assert_eq!(off, None, "{tier} {precision:?}");
                 continue;
             }
             // Steps that are sums of two powers of two are up to a fifth larger, and times the second power a sum of products is rounded to
             // the first, which shows where it is of one number and a code of one.
-            let in_twos = precision == Precision::Fast && has_twos(tier);
-            let off = if in_twos { 1.2 * 1.01 } else { 0.51 };
+            let pow2 = precision == Precision::Fast && has_pow2_scale(tier);
+            let off = if pow2 { 1.2 * 1.01 } else { 0.51 };
             for (x, got) in x.chunks(BLOCK).zip(got.chunks(BLOCK)) {
                 let step = x.iter().fold(0.0f32, |m, v| m.max(v.abs())) / steps;
                 for (v, got) in x.iter().zip(got) {
@@ -75,12 +75,12 @@ fn hostile_values_give_no_panic_and_finite_scales() {
                 &c,
                 &x,
                 64,
-                Needs { int8: true, bf16: true, halves: true, f32: true, ..Needs::default() },
+                ActFormats { q8: true, bf16: true, f16: true, f32: true, ..ActFormats::default() },
                 1,
             );
             let got = seen(&c, 64, &x, Precision::Fast);
             // A row of halves has one scale, so that what is lost beside is lost, and no number goes to all that read the row.
-            if unit(&c, 64, Precision::Fast).activations().halves {
+            if unit(&c, 64, Precision::Fast).activations().f16 {
                 let alone = |(i, g): (usize, &f32)| i == 3 || (g - 0.25).abs() < 1e-3;
                 assert!(
                     v.abs() > 1e9 || v.is_nan() || got.iter().enumerate().all(alone),

@@ -209,19 +209,19 @@ fn sequences_apart(dtype: KvDtype) {
         at += len;
     }
     pool.write(&c, 0, &k, &v, &slots);
-    let mut together = vec![0.0; q.len()];
-    attention(&c, &pool, 0, &q, heads, &seqs, None, 0.25, None, &mut together);
+    let mut unroll_factor = vec![0.0; q.len()];
+    attention(&c, &pool, 0, &q, heads, &seqs, None, 0.25, None, &mut unroll_factor);
     for seq in &seqs {
         let rows = seq.rows.start * heads * dim..seq.rows.end * heads * dim;
         let mut alone = vec![0.0; rows.len()];
         let own = SeqRows { rows: 0..seq.rows.len(), ..seq.clone() };
         attention(&c, &pool, 0, &q[rows.clone()], heads, &[own], None, 0.25, None, &mut alone);
-        assert_eq!(alone, together[rows]);
+        assert_eq!(alone, unroll_factor[rows]);
     }
     pool.copy_block(5, 6);
     let mut moved = vec![0.0; 40 * heads * dim];
     let seq = SeqRows { rows: 0..40, first_position: 0, blocks: &[6, 1] };
     let rows = 6 * heads * dim..46 * heads * dim;
     attention(&c, &pool, 0, &q[rows.clone()], heads, &[seq], None, 0.25, None, &mut moved);
-    assert_eq!(moved, together[rows]);
+    assert_eq!(moved, unroll_factor[rows]);
 }

@@ -2,7 +2,8 @@
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activation, Activations, Compute, Error, Matrix, Needs, Precision, RowNorm, gated, matmul, matmul_group,
+    ActFormats, Activation, Activations, Compute, Error, Matrix, Precision, RowNorm, gated, matmul,
+    matmul_group,
 };
 use tensor::Dtype;
 
@@ -49,16 +50,16 @@ fn random_weights(dtype: Dtype, rows: usize, cols: usize, noise: &mut Noise) -> 
     bytes
 }
 
-/// The product with rows of answers.
+/// The product with rows of decode_rows.
 fn run(c: &Compute, w: &Matrix, x: &[f32]) -> Vec<f32> {
     mixed(c, w, x, x.len() / w.cols())
 }
 
-/// The product with rows of which the first `answers` are of answers.
-fn mixed(c: &Compute, w: &Matrix, x: &[f32], answers: usize) -> Vec<f32> {
+/// The product with rows of which the first `decode_rows` are of decode_rows.
+fn mixed(c: &Compute, w: &Matrix, x: &[f32], decode_rows: usize) -> Vec<f32> {
     let rows = x.len() / w.cols();
     let mut a = Activations::new(rows, w.cols());
-    a.set(c, x, w.cols(), w.activations(), answers);
+    a.set(c, x, w.cols(), w.activations(), decode_rows);
     let mut out = vec![0.0; rows * w.rows()];
     matmul(c, w, &a, &mut out);
     out
@@ -67,15 +68,15 @@ fn mixed(c: &Compute, w: &Matrix, x: &[f32], answers: usize) -> Vec<f32> {
 /// The budget: rounding each activation to eight bits moves it by at most half a step, so a product by at most
 /// Σ |w| · step / 2; to bfloat16 by 2⁻⁸ of itself, to half precision by 2⁻¹¹. Weights made halves are off by 2⁻¹⁰ of the largest around
 /// them: their bias is that much larger than they are. On top, rounding of the `f32` sum: 2⁻²² for each of its terms.
-fn budget(needs: Needs, w: &[f32], x: &[f32]) -> f32 {
+fn budget(needs: ActFormats, w: &[f32], x: &[f32]) -> f32 {
     let mut sum = 1e-6;
     for (w, x) in w.chunks(BLOCK).zip(x.chunks(BLOCK)) {
         let top = |of: &[f32]| of.iter().fold(0.0f32, |m, v| m.max(v.abs()));
         let (step, top) = (top(x) / 127.0, top(w));
         for (w, x) in w.iter().zip(x) {
             let activation =
-                if needs.int8 { step * 0.5001 } else { x.abs() / 256.0 * f32::from(u8::from(needs.bf16)) };
-            if needs.halves {
+                if needs.q8 { step * 0.5001 } else { x.abs() / 256.0 * f32::from(u8::from(needs.bf16)) };
+            if needs.f16 {
                 sum += (w.abs() / 2048.0 + top / 1024.0) * x.abs();
             }
             // The sum of a format with a bias runs through larger terms than its result has: |w| + the bias.
@@ -85,7 +86,7 @@ fn budget(needs: Needs, w: &[f32], x: &[f32]) -> f32 {
     sum
 }
 
-/// Decision 24: a row of a prompt has one result, whatever is computed beside it, and rows of answers theirs.
+/// Decision 24: a row of a prompt has one result, whatever is computed beside it, and decode rows theirs.
 #[test]
 fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_matter() {
     let mut noise = Noise(24);
@@ -101,16 +102,19 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
             };
             let c = with(2);
             let w = Matrix::pack(&c, dtype, outputs, cols, &bytes, Precision::Fast).unwrap();
-            let many = if w.activations().wide || w.activations().halves { 530 } else { 40 };
+            let many = if w.activations().q8_decode_bf16_prefill || w.activations().f16 { 530 } else { 40 };
             let x: Vec<f32> = (0..many * cols).map(|_| noise.unit() * 3.0).collect();
-            let (prompts, answers) = (mixed(&c, &w, &x, 0), run(&c, &w, &x));
+            let (prompts, decode_rows) = (mixed(&c, &w, &x, 0), run(&c, &w, &x));
             let mut row = vec![0.0; cols];
-            let form =
-                if w.activations().wide { Needs { bf16: true, ..Needs::default() } } else { w.activations() };
+            let form = if w.activations().q8_decode_bf16_prefill {
+                ActFormats { bf16: true, ..ActFormats::default() }
+            } else {
+                w.activations()
+            };
             for r in 0..outputs {
                 w.row_into(r, &mut row);
                 // Weights are cut, which errs by up to two thirds of a last place, where rounding errs by half of one.
-                let more = if w.activations().wide { 1.0 + 4.0 / 3.0 } else { 1.0 };
+                let more = if w.activations().q8_decode_bf16_prefill { 1.0 + 4.0 / 3.0 } else { 1.0 };
                 for (t, x) in x.chunks(cols).enumerate().step_by(7) {
                     let want: f64 = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
                     let error = (f64::from(prompts[t * outputs + r]) - want).abs();
@@ -125,7 +129,7 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
                 let alone = mixed(&c, &w, &x[first * cols..(first + count) * cols], beside);
                 let (answering, reading) = alone.split_at(beside * outputs);
                 let at = (first + beside) * outputs;
-                assert_eq!(answering, &answers[first * outputs..at], "{tier} {dtype:?} {first}+{count}");
+                assert_eq!(answering, &decode_rows[first * outputs..at], "{tier} {dtype:?} {first}+{count}");
                 assert_eq!(
                     reading,
                     &prompts[at..(first + count) * outputs],
@@ -135,7 +139,7 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
             let one = with(1);
             assert_eq!(mixed(&one, &w, &x, 0), prompts, "{tier} {dtype:?} on one thread");
             let off = Compute::new(tier, Pool::new(2, None).unwrap());
-            assert_eq!(mixed(&off, &w, &x, 0), answers, "{tier} {dtype:?} without tiles");
+            assert_eq!(mixed(&off, &w, &x, 0), decode_rows, "{tier} {dtype:?} without tiles");
         }
     }
 }
@@ -190,9 +194,9 @@ fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matte
                 let want: f64 = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
                 let error = (f64::from(finer[t * rows + t]) - want).abs();
                 // A 254th of the step, and the f32 sums' rounding as before.
-                let eight = Needs { int8: true, ..Needs::default() };
-                let limit = if w.activations().int8 {
-                    budget(eight, &row, x) / 254.0 + budget(Needs::default(), &row, x)
+                let eight = ActFormats { q8: true, ..ActFormats::default() };
+                let limit = if w.activations().q8 {
+                    budget(eight, &row, x) / 254.0 + budget(ActFormats::default(), &row, x)
                 } else {
                     budget(w.activations(), &row, x)
                 };
@@ -339,7 +343,7 @@ fn a_group_gives_what_its_members_give() {
         })
         .collect();
     let mut a = Activations::new(5, cols);
-    a.set(&c, &x, cols, w.iter().fold(Needs::default(), |n, w| n | w.activations()), 5);
+    a.set(&c, &x, cols, w.iter().fold(ActFormats::default(), |n, w| n | w.activations()), 5);
     let mut outs: Vec<Vec<f32>> = w.iter().map(|w| vec![0.0; 5 * w.rows()]).collect();
     let mut jobs: Vec<(&Matrix, &mut [f32])> = w.iter().zip(outs.iter_mut().map(Vec::as_mut_slice)).collect();
     matmul_group(&c, &mut jobs, &a);
@@ -395,7 +399,7 @@ fn rows_that_are_worked_out_on_the_way_have_the_bits_of_those_that_were_there() 
             let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| noise.unit()).collect() };
             let (x, up, weight, bias) =
                 (values(rows * cols), values(rows * cols), values(cols), values(cols));
-            let answers = rows / 3;
+            let decode_rows = rows / 3;
             let product = |set: &mut dyn FnMut(&mut Activations)| {
                 let mut a = Activations::new(rows, cols);
                 set(&mut a);
@@ -408,16 +412,22 @@ fn rows_that_are_worked_out_on_the_way_have_the_bits_of_those_that_were_there() 
             for act in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
                 let mut there = x.clone();
                 gated(&c, act, &mut there, &up);
-                let ours = product(&mut |a| a.set_gated(&c, act, &mut x.clone(), &up, cols, needs, answers));
-                assert_eq!(ours, mixed(&c, &w, &there, answers), "{place}, {act:?}");
+                let ours =
+                    product(&mut |a| a.set_gated(&c, act, &mut x.clone(), &up, cols, needs, decode_rows));
+                assert_eq!(ours, mixed(&c, &w, &there, decode_rows), "{place}, {act:?}");
             }
             for (bias, mean) in [(None, false), (None, true), (Some(&*bias), true)] {
                 let norm = RowNorm { weight: &weight, bias, eps: 1e-5, mean };
                 let mut there = vec![0.0; x.len()];
                 norm.rows(&c, &x, &mut there);
                 let mut room = vec![0.0; x.len()];
-                let ours = product(&mut |a| a.set_normed(&c, norm, &x, &mut room, needs, answers));
-                assert_eq!(ours, mixed(&c, &w, &there, answers), "{place}, mean {mean}, {}", bias.is_some());
+                let ours = product(&mut |a| a.set_normed(&c, norm, &x, &mut room, needs, decode_rows));
+                assert_eq!(
+                    ours,
+                    mixed(&c, &w, &there, decode_rows),
+                    "{place}, mean {mean}, {}",
+                    bias.is_some()
+                );
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Panels that are kept between starts: the version that stands for their bytes, and bytes that nobody packed.
 
-use cpu::{Frozen, Pages, Pool, Tier};
+use cpu::{Pages, Pool, ReadonlyBytes, Tier};
 use kernels::{Activations, Compute, Matrix, PANELS, Precision, matmul};
 use tensor::Dtype;
 
@@ -47,7 +47,7 @@ impl Chance {
         (self.0 >> 56) as u8
     }
 
-    fn frozen(&mut self, len: usize) -> Frozen {
+    fn frozen(&mut self, len: usize) -> ReadonlyBytes {
         let mut pages = Pages::new(len).unwrap();
         pages.iter_mut().for_each(|byte| *byte = self.next());
         pages.freeze()
@@ -165,31 +165,36 @@ fn panels_of_bits_by_chance_give_some_sums_and_no_panic() {
 
 /// Machines whose tiers all have narrow registers read no such panels: the code is taken in here, and run on these.
 #[expect(dead_code, reason = "a part of it is tried")]
-#[path = "../../src/twelve.rs"]
-mod twelve;
+#[path = "../../src/bf16_dict12.rs"]
+mod bf16_dict12;
 
 #[test]
 fn exceptions_at_places_by_chance_are_left_out() {
-    struct Bring<'a>(&'a [u8], usize);
-    impl cpu::lanes::Job for Bring<'_> {
+    struct Decode<'a>(&'a [u8], usize);
+    impl cpu::simd::Job for Decode<'_> {
         type Out = ();
-        fn run<S: cpu::lanes::Simd>(self, s: S) {
-            let mut near = vec![0; twelve::near_bytes(S::LANES)];
-            (0..self.1.div_ceil(twelve::PIECE)).for_each(|piece| {
-                twelve::Coming::new(self.0, S::LANES, self.1, piece).bring(s, usize::MAX, 1, &mut near);
+        fn run<S: cpu::simd::Simd>(self, s: S) {
+            let mut out = vec![0; bf16_dict12::k_block_bytes(S::LANES)];
+            (0..self.1.div_ceil(bf16_dict12::K_BLOCK)).for_each(|k_block| {
+                bf16_dict12::PanelDecoder::new(self.0, S::LANES, self.1, k_block).decode_into(
+                    s,
+                    usize::MAX,
+                    1,
+                    &mut out,
+                );
             });
         }
     }
-    let (lanes, cols) = (cpu::lanes::lanes(Tier::Scalar), 512 + 96);
+    let (lanes, cols) = (cpu::simd::lanes(Tier::Scalar), 512 + 96);
     let mut chance = Chance(3);
     for round in 0..200 {
-        let mut panel: Vec<u8> = (0..twelve::panel_bytes(lanes, cols)).map(|_| chance.next()).collect();
+        let mut panel: Vec<u8> = (0..bf16_dict12::panel_bytes(lanes, cols)).map(|_| chance.next()).collect();
         if round % 2 == 0 {
             // Behind the table of 16 bytes: all exceptions in the first two pieces, wherever they say that they are.
             panel[16..24].copy_from_slice(&[0, 0, 9, 0, 19, 0, 19, 0]);
         }
         let mut out = vec![0.0; cols];
-        (0..lanes).for_each(|lane| twelve::row(lanes, cols, lane, &panel, &mut out));
-        cpu::lanes::dispatch(Tier::Scalar, Bring(&panel, cols));
+        (0..lanes).for_each(|lane| bf16_dict12::row(lanes, cols, lane, &panel, &mut out));
+        cpu::simd::dispatch(Tier::Scalar, Decode(&panel, cols));
     }
 }

@@ -8,7 +8,7 @@ use crate::spec::Spec;
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults { head_dim: Some(256), kv_heads: Some(4), tied: true, ..Defaults::default() };
     let mut spec = gemma::shared(source, "gemma2", &defaults)?;
-    spec.inside_norms = true;
+    spec.post_norms = true;
     // Null says that there is no cap; a key that is absent means the default.
     let cap = |key: Key, default| {
         let absent = if source.is_null(key.1[0]) { 0.0 } else { default };

@@ -22,7 +22,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         ..Defaults::default()
     };
     let mut spec = gemma::shared(source, "gemma3", &defaults)?;
-    spec.inside_norms = true;
+    spec.post_norms = true;
     spec.qk_norm = true;
     spec.logit_soft_cap =
         source.float(Key("final_logit_softcapping", &["final_logit_softcapping"]))?.filter(|&c| c > 0.0);

@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_k_mix_gives_more_bits_where_the_quantizer_does() {
-        let finer: Vec<usize> = (0..28).filter(|&layer| more_bits(layer, 28)).collect();
-        assert_eq!(finer, [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27]);
+        let with_q16_if_narrow: Vec<usize> = (0..28).filter(|&layer| more_bits(layer, 28)).collect();
+        assert_eq!(with_q16_if_narrow, [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27]);
         assert_eq!(format("q4_k_m", "blk.0.attn_v.weight", Some(0), false, 1024), Dtype::Q6_K);
         assert_eq!(format("q4_k_m", "blk.3.attn_v.weight", Some(3), false, 1024), Dtype::Q4_K);
         assert_eq!(format("Q4_K_M", "blk.0.ffn_up.weight", Some(0), false, 1024), Dtype::Q4_K);

@@ -15,7 +15,7 @@ pub(crate) struct Runner {
     scratch: Scratch,
     free: Vec<u32>,
     /// So many of the rows of the batches to come, from the first, are of answers.
-    pub(crate) answers: usize,
+    pub(crate) decode_rows: usize,
 }
 
 /// A sequence on its way: its blocks and how many tokens are in.
@@ -81,7 +81,7 @@ impl Runner {
         let scratch = Scratch::new(&model.spec, 256, 256);
         // Blocks in no order, as after a day of serving.
         let free = (0..blocks as u32).map(|b| (b * 37) % blocks as u32).collect();
-        (Runner { model, compute, kv, scratch, free, answers: 0 }, cached)
+        (Runner { model, compute, kv, scratch, free, decode_rows: 0 }, cached)
     }
 
     /// Runs one batch; returns the logits of every row `[rows, vocab]`.
@@ -113,8 +113,8 @@ impl Runner {
                 blocks: &run.sequence.blocks,
             })
             .collect();
-        let answers = self.answers.min(tokens.len());
-        let batch = Batch { tokens: &tokens, sequences: &sequences, want, answers };
+        let decode_rows = self.decode_rows.min(tokens.len());
+        let batch = Batch { tokens: &tokens, sequences: &sequences, want, decode_rows };
         self.model
             .forward(&self.compute, &batch, &mut self.kv, &mut self.scratch)
             .expect("a good batch")

@@ -56,7 +56,7 @@ struct Row {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let machine = cpu::probe::look();
+    let machine = cpu::probe::detect();
     let available = Tier::available();
     if let Some(lacking) = args.isa.iter().find(|tier| !available.contains(tier)) {
         let names: Vec<String> = available.iter().map(ToString::to_string).collect();
@@ -123,7 +123,7 @@ fn products(compute: &Compute, dtype: Dtype, peak: f64) -> Result<Vec<Row>, Fail
     let matrix = Matrix::pack(compute, dtype, outputs, cols, &bytes, Precision::Fast)?;
     let most = ROWS[ROWS.len() - 1];
     let mut activations = Activations::new(most, cols);
-    let mut out = cpu::Lines::new(most * outputs);
+    let mut out = cpu::AlignedVec::new(most * outputs);
     let mut row = |rows: usize| {
         let x: Vec<f32> = (0..rows * cols).map(|i| wave(3 * i + 1)).collect();
         let answers = if rows < PROMPT { rows } else { 0 };

@@ -286,8 +286,8 @@ impl<'a> Runner<'a> {
             self.work.multiply_adds += spec.multiply_adds(part.first, part.rows, usize::from(part.wanted));
         }
         self.work.bytes += self.model.weight_read_bytes(tokens.len());
-        let answers = parts.iter().take_while(|part| part.answers).map(|part| part.rows).sum();
-        let batch = Batch { tokens: &tokens, sequences: &sequences, want: &want, answers };
+        let decode_rows = parts.iter().take_while(|part| part.answers).map(|part| part.rows).sum();
+        let batch = Batch { tokens: &tokens, sequences: &sequences, want: &want, decode_rows };
         self.model.forward(self.compute, &batch, &mut self.kv, &mut self.scratch)?;
         Ok(())
     }

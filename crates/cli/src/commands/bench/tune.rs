@@ -73,7 +73,7 @@ struct Candidate {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let machine = cpu::probe::look();
+    let machine = cpu::probe::detect();
     let tier = flags::Compute { isa: args.isa, threads: None }.tier()?;
     let counts = thread_counts(&machine);
     let most = counts.iter().copied().max().unwrap_or(1);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn counts_are_few_distinct_and_allowed() {
-        let counts = thread_counts(&cpu::probe::look());
+        let counts = thread_counts(&cpu::probe::detect());
         assert!(counts.is_sorted_by(|a, b| a < b) && counts[0] == 1 && counts.len() <= 7);
     }
 }

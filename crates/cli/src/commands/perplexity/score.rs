@@ -116,8 +116,8 @@ impl Runner {
         let want: Vec<usize> = scored.map(|position| position - piece.start).collect();
         let sequence = SeqRows { rows: 0..piece.len(), first_position: piece.start, blocks: &self.blocks };
         // The text is a prompt: nothing of it was generated.
-        let (tokens, answers) = (&chunk[piece.clone()], 0);
-        let batch = Batch { tokens, sequences: &[sequence], want: &want, answers };
+        let (tokens, decode_rows) = (&chunk[piece.clone()], 0);
+        let batch = Batch { tokens, sequences: &[sequence], want: &want, decode_rows };
         let logits = self.model.forward(compute, &batch, &mut self.kv, &mut self.scratch)?;
         rows(logits, self.model.spec.vocab, chunk, &piece)
     }

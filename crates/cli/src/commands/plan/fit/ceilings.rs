@@ -52,7 +52,7 @@ impl Source {
 
     /// Measures this machine: three seconds.
     pub(crate) fn here(&self) -> Result<Place, Failure> {
-        let machine = cpu::probe::look();
+        let machine = cpu::probe::detect();
         let (tier, threads) = (self.compute.tier()?, self.compute.threads(&machine)?);
         let mut measuring = Measuring::new(&machine, tier, threads);
         let peak = |numbers| measuring.peak(numbers);

@@ -15,46 +15,46 @@
 //! A product makes plain bfloat16 pairs of them, in registers or a piece at a time in the first-level cache, and goes on as with plain
 //! weights: the result is the same, bit for bit, for three quarters of the bytes read. Measured: docs/decisions/0025-bfloat16-in-twelve-bits.md.
 
-use cpu::lanes::Simd;
+use cpu::simd::Simd;
 
 /// Columns that are brought near at a time.
-pub(crate) const PIECE: usize = 256;
+pub(crate) const K_BLOCK: usize = 256;
 
 /// The number of columns must be a multiple of this.
-pub(crate) const STEP: usize = 32;
+pub(crate) const K_MULTIPLE: usize = 32;
 
 /// Registers with fewer lanes take longer to make weights of it than to read plain ones: one row on AVX2 multiplies at half the speed.
-pub(crate) const LANES: usize = 16;
+pub(crate) const MIN_LANES: usize = 16;
 
-/// Columns of a group of vectors, which is read as [`PAIRS`] vectors of pairs.
+/// Columns of a group of vectors, which is read as [`GROUP_PAIRS`] vectors of pairs.
 const GROUP: usize = 8;
 
 /// The most groups of a piece.
-pub(crate) const PIECE_GROUPS: usize = PIECE / GROUP;
+pub(crate) const K_BLOCK_GROUPS: usize = K_BLOCK / GROUP;
 
 /// Vectors of pairs in a group.
-pub(crate) const PAIRS: usize = GROUP / 2;
+pub(crate) const GROUP_PAIRS: usize = GROUP / 2;
 
 /// Weights for which a panel has room for one exception: four times as many as were seen in a panel of trained weights.
-const WEIGHTS_AN_EXCEPTION: usize = 256;
+const WEIGHTS_PER_EXCEPTION: usize = 256;
 
 /// Bytes of the table of upper bytes.
-const TABLE: usize = 16;
+const DICT_LEN: usize = 16;
 
 /// Bytes of an exception: its place among the pairs of the piece, in units of two bytes, and the weight.
-const EXCEPTION: usize = 4;
+const EXCEPTION_BYTES: usize = 4;
 
-fn pieces(cols: usize) -> usize {
-    cols.div_ceil(PIECE)
+fn k_blocks(cols: usize) -> usize {
+    cols.div_ceil(K_BLOCK)
 }
 
-fn most_exceptions(lanes: usize, cols: usize) -> usize {
-    (lanes * cols / WEIGHTS_AN_EXCEPTION).clamp(4, usize::from(u16::MAX))
+fn max_exceptions(lanes: usize, cols: usize) -> usize {
+    (lanes * cols / WEIGHTS_PER_EXCEPTION).clamp(4, usize::from(u16::MAX))
 }
 
 /// Bytes before the vectors.
 fn head_bytes(lanes: usize, cols: usize) -> usize {
-    (TABLE + 2 * (pieces(cols) + 1) + EXCEPTION * most_exceptions(lanes, cols)).next_multiple_of(64)
+    (DICT_LEN + 2 * (k_blocks(cols) + 1) + EXCEPTION_BYTES * max_exceptions(lanes, cols)).next_multiple_of(64)
 }
 
 /// Bytes of a panel of `lanes` rows.
@@ -63,25 +63,25 @@ pub(crate) fn panel_bytes(lanes: usize, cols: usize) -> usize {
 }
 
 /// Bytes of a piece once it is near.
-pub(crate) const fn near_bytes(lanes: usize) -> usize {
-    2 * PIECE * lanes
+pub(crate) const fn k_block_bytes(lanes: usize) -> usize {
+    2 * K_BLOCK * lanes
 }
 
-/// The bytes of exceptions of piece `piece`, and the table.
+/// The bytes of exceptions of piece `k_block`, and the table.
 #[inline(always)]
-fn exceptions(head: &[u8], cols: usize, piece: usize) -> &[[u8; EXCEPTION]] {
+fn exceptions(head: &[u8], cols: usize, k_block: usize) -> &[[u8; EXCEPTION_BYTES]] {
     let index = |i: usize| {
-        let at = TABLE + 2 * i;
+        let at = DICT_LEN + 2 * i;
         usize::from(u16::from_le_bytes([head[at], head[at + 1]]))
     };
-    let list = &head[TABLE + 2 * (pieces(cols) + 1)..];
-    list.as_chunks().0.get(index(piece)..index(piece + 1)).unwrap_or_default()
+    let list = &head[DICT_LEN + 2 * (k_blocks(cols) + 1)..];
+    list.as_chunks().0.get(index(k_block)..index(k_block + 1)).unwrap_or_default()
 }
 
 /// The vectors of a panel and what is needed to read them.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
-    table: [u8; TABLE],
+    dict: [u8; DICT_LEN],
     head: &'a [u8],
     vectors: &'a [u8],
     cols: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Reader<'a> {
 /// The exceptions of a piece that are still to come.
 #[derive(Clone, Copy)]
 pub(crate) struct Exceptions<'a> {
-    list: &'a [[u8; EXCEPTION]],
+    list: &'a [[u8; EXCEPTION_BYTES]],
     /// The group of the first of them; one that is not there if there are none.
     pub(crate) group: usize,
 }
@@ -100,12 +100,12 @@ impl<'a> Exceptions<'a> {
 
     /// The first one's place in units of two bytes, among pairs of the whole piece.
     #[inline(always)]
-    fn at(list: &[[u8; EXCEPTION]]) -> Option<usize> {
+    fn at(list: &[[u8; EXCEPTION_BYTES]]) -> Option<usize> {
         list.first().map(|e| usize::from(u16::from_le_bytes([e[0], e[1]])))
     }
 
     #[inline(always)]
-    fn new(list: &'a [[u8; EXCEPTION]], lanes: usize) -> Exceptions<'a> {
+    fn new(list: &'a [[u8; EXCEPTION_BYTES]], lanes: usize) -> Exceptions<'a> {
         let group = Self::at(list).map_or(usize::MAX, |at| at / (GROUP * lanes));
         Exceptions { list, group }
     }
@@ -120,37 +120,37 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub(crate) fn new(panel: &'a [u8], lanes: usize, cols: usize) -> Reader<'a> {
         let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
-        let mut table = [0; TABLE];
-        table.copy_from_slice(&head[..TABLE]);
-        Reader { table, head, vectors, cols }
+        let mut dict = [0; DICT_LEN];
+        dict.copy_from_slice(&head[..DICT_LEN]);
+        Reader { dict, head, vectors, cols }
     }
 
-    /// The exceptions of piece `piece`.
+    /// The exceptions of piece `k_block`.
     #[inline(always)]
-    pub(crate) fn exceptions(&self, piece: usize, lanes: usize) -> Exceptions<'a> {
-        Exceptions::new(exceptions(self.head, self.cols, piece), lanes)
+    pub(crate) fn exceptions(&self, k_block: usize, lanes: usize) -> Exceptions<'a> {
+        Exceptions::new(exceptions(self.head, self.cols, k_block), lanes)
     }
 
-    /// The groups of piece `piece`, of [`group_bytes`] each.
+    /// The groups of piece `k_block`, of [`group_bytes`] each.
     #[inline(always)]
-    pub(crate) fn groups(&self, piece: usize, lanes: usize) -> &'a [u8] {
+    pub(crate) fn groups(&self, k_block: usize, lanes: usize) -> &'a [u8] {
         let group = group_bytes(lanes);
-        let count = PIECE.min(self.cols - piece * PIECE) / GROUP;
-        &self.vectors[piece * PIECE_GROUPS * group..][..count * group]
+        let count = K_BLOCK.min(self.cols - k_block * K_BLOCK) / GROUP;
+        &self.vectors[k_block * K_BLOCK_GROUPS * group..][..count * group]
     }
 
     /// A group as vectors of pairs, as if it had no exceptions.
     #[inline(always)]
-    pub(crate) fn plain_pairs<S: Simd>(&self, s: S, group: &[u8]) -> [S::I; PAIRS] {
+    pub(crate) fn decode_pairs<S: Simd>(&self, s: S, group: &[u8]) -> [S::I; GROUP_PAIRS] {
         let vector = 4 * S::LANES;
         let (nibble, low) = (s.splat_b(0x0f), s.splat_i(0x00ff_00ff));
         let high = s.splat_i(0xff00_ff00_u32.cast_signed());
         let indices = s.load_bytes(&group[2 * vector..]);
         let upper = [s.and(indices, nibble), s.and(s.shr::<4>(indices), nibble)];
-        let mut pairs = [indices; PAIRS];
+        let mut pairs = [indices; GROUP_PAIRS];
         for half in 0..2 {
             let lower = s.load_bytes(&group[half * vector..]);
-            let upper = s.lookup(&self.table, upper[half]);
+            let upper = s.lookup(&self.dict, upper[half]);
             pairs[2 * half] = s.or(s.and(lower, low), s.shl::<8>(s.and(upper, low)));
             pairs[2 * half + 1] = s.or(s.and(s.shr::<8>(lower), low), s.and(upper, high));
         }
@@ -159,25 +159,30 @@ impl<'a> Reader<'a> {
 
     /// Group number `i` of a piece as vectors of pairs.
     #[inline(always)]
-    pub(crate) fn pairs<S: Simd>(
+    pub(crate) fn decode_pairs_exact<S: Simd>(
         &self,
         s: S,
         group: &[u8],
         i: usize,
         exceptions: &mut Exceptions<'_>,
-    ) -> [S::I; PAIRS] {
-        let pairs = self.plain_pairs(s, group);
-        if i == exceptions.group { patched(s, pairs, i, exceptions) } else { pairs }
+    ) -> [S::I; GROUP_PAIRS] {
+        let pairs = self.decode_pairs(s, group);
+        if i == exceptions.group { apply_exceptions(s, pairs, i, exceptions) } else { pairs }
     }
 }
 
 /// `pairs` of group `i` with its exceptions put in.
 #[cold]
 #[inline(always)]
-fn patched<S: Simd>(s: S, pairs: [S::I; PAIRS], i: usize, exceptions: &mut Exceptions<'_>) -> [S::I; PAIRS] {
+fn apply_exceptions<S: Simd>(
+    s: S,
+    pairs: [S::I; GROUP_PAIRS],
+    i: usize,
+    exceptions: &mut Exceptions<'_>,
+) -> [S::I; GROUP_PAIRS] {
     let vector = 4 * S::LANES;
-    let mut bytes = [0; PAIRS * 64];
-    for j in 0..PAIRS {
+    let mut bytes = [0; GROUP_PAIRS * 64];
+    for j in 0..GROUP_PAIRS {
         s.store_bytes(pairs[j], &mut bytes[j * vector..]);
     }
     while i == exceptions.group
@@ -188,70 +193,70 @@ fn patched<S: Simd>(s: S, pairs: [S::I; PAIRS], i: usize, exceptions: &mut Excep
         *exceptions = Exceptions::new(rest, S::LANES);
     }
     let mut all = pairs;
-    for j in 0..PAIRS {
+    for j in 0..GROUP_PAIRS {
         all[j] = s.load_bytes(&bytes[j * vector..]);
     }
     all
 }
 
 /// A piece of a panel that is to be brought near, part by part.
-pub(crate) struct Coming<'a> {
+pub(crate) struct PanelDecoder<'a> {
     reader: Reader<'a>,
     exceptions: Exceptions<'a>,
     groups: &'a [u8],
     /// Groups that are near.
-    done: usize,
+    decoded: usize,
 }
 
 /// How many groups ahead those to come are asked for.
-const ASKED: usize = 4;
+const PREFETCH_GROUPS: usize = 4;
 
-impl<'a> Coming<'a> {
-    /// Piece `piece` of `panel`, of which nothing is near.
+impl<'a> PanelDecoder<'a> {
+    /// Piece `k_block` of `panel`, of which nothing is near.
     #[inline(always)]
-    pub(crate) fn new(panel: &'a [u8], lanes: usize, cols: usize, piece: usize) -> Coming<'a> {
+    pub(crate) fn new(panel: &'a [u8], lanes: usize, cols: usize, k_block: usize) -> PanelDecoder<'a> {
         let reader = Reader::new(panel, lanes, cols);
-        Coming {
+        PanelDecoder {
             reader,
-            exceptions: reader.exceptions(piece, lanes),
-            groups: reader.groups(piece, lanes),
-            done: 0,
+            exceptions: reader.exceptions(k_block, lanes),
+            groups: reader.groups(k_block, lanes),
+            decoded: 0,
         }
     }
 
-    /// Asks for what comes [`ASKED`] groups after each of those that [`Coming::bring`] would write next.
+    /// Asks for what comes [`PREFETCH_GROUPS`] groups after each of those that [`PanelDecoder::decode_into`] would write next.
     #[inline(always)]
-    pub(crate) fn ask<S: Simd>(&self, s: S, to: usize) {
+    pub(crate) fn prefetch<S: Simd>(&self, s: S, to: usize) {
         let bytes = const { group_bytes(S::LANES) };
-        for i in self.done..to.min(self.groups.len() / bytes) {
+        for i in self.decoded..to.min(self.groups.len() / bytes) {
             for line in 0..bytes.div_ceil(64) {
-                s.prefetch(&self.groups[i * bytes..], ASKED * bytes + 64 * line);
+                s.prefetch(&self.groups[i * bytes..], PREFETCH_GROUPS * bytes + 64 * line);
             }
         }
     }
 
-    /// Writes groups to `near` as pairs of bfloat16 until `to` of them are there, or all: a vector for each two columns, from one to the
-    /// next `apart` vectors.
+    /// Writes groups to `out` as pairs of bfloat16 until `to` of them are there, or all: a vector for each two columns, from one to the
+    /// next `stride` vectors.
     #[inline(always)]
-    pub(crate) fn bring<S: Simd>(&mut self, s: S, to: usize, apart: usize, near: &mut [u8]) {
-        let apart = 4 * S::LANES * apart;
+    pub(crate) fn decode_into<S: Simd>(&mut self, s: S, to: usize, stride: usize, out: &mut [u8]) {
+        let stride = 4 * S::LANES * stride;
         let bytes = const { group_bytes(S::LANES) };
-        for i in self.done..to.min(self.groups.len() / bytes) {
-            let (from, to) = (&self.groups[i * bytes..][..bytes], &mut near[i * PAIRS * apart..]);
-            let pairs = self.reader.pairs(s, from, i, &mut self.exceptions);
-            for j in 0..PAIRS {
-                s.store_bytes(pairs[j], &mut to[j * apart..]);
+        for i in self.decoded..to.min(self.groups.len() / bytes) {
+            let (from, to) = (&self.groups[i * bytes..][..bytes], &mut out[i * GROUP_PAIRS * stride..]);
+            let pairs = self.reader.decode_pairs_exact(s, from, i, &mut self.exceptions);
+            for j in 0..GROUP_PAIRS {
+                s.store_bytes(pairs[j], &mut to[j * stride..]);
             }
-            self.done = i + 1;
+            self.decoded = i + 1;
         }
     }
 }
 
-/// Where the vectors of piece `piece` lie in a panel.
+/// Where the vectors of piece `k_block` lie in a panel.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> std::ops::Range<usize> {
-    let first = head_bytes(lanes, cols) + piece * PIECE_GROUPS * group_bytes(lanes);
-    first..first + PIECE.min(cols - piece * PIECE) / GROUP * group_bytes(lanes)
+pub(crate) fn byte_range(lanes: usize, cols: usize, k_block: usize) -> std::ops::Range<usize> {
+    let first = head_bytes(lanes, cols) + k_block * K_BLOCK_GROUPS * group_bytes(lanes);
+    first..first + K_BLOCK.min(cols - k_block * K_BLOCK) / GROUP * group_bytes(lanes)
 }
 
 /// The columns of the four bytes of a lane: two pairs of columns share a vector, the first pair in the even bytes, the second in the odd
@@ -259,42 +264,42 @@ pub(crate) fn lies(lanes: usize, cols: usize, piece: usize) -> std::ops::Range<u
 const ORDER: [usize; 4] = [0, 2, 1, 3];
 
 /// The code of an upper byte that is not in the table.
-const EXCEPT: u8 = 0x80;
+const ESCAPE: u8 = 0x80;
 
 /// Where a weight of a piece lies among its pairs, in units of two bytes.
-fn place_near(lanes: usize, lane: usize, column: usize) -> u16 {
+fn pair_index(lanes: usize, lane: usize, column: usize) -> u16 {
     ((column / 2 * lanes + lane) * 2 + column % 2) as u16
 }
 
-/// The upper bytes that `weights` have most often, and the code of each upper byte; none if more weights than `most_exceptions` have others.
-fn codes(weights: &[[u8; 2]], most_exceptions: usize) -> Option<([u8; TABLE], [u8; 256])> {
+/// The upper bytes that `weights` have most often, and the code of each upper byte; none if more weights than `max_exceptions` have others.
+fn codes(weights: &[[u8; 2]], max_exceptions: usize) -> Option<([u8; DICT_LEN], [u8; 256])> {
     let mut counts = [0u32; 256];
     for [_, upper] in weights {
         counts[usize::from(*upper)] += 1;
     }
     let mut common: [u8; 256] = std::array::from_fn(|upper| upper as u8);
     common.sort_by_key(|upper| std::cmp::Reverse(counts[usize::from(*upper)]));
-    let (table, rare) = common.split_first_chunk()?;
+    let (dict, rare) = common.split_first_chunk()?;
     let exceptions: u32 = rare.iter().map(|upper| counts[usize::from(*upper)]).sum();
-    let mut codes = [EXCEPT; 256];
-    for (code, upper) in (0..).zip(table) {
+    let mut codes = [ESCAPE; 256];
+    for (code, upper) in (0..).zip(dict) {
         codes[usize::from(*upper)] = code;
     }
-    (exceptions as usize <= most_exceptions).then_some((*table, codes))
+    (exceptions as usize <= max_exceptions).then_some((*dict, codes))
 }
 
 /// Writes the rows `rows`, of `2 * cols` bytes each, into a panel of `lanes` rows that is zeros. Whether they fit: with too many exceptions
 /// the panel is left as it is. A row that is missing becomes some finite weights, whose sums nobody reads.
 pub(crate) fn pack(lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) -> bool {
-    let Some((table, codes)) = codes(rows.as_chunks().0, most_exceptions(lanes, cols)) else { return false };
+    let Some((dict, codes)) = codes(rows.as_chunks().0, max_exceptions(lanes, cols)) else { return false };
     let (head, vectors) = panel.split_at_mut(head_bytes(lanes, cols));
-    head[..TABLE].copy_from_slice(&table);
-    let (starts, list) = head[TABLE..].split_at_mut(2 * (pieces(cols) + 1));
-    let (starts, list) = (starts.as_chunks_mut::<2>().0, list.as_chunks_mut::<EXCEPTION>().0);
+    head[..DICT_LEN].copy_from_slice(&dict);
+    let (starts, list) = head[DICT_LEN..].split_at_mut(2 * (k_blocks(cols) + 1));
+    let (starts, list) = (starts.as_chunks_mut::<2>().0, list.as_chunks_mut::<EXCEPTION_BYTES>().0);
     let mut count = 0;
-    for (piece, vectors) in vectors.chunks_mut(PIECE / GROUP * group_bytes(lanes)).enumerate() {
+    for (k_block, vectors) in vectors.chunks_mut(K_BLOCK / GROUP * group_bytes(lanes)).enumerate() {
         for (lane, row) in rows.chunks_exact(2 * cols).enumerate() {
-            let row = row[2 * PIECE * piece..].as_chunks::<{ 2 * GROUP }>().0;
+            let row = row[2 * K_BLOCK * k_block..].as_chunks::<{ 2 * GROUP }>().0;
             for (group, (weights, to)) in
                 row.iter().zip(vectors.chunks_exact_mut(group_bytes(lanes))).enumerate()
             {
@@ -302,17 +307,17 @@ pub(crate) fn pack(lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) -> 
                     continue;
                 }
                 for (column, &[lower, upper]) in weights.as_chunks::<2>().0.iter().enumerate() {
-                    if codes[usize::from(upper)] == EXCEPT {
-                        let [at, above] = place_near(lanes, lane, group * GROUP + column).to_le_bytes();
+                    if codes[usize::from(upper)] == ESCAPE {
+                        let [at, above] = pair_index(lanes, lane, group * GROUP + column).to_le_bytes();
                         list[count] = [at, above, lower, upper];
                         count += 1;
                     }
                 }
             }
         }
-        let first = usize::from(u16::from_le_bytes(starts[piece]));
+        let first = usize::from(u16::from_le_bytes(starts[k_block]));
         list[first..count].sort_unstable_by_key(|e| u16::from_le_bytes([e[0], e[1]]));
-        starts[piece + 1] = (count as u16).to_le_bytes();
+        starts[k_block + 1] = (count as u16).to_le_bytes();
     }
     true
 }
@@ -330,14 +335,15 @@ fn pack_group(codes: &[u8; 256], weights: &[u8; 2 * GROUP], to: &mut [u8], lanes
         to[4 * lanes + byte] = later_lower;
         to[8 * lanes + byte] = code & 15 | later << 4;
     }
-    seen < EXCEPT
+    seen < ESCAPE
 }
 
 /// Row `lane` of `panel`.
 pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mut [f32]) {
     let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
-    for (piece, out) in out.chunks_mut(PIECE).enumerate() {
-        let vectors = vectors[piece * PIECE_GROUPS * group_bytes(lanes)..].chunks_exact(group_bytes(lanes));
+    for (k_block, out) in out.chunks_mut(K_BLOCK).enumerate() {
+        let vectors =
+            vectors[k_block * K_BLOCK_GROUPS * group_bytes(lanes)..].chunks_exact(group_bytes(lanes));
         for (vectors, out) in vectors.zip(out.chunks_exact_mut(GROUP)) {
             let lane = &vectors[4 * lane..];
             for (byte, column) in ORDER.into_iter().enumerate() {
@@ -348,7 +354,7 @@ pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mu
                 }
             }
         }
-        for &[at, above, weight @ ..] in exceptions(head, cols, piece) {
+        for &[at, above, weight @ ..] in exceptions(head, cols, k_block) {
             let at = usize::from(u16::from_le_bytes([at, above]));
             // Panels may come from a damaged file, and then tell of places that are not there.
             if at / 2 % lanes == lane

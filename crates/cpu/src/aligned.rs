@@ -7,26 +7,26 @@ const LINE: usize = 64;
 
 /// `len` values that begin at a cache line. An allocator puts large buffers sixteen bytes behind the start of a page, where every
 /// access of a whole register touches two lines: reading rows into tiles takes twice as long (docs/decisions/0036).
-pub struct Lines<T> {
+pub struct AlignedVec<T> {
     room: Vec<T>,
     from: usize,
     len: usize,
 }
 
-impl<T: Copy + Default> Lines<T> {
+impl<T: Copy + Default> AlignedVec<T> {
     /// A buffer of `len` values, each its type's default.
     #[must_use]
-    pub fn new(len: usize) -> Lines<T> {
+    pub fn new(len: usize) -> AlignedVec<T> {
         const { assert!(size_of::<T>() > 0 && LINE.is_multiple_of(size_of::<T>())) };
         let spare = LINE / size_of::<T>();
         let room = vec![T::default(); len + spare];
         // Where the allocator's own alignment is below a value's size there may be no such place.
         let from = room.as_ptr().align_offset(LINE);
-        Lines { room, from: if from < spare { from } else { 0 }, len }
+        AlignedVec { room, from: if from < spare { from } else { 0 }, len }
     }
 }
 
-impl<T> Deref for Lines<T> {
+impl<T> Deref for AlignedVec<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
@@ -34,7 +34,7 @@ impl<T> Deref for Lines<T> {
     }
 }
 
-impl<T> DerefMut for Lines<T> {
+impl<T> DerefMut for AlignedVec<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.room[self.from..][..self.len]
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn buffers_of_any_size_begin_at_a_line() {
         for len in [0, 1, 15, 16, 1_000, 1 << 20] {
-            let (mut floats, quads) = (Lines::<f32>::new(len), Lines::<[i8; 4]>::new(len));
+            let (mut floats, quads) = (AlignedVec::<f32>::new(len), AlignedVec::<[i8; 4]>::new(len));
             assert_eq!((floats.as_ptr().addr() % LINE, quads.as_ptr().addr() % LINE), (0, 0), "{len} values");
             assert_eq!((floats.len(), quads.len()), (len, len));
             floats.fill(1.0);

@@ -9,23 +9,25 @@ use std::array::from_ref;
 use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
-use cpu::lanes::amx::{Amx, AmxFp16};
+use cpu::simd::amx::{Amx, AmxFp16};
 #[cfg(target_arch = "x86_64")]
-use cpu::lanes::has_half_tiles;
-use cpu::lanes::has_tiles;
-use cpu::lanes::{Job, Products, Simd, dispatch, dispatch_beside, dispatch_twos_beside, short_quads};
-use cpu::{Cut, Tier, Tile, TileOf};
+use cpu::simd::has_f16_tiles;
+use cpu::simd::has_tiles;
+use cpu::simd::{DotKind, Job, Simd, dispatch, dispatch_in_unit, dispatch_pow2_in_unit, i16_quads};
+use cpu::{MatrixTiles, Tier, Tile, TileOf};
 
-use crate::activations::{Activations, BLOCK, Block, CHUNK, GROUP, Grouped, GroupedPairs};
-use crate::matrix::{Layout, Matrix, with_format};
-use crate::registers::{self, MOST_LANES};
-use crate::stored::{Half, Single, Stored};
+use crate::activations::{Activations, BLOCK, Block, PAIR_CHUNK, PairGroups, ROW_GROUP, RowGroups};
 #[cfg(target_arch = "x86_64")]
-use crate::tiles;
+use crate::amx;
+use crate::kv_layout::{F16, F32, StorageType};
+use crate::matrix::{Layout, Matrix, with_format};
+use crate::partial::{self, MAX_LANES};
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Ahead, Format, QUADS, SUB};
-use crate::{Compute, twelve, twos};
+use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
+use crate::{Compute, bf16_dict12};
+
+mod q8_pow2;
 
 /// The most matrices that [`matmul_group`] takes.
 pub const MAX_GROUP: usize = 4;
@@ -35,11 +37,11 @@ const TASK_BYTES: usize = 32 << 10;
 
 /// Bytes of input rows that are walked over all panels of a task before the next ones: half of a second-level cache, the other half is the
 /// panels'.
-pub(crate) const ROWS_BYTES: usize = 512 << 10;
+pub(crate) const MC_BYTES: usize = 512 << 10;
 
 /// How far ahead of their product rows are asked for where they are many, in bytes: the first panels that they walk over find them far away,
 /// and the hardware's own prefetch falls behind.
-const FURTHER: usize = 16 << 10;
+const ACT_PREFETCH_BYTES: usize = 16 << 10;
 
 /// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
 /// registers.
@@ -71,68 +73,68 @@ pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
 pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activations) {
     assert!(jobs.len() <= MAX_GROUP, "{} matrices in a group of at most {MAX_GROUP}", jobs.len());
     let mut matrices: [Option<&Matrix>; MAX_GROUP] = [None; MAX_GROUP];
-    let mut outs: [Option<Cut<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
+    let mut outs: [Option<MatrixTiles<'_, f32>>; MAX_GROUP] = [const { None }; MAX_GROUP];
     let mut panels = [0; MAX_GROUP];
-    let spans = jobs.iter().map(|(w, _)| spans(w, x, c.pool.threads())).min().unwrap_or(1);
-    let rows = x.rows.div_ceil(spans).next_multiple_of(GROUP);
+    let m_splits = jobs.iter().map(|(w, _)| m_splits(w, x, c.pool.threads())).min().unwrap_or(1);
+    let rows = x.rows.div_ceil(m_splits).next_multiple_of(ROW_GROUP);
     for (i, (w, out)) in jobs.iter_mut().enumerate() {
         assert_eq!(w.cols, x.cols, "weights of {} columns times rows of {}", w.cols, x.cols);
         assert_eq!(w.tier, c.tier, "weights packed for {} used on {}", w.tier, c.tier);
         assert_eq!(out.len(), x.rows * w.rows, "output of {} × {}", x.rows, w.rows);
-        panels[i] = panels_a_task(w, x, c.pool.threads(), spans);
+        panels[i] = panels_per_task(w, x, c.pool.threads(), m_splits);
         matrices[i] = Some(w);
-        outs[i] = Some(Cut { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
+        outs[i] = Some(MatrixTiles { data: out, row_len: w.rows, tile_cols: panels[i] * w.lanes });
     }
     c.pool.tiles_mut(outs, rows, &|TileOf { matrix: i, row, col }, out| {
         if let Some(w) = matrices[i] {
-            product(w, col * panels[i], x, row * rows, out);
+            gemm_task(w, col * panels[i], x, row * rows, out);
         }
     });
 }
 
 /// Rows from which on each thread has its own: reading the weights once for each takes little beside multiplying so many, and what is
 /// quantized, multiplied and added by the thread that wrote it need not come from another core's cache (docs/decisions/0051).
-const OWN_ROWS: usize = 64;
+const MC_PER_THREAD: usize = 64;
 
 /// Spans that the rows are cut into, one after the other in the order of tasks.
-fn spans(w: &Matrix, x: &Activations, threads: usize) -> usize {
+fn m_splits(w: &Matrix, x: &Activations, threads: usize) -> usize {
     // In tiles what is made of the weights once serves all rows, and weights that are not quantized are too many to read more than once.
     let whole = has_tiles(w.tier) || !matches!(w.layout, Layout::Quantized(_));
-    if whole { 1 } else { (x.rows / OWN_ROWS).clamp(1, threads) }
+    if whole { 1 } else { (x.rows / MC_PER_THREAD).clamp(1, threads) }
 }
 
-fn panels_a_task(w: &Matrix, x: &Activations, threads: usize, spans: usize) -> usize {
+fn panels_per_task(w: &Matrix, x: &Activations, threads: usize, m_splits: usize) -> usize {
     let panels = w.rows.div_ceil(w.lanes);
-    let block = block_panels(w, x).min(panels.div_ceil(2 * threads));
+    let block = amx_block_panels(w, x).min(panels.div_ceil(2 * threads));
     let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1)).max(block);
     // Whole pairs.
     if threads == 1 {
         panels
     } else {
-        panels.div_ceil((threads * 8).div_ceil(spans)).max(worth).next_multiple_of(2)
+        panels.div_ceil((threads * 8).div_ceil(m_splits)).max(worth).next_multiple_of(2)
     }
     .max(1)
 }
 
 /// Panels that share what is read of the rows, where many are multiplied in tiles.
 #[cfg(target_arch = "x86_64")]
-fn block_panels(w: &Matrix, x: &Activations) -> usize {
-    let in_tiles = match w.layout {
-        Layout::Quantized(_) if has_half_tiles(w.tier) => x.rows,
-        Layout::Quantized(_) => x.rows - x.narrow,
-        Layout::Bf16 | Layout::Twelve => x.rows,
+fn amx_block_panels(w: &Matrix, x: &Activations) -> usize {
+    let amx_rows = match w.layout {
+        Layout::Quantized(_) if has_f16_tiles(w.tier) => x.rows,
+        Layout::Quantized(_) => x.rows - x.quantized_rows,
+        Layout::Bf16 | Layout::Bf16Dict12 => x.rows,
         Layout::F32 | Layout::F16 => 0,
     };
-    if has_tiles(w.tier) && in_tiles >= tiles::MANY { tiles::WIDTH } else { 0 }
+    if has_tiles(w.tier) && amx_rows >= amx::BLOCKED_MIN_M { amx::BLOCK_PANELS } else { 0 }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn block_panels(_: &Matrix, _: &Activations) -> usize {
+fn amx_block_panels(_: &Matrix, _: &Activations) -> usize {
     0
 }
 
 /// Fills `out` from the panels that start at `panel` and the rows that start at `first`.
-fn product(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<'_, f32>) {
+fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<'_, f32>) {
     let weights = Panels {
         data: &w.data[panel * w.panel_bytes..],
         panel_bytes: w.panel_bytes,
@@ -140,71 +142,71 @@ fn product(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<'_
     };
     #[cfg(target_arch = "x86_64")]
     if let Layout::Quantized(dtype) = w.layout
-        && let Some(amx) = AmxFp16::of(w.tier)
+        && let Some(amx) = AmxFp16::for_tier(w.tier)
     {
-        let work = &mut Work { weights, cols: w.cols, parts: 1, rows: x.rows, out };
-        return with_format!(dtype, F => tiles::halved::<F>(amx, work, x.halves(), w.lift()), ());
+        let work = &mut Work { weights, cols: w.cols, planes: 1, rows: x.rows, out };
+        return with_format!(dtype, F => amx::gemm_f16_tiles::<F>(amx, work, x.f16(), w.f16_scale()), ());
     }
     let quantized = matches!(w.layout, Layout::Quantized(_));
-    let fine = w.fine && quantized;
-    assert!(!quantized || fine == x.fine, "rows in another precision");
-    let parts = if fine { 2 } else { 1 };
-    let rows = if quantized { x.narrow - first } else { x.rows - first }.min(out.rows());
-    let work = &mut Work { weights, cols: w.cols, parts, rows, out };
+    let q16 = w.q16_activations && quantized;
+    assert!(!quantized || q16 == x.q16, "rows in another precision");
+    let planes = if q16 { 2 } else { 1 };
+    let rows = if quantized { x.quantized_rows - first } else { x.rows - first }.min(out.rows());
+    let work = &mut Work { weights, cols: w.cols, planes, rows, out };
     match w.layout {
         Layout::Quantized(dtype) => with_format!(dtype, F => {
             if rows > 0 {
-                let (work, x) = (&mut *work, x.quantized().from(parts * first));
-                if parts * rows <= Quantized::<F, true>::TILE {
-                    in_eight_bits::<F, true>(w.tier, work, x, fine);
+                let (work, x) = (&mut *work, x.quantized().from(planes * first));
+                if planes * rows <= Q8Rows::<F, true>::MR {
+                    gemm_q8::<F, true>(w.tier, work, x, q16);
                 } else {
-                    in_eight_bits::<F, false>(w.tier, work, x, fine);
+                    gemm_q8::<F, false>(w.tier, work, x, q16);
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            if let Some(amx) = Amx::of(w.tier).filter(|_| rows < x.rows) {
-                tiles::widened::<F>(amx, work, &x.bf16, rows);
+            if let Some(amx) = Amx::for_tier(w.tier).filter(|_| rows < x.rows) {
+                amx::gemm_dequant_bf16::<F>(amx, work, &x.bf16, rows);
             }
         }, ()),
-        Layout::F32 => dispatch(w.tier, Product { work, x: floats::<Single>(&x.f32) }),
-        Layout::F16 => dispatch(w.tier, Product { work, x: floats::<Half>(&x.f32) }),
+        Layout::F32 => dispatch(w.tier, Gemm { work, kernel: f32_rows::<F32>(&x.f32) }),
+        Layout::F16 => dispatch(w.tier, Gemm { work, kernel: f32_rows::<F16>(&x.f32) }),
         Layout::Bf16 => {
             #[cfg(target_arch = "x86_64")]
-            if let Some(amx) = Amx::of(w.tier) {
-                return tiles::brains(amx, work, &x.bf16);
+            if let Some(amx) = Amx::for_tier(w.tier) {
+                return amx::gemm_bf16(amx, work, &x.bf16);
             }
-            dispatch(w.tier, Product { work, x: Brains { f32: &x.f32, pairs: x.pairs() } });
+            dispatch(w.tier, Gemm { work, kernel: Bf16Rows { f32: &x.f32, pairs: x.pairs() } });
         }
-        Layout::Twelve => {
+        Layout::Bf16Dict12 => {
             #[cfg(target_arch = "x86_64")]
-            if let Some(amx) = Amx::of(w.tier) {
-                return tiles::twelves(amx, work, &x.bf16);
+            if let Some(amx) = Amx::for_tier(w.tier) {
+                return amx::gemm_bf16_dict12(amx, work, &x.bf16);
             }
-            let x = Brains { f32: &x.f32, pairs: x.pairs() };
-            if rows <= BY_TILES {
-                dispatch(w.tier, Product { work, x: Twelves(x) });
+            let x = Bf16Rows { f32: &x.f32, pairs: x.pairs() };
+            if rows <= DECODE_TILE_MAX_M {
+                dispatch(w.tier, Gemm { work, kernel: Dict12Rows(x) });
             } else {
-                dispatch(w.tier, Pieces { work, x });
+                dispatch(w.tier, Dict12Blocked { work, x });
             }
         }
     }
 }
 
-fn in_eight_bits<F: Format, const FEW: bool>(tier: Tier, work: &mut Work<'_>, rows: Grouped<'_>, fine: bool) {
-    let x = Quantized::<F, FEW> { rows, format: Default::default() };
-    let mut product = Product { work, x };
+fn gemm_q8<F: Format, const GEMV: bool>(tier: Tier, work: &mut Work<'_>, rows: RowGroups<'_>, q16: bool) {
+    let x = Q8Rows::<F, GEMV> { rows, format: Default::default() };
+    let mut product = Gemm { work, kernel: x };
     // Rows in sixteen bits have other steps.
-    if !fine {
-        product = match dispatch_twos_beside::<F, _>(tier, product) {
+    if !q16 {
+        product = match dispatch_pow2_in_unit::<F, _>(tier, product) {
             Ok(()) => return,
             Err(product) => product,
         };
     }
-    dispatch_beside::<F, _>(tier, product);
+    dispatch_in_unit::<F, _>(tier, product);
 }
 
-fn floats<W>(rows: &[f32]) -> Floats<'_, W> {
-    Floats { rows, stored: Default::default() }
+fn f32_rows<W>(rows: &[f32]) -> F32Rows<'_, W> {
+    F32Rows { rows, stored: Default::default() }
 }
 
 /// Panels of weights, one after the other.
@@ -228,7 +230,7 @@ pub(crate) struct Work<'a> {
     pub(crate) weights: Panels<'a>,
     pub(crate) cols: usize,
     /// Rows of the input for each row of the output: two when the input is in sixteen bits.
-    parts: usize,
+    planes: usize,
     /// Rows to compute, from the first.
     rows: usize,
     pub(crate) out: Tile<'a, f32>,
@@ -237,44 +239,44 @@ pub(crate) struct Work<'a> {
 impl Work<'_> {
     /// Asks for the lines of the output that the sums of these rows and panels will go to.
     #[inline(always)]
-    fn prefetch_out<S: Simd>(&mut self, s: S, rows: Range<usize>, panels: Range<usize>) {
+    fn prefetch_output<S: Simd>(&mut self, s: S, rows: Range<usize>, panels: Range<usize>) {
         for row in rows {
             let out = self.out.row(row);
             for p in panels.clone() {
-                s.prefetch_out(&mut out[p * S::LANES..]);
+                s.prefetch_write(&mut out[p * S::LANES..]);
             }
         }
     }
 
     /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
     #[inline(always)]
-    pub(crate) fn put<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
-        registers::store(s, sums, self.out.row(t), at);
+    pub(crate) fn store<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
+        partial::store(s, sums, self.out.row(t), at);
     }
 }
 
 /// Input rows in the form that one weight layout multiplies.
-trait Rows {
+trait MicroKernel {
     /// As of a [`Job`].
-    const PRODUCTS: Products;
-    /// The type that the product is compiled beside, see [`Simd::call_beside`].
-    type Home;
+    const DOT_KIND: DotKind;
+    /// The type that the product is compiled beside, see [`Simd::call_in_unit`].
+    type Unit;
     /// The most rows that are worth a tile together.
-    const TILE: usize;
+    const MR: usize;
     /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
     const PAIRS: bool = false;
-    /// Whether they are so few that panels go in pairs only where [`Simd::FEW_AHEAD`] says so.
-    const FEW: bool = false;
-    /// Below how many rows they do where [`Simd::SHORT`] says so.
-    const SHORT: usize = 0;
+    /// Whether they are so few that panels go in pairs only where [`Simd::PREFETCH_GEMV`] says so.
+    const GEMV: bool = false;
+    /// Below how many rows they do where [`Simd::I16_MIN_ROWS`] says so.
+    const I16_MIN_ROWS: usize = 0;
     /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
     const SUMS: usize;
-    /// Whether many rows are asked for ahead where [`Simd::MANY_AHEAD`] says so.
+    /// Whether many rows are asked for ahead where [`Simd::PREFETCH_GEMM`] says so.
     const AHEAD: bool = false;
     /// Bytes of an input row.
     fn row_bytes(cols: usize) -> usize;
     /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row; of rows that there are not, anything.
-    fn tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const T: usize, const P: usize>(
         &self,
         s: S,
         panels: [&[u8]; P],
@@ -283,172 +285,175 @@ trait Rows {
     ) -> [[S::F; T]; P];
 }
 
-struct Product<'w, 'a, R> {
+struct Gemm<'w, 'a, K> {
     work: &'w mut Work<'a>,
-    x: R,
+    kernel: K,
 }
 
 /// Columns of the output whose sums are written together.
-const STAGED: usize = 256;
+const STAGING_COLS: usize = 256;
 
 /// Sums of a few rows, on their way to the output. Between one product and the next so many weights are read that the lines of the output
 /// are no longer near, and writing to one of each row after every pair of panels costs a sixth of the time; so rows are written in longer
 /// pieces.
 #[repr(align(64))]
-struct Staged([[f32; STAGED]; GROUP]);
+struct OutputStaging([[f32; STAGING_COLS]; ROW_GROUP]);
 
-impl Staged {
+impl OutputStaging {
     /// The sums of row `row` and panel `p`.
     #[inline(always)]
-    fn get<S: Simd>(&self, s: S, row: usize, p: usize) -> S::F {
-        s.load(&self.0[row % GROUP][p * S::LANES % STAGED..])
+    fn load<S: Simd>(&self, s: S, row: usize, p: usize) -> S::F {
+        s.load(&self.0[row % ROW_GROUP][p * S::LANES % STAGING_COLS..])
     }
 
     #[inline(always)]
-    fn put<S: Simd>(&mut self, s: S, row: usize, p: usize, sums: S::F) {
-        s.store(sums, &mut self.0[row % GROUP][p * S::LANES % STAGED..]);
+    fn store<S: Simd>(&mut self, s: S, row: usize, p: usize, sums: S::F) {
+        s.store(sums, &mut self.0[row % ROW_GROUP][p * S::LANES % STAGING_COLS..]);
     }
 }
 
-impl<R: Rows> Job for Product<'_, '_, R> {
+impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
     type Out = ();
-    const PRODUCTS: Products = R::PRODUCTS;
+    const DOT_KIND: DotKind = K::DOT_KIND;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let rows = self.work.parts * self.work.rows;
+        let rows = self.work.planes * self.work.rows;
         let panels = self.work.weights.count;
         // Where rows are asked for ahead, reading them again takes less than what more of them displace.
-        let bytes = const { if S::MANY_AHEAD && R::AHEAD { ROWS_BYTES / 2 } else { ROWS_BYTES } };
-        let chunk = (bytes / R::row_bytes(self.work.cols)).max(16) / 16 * 16;
+        let bytes = const { if S::PREFETCH_GEMM && K::AHEAD { MC_BYTES / 2 } else { MC_BYTES } };
+        let chunk = (bytes / K::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            if const { R::PAIRS && S::PAIRS && (!R::FEW || S::FEW_AHEAD) }
-                || (S::SHORT && end - first < R::SHORT)
+            if const { K::PAIRS && S::PAIRS && (!K::GEMV || S::PREFETCH_GEMV) }
+                || (S::SHORT && end - first < K::I16_MIN_ROWS)
             {
-                if !S::PAIRS || !(2..=GROUP).contains(&self.work.rows) {
+                if !S::PAIRS || !(2..=ROW_GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
-                        self.walk::<S, 2>(s, p, first, end, None);
+                        self.loop_m::<S, 2>(s, p, first, end, None);
                     }
                     continue;
                 }
-                let mut staged = Staged([[0.0; STAGED]; GROUP]);
-                for from in (0..panels).step_by(STAGED / S::LANES) {
-                    let to = panels.min(from + STAGED / S::LANES);
+                let mut staging = OutputStaging([[0.0; STAGING_COLS]; ROW_GROUP]);
+                for from in (0..panels).step_by(STAGING_COLS / S::LANES) {
+                    let to = panels.min(from + STAGING_COLS / S::LANES);
                     for p in (from..to).step_by(2) {
-                        self.walk::<S, 2>(s, p, first, end, Some(&mut staged));
+                        self.loop_m::<S, 2>(s, p, first, end, Some(&mut staging));
                     }
                     for row in 0..self.work.rows {
                         for p in from..to {
-                            self.work.put(s, row, p * S::LANES, staged.get(s, row, p));
+                            self.work.store(s, row, p * S::LANES, staging.load(s, row, p));
                         }
                     }
                 }
                 continue;
             }
             // With few rows, panels side by side.
-            let few = R::SUMS.min(S::TILE) / (end - first);
-            let few = if const { S::FLOAT_PAIRS && R::SUMS > 1 } { few.max(2) } else { few };
+            let gemv_panels = K::SUMS.min(S::MR) / (end - first);
+            let gemv_panels =
+                if const { S::FLOAT_PAIRS && K::SUMS > 1 } { gemv_panels.max(2) } else { gemv_panels };
             let mut p = 0;
             while p < panels {
-                p += match few.min(panels - p) {
-                    4.. if const { R::SUMS >= 4 } => self.walk::<S, 4>(s, p, first, end, None),
-                    2.. if const { R::SUMS >= 2 } => self.walk::<S, 2>(s, p, first, end, None),
-                    _ => self.walk::<S, 1>(s, p, first, end, None),
+                p += match gemv_panels.min(panels - p) {
+                    4.. if const { K::SUMS >= 4 } => self.loop_m::<S, 4>(s, p, first, end, None),
+                    2.. if const { K::SUMS >= 2 } => self.loop_m::<S, 2>(s, p, first, end, None),
+                    _ => self.loop_m::<S, 1>(s, p, first, end, None),
                 };
             }
         }
     }
 }
 
-/// [`Product::sums`].
-struct SumsOf<'p, 'w, 'a, 's, R, const T: usize, const P: usize> {
-    product: &'p mut Product<'w, 'a, R>,
+/// [`Gemm::sums`].
+struct MicroTile<'p, 'w, 'a, 's, K, const T: usize, const P: usize> {
+    gemm: &'p mut Gemm<'w, 'a, K>,
     p: usize,
     first: usize,
-    staged: Option<&'s mut Staged>,
+    staging: Option<&'s mut OutputStaging>,
 }
 
-impl<R: Rows, const T: usize, const P: usize> Job for SumsOf<'_, '_, '_, '_, R, T, P> {
+impl<K: MicroKernel, const T: usize, const P: usize> Job for MicroTile<'_, '_, '_, '_, K, T, P> {
     type Out = usize;
-    const PRODUCTS: Products = R::PRODUCTS;
+    const DOT_KIND: DotKind = K::DOT_KIND;
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> usize {
-        self.product.sums::<S, T, P>(s, self.p, self.first, self.staged)
+        self.gemm.accumulate_tile::<S, T, P>(s, self.p, self.first, self.staging)
     }
 }
 
-impl<R: Rows> Product<'_, '_, R> {
+impl<K: MicroKernel> Gemm<'_, '_, K> {
     /// Walks the rows from `first` to before `end` over `P` panels from `p` on.
     #[inline(always)]
-    fn walk<S: Simd, const P: usize>(
+    fn loop_m<S: Simd, const P: usize>(
         &mut self,
         s: S,
         p: usize,
         first: usize,
         end: usize,
-        mut staged: Option<&mut Staged>,
+        mut staging: Option<&mut OutputStaging>,
     ) -> usize {
         let mut t = first;
         while t < end {
             // A tile of more rows than are left takes less than reading the weights a second time for a smaller one. Where multiplying
             // takes longest, that is so for three rows of four and for seven of eight.
             let worth = if S::PAIRS { 5 } else { 7 };
-            t += match (end - t).min(R::TILE).min(S::TILE) {
+            t += match (end - t).min(K::MR).min(S::MR) {
                 // Constants, so that tiles that are never taken are not compiled.
-                left if const { (P == 1 || R::PAIRS) && S::TILE >= 8 && R::TILE >= 8 } && left >= worth => {
-                    self.rows::<S, 8, P>(s, p, t, staged.as_deref_mut())
+                bytes_left
+                    if const { (P == 1 || K::PAIRS) && S::MR >= 8 && K::MR >= 8 } && bytes_left >= worth =>
+                {
+                    self.micro_tile::<S, 8, P>(s, p, t, staging.as_deref_mut())
                 }
-                3.. if const { S::TILE >= 4 && R::TILE >= 4 } => {
-                    self.rows::<S, 4, P>(s, p, t, staged.as_deref_mut())
+                3.. if const { S::MR >= 4 && K::MR >= 4 } => {
+                    self.micro_tile::<S, 4, P>(s, p, t, staging.as_deref_mut())
                 }
-                2.. => self.rows::<S, 2, P>(s, p, t, staged.as_deref_mut()),
-                _ => self.rows::<S, 1, P>(s, p, t, staged.as_deref_mut()),
+                2.. => self.micro_tile::<S, 2, P>(s, p, t, staging.as_deref_mut()),
+                _ => self.micro_tile::<S, 1, P>(s, p, t, staging.as_deref_mut()),
             };
         }
         P
     }
 
     #[inline(always)]
-    fn rows<S: Simd, const T: usize, const P: usize>(
+    fn micro_tile<S: Simd, const T: usize, const P: usize>(
         &mut self,
         s: S,
         p: usize,
         first: usize,
-        staged: Option<&mut Staged>,
+        staging: Option<&mut OutputStaging>,
     ) -> usize {
         // A job of its own: in one with all sizes the registers of one depend on the others, and the compiler takes twice as long.
         if const { T > 2 } {
-            return s.call_beside::<R::Home, _>(SumsOf::<R, T, P> { product: self, p, first, staged });
+            return s.call_in_unit::<K::Unit, _>(MicroTile::<K, T, P> { gemm: self, p, first, staging });
         }
-        self.sums::<S, T, P>(s, p, first, staged)
+        self.accumulate_tile::<S, T, P>(s, p, first, staging)
     }
 
     #[inline(always)]
-    fn sums<S: Simd, const T: usize, const P: usize>(
+    fn accumulate_tile<S: Simd, const T: usize, const P: usize>(
         &mut self,
         s: S,
         p: usize,
         first: usize,
-        mut staged: Option<&mut Staged>,
+        mut staging: Option<&mut OutputStaging>,
     ) -> usize {
-        let Work { cols, parts, .. } = *self.work;
+        let Work { cols, planes, .. } = *self.work;
         // A last one without a neighbour is its own.
         let count = P.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
-        if const { S::MANY_AHEAD && R::AHEAD && T == GROUP } && staged.is_none() {
-            let (first, rows) = (first / parts, self.work.rows);
-            self.work.prefetch_out(s, first..rows.min(first + T / parts), p..p + count);
+        if const { S::PREFETCH_GEMM && K::AHEAD && T == ROW_GROUP } && staging.is_none() {
+            let (first, rows) = (first / planes, self.work.rows);
+            self.work.prefetch_output(s, first..rows.min(first + T / planes), p..p + count);
         }
-        let sums = self.x.tile::<S, T, P>(s, panels, cols, first);
+        let sums = self.kernel.register_tile::<S, T, P>(s, panels, cols, first);
         for i in 0..count {
-            for t in 0..(T / parts).min(self.work.rows - first / parts) {
+            for t in 0..(T / planes).min(self.work.rows - first / planes) {
                 let sums = &sums[i];
                 // Tiles hold an even number of rows when each output row has two.
-                let sum = if parts == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
-                let row = first / parts + t;
-                match &mut staged {
-                    Some(staged) => staged.put(s, row, p + i, sum),
-                    None => self.work.put(s, row, (p + i) * S::LANES, sum),
+                let sum = if planes == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
+                let row = first / planes + t;
+                match &mut staging {
+                    Some(staging) => staging.store(s, row, p + i, sum),
+                    None => self.work.store(s, row, (p + i) * S::LANES, sum),
                 }
             }
         }
@@ -456,21 +461,21 @@ impl<R: Rows> Product<'_, '_, R> {
     }
 }
 
-/// Quantized weights times rows in eight bits. Of one or two rows, `FEW`, the product is compiled by itself: what is asked for ahead
+/// Quantized weights times rows in eight bits. Of one or two rows, `GEMV`, the product is compiled by itself: what is asked for ahead
 /// there would move the registers of larger tiles to the stack (measured: a sixth of a prompt).
-struct Quantized<'a, F, const FEW: bool> {
-    rows: Grouped<'a>,
+struct Q8Rows<'a, F, const GEMV: bool> {
+    rows: RowGroups<'a>,
     format: std::marker::PhantomData<F>,
 }
 
-impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
-    const PRODUCTS: Products = Products::Bytes;
-    type Home = F;
-    const TILE: usize = if FEW { 2 } else { GROUP };
+impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
+    const DOT_KIND: DotKind = DotKind::Int8;
+    type Unit = F;
+    const MR: usize = if GEMV { 2 } else { ROW_GROUP };
     const PAIRS: bool = true;
-    const FEW: bool = FEW;
-    const SHORT: usize = match (unpack::in_turn::<F>(), unpack::heavy::<F>()) {
-        (true, _) if FEW => 0,
+    const GEMV: bool = GEMV;
+    const I16_MIN_ROWS: usize = match (unpack::i16_accumulable::<F>(), unpack::unpack_bound::<F>()) {
+        (true, _) if GEMV => 0,
         // Eight rows share what one panel's weights take to unpack.
         (true, true) => 8,
         (true, false) => usize::MAX,
@@ -483,32 +488,32 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
         cols / BLOCK * size_of::<Block>()
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const T: usize, const P: usize>(
         &self,
         s: S,
         panels: [&[u8]; P],
         _: usize,
         first: usize,
     ) -> [[S::F; T]; P] {
-        const { assert!(SUB == BLOCK && T <= GROUP) };
+        const { assert!(SUB == BLOCK && T <= ROW_GROUP) };
         // Tiles begin at multiples of their own size, so that one lies in one group.
         let (rows, step) = self.rows.stream(first);
         let mut sums = [[s.splat(0.0); T]; P];
         if const { S::TWOS } {
-            if const { T * P <= GROUP } {
-                return twos::tile::<S, F, FEW, T, P>(s, self.rows, panels, first);
+            if const { T * P <= ROW_GROUP } {
+                return q8_pow2::tile::<S, F, GEMV, T, P>(s, self.rows, panels, first);
             }
             // Panels one after the other, where what they need together does not find room in registers.
             for p in 0..P {
-                [sums[p]] = twos::tile::<S, F, FEW, T, 1>(s, self.rows, [panels[p]], first);
+                [sums[p]] = q8_pow2::tile::<S, F, GEMV, T, 1>(s, self.rows, [panels[p]], first);
             }
             return sums;
         }
         // Those of one group are near.
-        let many = self.rows.count() > GROUP;
+        let many = self.rows.count() > ROW_GROUP;
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let mut others = panels.map(|panel| panel.chunks_exact(bytes));
-        let mut left = panels[0].len();
+        let mut bytes_left = panels[0].len();
         let mut at = 0;
         for block in panels[0].chunks_exact(bytes) {
             let mut blocks = [block; P];
@@ -524,20 +529,20 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
                 let x = &rows[at..at + T];
                 at += step;
-                if const { S::MANY_AHEAD && T == GROUP } && many {
-                    s.prefetch_all_far(x, FURTHER);
+                if const { S::PREFETCH_GEMM && T == ROW_GROUP } && many {
+                    s.prefetch_span_l2(x, ACT_PREFETCH_BYTES);
                 }
                 // What lies behind this panel is already being read.
-                let ahead = Ahead::of::<S, F>(blocks, i, left, (P - 1) * panels[0].len());
-                if const { S::SHORT && !FEW && unpack::in_turn::<F>() } {
-                    ahead.ask::<S, F>(s, 0, 1);
+                let prefetch = Prefetcher::new::<S, F>(blocks, i, bytes_left, (P - 1) * panels[0].len());
+                if const { S::SHORT && !GEMV && unpack::i16_accumulable::<F>() } {
+                    prefetch.issue::<S, F>(s, 0, 1);
                     // Of two panels by four rows: more sums do not fit into sixteen registers.
                     match (T, P) {
                         (8, 2) => {
-                            multiply_in_turn::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
-                            multiply_in_turn::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 4, &mut sums);
+                            microkernel_i16::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
+                            microkernel_i16::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 4, &mut sums);
                         }
-                        _ => multiply_in_turn::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums),
+                        _ => microkernel_i16::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums),
                     }
                     continue;
                 }
@@ -545,27 +550,27 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
-                let ahead = (T >= 4 || (FEW && S::FEW_AHEAD)).then_some(ahead);
-                if const { S::PAIRS || (S::SIGNS && F::Codes::WIDE) } {
-                    multiply::<S, F, T, P>(s, &u, x, ahead, &mut sums);
+                let prefetch = (T >= 4 || (GEMV && S::PREFETCH_GEMV)).then_some(prefetch);
+                if const { S::PAIRS || (S::SIGNS && F::Codes::EIGHT_BIT) } {
+                    microkernel_dot::<S, F, T, P>(s, &u, x, prefetch, &mut sums);
                 } else {
-                    if let Some(ahead) = ahead {
-                        ahead.ask::<S, F>(s, 0, 1);
+                    if let Some(prefetch) = prefetch {
+                        prefetch.issue::<S, F>(s, 0, 1);
                     }
                     for p in 0..P {
                         unrolled!(t < T, {
-                            if const { unpack::in_bytes::<S, F>() } {
-                                sums[p][t] = add_scaled::<S, F>(s, &u[p], &x[t], sums[p][t]);
+                            if const { unpack::int8_sub_scales::<S, F>() } {
+                                sums[p][t] = gemv_i16_scaled::<S, F>(s, &u[p], &x[t], sums[p][t]);
                             } else {
                                 let mut sum = [[sums[p][t]]];
-                                multiply::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], None, &mut sum);
+                                microkernel_dot::<S, F, 1, 1>(s, from_ref(&u[p]), &x[t..], None, &mut sum);
                                 sums[p][t] = sum[0][0];
                             }
                         });
                     }
                 }
             }
-            left -= bytes;
+            bytes_left -= bytes;
         }
         sums
     }
@@ -576,57 +581,57 @@ impl<F: Format, const FEW: bool> Rows for Quantized<'_, F, FEW> {
 /// looks ahead only so far; and a quad of activations is read once for all panels. A quad of weights is read when it is multiplied, and
 /// what is asked for ahead is spread over them.
 #[inline(always)]
-fn multiply<S: Simd, F: Format, const T: usize, const P: usize>(
+fn microkernel_dot<S: Simd, F: Format, const T: usize, const P: usize>(
     s: S,
     u: &[unpack::Unpacked<S>; P],
     x: &[Block],
-    ahead: Option<Ahead<'_, P>>,
+    prefetch: Option<Prefetcher<'_, P>>,
     sums: &mut [[S::F; T]; P],
 ) {
     // Of both halves, each times its weights' scale: multiplied by the step of the activations once for both.
     let mut scaled = [[s.splat(0.0); T]; P];
-    multiply_half::<S, F, T, P, 0>(s, u, x, ahead, &mut scaled, sums);
+    microkernel_dot_half::<S, F, T, P, 0>(s, u, x, prefetch, &mut scaled, sums);
     if const { F::Scales::GROUPS == 2 } {
-        multiply_half::<S, F, T, P, 1>(s, u, x, ahead, &mut scaled, sums);
+        microkernel_dot_half::<S, F, T, P, 1>(s, u, x, prefetch, &mut scaled, sums);
     }
 }
 
-/// The part of [`multiply`] with one scale.
+/// The part of [`microkernel_dot`] with one scale.
 #[inline(always)]
-fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF: usize>(
+fn microkernel_dot_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF: usize>(
     s: S,
     u: &[unpack::Unpacked<S>; P],
     x: &[Block],
-    ahead: Option<Ahead<'_, P>>,
+    prefetch: Option<Prefetcher<'_, P>>,
     scaled: &mut [[S::F; T]; P],
     sums: &mut [[S::F; T]; P],
 ) {
     let quads = QUADS / F::Scales::GROUPS;
     let mut dots = [[s.splat_i(0); T]; P];
     unrolled!(t < T, {
-        let start = from_offset::<S, F, HALF>(s, &x[t]);
+        let start = zero_point_init::<S, F, HALF>(s, &x[t]);
         for p in 0..P {
             dots[p][t] = start;
         }
     });
     if const { T == 1 && P == 1 } {
-        if let Some(ahead) = ahead {
-            ahead.ask::<S, F>(s, HALF, F::Scales::GROUPS);
+        if let Some(prefetch) = prefetch {
+            prefetch.issue::<S, F>(s, HALF, F::Scales::GROUPS);
         }
         dots[0][0] = match const { F::Scales::GROUPS } {
-            1 => add_quads::<S, F, 8>(s, dots[0][0], &u[0], &x[0], 0),
-            _ => add_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * HALF),
+            1 => dot_quads::<S, F, 8>(s, dots[0][0], &u[0], &x[0], 0),
+            _ => dot_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * HALF),
         };
     } else {
         // Those that share a register go after each other.
-        let shared = const { if F::Codes::SHARED && F::Scales::GROUPS == 1 { 2 } else { 1 } };
+        let shared = const { if F::Codes::SHARES_REGISTER && F::Scales::GROUPS == 1 { 2 } else { 1 } };
         unrolled!(k < quads, {
             let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * HALF + k };
-            if let Some(ahead) = ahead
+            if let Some(prefetch) = prefetch
                 && k % shared == 0
             {
-                ahead.ask::<S, F>(s, (quads * HALF + k) / shared, QUADS / shared);
-                dots[0][0] = s.once_asked(dots[0][0]);
+                prefetch.issue::<S, F>(s, (quads * HALF + k) / shared, QUADS / shared);
+                dots[0][0] = s.prefetch_barrier(dots[0][0]);
             }
             let mut w = [s.splat_i(0); P];
             for p in 0..P {
@@ -635,8 +640,8 @@ fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF:
             unrolled!(t < T, {
                 let four = s.splat4(&x[t].q[4 * j..]);
                 for p in 0..P {
-                    dots[p][t] = if F::Codes::WIDE {
-                        s.dot_wide(dots[p][t], w[p], four)
+                    dots[p][t] = if F::Codes::EIGHT_BIT {
+                        s.dot_u8(dots[p][t], w[p], four)
                     } else {
                         s.dot(dots[p][t], w[p], four)
                     };
@@ -667,10 +672,10 @@ fn multiply_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF:
     });
 }
 
-/// [`multiply`] where few registers are left ([`Simd::SHORT`]): a quad of all rows and panels is multiplied after the other, and products
+/// [`microkernel_dot`] where few registers are left ([`Simd::I16_MIN_ROWS`]): a quad of all rows and panels is multiplied after the other, and products
 /// of narrow codes are added in words, of as many quads as fit, before they are widened. Of rows `from` to `from + R - 1` of the tile.
 #[inline(always)]
-fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P: usize>(
+fn microkernel_i16<S: Simd, F: Format, const R: usize, const T: usize, const P: usize>(
     s: S,
     heads: &[[S::F; 2]; P],
     blocks: &[&[u8]; P],
@@ -680,9 +685,9 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
     sums: &mut [[S::F; T]; P],
 ) {
     let x = &x[from..from + R];
-    let halves = F::Scales::GROUPS == 2;
-    let together =
-        const { if F::Scales::GROUPS == 2 || F::Codes::WIDE { 2 } else { short_quads(F::Codes::BITS) } };
+    let two_scales = F::Scales::GROUPS == 2;
+    let unroll_factor =
+        const { if F::Scales::GROUPS == 2 || F::Codes::EIGHT_BIT { 2 } else { i16_quads(F::Codes::BITS) } };
     let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
     for p in 1..P {
         u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
@@ -690,56 +695,56 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
     let ones = s.splat_i(0x0001_0001);
     let mut dots = [[s.splat_i(0); R]; P];
     unrolled!(t < R, {
-        if halves {
-            let less = s.splat_i(x[t].plain().less_words);
+        if two_scales {
+            let correction = s.splat_i(x[t].plain().neg_sum_i16);
             for p in 0..P {
-                dots[p][t] = s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u[p].bytes), less);
+                dots[p][t] = s.dot_i16(s.splat_i(0), zero_point_i16::<S, F>(s, u[p].sub_scales), correction);
             }
         } else {
-            let start = from_offset::<S, F, 0>(s, &x[t]);
+            let start = zero_point_init::<S, F, 0>(s, &x[t]);
             for p in 0..P {
                 dots[p][t] = start;
             }
         }
     });
-    if const { F::Codes::WIDE } {
+    if const { F::Codes::EIGHT_BIT } {
         unrolled!(j < QUADS, {
             unrolled!(t < R, {
                 let four = s.splat4(&x[t].q[4 * j..]);
                 for p in 0..P {
-                    dots[p][t] = s.dot_wide(dots[p][t], u[p].w[j], four);
+                    dots[p][t] = s.dot_u8(dots[p][t], u[p].w[j], four);
                 }
             });
         });
-    } else if halves {
+    } else if two_scales {
         unrolled!(pair < QUADS / 2, {
             let j = 2 * pair;
             unrolled!(t < R, {
                 let (first, second) = (s.splat4(&x[t].q[4 * j..]), s.splat4(&x[t].q[4 * j + 4..]));
                 for p in 0..P {
-                    let short = s.add_short(s.splat_i(0), u[p].w[j], first);
-                    let short = s.add_short(short, u[p].w[j + 1], second);
-                    dots[p][t] = s.widen_short(dots[p][t], short, u[p].bytes[j / 4]);
+                    let i16_sums = s.maddubs_i16(s.splat_i(0), u[p].w[j], first);
+                    let i16_sums = s.maddubs_i16(i16_sums, u[p].w[j + 1], second);
+                    dots[p][t] = s.madd_i16_to_i32(dots[p][t], i16_sums, u[p].sub_scales[j / 4]);
                 }
             });
         });
     } else {
-        for chunk in 0..QUADS / together {
-            let mut short = [[s.splat_i(0); R]; P];
-            unrolled!(k < together, {
+        for chunk in 0..QUADS / unroll_factor {
+            let mut i16_sums = [[s.splat_i(0); R]; P];
+            unrolled!(k < unroll_factor, {
                 // Those that share a register of nibbles after each other.
-                let k = chunk * together + k;
+                let k = chunk * unroll_factor + k;
                 let j = k % 2 * 4 + k / 2;
                 unrolled!(t < R, {
                     let four = s.splat4(&x[t].q[4 * j..]);
                     for p in 0..P {
-                        short[p][t] = s.add_short(short[p][t], u[p].w[j], four);
+                        i16_sums[p][t] = s.maddubs_i16(i16_sums[p][t], u[p].w[j], four);
                     }
                 });
             });
             unrolled!(t < R, {
                 for p in 0..P {
-                    dots[p][t] = s.widen_short(dots[p][t], short[p][t], ones);
+                    dots[p][t] = s.madd_i16_to_i32(dots[p][t], i16_sums[p][t], ones);
                 }
             });
         }
@@ -747,7 +752,7 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
     unrolled!(t < R, {
         let scale = s.splat(x[t].plain().scale);
         for p in 0..P {
-            let weights = if halves { u[p].factor } else { u[p].scale[0] };
+            let weights = if two_scales { u[p].factor } else { u[p].scale[0] };
             sums[p][from + t] = s.fma(s.to_f(dots[p][t]), s.mul(weights, scale), sums[p][from + t]);
         }
         if F::Scales::BIAS {
@@ -759,12 +764,12 @@ fn multiply_in_turn<S: Simd, F: Format, const R: usize, const T: usize, const P:
     });
 }
 
-/// [`multiply`] for one row and panel, where scales of the halves are integers ([`unpack::in_bytes`]): one sum for both halves.
+/// [`microkernel_dot`] for one row and panel, where scales of the halves are integers ([`unpack::int8_sub_scales`]): one sum for both halves.
 #[inline(always)]
-fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum: S::F) -> S::F {
-    let [first, second] = u.bytes;
+fn gemv_i16_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum: S::F) -> S::F {
+    let [first, second] = u.sub_scales;
     let mut dots =
-        s.dot_words(s.splat_i(0), offset_words::<S, F>(s, u.bytes), s.splat_i(x.plain().less_words));
+        s.dot_i16(s.splat_i(0), zero_point_i16::<S, F>(s, u.sub_scales), s.splat_i(x.plain().neg_sum_i16));
     match const { F::Codes::BITS } {
         ..=3 => {
             dots = s.dot_scaled::<4, 3>(dots, &u.w, &x.q, 0, first);
@@ -780,8 +785,8 @@ fn add_scaled<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, x: &Block, sum:
 
 /// The offset times the scales of both halves, in words, the first below the second.
 #[inline(always)]
-fn offset_words<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
-    let (low, high) = match const { F::OFFSET } {
+fn zero_point_i16<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
+    let (low, high) = match const { F::ZERO_POINT } {
         4 => (s.shl::<2>(first), s.shl::<18>(second)),
         32 => (s.shl::<5>(first), s.shl::<21>(second)),
         other => unreachable!("offset {other}: that of a format with scales of 16 weights in bytes"),
@@ -791,14 +796,14 @@ fn offset_words<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
 
 /// What the products of `x`, or of its half `HALF` where there are scales of halves, start from, so that codes count from the format's zero.
 #[inline(always)]
-pub(crate) fn from_offset<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
-    match const { (F::Scales::GROUPS, unpack::offset::<S, F>()) } {
+pub(crate) fn zero_point_init<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
+    match const { (F::Scales::GROUPS, unpack::zero_point::<S, F>()) } {
         (_, 0) => s.splat_i(0),
-        (1, 8) => s.splat_i(x.plain().less_8),
-        (1, 16) => s.shl::<1>(s.splat_i(x.plain().less_8)),
-        (1, 128) => s.splat_i(x.plain().less_128),
-        (2, 4) => s.splat_i(x.plain().less_half_32[HALF] >> 3),
-        (2, 32) => s.splat_i(x.plain().less_half_32[HALF]),
+        (1, 8) => s.splat_i(x.plain().neg_sum_8),
+        (1, 16) => s.shl::<1>(s.splat_i(x.plain().neg_sum_8)),
+        (1, 128) => s.splat_i(x.plain().neg_sum_128),
+        (2, 4) => s.splat_i(x.plain().neg_half_sum_32[HALF] >> 3),
+        (2, 32) => s.splat_i(x.plain().neg_half_sum_32[HALF]),
         (scales, offset) => unreachable!("offset {offset} of codes with {scales} scales: no format's"),
     }
 }
@@ -806,7 +811,7 @@ pub(crate) fn from_offset<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block
 /// `acc` + quads `from` to `from + QUADS - 1` of the weights times those of the activations. No closure: it would be
 /// compiled without the tier's instructions.
 #[inline(always)]
-fn add_quads<S: Simd, F: Format, const QUADS: usize>(
+fn dot_quads<S: Simd, F: Format, const QUADS: usize>(
     s: S,
     acc: S::I,
     u: &unpack::Unpacked<S>,
@@ -822,21 +827,21 @@ fn add_quads<S: Simd, F: Format, const QUADS: usize>(
 }
 
 /// Weights stored as `W` times `f32` rows.
-struct Floats<'a, W> {
+struct F32Rows<'a, W> {
     rows: &'a [f32],
     stored: std::marker::PhantomData<W>,
 }
 
-impl<W: Stored> Rows for Floats<'_, W> {
-    const PRODUCTS: Products = Products::Floats;
-    type Home = Self;
-    const TILE: usize = 8;
+impl<W: StorageType> MicroKernel for F32Rows<'_, W> {
+    const DOT_KIND: DotKind = DotKind::F32;
+    type Unit = Self;
+    const MR: usize = 8;
     const SUMS: usize = 4;
     fn row_bytes(cols: usize) -> usize {
         4 * cols
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const T: usize, const P: usize>(
         &self,
         s: S,
         panels: [&[u8]; P],
@@ -862,21 +867,21 @@ impl<W: Stored> Rows for Floats<'_, W> {
 
 /// bfloat16 weights times bfloat16 rows where the tier has that product, else times `f32` rows.
 #[derive(Clone, Copy)]
-struct Brains<'a> {
+struct Bf16Rows<'a> {
     f32: &'a [f32],
-    pairs: GroupedPairs<'a>,
+    pairs: PairGroups<'a>,
 }
 
-impl Rows for Brains<'_> {
-    const PRODUCTS: Products = Products::Pairs;
-    type Home = Self;
-    const TILE: usize = 8;
+impl MicroKernel for Bf16Rows<'_> {
+    const DOT_KIND: DotKind = DotKind::Bf16;
+    type Unit = Self;
+    const MR: usize = 8;
     const SUMS: usize = 8;
     fn row_bytes(cols: usize) -> usize {
         2 * cols
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const T: usize, const P: usize>(
         &self,
         s: S,
         panels: [&[u8]; P],
@@ -889,12 +894,12 @@ impl Rows for Brains<'_> {
         if S::BF16_DOT {
             // Filled up with zeros to whole chunks, as a last column without a partner is in the weights.
             let whole = cols.div_ceil(2);
-            for from in (0..whole).step_by(CHUNK) {
+            for from in (0..whole).step_by(PAIR_CHUNK) {
                 let x = x.chunk::<S>(from);
-                for k in 0..CHUNK.min(whole - from) {
+                for k in 0..PAIR_CHUNK.min(whole - from) {
                     for i in 0..P {
                         let Some(weights) = vectors[i].next() else { return sums };
-                        add_pair(s, &x, k, s.load_bytes(weights), &mut sums[i]);
+                        fma_pair(s, &x, k, s.load_bytes(weights), &mut sums[i]);
                     }
                 }
             }
@@ -906,7 +911,7 @@ impl Rows for Brains<'_> {
         for k in 0..whole {
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
-                add_pair(s, &x, k, s.load_bytes(weights), &mut sums[i]);
+                fma_pair(s, &x, k, s.load_bytes(weights), &mut sums[i]);
             }
         }
         if cols % 2 == 1 {
@@ -919,7 +924,7 @@ impl Rows for Brains<'_> {
             let x = PairRows { f32: last.each_ref().map(|last| last.as_slice()), ..x };
             for i in 0..P {
                 let Some(weights) = vectors[i].next() else { return sums };
-                add_pair(s, &x, 0, s.load_bytes(weights), &mut sums[i]);
+                fma_pair(s, &x, 0, s.load_bytes(weights), &mut sums[i]);
             }
         }
         sums
@@ -929,7 +934,7 @@ impl Rows for Brains<'_> {
 /// Rows as pairs of bfloat16 and of `f32`, of which one is empty.
 #[derive(Clone, Copy)]
 struct PairRows<'a, const T: usize> {
-    /// [`CHUNK`] pairs of the first row, then those of the next; the next pairs of the first begin `step` pairs on.
+    /// [`PAIR_CHUNK`] pairs of the first row, then those of the next; the next pairs of the first begin `step` pairs on.
     pairs: &'a [[i8; 4]],
     step: usize,
     f32: [&'a [[f32; 2]]; T],
@@ -938,27 +943,27 @@ struct PairRows<'a, const T: usize> {
 impl<'a, const T: usize> PairRows<'a, T> {
     const NONE: PairRows<'static, T> = PairRows { pairs: &[], step: 0, f32: [&[]; T] };
 
-    /// [`CHUNK`] pairs of each row from pair `from` on, a multiple of so many.
+    /// [`PAIR_CHUNK`] pairs of each row from pair `from` on, a multiple of so many.
     #[inline(always)]
     fn chunk<S: Simd>(&self, from: usize) -> PairRows<'a, T> {
         let mut chunk = PairRows::NONE;
         if S::BF16_DOT {
-            chunk.pairs = &self.pairs[from / CHUNK * self.step..][..CHUNK * T];
+            chunk.pairs = &self.pairs[from / PAIR_CHUNK * self.step..][..PAIR_CHUNK * T];
         } else {
             unrolled!(t < T, {
-                chunk.f32[t] = &self.f32[t][from..][..CHUNK];
+                chunk.f32[t] = &self.f32[t][from..][..PAIR_CHUNK];
             });
         }
         chunk
     }
 }
 
-impl<'a> Brains<'a> {
+impl<'a> Bf16Rows<'a> {
     /// Rows `first` to `first + T - 1` in the form that is multiplied; in the other form they are empty.
     #[inline(always)]
     fn rows<S: Simd, const T: usize>(&self, cols: usize, first: usize) -> PairRows<'a, T> {
         // Tiles begin at multiples of their own size, so that one lies in one group.
-        const { assert!(T <= GROUP) };
+        const { assert!(T <= ROW_GROUP) };
         if S::BF16_DOT {
             let (pairs, step) = self.pairs.stream(first);
             PairRows { pairs, step, ..PairRows::NONE }
@@ -971,7 +976,7 @@ impl<'a> Brains<'a> {
 
 /// Adds to the sum of each row and panel the row's pair `k`, of bfloat16 of a chunk, times the panel's vector of weights.
 #[inline(always)]
-fn add_pairs<S: Simd, const T: usize, const P: usize>(
+fn fma_pairs<S: Simd, const T: usize, const P: usize>(
     s: S,
     x: &PairRows<'_, T>,
     k: usize,
@@ -980,7 +985,7 @@ fn add_pairs<S: Simd, const T: usize, const P: usize>(
 ) {
     if S::BF16_DOT {
         unrolled!(t < T, {
-            let pair = s.splat4(&x.pairs[CHUNK * t + k]);
+            let pair = s.splat4(&x.pairs[PAIR_CHUNK * t + k]);
             unrolled!(p < P, {
                 sums[p][t] = s.bf16_dot(sums[p][t], w[p], pair);
             });
@@ -998,31 +1003,31 @@ fn add_pairs<S: Simd, const T: usize, const P: usize>(
     }
 }
 
-/// [`add_pairs`] of one panel.
+/// [`fma_pairs`] of one panel.
 #[inline(always)]
-fn add_pair<S: Simd, const T: usize>(s: S, x: &PairRows<'_, T>, k: usize, w: S::I, sums: &mut [S::F; T]) {
-    add_pairs(s, x, k, &[w], std::array::from_mut(sums));
+fn fma_pair<S: Simd, const T: usize>(s: S, x: &PairRows<'_, T>, k: usize, w: S::I, sums: &mut [S::F; T]) {
+    fma_pairs(s, x, k, &[w], std::array::from_mut(sums));
 }
 
-/// The most rows for which [`Twelves`] takes less time than [`Pieces`], though it makes weights of the twelve bits once a tile: half of the
+/// The most rows for which [`Dict12Rows`] takes less time than [`Dict12Blocked`], though it makes weights of the twelve bits once a tile: half of the
 /// time for 16, three quarters for 32 (Zen 5).
-const BY_TILES: usize = 64;
+const DECODE_TILE_MAX_M: usize = 64;
 
 /// bfloat16 weights in twelve bits times rows, tile by tile.
-struct Twelves<'a>(Brains<'a>);
+struct Dict12Rows<'a>(Bf16Rows<'a>);
 
-impl Rows for Twelves<'_> {
-    const PRODUCTS: Products = Products::Pairs;
-    type Home = Self;
-    const TILE: usize = 8;
+impl MicroKernel for Dict12Rows<'_> {
+    const DOT_KIND: DotKind = DotKind::Bf16;
+    type Unit = Self;
+    const MR: usize = 8;
     const PAIRS: bool = true;
     // All tiers that have such weights take panels in pairs.
     const SUMS: usize = 1;
     fn row_bytes(cols: usize) -> usize {
-        Brains::row_bytes(cols)
+        Bf16Rows::row_bytes(cols)
     }
     #[inline(always)]
-    fn tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const T: usize, const P: usize>(
         &self,
         s: S,
         panels: [&[u8]; P],
@@ -1032,20 +1037,20 @@ impl Rows for Twelves<'_> {
         let rows = self.0.rows::<S, T>(cols, first);
         let mut k = 0;
         let mut sums = [[s.splat(0.0); T]; P];
-        let mut readers = [twelve::Reader::new(panels[0], S::LANES, cols); P];
+        let mut readers = [bf16_dict12::Reader::new(panels[0], S::LANES, cols); P];
         for p in 1..P {
-            readers[p] = twelve::Reader::new(panels[p], S::LANES, cols);
+            readers[p] = bf16_dict12::Reader::new(panels[p], S::LANES, cols);
         }
-        const { assert!(twelve::PAIRS == CHUNK) };
-        let bytes = twelve::group_bytes(S::LANES);
+        const { assert!(bf16_dict12::GROUP_PAIRS == PAIR_CHUNK) };
+        let bytes = bf16_dict12::group_bytes(S::LANES);
         // What lies behind this panel is already being read.
-        let (mut left, skip) = (panels[0].len(), (P - 1) * panels[0].len());
-        for piece in 0..cols.div_ceil(twelve::PIECE) {
-            let mut exceptions = [twelve::Exceptions::NONE; P];
+        let (mut bytes_left, wrap_skip) = (panels[0].len(), (P - 1) * panels[0].len());
+        for k_block in 0..cols.div_ceil(bf16_dict12::K_BLOCK) {
+            let mut exceptions = [bf16_dict12::Exceptions::NONE; P];
             let mut groups = [&panels[0][..0]; P];
             for p in 0..P {
-                exceptions[p] = readers[p].exceptions(piece, S::LANES);
-                groups[p] = readers[p].groups(piece, S::LANES);
+                exceptions[p] = readers[p].exceptions(k_block, S::LANES);
+                groups[p] = readers[p].groups(k_block, S::LANES);
             }
             let count = groups[0].len() / bytes;
             let mut at = 0;
@@ -1057,18 +1062,28 @@ impl Rows for Twelves<'_> {
                 }
                 // In a damaged file they may not be in order.
                 next = next.max(at);
-                sums = add_plain(s, &readers, &groups, at..next, &rows, &mut k, &mut left, skip, sums);
+                sums = fma_groups(
+                    s,
+                    &readers,
+                    &groups,
+                    at..next,
+                    &rows,
+                    &mut k,
+                    &mut bytes_left,
+                    wrap_skip,
+                    sums,
+                );
                 if next < count {
                     let x = rows.chunk::<S>(k);
-                    k += CHUNK;
+                    k += PAIR_CHUNK;
                     for p in 0..P {
                         let group = &groups[p][next * bytes..][..bytes];
-                        let weights = readers[p].pairs(s, group, next, &mut exceptions[p]);
-                        for j in 0..CHUNK {
-                            add_pair(s, &x, j, weights[j], &mut sums[p]);
+                        let weights = readers[p].decode_pairs_exact(s, group, next, &mut exceptions[p]);
+                        for j in 0..PAIR_CHUNK {
+                            fma_pair(s, &x, j, weights[j], &mut sums[p]);
                         }
                     }
-                    left -= bytes;
+                    bytes_left -= bytes;
                 }
                 at = next + 1;
             }
@@ -1078,34 +1093,34 @@ impl Rows for Twelves<'_> {
 }
 
 /// `sums` and the products of the groups `range`, which have no exceptions, with the next columns of `x`. Asks for groups that come later:
-/// behind the `left` bytes of the panels from the next group on, `skip` bytes are left out.
+/// behind the `bytes_left` bytes of the panels from the next group on, `wrap_skip` bytes are left out.
 #[inline(always)]
-fn add_plain<S: Simd, const T: usize, const P: usize>(
+fn fma_groups<S: Simd, const T: usize, const P: usize>(
     s: S,
-    readers: &[twelve::Reader<'_>; P],
+    readers: &[bf16_dict12::Reader<'_>; P],
     groups: &[&[u8]; P],
     range: Range<usize>,
     rows: &PairRows<'_, T>,
     k: &mut usize,
-    left: &mut usize,
-    skip: usize,
+    bytes_left: &mut usize,
+    wrap_skip: usize,
     mut sums: [[S::F; T]; P],
 ) -> [[S::F; T]; P] {
-    let bytes = const { twelve::group_bytes(S::LANES) };
+    let bytes = const { bf16_dict12::group_bytes(S::LANES) };
     for group in range {
-        let ahead = const { unpack::ahead::<S, P>() };
-        let ahead = if ahead < *left { ahead } else { ahead + skip };
-        *left -= bytes;
+        let prefetch = const { unpack::prefetch_distance::<S, P>() };
+        let prefetch = if prefetch < *bytes_left { prefetch } else { prefetch + wrap_skip };
+        *bytes_left -= bytes;
         let x = rows.chunk::<S>(*k);
-        *k += CHUNK;
+        *k += PAIR_CHUNK;
         unrolled!(p < P, {
             let group = &groups[p][group * bytes..][..bytes];
             for line in 0..bytes.div_ceil(64) {
-                s.prefetch(group, 64 * line + ahead);
+                s.prefetch(group, 64 * line + prefetch);
             }
-            let weights = readers[p].plain_pairs(s, group);
-            for j in 0..CHUNK {
-                add_pair(s, &x, j, weights[j], &mut sums[p]);
+            let weights = readers[p].decode_pairs(s, group);
+            for j in 0..PAIR_CHUNK {
+                fma_pair(s, &x, j, weights[j], &mut sums[p]);
             }
         });
     }
@@ -1114,141 +1129,151 @@ fn add_plain<S: Simd, const T: usize, const P: usize>(
 
 /// Panels whose pieces are near together. Two, because eight sums at a time leave a CPU that starts two products a cycle waiting for the one
 /// before.
-const TOGETHER: usize = 2;
+const NR_PANELS: usize = 2;
 
 /// A piece of each of these panels as plain pairs, for the widest registers: their vectors of the same columns side by side.
 #[repr(align(64))]
-struct Near([u8; TOGETHER * twelve::near_bytes(MOST_LANES)]);
+struct DecodedKBlock([u8; NR_PANELS * bf16_dict12::k_block_bytes(MAX_LANES)]);
 
 /// Sums of a row of these panels.
-type Sums = [f32; TOGETHER * MOST_LANES];
+type RowAccumulators = [f32; NR_PANELS * MAX_LANES];
 
 /// The most rows that walk over a piece before the next one.
-const WAITING: usize = 256;
+const SPILL_ROWS: usize = 256;
 
 /// Sums of rows between one piece and the next.
 #[repr(align(64))]
-struct Waiting([Sums; WAITING]);
+struct AccumulatorSpill([RowAccumulators; SPILL_ROWS]);
 
 /// bfloat16 weights in twelve bits times many rows: rows walk over a piece of two panels that is near, and between their tiles, part by
 /// part, the next piece is brought near, so that nothing waits for it. Sums wait for the next piece side by side, bit for bit; in the output
 /// they would lie a row apart, and have left the caches by then.
-struct Pieces<'w, 'a> {
+struct Dict12Blocked<'w, 'a> {
     work: &'w mut Work<'a>,
-    x: Brains<'w>,
+    x: Bf16Rows<'w>,
 }
 
 /// A piece of the panels from `panel` on, and the first of the rows that walk over it.
 #[derive(Clone, Copy)]
-struct Step {
+struct KBlock {
     panel: usize,
     row: usize,
-    piece: usize,
+    k_block: usize,
 }
 
-impl Job for Pieces<'_, '_> {
+impl Job for Dict12Blocked<'_, '_> {
     type Out = ();
-    const PRODUCTS: Products = Products::Pairs;
+    const DOT_KIND: DotKind = DotKind::Bf16;
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let [near, later] = &mut [const { Near([0; _]) }; 2];
-        let (mut near, mut later) = (near, later);
-        let mut waiting = Waiting([[0.0; _]; _]);
-        let mut step = Step { panel: 0, row: 0, piece: 0 };
-        bring(s, &mut self.coming::<S>(step), usize::MAX, near);
+        let [now, next_buffer] = &mut [const { DecodedKBlock([0; _]) }; 2];
+        let (mut now, mut next_buffer) = (now, next_buffer);
+        let mut spill = AccumulatorSpill([[0.0; _]; _]);
+        let mut step = KBlock { panel: 0, row: 0, k_block: 0 };
+        decode_into(s, &mut self.decoders::<S>(step), usize::MAX, now);
         loop {
-            let next = self.after(step);
-            let mut coming = next.map(|next| self.coming::<S>(next));
-            let end = self.work.rows.min(step.row + WAITING);
+            let next = self.next_block(step);
+            let mut decoders = next.map(|next| self.decoders::<S>(next));
+            let end = self.work.rows.min(step.row + SPILL_ROWS);
             let mut t = step.row;
             while t < end {
-                let waiting = &mut waiting.0[t - step.row..];
-                t += match (end - t).min(S::TILE) {
-                    1 => self.rows::<S, 1>(s, near, step, t, waiting),
-                    2..4 => self.rows::<S, 2>(s, near, step, t, waiting),
-                    8.. if const { S::TILE >= 8 } => self.rows::<S, 8>(s, near, step, t, waiting),
-                    _ => self.rows::<S, 4>(s, near, step, t, waiting),
+                let spill = &mut spill.0[t - step.row..];
+                t += match (end - t).min(S::MR) {
+                    1 => self.rows::<S, 1>(s, now, step, t, spill),
+                    2..4 => self.rows::<S, 2>(s, now, step, t, spill),
+                    8.. if const { S::MR >= 8 } => self.rows::<S, 8>(s, now, step, t, spill),
+                    _ => self.rows::<S, 4>(s, now, step, t, spill),
                 };
-                if let Some(coming) = &mut coming {
-                    bring(s, coming, twelve::PIECE_GROUPS * (t - step.row) / (end - step.row), later);
+                if let Some(decoders) = &mut decoders {
+                    decode_into(
+                        s,
+                        decoders,
+                        bf16_dict12::K_BLOCK_GROUPS * (t - step.row) / (end - step.row),
+                        next_buffer,
+                    );
                 }
             }
             let Some(next) = next else { return };
             step = next;
-            std::mem::swap(&mut near, &mut later);
+            std::mem::swap(&mut now, &mut next_buffer);
         }
     }
 }
 
 /// Brings groups of the panels near until `to` of them are.
 #[inline(always)]
-fn bring<S: Simd>(s: S, coming: &mut [twelve::Coming<'_>; TOGETHER], to: usize, near: &mut Near) {
-    for p in 0..TOGETHER {
-        coming[p].ask(s, to);
-        coming[p].bring(s, to, TOGETHER, &mut near.0[4 * S::LANES * p..]);
+fn decode_into<S: Simd>(
+    s: S,
+    decoders: &mut [bf16_dict12::PanelDecoder<'_>; NR_PANELS],
+    to: usize,
+    now: &mut DecodedKBlock,
+) {
+    for p in 0..NR_PANELS {
+        decoders[p].prefetch(s, to);
+        decoders[p].decode_into(s, to, NR_PANELS, &mut now.0[4 * S::LANES * p..]);
     }
 }
 
-impl<'a> Pieces<'_, 'a> {
+impl<'a> Dict12Blocked<'_, 'a> {
     /// What comes after `step`.
     #[inline(always)]
-    fn after(&self, step: Step) -> Option<Step> {
+    fn next_block(&self, step: KBlock) -> Option<KBlock> {
         let Work { cols, weights, rows, .. } = *self.work;
-        if (step.piece + 1) * twelve::PIECE < cols {
-            return Some(Step { piece: step.piece + 1, ..step });
+        if (step.k_block + 1) * bf16_dict12::K_BLOCK < cols {
+            return Some(KBlock { k_block: step.k_block + 1, ..step });
         }
-        if step.row + WAITING < rows {
-            return Some(Step { row: step.row + WAITING, piece: 0, ..step });
+        if step.row + SPILL_ROWS < rows {
+            return Some(KBlock { row: step.row + SPILL_ROWS, k_block: 0, ..step });
         }
-        let panel = step.panel + TOGETHER;
-        (panel < weights.count).then_some(Step { panel, row: 0, piece: 0 })
+        let panel = step.panel + NR_PANELS;
+        (panel < weights.count).then_some(KBlock { panel, row: 0, k_block: 0 })
     }
 
     /// The weights of `step`, from their first on; a last panel without a neighbour is its own.
     #[inline(always)]
-    fn coming<S: Simd>(&self, step: Step) -> [twelve::Coming<'a>; TOGETHER] {
+    fn decoders<S: Simd>(&self, step: KBlock) -> [bf16_dict12::PanelDecoder<'a>; NR_PANELS] {
         let Work { cols, weights, .. } = *self.work;
         let panel = |p: usize| weights.panel((step.panel + p).min(weights.count - 1));
-        std::array::from_fn(|p| twelve::Coming::new(panel(p), S::LANES, cols, step.piece))
+        std::array::from_fn(|p| bf16_dict12::PanelDecoder::new(panel(p), S::LANES, cols, step.k_block))
     }
 
-    /// Adds the products of `step`'s piece with rows `first` to `first + T - 1` to `waiting`; those of the last piece go to the output.
+    /// Adds the products of `step`'s piece with rows `first` to `first + T - 1` to `spill`; those of the last piece go to the output.
     #[inline(always)]
     fn rows<S: Simd, const T: usize>(
         &mut self,
         s: S,
-        near: &Near,
-        step: Step,
+        now: &DecodedKBlock,
+        step: KBlock,
         first: usize,
-        waiting: &mut [Sums],
+        spill: &mut [RowAccumulators],
     ) -> usize {
-        const P: usize = TOGETHER;
-        let Step { panel, piece, .. } = step;
+        const P: usize = NR_PANELS;
+        let KBlock { panel, k_block, .. } = step;
         let cols = self.work.cols;
         let x = self.x.rows::<S, T>(cols, first);
-        let waiting = &mut waiting[..T];
+        let spill = &mut spill[..T];
         let mut sums = [[s.splat(0.0); T]; P];
-        if piece > 0 {
+        if k_block > 0 {
             unrolled!(t < T, {
                 unrolled!(p < P, {
-                    sums[p][t] = s.load(&waiting[t][p * S::LANES..]);
+                    sums[p][t] = s.load(&spill[t][p * S::LANES..]);
                 });
             });
         }
-        let k = piece * twelve::PIECE / 2;
-        let count = (cols / 2 - k).min(twelve::PIECE / 2);
+        let k = k_block * bf16_dict12::K_BLOCK / 2;
+        let count = (cols / 2 - k).min(bf16_dict12::K_BLOCK / 2);
         let last = k + count == cols / 2;
         let panels = P.min(self.work.weights.count - panel);
-        if const { S::MANY_AHEAD } && last {
-            self.work.prefetch_out(s, first..first + T, panel..panel + panels);
+        if const { S::PREFETCH_GEMM } && last {
+            self.work.prefetch_output(s, first..first + T, panel..panel + panels);
         }
-        sums = add_near(s, near, &x, k..k + count, sums);
+        sums = fma_k_block(s, now, &x, k..k + count, sums);
         unrolled!(t < T, {
             unrolled!(p < P, {
                 if !last {
-                    s.store(sums[p][t], &mut waiting[t][p * S::LANES..]);
+                    s.store(sums[p][t], &mut spill[t][p * S::LANES..]);
                 } else if p < panels {
-                    self.work.put(s, first + t, (panel + p) * S::LANES, sums[p][t]);
+                    self.work.store(s, first + t, (panel + p) * S::LANES, sums[p][t]);
                 }
             });
         });
@@ -1258,22 +1283,24 @@ impl<'a> Pieces<'_, 'a> {
 
 /// `sums` and the products of the pairs `pairs` of `x`, of whole chunks, with what is near. By value, so that sums stay in registers.
 #[inline(always)]
-fn add_near<S: Simd, const T: usize>(
+fn fma_k_block<S: Simd, const T: usize>(
     s: S,
-    near: &Near,
+    now: &DecodedKBlock,
     x: &PairRows<'_, T>,
     pairs: Range<usize>,
-    mut sums: [[S::F; T]; TOGETHER],
-) -> [[S::F; T]; TOGETHER] {
-    const { assert!(twelve::STEP.is_multiple_of(2 * CHUNK)) };
-    for (k, vectors) in pairs.step_by(CHUNK).zip(near.0.chunks_exact(4 * S::LANES * TOGETHER * CHUNK)) {
+    mut sums: [[S::F; T]; NR_PANELS],
+) -> [[S::F; T]; NR_PANELS] {
+    const { assert!(bf16_dict12::K_MULTIPLE.is_multiple_of(2 * PAIR_CHUNK)) };
+    for (k, vectors) in
+        pairs.step_by(PAIR_CHUNK).zip(now.0.chunks_exact(4 * S::LANES * NR_PANELS * PAIR_CHUNK))
+    {
         let x = x.chunk::<S>(k);
-        unrolled!(k < CHUNK, {
-            let mut weights = [s.splat_i(0); TOGETHER];
-            unrolled!(p < TOGETHER, {
-                weights[p] = s.load_bytes(&vectors[4 * S::LANES * (k * TOGETHER + p)..]);
+        unrolled!(k < PAIR_CHUNK, {
+            let mut weights = [s.splat_i(0); NR_PANELS];
+            unrolled!(p < NR_PANELS, {
+                weights[p] = s.load_bytes(&vectors[4 * S::LANES * (k * NR_PANELS + p)..]);
             });
-            add_pairs(s, &x, k, &weights, &mut sums);
+            fma_pairs(s, &x, k, &weights, &mut sums);
         });
     }
     sums

@@ -10,22 +10,22 @@
 //! to words. That is twice the multiplies of one part, and no error beside that of the stored codes. Sums of products are exact
 //! integers, so neither their order nor the way could change a result.
 
-use cpu::lanes::{Products, Simd};
+use cpu::simd::{DotKind, Simd};
 use half::f16;
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::kv::BLOCK_TOKENS;
-use crate::registers;
-use crate::stored::{Kept, asked, together};
+use crate::kv_layout::{KvFormat, prefetch_span, unroll_factor};
+use crate::partial;
 
 /// Numbers of a key that share a scale.
 const GROUP: usize = 32;
 /// Steps of the fine part in one of the coarse part.
-const FINE: f32 = 128.0;
+const FINE_STEPS: f32 = 128.0;
 /// The largest code in two parts: coarse 127, fine 0.
-const MOST: f32 = 127.0 * FINE;
+const MAX_CODE: f32 = 127.0 * FINE_STEPS;
 /// Below this a factor is nothing: its inverse would not be a number.
-const LEAST: f32 = 1e-30;
+const MIN_FACTOR: f32 = 1e-30;
 
 /// Bytes of the scales of 32 keys of `key_dim` numbers.
 pub(crate) const fn key_scale_bytes(key_dim: usize) -> usize {
@@ -66,11 +66,11 @@ pub(crate) fn write_value<S: Simd>(s: S, value: &[f32], out: &mut [u8], value_di
 /// Rounds numbers to codes from -127 to 127; returns the scale.
 #[inline(always)]
 fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
-    let most = largest(row);
-    let scale = if most.is_finite() { f16::from_f32(most / 127.0) } else { f16::INFINITY };
+    let max_abs = max_magnitude(row);
+    let scale = if max_abs.is_finite() { f16::from_f32(max_abs / 127.0) } else { f16::INFINITY };
     let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
     for at in (0..row.len()).step_by(S::LANES) {
-        let v = s.mul(registers::load(s, row, at), s.splat(inverse));
+        let v = s.mul(partial::load(s, row, at), s.splat(inverse));
         // A subnormal scale may be rounded down by far.
         s.store_i8(s.max(s.min(v, s.splat(127.0)), s.splat(-127.0)), &mut codes[at..]);
     }
@@ -79,40 +79,40 @@ fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
 
 /// The largest magnitude. That of NaN is NaN: as bits, magnitudes are ordered, infinity above numbers and NaN above both.
 #[inline(always)]
-fn largest(row: &[f32]) -> f32 {
-    f32::from_bits(row.iter().fold(0, |most, v| most.max(v.abs().to_bits())))
+fn max_magnitude(row: &[f32]) -> f32 {
+    f32::from_bits(row.iter().fold(0, |max_abs, v| max_abs.max(v.abs().to_bits())))
 }
 
 /// Factors, `code · scale`, of which each pass multiplies one of two halves: `code = 128 · coarse + fine`, or words of the even
 /// numbers and of the odd ones.
-pub(crate) struct Parts<const N: usize, const X: usize> {
+pub(crate) struct SplitFactors<const N: usize, const X: usize> {
     halves: [[[i8; X]; N]; 2],
     scale: [f32; N],
 }
 
-impl<const N: usize, const X: usize> Parts<N, X> {
-    const ZERO: Parts<N, X> = Parts { halves: [[[0; X]; N]; 2], scale: [0.0; N] };
+impl<const N: usize, const X: usize> SplitFactors<N, X> {
+    const ZERO: SplitFactors<N, X> = SplitFactors { halves: [[[0; X]; N]; 2], scale: [0.0; N] };
 
-    /// Sets row `i`, whose largest magnitude is `most`. Fine parts are from -64 to 64, or with `UNSIGNED` and factors that
+    /// Sets row `i`, whose largest magnitude is `max_abs`. Fine parts are from -64 to 64, or with `NON_NEGATIVE` and factors that
     /// are not negative from 0 to 127.
     #[inline(always)]
-    fn set<S: Simd, const UNSIGNED: bool>(&mut self, s: S, i: usize, row: &[f32], most: f32) {
-        self.scale[i] = if most < LEAST { 0.0 } else { most / MOST };
-        let inverse = if most < LEAST || !most.is_finite() { 0.0 } else { MOST / most };
+    fn set<S: Simd, const NON_NEGATIVE: bool>(&mut self, s: S, i: usize, row: &[f32], max_abs: f32) {
+        self.scale[i] = if max_abs < MIN_FACTOR { 0.0 } else { max_abs / MAX_CODE };
+        let inverse = if max_abs < MIN_FACTOR || !max_abs.is_finite() { 0.0 } else { MAX_CODE / max_abs };
         let [first, second] = &mut self.halves;
         let (first, second) = (&mut first[i], &mut second[i]);
         // A whole code over 128, less 127/256, rounds to nearest as it would be rounded down.
-        let down = s.splat(if UNSIGNED { -127.0 / 256.0 } else { 0.0 });
+        let down = s.splat(if NON_NEGATIVE { -127.0 / 256.0 } else { 0.0 });
         for at in (0..row.len()).step_by(S::LANES) {
-            let scaled = s.mul(registers::load(s, row, at), s.splat(inverse));
+            let scaled = s.mul(partial::load(s, row, at), s.splat(inverse));
             if S::WORDS {
-                s.store_words(scaled, &mut first[at..], &mut second[at..]);
+                s.store_i16_split(scaled, &mut first[at..], &mut second[at..]);
                 continue;
             }
             let code = s.round(scaled);
-            let coarse = s.round(s.fma(code, s.splat(1.0 / FINE), down));
+            let coarse = s.round(s.fma(code, s.splat(1.0 / FINE_STEPS), down));
             s.store_i8(coarse, &mut first[at..]);
-            s.store_i8(s.fma(coarse, s.splat(-FINE), code), &mut second[at..]);
+            s.store_i8(s.fma(coarse, s.splat(-FINE_STEPS), code), &mut second[at..]);
         }
     }
 
@@ -141,36 +141,36 @@ impl<const N: usize, const X: usize> Parts<N, X> {
 
 /// Queries as factors, and what to subtract from their products with keys.
 pub(crate) struct Queries<const N: usize> {
-    parts: Parts<N, MAX_HEAD_DIM>,
-    /// By group: keys are codes plus 128, of which the tier's product of bytes takes off [`Simd::WIDE_ZERO`].
+    factors: SplitFactors<N, MAX_HEAD_DIM>,
+    /// By group: keys are codes plus 128, of which the tier's product of bytes takes off [`Simd::U8_ZERO_POINT`].
     start: [[i32; MAX_HEAD_DIM / GROUP]; N],
 }
 
 /// Keys and values in eight bits.
-pub(crate) struct Eight;
+pub(crate) struct KvQ8;
 
-impl Kept for Eight {
-    const PRODUCTS: Products = Products::Bytes;
+impl KvFormat for KvQ8 {
+    const DOT_KIND: DotKind = DotKind::Int8;
     type With = ();
-    const EVERY_TILE: bool = false;
+    const ALL_TILE_SIZES: bool = false;
     type Queries<const N: usize> = Queries<N>;
 
-    fn begin((): (), _: usize) -> Eight {
-        Eight
+    fn begin((): (), _: usize) -> KvQ8 {
+        KvQ8
     }
 
-    fn room<const N: usize>() -> Queries<N> {
-        Queries { parts: Parts::ZERO, start: [[0; MAX_HEAD_DIM / GROUP]; N] }
+    fn scratch<const N: usize>() -> Queries<N> {
+        Queries { factors: SplitFactors::ZERO, start: [[0; MAX_HEAD_DIM / GROUP]; N] }
     }
 
     #[inline(always)]
-    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N], ready: &mut Queries<N>) {
-        let Queries { parts, start } = ready;
+    fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N], prepared: &mut Queries<N>) {
+        let Queries { factors, start } = prepared;
         for i in 0..N {
-            parts.set::<S, false>(s, i, q[i], largest(q[i]));
-            for (start, codes) in start[i].iter_mut().zip(parts.sums::<S>(i, q[i].len().div_ceil(GROUP))) {
+            factors.set::<S, false>(s, i, q[i], max_magnitude(q[i]));
+            for (start, codes) in start[i].iter_mut().zip(factors.sums::<S>(i, q[i].len().div_ceil(GROUP))) {
                 // The first products in parts count 128 times, this with them.
-                *start = if S::WORDS { -codes * 128 } else { -codes * (128 - S::WIDE_ZERO) / 128 };
+                *start = if S::WORDS { -codes * 128 } else { -codes * (128 - S::U8_ZERO_POINT) / 128 };
             }
         }
     }
@@ -182,17 +182,17 @@ impl Kept for Eight {
         queries: &Queries<N>,
         keys: &[u8],
         dim: usize,
-        ahead: usize,
+        prefetch_ahead: usize,
         scores: &mut [[f32; BLOCK_TOKENS]; N],
     ) {
         let (codes, scales) = keys.split_at(BLOCK_TOKENS * dim.next_multiple_of(4));
-        if together::<S, N>() > 1 {
+        if unroll_factor::<S, N>() > 1 {
             for at in (0..BLOCK_TOKENS).step_by(2 * S::LANES) {
-                score_strip::<S, N, 2>(s, queries, codes, scales, at, ahead, scores);
+                score_strip::<S, N, 2>(s, queries, codes, scales, at, prefetch_ahead, scores);
             }
         } else {
             for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
-                score_strip::<S, N, 1>(s, queries, codes, scales, at, ahead, scores);
+                score_strip::<S, N, 1>(s, queries, codes, scales, at, prefetch_ahead, scores);
             }
         }
     }
@@ -203,37 +203,37 @@ impl Kept for Eight {
         s: S,
         weights: &[[f32; BLOCK_TOKENS]; N],
         values: &[u8],
-        wide: usize,
+        stride: usize,
         written: usize,
-        ahead: usize,
+        prefetch_ahead: usize,
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
-        let (codes, scales) = values.split_at(BLOCK_TOKENS * wide);
+        let (codes, scales) = values.split_at(BLOCK_TOKENS * stride);
         // What nobody wrote yet has any scale, and weights of zero.
-        s.prefetch(scales, ahead);
+        s.prefetch(scales, prefetch_ahead);
         let mut scale = [0.0; BLOCK_TOKENS];
         for (at, scale) in scale.chunks_exact_mut(S::LANES).enumerate() {
             s.store(s.load_f16_bytes(&scales[2 * at * S::LANES..]), scale);
         }
         scale[written..].fill(0.0);
-        let mut parts = Parts::<N, BLOCK_TOKENS>::ZERO;
+        let mut factors = SplitFactors::<N, BLOCK_TOKENS>::ZERO;
         for i in 0..N {
-            let (mut scaled, mut most) = ([0.0; BLOCK_TOKENS], s.splat(0.0));
+            let (mut scaled, mut max_abs) = ([0.0; BLOCK_TOKENS], s.splat(0.0));
             for at in (0..BLOCK_TOKENS).step_by(S::LANES) {
                 let v = s.mul(s.load(&weights[i][at..]), s.load(&scale[at..]));
-                most = s.max(v, most);
+                max_abs = s.max(v, max_abs);
                 s.store(v, &mut scaled[at..]);
             }
-            parts.set::<S, true>(s, i, &scaled, s.max_lane(most));
+            factors.set::<S, true>(s, i, &scaled, s.reduce_max(max_abs));
         }
-        let codes = &codes[..written.div_ceil(4) * 4 * wide];
-        if together::<S, N>() > 1 {
-            for at in (0..wide).step_by(2 * S::LANES) {
-                value_strip::<S, N, 2>(s, &parts, codes, wide, at, ahead, sums);
+        let codes = &codes[..written.div_ceil(4) * 4 * stride];
+        if unroll_factor::<S, N>() > 1 {
+            for at in (0..stride).step_by(2 * S::LANES) {
+                value_strip::<S, N, 2>(s, &factors, codes, stride, at, prefetch_ahead, sums);
             }
         } else {
-            for at in (0..wide).step_by(S::LANES) {
-                value_strip::<S, N, 1>(s, &parts, codes, wide, at, ahead, sums);
+            for at in (0..stride).step_by(S::LANES) {
+                value_strip::<S, N, 1>(s, &factors, codes, stride, at, prefetch_ahead, sums);
             }
         }
     }
@@ -247,10 +247,10 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
     codes: &[u8],
     scales: &[u8],
     at: usize,
-    ahead: usize,
+    prefetch_ahead: usize,
     scores: &mut [[f32; BLOCK_TOKENS]; N],
 ) {
-    let Queries { parts, start } = queries;
+    let Queries { factors, start } = queries;
     let mut sums = [[s.splat(0.0); U]; N];
     let groups = codes.chunks(GROUP * BLOCK_TOKENS).zip(scales.chunks_exact(2 * BLOCK_TOKENS));
     for (g, (rows, scales)) in groups.enumerate() {
@@ -259,8 +259,17 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
             dots[i] = [s.splat_i(start[i][g]); U];
         }
         let (width, from) = (4 * BLOCK_TOKENS, g * GROUP);
-        add_products::<S, N, U, MAX_HEAD_DIM, true>(s, parts, from, rows, width, at, ahead, &mut dots);
-        s.prefetch(&scales[2 * at..], ahead);
+        add_products::<S, N, U, MAX_HEAD_DIM, true>(
+            s,
+            factors,
+            from,
+            rows,
+            width,
+            at,
+            prefetch_ahead,
+            &mut dots,
+        );
+        s.prefetch(&scales[2 * at..], prefetch_ahead);
         for u in 0..U {
             let scale = s.load_f16_bytes(&scales[2 * (at + u * S::LANES)..]);
             for i in 0..N {
@@ -270,7 +279,7 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
     }
     for i in 0..N {
         for u in 0..U {
-            s.store(s.mul(sums[i][u], s.splat(parts.scale[i])), &mut scores[i][at + u * S::LANES..]);
+            s.store(s.mul(sums[i][u], s.splat(factors.scale[i])), &mut scores[i][at + u * S::LANES..]);
         }
     }
 }
@@ -279,17 +288,26 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
 #[inline(always)]
 fn value_strip<S: Simd, const N: usize, const U: usize>(
     s: S,
-    parts: &Parts<N, BLOCK_TOKENS>,
+    factors: &SplitFactors<N, BLOCK_TOKENS>,
     codes: &[u8],
-    wide: usize,
+    stride: usize,
     at: usize,
-    ahead: usize,
+    prefetch_ahead: usize,
     sums: &mut [[f32; MAX_HEAD_DIM]; N],
 ) {
     let mut dots = [[s.splat_i(0); U]; N];
-    add_products::<S, N, U, BLOCK_TOKENS, false>(s, parts, 0, codes, 4 * wide, at, ahead, &mut dots);
+    add_products::<S, N, U, BLOCK_TOKENS, false>(
+        s,
+        factors,
+        0,
+        codes,
+        4 * stride,
+        at,
+        prefetch_ahead,
+        &mut dots,
+    );
     for i in 0..N {
-        let scale = s.splat(parts.scale[i]);
+        let scale = s.splat(factors.scale[i]);
         for u in 0..U {
             let sum = &mut sums[i][at + u * S::LANES..];
             s.store(s.fma(s.to_f(dots[i][u]), scale, s.load(sum)), sum);
@@ -303,16 +321,16 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
 #[inline(always)]
 fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
     s: S,
-    parts: &Parts<N, X>,
+    factors: &SplitFactors<N, X>,
     from: usize,
     rows: &[u8],
     width: usize,
     at: usize,
-    ahead: usize,
+    prefetch_ahead: usize,
     dots: &mut [[S::I; U]; N],
 ) {
-    let [first, second] = &parts.halves;
-    add_dots::<S, N, U, X, KEYS, false>(s, first, from, rows, width, at, ahead, dots);
+    let [first, second] = &factors.halves;
+    add_dots::<S, N, U, X, KEYS, false>(s, first, from, rows, width, at, prefetch_ahead, dots);
     if !S::WORDS {
         for i in 0..N {
             for u in 0..U {
@@ -320,19 +338,26 @@ fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const K
             }
         }
     }
-    add_dots::<S, N, U, X, KEYS, true>(s, second, from, rows, width, at, ahead, dots);
+    add_dots::<S, N, U, X, KEYS, true>(s, second, from, rows, width, at, prefetch_ahead, dots);
 }
 
 /// One of the two passes of [`add_products`].
 #[inline(always)]
-fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool, const SECOND: bool>(
+fn add_dots<
+    S: Simd,
+    const N: usize,
+    const U: usize,
+    const X: usize,
+    const KEYS: bool,
+    const SECOND_PASS: bool,
+>(
     s: S,
     factors: &[[i8; X]; N],
     from: usize,
     rows: &[u8],
     width: usize,
     at: usize,
-    ahead: usize,
+    prefetch_ahead: usize,
     dots: &mut [[S::I; U]; N],
 ) {
     // Cut where it can be seen: else each factor's bounds are checked for each row.
@@ -342,12 +367,12 @@ fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS:
         quads[i] = &factors[i][from..].as_chunks().0[..count];
     }
     let bytes = const { 4 * U * S::LANES };
-    let asked = &asked(rows, 4 * at, width)[..count * bytes];
+    let prefetch_span = &prefetch_span(rows, 4 * at, width)[..count * bytes];
     for (t, row) in (0..count).zip(rows.chunks_exact(width)) {
         let row = &row[4 * at..][..bytes];
-        if const { !SECOND && together::<S, N>() > 1 } {
+        if const { !SECOND_PASS && unroll_factor::<S, N>() > 1 } {
             for line in (0..bytes).step_by(64) {
-                s.prefetch(asked, ahead.wrapping_add(t * bytes + line));
+                s.prefetch(prefetch_span, prefetch_ahead.wrapping_add(t * bytes + line));
             }
         }
         let mut stored = [s.splat_i(0); U];
@@ -355,8 +380,8 @@ fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS:
             stored[u] = s.load_bytes(&row[4 * u * S::LANES..]);
             if S::WORDS {
                 stored[u] = match KEYS {
-                    true => s.words::<SECOND, false>(stored[u]),
-                    false => s.words::<SECOND, true>(stored[u]),
+                    true => s.widen_bytes::<SECOND_PASS, false>(stored[u]),
+                    false => s.widen_bytes::<SECOND_PASS, true>(stored[u]),
                 };
             }
         }
@@ -364,8 +389,8 @@ fn add_dots<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS:
             let factor = s.splat4(&quads[i][t]);
             for u in 0..U {
                 dots[i][u] = match KEYS {
-                    _ if S::WORDS => s.dot_words(dots[i][u], stored[u], factor),
-                    true => s.dot_wide(dots[i][u], stored[u], factor),
+                    _ if S::WORDS => s.dot_i16(dots[i][u], stored[u], factor),
+                    true => s.dot_u8(dots[i][u], stored[u], factor),
                     false => s.dot(dots[i][u], factor, stored[u]),
                 };
             }

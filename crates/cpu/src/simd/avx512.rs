@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use super::{Job, Simd};
 use crate::Tier;
 
-/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `FOLLOWS` is for CPUs
+/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `ZEN4` is for CPUs
 /// whose own prefetch follows a stream; it changes how memory is read, and, with `BF16`, which steps
 /// activations in eight bits have, [`Simd::TWOS`].
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512<const BF16: bool, const FP16: bool = false, const FOLLOWS: bool = false>(());
+pub struct Avx512<const BF16: bool, const FP16: bool = false, const ZEN4: bool = false>(());
 
-impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Avx512<BF16, FP16, FOLLOWS> {
+impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Avx512<BF16, FP16, ZEN4> {
     /// The token, if this CPU has the instructions.
     pub fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
@@ -33,7 +33,7 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Avx512<BF16, FP16,
 
 impl<const BF16: bool> Avx512<BF16> {
     /// The same for a CPU whose prefetch [`follows`].
-    pub(super) fn followed(self) -> Avx512<BF16, false, true> {
+    pub(super) fn for_zen4(self) -> Avx512<BF16, false, true> {
         Avx512(())
     }
 }
@@ -47,7 +47,7 @@ impl Avx512<false, true> {
 
 /// Whether this CPU's own prefetch brings one stream of weights as fast as memory gives it, and lines that are asked for are best brought
 /// to the second-level cache: Zen 4 (AMD's family 19h), measured. Zen 5 and Intel's are better asked, into the first.
-pub(super) fn follows() -> bool {
+pub(super) fn is_zen4() -> bool {
     static FOLLOWS: OnceLock<bool> = OnceLock::new();
     *FOLLOWS.get_or_init(|| {
         let vendor = __cpuid(0);
@@ -60,7 +60,7 @@ pub(super) fn follows() -> bool {
 }
 
 /// `op` of all lanes of each of sixteen registers, those of `$x[i]` in lane `i`: halves of two registers at a time.
-macro_rules! of_lanes {
+macro_rules! reduce_each {
     ($op:ident, $x:expr) => {{
         let x: [__m512; 16] = $x;
         let zero = _mm512_setzero_ps();
@@ -86,10 +86,10 @@ macro_rules! of_lanes {
     }};
 }
 
-/// See [`Simd::once_asked`].
+/// See [`Simd::prefetch_barrier`].
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn once_asked(mut v: __m512i) -> __m512i {
+fn prefetch_barrier(mut v: __m512i) -> __m512i {
     // SAFETY: no instruction, only a place that reads of memory and prefetches do not cross.
     unsafe { asm!("/* {} */", inout(zmm_reg) v, options(nostack, preserves_flags)) };
     v
@@ -99,16 +99,16 @@ fn once_asked(mut v: __m512i) -> __m512i {
 ///
 /// # Safety
 /// Of each function: the CPU has the instructions, as the token says.
-trait Beside {
+trait InUnit {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma,f16c,bmi2")]
     #[inline(never)]
-    unsafe fn with_bf16<J: Job, const FOLLOWS: bool>(s: Avx512<true, false, FOLLOWS>, job: J) -> J::Out {
+    unsafe fn with_bf16<J: Job, const ZEN4: bool>(s: Avx512<true, false, ZEN4>, job: J) -> J::Out {
         job.run(s)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
     #[inline(never)]
-    unsafe fn without_bf16<J: Job, const FOLLOWS: bool>(s: Avx512<false, false, FOLLOWS>, job: J) -> J::Out {
+    unsafe fn without_bf16<J: Job, const ZEN4: bool>(s: Avx512<false, false, ZEN4>, job: J) -> J::Out {
         job.run(s)
     }
 
@@ -119,7 +119,7 @@ trait Beside {
     }
 }
 
-impl<H> Beside for H {}
+impl<H> InUnit for H {}
 
 /// Calls intrinsics that the token's existence vouches for.
 macro_rules! isa {
@@ -132,30 +132,30 @@ macro_rules! isa {
 
 const N: usize = 16;
 
-impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF16, FP16, FOLLOWS> {
+impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16, FP16, ZEN4> {
     const TIER: Tier = Tier::Avx512;
     const LANES: usize = N;
-    const TILE: usize = 16;
+    const MR: usize = 16;
     const PAIRS: bool = true;
-    const FEW_AHEAD: bool = !FOLLOWS;
+    const PREFETCH_GEMV: bool = !ZEN4;
     // As much in all. There is room for it in the second-level cache, not in the first.
-    const AHEAD: [usize; 2] = if FOLLOWS { [8 << 10, 4 << 10] } else { [3 << 10; 2] };
-    const MANY_AHEAD: bool = true;
+    const PREFETCH_DISTANCE: [usize; 2] = if ZEN4 { [8 << 10, 4 << 10] } else { [3 << 10; 2] };
+    const PREFETCH_GEMM: bool = true;
     const BF16_DOT: bool = BF16;
-    const TWOS: bool = BF16 && FOLLOWS;
+    const TWOS: bool = BF16 && ZEN4;
     const HALVES: bool = FP16;
-    const WIDE_ZERO: i32 = 0;
+    const U8_ZERO_POINT: i32 = 0;
     const INT8: &'static str = "vpdpbusd, 512 bits";
     type F = __m512;
     type I = __m512i;
 
     #[inline(always)]
-    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
+    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
         const { assert!(!(BF16 && FP16), "no job wants both") };
         match (BF16, FP16) {
-            (_, true) => isa!(<H as Beside>::with_fp16(Avx512(()), job)),
-            (true, _) => isa!(<H as Beside>::with_bf16::<_, FOLLOWS>(Avx512(()), job)),
-            _ => isa!(<H as Beside>::without_bf16::<_, FOLLOWS>(Avx512(()), job)),
+            (_, true) => isa!(<H as InUnit>::with_fp16(Avx512(()), job)),
+            (true, _) => isa!(<H as InUnit>::with_bf16::<_, ZEN4>(Avx512(()), job)),
+            _ => isa!(<H as InUnit>::without_bf16::<_, ZEN4>(Avx512(()), job)),
         }
     }
 
@@ -211,47 +211,47 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         ))))
     }
     #[inline(always)]
-    fn sum(self, a: __m512) -> f32 {
+    fn reduce_sum(self, a: __m512) -> f32 {
         isa!(_mm512_reduce_add_ps(a))
     }
     #[inline(always)]
-    fn max_lane(self, a: __m512) -> f32 {
+    fn reduce_max(self, a: __m512) -> f32 {
         // A NaN is no largest lane: of two numbers that are not ordered the second is taken.
         isa!(_mm512_reduce_max_ps(_mm512_max_ps(a, _mm512_set1_ps(f32::NEG_INFINITY))))
     }
     #[inline(always)]
-    fn sums(self, x: &[__m512; 16]) -> [f32; 16] {
-        isa!(of_lanes!(_mm512_add_ps, *x))
+    fn reduce_sum16(self, x: &[__m512; 16]) -> [f32; 16] {
+        isa!(reduce_each!(_mm512_add_ps, *x))
     }
     #[inline(always)]
-    fn max_lanes(self, x: &[__m512; 16]) -> [f32; 16] {
+    fn reduce_max16(self, x: &[__m512; 16]) -> [f32; 16] {
         let mut numbers = *x;
         for x in &mut numbers {
-            // As in [`Simd::max_lane`].
+            // As in [`Simd::reduce_max`].
             *x = isa!(_mm512_max_ps(*x, _mm512_set1_ps(f32::NEG_INFINITY)));
         }
-        isa!(of_lanes!(_mm512_max_ps, numbers))
+        isa!(reduce_each!(_mm512_max_ps, numbers))
     }
     #[inline(always)]
-    fn columns(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
-        isa!(super::avx2::columns(rows))
+    fn transpose_8x16(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+        isa!(super::avx2::transpose_8x16(rows))
     }
     #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {
         let at = x.as_ptr().wrapping_add(ahead).cast();
         // A prefetch of any address is allowed; it reads nothing.
-        isa!(if FOLLOWS { _mm_prefetch::<_MM_HINT_T1>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) })
+        isa!(if ZEN4 { _mm_prefetch::<_MM_HINT_T1>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) })
     }
     #[inline(always)]
-    fn once_asked(self, v: __m512i) -> __m512i {
-        isa!(once_asked(v))
+    fn prefetch_barrier(self, v: __m512i) -> __m512i {
+        isa!(prefetch_barrier(v))
     }
     #[inline(always)]
-    fn prefetch_far<T>(self, x: &[T], ahead: usize) {
+    fn prefetch_l2<T>(self, x: &[T], ahead: usize) {
         isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast::<i8>().wrapping_add(ahead)))
     }
     #[inline(always)]
-    fn prefetch_out<T>(self, out: &mut [T]) {
+    fn prefetch_write<T>(self, out: &mut [T]) {
         // The intrinsic with its hint for writing is compiled to a prefetch for reading, as `prfchw` is no feature of functions: of a line
         // that another core reads too, the write would then have to wait once more. All CPUs with AVX-512 have the instruction.
         // SAFETY: no memory is read or written, a prefetch of any address is allowed.
@@ -347,11 +347,11 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         isa!(_mm512_dpbusd_epi32(acc, w, x))
     }
     #[inline(always)]
-    fn dot_wide(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i {
+    fn dot_u8(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i {
         isa!(_mm512_dpbusd_epi32(acc, w, x))
     }
     #[inline(always)]
-    fn halves(self, x: __m512) -> __m512i {
+    fn to_f16_pair(self, x: __m512) -> __m512i {
         isa!({
             let each = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
             let once = _mm512_cvtepu16_epi32(each);
@@ -359,23 +359,23 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
         })
     }
     #[inline(always)]
-    fn half_sub(self, a: __m512i, b: __m512i) -> __m512i {
+    fn f16_sub(self, a: __m512i, b: __m512i) -> __m512i {
         if FP16 {
             isa!(_mm512_castph_si512(_mm512_sub_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b))))
         } else {
-            super::each_half(self, [a, b, b], |[a, b, _]| a - b)
+            super::map_f16(self, [a, b, b], |[a, b, _]| a - b)
         }
     }
     #[inline(always)]
-    fn half_mul(self, a: __m512i, b: __m512i) -> __m512i {
+    fn f16_mul(self, a: __m512i, b: __m512i) -> __m512i {
         if FP16 {
             isa!(_mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b))))
         } else {
-            super::each_half(self, [a, b, b], |[a, b, _]| a * b)
+            super::map_f16(self, [a, b, b], |[a, b, _]| a * b)
         }
     }
     #[inline(always)]
-    fn half_fma(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+    fn f16_fma(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
         if FP16 {
             isa!(_mm512_castph_si512(_mm512_fmadd_ph(
                 _mm512_castsi512_ph(a),
@@ -383,11 +383,11 @@ impl<const BF16: bool, const FP16: bool, const FOLLOWS: bool> Simd for Avx512<BF
                 _mm512_castsi512_ph(c)
             )))
         } else {
-            super::each_half(self, [a, b, c], |[a, b, c]| a * b + c)
+            super::map_f16(self, [a, b, c], |[a, b, c]| a * b + c)
         }
     }
     #[inline(always)]
-    fn bf16_pair(self, low: __m512, high: __m512) -> __m512i {
+    fn pack_bf16_pair(self, low: __m512, high: __m512) -> __m512i {
         isa!({
             let half = _mm512_set1_epi32(0x8000);
             let low = _mm512_srli_epi32::<16>(_mm512_add_epi32(_mm512_castps_si512(low), half));

@@ -26,13 +26,14 @@ pub struct Amx(Avx512<false>);
 impl Amx {
     /// The token, if this CPU has the instructions and the system allows them. Asks the system once a process.
     pub fn new() -> Option<Amx> {
-        static ALLOWED: OnceLock<bool> = OnceLock::new();
+        static PERMITTED: OnceLock<bool> = OnceLock::new();
         let lanes = Avx512::new()?;
-        (*ALLOWED.get_or_init(|| lacking().is_empty() && allowed())).then_some(Amx(lanes))
+        (*PERMITTED.get_or_init(|| missing_features().is_empty() && request_permission()))
+            .then_some(Amx(lanes))
     }
 
     /// The token, if `tier` is one with tiles and they can be used: whoever lays numbers out for tiles asks here too.
-    pub fn of(tier: Tier) -> Option<Amx> {
+    pub fn for_tier(tier: Tier) -> Option<Amx> {
         if matches!(tier, Tier::Amx | Tier::AmxFp16) { Amx::new() } else { None }
     }
 
@@ -53,11 +54,11 @@ impl AmxFp16 {
         static HERE: OnceLock<bool> = OnceLock::new();
         Amx::new()?;
         let lanes = Avx512::new()?;
-        HERE.get_or_init(|| lacking_fp16().is_empty()).then_some(AmxFp16(lanes))
+        HERE.get_or_init(|| missing_fp16_features().is_empty()).then_some(AmxFp16(lanes))
     }
 
     /// The token, if `tier` is the one that uses it.
-    pub fn of(tier: Tier) -> Option<AmxFp16> {
+    pub fn for_tier(tier: Tier) -> Option<AmxFp16> {
         if tier == Tier::AmxFp16 { AmxFp16::new() } else { None }
     }
 
@@ -73,33 +74,33 @@ impl AmxFp16 {
 }
 
 /// The features of [`AmxFp16`] beyond those of [`Amx`] that this CPU lacks, by their name in `/proc/cpuinfo`.
-pub(crate) fn lacking_fp16() -> Vec<&'static str> {
+pub(crate) fn missing_fp16_features() -> Vec<&'static str> {
     let mut lacking = Vec::new();
     if !std::arch::is_x86_feature_detected!("avx512fp16") {
         lacking.push("avx512_fp16");
     }
-    if !(lists_fp16_tiles() || lacking.is_empty() && asked_for() && runs_fp16_tiles()) {
+    if !(cpuid_lists_fp16() || lacking.is_empty() && named_in_environment() && executes_tdpfp16ps()) {
         lacking.push("amx_fp16");
     }
     lacking
 }
 
 /// Whether the CPU says that it has products of half-precision floats in tiles.
-fn lists_fp16_tiles() -> bool {
+fn cpuid_lists_fp16() -> bool {
     // Subleaf 1 is there if subleaf 0 says so.
     let there = std::arch::x86_64::__cpuid(0).eax >= 7 && std::arch::x86_64::__cpuid_count(7, 0).eax >= 1;
     there && std::arch::x86_64::__cpuid_count(7, 1).eax >> 21 & 1 == 1
 }
 
 /// Whether the environment asks for the tier by name.
-fn asked_for() -> bool {
+fn named_in_environment() -> bool {
     std::env::var("GRISTMILL_ISA").is_ok_and(|name| name.parse() == Ok(Tier::AmxFp16))
 }
 
 /// Whether the instruction runs, whatever the CPU says: hosts hide features from virtual machines that they may move to an older
 /// CPU, and some hide this one from all. Tried in a process of its own, which the system ends if the CPU has no such instruction.
 #[cfg(target_os = "linux")]
-fn runs_fp16_tiles() -> bool {
+fn executes_tdpfp16ps() -> bool {
     if Amx::new().is_none() {
         return false;
     }
@@ -111,7 +112,7 @@ fn runs_fp16_tiles() -> bool {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
             libc::signal(libc::SIGILL, libc::SIG_DFL);
-            shape(ROWS, 64);
+            configure(ROWS, 64);
             asm!("tdpfp16ps tmm0, tmm4, tmm6", options(nomem, nostack, preserves_flags));
             asm!("tilerelease", options(nomem, nostack, preserves_flags));
             libc::_exit(0);
@@ -127,12 +128,12 @@ fn runs_fp16_tiles() -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn runs_fp16_tiles() -> bool {
+fn executes_tdpfp16ps() -> bool {
     false
 }
 
 /// The features of AMX that this CPU lacks, by their name in `/proc/cpuinfo`.
-pub(crate) fn lacking() -> Vec<&'static str> {
+pub(crate) fn missing_features() -> Vec<&'static str> {
     let highest = std::arch::x86_64::__cpuid(0).eax;
     let bits = if highest < 7 { 0 } else { std::arch::x86_64::__cpuid_count(7, 0).edx };
     [(22, "amx_bf16"), (24, "amx_tile")]
@@ -144,7 +145,7 @@ pub(crate) fn lacking() -> Vec<&'static str> {
 
 /// Whether the system saves the tiles of this process. Linux does when asked (its `Documentation/arch/x86/xstate.rst`).
 #[cfg(target_os = "linux")]
-fn allowed() -> bool {
+fn request_permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
     // SAFETY: this call takes two integers and touches no memory of ours.
@@ -152,16 +153,16 @@ fn allowed() -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn allowed() -> bool {
+fn request_permission() -> bool {
     false
 }
 
 /// Bytes of a tile of sixteen rows.
-const WHOLE: usize = 64 * ROWS;
+const TILE_BYTES: usize = 64 * ROWS;
 
 /// What `LDTILECFG` reads: palette 1, then for each tile bytes in a row and rows.
 #[repr(C, align(64))]
-struct Shapes {
+struct TileConfig {
     palette: u8,
     start: u8,
     reserved: [u8; 14],
@@ -173,8 +174,9 @@ struct Shapes {
 ///
 /// # Safety
 /// The CPU has tiles and the system allows them; at most 16 `rows`, and `width` up to 64.
-unsafe fn shape(rows: usize, width: usize) {
-    let mut shapes = Shapes { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+unsafe fn configure(rows: usize, width: usize) {
+    let mut shapes =
+        TileConfig { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
     for tile in 0..8 {
         // All of these fit.
         let (bytes, rows) = match tile {
@@ -190,7 +192,7 @@ unsafe fn shape(rows: usize, width: usize) {
 }
 
 thread_local! {
-    static TAKEN: Cell<bool> = const { Cell::new(false) };
+    static CONFIGURED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The eight tiles of this thread: `C` 0 to 3, `A` 0 and 1, `B` 0 and 1. Given back when dropped, so that an idle thread carries
@@ -198,7 +200,7 @@ thread_local! {
 pub struct Tiles {
     rows: usize,
     width: usize,
-    here: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl Tiles {
@@ -210,10 +212,10 @@ impl Tiles {
     pub fn new(_: Amx, rows: usize, width: usize) -> Tiles {
         assert!((1..=ROWS).contains(&rows), "{rows} rows of a tile of up to {ROWS}");
         assert!((4..=64).contains(&width) && width.is_multiple_of(4), "rows of {width} bytes");
-        assert!(!TAKEN.replace(true), "a thread has its tiles once");
+        assert!(!CONFIGURED.replace(true), "a thread has its tiles once");
         // SAFETY: the token vouches for the instruction and the system's leave; the bounds were just asserted.
-        unsafe { shape(rows, width) };
-        Tiles { rows, width, here: PhantomData }
+        unsafe { configure(rows, width) };
+        Tiles { rows, width, not_send: PhantomData }
     }
 
     /// Rows of activations in a tile.
@@ -296,8 +298,8 @@ impl Tiles {
     /// Reads tile `A` from rows of 64 bytes, one after the other. They pass the first-level cache by: what is read once for each pair of
     /// tiles of weights would drive these out.
     #[inline(always)]
-    pub fn load_whole_a<const A: usize, T: Copy>(&self, tile: &T) {
-        const { assert!(A < 2 && size_of::<T>() == WHOLE) };
+    pub fn load_full_a<const A: usize, T: Copy>(&self, tile: &T) {
+        const { assert!(A < 2 && size_of::<T>() == TILE_BYTES) };
         // SAFETY: as for `zero`; no shape has more than sixteen rows of 64 bytes, which the type holds.
         unsafe {
             asm!("tileloaddt1 tmm{a}, [{x} + {stride}*1]", a = const A + 4, x = in(reg) tile, stride = in(reg) 64_usize,
@@ -307,9 +309,9 @@ impl Tiles {
 
     /// Reads tile `B` from rows of 64 bytes, one after the other.
     #[inline(always)]
-    pub fn load_whole_b<const B: usize, T: Copy>(&self, tile: &T) {
-        const { assert!(B < 2 && size_of::<T>() == WHOLE) };
-        // SAFETY: as for `load_whole_a`.
+    pub fn load_full_b<const B: usize, T: Copy>(&self, tile: &T) {
+        const { assert!(B < 2 && size_of::<T>() == TILE_BYTES) };
+        // SAFETY: as for `load_full_a`.
         unsafe {
             asm!("tileloadd tmm{b}, [{x} + {stride}*1]", b = const B + 6, x = in(reg) tile, stride = in(reg) 64_usize,
                 options(readonly, nostack, preserves_flags));
@@ -318,20 +320,20 @@ impl Tiles {
 
     /// Reads tile `C` from rows that lie one after the other.
     #[inline(always)]
-    pub fn load_whole_c<const C: usize>(&self, sums: &[[f32; 16]; ROWS]) {
+    pub fn load_full_c<const C: usize>(&self, sums: &[[f32; 16]; ROWS]) {
         const { assert!(C < 4) };
-        // SAFETY: as for `load_whole_a`.
+        // SAFETY: as for `load_full_a`.
         unsafe {
             asm!("tileloadd tmm{c}, [{x} + {stride}*1]", c = const C, x = in(reg) sums, stride = in(reg) 64_usize,
                 options(readonly, nostack, preserves_flags));
         }
     }
 
-    /// Writes tile `C` where [`Tiles::load_whole_c`] would read it.
+    /// Writes tile `C` where [`Tiles::load_full_c`] would read it.
     #[inline(always)]
-    pub fn store_whole_c<const C: usize>(&self, sums: &mut [[f32; 16]; ROWS]) {
+    pub fn store_full_c<const C: usize>(&self, sums: &mut [[f32; 16]; ROWS]) {
         const { assert!(C < 4) };
-        // SAFETY: as for `load_whole_a`; whatever the bits, they are floats.
+        // SAFETY: as for `load_full_a`; whatever the bits, they are floats.
         unsafe {
             asm!("tilestored [{x} + {stride}*1], tmm{c}", c = const C, x = in(reg) sums, stride = in(reg) 64_usize,
                 options(nostack, preserves_flags));
@@ -368,7 +370,7 @@ impl Drop for Tiles {
     fn drop(&mut self) {
         // SAFETY: the token that `self` was made with vouches for the instruction.
         unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
-        TAKEN.set(false);
+        CONFIGURED.set(false);
     }
 }
 

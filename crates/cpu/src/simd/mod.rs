@@ -22,15 +22,15 @@ mod tests;
 
 use crate::Tier;
 
-/// Products for which some CPUs of a tier have instructions of their own.
+/// The dot products of a [`Job`] for which some CPUs of a tier have instructions of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Products {
-    /// Of none but floats.
-    Floats,
-    /// Of bytes: [`Simd::dot`], [`Simd::dot_wide`], [`Simd::dot_quads`].
-    Bytes,
-    /// Of bfloat16 pairs: [`Simd::bf16_dot`].
-    Pairs,
+pub enum DotKind {
+    /// None beside FMA of `f32`.
+    F32,
+    /// Eight-bit integers: [`Simd::dot`], [`Simd::dot_u8`], [`Simd::dot_quads`] (VNNI, `sdot`, `usdot`).
+    Int8,
+    /// bfloat16 pairs: [`Simd::bf16_dot`] (`vdpbf16ps`).
+    Bf16,
 }
 
 /// Work that is compiled for each tier; more than once for those that have several sets of lanes, by its products.
@@ -38,7 +38,7 @@ pub trait Job {
     /// What the work returns.
     type Out;
     /// The products that the work should have instructions for. Others have the right results too, by slower means.
-    const PRODUCTS: Products = Products::Floats;
+    const DOT_KIND: DotKind = DotKind::F32;
     /// Does the work with the lanes of `s`. Implementations are `#[inline(always)]`.
     fn run<S: Simd>(self, s: S) -> Self::Out;
 }
@@ -53,7 +53,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Floats in a register.
     const LANES: usize;
     /// The most rows of a matrix product whose sums stay in registers beside 32 unpacked weights.
-    const TILE: usize;
+    const MR: usize;
     /// Whether two panels of quantized weights share each broadcast of activations, and quads of several rows and of both panels
     /// are multiplied in turn.
     const PAIRS: bool = false;
@@ -65,32 +65,32 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them. Where it is,
     /// they read one panel after the other, whatever [`Simd::PAIRS`] says: it follows one stream better than two. Attention goes by it as
     /// well, for values that three and four queries share.
-    const FEW_AHEAD: bool = false;
+    const PREFETCH_GEMV: bool = false;
     /// How far ahead of their product weights are asked for, in bytes: those of one panel, and those of each of two that are read side by
     /// side. Some hundred nanoseconds of reading.
-    const AHEAD: [usize; 2] = [3 << 10; 2];
+    const PREFETCH_DISTANCE: [usize; 2] = [3 << 10; 2];
     /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
     /// for them, and instructions are to spare.
-    const MANY_AHEAD: bool = false;
-    /// Whether a byte times a factor of sixteen bits is best multiplied as two words, [`Simd::dot_words`]; otherwise the factor is, in two
+    const PREFETCH_GEMM: bool = false;
+    /// Whether a byte times a factor of sixteen bits is best multiplied as two words, [`Simd::dot_i16`]; otherwise the factor is, in two
     /// parts of eight bits.
     const WORDS: bool = false;
     /// Whether the small scales of 16 weights are best multiplied in as integers, [`Simd::dot_scaled`]: where sums of products are
     /// widened by a multiply, which takes them along.
     const SCALES: bool = false;
-    /// Whether products of narrow codes are best added in sixteen bits, [`Simd::add_short`], as long as they fit, and a quad of all rows
+    /// Whether products of narrow codes are best added in sixteen bits, [`Simd::maddubs_i16`], as long as they fit, and a quad of all rows
     /// and panels is multiplied after the other: where a product of bytes does not add to 32 bits, and registers are few.
     const SHORT: bool = false;
-    /// Whether arithmetic on half-precision floats is instructions of its own. Where it is not, [`Simd::half_fma`] and its like are slow.
+    /// Whether arithmetic on half-precision floats is instructions of its own. Where it is not, [`Simd::f16_fma`] and its like are slow.
     const HALVES: bool = false;
     /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
     /// Whether rows in eight bits have steps that are sums of two powers of two, multiplied in by additions, and biases are multiplied two at a
     /// time, as bfloat16: where that is one instruction, all multiplications share the same units, and additions and reads are to spare.
     const TWOS: bool = false;
-    /// What [`Simd::dot_wide`] subtracts from each weight code.
-    const WIDE_ZERO: i32;
-    /// The instructions of [`Simd::dot`] and [`Simd::dot_wide`], and their width.
+    /// What [`Simd::dot_u8`] subtracts from each weight code.
+    const U8_ZERO_POINT: i32;
+    /// The instructions of [`Simd::dot`] and [`Simd::dot_u8`], and their width.
     const INT8: &'static str;
     /// A register of floats.
     type F: Copy;
@@ -100,12 +100,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Runs `job`, compiled with this tier's instructions and by itself: it is never part of the caller's code.
     #[inline(always)]
     fn call<J: Job>(self, job: J) -> J::Out {
-        self.call_beside::<J, J>(job)
+        self.call_in_unit::<J, J>(job)
     }
 
     /// As [`Simd::call`], compiled with the module of the type `H`. The compiler works on several modules at a time, and a job's code
     /// belongs to the module of its type: jobs that are generic over many types would all be compiled one after the other.
-    fn call_beside<H, J: Job>(self, job: J) -> J::Out;
+    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out;
 
     /// The value `x` in all lanes.
     fn splat(self, x: f32) -> Self::F;
@@ -132,30 +132,30 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `2^n` for integral `n` from -126 to 127.
     fn pow2(self, n: Self::F) -> Self::F;
     /// The sum of all lanes, in an order fixed for the tier.
-    fn sum(self, a: Self::F) -> f32;
+    fn reduce_sum(self, a: Self::F) -> f32;
     /// The largest lane that is a number.
-    fn max_lane(self, a: Self::F) -> f32;
-    /// [`Simd::sum`] of each of `x`, in any order.
+    fn reduce_max(self, a: Self::F) -> f32;
+    /// [`Simd::reduce_sum`] of each of `x`, in any order.
     #[inline(always)]
-    fn sums(self, x: &[Self::F; 16]) -> [f32; 16] {
+    fn reduce_sum16(self, x: &[Self::F; 16]) -> [f32; 16] {
         let mut sums = [0.0; 16];
         for i in 0..16 {
-            sums[i] = self.sum(x[i]);
+            sums[i] = self.reduce_sum(x[i]);
         }
         sums
     }
-    /// [`Simd::max_lane`] of each of `x`.
+    /// [`Simd::reduce_max`] of each of `x`.
     #[inline(always)]
-    fn max_lanes(self, x: &[Self::F; 16]) -> [f32; 16] {
+    fn reduce_max16(self, x: &[Self::F; 16]) -> [f32; 16] {
         let mut most = [0.0; 16];
         for i in 0..16 {
-            most[i] = self.max_lane(x[i]);
+            most[i] = self.reduce_max(x[i]);
         }
         most
     }
     /// The columns of `rows`.
     #[inline(always)]
-    fn columns(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+    fn transpose_8x16(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
         let mut columns = [[0; 8]; 16];
         for (i, row) in rows.iter().enumerate() {
             for (column, v) in columns.iter_mut().zip(row) {
@@ -171,23 +171,23 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `v`, once all that was asked for before has been: the compiler would ask for everything at the end of a loop. The other tiers leave
     /// the order to it.
     #[inline(always)]
-    fn once_asked(self, v: Self::I) -> Self::I {
+    fn prefetch_barrier(self, v: Self::I) -> Self::I {
         v
     }
     /// [`Simd::prefetch`] without a place in the first-level cache.
     #[inline(always)]
-    fn prefetch_far<T>(self, _x: &[T], _ahead: usize) {}
-    /// [`Simd::prefetch_far`] for each cache line of `x`.
+    fn prefetch_l2<T>(self, _x: &[T], _ahead: usize) {}
+    /// [`Simd::prefetch_l2`] for each cache line of `x`.
     #[inline(always)]
-    fn prefetch_all_far<T>(self, x: &[T], ahead: usize) {
+    fn prefetch_span_l2<T>(self, x: &[T], ahead: usize) {
         for line in x.chunks(const { 64 / size_of::<T>() }) {
-            self.prefetch_far(line, ahead);
+            self.prefetch_l2(line, ahead);
         }
     }
 
     /// Asks for the cache line at the start of `out`, which is about to be written.
     #[inline(always)]
-    fn prefetch_out<T>(self, _out: &mut [T]) {}
+    fn prefetch_write<T>(self, _out: &mut [T]) {}
 
     /// Reads half-precision floats (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;
@@ -233,9 +233,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// In each lane `acc + Σ w[j] * x[j]` over its four bytes, `w` unsigned and at most 127, `x` signed.
     fn dot(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
-    /// In each lane `acc + Σ (w[j] - WIDE_ZERO) * x[j]` over its four bytes, `w` unsigned, `x` signed and not -128.
-    fn dot_wide(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
-    /// [`Simd::dot`], or [`Simd::dot_wide`] for codes of eight bits, of each of `w[from]` to `w[from + QUADS - 1]` with the quad of
+    /// In each lane `acc + Σ (w[j] - U8_ZERO_POINT) * x[j]` over its four bytes, `w` unsigned, `x` signed and not -128.
+    fn dot_u8(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I;
+    /// [`Simd::dot`], or [`Simd::dot_u8`] for codes of eight bits, of each of `w[from]` to `w[from + QUADS - 1]` with the quad of
     /// `x` of the same number in all lanes. `from` and `QUADS` are multiples of four; codes are below `1 << BITS`.
     #[inline(always)]
     fn dot_quads<const QUADS: usize, const BITS: u32>(
@@ -245,9 +245,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
         x: &[i8; 32],
         from: usize,
     ) -> Self::I {
-        self.dot_each_quad::<QUADS, BITS>(acc, w, x, from)
+        self.dot_quad_by_quad::<QUADS, BITS>(acc, w, x, from)
     }
-    /// `acc` + the sums of [`Simd::dot_quads`], each times its lane's number in `scale`, as [`Simd::load_i8_twice`] reads it; `BITS` is
+    /// `acc` + the sums of [`Simd::dot_quads`], each times its lane's number in `scale`, as [`Simd::load_i8_dup_i16`] reads it; `BITS` is
     /// at most 7. Like that one slow where not [`Simd::SCALES`].
     #[inline(always)]
     fn dot_scaled<const QUADS: usize, const BITS: u32>(
@@ -271,9 +271,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.load_bytes(&sums)
     }
     /// In each word `acc + w[0] * x[0] + w[1] * x[1]` over its two bytes, `w` unsigned and at most 127, `x` signed, the sum at most
-    /// 32,767 in magnitude: [`short_quads`] says for how many. Slow where not [`Simd::SHORT`].
+    /// 32,767 in magnitude: [`i16_quads`] says for how many. Slow where not [`Simd::SHORT`].
     #[inline(always)]
-    fn add_short(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+    fn maddubs_i16(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
         let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
         self.store_bytes(acc, &mut sums);
         self.store_bytes(w, &mut ws);
@@ -286,14 +286,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&sums)
     }
-    /// [`Simd::dot_words`] of sums that [`Simd::add_short`] made.
+    /// [`Simd::dot_i16`] of sums that [`Simd::maddubs_i16`] made.
     #[inline(always)]
-    fn widen_short(self, acc: Self::I, short: Self::I, scale: Self::I) -> Self::I {
-        self.dot_words(acc, short, scale)
+    fn madd_i16_to_i32(self, acc: Self::I, short: Self::I, scale: Self::I) -> Self::I {
+        self.dot_i16(acc, short, scale)
     }
     /// Reads signed bytes, one a lane, each widened to both words of its lane.
     #[inline(always)]
-    fn load_i8_twice(self, x: &[u8]) -> Self::I {
+    fn load_i8_dup_i16(self, x: &[u8]) -> Self::I {
         let mut all = [0; 64];
         for (out, byte) in
             all.as_chunks_mut::<2>().0.iter_mut().zip(x[..Self::LANES].iter().flat_map(|b| [b; 2]))
@@ -304,7 +304,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// [`Simd::dot_quads`], a quad after the other.
     #[inline(always)]
-    fn dot_each_quad<const QUADS: usize, const BITS: u32>(
+    fn dot_quad_by_quad<const QUADS: usize, const BITS: u32>(
         self,
         mut acc: Self::I,
         w: &[Self::I; 8],
@@ -313,14 +313,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
     ) -> Self::I {
         for j in from..from + QUADS {
             let four = self.splat4(&x[4 * j..]);
-            acc = if BITS == 8 { self.dot_wide(acc, w[j], four) } else { self.dot(acc, w[j], four) };
+            acc = if BITS == 8 { self.dot_u8(acc, w[j], four) } else { self.dot(acc, w[j], four) };
         }
         acc
     }
     /// Rounds to nearest even and writes as words, two little-endian bytes each: of four lanes the first and third to `even`, the
     /// second and fourth to `odd`, the values in -32768..=32767. Like the two below slow where not [`Simd::WORDS`].
     #[inline(always)]
-    fn store_words(self, x: Self::F, even: &mut [i8], odd: &mut [i8]) {
+    fn store_i16_split(self, x: Self::F, even: &mut [i8], odd: &mut [i8]) {
         let mut all = [0.0; 16];
         self.store(x, &mut all);
         for (i, word) in all[..Self::LANES].iter().map(|v| v.round_ties_even() as i16).enumerate() {
@@ -331,7 +331,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// In each lane its bytes 0 and 2, or 1 and 3 if `ODD`, widened to two words; as signed bytes if `SIGNED`.
     #[inline(always)]
-    fn words<const ODD: bool, const SIGNED: bool>(self, x: Self::I) -> Self::I {
+    fn widen_bytes<const ODD: bool, const SIGNED: bool>(self, x: Self::I) -> Self::I {
         let mut all = [0; 64];
         self.store_bytes(x, &mut all);
         for pair in all.as_chunks_mut::<2>().0 {
@@ -342,7 +342,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two words, both signed.
     #[inline(always)]
-    fn dot_words(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
+    fn dot_i16(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
         let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
         self.store_bytes(acc, &mut sums);
         self.store_bytes(w, &mut ws);
@@ -360,7 +360,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// Each lane rounded to half precision, to nearest even, in both halves of its lane.
     #[inline(always)]
-    fn halves(self, x: Self::F) -> Self::I {
+    fn to_f16_pair(self, x: Self::F) -> Self::I {
         let mut all = [0.0; 16];
         self.store(x, &mut all);
         let mut bytes = [0; 64];
@@ -372,18 +372,18 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// `a - b` of the half-precision floats in both halves of each lane.
     #[inline(always)]
-    fn half_sub(self, a: Self::I, b: Self::I) -> Self::I {
-        each_half(self, [a, b, b], |[a, b, _]| a - b)
+    fn f16_sub(self, a: Self::I, b: Self::I) -> Self::I {
+        map_f16(self, [a, b, b], |[a, b, _]| a - b)
     }
     /// `a * b` likewise.
     #[inline(always)]
-    fn half_mul(self, a: Self::I, b: Self::I) -> Self::I {
-        each_half(self, [a, b, b], |[a, b, _]| a * b)
+    fn f16_mul(self, a: Self::I, b: Self::I) -> Self::I {
+        map_f16(self, [a, b, b], |[a, b, _]| a * b)
     }
     /// `a * b + c` likewise, rounded once.
     #[inline(always)]
-    fn half_fma(self, a: Self::I, b: Self::I, c: Self::I) -> Self::I {
-        each_half(self, [a, b, c], |[a, b, c]| a * b + c)
+    fn f16_fma(self, a: Self::I, b: Self::I, c: Self::I) -> Self::I {
+        map_f16(self, [a, b, c], |[a, b, c]| a * b + c)
     }
     /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
     fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;
@@ -391,7 +391,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// In each lane `low` and `high` as bfloat16, rounded to nearest, the first in the low half; numbers only. Slow where not
     /// [`Simd::BF16_DOT`].
     #[inline(always)]
-    fn bf16_pair(self, low: Self::F, high: Self::F) -> Self::I {
+    fn pack_bf16_pair(self, low: Self::F, high: Self::F) -> Self::I {
         let (mut lows, mut highs, mut bytes) = ([0.0; 16], [0.0; 16], [0; 64]);
         self.store(low, &mut lows);
         self.store(high, &mut highs);
@@ -435,7 +435,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
 /// `f` of each of the half-precision floats in three registers, in more precision than the result has: a product of two is exact, a sum
 /// nearly always.
 #[inline(always)]
-fn each_half<S: Simd>(s: S, of: [S::I; 3], f: fn([f64; 3]) -> f64) -> S::I {
+fn map_f16<S: Simd>(s: S, of: [S::I; 3], f: fn([f64; 3]) -> f64) -> S::I {
     let mut bytes = [[0; 64]; 3];
     for (of, bytes) in of.into_iter().zip(&mut bytes) {
         s.store_bytes(of, bytes);
@@ -448,8 +448,8 @@ fn each_half<S: Simd>(s: S, of: [S::I; 3], f: fn([f64; 3]) -> f64) -> S::I {
     s.load_bytes(&out)
 }
 
-/// How many quads of codes below `1 << bits`, times signed bytes, [`Simd::add_short`] can add, of eight: all of four bits.
-pub const fn short_quads(bits: u32) -> usize {
+/// How many quads of codes below `1 << bits`, times signed bytes, [`Simd::maddubs_i16`] can add, of eight: all of four bits.
+pub const fn i16_quads(bits: u32) -> usize {
     let fit = (1 << 15) / (2 * 128 * ((1 << bits) - 1));
     if fit < 8 { fit } else { 8 }
 }
@@ -457,82 +457,82 @@ pub const fn short_quads(bits: u32) -> usize {
 /// Runs `job` on the lanes of `tier`, or on the scalar ones when this CPU lacks the tier.
 #[inline]
 pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
-    dispatch_beside::<J, J>(tier, job)
+    dispatch_in_unit::<J, J>(tier, job)
 }
 
-/// As [`dispatch`], compiled with the module of the type `H`, see [`Simd::call_beside`].
-pub fn dispatch_beside<H, J: Job>(tier: Tier, job: J) -> J::Out {
+/// As [`dispatch`], compiled with the module of the type `H`, see [`Simd::call_in_unit`].
+pub fn dispatch_in_unit<H, J: Job>(tier: Tier, job: J) -> J::Out {
     match tier {
         #[cfg(target_arch = "x86_64")]
         Tier::Avx512 | Tier::Amx | Tier::AmxFp16 => {
             // CPUs with tiles take two cycles for a product of bfloat16 pairs in registers (Sapphire Rapids, measured): as long
             // as for four registers of fused multiply-adds.
-            if const { matches!(J::PRODUCTS, Products::Pairs) }
+            if const { matches!(J::DOT_KIND, DotKind::Bf16) }
                 && tier == Tier::Avx512
                 && let Some(s) = avx512::Avx512::<true>::new()
             {
-                return match avx512::follows() {
-                    true => s.followed().call_beside::<H, J>(job),
-                    false => s.call_beside::<H, J>(job),
+                return match avx512::is_zen4() {
+                    true => s.for_zen4().call_in_unit::<H, J>(job),
+                    false => s.call_in_unit::<H, J>(job),
                 };
             }
             if let Some(s) = avx512::Avx512::<false>::new() {
-                if const { matches!(J::PRODUCTS, Products::Bytes) } && avx512::follows() {
-                    return s.followed().call_beside::<H, J>(job);
+                if const { matches!(J::DOT_KIND, DotKind::Int8) } && avx512::is_zen4() {
+                    return s.for_zen4().call_in_unit::<H, J>(job);
                 }
-                return s.call_beside::<H, J>(job);
+                return s.call_in_unit::<H, J>(job);
             }
         }
         #[cfg(target_arch = "x86_64")]
         Tier::Avx2 => {
             if let Some(s) = avx2::Avx2::new() {
-                return s.call_beside::<H, J>(job);
+                return s.call_in_unit::<H, J>(job);
             }
         }
         #[cfg(target_arch = "aarch64")]
         Tier::Neon => {
-            if const { matches!(J::PRODUCTS, Products::Bytes) } {
+            if const { matches!(J::DOT_KIND, DotKind::Int8) } {
                 if let Some(s) = neon::Neon::<true, true>::new() {
-                    return s.call_beside::<H, J>(job);
+                    return s.call_in_unit::<H, J>(job);
                 }
                 if let Some(s) = neon::Neon::<true, false>::new() {
-                    return s.call_beside::<H, J>(job);
+                    return s.call_in_unit::<H, J>(job);
                 }
             }
             if let Some(s) = neon::Neon::<false, false>::new() {
-                return s.call_beside::<H, J>(job);
+                return s.call_in_unit::<H, J>(job);
             }
         }
         _ => {}
     }
-    scalar::Scalar.call_beside::<H, J>(job)
+    scalar::Scalar.call_in_unit::<H, J>(job)
 }
 
-/// As [`dispatch_beside`], on lanes that are [`Simd::TWOS`].
+/// As [`dispatch_in_unit`], on lanes that are [`Simd::TWOS`].
 ///
 /// # Errors
 /// The job, where `tier` has no such lanes on this CPU.
-pub fn dispatch_twos_beside<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
+pub fn dispatch_pow2_in_unit<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
     #[cfg(target_arch = "x86_64")]
     if tier == Tier::Avx512
-        && avx512::follows()
+        && avx512::is_zen4()
         && let Some(s) = avx512::Avx512::<true>::new()
     {
-        return Ok(s.followed().call_beside::<H, J>(job));
+        return Ok(s.for_zen4().call_in_unit::<H, J>(job));
     }
     let _ = tier;
     Err(job)
 }
 
-/// Whether `tier` has lanes that are [`Simd::TWOS`] on this CPU, those of [`dispatch_twos_beside`].
-pub fn has_twos(tier: Tier) -> bool {
+/// Whether `tier` has lanes that are [`Simd::TWOS`] on this CPU, those of [`dispatch_pow2_in_unit`].
+pub fn has_pow2_scale(tier: Tier) -> bool {
     struct Nothing;
     impl Job for Nothing {
         type Out = ();
         #[inline(always)]
         fn run<S: Simd>(self, _: S) {}
     }
-    dispatch_twos_beside::<Nothing, _>(tier, Nothing).is_ok()
+    dispatch_pow2_in_unit::<Nothing, _>(tier, Nothing).is_ok()
 }
 
 /// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.
@@ -551,7 +551,7 @@ pub fn lanes(tier: Tier) -> usize {
 /// Whether `tier` has tiles that can be used here, [`amx::Tiles`].
 pub fn has_tiles(tier: Tier) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return amx::Amx::of(tier).is_some();
+    return amx::Amx::for_tier(tier).is_some();
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = tier;
@@ -560,9 +560,9 @@ pub fn has_tiles(tier: Tier) -> bool {
 }
 
 /// Whether those tiles multiply half-precision floats too.
-pub fn has_half_tiles(tier: Tier) -> bool {
+pub fn has_f16_tiles(tier: Tier) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return amx::AmxFp16::of(tier).is_some();
+    return amx::AmxFp16::for_tier(tier).is_some();
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = tier;
@@ -575,7 +575,7 @@ pub fn has_bf16_dot(tier: Tier) -> bool {
     struct HasBf16Dot;
     impl Job for HasBf16Dot {
         type Out = bool;
-        const PRODUCTS: Products = Products::Pairs;
+        const DOT_KIND: DotKind = DotKind::Bf16;
         #[inline(always)]
         fn run<S: Simd>(self, _: S) -> bool {
             S::BF16_DOT
@@ -589,7 +589,7 @@ pub fn int8_instructions(tier: Tier) -> &'static str {
     struct Int8;
     impl Job for Int8 {
         type Out = &'static str;
-        const PRODUCTS: Products = Products::Bytes;
+        const DOT_KIND: DotKind = DotKind::Int8;
         #[inline(always)]
         fn run<S: Simd>(self, _: S) -> &'static str {
             S::INT8

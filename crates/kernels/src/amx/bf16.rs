@@ -1,53 +1,61 @@
 //! bfloat16 weights: tiles as they lie in a panel, whose sums stay in the tiles over all of `k`.
 
-use cpu::lanes::amx::{Amx, ROWS, Tiles};
-use cpu::lanes::{Job, Simd};
+use cpu::simd::amx::{Amx, ROWS, Tiles};
+use cpu::simd::{Job, Simd};
 
-use super::blocked::{Near, Weights, blocked};
-use crate::activations::TILE_PAIRS as PAIRS;
-use crate::matmul::{ROWS_BYTES, Work};
+use super::blocked::{DecodedKBlock, Weights, blocked};
+use crate::activations::AMX_TILE_PAIRS as PAIRS;
+use crate::gemm::{MC_BYTES, Work};
 
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
-pub(crate) fn brains(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
-    if work.out.rows() >= MANY {
-        return blocked::<Lying, _>(amx, Lying, work, pairs, 0);
+pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
+    if work.out.rows() >= BLOCKED_MIN_M {
+        return blocked::<PrepackedTiles, _>(amx, PrepackedTiles, work, pairs, 0);
     }
-    amx.lanes().call(Brains { amx, work, pairs });
+    amx.lanes().call(Bf16Gemm { amx, work, pairs });
 }
 
 /// Bytes of a tile of weights.
 pub(super) const TILE_BYTES: usize = 64 * PAIRS;
 
 /// The panels that one group of rows walks at a time: fewer sums would wait for the product before.
-const FEW: usize = 4;
+const GEMV_PANELS: usize = 4;
 
 /// The sums of a tile, row by row, a cache line each.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Sums(pub(super) [[f32; 16]; ROWS]);
+pub(super) struct Accumulators(pub(super) [[f32; 16]; ROWS]);
 
-impl Sums {
-    pub(super) const ZERO: Sums = Sums([[0.0; 16]; ROWS]);
+impl Accumulators {
+    pub(super) const ZERO: Accumulators = Accumulators([[0.0; 16]; ROWS]);
 }
 
-struct Brains<'w, 'a> {
+struct Bf16Gemm<'w, 'a> {
     amx: Amx,
     work: &'w mut Work<'a>,
     pairs: &'w [[i8; 4]],
 }
 
 /// Rows that are worth copying the weights nearer.
-pub(crate) const MANY: usize = 4 * ROWS;
+pub(crate) const BLOCKED_MIN_M: usize = 4 * ROWS;
 
 /// Weights that are tiles already.
-struct Lying;
+struct PrepackedTiles;
 
-impl Weights for Lying {
+impl Weights for PrepackedTiles {
     #[inline(always)]
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
+    fn decode_into<S: Simd>(
+        &self,
+        s: S,
+        panel: &[u8],
+        _: usize,
+        from: usize,
+        tile: usize,
+        decoded: &mut DecodedKBlock,
+    ) {
         let Some(panel) = panel.get(2 * S::LANES * from + tile * TILE_BYTES..) else { return };
         let rows = panel.chunks_exact(4 * S::LANES);
-        let mut to = near.0[tile].chunks_exact_mut(4 * S::LANES);
+        let mut to = decoded.0[tile].chunks_exact_mut(4 * S::LANES);
         for (row, to) in rows.zip(&mut to) {
             s.store_bytes(s.load_bytes(row), to);
         }
@@ -56,7 +64,7 @@ impl Weights for Lying {
     }
 }
 
-impl Job for Brains<'_, '_> {
+impl Job for Bf16Gemm<'_, '_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
@@ -71,22 +79,22 @@ impl Job for Brains<'_, '_> {
     }
 }
 
-impl Brains<'_, '_> {
+impl Bf16Gemm<'_, '_> {
     /// Rows `first` to before `end`, which the tiles divide.
     #[inline(always)]
     fn rows<S: Simd>(&mut self, s: S, tiles: &Tiles, first: usize, end: usize) {
         let panels = self.work.out.cols().div_ceil(S::LANES);
         // As many as stay in the second-level cache, in pairs of tiles.
-        let chunk = (ROWS_BYTES / (2 * self.work.cols)).max(2 * ROWS) / (2 * ROWS) * 2 * ROWS;
+        let chunk = (MC_BYTES / (2 * self.work.cols)).max(2 * ROWS) / (2 * ROWS) * 2 * ROWS;
         for first in (first..end).step_by(chunk) {
             let end = end.min(first + chunk);
             let mut p = 0;
             while p < panels {
                 p += match (end - first > ROWS, panels - p) {
-                    (true, 2..) => self.walk::<S, 2, 2>(s, tiles, first, end, p),
-                    (true, _) => self.walk::<S, 2, 1>(s, tiles, first, end, p),
-                    (false, FEW..) => self.walk::<S, 1, FEW>(s, tiles, first, end, p),
-                    (false, _) => self.walk::<S, 1, 1>(s, tiles, first, end, p),
+                    (true, 2..) => self.loop_m::<S, 2, 2>(s, tiles, first, end, p),
+                    (true, _) => self.loop_m::<S, 2, 1>(s, tiles, first, end, p),
+                    (false, GEMV_PANELS..) => self.loop_m::<S, 1, GEMV_PANELS>(s, tiles, first, end, p),
+                    (false, _) => self.loop_m::<S, 1, 1>(s, tiles, first, end, p),
                 };
             }
         }
@@ -94,7 +102,7 @@ impl Brains<'_, '_> {
 
     /// The rows, up to `G` tiles of them at a time, times `P` panels from `p` on; the panels done.
     #[inline(always)]
-    fn walk<S: Simd, const G: usize, const P: usize>(
+    fn loop_m<S: Simd, const G: usize, const P: usize>(
         &mut self,
         s: S,
         tiles: &Tiles,
@@ -130,19 +138,19 @@ impl Brains<'_, '_> {
         for at in 0..whole {
             let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][at * rows..]);
             let w: [&[u8]; P] = std::array::from_fn(|i| &panels[i][at * TILE_BYTES..]);
-            multiply(tiles, &Lying, x, w);
+            multiply(tiles, &PrepackedTiles, x, w);
         }
         if whole < tiles_a_row {
             // The last columns, filled up with zeros.
             let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][whole * rows..]);
             let mut last = [[0; TILE_BYTES]; P];
             for (panel, last) in panels.iter().zip(&mut last) {
-                let left = &panel[whole * TILE_BYTES..];
-                last[..left.len()].copy_from_slice(left);
+                let pending = &panel[whole * TILE_BYTES..];
+                last[..pending.len()].copy_from_slice(pending);
             }
-            multiply(tiles, &Lying, x, last.each_ref().map(|w| w.as_slice()));
+            multiply(tiles, &PrepackedTiles, x, last.each_ref().map(|w| w.as_slice()));
         }
-        let mut sums = [Sums::ZERO; 4];
+        let mut sums = [Accumulators::ZERO; 4];
         tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
         tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
         tiles.store_c::<2>(sums[2].0.as_flattened_mut(), 16);
@@ -150,7 +158,7 @@ impl Brains<'_, '_> {
         for (of, sums) in sums[..G * P].iter().enumerate() {
             for t in 0..tiles.rows() {
                 let sum = s.load(&sums.0[t]);
-                self.work.put(s, row + of / P * ROWS + t, (p + of % P) * S::LANES, sum);
+                self.work.store(s, row + of / P * ROWS + t, (p + of % P) * S::LANES, sum);
             }
         }
     }

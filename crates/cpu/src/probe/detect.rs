@@ -8,7 +8,7 @@ use super::warnings;
 use crate::Tier;
 
 /// What the files do not tell: the CPU itself and the environment are asked.
-pub(super) struct Sight {
+pub(super) struct Environment {
     pub(super) architecture: String,
     /// The tiers this CPU runs.
     pub(super) tiers: Vec<Tier>,
@@ -20,9 +20,9 @@ pub(super) struct Sight {
     pub(super) parallelism: usize,
 }
 
-impl Sight {
-    pub(super) fn here() -> Sight {
-        Sight {
+impl Environment {
+    pub(super) fn current() -> Environment {
+        Environment {
             architecture: std::env::consts::ARCH.to_owned(),
             tiers: Tier::available(),
             isa: std::env::var("GRISTMILL_ISA").ok(),
@@ -65,29 +65,29 @@ const FEATURES: [&str; 29] = [
     "sme",
 ];
 
-pub(super) fn look(root: &Root, sight: &Sight) -> Machine {
+pub(super) fn detect(root: &Root, environment: &Environment) -> Machine {
     let cpuinfo = root.read("/proc/cpuinfo").unwrap_or_default();
     let groups = cgroup::read(root);
-    let online = topology::online(root).unwrap_or_else(|| (0..sight.parallelism).collect());
+    let online = topology::online(root).unwrap_or_else(|| (0..environment.parallelism).collect());
     let cpus = allowed(root, &online, groups.cpuset.as_deref());
     let smt = topology::smt(root, &cpus);
     let cores = smt.cores.len();
     let quota_cpus = groups.quota.as_ref().map(|&(cpus, _)| cpus);
     let (threads, threads_reason) = threads(cpus.len(), cores, online.len(), quota_cpus);
-    let (tier, tier_reason) = tier(sight);
+    let (tier, tier_reason) = tier(environment);
     let (total, available) = memory(root);
     let mut limits = vec![(total, "/proc/meminfo MemTotal".to_owned())];
     limits.extend(groups.memory.filter(|&(bytes, _)| bytes < total));
     limits.extend(address_space(root).filter(|&(bytes, _)| bytes < total));
     let (limit, limit_source) = limits.into_iter().min_by_key(|&(bytes, _)| bytes).unwrap_or_default();
     let mut machine = Machine {
-        architecture: sight.architecture.clone(),
+        architecture: environment.architecture.clone(),
         model_name: model_name(root, &cpuinfo),
-        virtualization: virtualization(root, &cpuinfo, sight),
+        virtualization: virtualization(root, &cpuinfo, environment),
         container: container(root),
         tier,
         tier_reason,
-        tiers: sight.tiers.clone(),
+        tiers: environment.tiers.clone(),
         features: features(&cpuinfo),
         cpus_online: online.len(),
         cores,
@@ -107,7 +107,7 @@ pub(super) fn look(root: &Root, sight: &Sight) -> Machine {
         warnings: Vec::new(),
         cpus,
     };
-    machine.warnings = warnings::of(&machine, sight);
+    machine.warnings = warnings::of(&machine, environment);
     machine
 }
 
@@ -141,13 +141,13 @@ fn threads(cpus: usize, cores: usize, online: usize, quota: Option<f64>) -> (usi
     (threads, reason)
 }
 
-fn tier(sight: &Sight) -> (Tier, String) {
-    let widest = sight.tiers.last().copied().unwrap_or(Tier::Scalar);
-    let Some(asked) = sight.isa.as_deref().filter(|name| !name.is_empty()) else {
+fn tier(environment: &Environment) -> (Tier, String) {
+    let widest = environment.tiers.last().copied().unwrap_or(Tier::Scalar);
+    let Some(asked) = environment.isa.as_deref().filter(|name| !name.is_empty()) else {
         return (widest, "the widest that this CPU and system have".to_owned());
     };
     match asked.parse::<Tier>() {
-        Ok(tier) if sight.tiers.contains(&tier) => (tier, "GRISTMILL_ISA asks for it".to_owned()),
+        Ok(tier) if environment.tiers.contains(&tier) => (tier, "GRISTMILL_ISA asks for it".to_owned()),
         Ok(tier) => {
             (widest, format!("the widest here; GRISTMILL_ISA asks for {tier}, which this machine lacks"))
         }
@@ -220,7 +220,7 @@ fn features(cpuinfo: &str) -> Vec<String> {
     FEATURES.iter().filter(|name| has.contains(name)).map(|name| (*name).to_owned()).collect()
 }
 
-fn virtualization(root: &Root, cpuinfo: &str, sight: &Sight) -> Option<String> {
+fn virtualization(root: &Root, cpuinfo: &str, environment: &Environment) -> Option<String> {
     let firmware = || {
         let read = |name: &str| root.read(&format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
         let words = format!("{} {}", read("sys_vendor"), read("product_name"));
@@ -240,7 +240,7 @@ fn virtualization(root: &Root, cpuinfo: &str, sight: &Sight) -> Option<String> {
     let flag = features_have(cpuinfo, "hypervisor").then(|| "a virtual machine".to_owned());
     let by_type = || root.read("/sys/hypervisor/type").filter(|name| !name.is_empty());
     // A CPU without the flag may still be a guest (Arm has no such flag), which the firmware then tells.
-    sight.hypervisor.clone().or_else(by_type).or_else(firmware).or(flag)
+    environment.hypervisor.clone().or_else(by_type).or_else(firmware).or(flag)
 }
 
 fn features_have(cpuinfo: &str, flag: &str) -> bool {

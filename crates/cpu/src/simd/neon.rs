@@ -56,7 +56,7 @@ impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
 ///
 /// # Safety
 /// Of each function: the CPU has the instructions, as the token says.
-trait Beside {
+trait InUnit {
     #[target_feature(enable = "neon")]
     #[inline(never)]
     unsafe fn plain<J: Job>(s: Neon<false, false>, job: J) -> J::Out {
@@ -76,7 +76,7 @@ trait Beside {
     }
 }
 
-impl<H> Beside for H {}
+impl<H> InUnit for H {}
 
 /// A function of the dot product `$name` with `$features` on, in its forms for all lanes alike and for one quad of `x`.
 macro_rules! dot_products {
@@ -120,9 +120,9 @@ const N: usize = 4;
 impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     const TIER: Tier = Tier::Neon;
     const LANES: usize = N;
-    const TILE: usize = 8;
+    const MR: usize = 8;
     const BF16_DOT: bool = false;
-    const WIDE_ZERO: i32 = if I8MM { 0 } else { 128 };
+    const U8_ZERO_POINT: i32 = if I8MM { 0 } else { 128 };
     const INT8: &'static str = match (DOTPROD, I8MM) {
         (_, true) => "sdot and usdot, 128 bits",
         (true, false) => "sdot, 128 bits",
@@ -132,11 +132,11 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     type I = uint8x16_t;
 
     #[inline(always)]
-    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
+    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
         isa!(match (DOTPROD, I8MM) {
-            (_, true) => <H as Beside>::with_i8mm(Neon(()), job),
-            (true, false) => <H as Beside>::with_dotprod(Neon(()), job),
-            (false, false) => <H as Beside>::plain(Neon(()), job),
+            (_, true) => <H as InUnit>::with_i8mm(Neon(()), job),
+            (true, false) => <H as InUnit>::with_dotprod(Neon(()), job),
+            (false, false) => <H as InUnit>::plain(Neon(()), job),
         })
     }
 
@@ -189,11 +189,11 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
         isa!(vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)))))
     }
     #[inline(always)]
-    fn sum(self, a: float32x4_t) -> f32 {
+    fn reduce_sum(self, a: float32x4_t) -> f32 {
         isa!(vaddvq_f32(a))
     }
     #[inline(always)]
-    fn max_lane(self, a: float32x4_t) -> f32 {
+    fn reduce_max(self, a: float32x4_t) -> f32 {
         isa!(vmaxnmvq_f32(a))
     }
     #[inline(always)]
@@ -287,7 +287,7 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
         if DOTPROD { isa!(sdot(acc, w, x)) } else { isa!(widening(acc, w, x)) }
     }
     #[inline(always)]
-    fn dot_wide(self, acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
+    fn dot_u8(self, acc: uint8x16_t, w: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
         if I8MM { isa!(usdot(acc, w, x)) } else { self.dot(acc, isa!(veorq_u8(w, vdupq_n_u8(128))), x) }
     }
     /// By the quad's number in a register of activations: two loads where the broadcasts of the default take eight.
@@ -301,7 +301,7 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     ) -> uint8x16_t {
         const { assert!(QUADS == 4 || QUADS == 8) };
         if !DOTPROD {
-            return self.dot_each_quad::<QUADS, BITS>(acc, w, x, from);
+            return self.dot_quad_by_quad::<QUADS, BITS>(acc, w, x, from);
         }
         for four in (from..from + QUADS).step_by(4) {
             let x = isa!(vreinterpretq_u8_s8(vld1q_s8(x[4 * four..][..16].as_ptr())));

@@ -2,45 +2,45 @@
 //! of numbers × 16 positions, and so do its values, 16 pairs of positions × 16 numbers. As for weights, any number of queries
 //! goes this way.
 
-use cpu::lanes::amx::{Amx, ROWS, Tiles};
-use cpu::lanes::{Products, Simd};
+use cpu::simd::amx::{Amx, ROWS, Tiles};
+use cpu::simd::{DotKind, Simd};
 
-use crate::activations::TILE_PAIRS as PAIRS;
-use crate::attention::{MAX_HEAD_DIM, OnLines};
+use crate::activations::AMX_TILE_PAIRS as PAIRS;
+use crate::attention::{CacheAligned, MAX_HEAD_DIM};
 use crate::kv::BLOCK_TOKENS;
-use crate::stored::{Kept, Pair, factors, set_factors};
+use crate::kv_layout::{Bf16Pair, KvFormat, factors, set_factors};
 
 /// Rows of a block's values: pairs of positions half a block apart.
 const VALUE_ROWS: usize = BLOCK_TOKENS / 2;
 
 /// Whether keys `head_dim` wide are whole tiles.
-pub(crate) fn fits(head_dim: usize) -> bool {
+pub(crate) fn head_dim_fits(head_dim: usize) -> bool {
     head_dim.is_multiple_of(2 * PAIRS)
 }
 
 /// Keys and values in bfloat16, in tiles.
-pub(crate) struct Tiled {
+pub(crate) struct AmxBf16 {
     tiles: Tiles,
 }
 
-impl Kept for Tiled {
-    const PRODUCTS: Products = Products::Floats;
+impl KvFormat for AmxBf16 {
+    const DOT_KIND: DotKind = DotKind::F32;
     type With = Amx;
-    const MOST: usize = ROWS;
-    const EVERY_TILE: bool = false;
-    type Queries<const N: usize> = OnLines<[[u32; MAX_HEAD_DIM / 2]; N]>;
+    const MAX_QUERIES: usize = ROWS;
+    const ALL_TILE_SIZES: bool = false;
+    type Queries<const N: usize> = CacheAligned<[[u32; MAX_HEAD_DIM / 2]; N]>;
 
-    fn begin(amx: Amx, queries: usize) -> Tiled {
-        Tiled { tiles: Tiles::new(amx, queries, 4 * PAIRS) }
+    fn begin(amx: Amx, queries: usize) -> AmxBf16 {
+        AmxBf16 { tiles: Tiles::new(amx, queries, 4 * PAIRS) }
     }
 
-    fn room<const N: usize>() -> Self::Queries<N> {
-        OnLines([[0; MAX_HEAD_DIM / 2]; N])
+    fn scratch<const N: usize>() -> Self::Queries<N> {
+        CacheAligned([[0; MAX_HEAD_DIM / 2]; N])
     }
 
     #[inline(always)]
     fn queries<S: Simd, const N: usize>(&self, _: S, q: [&[f32]; N], ready: &mut Self::Queries<N>) {
-        set_factors::<Pair, N, _>(q, &mut ready.0);
+        set_factors::<Bf16Pair, N, _>(q, &mut ready.0);
     }
 
     #[inline(always)]
@@ -50,7 +50,7 @@ impl Kept for Tiled {
         queries: &Self::Queries<N>,
         keys: &[u8],
         dim: usize,
-        ahead: usize,
+        prefetch_ahead: usize,
         scores: &mut [[f32; BLOCK_TOKENS]; N],
     ) {
         const { assert!(BLOCK_TOKENS == 32 && N <= ROWS) };
@@ -61,11 +61,11 @@ impl Kept for Tiled {
         for (at, keys) in keys[..dim / 2 * row].chunks_exact(PAIRS * row).enumerate() {
             let (first, second) = keys.split_at(keys.len() / 2);
             // In the first-level cache a block would lie for as long as this one takes, and what is read beside it would drive it out.
-            s.prefetch_all_far(first, ahead);
+            s.prefetch_span_l2(first, prefetch_ahead);
             tiles.load_a::<0, _>(queries.0.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
             tiles.load_b::<0, _>(keys, row);
             tiles.dot_bf16::<0, 0, 0>();
-            s.prefetch_all_far(second, ahead);
+            s.prefetch_span_l2(second, prefetch_ahead);
             tiles.load_b::<1, _>(&keys[row / 2..], row);
             tiles.dot_bf16::<1, 0, 1>();
         }
@@ -80,59 +80,59 @@ impl Kept for Tiled {
         s: S,
         weights: &[[f32; BLOCK_TOKENS]; N],
         values: &[u8],
-        wide: usize,
+        stride: usize,
         written: usize,
-        ahead: usize,
+        prefetch_ahead: usize,
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
         const { assert!(VALUE_ROWS == PAIRS) };
-        let factors: OnLines<[[u32; PAIRS]; N]> =
-            OnLines(factors::<Pair, N, _>(weights.each_ref().map(|row| row.as_slice())));
-        let later = Later { values, ahead };
+        let factors: CacheAligned<[[u32; PAIRS]; N]> =
+            CacheAligned(factors::<Bf16Pair, N, _>(weights.each_ref().map(|row| row.as_slice())));
+        let next_block = NextBlock { values, prefetch_ahead };
         self.tiles.load_a::<0, _>(factors.0.as_flattened(), PAIRS, 0);
         if written >= VALUE_ROWS {
-            self.mix(s, later, values, wide, sums);
+            self.add_weighted(s, next_block, values, stride, sums);
         } else {
             // What nobody wrote yet must not be read: zero times anything is not always zero.
             let mut rows = [0; VALUE_ROWS * MAX_HEAD_DIM * 4];
-            rows[..written * wide * 4].copy_from_slice(&values[..written * wide * 4]);
-            self.mix(s, later, &rows, wide, sums);
+            rows[..written * stride * 4].copy_from_slice(&values[..written * stride * 4]);
+            self.add_weighted(s, next_block, &rows, stride, sums);
         }
     }
 }
 
-impl Tiled {
-    /// Adds the values, `wide` pairs a row, times the weights that are in the tile of the first factor. Meanwhile asks for later ones, a part
+impl AmxBf16 {
+    /// Adds the values, `stride` pairs a row, times the weights that are in the tile of the first factor. Meanwhile asks for later ones, a part
     /// between one tile and the next: all at once they would wait for each other, and the tiles for them.
     #[inline(always)]
-    fn mix<S: Simd, const N: usize>(
+    fn add_weighted<S: Simd, const N: usize>(
         &self,
         s: S,
-        later: Later<'_>,
+        next_block: NextBlock<'_>,
         values: &[u8],
-        wide: usize,
+        stride: usize,
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
         let sums = sums.as_flattened_mut();
-        for at in (0..wide).step_by(ROWS) {
-            let part = VALUE_ROWS * 4 * at..VALUE_ROWS * 4 * wide.min(at + ROWS);
-            s.prefetch_all_far(&later.values[part], later.ahead);
+        for at in (0..stride).step_by(ROWS) {
+            let part = VALUE_ROWS * 4 * at..VALUE_ROWS * 4 * stride.min(at + ROWS);
+            s.prefetch_span_l2(&next_block.values[part], next_block.prefetch_ahead);
             let (values, sums) = (&values[4 * at..], &mut sums[at..]);
             // Four sums in turn, so that one does not wait for the other.
             match at / ROWS % 4 {
-                0 => self.add::<0>(values, wide, sums),
-                1 => self.add::<1>(values, wide, sums),
-                2 => self.add::<2>(values, wide, sums),
-                _ => self.add::<3>(values, wide, sums),
+                0 => self.add::<0>(values, stride, sums),
+                1 => self.add::<1>(values, stride, sums),
+                2 => self.add::<2>(values, stride, sums),
+                _ => self.add::<3>(values, stride, sums),
             }
         }
     }
 
     #[inline(always)]
-    fn add<const C: usize>(&self, values: &[u8], wide: usize, sums: &mut [f32]) {
+    fn add<const C: usize>(&self, values: &[u8], stride: usize, sums: &mut [f32]) {
         let tiles = &self.tiles;
         tiles.load_c::<C>(sums, MAX_HEAD_DIM);
-        tiles.load_b::<0, _>(values, 4 * wide);
+        tiles.load_b::<0, _>(values, 4 * stride);
         tiles.dot_bf16::<C, 0, 0>();
         tiles.store_c::<C>(sums, MAX_HEAD_DIM);
     }
@@ -140,7 +140,7 @@ impl Tiled {
 
 /// A block of values, and how far behind it the one lies that is asked for.
 #[derive(Clone, Copy)]
-struct Later<'a> {
+struct NextBlock<'a> {
     values: &'a [u8],
-    ahead: usize,
+    prefetch_ahead: usize,
 }

@@ -3,35 +3,43 @@
 
 use std::marker::PhantomData;
 
-use cpu::lanes::Simd;
-use cpu::lanes::amx::Amx;
+use cpu::simd::Simd;
+use cpu::simd::amx::Amx;
 
-use super::blocked::{DEPTH, Near, TILE_COLS, Weights, blocked};
-use crate::matmul::Work;
+use super::blocked::{DecodedKBlock, K_BLOCK, TILE_COLS, Weights, blocked};
+use crate::gemm::Work;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, SUB};
 
 /// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
-pub(crate) fn widened<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
-    blocked::<F, _>(amx, Widened::<F>(PhantomData), work, pairs, first);
+pub(crate) fn gemm<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
+    blocked::<F, _>(amx, DequantBf16::<F>(PhantomData), work, pairs, first);
 }
 
-struct Widened<F>(PhantomData<F>);
+struct DequantBf16<F>(PhantomData<F>);
 
-impl<F: Format> Weights for Widened<F> {
+impl<F: Format> Weights for DequantBf16<F> {
     #[inline(always)]
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
-        const { assert!(SUB == TILE_COLS && DEPTH.is_multiple_of(F::WEIGHTS)) };
-        let Some((block, i)) = unpack::find::<S, F>(s, panel, from + tile * SUB) else { return };
-        let to = &mut near.0[tile];
+    fn decode_into<S: Simd>(
+        &self,
+        s: S,
+        panel: &[u8],
+        _: usize,
+        from: usize,
+        tile: usize,
+        decoded: &mut DecodedKBlock,
+    ) {
+        const { assert!(SUB == TILE_COLS && K_BLOCK.is_multiple_of(F::WEIGHTS)) };
+        let Some((block, i)) = unpack::find_sub_block::<S, F>(s, panel, from + tile * SUB) else { return };
+        let to = &mut decoded.0[tile];
         let head = unpack::head::<S, F>(s, block);
-        widen::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
+        dequant_tile::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }
 }
 
 /// What weights are made larger by before all but the upper half of their bits is cut off: half a last place of a bfloat16, on
 /// average over mantissas as they occur. So cutting errs to both sides, and costs half of what rounding does.
-const LARGER: f32 = 1.0 + std::f32::consts::LN_2 / 256.0;
+const ROUNDING_BIAS: f32 = 1.0 + std::f32::consts::LN_2 / 256.0;
 
 /// A byte `q` in these bits of a float says 256 + q.
 const BITS: i32 = 0x007f_8000;
@@ -39,15 +47,15 @@ const UP: f32 = 256.0;
 
 /// Writes a sub-block as a tile: a row for each pair of columns.
 #[inline(always)]
-fn widen<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
-    let zero = UP + unpack::offset::<S, F>() as f32;
-    let (zero, larger) = (s.splat(-zero), s.splat(LARGER));
+fn dequant_tile<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
+    let zero = UP + unpack::zero_point::<S, F>() as f32;
+    let (zero, rounding_bias) = (s.splat(-zero), s.splat(ROUNDING_BIAS));
     for half in 0..2 {
         // weight = scale · code + (bias - scale · zero)
-        let scale = s.mul(u.scale[half], larger);
+        let scale = s.mul(u.scale[half], rounding_bias);
         let mut bias = s.mul(scale, zero);
         if F::Scales::BIAS {
-            bias = s.fma(u.bias[half], larger, bias);
+            bias = s.fma(u.bias[half], rounding_bias, bias);
         }
         for quad in 4 * half..4 * half + 4 {
             let (v, rows) = (u.w[quad], &mut tile[8 * quad * S::LANES..]);

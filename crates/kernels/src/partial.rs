@@ -1,19 +1,19 @@
 //! Registers at the end of a row, where there may be less than one.
 
-use cpu::lanes::Simd;
+use cpu::simd::Simd;
 
 /// Floats of the widest registers.
-pub(crate) const MOST_LANES: usize = 16;
+pub(crate) const MAX_LANES: usize = 16;
 
 /// The register of `row` that begins at `at`, filled up with zeros behind the row's end.
 #[inline(always)]
 pub(crate) fn load<S: Simd>(s: S, row: &[f32], at: usize) -> S::F {
-    const { assert!(S::LANES <= MOST_LANES) };
+    const { assert!(S::LANES <= MAX_LANES) };
     let part = &row[at..];
     if part.len() >= S::LANES {
         return s.load(part);
     }
-    let mut all = [0.0; MOST_LANES];
+    let mut all = [0.0; MAX_LANES];
     all[..part.len()].copy_from_slice(part);
     s.load(&all)
 }
@@ -21,12 +21,12 @@ pub(crate) fn load<S: Simd>(s: S, row: &[f32], at: usize) -> S::F {
 /// Writes `v` to `row` from `at` on, as much of it as there is room for.
 #[inline(always)]
 pub(crate) fn store<S: Simd>(s: S, v: S::F, row: &mut [f32], at: usize) {
-    const { assert!(S::LANES <= MOST_LANES) };
+    const { assert!(S::LANES <= MAX_LANES) };
     let part = &mut row[at..];
     if part.len() >= S::LANES {
         return s.store(v, part);
     }
-    let mut all = [0.0; MOST_LANES];
+    let mut all = [0.0; MAX_LANES];
     s.store(v, &mut all);
     part.copy_from_slice(&all[..part.len()]);
 }

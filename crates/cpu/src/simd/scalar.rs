@@ -26,29 +26,29 @@ fn bytes(x: u32) -> [u8; 4] {
 }
 
 /// Code that is compiled with the module of a type.
-trait Beside {
+trait InUnit {
     #[inline(never)]
     fn plain<J: Job>(s: Scalar, job: J) -> J::Out {
         job.run(s)
     }
 }
 
-impl<H> Beside for H {}
+impl<H> InUnit for H {}
 
 impl Simd for Scalar {
     const TIER: Tier = Tier::Scalar;
     const LANES: usize = N;
     // What a row and a panel take is all the same; more of them would only be more to compile.
-    const TILE: usize = 2;
+    const MR: usize = 2;
     const BF16_DOT: bool = false;
-    const WIDE_ZERO: i32 = 0;
+    const U8_ZERO_POINT: i32 = 0;
     const INT8: &'static str = "plain code";
     type F = F;
     type I = I;
 
     #[inline(always)]
-    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
-        <H as Beside>::plain(self, job)
+    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
+        <H as InUnit>::plain(self, job)
     }
 
     #[inline(always)]
@@ -100,11 +100,11 @@ impl Simd for Scalar {
         each(|i| f32::from_bits(((n[i] as i32 + 127) as u32) << 23))
     }
     #[inline(always)]
-    fn sum(self, a: F) -> f32 {
+    fn reduce_sum(self, a: F) -> f32 {
         ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
     }
     #[inline(always)]
-    fn max_lane(self, a: F) -> f32 {
+    fn reduce_max(self, a: F) -> f32 {
         a.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m })
     }
     #[inline(always)]
@@ -202,7 +202,7 @@ impl Simd for Scalar {
         })
     }
     #[inline(always)]
-    fn dot_wide(self, acc: I, w: I, x: I) -> I {
+    fn dot_u8(self, acc: I, w: I, x: I) -> I {
         self.dot(acc, w, x)
     }
     #[inline(always)]

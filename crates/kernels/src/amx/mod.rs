@@ -6,15 +6,15 @@
 //! this way (docs/decisions/0024): widening takes longer there than a row or two of products in registers.
 
 mod attention;
+mod bf16;
+mod bf16_dict12;
 mod blocked;
-mod brains;
-mod halved;
-mod twelve;
-mod widened;
+mod dequant_bf16;
+mod f16_tiles;
 
-pub(crate) use attention::{Tiled, fits};
-pub(crate) use blocked::WIDTH;
-pub(crate) use brains::{MANY, brains};
-pub(crate) use halved::halved;
-pub(crate) use twelve::twelves;
-pub(crate) use widened::widened;
+pub(crate) use attention::{AmxBf16, head_dim_fits};
+pub(crate) use bf16::{BLOCKED_MIN_M, gemm as gemm_bf16};
+pub(crate) use bf16_dict12::gemm as gemm_bf16_dict12;
+pub(crate) use blocked::BLOCK_PANELS;
+pub(crate) use dequant_bf16::gemm as gemm_dequant_bf16;
+pub(crate) use f16_tiles::gemm as gemm_f16_tiles;

@@ -30,13 +30,13 @@ impl Job for Everything {
             assert!(halves.iter().zip(&f).all(|(h, v)| *h == f16::from_f32(*v).to_bits()));
             s.store(s.load_f16(&halves), &mut out);
             assert!(out.iter().zip(&halves).all(|(o, h)| *o == f16::from_bits(*h).to_f32()));
-            assert_eq!(s.max_lane(s.load(&f)), f.iter().fold(f32::MIN, |a, &b| a.max(b)));
-            assert!((s.sum(s.load(&f)) - f.iter().sum::<f32>()).abs() < 1e-4);
+            assert_eq!(s.reduce_max(s.load(&f)), f.iter().fold(f32::MIN, |a, &b| a.max(b)));
+            assert!((s.reduce_sum(s.load(&f)) - f.iter().sum::<f32>()).abs() < 1e-4);
             for nan in 0..n {
                 let mut f = f.clone();
                 f[nan] = f32::NAN;
                 let most = f.iter().fold(f32::MIN, |a, &b| a.max(b));
-                assert_eq!(s.max_lane(s.load(&f)), most, "NaN in lane {nan} of {f:?}");
+                assert_eq!(s.reduce_max(s.load(&f)), most, "NaN in lane {nan} of {f:?}");
             }
             let mut small = vec![0i8; n];
             s.store_i8(s.load(&f), &mut small);
@@ -58,8 +58,8 @@ impl Job for Everything {
             };
             s.store(s.to_f(s.dot(s.splat_i(-5), narrow, xv)), &mut out);
             assert_eq!(out, dots(0, 0x7f));
-            s.store(s.to_f(s.dot_wide(s.splat_i(-5), wv, xv)), &mut out);
-            assert_eq!(out, dots(S::WIDE_ZERO, 0xff));
+            s.store(s.to_f(s.dot_u8(s.splat_i(-5), wv, xv)), &mut out);
+            assert_eq!(out, dots(S::U8_ZERO_POINT, 0xff));
 
             let (quads, _) = x.as_chunks::<4>();
             let x32: [i8; 32] =
@@ -70,7 +70,7 @@ impl Job for Everything {
             let narrow8 = w8.map(|v| s.and(v, s.splat_b(0x7f)));
             let sums = |quads: std::ops::Range<usize>, wide: bool| -> Vec<f32> {
                 let code = |i, j, quad: usize| match wide {
-                    true => (w(i, j) | quad as i32) - S::WIDE_ZERO,
+                    true => (w(i, j) | quad as i32) - S::U8_ZERO_POINT,
                     false => (w(i, j) | quad as i32) & 0x7f,
                 };
                 let one = |i, quad| -> i32 {
@@ -107,25 +107,25 @@ impl Job for Everything {
                 *register = s.load(values);
             }
             let want = all.each_ref().map(|values| values.iter().sum::<f32>());
-            assert_eq!(s.sums(&registers), want);
+            assert_eq!(s.reduce_sum16(&registers), want);
             let most = all.each_ref().map(|values| values.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-            assert_eq!(s.max_lanes(&registers), most);
+            assert_eq!(s.reduce_max16(&registers), most);
             let mut odd = all[3].clone();
             odd[n / 2] = f32::NAN;
             registers[3] = s.load(&odd);
             let mut most = most;
             most[3] = odd.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            assert_eq!(s.max_lanes(&registers), most);
+            assert_eq!(s.reduce_max16(&registers), most);
 
             let table: [[i32; 16]; 8] =
                 std::array::from_fn(|r| std::array::from_fn(|c| (16 * r + c) as i32 - 9));
             let turned: [[i32; 8]; 16] = std::array::from_fn(|c| std::array::from_fn(|r| table[r][c]));
-            assert_eq!(s.columns(&table), turned);
+            assert_eq!(s.transpose_8x16(&table), turned);
 
             let near: Vec<f32> = f.iter().map(|v| v * 3000.0).collect();
             let mut halves = [vec![0i8; n], vec![0i8; n]];
             let [even, odd] = &mut halves;
-            s.store_words(s.load(&near), even, odd);
+            s.store_i16_split(s.load(&near), even, odd);
             let word = |i: usize| {
                 let bytes = &halves[i % 2][i / 2 * 2..][..2];
                 i16::from_le_bytes([bytes[0].cast_unsigned(), bytes[1].cast_unsigned()])
@@ -142,12 +142,12 @@ impl Job for Everything {
             };
             let factor = s.splat4(&halves[0]);
             for (words, odd, signed) in [
-                (s.words::<false, false>(wv), 0, false),
-                (s.words::<true, false>(wv), 1, false),
-                (s.words::<false, true>(wv), 0, true),
-                (s.words::<true, true>(wv), 1, true),
+                (s.widen_bytes::<false, false>(wv), 0, false),
+                (s.widen_bytes::<true, false>(wv), 1, false),
+                (s.widen_bytes::<false, true>(wv), 0, true),
+                (s.widen_bytes::<true, true>(wv), 1, true),
             ] {
-                s.store(s.to_f(s.dot_words(s.splat_i(-7), words, factor)), &mut out);
+                s.store(s.to_f(s.dot_i16(s.splat_i(-7), words, factor)), &mut out);
                 assert_eq!(out, dot(odd, signed, &halves[0]), "bytes {odd} of two, signed: {signed}");
             }
 
@@ -184,19 +184,19 @@ impl Extremes {
             // A scale a lane, the ends of a byte among them.
             let scales: Vec<i8> = (0..S::LANES).map(|lane| [-128, 127, 1, -3][lane % 4]).collect();
             let bytes: Vec<u8> = scales.iter().map(|scale| scale.cast_unsigned()).collect();
-            let scaled = s.dot_scaled::<4, BITS>(s.splat_i(1), &w, &[x; 32], 4, s.load_i8_twice(&bytes));
+            let scaled = s.dot_scaled::<4, BITS>(s.splat_i(1), &w, &[x; 32], 4, s.load_i8_dup_i16(&bytes));
             s.store(s.to_f(scaled), &mut out);
             let want: Vec<f32> =
                 scales.iter().map(|scale| (4 * each * i32::from(*scale) + 1) as f32).collect();
             assert_eq!(out, want, "4 quads of {code} · {x} · {scales:?}");
             // As many quads as words take.
             let mut short = s.splat_i(0);
-            for w in &w[..short_quads(BITS)] {
-                short = s.add_short(short, *w, s.splat4(&[x; 4]));
+            for w in &w[..i16_quads(BITS)] {
+                short = s.maddubs_i16(short, *w, s.splat4(&[x; 4]));
             }
-            let widened = s.widen_short(s.splat_i(1), short, s.load_i8_twice(&bytes));
+            let widened = s.madd_i16_to_i32(s.splat_i(1), short, s.load_i8_dup_i16(&bytes));
             s.store(s.to_f(widened), &mut out);
-            let quads = short_quads(BITS) as i32;
+            let quads = i16_quads(BITS) as i32;
             let want: Vec<f32> =
                 scales.iter().map(|scale| (quads * each * i32::from(*scale) + 1) as f32).collect();
             assert_eq!(out, want, "{quads} quads of {code} · {x} in words · {scales:?}");
@@ -221,8 +221,8 @@ impl Job for Extremes {
                     assert!(out.iter().all(|o| *o == (4 * i32::from(w) * i32::from(x)) as f32), "{w} · {x}");
                 }
                 if x > -128 {
-                    s.store(s.to_f(s.dot_wide(s.splat_i(0), s.splat_b(w), four)), &mut out);
-                    let want = 4 * (i32::from(w) - S::WIDE_ZERO) * i32::from(x);
+                    s.store(s.to_f(s.dot_u8(s.splat_i(0), s.splat_b(w), four)), &mut out);
+                    let want = 4 * (i32::from(w) - S::U8_ZERO_POINT) * i32::from(x);
                     assert!(out.iter().all(|o| *o == want as f32), "wide {w} · {x}: {out:?}, not {want}");
                 }
             }
@@ -253,9 +253,9 @@ impl Job for Halves {
             let of = all();
             let [a, b, c] = [0, 1, 2].map(|i| s.load_bytes(&bytes(&of[i])));
             for (got, f) in [
-                (s.half_sub(a, b), (|a, b, _| a - b) as fn(f64, f64, f64) -> f64),
-                (s.half_mul(a, b), |a, b, _| a * b),
-                (s.half_fma(a, b, c), |a, b, c| a * b + c),
+                (s.f16_sub(a, b), (|a, b, _| a - b) as fn(f64, f64, f64) -> f64),
+                (s.f16_mul(a, b), |a, b, _| a * b),
+                (s.f16_fma(a, b, c), |a, b, c| a * b + c),
             ] {
                 s.store_bytes(got, &mut out);
                 let want = (0..2 * n)
@@ -263,7 +263,7 @@ impl Job for Halves {
                 assert_eq!(out, bytes(&want.collect::<Vec<f16>>()), "{of:?}");
             }
             let floats: Vec<f32> = of[0][..n].iter().map(|v| v.to_f32() * 1.000_3).collect();
-            s.store_bytes(s.halves(s.load(&floats)), &mut out);
+            s.store_bytes(s.to_f16_pair(s.load(&floats)), &mut out);
             let want: Vec<f16> = floats.iter().flat_map(|v| [f16::from_f32(*v); 2]).collect();
             assert_eq!(out, bytes(&want), "{floats:?}");
         }
@@ -286,7 +286,7 @@ struct RoundedPairs;
 
 impl Job for RoundedPairs {
     type Out = ();
-    const PRODUCTS: Products = Products::Pairs;
+    const DOT_KIND: DotKind = DotKind::Bf16;
     fn run<S: Simd>(self, s: S) {
         let mut seed = 11;
         let mut number = || {
@@ -296,7 +296,7 @@ impl Job for RoundedPairs {
         let mut out = [0; 64];
         for _ in 0..1_000 {
             let [low, high]: [[f32; 16]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| number()));
-            s.store_bytes(s.bf16_pair(s.load(&low), s.load(&high)), &mut out);
+            s.store_bytes(s.pack_bf16_pair(s.load(&low), s.load(&high)), &mut out);
             for (got, x) in out[..4 * S::LANES]
                 .as_chunks::<2>()
                 .0
@@ -316,7 +316,7 @@ impl Job for RoundedPairs {
 fn pairs_are_rounded_to_the_nearest() {
     for tier in Tier::available() {
         dispatch(tier, RoundedPairs);
-        let twos = dispatch_twos_beside::<(), _>(tier, RoundedPairs).is_ok();
+        let twos = dispatch_pow2_in_unit::<(), _>(tier, RoundedPairs).is_ok();
         assert!(!twos || has_bf16_dot(tier), "{tier}");
     }
 }

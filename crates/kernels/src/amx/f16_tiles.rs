@@ -10,62 +10,70 @@
 
 use std::marker::PhantomData;
 
-use cpu::lanes::amx::{AmxFp16, ROWS, Tiles};
-use cpu::lanes::{Job, Simd};
+use cpu::simd::amx::{AmxFp16, ROWS, Tiles};
+use cpu::simd::{Job, Simd};
 
-use super::blocked::{Blocked, DEPTH, Near, Weights};
-use super::brains::{Sums, TILE_BYTES, multiply};
-use crate::activations::{HalfRows, TILE_PAIRS as PAIRS};
-use crate::matmul::Work;
+use super::bf16::{Accumulators, TILE_BYTES, multiply};
+use super::blocked::{Blocked, DecodedKBlock, K_BLOCK, Weights};
+use crate::activations::{AMX_TILE_PAIRS as PAIRS, F16Rows};
+use crate::gemm::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
-use crate::unpack::{self, Ahead, Format, QUADS, SUB};
+use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
 
 /// Rows up to which weights are unpacked and multiplied at the same time.
-const FEW: usize = 2 * ROWS;
+const SMALL_M_ROWS: usize = 2 * ROWS;
 
-/// Computes `work`: weights of `F`, made larger by `lift`, a power of two, times the rows `x`.
-pub(crate) fn halved<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: HalfRows<'_>, lift: f32) {
-    let weights = Halved::<F> { amx, lift, undo: x.undo, format: PhantomData };
-    if work.out.rows() <= FEW {
-        amx.lanes().call_beside::<F, _>(Few { work, pairs: x.pairs, weights });
+/// Computes `work`: weights of `F`, made larger by `weight_scale`, a power of two, times the rows `x`.
+pub(crate) fn gemm<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: F16Rows<'_>, weight_scale: f32) {
+    let weights = F16Weights::<F> { amx, weight_scale, row_descale: x.descale, format: PhantomData };
+    if work.out.rows() <= SMALL_M_ROWS {
+        amx.lanes().call_in_unit::<F, _>(SmallM { work, pairs: x.pairs, weights });
     } else {
-        amx.lanes().call_beside::<F, _>(Blocked { amx: amx.amx(), work, pairs: x.pairs, first: 0, weights });
+        amx.lanes().call_in_unit::<F, _>(Blocked { amx: amx.amx(), work, pairs: x.pairs, first: 0, weights });
     }
 }
 
-struct Halved<'a, F> {
+struct F16Weights<'a, F> {
     amx: AmxFp16,
-    lift: f32,
+    weight_scale: f32,
     /// What makes the values of a row of what it holds.
-    undo: &'a [f32],
+    row_descale: &'a [f32],
     format: PhantomData<F>,
 }
 
-impl<F: Format> Weights for Halved<'_, F> {
+impl<F: Format> Weights for F16Weights<'_, F> {
     #[inline(always)]
-    fn bring<S: Simd>(&self, s: S, panel: &[u8], _: usize, from: usize, tile: usize, near: &mut Near) {
-        const { assert!(DEPTH.is_multiple_of(F::WEIGHTS)) };
-        let Some((block, i)) = unpack::find::<S, F>(s, panel, from + tile * SUB) else { return };
-        let to = &mut near.0[tile];
-        let head = lifted::<S, F>(s, block, self.lift);
-        halve::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
+    fn decode_into<S: Simd>(
+        &self,
+        s: S,
+        panel: &[u8],
+        _: usize,
+        from: usize,
+        tile: usize,
+        decoded: &mut DecodedKBlock,
+    ) {
+        const { assert!(K_BLOCK.is_multiple_of(F::WEIGHTS)) };
+        let Some((block, i)) = unpack::find_sub_block::<S, F>(s, panel, from + tile * SUB) else { return };
+        let to = &mut decoded.0[tile];
+        let head = scaled_head::<S, F>(s, block, self.weight_scale);
+        dequant_f16::<S, F>(s, &unpack::unpack::<S, F>(s, head, block, i), to);
     }
     #[inline(always)]
     fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
         tiles.dot_f16::<C, A, B>(self.amx);
     }
     #[inline(always)]
-    fn undo(&self, row: usize) -> [f32; 2] {
-        [self.undo[row], 1.0 / self.lift]
+    fn descale(&self, row: usize) -> [f32; 2] {
+        [self.row_descale[row], 1.0 / self.weight_scale]
     }
 }
 
-/// The block's head, its factors made larger by `lift`.
+/// The block's head, its factors made larger by `weight_scale`.
 #[inline(always)]
-fn lifted<S: Simd, F: Format>(s: S, block: &[u8], lift: f32) -> [S::F; 2] {
-    let (head, lift) = (unpack::head::<S, F>(s, block), s.splat(lift));
-    [s.mul(head[0], lift), s.mul(head[1], lift)]
+fn scaled_head<S: Simd, F: Format>(s: S, block: &[u8], weight_scale: f32) -> [S::F; 2] {
+    let (head, weight_scale) = (unpack::head::<S, F>(s, block), s.splat(weight_scale));
+    [s.mul(head[0], weight_scale), s.mul(head[1], weight_scale)]
 }
 
 /// A tile of weights.
@@ -73,13 +81,13 @@ fn lifted<S: Simd, F: Format>(s: S, block: &[u8], lift: f32) -> [S::F; 2] {
 #[repr(align(64))]
 struct Tile([u8; TILE_BYTES]);
 
-struct Few<'w, 'a, F> {
+struct SmallM<'w, 'a, F> {
     work: &'w mut Work<'a>,
     pairs: &'w [[i8; 4]],
-    weights: Halved<'w, F>,
+    weights: F16Weights<'w, F>,
 }
 
-impl<F: Format> Job for Few<'_, '_, F> {
+impl<F: Format> Job for SmallM<'_, '_, F> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
@@ -87,19 +95,19 @@ impl<F: Format> Job for Few<'_, '_, F> {
         let tiles = Tiles::new(self.weights.amx.amx(), rows.min(ROWS), 4 * PAIRS);
         for p in (0..panels).step_by(2) {
             match (rows <= ROWS, panels - p) {
-                (true, 1) => self.walk::<S, 1, 1>(s, &tiles, p),
-                (true, _) => self.walk::<S, 1, 2>(s, &tiles, p),
-                (false, 1) => self.walk::<S, 2, 1>(s, &tiles, p),
-                (false, _) => self.walk::<S, 2, 2>(s, &tiles, p),
+                (true, 1) => self.loop_m::<S, 1, 1>(s, &tiles, p),
+                (true, _) => self.loop_m::<S, 1, 2>(s, &tiles, p),
+                (false, 1) => self.loop_m::<S, 2, 1>(s, &tiles, p),
+                (false, _) => self.loop_m::<S, 2, 2>(s, &tiles, p),
             }
         }
     }
 }
 
-impl<F: Format> Few<'_, '_, F> {
+impl<F: Format> SmallM<'_, '_, F> {
     /// All rows, in `G` tiles, times `P` panels from `p` on.
     #[inline(always)]
-    fn walk<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, p: usize) {
+    fn loop_m<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, p: usize) {
         const { assert!(4 * S::LANES == TILE_BYTES / PAIRS || S::LANES != 16) };
         let (rows, cols) = (self.work.out.rows(), self.work.cols);
         let a_row = cols.div_ceil(SUB) * PAIRS;
@@ -115,47 +123,47 @@ impl<F: Format> Few<'_, '_, F> {
         for i in 1..P {
             panels[i] = self.work.weights.panel(p + i);
         }
-        let mut left = panel.len();
+        let mut bytes_left = panel.len();
         tiles.zero::<0>();
         tiles.zero::<1>();
         tiles.zero::<2>();
         tiles.zero::<3>();
         // The sub-block that is unpacked and the one before it, which is multiplied.
-        let mut near = [[const { Tile([0; TILE_BYTES]) }; P]; 2];
+        let mut decoded = [[const { Tile([0; TILE_BYTES]) }; P]; 2];
         let mut at = 0;
         for from in (0..panel.len()).step_by(bytes) {
             let mut blocks = [panel; P];
             let mut heads = [[s.splat(0.0); 2]; P];
             for p in 0..P {
                 blocks[p] = &panels[p][from..from + bytes];
-                heads[p] = lifted::<S, F>(s, blocks[p], self.weights.lift);
+                heads[p] = scaled_head::<S, F>(s, blocks[p], self.weights.weight_scale);
             }
             for i in 0..F::WEIGHTS / SUB {
-                let ahead = Ahead::of::<S, F>(blocks, i, left, (P - 1) * panel.len());
+                let prefetch_ahead = Prefetcher::new::<S, F>(blocks, i, bytes_left, (P - 1) * panel.len());
                 for p in 0..P {
-                    ahead.ask::<S, F>(s, p, P);
+                    prefetch_ahead.issue::<S, F>(s, p, P);
                     let u = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
-                    halve::<S, F>(s, &u, &mut near[at % 2][p].0);
+                    dequant_f16::<S, F>(s, &u, &mut decoded[at % 2][p].0);
                 }
                 if at > 0 {
-                    self.multiply(tiles, x, &steps, &near[(at - 1) % 2], at - 1);
+                    self.multiply(tiles, x, &steps, &decoded[(at - 1) % 2], at - 1);
                 }
                 at += 1;
             }
-            left -= bytes;
+            bytes_left -= bytes;
         }
-        self.multiply(tiles, x, &steps, &near[(at - 1) % 2], at - 1);
-        let mut sums = [Sums::ZERO; 4];
+        self.multiply(tiles, x, &steps, &decoded[(at - 1) % 2], at - 1);
+        let mut sums = [Accumulators::ZERO; 4];
         tiles.store_c::<0>(sums[0].0.as_flattened_mut(), 16);
         tiles.store_c::<1>(sums[1].0.as_flattened_mut(), 16);
         tiles.store_c::<2>(sums[2].0.as_flattened_mut(), 16);
         tiles.store_c::<3>(sums[3].0.as_flattened_mut(), 16);
         for row in 0..rows {
-            let undo = self.weights.undo(row);
+            let row_descale = self.weights.descale(row);
             for i in 0..P {
                 let sums = s.load(&sums[row / ROWS * P + i].0[row % ROWS]);
-                let sums = s.mul(s.mul(sums, s.splat(undo[0])), s.splat(undo[1]));
-                self.work.put(s, row, (p + i) * S::LANES, sums);
+                let sums = s.mul(s.mul(sums, s.splat(row_descale[0])), s.splat(row_descale[1]));
+                self.work.store(s, row, (p + i) * S::LANES, sums);
             }
         }
     }
@@ -167,7 +175,7 @@ impl<F: Format> Few<'_, '_, F> {
         tiles: &Tiles,
         x: [&[[i8; 4]]; G],
         steps: &[usize; G],
-        near: &[Tile; P],
+        decoded: &[Tile; P],
         at: usize,
     ) {
         let (mut now, mut w): ([&[[i8; 4]]; G], [&[u8]; P]) = ([&[]; G], [&[]; P]);
@@ -175,33 +183,33 @@ impl<F: Format> Few<'_, '_, F> {
             now[g] = &x[g][at * steps[g]..];
         }
         for p in 0..P {
-            w[p] = &near[p].0;
+            w[p] = &decoded[p].0;
         }
         multiply(tiles, &self.weights, now, w);
     }
 }
 
 /// Ones, and the place of the leading mantissa bits, in both halves of a lane.
-const ONE: i32 = 0x3c00_3c00;
+const F16_ONE: i32 = 0x3c00_3c00;
 /// 1,024 in both halves of a lane: a byte in the last bits is added to it.
-const THOUSAND: i32 = 0x6400_6400;
+const F16_1024: i32 = 0x6400_6400;
 
 /// Writes a sub-block as a tile: of each quad of columns a row with the first and third, then one with the second and fourth.
 #[inline(always)]
-fn halve<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
-    let zero = unpack::offset::<S, F>();
+fn dequant_f16<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
+    let zero = unpack::zero_point::<S, F>();
     let bits = const { F::Codes::BITS };
     let mut tiles = tile.chunks_exact_mut(8 * S::LANES);
     for half in 0..2 {
         let (mut scale, mut bias) = (u.scale[half], u.bias[half]);
         if bits <= 4 {
             // (1 + code / 2^bits) · (2^bits · scale) + (bias - scale · (zero + 2^bits))
-            let wide = 1 << bits;
-            let less = s.splat(-((zero + wide) as f32));
-            bias = if F::Scales::BIAS { s.fma(scale, less, bias) } else { s.mul(scale, less) };
-            scale = s.mul(scale, s.splat(wide as f32));
+            let stride = 1 << bits;
+            let shift = s.splat(-((zero + stride) as f32));
+            bias = if F::Scales::BIAS { s.fma(scale, shift, bias) } else { s.mul(scale, shift) };
+            scale = s.mul(scale, s.splat(stride as f32));
         }
-        let (scale, bias) = (s.halves(scale), s.halves(bias));
+        let (scale, bias) = (s.to_f16_pair(scale), s.to_f16_pair(bias));
         for quad in QUADS / 2 * half..QUADS / 2 * (half + 1) {
             let Some(rows) = tiles.next() else { return };
             let (even, odd) = rows.split_at_mut(4 * S::LANES);
@@ -212,16 +220,16 @@ fn halve<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE
                     3 => (s.shl::<7>(v), s.shr::<1>(v)),
                     _ => (s.shl::<8>(v), v),
                 };
-                let (mask, one) = (s.splat_i(mantissa(bits)), s.splat_i(ONE));
-                s.store_bytes(s.half_fma(s.or(s.and(first.0, mask), one), scale, bias), even);
-                s.store_bytes(s.half_fma(s.or(s.and(first.1, mask), one), scale, bias), odd);
+                let (mask, one) = (s.splat_i(mantissa(bits)), s.splat_i(F16_ONE));
+                s.store_bytes(s.f16_fma(s.or(s.and(first.0, mask), one), scale, bias), even);
+                s.store_bytes(s.f16_fma(s.or(s.and(first.1, mask), one), scale, bias), odd);
             } else {
-                let (mask, thousand) = (s.splat_i(0x00ff_00ff), s.splat_i(THOUSAND));
-                let less = s.halves(s.splat((1024 + zero) as f32));
+                let (mask, f16_1024) = (s.splat_i(0x00ff_00ff), s.splat_i(F16_1024));
+                let shift = s.to_f16_pair(s.splat((1024 + zero) as f32));
                 for (v, out) in [(v, even), (s.shr::<8>(v), odd)] {
-                    let code = s.half_sub(s.or(s.and(v, mask), thousand), less);
+                    let code = s.f16_sub(s.or(s.and(v, mask), f16_1024), shift);
                     let weight =
-                        if F::Scales::BIAS { s.half_fma(code, scale, bias) } else { s.half_mul(code, scale) };
+                        if F::Scales::BIAS { s.f16_fma(code, scale, bias) } else { s.f16_mul(code, scale) };
                     s.store_bytes(weight, out);
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{Map, Pages};
 
 /// Bytes that are only read: a buffer that has been filled, or a part of a mapped file. Derefs to them.
-pub struct Frozen(Memory);
+pub struct ReadonlyBytes(Memory);
 
 enum Memory {
     Buffer(Pages),
@@ -18,22 +18,22 @@ enum Memory {
 impl Pages {
     /// The buffer, never to be written again.
     #[must_use]
-    pub fn freeze(self) -> Frozen {
-        Frozen(Memory::Buffer(self))
+    pub fn freeze(self) -> ReadonlyBytes {
+        ReadonlyBytes(Memory::Buffer(self))
     }
 }
 
-impl Frozen {
+impl ReadonlyBytes {
     /// The bytes `range` of a mapped file, which stays mapped as long as they are there; none if they are not inside it.
     /// What [`Map`] says of files that are cut short holds for all that time.
     #[must_use]
-    pub fn of_file(map: &Arc<Map>, range: Range<usize>) -> Option<Frozen> {
+    pub fn of_file(map: &Arc<Map>, range: Range<usize>) -> Option<ReadonlyBytes> {
         map.get(range.clone())?;
-        Some(Frozen(Memory::File(Arc::clone(map), range)))
+        Some(ReadonlyBytes(Memory::File(Arc::clone(map), range)))
     }
 }
 
-impl Deref for Frozen {
+impl Deref for ReadonlyBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -44,7 +44,7 @@ impl Deref for Frozen {
     }
 }
 
-impl fmt::Debug for Frozen {
+impl fmt::Debug for ReadonlyBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = matches!(self.0, Memory::File(..));
         f.debug_struct("Frozen").field("len", &self.len()).field("file", &file).finish()
@@ -62,10 +62,10 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let map = Arc::new(Map::open(&path).unwrap());
-        let part = Frozen::of_file(&map, 4096..70_000).unwrap();
-        assert!(Frozen::of_file(&map, 99_999..100_001).is_none());
+        let part = ReadonlyBytes::of_file(&map, 4096..70_000).unwrap();
+        assert!(ReadonlyBytes::of_file(&map, 99_999..100_001).is_none());
         #[expect(clippy::reversed_empty_ranges, reason = "what a damaged file may ask for")]
-        let backwards = Frozen::of_file(&map, 9..3);
+        let backwards = ReadonlyBytes::of_file(&map, 9..3);
         assert!(backwards.is_none());
         drop(map);
         assert_eq!(&*part, &bytes[4096..70_000]);

@@ -8,7 +8,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Job, Simd, short_quads};
+use super::{Job, Simd, i16_quads};
 use crate::Tier;
 
 /// Proof that this CPU has AVX2, FMA and F16C.
@@ -26,7 +26,7 @@ impl Avx2 {
 }
 
 /// Code that is compiled with the module of a type.
-trait Beside {
+trait InUnit {
     /// Runs `job`.
     ///
     /// # Safety
@@ -38,13 +38,13 @@ trait Beside {
     }
 }
 
-impl<H> Beside for H {}
+impl<H> InUnit for H {}
 
 /// `x`, made where the source says so. A compiler knows that additions of integers may be made in any order, adds the products of one
 /// row first, and keeps the weights of all of them on the stack meanwhile.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn in_order(mut x: __m256i) -> __m256i {
+fn schedule_barrier(mut x: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
     unsafe { asm!("/* {} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags)) };
     x
@@ -61,10 +61,10 @@ macro_rules! isa {
 
 const N: usize = 8;
 
-/// See [`Simd::columns`].
+/// See [`Simd::transpose_8x16`].
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn columns(rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+pub(super) fn transpose_8x16(rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
     let mut columns = [[0; 8]; 16];
     for (half, columns) in columns.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         // Of both halves of a register, columns 0 to 3 of four rows.
@@ -98,24 +98,24 @@ pub(super) fn columns(rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
 impl Simd for Avx2 {
     const TIER: Tier = Tier::Avx2;
     const LANES: usize = N;
-    const TILE: usize = 8;
+    const MR: usize = 8;
     const SIGNS: bool = true;
     const FLOAT_PAIRS: bool = true;
     // Zen 3 reads a third faster for it (measured).
-    const FEW_AHEAD: bool = true;
+    const PREFETCH_GEMV: bool = true;
     // Half of the instructions, as no product of bytes here adds to 32 bits.
     const WORDS: bool = true;
     const SCALES: bool = true;
     const SHORT: bool = true;
     const BF16_DOT: bool = false;
-    const WIDE_ZERO: i32 = 128;
+    const U8_ZERO_POINT: i32 = 128;
     const INT8: &'static str = "vpmaddubsw + vpmaddwd, 256 bits";
     type F = __m256;
     type I = __m256i;
 
     #[inline(always)]
-    fn call_beside<H, J: Job>(self, job: J) -> J::Out {
-        isa!(<H as Beside>::with_avx2(self, job))
+    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
+        isa!(<H as InUnit>::with_avx2(self, job))
     }
 
     #[inline(always)]
@@ -170,7 +170,7 @@ impl Simd for Avx2 {
         ))))
     }
     #[inline(always)]
-    fn sum(self, a: __m256) -> f32 {
+    fn reduce_sum(self, a: __m256) -> f32 {
         isa!({
             let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -178,7 +178,7 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    fn max_lane(self, a: __m256) -> f32 {
+    fn reduce_max(self, a: __m256) -> f32 {
         isa!({
             // A NaN is no largest lane: of two numbers that are not ordered the second is taken.
             let a = _mm256_max_ps(a, _mm256_set1_ps(f32::NEG_INFINITY));
@@ -188,8 +188,8 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    fn columns(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
-        isa!(columns(rows))
+    fn transpose_8x16(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
+        isa!(transpose_8x16(rows))
     }
     #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {
@@ -197,7 +197,7 @@ impl Simd for Avx2 {
         isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
     }
     #[inline(always)]
-    fn prefetch_far<T>(self, x: &[T], ahead: usize) {
+    fn prefetch_l2<T>(self, x: &[T], ahead: usize) {
         isa!(_mm_prefetch::<_MM_HINT_T1>(x.as_ptr().cast::<i8>().wrapping_add(ahead)))
     }
     #[inline(always)]
@@ -289,11 +289,11 @@ impl Simd for Avx2 {
         isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1))))
     }
     #[inline(always)]
-    fn dot_wide(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+    fn dot_u8(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
         isa!({
             let w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
             let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-            in_order(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
+            schedule_barrier(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
         })
     }
     #[inline(always)]
@@ -305,7 +305,7 @@ impl Simd for Avx2 {
         from: usize,
     ) -> __m256i {
         match BITS {
-            8 => self.dot_each_quad::<QUADS, BITS>(acc, w, x, from),
+            8 => self.dot_quad_by_quad::<QUADS, BITS>(acc, w, x, from),
             _ => self.dot_scaled::<QUADS, BITS>(acc, w, x, from, isa!(_mm256_set1_epi16(1))),
         }
     }
@@ -319,7 +319,7 @@ impl Simd for Avx2 {
         scale: __m256i,
     ) -> __m256i {
         // As many pairs as cannot run over are added before they are widened.
-        let together = const { short_quads(BITS) };
+        let together = const { i16_quads(BITS) };
         for first in (from..from + QUADS).step_by(together.min(QUADS)) {
             let mut pairs = self.splat_i(0);
             for j in first..first + together.min(QUADS) {
@@ -331,15 +331,15 @@ impl Simd for Avx2 {
         acc
     }
     #[inline(always)]
-    fn add_short(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
-        isa!(in_order(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x))))
+    fn maddubs_i16(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+        isa!(schedule_barrier(_mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x))))
     }
     #[inline(always)]
-    fn widen_short(self, acc: __m256i, short: __m256i, scale: __m256i) -> __m256i {
-        isa!(in_order(_mm256_add_epi32(acc, _mm256_madd_epi16(short, scale))))
+    fn madd_i16_to_i32(self, acc: __m256i, short: __m256i, scale: __m256i) -> __m256i {
+        isa!(schedule_barrier(_mm256_add_epi32(acc, _mm256_madd_epi16(short, scale))))
     }
     #[inline(always)]
-    fn load_i8_twice(self, x: &[u8]) -> __m256i {
+    fn load_i8_dup_i16(self, x: &[u8]) -> __m256i {
         isa!({
             let lanes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(x[..N].as_ptr().cast()));
             let twice = _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
@@ -347,7 +347,7 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    fn store_words(self, x: __m256, even: &mut [i8], odd: &mut [i8]) {
+    fn store_i16_split(self, x: __m256, even: &mut [i8], odd: &mut [i8]) {
         isa!({
             let whole = _mm256_cvtps_epi32(x);
             let words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256::<1>(whole));
@@ -358,7 +358,7 @@ impl Simd for Avx2 {
         });
     }
     #[inline(always)]
-    fn words<const ODD: bool, const SIGNED: bool>(self, x: __m256i) -> __m256i {
+    fn widen_bytes<const ODD: bool, const SIGNED: bool>(self, x: __m256i) -> __m256i {
         isa!(match (ODD, SIGNED) {
             (false, false) => _mm256_and_si256(x, _mm256_set1_epi16(0xff)),
             (true, false) => _mm256_srli_epi16::<8>(x),
@@ -367,7 +367,7 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    fn dot_words(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
+    fn dot_i16(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
         isa!(_mm256_add_epi32(acc, _mm256_madd_epi16(w, x)))
     }
     #[inline(always)]
