@@ -15,16 +15,11 @@ use crate::Compute;
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
 use crate::elementwise::tanh;
-use crate::kv::{BLOCK_TOKENS, KvDtype, KvPool};
+use crate::kv::{KvDtype, KvPool};
+use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, QUERY_TILE};
 use crate::kv_layout::{Bf16Pair, F16, F32, KvFloat, KvFormat};
 use crate::kv_q8::KvQ8;
 use crate::partial::MAX_LANES;
-
-/// The widest head that the kernels take.
-pub const MAX_HEAD_DIM: usize = 512;
-
-/// Queries computed together.
-pub(crate) const QUERY_TILE: usize = 8;
 
 /// Queries of prompts computed together where registers are few: as many as leave room for two registers of keys.
 const PREFILL_QUERY_TILE: usize = 6;
@@ -175,10 +170,6 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
         }
     }
 }
-
-/// Begins at a cache line, so that no register of it lies in two.
-#[repr(align(64))]
-pub(crate) struct CacheAligned<T>(pub(crate) T);
 
 /// What a tile of queries works in.
 struct TileScratch<K: KvFormat, const N: usize> {

@@ -9,12 +9,11 @@
 use cpu::simd::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
 use cpu::{Pages, Strided, Tier};
 
-use crate::attention::MAX_HEAD_DIM;
+use crate::bf16::pair;
+use crate::kv_block::BLOCK_TOKENS;
+use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{Bf16Pair, DotOperand};
 use crate::{Compute, Error, kv_q8};
-
-/// Positions in a block.
-pub const BLOCK_TOKENS: usize = 32;
 
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,27 +60,6 @@ impl KvDtype {
 /// Whether `tier` has instructions for products of bfloat16 pairs, in registers or in tiles.
 pub(crate) fn multiplies_bf16(tier: Tier) -> bool {
     has_tiles(tier) || has_bf16_dot(tier)
-}
-
-/// Two floats as bfloat16, the first in the low half, rounded to nearest even.
-#[inline(always)]
-pub(crate) fn pair(low: f32, high: f32) -> u32 {
-    bf16(low) | bf16(high) << 16
-}
-
-/// A float as bfloat16, in the low half, rounded to nearest even.
-#[inline(always)]
-pub(crate) fn bf16(v: f32) -> u32 {
-    // Only a NaN must not become a number.
-    if v.is_nan() { 0x7fc0 } else { bf16_of_number(v) }
-}
-
-/// [`bf16`] of what is no NaN, without a branch.
-#[inline(always)]
-pub(crate) fn bf16_of_number(v: f32) -> u32 {
-    let bits = v.to_bits();
-    // Rounding up carries into the exponent as it should.
-    bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16
 }
 
 /// The size of a pool.

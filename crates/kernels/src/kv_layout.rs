@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use cpu::simd::{DotKind, Simd};
 
-use crate::attention::{MAX_HEAD_DIM, QUERY_TILE};
-use crate::kv::{BLOCK_TOKENS, pair};
+use crate::bf16::pair;
+use crate::kv_block::BLOCK_TOKENS;
+use crate::kv_block::{MAX_HEAD_DIM, QUERY_TILE};
 
 /// A stored float type.
 pub(crate) trait StorageType {

@@ -13,8 +13,8 @@
 use cpu::simd::{DotKind, Simd};
 use half::f16;
 
-use crate::attention::MAX_HEAD_DIM;
-use crate::kv::BLOCK_TOKENS;
+use crate::kv_block::BLOCK_TOKENS;
+use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{KvFormat, prefetch_span, unroll_factor};
 use crate::partial;
 

@@ -13,11 +13,13 @@ mod activations;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod attention;
+mod bf16;
 mod bf16_dict12;
 mod elementwise;
 mod error;
 mod gemm;
 mod kv;
+mod kv_block;
 mod kv_layout;
 mod kv_q8;
 mod matrix;
@@ -28,11 +30,12 @@ mod rope;
 mod unpack;
 
 pub use activations::{ActFormats, Activations};
-pub use attention::{MAX_HEAD_DIM, SeqRows, attention};
+pub use attention::{SeqRows, attention};
 pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap};
 pub use error::Error;
 pub use gemm::{MAX_GROUP, matmul, matmul_group};
-pub use kv::{BLOCK_TOKENS, KvDtype, KvPool, KvShape};
+pub use kv::{KvDtype, KvPool, KvShape};
+pub use kv_block::{BLOCK_TOKENS, MAX_HEAD_DIM};
 pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, rms_norm_in_place};
 pub use panels::PANELS;

@@ -6,8 +6,8 @@ use cpu::simd::amx::{Amx, ROWS, Tiles};
 use cpu::simd::{DotKind, Simd};
 
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
-use crate::attention::{CacheAligned, MAX_HEAD_DIM};
-use crate::kv::BLOCK_TOKENS;
+use crate::kv_block::BLOCK_TOKENS;
+use crate::kv_block::{CacheAligned, MAX_HEAD_DIM};
 use crate::kv_layout::{Bf16Pair, KvFormat, factors, set_factors};
 
 /// Rows of a block's values: pairs of positions half a block apart.

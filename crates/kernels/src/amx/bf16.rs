@@ -5,7 +5,7 @@ use cpu::simd::{Job, Simd};
 
 use super::blocked::{DecodedKBlock, Weights, blocked};
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
-use crate::gemm::{MC_BYTES, Work};
+use crate::gemm::work::{MC_BYTES, Work};
 
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
 pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {

@@ -7,7 +7,7 @@ use cpu::simd::amx::Amx;
 
 use super::blocked::{DecodedKBlock, K_BLOCK, Weights, blocked};
 use crate::bf16_dict12;
-use crate::gemm::Work;
+use crate::gemm::work::Work;
 
 /// Computes `work` of weights in twelve bits times rows of pairs, which lie in tiles.
 pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {

@@ -13,7 +13,7 @@ use cpu::simd::{Job, Simd};
 
 use super::bf16::{Accumulators, BLOCKED_MIN_M, TILE_BYTES, multiply};
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
-use crate::gemm::Work;
+use crate::gemm::work::Work;
 
 /// Columns of a tile of weights.
 pub(super) const TILE_COLS: usize = 2 * PAIRS;

@@ -7,7 +7,7 @@ use cpu::simd::Simd;
 use cpu::simd::amx::Amx;
 
 use super::blocked::{DecodedKBlock, K_BLOCK, TILE_COLS, Weights, blocked};
-use crate::gemm::Work;
+use crate::gemm::work::Work;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, SUB};
 

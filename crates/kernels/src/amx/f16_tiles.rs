@@ -16,7 +16,7 @@ use cpu::simd::{Job, Simd};
 use super::bf16::{Accumulators, TILE_BYTES, multiply};
 use super::blocked::{Blocked, DecodedKBlock, K_BLOCK, Weights};
 use crate::activations::{AMX_TILE_PAIRS as PAIRS, F16Rows};
-use crate::gemm::Work;
+use crate::gemm::work::Work;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 use cpu::simd::Simd;
 
-use super::unrolled;
+use super::work::unrolled;
 use crate::activations::{Block, RowGroups, ZERO_BLOCKS};
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;

@@ -1,0 +1,32 @@
+//! What an accumulator starts from, so that codes count from their zero point.
+
+use cpu::simd::Simd;
+
+use crate::activations::Block;
+use crate::unpack::scales::Scales;
+use crate::unpack::{self, Format};
+
+/// What the products of `x`, or of its half `HALF` where there are scales of halves, start from, so that codes count from the format's zero.
+#[inline(always)]
+pub(super) fn zero_point_init<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
+    match const { (F::Scales::GROUPS, unpack::zero_point::<S, F>()) } {
+        (_, 0) => s.splat_i(0),
+        (1, 8) => s.splat_i(x.plain().neg_sum_8),
+        (1, 16) => s.shl::<1>(s.splat_i(x.plain().neg_sum_8)),
+        (1, 128) => s.splat_i(x.plain().neg_sum_128),
+        (2, 4) => s.splat_i(x.plain().neg_half_sum_32[HALF] >> 3),
+        (2, 32) => s.splat_i(x.plain().neg_half_sum_32[HALF]),
+        (scales, offset) => unreachable!("offset {offset} of codes with {scales} scales: no format's"),
+    }
+}
+
+/// The offset times the scales of both halves, in words, the first below the second.
+#[inline(always)]
+pub(super) fn zero_point_i16<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
+    let (low, high) = match const { F::ZERO_POINT } {
+        4 => (s.shl::<2>(first), s.shl::<18>(second)),
+        32 => (s.shl::<5>(first), s.shl::<21>(second)),
+        other => unreachable!("offset {other}: that of a format with scales of 16 weights in bytes"),
+    };
+    s.or(s.and(low, s.splat_i(0xffff)), high)
+}
