@@ -3,7 +3,8 @@
 use cpu::simd::amx::{Amx, ROWS, Tiles};
 use cpu::simd::{Job, Simd};
 
-use super::blocked::{DecodedKBlock, Weights, blocked};
+use super::blocked::blocked;
+use super::tile::{Accumulators, BLOCKED_MIN_M, DecodedKBlock, TILE_BYTES, Weights, multiply};
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
 use crate::gemm::work::{MC_BYTES, Work};
 
@@ -15,29 +16,14 @@ pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     amx.lanes().call(Bf16Gemm { amx, work, pairs });
 }
 
-/// Bytes of a tile of weights.
-pub(super) const TILE_BYTES: usize = 64 * PAIRS;
-
 /// The panels that one group of rows walks at a time: fewer sums would wait for the product before.
 const GEMV_PANELS: usize = 4;
-
-/// The sums of a tile, row by row, a cache line each.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct Accumulators(pub(super) [[f32; 16]; ROWS]);
-
-impl Accumulators {
-    pub(super) const ZERO: Accumulators = Accumulators([[0.0; 16]; ROWS]);
-}
 
 struct Bf16Gemm<'w, 'a> {
     amx: Amx,
     work: &'w mut Work<'a>,
     pairs: &'w [[i8; 4]],
 }
-
-/// Rows that are worth copying the weights nearer.
-pub(crate) const BLOCKED_MIN_M: usize = 4 * ROWS;
 
 /// Weights that are tiles already.
 struct PrepackedTiles;
@@ -160,41 +146,6 @@ impl Bf16Gemm<'_, '_> {
                 let sum = s.load(&sums.0[t]);
                 self.work.store(s, row + of / P * ROWS + t, (p + of % P) * S::LANES, sum);
             }
-        }
-    }
-}
-
-/// Adds the products of a tile of each of `G` groups of rows with one of each of `P` panels: to sums 0 to `P - 1` those of the
-/// first group, then those of the second.
-#[inline(always)]
-pub(super) fn multiply<W: Weights, const G: usize, const P: usize>(
-    tiles: &Tiles,
-    weights: &W,
-    x: [&[[i8; 4]]; G],
-    w: [&[u8]; P],
-) {
-    const { assert!(G * P <= 4 && G <= 2) };
-    let step = 64;
-    tiles.load_a::<0, _>(x[0], PAIRS, 0);
-    tiles.load_b::<0, _>(w[0], step);
-    weights.dot::<0, 0, 0>(tiles);
-    if P > 1 {
-        tiles.load_b::<1, _>(w[1 % P], step);
-        weights.dot::<1, 0, 1>(tiles);
-    }
-    if P > 2 {
-        tiles.load_b::<0, _>(w[2 % P], step);
-        weights.dot::<2, 0, 0>(tiles);
-        tiles.load_b::<1, _>(w[3 % P], step);
-        weights.dot::<3, 0, 1>(tiles);
-    }
-    if G == 2 {
-        tiles.load_a::<1, _>(x[1 % G], PAIRS, 0);
-        if P == 1 {
-            weights.dot::<1, 1, 0>(tiles);
-        } else {
-            weights.dot::<2, 1, 0>(tiles);
-            weights.dot::<3, 1, 1>(tiles);
         }
     }
 }

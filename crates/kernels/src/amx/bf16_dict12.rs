@@ -5,7 +5,8 @@ use std::ops::Range;
 use cpu::simd::Simd;
 use cpu::simd::amx::Amx;
 
-use super::blocked::{DecodedKBlock, K_BLOCK, Weights, blocked};
+use super::blocked::blocked;
+use super::tile::{DecodedKBlock, K_BLOCK, Weights};
 use crate::bf16_dict12;
 use crate::gemm::work::Work;
 

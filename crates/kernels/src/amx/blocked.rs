@@ -1,9 +1,10 @@
-//! Many rows times panels of weights, in an order that seldom reads what is far away.
+//! Blocked AMX GEMM for many rows: cache blocking over M, N and K.
 //!
-//! Sixteen panels of weights and up to 512 rows are one block of sums, which stays in the second-level cache while `k` goes by in
-//! pieces of [`K_BLOCK`]. For each piece a pair of panels is made tiles, in the first-level cache, and all rows walk over them,
-//! 32 at a time. Sums leave the tiles between pieces and come back bit for bit, so a row's result is that of any other order
-//! that takes `k` tile after tile: of one row alone, too.
+//! An output block of [`BLOCK_PANELS`] panels × up to [`BLOCK_ROWS`] rows keeps its accumulators in the L2 cache while K advances by
+//! K-blocks of [`K_BLOCK`] columns. For each K-block, a pair of panels is decoded into AMX tiles in the L1 cache, and all rows pass
+//! over them, 32 at a time (2 × 2 tiles are the register tile). While the micro-kernel consumes a pair, the next one is decoded into
+//! the other L1 buffer. Accumulators leave the tile registers between K-blocks and return bit for bit, so a row's result is the same
+//! as in any other order that takes K tile by tile: for a single row, too.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -11,78 +12,37 @@ use std::ops::Range;
 use cpu::simd::amx::{Amx, ROWS, Tiles};
 use cpu::simd::{Job, Simd};
 
-use super::bf16::{Accumulators, BLOCKED_MIN_M, TILE_BYTES, multiply};
+use super::tile::{
+    Accumulators, BLOCKED_MIN_M, DecodedKBlock, K_BLOCK, TILE_BYTES, TILE_COLS, TILES, Weights, multiply,
+};
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
 use crate::gemm::work::Work;
 
-/// Columns of a tile of weights.
-pub(super) const TILE_COLS: usize = 2 * PAIRS;
-
-/// Columns that are made tiles at a time: two panels of them are 16 KiB.
-pub(super) const K_BLOCK: usize = 256;
-
-/// Tiles of a piece of a panel.
-const TILES: usize = K_BLOCK / TILE_COLS;
-
-/// Rows of a block.
+/// Rows of an output block (MC).
 const BLOCK_ROWS: usize = 512;
 
-/// Bytes of rows that stay in the second-level cache beside sums and weights.
+/// Bytes of activations that stay in the L2 cache beside accumulators and weights: 1.5 of 2 MiB. Beyond, rows are prefetched.
 const L2_ROW_BYTES: usize = 3 << 19;
 
-/// Panels of a block: what a task should have, so that its rows are not read from afar more often than they are worth.
+/// Panels of an output block (NC / 16). A task should have as many, so that its rows are read from afar as seldom as pays.
 pub(crate) const BLOCK_PANELS: usize = 16;
 
-/// Panels of a block of few rows.
+/// Panels of an output block when M is below [`BLOCKED_MIN_M`]: weights are then read in the order of memory.
 const SMALL_M_PANELS: usize = 2;
 
-/// A piece of a panel as tiles, one after the other.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct DecodedKBlock(pub(super) [[u8; TILE_BYTES]; TILES]);
-
-/// Weights that can be made tiles, of bfloat16 unless they say otherwise.
-pub(super) trait Weights {
-    /// Makes tile number `tile` of those of `panel`, of `cols` columns, from column `from` on, a multiple of [`K_BLOCK`]; nothing where
-    /// the panel has ended.
-    fn decode_into<S: Simd>(
-        &self,
-        s: S,
-        panel: &[u8],
-        cols: usize,
-        from: usize,
-        tile: usize,
-        decoded: &mut DecodedKBlock,
-    );
-    /// `C += A · B`
-    #[inline(always)]
-    fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
-        tiles.dot_bf16::<C, A, B>();
-    }
-    /// What makes results of the sums of row `row`: a factor and then another, since both together may be no number.
-    #[inline(always)]
-    fn descale(&self, _row: usize) -> [f32; 2] {
-        [1.0; 2]
-    }
-    /// Where those columns lie in a panel, if they are to be asked for while tiles multiply; nothing if [`Weights::decode_into`] asks by itself.
-    fn byte_range(_lanes: usize, _cols: usize, _from: usize) -> Range<usize> {
-        0..0
-    }
-}
-
-/// Computes the rows of `work` from `first` on. `pairs` are all rows as they lie in tiles, and a tile's worth of whatever after
-/// them. Compiled with the module of `H`.
-pub(super) fn blocked<H, W: Weights>(
+/// Computes the rows of `work` from `first` on. `pairs` holds all rows in AMX tile order, followed by one tile of any values.
+/// Compiled in the codegen unit of `U`.
+pub(super) fn blocked<U, W: Weights>(
     amx: Amx,
     weights: W,
     work: &mut Work<'_>,
     pairs: &[[i8; 4]],
     first: usize,
 ) {
-    amx.lanes().call_in_unit::<H, _>(Blocked { amx, work, pairs, first, weights });
+    amx.lanes().call_in_unit::<U, _>(Blocked { amx, work, pairs, first, weights });
 }
 
-/// The work of [`blocked`], for registers that the weights choose.
+/// The job of [`blocked`], for the registers that the weights choose.
 pub(super) struct Blocked<'w, 'a, W> {
     pub(super) amx: Amx,
     pub(super) work: &'w mut Work<'a>,
@@ -92,8 +52,8 @@ pub(super) struct Blocked<'w, 'a, W> {
 }
 
 thread_local! {
-    /// The sums of a block, kept for the next one.
-    static SUMS: Cell<Vec<Accumulators>> = const { Cell::new(Vec::new()) };
+    /// The accumulators of an output block, reused by the thread's next one.
+    static ACCUMULATORS: Cell<Vec<Accumulators>> = const { Cell::new(Vec::new()) };
 }
 
 impl<W: Weights> Job for Blocked<'_, '_, W> {
@@ -102,30 +62,23 @@ impl<W: Weights> Job for Blocked<'_, '_, W> {
     fn run<S: Simd>(mut self, s: S) {
         let tiles = Tiles::new(self.amx, ROWS, 4 * PAIRS);
         let rows = self.work.out.rows();
-        // From a whole tile on: rows before the first are computed and dropped.
+        // From the start of a tile on: rows before `first` are computed and dropped.
         for from in (self.first / ROWS * ROWS..rows).step_by(BLOCK_ROWS) {
             let end = rows.min(from + BLOCK_ROWS);
             if end - from < BLOCKED_MIN_M {
-                // Few rows read the weights in the order in which they lie.
-                self.loop_m(
-                    s,
-                    &tiles,
-                    from,
-                    end,
-                    SMALL_M_PANELS,
-                    &mut [Accumulators::ZERO; BLOCKED_MIN_M / ROWS * SMALL_M_PANELS],
-                );
+                let saved = &mut [Accumulators::ZERO; BLOCKED_MIN_M / ROWS * SMALL_M_PANELS];
+                self.loop_n(s, &tiles, from, end, AccumulatorBuffer::new(saved, SMALL_M_PANELS));
             } else {
-                let mut sums = SUMS.take();
-                sums.resize(BLOCK_ROWS / ROWS * BLOCK_PANELS, Accumulators::ZERO);
-                self.loop_m(s, &tiles, from, end, BLOCK_PANELS, &mut sums);
-                SUMS.set(sums);
+                let mut saved = ACCUMULATORS.take();
+                saved.resize(BLOCK_ROWS / ROWS * BLOCK_PANELS, Accumulators::ZERO);
+                self.loop_n(s, &tiles, from, end, AccumulatorBuffer::new(&mut saved, BLOCK_PANELS));
+                ACCUMULATORS.set(saved);
             }
         }
     }
 }
 
-/// Rows and panels whose sums stay near: a tile of sums for each panel, `width` of them for each tile of rows.
+/// Rows `from..end` × `count` panels from `panel` on. `width` is the number of panels of a full block.
 #[derive(Clone, Copy)]
 struct OutputBlock {
     from: usize,
@@ -136,20 +89,20 @@ struct OutputBlock {
 }
 
 impl OutputBlock {
-    /// Where the sums of a tile of rows with the panels from the area's `at`-th on begin.
+    /// The index in the accumulator buffer of the tile of `row` and the block's panel `at`.
     fn slot(self, row: usize, at: usize) -> usize {
         (row - self.from) / ROWS * self.width + at
     }
 }
 
-/// A piece of two panels: the first of them, and its first column.
+/// A K-block of two panels: the first panel, and the first column.
 #[derive(Clone, Copy)]
 struct KBlock {
     panel: usize,
     k: usize,
 }
 
-/// The tiles of a piece of two panels, one panel after the other.
+/// The decoded tiles of a K-block of two panels, one panel after the other.
 type DecodedPair = [DecodedKBlock; 2];
 
 /// Tiles of a pair.
@@ -159,47 +112,45 @@ const PAIR_TILES: usize = 2 * TILES;
 type Rows = [[i8; 4]; ROWS * PAIRS];
 
 impl<W: Weights> Blocked<'_, '_, W> {
-    /// The rows `from` to before `end` times all panels, `width` at a time.
+    /// Rows `from..end` × all panels, an output block at a time, and within it the K-blocks.
     #[inline(always)]
-    fn loop_m<S: Simd>(
+    fn loop_n<S: Simd>(
         &mut self,
         s: S,
         tiles: &Tiles,
         from: usize,
         end: usize,
-        width: usize,
-        sums: &mut [Accumulators],
+        mut buffer: AccumulatorBuffer<'_>,
     ) {
-        let panels = self.work.weights.count;
-        // The pair that is multiplied and, of many rows, the next one, which is made meanwhile.
+        let (panels, width) = (self.work.weights.count, buffer.width);
+        // Double buffer: the pair that is multiplied and, when M is large, the next one, which is decoded meanwhile.
         let decoded = &mut [const { [DecodedKBlock([[0; TILE_BYTES]; TILES]); 2] }; 2];
         let [now, next] = decoded;
         let (mut now, mut next) = (now, next);
-        let prefetch_ahead = width != SMALL_M_PANELS;
-        if prefetch_ahead {
+        let double_buffered = width != SMALL_M_PANELS;
+        if double_buffered {
             self.decode_into(s, KBlock { panel: 0, k: 0 }, 0..PAIR_TILES, now);
         }
         for panel in (0..panels).step_by(width) {
             let output = OutputBlock { from, end, panel, count: width.min(panels - panel), width };
-            let mut pending = None;
             for k in (0..self.work.cols).step_by(K_BLOCK) {
                 for at in (0..output.count).step_by(2) {
-                    if !prefetch_ahead {
+                    if !double_buffered {
                         self.decode_into(s, KBlock { panel: panel + at, k }, 0..PAIR_TILES, now);
                     }
                     match output.count - at {
-                        1 => self.k_block::<S, 1>(s, tiles, output, at, k, now, next, sums, &mut pending),
-                        _ => self.k_block::<S, 2>(s, tiles, output, at, k, now, next, sums, &mut pending),
+                        1 => self.loop_m::<S, 1>(s, tiles, output, at, k, now, next, &mut buffer),
+                        _ => self.loop_m::<S, 2>(s, tiles, output, at, k, now, next, &mut buffer),
                     }
                     std::mem::swap(&mut now, &mut next);
                 }
             }
-            flush(tiles, &mut pending, width, sums);
-            self.put(s, sums, output);
+            buffer.flush(tiles);
+            self.store(s, buffer.saved, output);
         }
     }
 
-    /// Makes some of the tiles of a pair.
+    /// Decodes the tiles `tiles` of a pair of panels.
     #[inline(always)]
     fn decode_into<S: Simd>(&self, s: S, k_block: KBlock, tiles: Range<usize>, pair: &mut DecodedPair) {
         let Work { weights, cols, .. } = *self.work;
@@ -218,20 +169,20 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// Asks for what some tiles of the same panels are made of a piece later, or of the panels of the next area.
+    /// Prefetches into L2 what `tiles` of the same panels are decoded from in the next K-block, or in the next output block.
     #[inline(always)]
     fn prefetch_next_k_block<S: Simd>(&self, s: S, k_block: KBlock, tiles: Range<usize>) {
         let more = k_block.k + K_BLOCK < self.work.cols;
         let (k, skip) = if more { (k_block.k + K_BLOCK, 0) } else { (0, BLOCK_PANELS) };
         for tile in tiles {
             let panel = k_block.panel + skip + tile / TILES;
-            s.prefetch_span_l2(self.share::<S>(KBlock { panel, k }, tile % TILES, TILES), 0);
+            s.prefetch_span_l2(self.packed_part::<S>(KBlock { panel, k }, tile % TILES, TILES), 0);
         }
     }
 
-    /// Part `part` of `parts` of what the first panel of `k_block` is made of; nothing where there is no such panel.
+    /// Part `part` of `parts` of the packed bytes of the first panel of `k_block`; empty past the last panel.
     #[inline(always)]
-    fn share<S: Simd>(&self, k_block: KBlock, part: usize, parts: usize) -> &[u8] {
+    fn packed_part<S: Simd>(&self, k_block: KBlock, part: usize, parts: usize) -> &[u8] {
         let Work { weights, cols, .. } = *self.work;
         if k_block.panel >= weights.count {
             return &[];
@@ -241,7 +192,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         &weights.panel(k_block.panel)[byte_range][part * share..][..share]
     }
 
-    /// The piece after that of the area's panels from `at` on.
+    /// The K-block that follows column `k` of the output block's panels from `at` on.
     #[inline(always)]
     fn next_k_block(&self, output: OutputBlock, at: usize, k: usize) -> Option<KBlock> {
         if at + 2 < output.count {
@@ -255,9 +206,10 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// Adds what the columns from `k` on give: the area's `P` panels from `at` on times all of its rows.
+    /// One K-block, from column `k` on: all rows of the output block × its `P` panels from `at` on. Nine values that change
+    /// independently of each other.
     #[inline(always)]
-    fn k_block<S: Simd, const P: usize>(
+    fn loop_m<S: Simd, const P: usize>(
         &mut self,
         s: S,
         tiles: &Tiles,
@@ -266,13 +218,12 @@ impl<W: Weights> Blocked<'_, '_, W> {
         k: usize,
         now: &DecodedPair,
         next: &mut DecodedPair,
-        sums: &mut [Accumulators],
-        pending: &mut Option<usize>,
+        buffer: &mut AccumulatorBuffer<'_>,
     ) {
         let after = self.next_k_block(output, at, k);
         let share = PAIR_TILES.div_ceil((output.end - output.from).div_ceil(2 * ROWS));
         for (i, row) in (output.from..output.end).step_by(2 * ROWS).enumerate() {
-            let work = match after {
+            let overlap = match after {
                 Some(k_block) if output.width != SMALL_M_PANELS => {
                     Overlap::Decode(k_block, i * share..(i + 1) * share, &mut *next)
                 }
@@ -284,16 +235,14 @@ impl<W: Weights> Blocked<'_, '_, W> {
             }
             let slot = output.slot(row, at);
             match output.end - row {
-                ..=ROWS => {
-                    self.block::<S, 1, P>(s, tiles, now, row, k, slot, output.width, sums, pending, work)
-                }
-                _ => self.block::<S, 2, P>(s, tiles, now, row, k, slot, output.width, sums, pending, work),
+                ..=ROWS => self.block::<S, 1, P>(s, tiles, now, row, k, slot, buffer, overlap),
+                _ => self.block::<S, 2, P>(s, tiles, now, row, k, slot, buffer, overlap),
             }
         }
     }
 
-    /// Asks for what two tiles of rows from `row` on are about to need: a share of where the sums with two panels will be written, and
-    /// of the rows' next piece where they are too many to be in the second-level cache.
+    /// Prefetches into L2, for two tiles of rows from `row` on: a share of the output that two panels will write, and the rows' next
+    /// K-block where the activations exceed [`L2_ROW_BYTES`].
     #[inline(always)]
     fn prefetch_rows_and_output<S: Simd>(
         &mut self,
@@ -325,7 +274,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// One piece of `G` tiles of rows times `P` of panels.
+    /// `G` tiles of rows × `P` panels over one K-block; a full 2 × 2 block goes to [`Blocked::full_block`].
     #[inline(always)]
     fn block<S: Simd, const G: usize, const P: usize>(
         &self,
@@ -335,9 +284,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         row: usize,
         k: usize,
         slot: usize,
-        width: usize,
-        sums: &mut [Accumulators],
-        pending: &mut Option<usize>,
+        buffer: &mut AccumulatorBuffer<'_>,
         mut overlap: Overlap<'_>,
     ) {
         let (cols, rows) = (self.work.cols, self.work.out.rows());
@@ -346,7 +293,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         let mut steps = [0; G];
         for g in 0..G {
             let row = row + g * ROWS;
-            // Fewer rows in the last ones: the rest of a tile is what comes after them, and its sums are dropped.
+            // A last tile of fewer rows is filled up by what follows them in memory; those accumulators are dropped.
             steps[g] = ROWS.min(rows - row) * PAIRS;
             x[g] = &self.pairs[row * a_row + k / TILE_COLS * steps[g]..];
         }
@@ -355,30 +302,21 @@ impl<W: Weights> Blocked<'_, '_, W> {
         if const { G == 2 && P == 2 } && steps[G - 1] == ROWS * PAIRS && count == TILES {
             let x = [x[0].as_chunks().0, x[G - 1].as_chunks().0];
             if let [Some(first), Some(second)] = x.map(|x| x.first_chunk()) {
-                return self.full_block(
-                    s,
-                    tiles,
-                    decoded,
-                    [first, second],
-                    first_k_block,
-                    slot,
-                    width,
-                    sums,
-                    pending,
-                    overlap,
-                );
+                let x = [first, second];
+                return self.full_block(s, tiles, decoded, x, first_k_block, slot, buffer, overlap);
             }
         }
-        flush(tiles, pending, width, sums);
-        load_accumulators::<0>(tiles, sums, first_k_block, slot);
+        buffer.flush(tiles);
+        let width = buffer.width;
+        buffer.load::<0>(tiles, first_k_block, slot);
         match const { (G, P) } {
             (2, 2) => {
-                load_accumulators::<1>(tiles, sums, first_k_block, slot + 1);
-                load_accumulators::<2>(tiles, sums, first_k_block, slot + width);
-                load_accumulators::<3>(tiles, sums, first_k_block, slot + width + 1);
+                buffer.load::<1>(tiles, first_k_block, slot + 1);
+                buffer.load::<2>(tiles, first_k_block, slot + width);
+                buffer.load::<3>(tiles, first_k_block, slot + width + 1);
             }
-            (2, _) => load_accumulators::<1>(tiles, sums, first_k_block, slot + width),
-            (_, 2) => load_accumulators::<1>(tiles, sums, first_k_block, slot + 1),
+            (2, _) => buffer.load::<1>(tiles, first_k_block, slot + width),
+            (_, 2) => buffer.load::<1>(tiles, first_k_block, slot + 1),
             _ => {}
         }
         for at in 0..count {
@@ -392,6 +330,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             multiply(tiles, &self.weights, now, w);
             self.advance(s, &mut overlap, at, count);
         }
+        let sums = &mut *buffer.saved;
         tiles.store_full_c::<0>(&mut sums[slot].0);
         match const { (G, P) } {
             (2, 2) => {
@@ -405,7 +344,8 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// A whole piece of two tiles of rows times two panels. Its sums stay in the tiles, until those of the next such block come.
+    /// The micro-kernel: two full tiles of rows × two panels over one K-block. Its accumulators stay in the tile registers until those
+    /// of the next such block are loaded.
     #[inline(always)]
     fn full_block<S: Simd>(
         &self,
@@ -415,25 +355,23 @@ impl<W: Weights> Blocked<'_, '_, W> {
         x: [&[Rows; TILES]; 2],
         first_k_block: bool,
         slot: usize,
-        width: usize,
-        sums: &mut [Accumulators],
-        pending: &mut Option<usize>,
+        buffer: &mut AccumulatorBuffer<'_>,
         mut overlap: Overlap<'_>,
     ) {
-        let was = pending.replace(slot);
+        let before = buffer.pending.replace(slot);
         let [b0, b1] = [&decoded[0].0, &decoded[1].0];
-        // Sums of the block before leave each tile just before those of this one come: the other three have work meanwhile.
+        // Each accumulator tile is stored just before its next contents are loaded, while the other three multiply.
         tiles.load_full_a::<0, _>(&x[0][0]);
         tiles.load_full_b::<0, _>(&b0[0]);
-        exchange::<0>(tiles, sums, was, first_k_block, slot, width);
+        buffer.exchange::<0>(tiles, before, first_k_block, slot);
         self.weights.dot::<0, 0, 0>(tiles);
         tiles.load_full_b::<1, _>(&b1[0]);
-        exchange::<1>(tiles, sums, was, first_k_block, slot, width);
+        buffer.exchange::<1>(tiles, before, first_k_block, slot);
         self.weights.dot::<1, 0, 1>(tiles);
         tiles.load_full_a::<1, _>(&x[1][0]);
-        exchange::<2>(tiles, sums, was, first_k_block, slot, width);
+        buffer.exchange::<2>(tiles, before, first_k_block, slot);
         self.weights.dot::<2, 1, 0>(tiles);
-        exchange::<3>(tiles, sums, was, first_k_block, slot, width);
+        buffer.exchange::<3>(tiles, before, first_k_block, slot);
         self.weights.dot::<3, 1, 1>(tiles);
         self.advance(s, &mut overlap, 0, TILES);
         for at in 1..TILES {
@@ -449,7 +387,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// Does its share of what else there is to do, after step `at` of `count`.
+    /// Does the share of the overlapped work that belongs after tile `at` of `count`.
     #[inline(always)]
     fn advance<S: Simd>(&self, s: S, overlap: &mut Overlap<'_>, at: usize, count: usize) {
         match overlap {
@@ -461,7 +399,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             }
             Overlap::Prefetch(k_block) => {
                 for panel in k_block.panel..k_block.panel + 2 {
-                    for line in self.share::<S>(KBlock { panel, k: k_block.k }, at, count).chunks(64) {
+                    for line in self.packed_part::<S>(KBlock { panel, k: k_block.k }, at, count).chunks(64) {
                         s.prefetch(line, 0);
                     }
                 }
@@ -470,13 +408,13 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// Writes the sums of an area to the output.
+    /// Writes the accumulators of an output block to the output.
     #[inline(always)]
-    fn put<S: Simd>(&mut self, s: S, sums: &[Accumulators], output: OutputBlock) {
+    fn store<S: Simd>(&mut self, s: S, saved: &[Accumulators], output: OutputBlock) {
         for row in output.from.max(self.first)..output.end {
-            let of = &sums[output.slot(row, 0)..][..output.count];
+            let row_tiles = &saved[output.slot(row, 0)..][..output.count];
             let row_descale = self.weights.descale(row);
-            for (i, sums) in of.iter().enumerate() {
+            for (i, sums) in row_tiles.iter().enumerate() {
                 let sums = s.load(&sums.0[(row - output.from) % ROWS]);
                 let sums = s.mul(s.mul(sums, s.splat(row_descale[0])), s.splat(row_descale[1]));
                 self.work.store(s, row, (output.panel + i) * S::LANES, sums);
@@ -485,54 +423,71 @@ impl<W: Weights> Blocked<'_, '_, W> {
     }
 }
 
-/// What is done while tiles multiply.
+/// What is done between the multiplications of a block.
 enum Overlap<'a> {
-    /// Make these tiles of the next piece.
+    /// Decode these tiles of the next K-block.
     Decode(KBlock, Range<usize>, &'a mut DecodedPair),
-    /// Ask for what the next piece is made of.
+    /// Prefetch the packed bytes of the next K-block.
     Prefetch(KBlock),
+    /// Nothing: this is the last K-block.
     Nothing,
 }
 
-/// Where the sums of tile `C` lie, of a block whose first are at `slot`: two panels, then those of the next tile of rows.
-#[inline(always)]
-const fn of<const C: usize>(slot: usize, width: usize) -> usize {
-    slot + C % 2 + C / 2 * width
-}
-
-/// Puts the sums of tile `C` of the block at `pending` where they belong, and takes those of the one at `slot`.
-#[inline(always)]
-fn exchange<const C: usize>(
-    tiles: &Tiles,
-    sums: &mut [Accumulators],
+/// The accumulators of an output block in memory, a tile for each 16 rows and panel, and which of them are still in tile registers.
+struct AccumulatorBuffer<'a> {
+    saved: &'a mut [Accumulators],
+    /// The slot of the first of four accumulators that are in registers only.
     pending: Option<usize>,
-    first_k_block: bool,
-    slot: usize,
+    /// Panels of an output block: tiles of rows are so many slots apart.
     width: usize,
-) {
-    if let Some(pending) = pending {
-        tiles.store_full_c::<C>(&mut sums[of::<C>(pending, width)].0);
-    }
-    load_accumulators::<C>(tiles, sums, first_k_block, of::<C>(slot, width));
 }
 
-/// Takes the sums at `slot` into tile `C`.
-#[inline(always)]
-fn load_accumulators<const C: usize>(tiles: &Tiles, sums: &[Accumulators], first_k_block: bool, slot: usize) {
-    if first_k_block {
-        tiles.zero::<C>();
-    } else {
-        tiles.load_full_c::<C>(&sums[slot].0);
+impl<'a> AccumulatorBuffer<'a> {
+    fn new(saved: &'a mut [Accumulators], width: usize) -> AccumulatorBuffer<'a> {
+        AccumulatorBuffer { saved, pending: None, width }
     }
-}
 
-/// Puts what is left in the tiles where it belongs.
-#[inline(always)]
-fn flush(tiles: &Tiles, pending: &mut Option<usize>, width: usize, sums: &mut [Accumulators]) {
-    if let Some(slot) = pending.take() {
-        tiles.store_full_c::<0>(&mut sums[of::<0>(slot, width)].0);
-        tiles.store_full_c::<1>(&mut sums[of::<1>(slot, width)].0);
-        tiles.store_full_c::<2>(&mut sums[of::<2>(slot, width)].0);
-        tiles.store_full_c::<3>(&mut sums[of::<3>(slot, width)].0);
+    /// The slot of accumulator tile `C` of the block at `slot`: two panels of one tile of rows, then those of the next.
+    #[inline(always)]
+    const fn slot_of<const C: usize>(&self, slot: usize) -> usize {
+        slot + C % 2 + C / 2 * self.width
+    }
+
+    /// Stores accumulator tile `C` of the block at `before`, and loads that of the block at `slot`.
+    #[inline(always)]
+    fn exchange<const C: usize>(
+        &mut self,
+        tiles: &Tiles,
+        before: Option<usize>,
+        first_k_block: bool,
+        slot: usize,
+    ) {
+        if let Some(before) = before {
+            let at = self.slot_of::<C>(before);
+            tiles.store_full_c::<C>(&mut self.saved[at].0);
+        }
+        self.load::<C>(tiles, first_k_block, self.slot_of::<C>(slot));
+    }
+
+    /// Loads accumulator tile `C` from `slot`; zeros in the first K-block.
+    #[inline(always)]
+    fn load<const C: usize>(&self, tiles: &Tiles, first_k_block: bool, slot: usize) {
+        if first_k_block {
+            tiles.zero::<C>();
+        } else {
+            tiles.load_full_c::<C>(&self.saved[slot].0);
+        }
+    }
+
+    /// Stores the accumulators that are still in registers.
+    #[inline(always)]
+    fn flush(&mut self, tiles: &Tiles) {
+        if let Some(slot) = self.pending.take() {
+            let at = [slot, slot + 1, slot + self.width, slot + self.width + 1];
+            tiles.store_full_c::<0>(&mut self.saved[at[0]].0);
+            tiles.store_full_c::<1>(&mut self.saved[at[1]].0);
+            tiles.store_full_c::<2>(&mut self.saved[at[2]].0);
+            tiles.store_full_c::<3>(&mut self.saved[at[3]].0);
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use cpu::simd::Simd;
 use cpu::simd::amx::Amx;
 
-use super::blocked::{DecodedKBlock, K_BLOCK, TILE_COLS, Weights, blocked};
+use super::blocked::blocked;
+use super::tile::{DecodedKBlock, K_BLOCK, TILE_COLS, Weights};
 use crate::gemm::work::Work;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, SUB};

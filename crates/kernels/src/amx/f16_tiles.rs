@@ -13,8 +13,9 @@ use std::marker::PhantomData;
 use cpu::simd::amx::{AmxFp16, ROWS, Tiles};
 use cpu::simd::{Job, Simd};
 
-use super::bf16::{Accumulators, TILE_BYTES, multiply};
-use super::blocked::{Blocked, DecodedKBlock, K_BLOCK, Weights};
+use super::blocked::Blocked;
+use super::tile::{Accumulators, TILE_BYTES, multiply};
+use super::tile::{DecodedKBlock, K_BLOCK, Weights};
 use crate::activations::{AMX_TILE_PAIRS as PAIRS, F16Rows};
 use crate::gemm::work::Work;
 use crate::unpack::codes::Codes;
