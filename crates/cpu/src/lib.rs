@@ -20,5 +20,6 @@ pub use aligned::AlignedVec;
 pub use map::Map;
 pub use pages::{Arena, Backing, PageKind, Pages};
 pub use pool::{MatrixTiles, Pool, Strided, Tile, TileOf};
+pub use probe::Uarch;
 pub use readonly_bytes::ReadonlyBytes;
 pub use tier::{Tier, UnknownTier};

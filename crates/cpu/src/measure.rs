@@ -13,7 +13,7 @@ use crate::probe::Machine;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::amx::{Amx, ROWS, Tiles};
 use crate::simd::{self, DotKind, Job, Simd};
-use crate::{Pages, Pool, Tier, thread};
+use crate::{Pages, Pool, Tier, Uarch, thread};
 use serde::Serialize;
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -250,7 +250,7 @@ fn read(tier: Tier, memory: &Memory, asks: bool) -> f64 {
     for _ in 0..times {
         let bytes = black_box(bytes);
         if asks {
-            simd::dispatch(tier, AskedRead(bytes));
+            simd::dispatch(tier, PrefetchedRead(bytes));
         } else {
             simd::dispatch(tier, Read(bytes));
         }
@@ -321,9 +321,9 @@ impl Job for Read<'_> {
 }
 
 /// Reads the bytes once, both halves at a time, each line asked for some time before: as a product does with two panels of weights.
-struct AskedRead<'a>(&'a [u8]);
+struct PrefetchedRead<'a>(&'a [u8]);
 
-impl Job for AskedRead<'_> {
+impl Job for PrefetchedRead<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -334,7 +334,7 @@ impl Job for AskedRead<'_> {
         let mut seen = [s.splat_i(0); 2];
         for lines in halves.0.chunks_exact(LINE).zip(halves.1.chunks_exact(LINE)) {
             for (register, line) in seen.iter_mut().zip([lines.0, lines.1]) {
-                s.prefetch(line, const { S::PREFETCH_DISTANCE[1] });
+                prefetch(s, line);
                 *register = s.prefetch_barrier(*register);
                 for bytes in line.chunks_exact(step) {
                     *register = s.or(*register, s.load_bytes(bytes));
@@ -407,12 +407,26 @@ fn instructions(tier: Tier, numbers: Numbers) -> &'static str {
     }
 }
 
-/// The most of [`independent`].
-const SUMS: usize = 24;
+/// Prefetches what is read next of a stream, by as much as the products do (`kernels::tune`).
+#[inline(always)]
+fn prefetch<S: Simd>(s: S, line: &[u8]) {
+    match S::UARCH {
+        Uarch::Zen4 => s.prefetch_l2(line, 4 << 10),
+        Uarch::Generic => s.prefetch(line, 3 << 10),
+    }
+}
 
-/// Independent sums: at least latency times instructions a cycle, with registers left for the operands.
-const fn independent<S: Simd>() -> usize {
-    if S::PAIRS { SUMS } else { 12 }
+/// The most accumulators of [`accumulators`].
+const MAX_ACCUMULATORS: usize = 24;
+
+/// Independent accumulators: at least latency times instructions a cycle, with registers left for the operands.
+const fn accumulators<S: Simd>() -> usize {
+    if many_registers::<S>() { MAX_ACCUMULATORS } else { 12 }
+}
+
+/// Whether there are registers for two of weights beside [`MAX_ACCUMULATORS`], each broadcast of activations shared by both.
+const fn many_registers<S: Simd>() -> bool {
+    matches!(S::TIER, Tier::Avx512)
 }
 
 /// Rounds over the sums for each look at the clock.
@@ -437,23 +451,23 @@ impl Job for Int8 {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
         let weights = [[3u8; 64]; 2];
-        let x = [[5i8, -5, 5, -5]; SUMS];
-        let mut sums = [s.splat_i(0); SUMS];
+        let x = [[5i8, -5, 5, -5]; MAX_ACCUMULATORS];
+        let mut sums = [s.splat_i(0); MAX_ACCUMULATORS];
         for _ in 0..ROUNDS {
             let w = black_box(&weights).each_ref();
             let w = [s.load_bytes(w[0]), s.load_bytes(w[1])];
             let x = black_box(&x);
-            for (i, sum) in sums[..independent::<S>()].iter_mut().enumerate() {
-                let [of_w, of_x] = factors(i, S::PAIRS);
+            for (i, sum) in sums[..accumulators::<S>()].iter_mut().enumerate() {
+                let [of_w, of_x] = factors(i, many_registers::<S>());
                 *sum = s.dot(*sum, w[of_w], s.splat4(&x[of_x]));
             }
         }
-        let mut results = [s.splat(0.0); SUMS];
+        let mut results = [s.splat(0.0); MAX_ACCUMULATORS];
         for (result, sum) in results.iter_mut().zip(sums) {
             *result = s.to_f(sum);
         }
         keep(s, results);
-        (ROUNDS * independent::<S>() * S::LANES * 4) as f64
+        (ROUNDS * accumulators::<S>() * S::LANES * 4) as f64
     }
 }
 
@@ -467,30 +481,30 @@ impl Job for Bf16 {
     fn run<S: Simd>(self, s: S) -> f64 {
         // 1.0 in bfloat16 is 0x3f80; its sign bit is 0x8000.
         let weights: [[u8; 64]; 2] = [std::array::from_fn(|i| if i % 2 == 0 { 0x80 } else { 0x3f }); 2];
-        let x = [0xbf80_3f80_u32 as i32; SUMS];
-        let x_f32 = [1.0f32; SUMS];
-        let mut sums = [s.splat(0.0); SUMS];
+        let x = [0xbf80_3f80_u32 as i32; MAX_ACCUMULATORS];
+        let x_f32 = [1.0f32; MAX_ACCUMULATORS];
+        let mut sums = [s.splat(0.0); MAX_ACCUMULATORS];
         for _ in 0..ROUNDS {
             let w = black_box(&weights).each_ref();
             let w = [s.load_bytes(w[0]), s.load_bytes(w[1])];
             if S::BF16_DOT {
                 let x = black_box(&x);
-                for (i, sum) in sums[..independent::<S>()].iter_mut().enumerate() {
-                    let [of_w, of_x] = factors(i, S::PAIRS);
+                for (i, sum) in sums[..accumulators::<S>()].iter_mut().enumerate() {
+                    let [of_w, of_x] = factors(i, many_registers::<S>());
                     *sum = s.bf16_dot(*sum, w[of_w], s.splat_i(x[of_x]));
                 }
             } else {
                 let x = black_box(&x_f32);
                 let low = s.cast_f(s.shl::<16>(w[0]));
                 let high = s.cast_f(s.and(w[0], s.splat_i(0xffff_0000_u32 as i32)));
-                for (sum, &value) in sums[..independent::<S>()].iter_mut().zip(x) {
+                for (sum, &value) in sums[..accumulators::<S>()].iter_mut().zip(x) {
                     let value = s.splat(value);
                     *sum = s.fma(high, value, s.fma(low, value, *sum));
                 }
             }
         }
         keep(s, sums);
-        (ROUNDS * independent::<S>() * S::LANES * 2) as f64
+        (ROUNDS * accumulators::<S>() * S::LANES * 2) as f64
     }
 }
 
@@ -502,19 +516,19 @@ impl Job for F32 {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
         let weights = [0.5f32; 64];
-        let x = [0.25f32; SUMS];
-        let mut sums = [s.splat(0.0); SUMS];
+        let x = [0.25f32; MAX_ACCUMULATORS];
+        let mut sums = [s.splat(0.0); MAX_ACCUMULATORS];
         for _ in 0..ROUNDS {
             let weights = black_box(&weights);
             let w = [s.load(&weights[..]), s.load(&weights[S::LANES..])];
             let x = black_box(&x);
-            for (i, sum) in sums[..independent::<S>()].iter_mut().enumerate() {
-                let [of_w, of_x] = factors(i, S::FLOAT_PAIRS || S::PAIRS);
+            for (i, sum) in sums[..accumulators::<S>()].iter_mut().enumerate() {
+                let [of_w, of_x] = factors(i, matches!(S::TIER, Tier::Avx512 | Tier::Avx2));
                 *sum = s.fma(w[of_w], s.splat(x[of_x]), *sum);
             }
         }
         keep(s, sums);
-        (ROUNDS * independent::<S>() * S::LANES) as f64
+        (ROUNDS * accumulators::<S>() * S::LANES) as f64
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::probe::environment;
+
 /// A set of vector instructions that the kernels are built for. Ordered from the plainest to the widest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Tier {
@@ -35,7 +37,7 @@ impl Tier {
     /// has it, else the widest it has.
     #[must_use]
     pub fn best() -> Tier {
-        let asked = std::env::var("GRISTMILL_ISA").ok().and_then(|name| name.parse().ok());
+        let asked = environment::isa().and_then(|name| name.parse().ok());
         asked.filter(|tier: &Tier| tier.is_available()).unwrap_or_else(Tier::widest)
     }
 

@@ -20,6 +20,7 @@ use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, QUERY_TILE};
 use crate::kv_layout::{Bf16Pair, F16, F32, KvFloat, KvFormat};
 use crate::kv_q8::KvQ8;
 use crate::partial::MAX_LANES;
+use crate::tune::tune;
 
 /// Queries of prompts computed together where registers are few: as many as leave room for two registers of keys.
 const PREFILL_QUERY_TILE: usize = 6;
@@ -147,8 +148,10 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
         let group = self.head.group;
         let total = self.part.len() * group;
         // Only of prompts, which multiply longer than they read: few rows should read keys and values as seldom as can be.
-        let prefill = self.part.len() > QUERY_TILE && const { K::ALL_TILE_SIZES && S::MR == QUERY_TILE };
-        let most = if prefill { PREFILL_QUERY_TILE } else { K::MAX_QUERIES.min(S::MR) };
+        let prefill = self.part.len() > QUERY_TILE
+            && const { K::ALL_TILE_SIZES && tune::<S>().query_tile == QUERY_TILE };
+        let most =
+            if prefill { PREFILL_QUERY_TILE } else { K::MAX_QUERIES.min(const { tune::<S>().query_tile }) };
         let mut at = 0;
         while at < total {
             let count = most.min(total - at);
@@ -157,7 +160,7 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
             at = query_tiles.end;
             match count {
                 1 => self.query_tiles::<S, 1>(s, query_tiles, count),
-                _ if const { S::MR < 4 } => self.query_tiles::<S, 2>(s, query_tiles, count),
+                _ if const { tune::<S>().query_tile < 4 } => self.query_tiles::<S, 2>(s, query_tiles, count),
                 2 => self.query_tiles::<S, 2>(s, query_tiles, count),
                 3 if K::ALL_TILE_SIZES => self.query_tiles::<S, 3>(s, query_tiles, count),
                 3 | 4 => self.query_tiles::<S, 4>(s, query_tiles, count),

@@ -208,9 +208,6 @@ pub(crate) struct PanelDecoder<'a> {
     decoded: usize,
 }
 
-/// How many groups ahead those to come are asked for.
-const PREFETCH_GROUPS: usize = 4;
-
 impl<'a> PanelDecoder<'a> {
     /// Piece `k_block` of `panel`, of which nothing is near.
     #[inline(always)]
@@ -224,15 +221,12 @@ impl<'a> PanelDecoder<'a> {
         }
     }
 
-    /// Asks for what comes [`PREFETCH_GROUPS`] groups after each of those that [`PanelDecoder::decode_into`] would write next.
+    /// The groups that [`PanelDecoder::decode_into`] would decode next until `to` of them are: their first byte, and how many.
     #[inline(always)]
-    pub(crate) fn prefetch<S: Simd>(&self, s: S, to: usize) {
-        let bytes = const { group_bytes(S::LANES) };
-        for i in self.decoded..to.min(self.groups.len() / bytes) {
-            for line in 0..bytes.div_ceil(64) {
-                s.prefetch(&self.groups[i * bytes..], PREFETCH_GROUPS * bytes + 64 * line);
-            }
-        }
+    pub(crate) fn upcoming(&self, lanes: usize, to: usize) -> (&'a [u8], usize) {
+        let bytes = group_bytes(lanes);
+        let end = to.min(self.groups.len() / bytes);
+        (&self.groups[(self.decoded * bytes).min(self.groups.len())..], end.saturating_sub(self.decoded))
     }
 
     /// Writes groups to `out` as pairs of bfloat16 until `to` of them are there, or all: a vector for each two columns, from one to the

@@ -13,7 +13,7 @@ use crate::bf16::pair;
 use crate::kv_block::BLOCK_TOKENS;
 use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{Bf16Pair, DotOperand};
-use crate::{Compute, Error, kv_q8};
+use crate::{Compute, Error, kv_q8, tune};
 
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,7 +301,7 @@ impl Job for Write<'_> {
             // A key lies in as many cache lines as a block has rows of keys: asked for together, they come at the same time.
             let row = if shape.dtype == KvDtype::F16 { 2 * BLOCK_TOKENS } else { 4 * BLOCK_TOKENS };
             for keys in keys.chunks_exact(row) {
-                s.prefetch(keys, row / BLOCK_TOKENS * offset);
+                tune::prefetch(s, keys, row / BLOCK_TOKENS * offset);
             }
         }
         match shape.dtype {

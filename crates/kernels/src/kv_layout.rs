@@ -7,6 +7,7 @@ use cpu::simd::{DotKind, Simd};
 use crate::bf16::pair;
 use crate::kv_block::BLOCK_TOKENS;
 use crate::kv_block::{MAX_HEAD_DIM, QUERY_TILE};
+use crate::tune::{self, tune};
 
 /// A stored float type.
 pub(crate) trait StorageType {
@@ -244,9 +245,9 @@ pub(crate) fn set_factors<T: DotOperand, const N: usize, const X: usize>(
 pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
     match N {
         ..=2 => 4,
-        3 | 4 if S::MR > QUERY_TILE => 4,
+        3 | 4 if tune::<S>().query_tile > QUERY_TILE => 4,
         3..=6 => 2,
-        _ => 1 + (S::MR > QUERY_TILE) as usize,
+        _ => 1 + (tune::<S>().query_tile > QUERY_TILE) as usize,
     }
 }
 
@@ -256,7 +257,7 @@ const STRIP_REGISTERS: usize = 8;
 /// Whether three and four queries walk whole rows of values, two queries after two, in place of strips of them, and ask for nothing: a CPU
 /// that follows one stream by itself then reads blocks as they lie (docs/decisions/0052). Two queries would gain nothing.
 const fn split_by_2<S: Simd, const N: usize>() -> bool {
-    !S::PREFETCH_GEMV && S::MR > QUERY_TILE && (N == 3 || N == 4)
+    !tune::<S>().prefetch.gemv && tune::<S>().query_tile > QUERY_TILE && (N == 3 || N == 4)
 }
 
 /// Whether a row of a head `width` wide is one strip; of two, the second would be read after the next row's first.
@@ -449,7 +450,7 @@ fn accumulate_operand<S: Simd, T: DotOperand, const N: usize, const U: usize, co
     // More queries work longer on what they read than reading takes.
     if const { PREFETCH && unroll_factor::<S, N>() > 1 } {
         for line in prefetch_span.chunks(64) {
-            s.prefetch(line, prefetch_ahead);
+            tune::prefetch(s, line, prefetch_ahead);
         }
     }
     let mut stored = [T::splat(s, T::Factor::default()); U];

@@ -17,6 +17,7 @@ use crate::kv_block::BLOCK_TOKENS;
 use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{KvFormat, prefetch_span, unroll_factor};
 use crate::partial;
+use crate::tune::{self, maddubs_i16};
 
 /// Numbers of a key that share a scale.
 const GROUP: usize = 32;
@@ -105,7 +106,7 @@ impl<const N: usize, const X: usize> SplitFactors<N, X> {
         let down = s.splat(if NON_NEGATIVE { -127.0 / 256.0 } else { 0.0 });
         for at in (0..row.len()).step_by(S::LANES) {
             let scaled = s.mul(partial::load(s, row, at), s.splat(inverse));
-            if S::WORDS {
+            if const { maddubs_i16::<S>() } {
                 s.store_i16_split(scaled, &mut first[at..], &mut second[at..]);
                 continue;
             }
@@ -123,7 +124,7 @@ impl<const N: usize, const X: usize> SplitFactors<N, X> {
         let [first, second] = self.halves.each_ref().map(|half| half[i].as_chunks::<GROUP>().0);
         // Loops over groups of a known length, of which the compiler takes registers at a time.
         for (sum, (first, second)) in sums[..groups].iter_mut().zip(first.iter().zip(second)) {
-            if S::WORDS {
+            if const { maddubs_i16::<S>() } {
                 for (first, second) in first.as_chunks::<2>().0.iter().zip(second.as_chunks::<2>().0) {
                     let [first, second] =
                         [first, second].map(|word| i16::from_le_bytes(word.map(i8::cast_unsigned)));
@@ -170,7 +171,11 @@ impl KvFormat for KvQ8 {
             factors.set::<S, false>(s, i, q[i], max_magnitude(q[i]));
             for (start, codes) in start[i].iter_mut().zip(factors.sums::<S>(i, q[i].len().div_ceil(GROUP))) {
                 // The first products in parts count 128 times, this with them.
-                *start = if S::WORDS { -codes * 128 } else { -codes * (128 - S::U8_ZERO_POINT) / 128 };
+                *start = if const { maddubs_i16::<S>() } {
+                    -codes * 128
+                } else {
+                    -codes * (128 - S::U8_ZERO_POINT) / 128
+                };
             }
         }
     }
@@ -210,7 +215,7 @@ impl KvFormat for KvQ8 {
     ) {
         let (codes, scales) = values.split_at(BLOCK_TOKENS * stride);
         // What nobody wrote yet has any scale, and weights of zero.
-        s.prefetch(scales, prefetch_ahead);
+        tune::prefetch(s, scales, prefetch_ahead);
         let mut scale = [0.0; BLOCK_TOKENS];
         for (at, scale) in scale.chunks_exact_mut(S::LANES).enumerate() {
             s.store(s.load_f16_bytes(&scales[2 * at * S::LANES..]), scale);
@@ -269,7 +274,7 @@ fn score_strip<S: Simd, const N: usize, const U: usize>(
             prefetch_ahead,
             &mut dots,
         );
-        s.prefetch(&scales[2 * at..], prefetch_ahead);
+        tune::prefetch(s, &scales[2 * at..], prefetch_ahead);
         for u in 0..U {
             let scale = s.load_f16_bytes(&scales[2 * (at + u * S::LANES)..]);
             for i in 0..N {
@@ -331,7 +336,7 @@ fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const K
 ) {
     let [first, second] = &factors.halves;
     add_dots::<S, N, U, X, KEYS, false>(s, first, from, rows, width, at, prefetch_ahead, dots);
-    if !S::WORDS {
+    if !const { maddubs_i16::<S>() } {
         for i in 0..N {
             for u in 0..U {
                 dots[i][u] = s.shl::<7>(dots[i][u]);
@@ -372,13 +377,13 @@ fn add_dots<
         let row = &row[4 * at..][..bytes];
         if const { !SECOND_PASS && unroll_factor::<S, N>() > 1 } {
             for line in (0..bytes).step_by(64) {
-                s.prefetch(prefetch_span, prefetch_ahead.wrapping_add(t * bytes + line));
+                tune::prefetch(s, prefetch_span, prefetch_ahead.wrapping_add(t * bytes + line));
             }
         }
         let mut stored = [s.splat_i(0); U];
         for u in 0..U {
             stored[u] = s.load_bytes(&row[4 * u * S::LANES..]);
-            if S::WORDS {
+            if const { maddubs_i16::<S>() } {
                 stored[u] = match KEYS {
                     true => s.widen_bytes::<SECOND_PASS, false>(stored[u]),
                     false => s.widen_bytes::<SECOND_PASS, true>(stored[u]),
@@ -389,7 +394,7 @@ fn add_dots<
             let factor = s.splat4(&quads[i][t]);
             for u in 0..U {
                 dots[i][u] = match KEYS {
-                    _ if S::WORDS => s.dot_i16(dots[i][u], stored[u], factor),
+                    _ if const { maddubs_i16::<S>() } => s.dot_i16(dots[i][u], stored[u], factor),
                     true => s.dot_u8(dots[i][u], stored[u], factor),
                     false => s.dot(dots[i][u], factor, stored[u]),
                 };

@@ -27,6 +27,7 @@ mod norm;
 mod panels;
 mod partial;
 mod rope;
+mod tune;
 mod unpack;
 
 pub use activations::{ActFormats, Activations};
@@ -40,6 +41,7 @@ pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, rms_norm_in_place};
 pub use panels::PANELS;
 pub use rope::{Pairing, RopeTable, rope};
+pub use tune::has_pow2_scale;
 
 use cpu::{Pool, Tier};
 

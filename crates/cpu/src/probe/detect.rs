@@ -1,36 +1,12 @@
 //! Puts what the files say together into a [`Machine`].
 
 use super::cgroup;
+use super::environment::Environment;
 use super::machine::{HugePages, Machine};
 use super::root::Root;
 use super::topology;
 use super::warnings;
 use crate::Tier;
-
-/// What the files do not tell: the CPU itself and the environment are asked.
-pub(super) struct Environment {
-    pub(super) architecture: String,
-    /// The tiers this CPU runs.
-    pub(super) tiers: Vec<Tier>,
-    /// The value of `GRISTMILL_ISA`.
-    pub(super) isa: Option<String>,
-    /// The hypervisor by the CPU's own word.
-    pub(super) hypervisor: Option<String>,
-    /// CPUs to assume where the files tell none.
-    pub(super) parallelism: usize,
-}
-
-impl Environment {
-    pub(super) fn current() -> Environment {
-        Environment {
-            architecture: std::env::consts::ARCH.to_owned(),
-            tiers: Tier::available(),
-            isa: std::env::var("GRISTMILL_ISA").ok(),
-            hypervisor: hypervisor(),
-            parallelism: std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
-}
 
 /// CPU features that change what the kernels can do, or will.
 const FEATURES: [&str; 29] = [
@@ -289,36 +265,4 @@ fn steal(root: &Root) -> f64 {
     }
     let wanted: f64 = ticks[..3].iter().sum::<f64>() + ticks[5..8].iter().sum::<f64>();
     if wanted > 0.0 { ticks[7] / wanted } else { 0.0 }
-}
-
-/// The hypervisor's signature, CPUID leaf 0x4000_0000, where the CPU says it runs under one.
-#[cfg(target_arch = "x86_64")]
-fn hypervisor() -> Option<String> {
-    use std::arch::x86_64::__cpuid;
-    if __cpuid(1).ecx >> 31 == 0 {
-        return None;
-    }
-    let leaf = __cpuid(0x4000_0000);
-    let mut signature = Vec::new();
-    for register in [leaf.ebx, leaf.ecx, leaf.edx] {
-        signature.extend_from_slice(&register.to_le_bytes());
-    }
-    let signature = String::from_utf8_lossy(&signature).trim_end_matches('\0').to_owned();
-    let known = [
-        ("KVMKVMKVM", "kvm"),
-        ("Microsoft Hv", "hyper-v"),
-        ("VMwareVMware", "vmware"),
-        ("XenVMMXenVMM", "xen"),
-        ("TCGTCGTCGTCG", "qemu (emulated)"),
-        ("bhyve bhyve ", "bhyve"),
-        ("VBoxVBoxVBox", "virtualbox"),
-        ("ACRNACRNACRN", "acrn"),
-    ];
-    let name = known.into_iter().find(|(mark, _)| *mark == signature).map(|(_, name)| name.to_owned());
-    Some(name.unwrap_or(signature)).filter(|name| !name.is_empty())
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn hypervisor() -> Option<String> {
-    None
 }

@@ -8,17 +8,20 @@
 
 mod cgroup;
 mod detect;
+pub(crate) mod environment;
 mod machine;
 mod root;
 mod topology;
+mod uarch;
 mod warnings;
 
 #[cfg(test)]
 mod tests;
 
 pub use machine::{Cache, HugePages, Machine, Node, Smt, Warning};
+pub use uarch::Uarch;
 
-use detect::Environment;
+use environment::Environment;
 use root::Root;
 
 /// Looks at this machine. Takes a few milliseconds and never fails: what cannot be read is left at its plainest value.

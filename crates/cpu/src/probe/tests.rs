@@ -1,7 +1,8 @@
 //! The probe on machines that this one is not. Fixtures: `tests/fixtures/machines/`, written by
 //! `tools/fixtures/machines.py` or recorded with `gristmill doctor --record`.
 
-use super::detect::{self, Environment};
+use super::detect;
+use super::environment::Environment;
 use super::machine::Machine;
 use super::root::Root;
 use crate::Tier;

@@ -1,6 +1,6 @@
 //! What the user should know before wondering why it is slow.
 
-use super::detect::Environment;
+use super::environment::Environment;
 use super::machine::{Machine, Warning};
 use crate::Tier;
 

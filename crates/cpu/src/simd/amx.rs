@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 
 use super::avx512::Avx512;
 use crate::Tier;
+use crate::probe::environment;
 
 /// Rows of a tile.
 pub const ROWS: usize = 16;
@@ -92,9 +93,9 @@ fn cpuid_lists_fp16() -> bool {
     there && std::arch::x86_64::__cpuid_count(7, 1).eax >> 21 & 1 == 1
 }
 
-/// Whether the environment asks for the tier by name.
+/// Whether `GRISTMILL_ISA` names the tier.
 fn named_in_environment() -> bool {
-    std::env::var("GRISTMILL_ISA").is_ok_and(|name| name.parse() == Ok(Tier::AmxFp16))
+    environment::isa().is_some_and(|name| name.parse() == Ok(Tier::AmxFp16))
 }
 
 /// Whether the instruction runs, whatever the CPU says: hosts hide features from virtual machines that they may move to an older

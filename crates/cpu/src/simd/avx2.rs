@@ -98,15 +98,6 @@ pub(super) fn transpose_8x16(rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
 impl Simd for Avx2 {
     const TIER: Tier = Tier::Avx2;
     const LANES: usize = N;
-    const MR: usize = 8;
-    const SIGNS: bool = true;
-    const FLOAT_PAIRS: bool = true;
-    // Zen 3 reads a third faster for it (measured).
-    const PREFETCH_GEMV: bool = true;
-    // Half of the instructions, as no product of bytes here adds to 32 bits.
-    const WORDS: bool = true;
-    const SCALES: bool = true;
-    const SHORT: bool = true;
     const BF16_DOT: bool = false;
     const U8_ZERO_POINT: i32 = 128;
     const INT8: &'static str = "vpmaddubsw + vpmaddwd, 256 bits";

@@ -3,10 +3,9 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::sync::OnceLock;
 
 use super::{Job, Simd};
-use crate::Tier;
+use crate::{Tier, Uarch};
 
 /// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `ZEN4` is for CPUs
 /// whose own prefetch follows a stream; it changes how memory is read, and, with `BF16`, which steps
@@ -43,20 +42,6 @@ impl Avx512<false, true> {
     pub(super) fn plain(self) -> Avx512<false> {
         Avx512(())
     }
-}
-
-/// Whether this CPU's own prefetch brings one stream of weights as fast as memory gives it, and lines that are asked for are best brought
-/// to the second-level cache: Zen 4 (AMD's family 19h), measured. Zen 5 and Intel's are better asked, into the first.
-pub(super) fn is_zen4() -> bool {
-    static FOLLOWS: OnceLock<bool> = OnceLock::new();
-    *FOLLOWS.get_or_init(|| {
-        let vendor = __cpuid(0);
-        let amd =
-            [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD";
-        let version = __cpuid(1).eax;
-        // Family 15 is continued in the extended one.
-        amd && (version >> 8 & 0xf) + (version >> 20 & 0xff) == 0x19
-    })
 }
 
 /// `op` of all lanes of each of sixteen registers, those of `$x[i]` in lane `i`: halves of two registers at a time.
@@ -135,15 +120,8 @@ const N: usize = 16;
 impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16, FP16, ZEN4> {
     const TIER: Tier = Tier::Avx512;
     const LANES: usize = N;
-    const MR: usize = 16;
-    const PAIRS: bool = true;
-    const PREFETCH_GEMV: bool = !ZEN4;
-    // As much in all. There is room for it in the second-level cache, not in the first.
-    const PREFETCH_DISTANCE: [usize; 2] = if ZEN4 { [8 << 10, 4 << 10] } else { [3 << 10; 2] };
-    const PREFETCH_GEMM: bool = true;
+    const UARCH: Uarch = if ZEN4 { Uarch::Zen4 } else { Uarch::Generic };
     const BF16_DOT: bool = BF16;
-    const TWOS: bool = BF16 && ZEN4;
-    const HALVES: bool = FP16;
     const U8_ZERO_POINT: i32 = 0;
     const INT8: &'static str = "vpdpbusd, 512 bits";
     type F = __m512;
@@ -238,9 +216,8 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
     }
     #[inline(always)]
     fn prefetch(self, x: &[u8], ahead: usize) {
-        let at = x.as_ptr().wrapping_add(ahead).cast();
         // A prefetch of any address is allowed; it reads nothing.
-        isa!(if ZEN4 { _mm_prefetch::<_MM_HINT_T1>(at) } else { _mm_prefetch::<_MM_HINT_T0>(at) })
+        isa!(_mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(ahead).cast()))
     }
     #[inline(always)]
     fn prefetch_barrier(self, v: __m512i) -> __m512i {

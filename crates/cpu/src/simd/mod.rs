@@ -20,7 +20,7 @@ pub mod scalar;
 #[cfg(test)]
 mod tests;
 
-use crate::Tier;
+use crate::{Tier, Uarch};
 
 /// The dot products of a [`Job`] for which some CPUs of a tier have instructions of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,42 +52,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const TIER: Tier;
     /// Floats in a register.
     const LANES: usize;
-    /// The most rows of a matrix product whose sums stay in registers beside 32 unpacked weights.
-    const MR: usize;
-    /// Whether two panels of quantized weights share each broadcast of activations, and quads of several rows and of both panels
-    /// are multiplied in turn.
-    const PAIRS: bool = false;
-    /// Whether rows are multiplied in turn with codes of eight bits too: where such a code is first taken apart into magnitude and
-    /// sign, once for all rows.
-    const SIGNS: bool = false;
-    /// Whether two panels of floats share each broadcast of activations: where that is an instruction of its own.
-    const FLOAT_PAIRS: bool = false;
-    /// Whether weights are asked for ahead for one or two rows too: where the hardware's own prefetch is not enough for them. Where it is,
-    /// they read one panel after the other, whatever [`Simd::PAIRS`] says: it follows one stream better than two. Attention goes by it as
-    /// well, for values that three and four queries share.
-    const PREFETCH_GEMV: bool = false;
-    /// How far ahead of their product weights are asked for, in bytes: those of one panel, and those of each of two that are read side by
-    /// side. Some hundred nanoseconds of reading.
-    const PREFETCH_DISTANCE: [usize; 2] = [3 << 10; 2];
-    /// Whether many rows, and the lines of the output that they fill, are asked for ahead: where the hardware's own prefetch is not enough
-    /// for them, and instructions are to spare.
-    const PREFETCH_GEMM: bool = false;
-    /// Whether a byte times a factor of sixteen bits is best multiplied as two words, [`Simd::dot_i16`]; otherwise the factor is, in two
-    /// parts of eight bits.
-    const WORDS: bool = false;
-    /// Whether the small scales of 16 weights are best multiplied in as integers, [`Simd::dot_scaled`]: where sums of products are
-    /// widened by a multiply, which takes them along.
-    const SCALES: bool = false;
-    /// Whether products of narrow codes are best added in sixteen bits, [`Simd::maddubs_i16`], as long as they fit, and a quad of all rows
-    /// and panels is multiplied after the other: where a product of bytes does not add to 32 bits, and registers are few.
-    const SHORT: bool = false;
-    /// Whether arithmetic on half-precision floats is instructions of its own. Where it is not, [`Simd::f16_fma`] and its like are slow.
-    const HALVES: bool = false;
-    /// Whether [`Simd::bf16_dot`] is one instruction; where it is not, kernels widen to `f32` instead.
+    /// The micro-architecture that these lanes are for, by which `kernels::tune` finds its tables: [`Uarch::Generic`] where the tier
+    /// has one set of tables.
+    const UARCH: Uarch = Uarch::Generic;
+    /// Whether [`Simd::bf16_dot`] is one instruction (`vdpbf16ps`); where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
-    /// Whether rows in eight bits have steps that are sums of two powers of two, multiplied in by additions, and biases are multiplied two at a
-    /// time, as bfloat16: where that is one instruction, all multiplications share the same units, and additions and reads are to spare.
-    const TWOS: bool = false;
     /// What [`Simd::dot_u8`] subtracts from each weight code.
     const U8_ZERO_POINT: i32;
     /// The instructions of [`Simd::dot`] and [`Simd::dot_u8`], and their width.
@@ -248,7 +217,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.dot_quad_by_quad::<QUADS, BITS>(acc, w, x, from)
     }
     /// `acc` + the sums of [`Simd::dot_quads`], each times its lane's number in `scale`, as [`Simd::load_i8_dup_i16`] reads it; `BITS` is
-    /// at most 7. Like that one slow where not [`Simd::SCALES`].
+    /// at most 7. Like that one fast on AVX2 only.
     #[inline(always)]
     fn dot_scaled<const QUADS: usize, const BITS: u32>(
         self,
@@ -271,7 +240,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.load_bytes(&sums)
     }
     /// In each word `acc + w[0] * x[0] + w[1] * x[1]` over its two bytes, `w` unsigned and at most 127, `x` signed, the sum at most
-    /// 32,767 in magnitude: [`i16_quads`] says for how many. Slow where not [`Simd::SHORT`].
+    /// 32,767 in magnitude: [`i16_quads`] says for how many. Fast on AVX2 only.
     #[inline(always)]
     fn maddubs_i16(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
         let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
@@ -318,7 +287,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         acc
     }
     /// Rounds to nearest even and writes as words, two little-endian bytes each: of four lanes the first and third to `even`, the
-    /// second and fourth to `odd`, the values in -32768..=32767. Like the two below slow where not [`Simd::WORDS`].
+    /// second and fourth to `odd`, the values in -32768..=32767. Like the two below fast on AVX2 only.
     #[inline(always)]
     fn store_i16_split(self, x: Self::F, even: &mut [i8], odd: &mut [i8]) {
         let mut all = [0.0; 16];
@@ -402,7 +371,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.load_bytes(&bytes)
     }
 
-    /// `a + b` of integers, wrapping. Slow where not [`Simd::TWOS`].
+    /// `a + b` of integers, wrapping. Fast on AVX-512 only.
     #[inline(always)]
     fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
         let (mut sums, mut others) = ([0; 64], [0; 64]);
@@ -471,13 +440,13 @@ pub fn dispatch_in_unit<H, J: Job>(tier: Tier, job: J) -> J::Out {
                 && tier == Tier::Avx512
                 && let Some(s) = avx512::Avx512::<true>::new()
             {
-                return match avx512::is_zen4() {
-                    true => s.for_zen4().call_in_unit::<H, J>(job),
-                    false => s.call_in_unit::<H, J>(job),
+                return match Uarch::current() {
+                    Uarch::Zen4 => s.for_zen4().call_in_unit::<H, J>(job),
+                    Uarch::Generic => s.call_in_unit::<H, J>(job),
                 };
             }
             if let Some(s) = avx512::Avx512::<false>::new() {
-                if const { matches!(J::DOT_KIND, DotKind::Int8) } && avx512::is_zen4() {
+                if const { matches!(J::DOT_KIND, DotKind::Int8) } && Uarch::current() == Uarch::Zen4 {
                     return s.for_zen4().call_in_unit::<H, J>(job);
                 }
                 return s.call_in_unit::<H, J>(job);
@@ -508,14 +477,14 @@ pub fn dispatch_in_unit<H, J: Job>(tier: Tier, job: J) -> J::Out {
     scalar::Scalar.call_in_unit::<H, J>(job)
 }
 
-/// As [`dispatch_in_unit`], on lanes that are [`Simd::TWOS`].
+/// As [`dispatch_in_unit`], on lanes that are tuned for Zen 4 and have the bf16 dot product.
 ///
 /// # Errors
 /// The job, where `tier` has no such lanes on this CPU.
-pub fn dispatch_pow2_in_unit<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
+pub fn dispatch_zen4_bf16_in_unit<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
     #[cfg(target_arch = "x86_64")]
     if tier == Tier::Avx512
-        && avx512::is_zen4()
+        && Uarch::current() == Uarch::Zen4
         && let Some(s) = avx512::Avx512::<true>::new()
     {
         return Ok(s.for_zen4().call_in_unit::<H, J>(job));
@@ -524,15 +493,15 @@ pub fn dispatch_pow2_in_unit<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J>
     Err(job)
 }
 
-/// Whether `tier` has lanes that are [`Simd::TWOS`] on this CPU, those of [`dispatch_pow2_in_unit`].
-pub fn has_pow2_scale(tier: Tier) -> bool {
+/// Whether `tier` has such lanes on this CPU, those of [`dispatch_zen4_bf16_in_unit`].
+pub fn has_zen4_bf16(tier: Tier) -> bool {
     struct Nothing;
     impl Job for Nothing {
         type Out = ();
         #[inline(always)]
         fn run<S: Simd>(self, _: S) {}
     }
-    dispatch_pow2_in_unit::<Nothing, _>(tier, Nothing).is_ok()
+    dispatch_zen4_bf16_in_unit::<Nothing, _>(tier, Nothing).is_ok()
 }
 
 /// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.

@@ -120,7 +120,6 @@ const N: usize = 4;
 impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     const TIER: Tier = Tier::Neon;
     const LANES: usize = N;
-    const MR: usize = 8;
     const BF16_DOT: bool = false;
     const U8_ZERO_POINT: i32 = if I8MM { 0 } else { 128 };
     const INT8: &'static str = match (DOTPROD, I8MM) {

@@ -38,8 +38,6 @@ impl<H> InUnit for H {}
 impl Simd for Scalar {
     const TIER: Tier = Tier::Scalar;
     const LANES: usize = N;
-    // What a row and a panel take is all the same; more of them would only be more to compile.
-    const MR: usize = 2;
     const BF16_DOT: bool = false;
     const U8_ZERO_POINT: i32 = 0;
     const INT8: &'static str = "plain code";

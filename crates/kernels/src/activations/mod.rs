@@ -14,7 +14,7 @@ pub(crate) use pack_bf16::{AMX_TILE_PAIRS, PAIR_CHUNK, PairGroups};
 pub(crate) use pack_f16::{F16Rows, power_above, power_of_two};
 
 use cpu::AlignedVec;
-use cpu::simd::{dispatch, has_pow2_scale};
+use cpu::simd::dispatch;
 
 use pack_bf16::{AMX_TILE_ROWS, PackBf16, PairShape};
 use pack_f16::{MeasureRows, PackF16};
@@ -24,6 +24,7 @@ use source::RowSource;
 use crate::Compute;
 use crate::elementwise::{self, Activation, parallel_rows};
 use crate::norm::RowNorm;
+use crate::tune::has_pow2_scale;
 
 /// Values below which a hand-over to other threads costs more than rounding them to bfloat16.
 const PARALLEL_MIN_VALUES: usize = 8 << 10;

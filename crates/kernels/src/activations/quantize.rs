@@ -6,6 +6,7 @@ use super::block::{BLOCK, Block, MAGIC, ROW_GROUP};
 use super::pow2::Powers;
 use super::source::{BLOCK_RUN, RUN_VALUES, RowSource};
 use crate::bf16::bf16_of_number;
+use crate::tune::tune;
 
 /// Blocks below which a hand-over to other threads costs more than it brings.
 pub(super) const PARALLEL_MIN_BLOCKS: usize = 192;
@@ -51,7 +52,7 @@ impl Job for QuantizeRows<'_> {
                 let mut runs = out[parts * r..].chunks_mut(BLOCK_RUN * width).peekable();
                 for at in (self.from..to).step_by(RUN_VALUES) {
                     let Some(out) = runs.next() else { break };
-                    if const { S::PREFETCH_GEMM }
+                    if const { tune::<S>().prefetch.gemm }
                         && matches!(self.x, RowSource::Gated { .. })
                         && let Some(next) = runs.peek_mut()
                     {

@@ -7,6 +7,7 @@ use cpu::simd::Simd;
 use super::block::BLOCK;
 use crate::elementwise::{self, Activation};
 use crate::norm::{RowNorm, RowStats};
+use crate::tune::tune;
 
 /// Blocks of a row that are quantized together: what is worked out for each of them is so for a register of them at a time.
 pub(super) const BLOCK_RUN: usize = 16;
@@ -72,14 +73,14 @@ impl<'a> RowSource<'a> {
         let ahead = 4 * count;
         match self {
             RowSource::Plain(x) => {
-                if const { S::PREFETCH_GEMM } {
+                if const { tune::<S>().prefetch.gemm } {
                     s.prefetch_span_l2(&x[these.clone()], ahead);
                 }
                 return &x[these];
             }
             RowSource::Gated { act, gate, up } => {
                 let (gate, up) = (&gate[these.clone()], &up[these]);
-                if const { S::PREFETCH_GEMM } {
+                if const { tune::<S>().prefetch.gemm } {
                     s.prefetch_span_l2(gate, ahead);
                     s.prefetch_span_l2(up, ahead);
                 }

@@ -6,7 +6,8 @@ use cpu::simd::{Job, Simd};
 use super::blocked::blocked;
 use super::tile::{Accumulators, BLOCKED_MIN_M, DecodedKBlock, TILE_BYTES, Weights, multiply};
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
-use crate::gemm::work::{MC_BYTES, Work};
+use crate::gemm::work::Work;
+use crate::tune::tune;
 
 /// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
 pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
@@ -71,7 +72,8 @@ impl Bf16Gemm<'_, '_> {
     fn rows<S: Simd>(&mut self, s: S, tiles: &Tiles, first: usize, end: usize) {
         let panels = self.work.out.cols().div_ceil(S::LANES);
         // As many as stay in the second-level cache, in pairs of tiles.
-        let chunk = (MC_BYTES / (2 * self.work.cols)).max(2 * ROWS) / (2 * ROWS) * 2 * ROWS;
+        let chunk =
+            (const { tune::<S>().mc_bytes } / (2 * self.work.cols)).max(2 * ROWS) / (2 * ROWS) * 2 * ROWS;
         for first in (first..end).step_by(chunk) {
             let end = end.min(first + chunk);
             let mut p = 0;

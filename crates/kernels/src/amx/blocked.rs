@@ -1,6 +1,6 @@
 //! Blocked AMX GEMM for many rows: cache blocking over M, N and K.
 //!
-//! An output block of [`BLOCK_PANELS`] panels × up to [`BLOCK_ROWS`] rows keeps its accumulators in the L2 cache while K advances by
+//! An output block of [`BLOCK_PANELS`] panels × up to [`MC`] rows keeps its accumulators in the L2 cache while K advances by
 //! K-blocks of [`K_BLOCK`] columns. For each K-block, a pair of panels is decoded into AMX tiles in the L1 cache, and all rows pass
 //! over them, 32 at a time (2 × 2 tiles are the register tile). While the micro-kernel consumes a pair, the next one is decoded into
 //! the other L1 buffer. Accumulators leave the tile registers between K-blocks and return bit for bit, so a row's result is the same
@@ -17,18 +17,8 @@ use super::tile::{
 };
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
 use crate::gemm::work::Work;
-
-/// Rows of an output block (MC).
-const BLOCK_ROWS: usize = 512;
-
-/// Bytes of activations that stay in the L2 cache beside accumulators and weights: 1.5 of 2 MiB. Beyond, rows are prefetched.
-const L2_ROW_BYTES: usize = 3 << 19;
-
-/// Panels of an output block (NC / 16). A task should have as many, so that its rows are read from afar as seldom as pays.
-pub(crate) const BLOCK_PANELS: usize = 16;
-
-/// Panels of an output block when M is below [`BLOCKED_MIN_M`]: weights are then read in the order of memory.
-const SMALL_M_PANELS: usize = 2;
+use crate::tune;
+use crate::tune::amx::{L2_ACTIVATION_BYTES, MC, NC_PANELS as BLOCK_PANELS, NC_PANELS_SMALL_M};
 
 /// Computes the rows of `work` from `first` on. `pairs` holds all rows in AMX tile order, followed by one tile of any values.
 /// Compiled in the codegen unit of `U`.
@@ -63,14 +53,14 @@ impl<W: Weights> Job for Blocked<'_, '_, W> {
         let tiles = Tiles::new(self.amx, ROWS, 4 * PAIRS);
         let rows = self.work.out.rows();
         // From the start of a tile on: rows before `first` are computed and dropped.
-        for from in (self.first / ROWS * ROWS..rows).step_by(BLOCK_ROWS) {
-            let end = rows.min(from + BLOCK_ROWS);
+        for from in (self.first / ROWS * ROWS..rows).step_by(MC) {
+            let end = rows.min(from + MC);
             if end - from < BLOCKED_MIN_M {
-                let saved = &mut [Accumulators::ZERO; BLOCKED_MIN_M / ROWS * SMALL_M_PANELS];
-                self.loop_n(s, &tiles, from, end, AccumulatorBuffer::new(saved, SMALL_M_PANELS));
+                let saved = &mut [Accumulators::ZERO; BLOCKED_MIN_M / ROWS * NC_PANELS_SMALL_M];
+                self.loop_n(s, &tiles, from, end, AccumulatorBuffer::new(saved, NC_PANELS_SMALL_M));
             } else {
                 let mut saved = ACCUMULATORS.take();
-                saved.resize(BLOCK_ROWS / ROWS * BLOCK_PANELS, Accumulators::ZERO);
+                saved.resize(MC / ROWS * BLOCK_PANELS, Accumulators::ZERO);
                 self.loop_n(s, &tiles, from, end, AccumulatorBuffer::new(&mut saved, BLOCK_PANELS));
                 ACCUMULATORS.set(saved);
             }
@@ -127,7 +117,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         let decoded = &mut [const { [DecodedKBlock([[0; TILE_BYTES]; TILES]); 2] }; 2];
         let [now, next] = decoded;
         let (mut now, mut next) = (now, next);
-        let double_buffered = width != SMALL_M_PANELS;
+        let double_buffered = width != NC_PANELS_SMALL_M;
         if double_buffered {
             self.decode_into(s, KBlock { panel: 0, k: 0 }, 0..PAIR_TILES, now);
         }
@@ -224,13 +214,13 @@ impl<W: Weights> Blocked<'_, '_, W> {
         let share = PAIR_TILES.div_ceil((output.end - output.from).div_ceil(2 * ROWS));
         for (i, row) in (output.from..output.end).step_by(2 * ROWS).enumerate() {
             let overlap = match after {
-                Some(k_block) if output.width != SMALL_M_PANELS => {
+                Some(k_block) if output.width != NC_PANELS_SMALL_M => {
                     Overlap::Decode(k_block, i * share..(i + 1) * share, &mut *next)
                 }
                 Some(k_block) => Overlap::Prefetch(k_block),
                 None => Overlap::Nothing,
             };
-            if output.width != SMALL_M_PANELS {
+            if output.width != NC_PANELS_SMALL_M {
                 self.prefetch_rows_and_output(s, output, at, k, row);
             }
             let slot = output.slot(row, at);
@@ -242,7 +232,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
     }
 
     /// Prefetches into L2, for two tiles of rows from `row` on: a share of the output that two panels will write, and the rows' next
-    /// K-block where the activations exceed [`L2_ROW_BYTES`].
+    /// K-block where the activations exceed [`L2_ACTIVATION_BYTES`].
     #[inline(always)]
     fn prefetch_rows_and_output<S: Simd>(
         &mut self,
@@ -264,7 +254,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             }
         }
         let a_row = cols.div_ceil(TILE_COLS) * PAIRS;
-        if 4 * rows * a_row > L2_ROW_BYTES && row + 2 * ROWS <= output.end {
+        if 4 * rows * a_row > L2_ACTIVATION_BYTES && row + 2 * ROWS <= output.end {
             for row in [row, row + ROWS] {
                 let tile = row * a_row + ((k + K_BLOCK) / TILE_COLS + at / 2) * ROWS * PAIRS;
                 if let Some(tile) = self.pairs.get(tile..tile + ROWS * PAIRS) {
@@ -400,7 +390,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
             Overlap::Prefetch(k_block) => {
                 for panel in k_block.panel..k_block.panel + 2 {
                     for line in self.packed_part::<S>(KBlock { panel, k: k_block.k }, at, count).chunks(64) {
-                        s.prefetch(line, 0);
+                        tune::prefetch(s, line, 0);
                     }
                 }
             }

@@ -16,7 +16,6 @@ mod tile;
 pub(crate) use attention::{AmxBf16, head_dim_fits};
 pub(crate) use bf16::gemm as gemm_bf16;
 pub(crate) use bf16_dict12::gemm as gemm_bf16_dict12;
-pub(crate) use blocked::BLOCK_PANELS;
 pub(crate) use dequant_bf16::gemm as gemm_dequant_bf16;
 pub(crate) use f16_tiles::gemm as gemm_f16_tiles;
 pub(crate) use tile::BLOCKED_MIN_M;

@@ -6,6 +6,7 @@ use cpu::simd::Simd;
 use cpu::simd::amx::{ROWS, Tiles};
 
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
+use crate::tune;
 
 /// Bytes of a tile of weights.
 pub(super) const TILE_BYTES: usize = 64 * PAIRS;
@@ -14,13 +15,13 @@ pub(super) const TILE_BYTES: usize = 64 * PAIRS;
 pub(super) const TILE_COLS: usize = 2 * PAIRS;
 
 /// Columns that are made tiles at a time: two panels of them are 16 KiB.
-pub(super) const K_BLOCK: usize = 256;
+pub(super) const K_BLOCK: usize = tune::amx::KC;
 
 /// Tiles of a piece of a panel.
 pub(super) const TILES: usize = K_BLOCK / TILE_COLS;
 
 /// Rows that are worth copying the weights nearer.
-pub(crate) const BLOCKED_MIN_M: usize = 4 * ROWS;
+pub(crate) const BLOCKED_MIN_M: usize = tune::amx::BLOCKED_MIN_TILES * ROWS;
 
 /// A piece of a panel as tiles, one after the other.
 #[derive(Clone, Copy)]

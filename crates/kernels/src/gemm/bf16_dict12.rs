@@ -10,6 +10,7 @@ use super::work::{Work, unrolled};
 use crate::activations::PAIR_CHUNK;
 use crate::bf16_dict12;
 use crate::partial::MAX_LANES;
+use crate::tune::{self, tune};
 use crate::unpack;
 
 /// The most rows for which [`Dict12Rows`] takes less time than [`Dict12Blocked`], though it makes weights of the twelve bits once a tile: half of the
@@ -119,7 +120,7 @@ fn fma_groups<S: Simd, const T: usize, const P: usize>(
         unrolled!(p < P, {
             let group = &groups[p][group * bytes..][..bytes];
             for line in 0..bytes.div_ceil(64) {
-                s.prefetch(group, 64 * line + prefetch);
+                tune::prefetch(s, group, 64 * line + prefetch);
             }
             let weights = readers[p].decode_pairs(s, group);
             for j in 0..PAIR_CHUNK {
@@ -140,6 +141,9 @@ struct DecodedKBlock([u8; NR_PANELS * bf16_dict12::k_block_bytes(MAX_LANES)]);
 
 /// Sums of a row of these panels.
 type RowAccumulators = [f32; NR_PANELS * MAX_LANES];
+
+/// Prefetch distance of the weights that are decoded, in groups of eight columns.
+const PREFETCH_GROUPS: usize = 4;
 
 /// The most rows that walk over a piece before the next one.
 const SPILL_ROWS: usize = 256;
@@ -181,10 +185,10 @@ impl Job for Dict12Blocked<'_, '_> {
             let mut t = step.row;
             while t < end {
                 let spill = &mut spill.0[t - step.row..];
-                t += match (end - t).min(S::MR) {
+                t += match (end - t).min(const { tune::<S>().mr }) {
                     1 => self.rows::<S, 1>(s, now, step, t, spill),
                     2..4 => self.rows::<S, 2>(s, now, step, t, spill),
-                    8.. if const { S::MR >= 8 } => self.rows::<S, 8>(s, now, step, t, spill),
+                    8.. if const { tune::<S>().mr >= 8 } => self.rows::<S, 8>(s, now, step, t, spill),
                     _ => self.rows::<S, 4>(s, now, step, t, spill),
                 };
                 if let Some(decoders) = &mut decoders {
@@ -211,8 +215,14 @@ fn decode_into<S: Simd>(
     to: usize,
     now: &mut DecodedKBlock,
 ) {
+    let bytes = const { bf16_dict12::group_bytes(S::LANES) };
     for p in 0..NR_PANELS {
-        decoders[p].prefetch(s, to);
+        let (groups, count) = decoders[p].upcoming(S::LANES, to);
+        for i in 0..count {
+            for line in 0..bytes.div_ceil(64) {
+                tune::prefetch(s, &groups[i * bytes..], PREFETCH_GROUPS * bytes + 64 * line);
+            }
+        }
         decoders[p].decode_into(s, to, NR_PANELS, &mut now.0[4 * S::LANES * p..]);
     }
 }
@@ -267,7 +277,7 @@ impl<'a> Dict12Blocked<'_, 'a> {
         let count = (cols / 2 - k).min(bf16_dict12::K_BLOCK / 2);
         let last = k + count == cols / 2;
         let panels = P.min(self.work.weights.count - panel);
-        if const { S::PREFETCH_GEMM } && last {
+        if const { tune::<S>().prefetch.gemm } && last {
             self.work.prefetch_output(s, first..first + T, panel..panel + panels);
         }
         sums = fma_k_block(s, now, &x, k..k + count, sums);

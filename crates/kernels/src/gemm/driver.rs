@@ -2,8 +2,9 @@
 
 use cpu::simd::{DotKind, Job, Simd};
 
-use super::work::{MC_BYTES, Work};
+use super::work::Work;
 use crate::activations::ROW_GROUP;
+use crate::tune::{maddubs_i16, tune};
 
 /// Input rows in the form that one weight layout multiplies.
 pub(super) trait MicroKernel {
@@ -70,14 +71,20 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
         let rows = self.work.planes * self.work.rows;
         let panels = self.work.weights.count;
         // Where rows are asked for ahead, reading them again takes less than what more of them displace.
-        let bytes = const { if S::PREFETCH_GEMM && K::AHEAD { MC_BYTES / 2 } else { MC_BYTES } };
+        let bytes = const {
+            if tune::<S>().prefetch.gemm && K::AHEAD {
+                tune::<S>().mc_bytes / 2
+            } else {
+                tune::<S>().mc_bytes
+            }
+        };
         let chunk = (bytes / K::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(chunk) {
             let end = rows.min(first + chunk);
-            if const { K::PAIRS && S::PAIRS && (!K::GEMV || S::PREFETCH_GEMV) }
-                || (S::SHORT && end - first < K::I16_MIN_ROWS)
+            if const { K::PAIRS && tune::<S>().nr_panels == 2 && (!K::GEMV || tune::<S>().prefetch.gemv) }
+                || (const { maddubs_i16::<S>() } && end - first < K::I16_MIN_ROWS)
             {
-                if !S::PAIRS || !(2..=ROW_GROUP).contains(&self.work.rows) {
+                if const { tune::<S>().nr_panels == 1 } || !(2..=ROW_GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
                         self.loop_m::<S, 2>(s, p, first, end, None);
                     }
@@ -98,9 +105,12 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
                 continue;
             }
             // With few rows, panels side by side.
-            let gemv_panels = K::SUMS.min(S::MR) / (end - first);
-            let gemv_panels =
-                if const { S::FLOAT_PAIRS && K::SUMS > 1 } { gemv_panels.max(2) } else { gemv_panels };
+            let gemv_panels = K::SUMS.min(const { tune::<S>().mr }) / (end - first);
+            let gemv_panels = if const { tune::<S>().nr_panels_float == 2 && K::SUMS > 1 } {
+                gemv_panels.max(2)
+            } else {
+                gemv_panels
+            };
             let mut p = 0;
             while p < panels {
                 p += match gemv_panels.min(panels - p) {
@@ -145,15 +155,16 @@ impl<K: MicroKernel> Gemm<'_, '_, K> {
         while t < end {
             // A tile of more rows than are left takes less than reading the weights a second time for a smaller one. Where multiplying
             // takes longest, that is so for three rows of four and for seven of eight.
-            let worth = if S::PAIRS { 5 } else { 7 };
-            t += match (end - t).min(K::MR).min(S::MR) {
+            let worth = if const { tune::<S>().nr_panels == 2 } { 5 } else { 7 };
+            t += match (end - t).min(K::MR).min(const { tune::<S>().mr }) {
                 // Constants, so that tiles that are never taken are not compiled.
                 bytes_left
-                    if const { (P == 1 || K::PAIRS) && S::MR >= 8 && K::MR >= 8 } && bytes_left >= worth =>
+                    if const { (P == 1 || K::PAIRS) && tune::<S>().mr >= 8 && K::MR >= 8 }
+                        && bytes_left >= worth =>
                 {
                     self.micro_tile::<S, 8, P>(s, p, t, staging.as_deref_mut())
                 }
-                3.. if const { S::MR >= 4 && K::MR >= 4 } => {
+                3.. if const { tune::<S>().mr >= 4 && K::MR >= 4 } => {
                     self.micro_tile::<S, 4, P>(s, p, t, staging.as_deref_mut())
                 }
                 2.. => self.micro_tile::<S, 2, P>(s, p, t, staging.as_deref_mut()),
@@ -190,7 +201,7 @@ impl<K: MicroKernel> Gemm<'_, '_, K> {
         // A last one without a neighbour is its own.
         let count = P.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
-        if const { S::PREFETCH_GEMM && K::AHEAD && T == ROW_GROUP } && staging.is_none() {
+        if const { tune::<S>().prefetch.gemm && K::AHEAD && T == ROW_GROUP } && staging.is_none() {
             let (first, rows) = (first / planes, self.work.rows);
             self.work.prefetch_output(s, first..rows.min(first + T / planes), p..p + count);
         }

@@ -14,7 +14,7 @@ mod zero_point;
 use cpu::simd::amx::{Amx, AmxFp16};
 #[cfg(target_arch = "x86_64")]
 use cpu::simd::has_f16_tiles;
-use cpu::simd::{dispatch, dispatch_in_unit, dispatch_pow2_in_unit, has_tiles};
+use cpu::simd::{dispatch, dispatch_in_unit, dispatch_zen4_bf16_in_unit, has_tiles};
 use cpu::{MatrixTiles, Tier, Tile, TileOf};
 
 use bf16::Bf16Rows;
@@ -30,6 +30,8 @@ use crate::activations::{Activations, ROW_GROUP, RowGroups};
 use crate::amx;
 use crate::kv_layout::{F16, F32};
 use crate::matrix::{Layout, Matrix, with_format};
+#[cfg(target_arch = "x86_64")]
+use crate::tune;
 use crate::unpack::Format;
 
 /// The most matrices that [`matmul_group`] takes.
@@ -105,7 +107,7 @@ fn amx_block_panels(w: &Matrix, x: &Activations) -> usize {
         Layout::Bf16 | Layout::Bf16Dict12 => x.rows,
         Layout::F32 | Layout::F16 => 0,
     };
-    if has_tiles(w.tier) && amx_rows >= amx::BLOCKED_MIN_M { amx::BLOCK_PANELS } else { 0 }
+    if has_tiles(w.tier) && amx_rows >= amx::BLOCKED_MIN_M { tune::amx::NC_PANELS } else { 0 }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -177,7 +179,7 @@ fn gemm_q8<F: Format, const GEMV: bool>(tier: Tier, work: &mut Work<'_>, rows: R
     let mut product = Gemm { work, kernel: x };
     // Rows in sixteen bits have other steps.
     if !q16 {
-        product = match dispatch_pow2_in_unit::<F, _>(tier, product) {
+        product = match dispatch_zen4_bf16_in_unit::<F, _>(tier, product) {
             Ok(()) => return,
             Err(product) => product,
         };

@@ -10,13 +10,10 @@ use super::q8_pow2;
 use super::work::unrolled;
 use super::zero_point::zero_point_init;
 use crate::activations::{BLOCK, Block, ROW_GROUP, RowGroups};
+use crate::tune::{maddubs_i16, pow2_scale, tune};
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
-
-/// How far ahead of their product rows are asked for where they are many, in bytes: the first panels that they walk over find them far away,
-/// and the hardware's own prefetch falls behind.
-const ACT_PREFETCH_BYTES: usize = 16 << 10;
 
 /// Quantized weights times rows in eight bits. Of one or two rows, `GEMV`, the product is compiled by itself: what is asked for ahead
 /// there would move the registers of larger tiles to the stack (measured: a sixth of a prompt).
@@ -56,7 +53,7 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
         // Tiles begin at multiples of their own size, so that one lies in one group.
         let (rows, step) = self.rows.stream(first);
         let mut sums = [[s.splat(0.0); T]; P];
-        if const { S::TWOS } {
+        if const { pow2_scale::<S>() } {
             if const { T * P <= ROW_GROUP } {
                 return q8_pow2::tile::<S, F, GEMV, T, P>(s, self.rows, panels, first);
             }
@@ -86,12 +83,12 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                 // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
                 let x = &rows[at..at + T];
                 at += step;
-                if const { S::PREFETCH_GEMM && T == ROW_GROUP } && many {
-                    s.prefetch_span_l2(x, ACT_PREFETCH_BYTES);
+                if const { tune::<S>().prefetch.gemm && T == ROW_GROUP } && many {
+                    s.prefetch_span_l2(x, const { tune::<S>().prefetch.activations });
                 }
                 // What lies behind this panel is already being read.
                 let prefetch = Prefetcher::new::<S, F>(blocks, i, bytes_left, (P - 1) * panels[0].len());
-                if const { S::SHORT && !GEMV && unpack::i16_accumulable::<F>() } {
+                if const { maddubs_i16::<S>() && !GEMV && unpack::i16_accumulable::<F>() } {
                     prefetch.issue::<S, F>(s, 0, 1);
                     // Of two panels by four rows: more sums do not fit into sixteen registers.
                     match (T, P) {
@@ -107,8 +104,8 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                 for p in 1..P {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
-                let prefetch = (T >= 4 || (GEMV && S::PREFETCH_GEMV)).then_some(prefetch);
-                if const { S::PAIRS || (S::SIGNS && F::Codes::EIGHT_BIT) } {
+                let prefetch = (T >= 4 || (GEMV && const { tune::<S>().prefetch.gemv })).then_some(prefetch);
+                if const { tune::<S>().nr_panels == 2 || (maddubs_i16::<S>() && F::Codes::EIGHT_BIT) } {
                     microkernel_dot::<S, F, T, P>(s, &u, x, prefetch, &mut sums);
                 } else {
                     if let Some(prefetch) = prefetch {

@@ -14,6 +14,7 @@ use cpu::simd::Simd;
 
 use super::work::unrolled;
 use crate::activations::{Block, RowGroups, ZERO_BLOCKS};
+use crate::tune::tune;
 use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB, SubBlock};
@@ -113,7 +114,11 @@ impl<'a, const P: usize> SubBlockOperands<'a, P> {
             codes[p] = unpack::sub_block::<S, F>(blocks[p], subs[p].i).1;
         }
         let prefetch = Prefetcher::new::<S, F>(blocks, subs[0].i, bytes_left, wrap_skip);
-        SubBlockOperands { codes, x, prefetch: (T >= 4 || (GEMV && S::PREFETCH_GEMV)).then_some(prefetch) }
+        SubBlockOperands {
+            codes,
+            x,
+            prefetch: (T >= 4 || (GEMV && const { tune::<S>().prefetch.gemv })).then_some(prefetch),
+        }
     }
 }
 

@@ -7,10 +7,6 @@ use cpu::simd::Simd;
 
 use crate::partial;
 
-/// Bytes of input rows that are walked over all panels of a task before the next ones: half of a second-level cache, the other half is the
-/// panels'.
-pub(crate) const MC_BYTES: usize = 512 << 10;
-
 /// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
 /// registers.
 macro_rules! unrolled {

@@ -44,6 +44,7 @@ pub(crate) use q5_k::Q5K;
 pub(crate) use q6_k::Q6K;
 pub(crate) use q8_0::Q8_0;
 
+use crate::tune::{self, maddubs_i16, pow2_scale, tune};
 use codes::Codes;
 use cpu::simd::Simd;
 use scales::Scales;
@@ -161,7 +162,7 @@ pub(crate) struct Unpacked<'a, S: Simd> {
 
 /// Whether the scales of halves are multiplied in as integers.
 pub(crate) const fn int8_sub_scales<S: Simd, F: Format>() -> bool {
-    S::SCALES && F::Scales::INT8_SUB_SCALES && !F::Codes::EIGHT_BIT
+    maddubs_i16::<S>() && F::Scales::INT8_SUB_SCALES && !F::Codes::EIGHT_BIT
 }
 
 /// Whether scales are such that they can be multiplied in after or with the widening of products.
@@ -207,7 +208,7 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
 /// What the codes of `F` count from as they are multiplied. Where biases are rounded ([`Simd::TWOS`]) it is the middle of the codes, so
 /// that they are small.
 pub(crate) const fn zero_point<S: Simd, F: Format>() -> i32 {
-    match S::TWOS && F::Scales::BIAS && F::Scales::GROUPS == 1 {
+    match pow2_scale::<S>() && F::Scales::BIAS && F::Scales::GROUPS == 1 {
         true => 1 << (F::Codes::BITS - 1),
         false => F::ZERO_POINT - if F::Codes::EIGHT_BIT { S::U8_ZERO_POINT } else { 0 },
     }
@@ -246,7 +247,7 @@ impl<S: Simd> SubBlock<'_, S> {
 
 /// How far ahead of their product each of `P` panels is asked for, in bytes.
 pub(crate) const fn prefetch_distance<S: Simd, const P: usize>() -> usize {
-    S::PREFETCH_DISTANCE[(P > 1) as usize]
+    tune::<S>().prefetch.distance[(P > 1) as usize]
 }
 
 /// What is asked for while a sub-block of `P` panels is multiplied: as much of a later block. The hardware's own prefetch falls
@@ -280,7 +281,7 @@ impl<'a, const P: usize> Prefetcher<'a, P> {
         let lines = const { sub_block_share::<F>(S::LANES).div_ceil(64) };
         for line in chunk * lines / chunks..(chunk + 1) * lines / chunks {
             for block in self.blocks {
-                s.prefetch(block, self.offset + 64 * line);
+                tune::prefetch(s, block, self.offset + 64 * line);
             }
         }
     }

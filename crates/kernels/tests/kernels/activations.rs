@@ -1,8 +1,7 @@
 //! Quantized activations, as products with the unit matrix show them.
 
-use cpu::simd::has_pow2_scale;
 use cpu::{Pool, Tier};
-use kernels::{ActFormats, Activations, Compute, Matrix, Precision, matmul};
+use kernels::{ActFormats, Activations, Compute, Matrix, Precision, has_pow2_scale, matmul};
 use tensor::Dtype;
 
 /// Activations that share a scale.

@@ -1,0 +1,19 @@
+//! AVX-512 with VNNI: Zen 5, Ice Lake, Sapphire Rapids and later.
+
+use super::{CacheLevel, Int8Path, Prefetch, Tune};
+
+pub(super) const TUNE: Tune = Tune {
+    mr: 8,
+    nr_panels: 2,
+    nr_panels_float: 1,
+    int8: Int8Path::Dot,
+    mc_bytes: 512 << 10,
+    query_tile: 16,
+    prefetch: Prefetch {
+        gemv: true,
+        gemm: true,
+        distance: [3 << 10; 2],
+        activations: 16 << 10,
+        level: CacheLevel::L1,
+    },
+};
