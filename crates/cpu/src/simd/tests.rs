@@ -337,6 +337,12 @@ fn each_tier_computes_what_the_scalar_definition_says() {
     for tier in Tier::available() {
         dispatch(tier, Everything);
     }
+    // Lanes that `dispatch` takes on Zen 4 only.
+    #[cfg(target_arch = "x86_64")]
+    if let Some(s) = avx512::Avx512::<true>::new() {
+        s.for_zen4().call(Everything);
+        s.for_zen4().call(RoundedPairs);
+    }
 }
 
 /// A tier may have several sets of lanes, of which [`dispatch`] takes the best.

@@ -10,6 +10,7 @@ mod matmul;
 mod norm;
 mod panels;
 mod rope;
+mod tuning;
 
 /// The manifest says `test = false` of the library: a test beside the code would never run.
 #[test]
