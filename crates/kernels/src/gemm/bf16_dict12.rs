@@ -1,4 +1,8 @@
-//! The micro-kernels of dictionary-compressed bf16 weights.
+//! The micro-kernels of dictionary-compressed bf16 weights ([`crate::bf16_dict12`]).
+//!
+//! Few rows ([`Dict12Rows`]) decode weights in registers, once a register tile. Many rows ([`Dict12Blocked`]) block K: a K-block of two
+//! panels is decoded into a buffer in the L1 cache, all rows pass over it, and accumulators are spilled between K-blocks. The results
+//! are those of plain bf16 weights, bit for bit.
 
 use std::ops::Range;
 
@@ -13,58 +17,58 @@ use crate::partial::MAX_LANES;
 use crate::tune::{self, tune};
 use crate::unpack;
 
-/// The most rows for which [`Dict12Rows`] takes less time than [`Dict12Blocked`], though it makes weights of the twelve bits once a tile: half of the
-/// time for 16, three quarters for 32 (Zen 5).
+/// The most rows for which decoding once a register tile ([`Dict12Rows`]) is faster than K-blocking ([`Dict12Blocked`]): half of its time
+/// for 16 rows, three quarters for 32 (Zen 5).
 pub(super) const DECODE_TILE_MAX_M: usize = 64;
 
-/// bfloat16 weights in twelve bits times rows, tile by tile.
+/// Dictionary-compressed weights × few rows.
 pub(super) struct Dict12Rows<'a>(pub(super) Bf16Rows<'a>);
 
 impl MicroKernel for Dict12Rows<'_> {
     const DOT_KIND: DotKind = DotKind::Bf16;
     type Unit = Self;
     const MR: usize = 8;
-    const PAIRS: bool = true;
-    // All tiers that have such weights take panels in pairs.
-    const SUMS: usize = 1;
+    const PANEL_PAIRS: bool = true;
+    // Unused: all tiers with such weights have an NR of two panels.
+    const MIN_ACCUMULATORS: usize = 1;
     fn row_bytes(cols: usize) -> usize {
         Bf16Rows::row_bytes(cols)
     }
     #[inline(always)]
-    fn register_tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const MR: usize, const NR: usize>(
         &self,
         s: S,
-        panels: [&[u8]; P],
+        panels: [&[u8]; NR],
         cols: usize,
         first: usize,
-    ) -> [[S::F; T]; P] {
-        let rows = self.0.rows::<S, T>(cols, first);
+    ) -> [[S::F; MR]; NR] {
+        let rows = self.0.rows::<S, MR>(cols, first);
         let mut k = 0;
-        let mut sums = [[s.splat(0.0); T]; P];
-        let mut readers = [bf16_dict12::Reader::new(panels[0], S::LANES, cols); P];
-        for p in 1..P {
+        let mut sums = [[s.splat(0.0); MR]; NR];
+        let mut readers = [bf16_dict12::Reader::new(panels[0], S::LANES, cols); NR];
+        for p in 1..NR {
             readers[p] = bf16_dict12::Reader::new(panels[p], S::LANES, cols);
         }
         const { assert!(bf16_dict12::GROUP_PAIRS == PAIR_CHUNK) };
         let bytes = bf16_dict12::group_bytes(S::LANES);
-        // What lies behind this panel is already being read.
-        let (mut bytes_left, wrap_skip) = (panels[0].len(), (P - 1) * panels[0].len());
+        // The next `NR - 1` panels are being read beside this one: the prefetch skips them.
+        let (mut bytes_left, wrap_skip) = (panels[0].len(), (NR - 1) * panels[0].len());
         for k_block in 0..cols.div_ceil(bf16_dict12::K_BLOCK) {
-            let mut exceptions = [bf16_dict12::Exceptions::NONE; P];
-            let mut groups = [&panels[0][..0]; P];
-            for p in 0..P {
+            let mut exceptions = [bf16_dict12::Exceptions::NONE; NR];
+            let mut groups = [&panels[0][..0]; NR];
+            for p in 0..NR {
                 exceptions[p] = readers[p].exceptions(k_block, S::LANES);
                 groups[p] = readers[p].groups(k_block, S::LANES);
             }
             let count = groups[0].len() / bytes;
             let mut at = 0;
             while at < count {
-                // Between exceptions nothing is looked for, and sums stay in registers.
+                // The groups up to the next exception are decoded without a look at the list, accumulators stay in registers.
                 let mut next = count;
-                for p in 0..P {
+                for p in 0..NR {
                     next = next.min(exceptions[p].group);
                 }
-                // In a damaged file they may not be in order.
+                // A damaged file may have them out of order.
                 next = next.max(at);
                 sums = fma_groups(
                     s,
@@ -80,7 +84,7 @@ impl MicroKernel for Dict12Rows<'_> {
                 if next < count {
                     let x = rows.chunk::<S>(k);
                     k += PAIR_CHUNK;
-                    for p in 0..P {
+                    for p in 0..NR {
                         let group = &groups[p][next * bytes..][..bytes];
                         let weights = readers[p].decode_pairs_exact(s, group, next, &mut exceptions[p]);
                         for j in 0..PAIR_CHUNK {
@@ -96,28 +100,29 @@ impl MicroKernel for Dict12Rows<'_> {
     }
 }
 
-/// `sums` and the products of the groups `range`, which have no exceptions, with the next columns of `x`. Asks for groups that come later:
-/// behind the `bytes_left` bytes of the panels from the next group on, `wrap_skip` bytes are left out.
+/// Returns `sums` plus the products of the groups `range`, which have no exceptions, with the next columns of `x`. Prefetches later groups;
+/// past the `bytes_left` bytes of the panel, `wrap_skip` bytes are skipped. By value, so that `sums` stays in registers. Ten parameters:
+/// all are the caller's loop state, and a struct of references would put the accumulators in memory.
 #[inline(always)]
-fn fma_groups<S: Simd, const T: usize, const P: usize>(
+fn fma_groups<S: Simd, const MR: usize, const NR: usize>(
     s: S,
-    readers: &[bf16_dict12::Reader<'_>; P],
-    groups: &[&[u8]; P],
+    readers: &[bf16_dict12::Reader<'_>; NR],
+    groups: &[&[u8]; NR],
     range: Range<usize>,
-    rows: &PairRows<'_, T>,
+    rows: &PairRows<'_, MR>,
     k: &mut usize,
     bytes_left: &mut usize,
     wrap_skip: usize,
-    mut sums: [[S::F; T]; P],
-) -> [[S::F; T]; P] {
+    mut sums: [[S::F; MR]; NR],
+) -> [[S::F; MR]; NR] {
     let bytes = const { bf16_dict12::group_bytes(S::LANES) };
     for group in range {
-        let prefetch = const { unpack::prefetch_distance::<S, P>() };
+        let prefetch = const { unpack::prefetch_distance::<S, NR>() };
         let prefetch = if prefetch < *bytes_left { prefetch } else { prefetch + wrap_skip };
         *bytes_left -= bytes;
         let x = rows.chunk::<S>(*k);
         *k += PAIR_CHUNK;
-        unrolled!(p < P, {
+        unrolled!(p < NR, {
             let group = &groups[p][group * bytes..][..bytes];
             for line in 0..bytes.div_ceil(64) {
                 tune::prefetch(s, group, 64 * line + prefetch);
@@ -131,36 +136,35 @@ fn fma_groups<S: Simd, const T: usize, const P: usize>(
     sums
 }
 
-/// Panels whose pieces are near together. Two, because eight sums at a time leave a CPU that starts two products a cycle waiting for the one
-/// before.
+/// NR in panels of [`Dict12Blocked`]. Two: the eight accumulators of one panel do not hide the latency of two products a cycle.
 const NR_PANELS: usize = 2;
 
-/// A piece of each of these panels as plain pairs, for the widest registers: their vectors of the same columns side by side.
+/// A decoded K-block of these panels as bf16 pairs, for the widest registers: the panels' vectors of the same columns side by side.
 #[repr(align(64))]
 struct DecodedKBlock([u8; NR_PANELS * bf16_dict12::k_block_bytes(MAX_LANES)]);
 
-/// Sums of a row of these panels.
+/// The accumulators of a row × these panels.
 type RowAccumulators = [f32; NR_PANELS * MAX_LANES];
 
 /// Prefetch distance of the weights that are decoded, in groups of eight columns.
 const PREFETCH_GROUPS: usize = 4;
 
-/// The most rows that walk over a piece before the next one.
+/// MC: the most rows that pass over a K-block before the next one.
 const SPILL_ROWS: usize = 256;
 
-/// Sums of rows between one piece and the next.
+/// Accumulator spill buffer between K-blocks.
 #[repr(align(64))]
 struct AccumulatorSpill([RowAccumulators; SPILL_ROWS]);
 
-/// bfloat16 weights in twelve bits times many rows: rows walk over a piece of two panels that is near, and between their tiles, part by
-/// part, the next piece is brought near, so that nothing waits for it. Sums wait for the next piece side by side, bit for bit; in the output
-/// they would lie a row apart, and have left the caches by then.
+/// Dictionary-compressed weights × many rows, with double-buffered K-blocks: while the micro-kernel consumes one, the next is decoded into
+/// the other L1 buffer, part by part between the register tiles. Accumulators are spilled to a dense buffer; in the output they would be
+/// a row apart, and have left the caches when the next K-block comes.
 pub(super) struct Dict12Blocked<'w, 'a> {
     pub(super) work: &'w mut Work<'a>,
     pub(super) x: Bf16Rows<'w>,
 }
 
-/// A piece of the panels from `panel` on, and the first of the rows that walk over it.
+/// A K-block of the panels from `panel` on, and the first of the rows that pass over it.
 #[derive(Clone, Copy)]
 struct KBlock {
     panel: usize,
@@ -207,7 +211,7 @@ impl Job for Dict12Blocked<'_, '_> {
     }
 }
 
-/// Brings groups of the panels near until `to` of them are.
+/// Decodes groups of both panels into `now` until `to` of them are there.
 #[inline(always)]
 fn decode_into<S: Simd>(
     s: S,
@@ -228,7 +232,7 @@ fn decode_into<S: Simd>(
 }
 
 impl<'a> Dict12Blocked<'_, 'a> {
-    /// What comes after `step`.
+    /// The K-block after `step`.
     #[inline(always)]
     fn next_block(&self, step: KBlock) -> Option<KBlock> {
         let Work { cols, weights, rows, .. } = *self.work;
@@ -242,7 +246,7 @@ impl<'a> Dict12Blocked<'_, 'a> {
         (panel < weights.count).then_some(KBlock { panel, row: 0, k_block: 0 })
     }
 
-    /// The weights of `step`, from their first on; a last panel without a neighbour is its own.
+    /// Decoders of the panels of `step`; a last panel without a neighbour is decoded twice.
     #[inline(always)]
     fn decoders<S: Simd>(&self, step: KBlock) -> [bf16_dict12::PanelDecoder<'a>; NR_PANELS] {
         let Work { cols, weights, .. } = *self.work;
@@ -250,9 +254,10 @@ impl<'a> Dict12Blocked<'_, 'a> {
         std::array::from_fn(|p| bf16_dict12::PanelDecoder::new(panel(p), S::LANES, cols, step.k_block))
     }
 
-    /// Adds the products of `step`'s piece with rows `first` to `first + T - 1` to `spill`; those of the last piece go to the output.
+    /// The register tile of rows `first` to `first + MR - 1` over the K-block `step`; to the spill buffer, or after the last K-block to the
+    /// output. Returns `MR`.
     #[inline(always)]
-    fn rows<S: Simd, const T: usize>(
+    fn rows<S: Simd, const MR: usize>(
         &mut self,
         s: S,
         now: &DecodedKBlock,
@@ -260,15 +265,15 @@ impl<'a> Dict12Blocked<'_, 'a> {
         first: usize,
         spill: &mut [RowAccumulators],
     ) -> usize {
-        const P: usize = NR_PANELS;
+        const NR: usize = NR_PANELS;
         let KBlock { panel, k_block, .. } = step;
         let cols = self.work.cols;
-        let x = self.x.rows::<S, T>(cols, first);
-        let spill = &mut spill[..T];
-        let mut sums = [[s.splat(0.0); T]; P];
+        let x = self.x.rows::<S, MR>(cols, first);
+        let spill = &mut spill[..MR];
+        let mut sums = [[s.splat(0.0); MR]; NR];
         if k_block > 0 {
-            unrolled!(t < T, {
-                unrolled!(p < P, {
+            unrolled!(t < MR, {
+                unrolled!(p < NR, {
                     sums[p][t] = s.load(&spill[t][p * S::LANES..]);
                 });
             });
@@ -276,13 +281,13 @@ impl<'a> Dict12Blocked<'_, 'a> {
         let k = k_block * bf16_dict12::K_BLOCK / 2;
         let count = (cols / 2 - k).min(bf16_dict12::K_BLOCK / 2);
         let last = k + count == cols / 2;
-        let panels = P.min(self.work.weights.count - panel);
+        let panels = NR.min(self.work.weights.count - panel);
         if const { tune::<S>().prefetch.gemm } && last {
-            self.work.prefetch_output(s, first..first + T, panel..panel + panels);
+            self.work.prefetch_output(s, first..first + MR, panel..panel + panels);
         }
         sums = fma_k_block(s, now, &x, k..k + count, sums);
-        unrolled!(t < T, {
-            unrolled!(p < P, {
+        unrolled!(t < MR, {
+            unrolled!(p < NR, {
                 if !last {
                     s.store(sums[p][t], &mut spill[t][p * S::LANES..]);
                 } else if p < panels {
@@ -290,19 +295,20 @@ impl<'a> Dict12Blocked<'_, 'a> {
                 }
             });
         });
-        T
+        MR
     }
 }
 
-/// `sums` and the products of the pairs `pairs` of `x`, of whole chunks, with what is near. By value, so that sums stay in registers.
+/// Returns `sums` plus the products of the pairs `pairs` of `x`, whole chunks of them, with the decoded K-block. By value, so that `sums`
+/// stays in registers.
 #[inline(always)]
-fn fma_k_block<S: Simd, const T: usize>(
+fn fma_k_block<S: Simd, const MR: usize>(
     s: S,
     now: &DecodedKBlock,
-    x: &PairRows<'_, T>,
+    x: &PairRows<'_, MR>,
     pairs: Range<usize>,
-    mut sums: [[S::F; T]; NR_PANELS],
-) -> [[S::F; T]; NR_PANELS] {
+    mut sums: [[S::F; MR]; NR_PANELS],
+) -> [[S::F; MR]; NR_PANELS] {
     const { assert!(bf16_dict12::K_MULTIPLE.is_multiple_of(2 * PAIR_CHUNK)) };
     for (k, vectors) in
         pairs.step_by(PAIR_CHUNK).zip(now.0.chunks_exact(4 * S::LANES * NR_PANELS * PAIR_CHUNK))

@@ -1,4 +1,14 @@
-//! The loops around the micro-kernels.
+//! The loops around the micro-kernels, written once for all formats, tiers and numbers of rows.
+//!
+//! ```text
+//! for rows in chunks of MC                     Gemm::run
+//!   for panels, NR at a time                   Gemm::run
+//!     for rows of the chunk, MR at a time      Gemm::loop_m
+//!       register tile MR × NR over all of K    MicroKernel::register_tile
+//! ```
+//!
+//! K is the innermost loop and is never split, so the sum of an output runs over K in the same order for every tile size, and a row's
+//! result does not depend on the batch.
 
 use cpu::simd::{DotKind, Job, Simd};
 
@@ -6,57 +16,60 @@ use super::work::Work;
 use crate::activations::ROW_GROUP;
 use crate::tune::{maddubs_i16, tune};
 
-/// Input rows in the form that one weight layout multiplies.
+/// A micro-kernel: rows of activations in the format that one weight layout is multiplied with, and the code that computes a register
+/// tile of them.
 pub(super) trait MicroKernel {
     /// As of a [`Job`].
     const DOT_KIND: DotKind;
-    /// The type that the product is compiled beside, see [`Simd::call_in_unit`].
+    /// The type whose codegen unit the code is compiled in, see [`Simd::call_in_unit`].
     type Unit;
-    /// The most rows that are worth a tile together.
+    /// MR: the most rows of a register tile.
     const MR: usize;
-    /// Whether panels go in pairs where [`Simd::PAIRS`] says so.
-    const PAIRS: bool = false;
-    /// Whether they are so few that panels go in pairs only where [`Simd::PREFETCH_GEMV`] says so.
+    /// Whether NR is two panels where [`Tune::nr_panels`](crate::tune::Tune) is.
+    const PANEL_PAIRS: bool = false;
+    /// Whether M ≤ 2: NR is then two panels only where weights are prefetched for GEMV.
     const GEMV: bool = false;
-    /// Below how many rows they do where [`Simd::I16_MIN_ROWS`] says so.
-    const I16_MIN_ROWS: usize = 0;
-    /// Sums at a time that keep the multipliers busy: with fewer, a product waits for the one before it.
-    const SUMS: usize;
-    /// Whether many rows are asked for ahead where [`Simd::PREFETCH_GEMM`] says so.
-    const AHEAD: bool = false;
-    /// Bytes of an input row.
+    /// NR is two panels below so many rows with [`Int8Path::MaddubsI16`](crate::tune::Int8Path).
+    const I16_PAIRS_BELOW: usize = 0;
+    /// Independent accumulators that hide the latency of a multiply-add; with fewer rows, more panels go side by side.
+    const MIN_ACCUMULATORS: usize;
+    /// Whether activations are prefetched when M is large, where the tuning says so.
+    const PREFETCH_ACTIVATIONS: bool = false;
+    /// Bytes of a row of activations.
     fn row_bytes(cols: usize) -> usize;
-    /// The products of rows `first` to `first + T - 1` with panels, a lane for each weight row; of rows that there are not, anything.
-    fn register_tile<S: Simd, const T: usize, const P: usize>(
+    /// The accumulators `[NR, MR]` of rows `first` to `first + MR - 1` × `NR` panels over all of K, a lane for each weight row. Those of
+    /// rows past the last are unspecified.
+    fn register_tile<S: Simd, const MR: usize, const NR: usize>(
         &self,
         s: S,
-        panels: [&[u8]; P],
+        panels: [&[u8]; NR],
         cols: usize,
         first: usize,
-    ) -> [[S::F; T]; P];
+    ) -> [[S::F; MR]; NR];
 }
 
+/// One task of a GEMM.
 pub(super) struct Gemm<'w, 'a, K> {
     pub(super) work: &'w mut Work<'a>,
     pub(super) kernel: K,
 }
 
-/// Columns of the output whose sums are written together.
+/// Columns of the output staging buffer.
 const STAGING_COLS: usize = 256;
 
-/// Sums of a few rows, on their way to the output. Between one product and the next so many weights are read that the lines of the output
-/// are no longer near, and writing to one of each row after every pair of panels costs a sixth of the time; so rows are written in longer
-/// pieces.
+/// Output staging buffer for a few rows. So many weights are read between two register tiles that the output's cache lines have left
+/// the caches; writing one line of each row after every pair of panels costs a sixth of the time. Rows are written in longer pieces.
 #[repr(align(64))]
 struct OutputStaging([[f32; STAGING_COLS]; ROW_GROUP]);
 
 impl OutputStaging {
-    /// The sums of row `row` and panel `p`.
+    /// The sums of `row` and panel `p`.
     #[inline(always)]
     fn load<S: Simd>(&self, s: S, row: usize, p: usize) -> S::F {
         s.load(&self.0[row % ROW_GROUP][p * S::LANES % STAGING_COLS..])
     }
 
+    /// Keeps the sums of `row` and panel `p`.
     #[inline(always)]
     fn store<S: Simd>(&mut self, s: S, row: usize, p: usize, sums: S::F) {
         s.store(sums, &mut self.0[row % ROW_GROUP][p * S::LANES % STAGING_COLS..]);
@@ -70,19 +83,19 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
     fn run<S: Simd>(mut self, s: S) {
         let rows = self.work.planes * self.work.rows;
         let panels = self.work.weights.count;
-        // Where rows are asked for ahead, reading them again takes less than what more of them displace.
+        // Prefetched rows are cheap to read again; a larger MC would displace more than it saves.
         let bytes = const {
-            if tune::<S>().prefetch.gemm && K::AHEAD {
+            if tune::<S>().prefetch.gemm && K::PREFETCH_ACTIVATIONS {
                 tune::<S>().mc_bytes / 2
             } else {
                 tune::<S>().mc_bytes
             }
         };
-        let chunk = (bytes / K::row_bytes(self.work.cols)).max(16) / 16 * 16;
-        for first in (0..rows).step_by(chunk) {
-            let end = rows.min(first + chunk);
-            if const { K::PAIRS && tune::<S>().nr_panels == 2 && (!K::GEMV || tune::<S>().prefetch.gemv) }
-                || (const { maddubs_i16::<S>() } && end - first < K::I16_MIN_ROWS)
+        let mc = (bytes / K::row_bytes(self.work.cols)).max(16) / 16 * 16;
+        for first in (0..rows).step_by(mc) {
+            let end = rows.min(first + mc);
+            if const { K::PANEL_PAIRS && tune::<S>().nr_panels == 2 && (!K::GEMV || tune::<S>().prefetch.gemv) }
+                || (const { maddubs_i16::<S>() } && end - first < K::I16_PAIRS_BELOW)
             {
                 if const { tune::<S>().nr_panels == 1 } || !(2..=ROW_GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
@@ -104,9 +117,9 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
                 }
                 continue;
             }
-            // With few rows, panels side by side.
-            let gemv_panels = K::SUMS.min(const { tune::<S>().mr }) / (end - first);
-            let gemv_panels = if const { tune::<S>().nr_panels_float == 2 && K::SUMS > 1 } {
+            // GEMV: panels side by side, so that there are accumulators enough.
+            let gemv_panels = K::MIN_ACCUMULATORS.min(const { tune::<S>().mr }) / (end - first);
+            let gemv_panels = if const { tune::<S>().nr_panels_float == 2 && K::MIN_ACCUMULATORS > 1 } {
                 gemv_panels.max(2)
             } else {
                 gemv_panels
@@ -114,8 +127,8 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
             let mut p = 0;
             while p < panels {
                 p += match gemv_panels.min(panels - p) {
-                    4.. if const { K::SUMS >= 4 } => self.loop_m::<S, 4>(s, p, first, end, None),
-                    2.. if const { K::SUMS >= 2 } => self.loop_m::<S, 2>(s, p, first, end, None),
+                    4.. if const { K::MIN_ACCUMULATORS >= 4 } => self.loop_m::<S, 4>(s, p, first, end, None),
+                    2.. if const { K::MIN_ACCUMULATORS >= 2 } => self.loop_m::<S, 2>(s, p, first, end, None),
                     _ => self.loop_m::<S, 1>(s, p, first, end, None),
                 };
             }
@@ -123,27 +136,27 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
     }
 }
 
-/// [`Gemm::sums`].
-struct MicroTile<'p, 'w, 'a, 's, K, const T: usize, const P: usize> {
+/// [`Gemm::accumulate_tile`] as a job of its own.
+struct MicroTileJob<'p, 'w, 'a, 's, K, const MR: usize, const NR: usize> {
     gemm: &'p mut Gemm<'w, 'a, K>,
     p: usize,
     first: usize,
     staging: Option<&'s mut OutputStaging>,
 }
 
-impl<K: MicroKernel, const T: usize, const P: usize> Job for MicroTile<'_, '_, '_, '_, K, T, P> {
+impl<K: MicroKernel, const MR: usize, const NR: usize> Job for MicroTileJob<'_, '_, '_, '_, K, MR, NR> {
     type Out = usize;
     const DOT_KIND: DotKind = K::DOT_KIND;
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> usize {
-        self.gemm.accumulate_tile::<S, T, P>(s, self.p, self.first, self.staging)
+        self.gemm.accumulate_tile::<S, MR, NR>(s, self.p, self.first, self.staging)
     }
 }
 
 impl<K: MicroKernel> Gemm<'_, '_, K> {
-    /// Walks the rows from `first` to before `end` over `P` panels from `p` on.
+    /// The loop over M: rows `first..end`, MR at a time, × `NR` panels from `p` on. Returns `NR`.
     #[inline(always)]
-    fn loop_m<S: Simd, const P: usize>(
+    fn loop_m<S: Simd, const NR: usize>(
         &mut self,
         s: S,
         p: usize,
@@ -153,44 +166,46 @@ impl<K: MicroKernel> Gemm<'_, '_, K> {
     ) -> usize {
         let mut t = first;
         while t < end {
-            // A tile of more rows than are left takes less than reading the weights a second time for a smaller one. Where multiplying
-            // takes longest, that is so for three rows of four and for seven of eight.
-            let worth = if const { tune::<S>().nr_panels == 2 } { 5 } else { 7 };
+            // Remainder: a tile of more rows than are left costs less than reading the weights again for a smaller one, from 3 of 4
+            // rows on, and from 7 of 8; from 5 of 8 where two panels share the broadcasts.
+            let full_tile_from = if const { tune::<S>().nr_panels == 2 } { 5 } else { 7 };
             t += match (end - t).min(K::MR).min(const { tune::<S>().mr }) {
-                // Constants, so that tiles that are never taken are not compiled.
-                bytes_left
-                    if const { (P == 1 || K::PAIRS) && tune::<S>().mr >= 8 && K::MR >= 8 }
-                        && bytes_left >= worth =>
+                // Inline constants, so that unused tile sizes are not compiled.
+                rows_left
+                    if const { (NR == 1 || K::PANEL_PAIRS) && tune::<S>().mr >= 8 && K::MR >= 8 }
+                        && rows_left >= full_tile_from =>
                 {
-                    self.micro_tile::<S, 8, P>(s, p, t, staging.as_deref_mut())
+                    self.micro_tile::<S, 8, NR>(s, p, t, staging.as_deref_mut())
                 }
                 3.. if const { tune::<S>().mr >= 4 && K::MR >= 4 } => {
-                    self.micro_tile::<S, 4, P>(s, p, t, staging.as_deref_mut())
+                    self.micro_tile::<S, 4, NR>(s, p, t, staging.as_deref_mut())
                 }
-                2.. => self.micro_tile::<S, 2, P>(s, p, t, staging.as_deref_mut()),
-                _ => self.micro_tile::<S, 1, P>(s, p, t, staging.as_deref_mut()),
+                2.. => self.micro_tile::<S, 2, NR>(s, p, t, staging.as_deref_mut()),
+                _ => self.micro_tile::<S, 1, NR>(s, p, t, staging.as_deref_mut()),
             };
         }
-        P
+        NR
     }
 
+    /// One register tile. Returns `MR`.
     #[inline(always)]
-    fn micro_tile<S: Simd, const T: usize, const P: usize>(
+    fn micro_tile<S: Simd, const MR: usize, const NR: usize>(
         &mut self,
         s: S,
         p: usize,
         first: usize,
         staging: Option<&mut OutputStaging>,
     ) -> usize {
-        // A job of its own: in one with all sizes the registers of one depend on the others, and the compiler takes twice as long.
-        if const { T > 2 } {
-            return s.call_in_unit::<K::Unit, _>(MicroTile::<K, T, P> { gemm: self, p, first, staging });
+        // A function of its own: with all sizes in one, registers are allocated for all of them and compiling takes twice as long.
+        if const { MR > 2 } {
+            return s.call_in_unit::<K::Unit, _>(MicroTileJob::<K, MR, NR> { gemm: self, p, first, staging });
         }
-        self.accumulate_tile::<S, T, P>(s, p, first, staging)
+        self.accumulate_tile::<S, MR, NR>(s, p, first, staging)
     }
 
+    /// Computes a register tile and writes it to the output or the staging buffer. Returns `MR`.
     #[inline(always)]
-    fn accumulate_tile<S: Simd, const T: usize, const P: usize>(
+    fn accumulate_tile<S: Simd, const MR: usize, const NR: usize>(
         &mut self,
         s: S,
         p: usize,
@@ -198,19 +213,21 @@ impl<K: MicroKernel> Gemm<'_, '_, K> {
         mut staging: Option<&mut OutputStaging>,
     ) -> usize {
         let Work { cols, planes, .. } = *self.work;
-        // A last one without a neighbour is its own.
-        let count = P.min(self.work.weights.count - p);
+        // A last panel without a neighbour is computed twice.
+        let count = NR.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
-        if const { tune::<S>().prefetch.gemm && K::AHEAD && T == ROW_GROUP } && staging.is_none() {
+        if const { tune::<S>().prefetch.gemm && K::PREFETCH_ACTIVATIONS && MR == ROW_GROUP }
+            && staging.is_none()
+        {
             let (first, rows) = (first / planes, self.work.rows);
-            self.work.prefetch_output(s, first..rows.min(first + T / planes), p..p + count);
+            self.work.prefetch_output(s, first..rows.min(first + MR / planes), p..p + count);
         }
-        let sums = self.kernel.register_tile::<S, T, P>(s, panels, cols, first);
+        let sums = self.kernel.register_tile::<S, MR, NR>(s, panels, cols, first);
         for i in 0..count {
-            for t in 0..(T / planes).min(self.work.rows - first / planes) {
+            for t in 0..(MR / planes).min(self.work.rows - first / planes) {
                 let sums = &sums[i];
-                // Tiles hold an even number of rows when each output row has two.
-                let sum = if planes == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % T]) } else { sums[t] };
+                // With two planes to a row, tiles hold an even number of them.
+                let sum = if planes == 2 { s.add(sums[2 * t], sums[(2 * t + 1) % MR]) } else { sums[t] };
                 let row = first / planes + t;
                 match &mut staging {
                     Some(staging) => staging.store(s, row, p + i, sum),
@@ -218,6 +235,6 @@ impl<K: MicroKernel> Gemm<'_, '_, K> {
                 }
             }
         }
-        T
+        MR
     }
 }

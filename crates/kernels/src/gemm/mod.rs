@@ -1,4 +1,17 @@
-//! GEMM.
+//! GEMM and GEMV: `out[m, n] = Σ_k x[m, k] · w[n, k]` on packed weights.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | entry points, partition into tasks of the thread pool, dispatch by weight layout |
+//! | `driver.rs` | the loops around a micro-kernel: MC, NR, MR; output staging |
+//! | `q8.rs` | micro-kernel of quantized weights × 8- or 16-bit activations (VNNI, `sdot`) |
+//! | `q8_i16.rs` | the same without VNNI: `vpmaddubsw`, accumulated in 16 bits |
+//! | `q8_pow2.rs` | the same for Zen 4: power-of-two activation scales |
+//! | `float.rs`, `bf16.rs` | micro-kernels of `f32`, `f16` and bf16 weights |
+//! | `bf16_dict12.rs` | micro-kernels of dictionary-compressed bf16 weights |
+//! | [`crate::amx`] | the same on AMX tiles |
+//!
+//! Threads split N, and M when it is large; never K. A task owns some panels of the output and passes its rows over them.
 
 mod bf16;
 mod bf16_dict12;
@@ -34,21 +47,21 @@ use crate::matrix::{Layout, Matrix, with_format};
 use crate::tune;
 use crate::unpack::Format;
 
-/// The most matrices that [`matmul_group`] takes.
+/// The most matrices of a [`matmul_group`].
 pub const MAX_GROUP: usize = 4;
 
-/// A task should be worth its hand-over: some microseconds of reading.
+/// The least packed bytes of a task: some microseconds of reading, so that handing it to a thread pays.
 const TASK_BYTES: usize = 32 << 10;
 
-/// `out = x · wᵀ`, with `out` of `[x rows, w.rows()]`.
+/// Computes `out = x · wᵀ`, `[x rows, w.rows()]`.
 ///
 /// # Panics
-/// When shapes do not fit, or `x` was not [`set`](Activations::set) in the form that `w` reads.
+/// When shapes do not fit, or `x` was not [`set`](Activations::set) in the formats that `w` reads.
 pub fn matmul(c: &Compute, w: &Matrix, x: &Activations, out: &mut [f32]) {
     matmul_group(c, &mut [(w, out)], x);
 }
 
-/// Several products of the same rows in one round of the pool: Q, K and V, or gate and up.
+/// Computes several products of the same rows in one round of the pool: Q, K and V, or gate and up.
 ///
 /// # Panics
 /// As [`matmul`], and for more than [`MAX_GROUP`] matrices.
@@ -74,22 +87,23 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
     });
 }
 
-/// Rows from which on each thread has its own: reading the weights once for each takes little beside multiplying so many, and what is
-/// quantized, multiplied and added by the thread that wrote it need not come from another core's cache (docs/decisions/0051).
+/// The least rows of a thread when threads split M. Reading all weights once a thread costs little beside multiplying so many rows, and
+/// activations stay in the cache of the core that quantized them (docs/decisions/0051).
 const MC_PER_THREAD: usize = 64;
 
-/// Spans that the rows are cut into, one after the other in the order of tasks.
+/// The number of ranges that M is split into.
 fn m_splits(w: &Matrix, x: &Activations, threads: usize) -> usize {
-    // In tiles what is made of the weights once serves all rows, and weights that are not quantized are too many to read more than once.
+    // AMX decodes weights once for all rows, and weights that are not quantized are too many bytes to read more than once.
     let whole = has_tiles(w.tier) || !matches!(w.layout, Layout::Quantized(_));
     if whole { 1 } else { (x.rows / MC_PER_THREAD).clamp(1, threads) }
 }
 
+/// The number of panels of a task.
 fn panels_per_task(w: &Matrix, x: &Activations, threads: usize, m_splits: usize) -> usize {
     let panels = w.rows.div_ceil(w.lanes);
     let block = amx_block_panels(w, x).min(panels.div_ceil(2 * threads));
     let worth = TASK_BYTES.div_ceil(w.panel_bytes.max(1)).max(block);
-    // Whole pairs.
+    // An even number, for pairs of panels.
     if threads == 1 {
         panels
     } else {
@@ -98,7 +112,7 @@ fn panels_per_task(w: &Matrix, x: &Activations, threads: usize, m_splits: usize)
     .max(1)
 }
 
-/// Panels that share what is read of the rows, where many are multiplied in tiles.
+/// The panels of an output block of the blocked AMX GEMM, if it is used; otherwise 0.
 #[cfg(target_arch = "x86_64")]
 fn amx_block_panels(w: &Matrix, x: &Activations) -> usize {
     let amx_rows = match w.layout {
@@ -115,7 +129,7 @@ fn amx_block_panels(_: &Matrix, _: &Activations) -> usize {
     0
 }
 
-/// Fills `out` from the panels that start at `panel` and the rows that start at `first`.
+/// Computes one task: `out` from the panels from `panel` on and the rows from `first` on.
 fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<'_, f32>) {
     let weights = Panels {
         data: &w.data[panel * w.panel_bytes..],
@@ -131,7 +145,7 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
     }
     let quantized = matches!(w.layout, Layout::Quantized(_));
     let q16 = w.q16_activations && quantized;
-    assert!(!quantized || q16 == x.q16, "rows in another precision");
+    assert!(!quantized || q16 == x.q16, "activations quantized to 8 bits where 16 are read, or the reverse");
     let planes = if q16 { 2 } else { 1 };
     let rows = if quantized { x.quantized_rows - first } else { x.rows - first }.min(out.rows());
     let work = &mut Work { weights, cols: w.cols, planes, rows, out };
@@ -174,17 +188,18 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
     }
 }
 
+/// Quantized weights × rows quantized to 8 bits, or to 16 as two planes of 8.
 fn gemm_q8<F: Format, const GEMV: bool>(tier: Tier, work: &mut Work<'_>, rows: RowGroups<'_>, q16: bool) {
     let x = Q8Rows::<F, GEMV> { rows, format: Default::default() };
-    let mut product = Gemm { work, kernel: x };
-    // Rows in sixteen bits have other steps.
+    let mut gemm = Gemm { work, kernel: x };
+    // Rows in 16 bits never have power-of-two scales.
     if !q16 {
-        product = match dispatch_zen4_bf16_in_unit::<F, _>(tier, product) {
+        gemm = match dispatch_zen4_bf16_in_unit::<F, _>(tier, gemm) {
             Ok(()) => return,
-            Err(product) => product,
+            Err(gemm) => gemm,
         };
     }
-    dispatch_in_unit::<F, _>(tier, product);
+    dispatch_in_unit::<F, _>(tier, gemm);
 }
 
 fn f32_rows<W>(rows: &[f32]) -> F32Rows<'_, W> {

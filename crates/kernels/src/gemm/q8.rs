@@ -1,4 +1,9 @@
-//! The micro-kernel of quantized weights.
+//! The micro-kernel of quantized weights × quantized activations: [`microkernel_dot`] for one sub-block of 32 columns, and the loop over K
+//! around it.
+//!
+//! `acc[n, m] += scale[n] · scale[m] · Σ_k code[n, k] · q[m, k]`, the inner sum in `i32` by dot-product instructions of four bytes (VNNI,
+//! `sdot`). A register holds one quad (four consecutive k) of a panel's rows; a quad of activations is broadcast. Without VNNI see
+//! [`super::q8_i16`], on Zen 4 see [`super::q8_pow2`].
 
 use std::array::from_ref;
 
@@ -15,8 +20,8 @@ use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
 
-/// Quantized weights times rows in eight bits. Of one or two rows, `GEMV`, the product is compiled by itself: what is asked for ahead
-/// there would move the registers of larger tiles to the stack (measured: a sixth of a prompt).
+/// Quantized weights of the format `F` × activations in blocks of 8 bits. `GEMV` (M ≤ 2) is compiled apart: its prefetches would spill
+/// the accumulators of larger tiles (measured: a sixth of a prefill).
 pub(super) struct Q8Rows<'a, F, const GEMV: bool> {
     pub(super) rows: RowGroups<'a>,
     pub(super) format: std::marker::PhantomData<F>,
@@ -26,93 +31,94 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
     const DOT_KIND: DotKind = DotKind::Int8;
     type Unit = F;
     const MR: usize = if GEMV { 2 } else { ROW_GROUP };
-    const PAIRS: bool = true;
+    const PANEL_PAIRS: bool = true;
     const GEMV: bool = GEMV;
-    const I16_MIN_ROWS: usize = match (unpack::i16_accumulable::<F>(), unpack::unpack_bound::<F>()) {
+    const I16_PAIRS_BELOW: usize = match (unpack::i16_accumulable::<F>(), unpack::unpack_bound::<F>()) {
         (true, _) if GEMV => 0,
-        // Eight rows share what one panel's weights take to unpack.
+        // From 8 rows on, sharing the unpacking of one panel among them gains more than a second panel.
         (true, true) => 8,
         (true, false) => usize::MAX,
         (false, _) => 0,
     };
-    // Unpacking goes on while sums wait.
-    const SUMS: usize = 1;
-    const AHEAD: bool = true;
+    // One row and panel suffice: unpacking fills the latency of the dot product.
+    const MIN_ACCUMULATORS: usize = 1;
+    const PREFETCH_ACTIVATIONS: bool = true;
     fn row_bytes(cols: usize) -> usize {
         cols / BLOCK * size_of::<Block>()
     }
     #[inline(always)]
-    fn register_tile<S: Simd, const T: usize, const P: usize>(
+    fn register_tile<S: Simd, const MR: usize, const NR: usize>(
         &self,
         s: S,
-        panels: [&[u8]; P],
+        panels: [&[u8]; NR],
         _: usize,
         first: usize,
-    ) -> [[S::F; T]; P] {
-        const { assert!(SUB == BLOCK && T <= ROW_GROUP) };
-        // Tiles begin at multiples of their own size, so that one lies in one group.
+    ) -> [[S::F; MR]; NR] {
+        const { assert!(SUB == BLOCK && MR <= ROW_GROUP) };
+        // A tile begins at a multiple of its size, and so is inside one group.
         let (rows, step) = self.rows.stream(first);
-        let mut sums = [[s.splat(0.0); T]; P];
+        let mut sums = [[s.splat(0.0); MR]; NR];
         if const { pow2_scale::<S>() } {
-            if const { T * P <= ROW_GROUP } {
-                return q8_pow2::tile::<S, F, GEMV, T, P>(s, self.rows, panels, first);
+            if const { MR * NR <= ROW_GROUP } {
+                return q8_pow2::tile::<S, F, GEMV, MR, NR>(s, self.rows, panels, first);
             }
-            // Panels one after the other, where what they need together does not find room in registers.
-            for p in 0..P {
-                [sums[p]] = q8_pow2::tile::<S, F, GEMV, T, 1>(s, self.rows, [panels[p]], first);
+            // One panel after the other where two would spill.
+            for p in 0..NR {
+                [sums[p]] = q8_pow2::tile::<S, F, GEMV, MR, 1>(s, self.rows, [panels[p]], first);
             }
             return sums;
         }
-        // Those of one group are near.
+        // Rows of a single group are in L1.
         let many = self.rows.count() > ROW_GROUP;
         let bytes = unpack::block_bytes::<F>(S::LANES);
         let mut others = panels.map(|panel| panel.chunks_exact(bytes));
         let mut bytes_left = panels[0].len();
         let mut at = 0;
         for block in panels[0].chunks_exact(bytes) {
-            let mut blocks = [block; P];
-            for p in 1..P {
+            let mut blocks = [block; NR];
+            for p in 1..NR {
                 let Some(block) = others[p].next() else { return sums };
                 blocks[p] = block;
             }
-            let mut heads = [unpack::head::<S, F>(s, blocks[0]); P];
-            for p in 1..P {
+            let mut heads = [unpack::head::<S, F>(s, blocks[0]); NR];
+            for p in 1..NR {
                 heads[p] = unpack::head::<S, F>(s, blocks[p]);
             }
             for i in 0..F::WEIGHTS / SUB {
-                // Before the weights are read: a check between reading and multiplying kept all of them in registers, and the sums out.
-                let x = &rows[at..at + T];
+                // Bounds are checked before the weights are loaded: between loads and products the check would keep all weights in
+                // registers, and spill the accumulators.
+                let x = &rows[at..at + MR];
                 at += step;
-                if const { tune::<S>().prefetch.gemm && T == ROW_GROUP } && many {
+                if const { tune::<S>().prefetch.gemm && MR == ROW_GROUP } && many {
                     s.prefetch_span_l2(x, const { tune::<S>().prefetch.activations });
                 }
-                // What lies behind this panel is already being read.
-                let prefetch = Prefetcher::new::<S, F>(blocks, i, bytes_left, (P - 1) * panels[0].len());
+                // The next `NR - 1` panels are being read beside this one: the prefetch skips them.
+                let prefetch = Prefetcher::new::<S, F>(blocks, i, bytes_left, (NR - 1) * panels[0].len());
                 if const { maddubs_i16::<S>() && !GEMV && unpack::i16_accumulable::<F>() } {
                     prefetch.issue::<S, F>(s, 0, 1);
-                    // Of two panels by four rows: more sums do not fit into sixteen registers.
-                    match (T, P) {
+                    // Register tile of 4 rows × 2 panels: more accumulators do not fit into 16 registers.
+                    match (MR, NR) {
                         (8, 2) => {
-                            microkernel_i16::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 0, &mut sums);
-                            microkernel_i16::<S, F, 4, T, P>(s, &heads, &blocks, i, x, 4, &mut sums);
+                            microkernel_i16::<S, F, 4, MR, NR>(s, &heads, &blocks, i, x, 0, &mut sums);
+                            microkernel_i16::<S, F, 4, MR, NR>(s, &heads, &blocks, i, x, 4, &mut sums);
                         }
-                        _ => microkernel_i16::<S, F, T, T, P>(s, &heads, &blocks, i, x, 0, &mut sums),
+                        _ => microkernel_i16::<S, F, MR, MR, NR>(s, &heads, &blocks, i, x, 0, &mut sums),
                     }
                     continue;
                 }
-                let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
-                for p in 1..P {
+                let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); NR];
+                for p in 1..NR {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
-                let prefetch = (T >= 4 || (GEMV && const { tune::<S>().prefetch.gemv })).then_some(prefetch);
+                let prefetch = (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv })).then_some(prefetch);
                 if const { tune::<S>().nr_panels == 2 || (maddubs_i16::<S>() && F::Codes::EIGHT_BIT) } {
-                    microkernel_dot::<S, F, T, P>(s, &u, x, prefetch, &mut sums);
+                    microkernel_dot::<S, F, MR, NR>(s, &u, x, prefetch, &mut sums);
                 } else {
                     if let Some(prefetch) = prefetch {
                         prefetch.issue::<S, F>(s, 0, 1);
                     }
-                    for p in 0..P {
-                        unrolled!(t < T, {
+                    for p in 0..NR {
+                        unrolled!(t < MR, {
                             if const { unpack::int8_sub_scales::<S, F>() } {
                                 sums[p][t] = gemv_i16_scaled::<S, F>(s, &u[p], &x[t], sums[p][t]);
                             } else {
@@ -130,45 +136,46 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
     }
 }
 
-/// Adds to `sums` 32 weights of each lane's row, of `P` panels, times the 32 activations of each of `T` rows. Of several, a quad
-/// of all rows and panels is multiplied after the other: a product waits for the one before it of the same row and panel, and a CPU
-/// looks ahead only so far; and a quad of activations is read once for all panels. A quad of weights is read when it is multiplied, and
-/// what is asked for ahead is spread over them.
+/// The micro-kernel: adds to the accumulators `sums` one sub-block of 32 columns of `NR` panels × `MR` rows.
+///
+/// Loop order: quads of K outer, rows × panels inner. That interleaves independent accumulators, which hides the latency of the dot
+/// product, and broadcasts a quad of activations once for all panels. Weights are loaded a quad at a time, and prefetches are spread
+/// between the quads.
 #[inline(always)]
-fn microkernel_dot<S: Simd, F: Format, const T: usize, const P: usize>(
+fn microkernel_dot<S: Simd, F: Format, const MR: usize, const NR: usize>(
     s: S,
-    u: &[unpack::Unpacked<S>; P],
+    u: &[unpack::Unpacked<S>; NR],
     x: &[Block],
-    prefetch: Option<Prefetcher<'_, P>>,
-    sums: &mut [[S::F; T]; P],
+    prefetch: Option<Prefetcher<'_, NR>>,
+    sums: &mut [[S::F; MR]; NR],
 ) {
-    // Of both halves, each times its weights' scale: multiplied by the step of the activations once for both.
-    let mut scaled = [[s.splat(0.0); T]; P];
-    microkernel_dot_half::<S, F, T, P, 0>(s, u, x, prefetch, &mut scaled, sums);
+    // The products of both halves, each times its weights' scale; the scale of the activations is applied once to their sum.
+    let mut scaled = [[s.splat(0.0); MR]; NR];
+    microkernel_dot_half::<S, F, MR, NR, 0>(s, u, x, prefetch, &mut scaled, sums);
     if const { F::Scales::GROUPS == 2 } {
-        microkernel_dot_half::<S, F, T, P, 1>(s, u, x, prefetch, &mut scaled, sums);
+        microkernel_dot_half::<S, F, MR, NR, 1>(s, u, x, prefetch, &mut scaled, sums);
     }
 }
 
-/// The part of [`microkernel_dot`] with one scale.
+/// The columns of [`microkernel_dot`] that share a scale: all 32, or half `HALF`.
 #[inline(always)]
-fn microkernel_dot_half<S: Simd, F: Format, const T: usize, const P: usize, const HALF: usize>(
+fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, const HALF: usize>(
     s: S,
-    u: &[unpack::Unpacked<S>; P],
+    u: &[unpack::Unpacked<S>; NR],
     x: &[Block],
-    prefetch: Option<Prefetcher<'_, P>>,
-    scaled: &mut [[S::F; T]; P],
-    sums: &mut [[S::F; T]; P],
+    prefetch: Option<Prefetcher<'_, NR>>,
+    scaled: &mut [[S::F; MR]; NR],
+    sums: &mut [[S::F; MR]; NR],
 ) {
     let quads = QUADS / F::Scales::GROUPS;
-    let mut dots = [[s.splat_i(0); T]; P];
-    unrolled!(t < T, {
+    let mut dots = [[s.splat_i(0); MR]; NR];
+    unrolled!(t < MR, {
         let start = zero_point_init::<S, F, HALF>(s, &x[t]);
-        for p in 0..P {
+        for p in 0..NR {
             dots[p][t] = start;
         }
     });
-    if const { T == 1 && P == 1 } {
+    if const { MR == 1 && NR == 1 } {
         if let Some(prefetch) = prefetch {
             prefetch.issue::<S, F>(s, HALF, F::Scales::GROUPS);
         }
@@ -177,7 +184,7 @@ fn microkernel_dot_half<S: Simd, F: Format, const T: usize, const P: usize, cons
             _ => dot_quads::<S, F, 4>(s, dots[0][0], &u[0], &x[0], quads * HALF),
         };
     } else {
-        // Those that share a register go after each other.
+        // Quads j and j + 4 that share a register of nibbles follow each other.
         let shared = const { if F::Codes::SHARES_REGISTER && F::Scales::GROUPS == 1 { 2 } else { 1 } };
         unrolled!(k < quads, {
             let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * HALF + k };
@@ -187,13 +194,13 @@ fn microkernel_dot_half<S: Simd, F: Format, const T: usize, const P: usize, cons
                 prefetch.issue::<S, F>(s, (quads * HALF + k) / shared, QUADS / shared);
                 dots[0][0] = s.prefetch_barrier(dots[0][0]);
             }
-            let mut w = [s.splat_i(0); P];
-            for p in 0..P {
+            let mut w = [s.splat_i(0); NR];
+            for p in 0..NR {
                 w[p] = F::Codes::quad(s, u[p].codes, j);
             }
-            unrolled!(t < T, {
+            unrolled!(t < MR, {
                 let four = s.splat4(&x[t].q[4 * j..]);
-                for p in 0..P {
+                for p in 0..NR {
                     dots[p][t] = if F::Codes::EIGHT_BIT {
                         s.dot_u8(dots[p][t], w[p], four)
                     } else {
@@ -203,9 +210,9 @@ fn microkernel_dot_half<S: Simd, F: Format, const T: usize, const P: usize, cons
             });
         });
     }
-    unrolled!(t < T, {
+    unrolled!(t < MR, {
         let scale = s.splat(x[t].plain().scale);
-        for p in 0..P {
+        for p in 0..NR {
             let dot = s.to_f(dots[p][t]);
             match (F::Scales::GROUPS, HALF) {
                 (1, _) => sums[p][t] = s.fma(dot, s.mul(u[p].scale[HALF], scale), sums[p][t]),
@@ -219,15 +226,14 @@ fn microkernel_dot_half<S: Simd, F: Format, const T: usize, const P: usize, cons
         if F::Scales::BIAS {
             let x = x[t].plain();
             let sum = s.splat(if F::Scales::GROUPS == 1 { x.sum } else { x.sum_half(HALF) });
-            for p in 0..P {
+            for p in 0..NR {
                 sums[p][t] = s.fma(u[p].bias[HALF], sum, sums[p][t]);
             }
         }
     });
 }
 
-/// `acc` + quads `from` to `from + QUADS - 1` of the weights times those of the activations. No closure: it would be
-/// compiled without the tier's instructions.
+/// `acc` + the dot products of quads `from` to `from + QUADS - 1`, for one row and panel.
 #[inline(always)]
 fn dot_quads<S: Simd, F: Format, const QUADS: usize>(
     s: S,

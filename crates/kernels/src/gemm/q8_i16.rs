@@ -1,4 +1,7 @@
-//! The micro-kernel of quantized weights without VNNI.
+//! The micro-kernel of quantized weights without VNNI ([`Int8Path::MaddubsI16`](crate::tune::Int8Path)): AVX2.
+//!
+//! `vpmaddubsw` multiplies bytes and adds pairs in `i16`. Products of narrow codes are accumulated there, over as many quads as cannot
+//! overflow ([`i16_quads`]), and widened to `i32` once by `vpmaddwd`, which also applies integer scales of 16 weights.
 
 use cpu::simd::{Simd, i16_quads};
 
@@ -9,46 +12,48 @@ use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, QUADS};
 
-/// [`microkernel_dot`] where few registers are left ([`Simd::I16_MIN_ROWS`]): a quad of all rows and panels is multiplied after the other, and products
-/// of narrow codes are added in words, of as many quads as fit, before they are widened. Of rows `from` to `from + R - 1` of the tile.
+/// The micro-kernel: adds to the accumulators `sums` one sub-block of 32 columns of `NR` panels × rows `from` to `from + SUB_MR - 1`.
+///
+/// Loop order as in [`super::q8`]: quads of K outer, rows × panels inner. `SUB_MR` × `NR` is 4 × 2 at most: accumulators in `i16` and
+/// `i32`, weights and a broadcast fill 16 registers. Each of its sizes is a const generic, so that it is unrolled.
 #[inline(always)]
-pub(super) fn microkernel_i16<S: Simd, F: Format, const R: usize, const T: usize, const P: usize>(
+pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR: usize, const NR: usize>(
     s: S,
-    heads: &[[S::F; 2]; P],
-    blocks: &[&[u8]; P],
+    heads: &[[S::F; 2]; NR],
+    blocks: &[&[u8]; NR],
     i: usize,
     x: &[Block],
     from: usize,
-    sums: &mut [[S::F; T]; P],
+    sums: &mut [[S::F; MR]; NR],
 ) {
-    let x = &x[from..from + R];
+    let x = &x[from..from + SUB_MR];
     let two_scales = F::Scales::GROUPS == 2;
     let unroll_factor =
         const { if F::Scales::GROUPS == 2 || F::Codes::EIGHT_BIT { 2 } else { i16_quads(F::Codes::BITS) } };
-    let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); P];
-    for p in 1..P {
+    let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); NR];
+    for p in 1..NR {
         u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
     }
     let ones = s.splat_i(0x0001_0001);
-    let mut dots = [[s.splat_i(0); R]; P];
-    unrolled!(t < R, {
+    let mut dots = [[s.splat_i(0); SUB_MR]; NR];
+    unrolled!(t < SUB_MR, {
         if two_scales {
             let correction = s.splat_i(x[t].plain().neg_sum_i16);
-            for p in 0..P {
+            for p in 0..NR {
                 dots[p][t] = s.dot_i16(s.splat_i(0), zero_point_i16::<S, F>(s, u[p].sub_scales), correction);
             }
         } else {
             let start = zero_point_init::<S, F, 0>(s, &x[t]);
-            for p in 0..P {
+            for p in 0..NR {
                 dots[p][t] = start;
             }
         }
     });
     if const { F::Codes::EIGHT_BIT } {
         unrolled!(j < QUADS, {
-            unrolled!(t < R, {
+            unrolled!(t < SUB_MR, {
                 let four = s.splat4(&x[t].q[4 * j..]);
-                for p in 0..P {
+                for p in 0..NR {
                     dots[p][t] = s.dot_u8(dots[p][t], u[p].w[j], four);
                 }
             });
@@ -56,9 +61,9 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const R: usize, const T: usize
     } else if two_scales {
         unrolled!(pair < QUADS / 2, {
             let j = 2 * pair;
-            unrolled!(t < R, {
+            unrolled!(t < SUB_MR, {
                 let (first, second) = (s.splat4(&x[t].q[4 * j..]), s.splat4(&x[t].q[4 * j + 4..]));
-                for p in 0..P {
+                for p in 0..NR {
                     let i16_sums = s.maddubs_i16(s.splat_i(0), u[p].w[j], first);
                     let i16_sums = s.maddubs_i16(i16_sums, u[p].w[j + 1], second);
                     dots[p][t] = s.madd_i16_to_i32(dots[p][t], i16_sums, u[p].sub_scales[j / 4]);
@@ -67,41 +72,41 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const R: usize, const T: usize
         });
     } else {
         for chunk in 0..QUADS / unroll_factor {
-            let mut i16_sums = [[s.splat_i(0); R]; P];
+            let mut i16_sums = [[s.splat_i(0); SUB_MR]; NR];
             unrolled!(k < unroll_factor, {
-                // Those that share a register of nibbles after each other.
+                // Quads that share a register of nibbles follow each other.
                 let k = chunk * unroll_factor + k;
                 let j = k % 2 * 4 + k / 2;
-                unrolled!(t < R, {
+                unrolled!(t < SUB_MR, {
                     let four = s.splat4(&x[t].q[4 * j..]);
-                    for p in 0..P {
+                    for p in 0..NR {
                         i16_sums[p][t] = s.maddubs_i16(i16_sums[p][t], u[p].w[j], four);
                     }
                 });
             });
-            unrolled!(t < R, {
-                for p in 0..P {
+            unrolled!(t < SUB_MR, {
+                for p in 0..NR {
                     dots[p][t] = s.madd_i16_to_i32(dots[p][t], i16_sums[p][t], ones);
                 }
             });
         }
     }
-    unrolled!(t < R, {
+    unrolled!(t < SUB_MR, {
         let scale = s.splat(x[t].plain().scale);
-        for p in 0..P {
+        for p in 0..NR {
             let weights = if two_scales { u[p].factor } else { u[p].scale[0] };
             sums[p][from + t] = s.fma(s.to_f(dots[p][t]), s.mul(weights, scale), sums[p][from + t]);
         }
         if F::Scales::BIAS {
             let sum = s.splat(x[t].plain().sum);
-            for p in 0..P {
+            for p in 0..NR {
                 sums[p][from + t] = s.fma(u[p].bias[0], sum, sums[p][from + t]);
             }
         }
     });
 }
 
-/// [`microkernel_dot`] for one row and panel, where scales of the halves are integers ([`unpack::int8_sub_scales`]): one sum for both halves.
+/// One row × one panel, where scales of 16 weights are integers ([`unpack::int8_sub_scales`]): one `i32` accumulator for both halves.
 #[inline(always)]
 pub(super) fn gemv_i16_scaled<S: Simd, F: Format>(
     s: S,

@@ -7,7 +7,7 @@ use cpu::simd::Simd;
 
 use crate::partial;
 
-/// The block with `t` = 0, 1, … below `n`, written out. In a rolled loop the sums of a tile would lie in memory and not in
+/// Unrolls the block for `t` = 0, 1, … below `n`, at most 16: in a rolled loop the accumulators of a tile would be in memory, not in
 /// registers.
 macro_rules! unrolled {
     ($t:ident < $n:expr, $body:block) => {
@@ -22,7 +22,7 @@ macro_rules! unrolled {
 }
 pub(crate) use unrolled;
 
-/// Panels of weights, one after the other.
+/// Consecutive panels of packed weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Panels<'a> {
     pub(crate) data: &'a [u8],
@@ -38,19 +38,21 @@ impl<'a> Panels<'a> {
     }
 }
 
+/// A task: some panels, some rows, and the tile of the output that they fill.
 pub(crate) struct Work<'a> {
-    /// The panels, from this task's first on.
+    /// The task's panels.
     pub(crate) weights: Panels<'a>,
+    /// K.
     pub(crate) cols: usize,
-    /// Rows of the input for each row of the output: two when the input is in sixteen bits.
+    /// Rows of quantized activations to a row of the output: two, the coarse and the fine plane, when they are in 16 bits.
     pub(crate) planes: usize,
-    /// Rows to compute, from the first.
+    /// Rows of the output to compute, from the first on.
     pub(crate) rows: usize,
     pub(crate) out: Tile<'a, f32>,
 }
 
 impl Work<'_> {
-    /// Asks for the lines of the output that the sums of these rows and panels will go to.
+    /// Prefetches for writing the cache lines of the output of these rows and panels.
     #[inline(always)]
     pub(super) fn prefetch_output<S: Simd>(&mut self, s: S, rows: Range<usize>, panels: Range<usize>) {
         for row in rows {
@@ -61,7 +63,7 @@ impl Work<'_> {
         }
     }
 
-    /// Writes `sums` to row `t` of the output, from its column `at` on; less than a register at the end of a row.
+    /// Writes `sums` to row `t` of the output from column `at` on, less than a register at the end of a row.
     #[inline(always)]
     pub(crate) fn store<S: Simd>(&mut self, s: S, t: usize, at: usize, sums: S::F) {
         partial::store(s, sums, self.out.row(t), at);

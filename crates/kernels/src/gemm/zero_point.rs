@@ -1,4 +1,4 @@
-//! What an accumulator starts from, so that codes count from their zero point.
+//! The start of an integer accumulator: minus the zero point times the sum of the activations.
 
 use cpu::simd::Simd;
 
@@ -6,7 +6,7 @@ use crate::activations::Block;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format};
 
-/// What the products of `x`, or of its half `HALF` where there are scales of halves, start from, so that codes count from the format's zero.
+/// The start of the accumulator for the block `x`, or for its half `HALF` where scales are of 16 weights: `-zero_point · Σ q`.
 #[inline(always)]
 pub(super) fn zero_point_init<S: Simd, F: Format, const HALF: usize>(s: S, x: &Block) -> S::I {
     match const { (F::Scales::GROUPS, unpack::zero_point::<S, F>()) } {
@@ -20,7 +20,7 @@ pub(super) fn zero_point_init<S: Simd, F: Format, const HALF: usize>(s: S, x: &B
     }
 }
 
-/// The offset times the scales of both halves, in words, the first below the second.
+/// The zero point times the scales of both halves, as two `i16` in each lane, the first in the low one.
 #[inline(always)]
 pub(super) fn zero_point_i16<S: Simd, F: Format>(s: S, [first, second]: [S::I; 2]) -> S::I {
     let (low, high) = match const { F::ZERO_POINT } {
