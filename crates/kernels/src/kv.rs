@@ -1,10 +1,10 @@
-//! Keys and values of past tokens, in blocks that sequences own by number.
+//! KV cache: keys and values of past tokens, in blocks that sequences own by number (block tables are the engine's).
 //!
-//! For one layer and one head, a block holds [`BLOCK_TOKENS`] positions: the keys transposed, `[head_dim, 32]`, so
-//! that a register holds one dimension of many positions and scores need no horizontal sums; the values as
-//! `[32, value_dim]`. In bfloat16 two numbers that are multiplied together share 32 bits: a key's dimension `d` with
-//! `d + head_dim / 2`, and the value of position `p` with that of `p + 16`, so the keys are `[head_dim / 2, 32]` pairs and the
-//! values `[16, value_dim]`. In eight bits four do: see [`crate::kv_q8`]. Who owns which block is the engine's business.
+//! A *cell* is one block of one layer and one KV head: [`BLOCK_TOKENS`] positions. Keys are transposed, `[head_dim,
+//! 32]`, so that a register holds one dimension of many positions and scores need no horizontal sums; values are `[32,
+//! value_dim]`. In bf16, two operands of a dot product share 32 bits: a key's dimension `d` with `d + head_dim / 2`,
+//! and the value of position `p` with that of `p + 16`; keys are `[head_dim / 2, 32]` pairs and values `[16,
+//! value_dim]`. In 8 bits four share 32 bits: [`crate::kv_q8`].
 
 use cpu::simd::{Job, Simd, dispatch, has_bf16_dot, has_tiles};
 use cpu::{Pages, Strided, Tier};
@@ -15,24 +15,24 @@ use crate::kv_block::MAX_HEAD_DIM;
 use crate::kv_layout::{Bf16Pair, DotOperand};
 use crate::{Compute, Error, kv_q8, tune};
 
-/// How keys and values are stored.
+/// A storage format of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvDtype {
-    /// Four bytes a value: for exactness tests.
+    /// `f32`, for exactness tests.
     F32,
     /// IEEE half precision.
     F16,
-    /// bfloat16, for tiers that multiply it; queries and attention weights are then rounded to it too.
+    /// bf16, for tiers with its dot product; queries and attention weights are then rounded to it too.
     Bf16,
-    /// Eight bits: a key with a scale for each 32 numbers, as ggml's Q8_0, a value with one for the head.
+    /// 8 bits: keys with a scale for each 32 dimensions, as ggml's Q8_0, values with one for each head.
     Q8_0,
 }
 
 impl KvDtype {
-    /// All of them.
+    /// All formats.
     pub const ALL: [KvDtype; 4] = [KvDtype::F32, KvDtype::F16, KvDtype::Bf16, KvDtype::Q8_0];
 
-    /// Bytes of a stored number, scales aside.
+    /// Bytes of a stored value, scales aside.
     fn bytes(self) -> usize {
         match self {
             KvDtype::F32 => 4,
@@ -41,7 +41,7 @@ impl KvDtype {
         }
     }
 
-    /// Its usual name.
+    /// The usual name.
     pub fn name(self) -> &'static str {
         match self {
             KvDtype::F32 => "f32",
@@ -57,23 +57,23 @@ impl KvDtype {
     }
 }
 
-/// Whether `tier` has instructions for products of bfloat16 pairs, in registers or in tiles.
+/// Whether `tier` has a bf16 dot product, in registers or in AMX tiles.
 pub(crate) fn multiplies_bf16(tier: Tier) -> bool {
     has_tiles(tier) || has_bf16_dot(tier)
 }
 
-/// The size of a pool.
+/// The shape of a KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvShape {
-    /// Layers that keep keys and values.
+    /// Layers with a KV cache.
     pub layers: usize,
-    /// Blocks in the pool.
+    /// Blocks.
     pub blocks: usize,
-    /// Key and value heads in a layer.
+    /// KV heads in a layer.
     pub kv_heads: usize,
-    /// Width of a key or value head.
+    /// Width of a head.
     pub head_dim: usize,
-    /// How values are stored.
+    /// The storage format.
     pub dtype: KvDtype,
 }
 
@@ -83,7 +83,7 @@ impl KvShape {
         self.head_dim.next_multiple_of(if self.dtype == KvDtype::Q8_0 { 32 } else { 16 })
     }
 
-    /// Numbers that a key takes: a multiple of those that share 32 bits.
+    /// Dimensions of a stored key: a multiple of those that share 32 bits.
     fn key_dim(&self) -> usize {
         match self.dtype {
             KvDtype::F32 | KvDtype::F16 => self.head_dim,
@@ -92,34 +92,35 @@ impl KvShape {
         }
     }
 
-    /// Bytes of the keys of one block, one head, one layer.
+    /// Bytes of the keys of a cell.
     fn key_bytes(&self) -> usize {
         let scales = if self.dtype == KvDtype::Q8_0 { kv_q8::key_scale_bytes(self.key_dim()) } else { 0 };
         BLOCK_TOKENS * self.key_dim() * self.dtype.bytes() + scales
     }
 
-    /// Bytes of the values of one block, one head, one layer.
+    /// Bytes of the values of a cell.
     fn value_bytes(&self) -> usize {
         let scales = if self.dtype == KvDtype::Q8_0 { kv_q8::VALUE_SCALE_BYTES } else { 0 };
         BLOCK_TOKENS * self.value_dim() * self.dtype.bytes() + scales
     }
 
-    /// Bytes of one block, one head, one layer, a cell: the keys, then the values.
+    /// Bytes of a cell: the keys, then the values.
     pub(crate) fn cell_bytes(&self) -> usize {
         self.key_bytes() + self.value_bytes()
     }
 
-    /// Bytes of the keys and values of one block over all layers and heads.
+    /// Bytes of one block over all layers and heads.
     pub fn block_bytes(&self) -> usize {
         self.layers * self.kv_heads * self.cell_bytes()
     }
 }
 
-/// Blocks whose cells of one head lie side by side: pieces of 16 KiB are read at two thirds of the bandwidth, pieces of 256 KiB at nine
-/// tenths of it (docs/decisions/0039). Memory is taken by the group, where pages are large; who holds which of its blocks does not matter.
+/// Blocks whose cells of one head are adjacent in memory: 16 KiB pieces are read at two thirds of the bandwidth, 256
+/// KiB pieces at nine tenths (docs/decisions/0039). Where pages are large, memory is taken by the group; which sequence
+/// owns which of its blocks does not matter.
 const BLOCK_GROUP: usize = 16;
 
-/// What it takes to find a cell, worked out once.
+/// The layout of cells, computed once.
 #[derive(Clone, Copy)]
 struct Cells {
     blocks: usize,
@@ -129,7 +130,7 @@ struct Cells {
 }
 
 impl Cells {
-    /// Where the cells of a block lie, of all heads of the first layer, then of the next one.
+    /// The cells of a block: of all heads of the first layer, then of the next one.
     #[inline]
     fn head_cells(self, block: usize) -> Strided {
         let group = block / BLOCK_GROUP * BLOCK_GROUP;
@@ -138,18 +139,18 @@ impl Cells {
     }
 }
 
-/// Memory for the keys and values of all sequences: `[group, layer, head, block of the group]` cells.
+/// The KV cache of all sequences: `[group, layer, head, block of the group]` cells.
 pub struct KvPool {
     shape: KvShape,
     cells: Cells,
     pages: Pages,
-    /// Of the rows that are being written, by block.
+    /// The rows that are being written, by block.
     runs: Vec<Run>,
-    /// Where the cells of each run's block lie, from the layer's first head on.
+    /// The cells of each run's block, from the layer's first head on.
     run_cells: Vec<Strided>,
 }
 
-/// Rows that follow one another in one block.
+/// Consecutive rows of one block.
 #[derive(Clone, Copy)]
 struct Run {
     block: usize,
@@ -181,21 +182,21 @@ impl KvPool {
         Ok(KvPool { shape, cells, pages, runs, run_cells })
     }
 
-    /// The pool's size.
+    /// The shape of the pool.
     pub fn shape(&self) -> KvShape {
         self.shape
     }
 
-    /// Bytes reserved.
+    /// Reserved bytes.
     pub fn bytes(&self) -> usize {
         self.pages.len()
     }
 
-    /// Stores the keys and values of some rows, `[rows, kv_heads · head_dim]`, where row `r` goes to
-    /// `(block, offset)` = `slots[r]`. Rows of one block follow one another.
+    /// Stores keys and values of rows, `[rows, kv_heads · head_dim]`: row `r` goes to `(block, offset)` = `slots[r]`.
+    /// Rows of one block are consecutive.
     ///
     /// # Panics
-    /// When shapes do not fit, a slot is outside the pool, or rows of one block are apart.
+    /// When shapes do not fit, a slot is outside the pool, or rows of one block are not consecutive.
     pub fn write(&mut self, c: &Compute, layer: usize, k: &[f32], v: &[f32], slots: &[(u32, u32)]) {
         let shape = self.shape;
         let (dim, cols) = (shape.head_dim, shape.kv_heads * shape.head_dim);
@@ -229,7 +230,7 @@ impl KvPool {
                 dispatch(c.tier, job);
             }
         };
-        // A few rows of a small model are not worth a hand-over.
+        // One thread writes a few rows of a small model: handing tasks to others would take longer.
         if k.len() < PARALLEL_MIN_VALUES {
             for (i, head_cells) in self.run_cells.iter().enumerate() {
                 for head in 0..shape.kv_heads {
@@ -237,12 +238,12 @@ impl KvPool {
                 }
             }
         } else {
-            // By heads, as attention goes through them: what a thread writes is then near when it reads it.
+            // Head by head, as attention reads: a thread's cells are then in its cache.
             c.pool.pieces_mut(cells, &self.run_cells, shape.kv_heads, all.bytes, &write);
         }
     }
 
-    /// Copies a whole block, for a sequence that leaves a shared one.
+    /// Copies a block, for a sequence that leaves a shared one (copy on write).
     ///
     /// # Panics
     /// When a block is outside the pool.
@@ -256,23 +257,23 @@ impl KvPool {
         }
     }
 
-    /// Where the cell of a block begins, of one head; these are counted through all layers.
+    /// The offset of the cell of `block`; `head` counts through all layers.
     #[inline]
     pub(crate) fn cell_offset(&self, head: usize, block: u32) -> usize {
         self.cells.head_cells(block as usize).at(head)
     }
 
-    /// Keys and values of the cell that begins at `start`.
+    /// Keys and values of the cell at `start`.
     #[inline]
     pub(crate) fn cell(&self, start: usize) -> (&[u8], &[u8]) {
         self.pages[start..][..self.cells.bytes].split_at(self.cells.key_bytes)
     }
 }
 
-/// Numbers of keys below which a hand-over to other threads costs more than it brings. Two of them take a cache line each, from memory.
+/// Values of keys below which one thread writes them. Two of them take a cache line each, from memory.
 const PARALLEL_MIN_VALUES: usize = 512;
 
-/// First row and number of rows of those that follow one another in one block.
+/// First row and length of each run of rows in one block.
 fn runs(slots: &[(u32, u32)]) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
     slots.chunk_by(|a, b| a.0 == b.0).map(move |run| {
@@ -286,7 +287,7 @@ struct Write<'a> {
     k: &'a [f32],
     v: &'a [f32],
     offset: usize,
-    /// Whether nothing of the cell was touched just now.
+    /// Whether to prefetch the cell.
     prefetch: bool,
     shape: KvShape,
 }
@@ -298,7 +299,8 @@ impl Job for Write<'_> {
         let Write { cell, k, v, offset, prefetch, shape } = self;
         let (keys, values) = cell.split_at_mut(shape.key_bytes());
         if prefetch {
-            // A key lies in as many cache lines as a block has rows of keys: asked for together, they come at the same time.
+            // A key is spread over as many cache lines as the block has rows of keys: prefetched together, they arrive
+            // together.
             let row = if shape.dtype == KvDtype::F16 { 2 * BLOCK_TOKENS } else { 4 * BLOCK_TOKENS };
             for keys in keys.chunks_exact(row) {
                 tune::prefetch(s, keys, row / BLOCK_TOKENS * offset);
@@ -325,7 +327,7 @@ impl Job for Write<'_> {
                 each_f16(s, v, &mut |d, bits| row[2 * d..2 * d + 2].copy_from_slice(&bits.to_le_bytes()));
             }
             KvDtype::Bf16 => {
-                // First all pairs, a register at a time; then each to its cache line.
+                // First all pairs, vectorized; then each to its cache line.
                 let mut pairs = [0; MAX_HEAD_DIM.div_ceil(2)];
                 let pairs = &mut pairs[..shape.key_dim() / 2];
                 Bf16Pair::factors(k, pairs);
@@ -335,10 +337,10 @@ impl Job for Write<'_> {
                 let row = &mut values[offset % (BLOCK_TOKENS / 2) * shape.value_dim() * 4..];
                 let pairs = row.as_chunks_mut::<4>().0.iter_mut().zip(v);
                 if offset < BLOCK_TOKENS / 2 {
-                    // The other half belongs to a later position: whatever lay there, nobody's value must not matter.
+                    // The other half is a later position's: its stale bits must not reach any result.
                     pairs.for_each(|(pair_at, v)| *pair_at = pair(*v, 0.0).to_le_bytes());
                 } else {
-                    // Written as whole pairs, which the compiler takes a register of at a time too.
+                    // Written as whole pairs, so that it is vectorized.
                     pairs.for_each(|(pair_at, v)| {
                         let first = u32::from_le_bytes(*pair_at) & 0xffff;
                         *pair_at = (first | pair(0.0, *v)).to_le_bytes();

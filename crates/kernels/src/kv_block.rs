@@ -1,14 +1,14 @@
-//! The sizes of a KV block.
+//! Sizes shared by the KV cache, its formats and attention.
 
-/// Positions in a block.
+/// Positions in a KV block.
 pub const BLOCK_TOKENS: usize = 32;
 
-/// The widest head that the kernels take.
+/// The widest head.
 pub const MAX_HEAD_DIM: usize = 512;
 
-/// Queries computed together.
+/// Queries of an attention tile.
 pub(crate) const QUERY_TILE: usize = 8;
 
-/// Begins at a cache line, so that no register of it lies in two.
+/// A value aligned to a cache line, so that none of its registers crosses one.
 #[repr(align(64))]
 pub(crate) struct CacheAligned<T>(pub(crate) T);

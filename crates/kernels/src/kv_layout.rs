@@ -1,4 +1,4 @@
-//! Floats as they lie in memory, and keys and values made of them.
+//! KV cache formats as attention reads them: the trait [`KvFormat`], and the formats of floats.
 
 use std::marker::PhantomData;
 
@@ -9,11 +9,11 @@ use crate::kv_block::BLOCK_TOKENS;
 use crate::kv_block::{MAX_HEAD_DIM, QUERY_TILE};
 use crate::tune::{self, tune};
 
-/// A stored float type.
+/// A float type in memory.
 pub(crate) trait StorageType {
     /// Bytes of a value.
     const BYTES: usize;
-    /// Reads a register of values.
+    /// Loads a register of values.
     fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F;
 }
 
@@ -39,19 +39,19 @@ impl StorageType for F16 {
     }
 }
 
-/// A stored type as a term of a sum of products: what it is multiplied with, and how.
+/// A dot-product operand in memory: one `f32` or `f16`, or two bf16.
 pub(crate) trait DotOperand {
-    /// Numbers in a term.
+    /// Values of an operand.
     const VALUES: usize;
-    /// Bytes of a term.
+    /// Bytes of an operand.
     const BYTES: usize;
-    /// The other factor of a term.
+    /// The other factor of the product.
     type Factor: Copy + Default;
-    /// A register of terms, or of one factor.
+    /// A register of operands, or of one factor.
     type Register<S: Simd>: Copy;
-    /// The factors of a row of numbers.
+    /// The factors of a row of values.
     fn factors(row: &[f32], out: &mut [Self::Factor]);
-    /// Reads a register of terms.
+    /// Loads a register of operands.
     fn load<S: Simd>(s: S, bytes: &[u8]) -> Self::Register<S>;
     /// The factor in all lanes.
     fn splat<S: Simd>(s: S, factor: Self::Factor) -> Self::Register<S>;
@@ -82,7 +82,7 @@ impl<T: StorageType> DotOperand for T {
     }
 }
 
-/// Two bfloat16 numbers that are multiplied together: those half a row apart.
+/// Two bf16 that share a dot product: half a row apart.
 pub(crate) struct Bf16Pair;
 
 impl DotOperand for Bf16Pair {
@@ -93,7 +93,7 @@ impl DotOperand for Bf16Pair {
     #[inline(always)]
     fn factors(row: &[f32], out: &mut [u32]) {
         let (low, high) = row.split_at(out.len());
-        // Written so that the compiler takes a register of values at a time.
+        // Written so that it is vectorized.
         let (paired, alone) = out.split_at_mut(high.len());
         for ((out, low), high) in paired.iter_mut().zip(low).zip(high) {
             *out = pair(*low, *high);
@@ -116,27 +116,27 @@ impl DotOperand for Bf16Pair {
     }
 }
 
-/// A way to keep a block of keys and values, as attention uses it.
+/// A format of the KV cache, as attention uses it.
 pub(crate) trait KvFormat {
     /// As of a [`Job`](cpu::simd::Job).
     const DOT_KIND: DotKind;
-    /// What [`KvFormat::begin`] needs.
+    /// The argument of [`KvFormat::begin`].
     type With: Copy;
     /// The most queries of a tile.
     const MAX_QUERIES: usize = QUERY_TILE;
-    /// Whether there is code for each number of queries up to [`QUERY_TILE`]. Otherwise for powers of two only, and a tile that is
-    /// not full computes its last query again: less for the compiler to do.
+    /// Whether there is code for each number of queries up to [`QUERY_TILE`]. Otherwise for powers of two only, and a
+    /// tile that is not full computes its last query again, which takes less time to compile.
     const ALL_TILE_SIZES: bool;
-    /// Queries of a tile, made ready once for all blocks.
+    /// The queries of a tile, prepared once for all blocks.
     type Queries<const N: usize>;
     /// Begins a tile of `queries` queries.
     fn begin(with: Self::With, queries: usize) -> Self;
-    /// Room for queries to be made ready in.
+    /// A buffer for prepared queries.
     fn scratch<const N: usize>() -> Self::Queries<N>;
-    /// Makes queries `[head_dim]` ready, in room that held none of another width.
+    /// Prepares queries `[head_dim]` in a buffer that held none of another width.
     fn queries<S: Simd, const N: usize>(&self, s: S, q: [&[f32]; N], prepared: &mut Self::Queries<N>);
-    /// Adds to `scores`, zero at first, the products of each query with each key of the block, whose heads are `dim` wide.
-    /// `prefetch_ahead` bytes further lies the next block, for prefetching.
+    /// Adds to `scores` the dot products of each query with each key of the block, `dim` wide. The next block is
+    /// `prefetch_ahead` bytes further, for prefetching.
     fn add_scores<S: Simd, const N: usize>(
         &self,
         s: S,
@@ -146,8 +146,8 @@ pub(crate) trait KvFormat {
         prefetch_ahead: usize,
         scores: &mut [[f32; BLOCK_TOKENS]; N],
     );
-    /// Adds to each query's `sums` the values of the block times its weights. Values are `stride` numbers apart; those from
-    /// position `written` on do not count, and their weights are zero.
+    /// Adds to each query's `sums` the values of the block times its attention weights. Rows of values are `stride`
+    /// values apart; positions from `written` on are not read, and their weights are zero.
     fn add_values<S: Simd, const N: usize>(
         &self,
         s: S,
@@ -160,7 +160,7 @@ pub(crate) trait KvFormat {
     );
 }
 
-/// Keys and values kept as floats.
+/// Keys and values as floats.
 pub(crate) struct KvFloat<T>(PhantomData<T>);
 
 impl<T: DotOperand> KvFormat for KvFloat<T> {
@@ -219,7 +219,7 @@ impl<T: DotOperand> KvFormat for KvFloat<T> {
     }
 }
 
-/// The factors of each row of numbers, and zeros up to `X`.
+/// The factors of each row of values, zero-padded to `X`.
 #[inline(always)]
 pub(crate) fn factors<T: DotOperand, const N: usize, const X: usize>(
     rows: [&[f32]; N],
@@ -229,7 +229,7 @@ pub(crate) fn factors<T: DotOperand, const N: usize, const X: usize>(
     factors
 }
 
-/// Sets the factors of each row of numbers; those behind them stay.
+/// Sets the factors of each row of values; those past its end are unchanged.
 #[inline(always)]
 pub(crate) fn set_factors<T: DotOperand, const N: usize, const X: usize>(
     rows: [&[f32]; N],
@@ -240,8 +240,8 @@ pub(crate) fn set_factors<T: DotOperand, const N: usize, const X: usize>(
     }
 }
 
-/// Registers of keys or values that `N` queries walk together. Their sums do not wait for each other, which few queries need, and
-/// many have room for where registers are many.
+/// Registers of keys or values that `N` queries share: independent accumulators, which few queries need, and many have
+/// room for where there are 32 registers.
 pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
     match N {
         ..=2 => 4,
@@ -251,21 +251,22 @@ pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
     }
 }
 
-/// The most registers of values that a strip has: a head 128 wide, the most common width.
+/// The most registers of a strip of values: a head 128 wide, the most common width.
 const STRIP_REGISTERS: usize = 8;
 
-/// Whether three and four queries walk whole rows of values, two queries after two, in place of strips of them, and ask for nothing: a CPU
-/// that follows one stream by itself then reads blocks as they lie (docs/decisions/0052). Two queries would gain nothing.
+/// Whether three and four queries pass over whole rows of values, two queries at a time, instead of strips, without
+/// software prefetch: the hardware prefetcher then sees one stream (docs/decisions/0052). It would gain nothing for two
+/// queries.
 const fn split_by_2<S: Simd, const N: usize>() -> bool {
     !tune::<S>().prefetch.gemv && tune::<S>().query_tile > QUERY_TILE && (N == 3 || N == 4)
 }
 
-/// Whether a row of a head `width` wide is one strip; of two, the second would be read after the next row's first.
+/// Whether a row of a head `width` wide is one strip; of two, the second would be read after the first of the next row.
 fn one_strip<S: Simd>(width: usize) -> bool {
     width.is_power_of_two() && width <= STRIP_REGISTERS * S::LANES
 }
 
-/// [`add_strips`] of rows of [`one_strip`], one after the other, without asking for any.
+/// [`add_strips`] of rows of [`one_strip`], one after the other, without prefetch.
 #[inline(always)]
 fn add_whole_rows<S: Simd, T: DotOperand, const N: usize, const X: usize, const W: usize>(
     s: S,
@@ -287,8 +288,9 @@ fn add_whole_rows<S: Simd, T: DotOperand, const N: usize, const X: usize, const 
     }
 }
 
-/// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` for the first `k_len` rows of `width` columns: scores out of queries and
-/// transposed keys, and the mix of values out of weights and values. It may `PREFETCH` for the next block.
+/// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` over the first `k_len` rows of `width` columns: scores from queries
+/// and transposed keys, or outputs from attention weights and values. With `PREFETCH`, prefetches the next block. Its
+/// sizes are const generics, so that accumulators stay in registers.
 #[inline(always)]
 fn add_strips<
     S: Simd,
@@ -311,7 +313,7 @@ fn add_strips<
         let left = (width - at) / S::LANES;
         at += S::LANES
             * match left.min(unroll_factor::<S, N>()) {
-                // Constants, so that strips that are never walked are not compiled.
+                // Inline constants, so that unused strips are not compiled.
                 4.. if const { unroll_factor::<S, N>() >= 4 } => add_strip::<S, T, N, X, W, 4, PREFETCH>(
                     s,
                     factors,
@@ -346,7 +348,8 @@ fn add_strips<
     }
 }
 
-/// The same for `U` registers, from column `at` on; returns `U`.
+/// [`add_strips`] for `U` registers, from column `at` on; returns `U`. Seven generics: each size is a compile-time
+/// constant of the register tile `N` × `U`.
 #[inline(always)]
 fn add_strip<
     S: Simd,
@@ -374,10 +377,10 @@ fn add_strip<
     }
     let (row, from, bytes) = (width * T::BYTES, at * T::BYTES, U * S::LANES * T::BYTES);
     let rows = &rows[..k_len * row];
-    // As many of them as of rows: a strip's share ends where its last row does, or before.
+    // As many bytes as rows: a strip's span ends at the last row or before.
     let spans = prefetch_span(rows, from, row).chunks_exact(4 * bytes);
-    // Terms by fours, whose bounds are checked before any of them: a check between terms keeps the compiler from reading a factor
-    // where it is used, and all of four terms lie on the stack meanwhile.
+    // Four operands at a time, bounds-checked before any of them: a check between operands would keep factors from
+    // being memory operands, and spill all of them.
     let mut fours = rows.chunks_exact(4 * row);
     let mut t = 0;
     for (four, span) in fours.by_ref().zip(spans) {
@@ -401,7 +404,7 @@ fn add_strip<
     }
     for one in fours.remainder().chunks_exact(row) {
         let next = next::<T, N, X>(factors, t, 1);
-        // Of a block that is not full, or keys of no whole four terms: so few that their own places will do.
+        // The end of a block that is not full, or keys of no multiple of four: prefetches of their own lines suffice.
         let part = &one[from..][..bytes];
         accumulate_operand::<S, T, N, U, PREFETCH>(s, &next, 0, part, part, prefetch_ahead, &mut sums);
         t += 1;
@@ -428,15 +431,15 @@ fn next<T: DotOperand, const N: usize, const X: usize>(
     next
 }
 
-/// The bytes whose like of the next block are asked for while a strip of rows of `row` bytes is walked, from byte `from` of each on: as many,
-/// one after the other. Strips go across the rows, and memory gives less when it is asked in that order.
+/// The bytes whose counterparts in the next block are prefetched while a strip of rows of `row` bytes is read, from
+/// byte `from` of each on: as many, but consecutive. Strips go across the rows, an order in which memory delivers less.
 #[inline(always)]
 pub(crate) fn prefetch_span(rows: &[u8], from: usize, row: usize) -> &[u8] {
     &rows[from * (rows.len() / row)..]
 }
 
-/// Adds to `sums` the products of `U` registers of terms, which `bytes` are, and each row's factor `k`. If it is to `PREFETCH`, it asks for what
-/// lies `prefetch_ahead` bytes behind `prefetch_span`.
+/// Adds to `sums` the products of `U` registers of operands, loaded from `bytes`, and factor `k` of each row. With
+/// `PREFETCH`, prefetches what is `prefetch_ahead` bytes behind `prefetch_span`.
 #[inline(always)]
 fn accumulate_operand<S: Simd, T: DotOperand, const N: usize, const U: usize, const PREFETCH: bool>(
     s: S,
@@ -447,7 +450,7 @@ fn accumulate_operand<S: Simd, T: DotOperand, const N: usize, const U: usize, co
     prefetch_ahead: usize,
     sums: &mut [[S::F; U]; N],
 ) {
-    // More queries work longer on what they read than reading takes.
+    // With more queries, computing takes longer than reading.
     if const { PREFETCH && unroll_factor::<S, N>() > 1 } {
         for line in prefetch_span.chunks(64) {
             tune::prefetch(s, line, prefetch_ahead);

@@ -1,14 +1,14 @@
-//! Keys and values in eight bits, multiplied as integers.
+//! KV cache in 8 bits, multiplied as integers.
 //!
-//! Four numbers that are multiplied together share 32 bits. Keys are `[head_dim / 4, 32 positions, 4]` codes plus 128, then
-//! `[head_dim / 32, 32]` scales: a scale for each 32 numbers of a key, as in ggml's Q8_0. Values are `[8, value_dim, 4
-//! positions]` signed codes, then 32 scales, one a position: an attention weight takes its value's scale along. Scales are
-//! IEEE binary16, little-endian; a row that is not finite has an infinite one, so that what is made of it is not finite either.
+//! Four operands of a dot product share 32 bits. Keys are `[head_dim / 4, 32 positions, 4]` codes plus 128, then
+//! `[head_dim / 32, 32]` scales: one for each 32 dimensions of a key, as in ggml's Q8_0. Values are `[8, value_dim, 4
+//! positions]` signed codes, then 32 scales, one a position, which the attention weight is multiplied by. Scales are
+//! IEEE binary16, little-endian; that of a row that is not finite is infinite, so that results are not finite either.
 //!
-//! The other factor, a query or a block's attention weights, is rounded to 15 or 14 bits and multiplied in two passes: as a coarse
-//! and a fine part, each of eight bits, or where [`Simd::WORDS`] says so with the codes of even numbers and then of odd ones, widened
-//! to words. That is twice the multiplies of one part, and no error beside that of the stored codes. Sums of products are exact
-//! integers, so neither their order nor the way could change a result.
+//! The other factor, a query or the attention weights of a block, is rounded to 15 or 14 bits and multiplied in two
+//! passes: as a coarse and a fine plane of 8 bits; or with [`Int8Path::MaddubsI16`](crate::tune::Int8Path) as `i16`,
+//! the codes of even dimensions and then of odd ones, widened to `i16`. Integer sums are exact, so neither order nor
+//! path changes a result.
 
 use cpu::simd::{DotKind, Simd};
 use half::f16;
@@ -19,16 +19,16 @@ use crate::kv_layout::{KvFormat, prefetch_span, unroll_factor};
 use crate::partial;
 use crate::tune::{self, maddubs_i16};
 
-/// Numbers of a key that share a scale.
+/// Dimensions of a key that share a scale.
 const GROUP: usize = 32;
-/// Steps of the fine part in one of the coarse part.
+/// Steps of the fine plane in one of the coarse plane.
 const FINE_STEPS: f32 = 128.0;
-/// The largest code in two parts: coarse 127, fine 0.
+/// The largest code in two planes: coarse 127, fine 0.
 const MAX_CODE: f32 = 127.0 * FINE_STEPS;
-/// Below this a factor is nothing: its inverse would not be a number.
+/// Factors below this are zero: their inverse would overflow.
 const MIN_FACTOR: f32 = 1e-30;
 
-/// Bytes of the scales of 32 keys of `key_dim` numbers.
+/// Bytes of the scales of 32 keys of `key_dim` dimensions.
 pub(crate) const fn key_scale_bytes(key_dim: usize) -> usize {
     2 * BLOCK_TOKENS * key_dim.div_ceil(GROUP)
 }
@@ -64,7 +64,7 @@ pub(crate) fn write_value<S: Simd>(s: S, value: &[f32], out: &mut [u8], value_di
     scales[2 * offset..][..2].copy_from_slice(&scale.to_le_bytes());
 }
 
-/// Rounds numbers to codes from -127 to 127; returns the scale.
+/// Rounds values to codes from -127 to 127; returns the scale.
 #[inline(always)]
 fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
     let max_abs = max_magnitude(row);
@@ -72,20 +72,20 @@ fn encode<S: Simd>(s: S, row: &[f32], codes: &mut [i8]) -> f16 {
     let inverse = if scale > f16::ZERO { 1.0 / scale.to_f32() } else { 0.0 };
     for at in (0..row.len()).step_by(S::LANES) {
         let v = s.mul(partial::load(s, row, at), s.splat(inverse));
-        // A subnormal scale may be rounded down by far.
+        // A subnormal scale may have been rounded down by far.
         s.store_i8(s.max(s.min(v, s.splat(127.0)), s.splat(-127.0)), &mut codes[at..]);
     }
     scale
 }
 
-/// The largest magnitude. That of NaN is NaN: as bits, magnitudes are ordered, infinity above numbers and NaN above both.
+/// The largest magnitude; NaN if any is: as bits, magnitudes are ordered, infinity above numbers and NaN above both.
 #[inline(always)]
 fn max_magnitude(row: &[f32]) -> f32 {
     f32::from_bits(row.iter().fold(0, |max_abs, v| max_abs.max(v.abs().to_bits())))
 }
 
-/// Factors, `code · scale`, of which each pass multiplies one of two halves: `code = 128 · coarse + fine`, or words of the even
-/// numbers and of the odd ones.
+/// Factors `code · scale`, split for two passes: `code = 128 · coarse + fine`, or `i16` codes of even and of odd
+/// positions.
 pub(crate) struct SplitFactors<const N: usize, const X: usize> {
     halves: [[[i8; X]; N]; 2],
     scale: [f32; N],
@@ -94,15 +94,15 @@ pub(crate) struct SplitFactors<const N: usize, const X: usize> {
 impl<const N: usize, const X: usize> SplitFactors<N, X> {
     const ZERO: SplitFactors<N, X> = SplitFactors { halves: [[[0; X]; N]; 2], scale: [0.0; N] };
 
-    /// Sets row `i`, whose largest magnitude is `max_abs`. Fine parts are from -64 to 64, or with `NON_NEGATIVE` and factors that
-    /// are not negative from 0 to 127.
+    /// Sets row `i`, whose largest magnitude is `max_abs`. Fine codes are from -64 to 64; with `NON_NEGATIVE`, for
+    /// factors that are not negative, from 0 to 127.
     #[inline(always)]
     fn set<S: Simd, const NON_NEGATIVE: bool>(&mut self, s: S, i: usize, row: &[f32], max_abs: f32) {
         self.scale[i] = if max_abs < MIN_FACTOR { 0.0 } else { max_abs / MAX_CODE };
         let inverse = if max_abs < MIN_FACTOR || !max_abs.is_finite() { 0.0 } else { MAX_CODE / max_abs };
         let [first, second] = &mut self.halves;
         let (first, second) = (&mut first[i], &mut second[i]);
-        // A whole code over 128, less 127/256, rounds to nearest as it would be rounded down.
+        // Rounds down by rounding to nearest after subtracting 127/256.
         let down = s.splat(if NON_NEGATIVE { -127.0 / 256.0 } else { 0.0 });
         for at in (0..row.len()).step_by(S::LANES) {
             let scaled = s.mul(partial::load(s, row, at), s.splat(inverse));
@@ -122,7 +122,7 @@ impl<const N: usize, const X: usize> SplitFactors<N, X> {
     fn sums<S: Simd>(&self, i: usize, groups: usize) -> [i32; MAX_HEAD_DIM / GROUP] {
         let mut sums = [0; MAX_HEAD_DIM / GROUP];
         let [first, second] = self.halves.each_ref().map(|half| half[i].as_chunks::<GROUP>().0);
-        // Loops over groups of a known length, of which the compiler takes registers at a time.
+        // Loops over groups of a constant length, so that they are vectorized.
         for (sum, (first, second)) in sums[..groups].iter_mut().zip(first.iter().zip(second)) {
             if const { maddubs_i16::<S>() } {
                 for (first, second) in first.as_chunks::<2>().0.iter().zip(second.as_chunks::<2>().0) {
@@ -140,14 +140,14 @@ impl<const N: usize, const X: usize> SplitFactors<N, X> {
     }
 }
 
-/// Queries as factors, and what to subtract from their products with keys.
+/// Prepared queries: factors, and the start of the accumulators.
 pub(crate) struct Queries<const N: usize> {
     factors: SplitFactors<N, MAX_HEAD_DIM>,
-    /// By group: keys are codes plus 128, of which the tier's product of bytes takes off [`Simd::U8_ZERO_POINT`].
+    /// By group: keys are codes plus 128, of which the dot product subtracts [`Simd::U8_ZERO_POINT`].
     start: [[i32; MAX_HEAD_DIM / GROUP]; N],
 }
 
-/// Keys and values in eight bits.
+/// The KV cache in 8 bits.
 pub(crate) struct KvQ8;
 
 impl KvFormat for KvQ8 {
@@ -170,7 +170,7 @@ impl KvFormat for KvQ8 {
         for i in 0..N {
             factors.set::<S, false>(s, i, q[i], max_magnitude(q[i]));
             for (start, codes) in start[i].iter_mut().zip(factors.sums::<S>(i, q[i].len().div_ceil(GROUP))) {
-                // The first products in parts count 128 times, this with them.
+                // The first pass in planes counts 128 times, this start with it.
                 *start = if const { maddubs_i16::<S>() } {
                     -codes * 128
                 } else {
@@ -214,7 +214,7 @@ impl KvFormat for KvQ8 {
         sums: &mut [[f32; MAX_HEAD_DIM]; N],
     ) {
         let (codes, scales) = values.split_at(BLOCK_TOKENS * stride);
-        // What nobody wrote yet has any scale, and weights of zero.
+        // Positions that are not written have any scale, and weights of zero.
         tune::prefetch(s, scales, prefetch_ahead);
         let mut scale = [0.0; BLOCK_TOKENS];
         for (at, scale) in scale.chunks_exact_mut(S::LANES).enumerate() {
@@ -320,9 +320,9 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
     }
 }
 
-/// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · codes[i][from + 4 t..]` over rows of `width` bytes, four at a time in each lane, with
-/// `dots` of the products in parts counted 128 times. `KEYS` are codes plus 128 and the factors signed; values are signed and the
-/// factors are not.
+/// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · codes[i][from + 4 t..]` over rows of `width` bytes, four at a time
+/// in each lane; the products of the coarse plane count 128 times. `KEYS` are codes plus 128 and their factors are
+/// signed; values are signed and their factors are not negative.
 #[inline(always)]
 fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
     s: S,
@@ -346,7 +346,8 @@ fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const K
     add_dots::<S, N, U, X, KEYS, true>(s, second, from, rows, width, at, prefetch_ahead, dots);
 }
 
-/// One of the two passes of [`add_products`].
+/// One of the two passes of [`add_products`]. Six generics: the register tile `N` × `U`, the row length, and what is
+/// multiplied are compile-time constants.
 #[inline(always)]
 fn add_dots<
     S: Simd,
@@ -365,7 +366,7 @@ fn add_dots<
     prefetch_ahead: usize,
     dots: &mut [[S::I; U]; N],
 ) {
-    // Cut where it can be seen: else each factor's bounds are checked for each row.
+    // Sliced here, so that the loop has no bounds checks.
     let count = rows.len() / width;
     let mut quads: [&[[i8; 4]]; N] = [&[]; N];
     for i in 0..N {

@@ -1,26 +1,26 @@
-//! Which formats of the activations a product reads.
+//! Which formats of activations a GEMM reads.
 
 use std::ops::BitOr;
 
-/// Which forms of the rows are wanted.
+/// The formats of activations that some matrices read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ActFormats {
-    /// Eight bits, and a scale for each 32 values.
+    /// 8 bits, with a scale for each 32 columns.
     pub q8: bool,
-    /// Sixteen bits, as two rows of eight: the coarse part, then the rest.
+    /// 16 bits, as two planes of 8: a coarse and a fine one.
     pub q16: bool,
-    /// bfloat16 pairs.
+    /// bf16, in pairs of columns.
     pub bf16: bool,
-    /// Eight bits for rows of answers only, bfloat16 pairs for those of prompts: see [`Activations::set`].
+    /// 8 bits for decode rows, bf16 for prefill rows: see [`Activations::set`](super::Activations::set).
     pub q8_decode_bf16_prefill: bool,
-    /// Pairs of half-precision floats.
+    /// f16, in pairs of columns, for AMX tiles.
     pub f16: bool,
-    /// As they are.
+    /// f32, unchanged.
     pub f32: bool,
 }
 
 impl ActFormats {
-    /// Whether a form is wanted for which rows are written as floats first.
+    /// Whether rows must be written as `f32` first.
     pub(super) fn needs_f32(self) -> bool {
         self.f32 || self.f16
     }

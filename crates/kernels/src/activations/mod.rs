@@ -1,4 +1,14 @@
-//! The activations of a GEMM.
+//! The activations of a GEMM, in each format that some weight layout is multiplied with.
+//!
+//! Rows are quantized or packed once and shared by all matrices that read them (Q, K and V; gate and up). Norms and SwiGLU can be fused
+//! with that: [`Activations::set_normed`], [`Activations::set_gated`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `formats.rs` | which formats are wanted |
+//! | `block.rs`, `quantize.rs`, `pow2.rs` | 8 and 16 bits, in blocks of 32 columns |
+//! | `pack_bf16.rs`, `pack_f16.rs` | pairs of bf16 and f16 |
+//! | `source.rs` | where rows come from: as they are, norms, gated |
 
 mod block;
 mod formats;
@@ -8,7 +18,7 @@ mod pow2;
 mod quantize;
 mod source;
 
-pub(crate) use block::{BLOCK, Block, ROW_GROUP, RowGroups, ZERO_BLOCKS};
+pub(crate) use block::{BLOCK, Block, QuantizedRows, ROW_GROUP, RowGroups, ZERO_BLOCKS};
 pub use formats::ActFormats;
 pub(crate) use pack_bf16::{AMX_TILE_PAIRS, PAIR_CHUNK, PairGroups};
 pub(crate) use pack_f16::{F16Rows, power_above, power_of_two};
@@ -26,37 +36,41 @@ use crate::elementwise::{self, Activation, parallel_rows};
 use crate::norm::RowNorm;
 use crate::tune::has_pow2_scale;
 
-/// Values below which a hand-over to other threads costs more than rounding them to bfloat16.
+/// Values below which one thread packs them: handing tasks to others would take longer.
 const PARALLEL_MIN_VALUES: usize = 8 << 10;
 
-/// Rows of activations. All memory is taken by [`Activations::new`]; physical pages only for the forms that are used.
+/// Rows of activations `[rows, cols]` in one or more formats. [`Activations::new`] reserves all memory; pages of unused formats stay
+/// untouched.
 pub struct Activations {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Whether `q8` has two rows for each row.
+    /// Whether `q8` has two planes for each row: 16 bits.
     pub(crate) q16: bool,
-    /// Rows in `q8`, from the first: all, but where those of prompts are multiplied in bfloat16.
+    /// Whether blocks in `q8` are [`QuantizedRows::Pow2`].
+    pow2: bool,
+    /// The number of rows in `q8`, from the first: all, or the decode rows where prefill rows are in bf16.
     pub(crate) quantized_rows: usize,
     q8: Vec<Block>,
     pub(crate) bf16: AlignedVec<[i8; 4]>,
     f16: AlignedVec<[i8; 4]>,
-    /// What a row in `halves` is multiplied by to be what it was.
+    /// The scale of each row in `f16`, a power of two.
     descale: Vec<f32>,
     pub(crate) f32: AlignedVec<f32>,
 }
 
 impl Activations {
-    /// Room for `max_rows` rows of up to `max_cols` columns.
+    /// Buffers for `max_rows` rows of up to `max_cols` columns.
     pub fn new(max_rows: usize, max_cols: usize) -> Activations {
-        // And a tile's worth of blocks more, for tiles of more rows than there are.
+        // One group more, for tiles of more rows than there are.
         let q8 = 2 * max_rows * max_cols.div_ceil(BLOCK) + ROW_GROUP;
-        // Whole tiles' worth, whichever the tier, and one tile more: the last ones are read whole.
+        // Whole AMX tiles, whichever the tier, and one more: the last tile is read in full.
         let pairs = max_rows * max_cols.div_ceil(AMX_TILE_PAIRS * 2) * AMX_TILE_PAIRS
             + AMX_TILE_ROWS * AMX_TILE_PAIRS;
         Activations {
             rows: 0,
             cols: 0,
             q16: false,
+            pow2: false,
             quantized_rows: 0,
             q8: vec![Block::ZERO; q8],
             bf16: AlignedVec::new(pairs),
@@ -66,13 +80,13 @@ impl Activations {
         }
     }
 
-    /// Takes the rows `x` of `[rows, cols]`, in the forms that `formats` names. The first `decode_rows` of them belong to answers, the
-    /// others to prompts: where `c` says so, tiers with tiles multiply quantized weights by these in another way, which rounds
-    /// otherwise and is faster for many rows ([`ActFormats::q8_decode_bf16_prefill`]). Which rows are whose must not depend on the batch.
+    /// Sets the rows to `x`, `[rows, cols]`, in `formats`. The first `decode_rows` are decode rows, the others prefill rows: with
+    /// [`Compute::prompt_tiles`], AMX tiers multiply quantized weights × prefill rows in bf16, which rounds otherwise and is faster for
+    /// many rows ([`ActFormats::q8_decode_bf16_prefill`]). Which rows are which must not depend on the batch.
     ///
     /// # Panics
-    /// When `x` is no whole number of rows, fewer than `decode_rows`, or larger than what [`Activations::new`] made room for, and when
-    /// matrices of both [`Precision::Fast`](crate::Precision) and `Fine` are to read the same rows.
+    /// When `x` is no whole number of rows, fewer than `decode_rows`, or more than [`Activations::new`] reserved, and when `formats` has
+    /// both 8 and 16 bits ([`Precision::Fast`](crate::Precision) and `Fine`).
     pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, formats: ActFormats, decode_rows: usize) {
         self.quantize_and_pack(c, RowSource::Plain(x), cols, formats, decode_rows);
         if formats.f32 {
@@ -85,8 +99,8 @@ impl Activations {
         }
     }
 
-    /// Takes the rows `act(gate) · up`, the same bits as after [`gated`](crate::gated) and [`Activations::set`]: where rows are quantized or
-    /// rounded, they are so as soon as they are worked out, and are not written in between.
+    /// Sets the rows to `act(gate) · up`, fused: the same bits as [`gated`](crate::gated) and then [`Activations::set`], without writing
+    /// `f32` in between where no format needs it. May overwrite `gate`. Seven parameters beside the activations, as the two it stands for.
     ///
     /// # Panics
     /// As [`Activations::set`], and when the lengths differ.
@@ -109,8 +123,8 @@ impl Activations {
         }
     }
 
-    /// Takes the norms of the rows `x`, the same bits as after [`RowNorm::rows`] and [`Activations::set`]. Where they can be
-    /// used as soon as they are worked out, nothing is written to `scratch`, which otherwise holds them.
+    /// Sets the rows to the norms of the rows `x`, fused: the same bits as [`RowNorm::rows`] into `scratch` and then
+    /// [`Activations::set`]. `scratch` is written only where a format needs `f32`.
     ///
     /// # Panics
     /// As [`Activations::set`], and when shapes do not fit.
@@ -133,7 +147,7 @@ impl Activations {
         }
     }
 
-    /// Quantizes and rounds the rows `x`, for all that `formats` names but floats.
+    /// Writes all of `formats` but f32 and f16 from the rows of `x`.
     fn quantize_and_pack(
         &mut self,
         c: &Compute,
@@ -160,15 +174,16 @@ impl Activations {
         assert!(!(formats.q8 && formats.q16), "rows are quantized to eight bits or to sixteen, not both");
         self.q16 = formats.q16;
         if formats.q8 || formats.q16 {
-            let (parts, row_len) = (self.parts(), cols.div_ceil(BLOCK));
-            let rows = parts * self.quantized_rows;
+            let (planes, row_len) = (self.planes(), cols.div_ceil(BLOCK));
+            let rows = planes * self.quantized_rows;
             let form = match (formats.q16, has_pow2_scale(c.tier)) {
                 (true, _) => QuantForm::Q16,
                 (_, true) => QuantForm::Pow2,
                 (_, false) => QuantForm::Q8,
             };
+            self.pow2 = form == QuantForm::Pow2;
             let out = &mut self.q8[..rows * row_len];
-            // Few rows are cut along their length, many into whole groups.
+            // Few rows are split along K, many into whole groups.
             let (width, span) = match rows <= ROW_GROUP {
                 true => {
                     let share = || row_len.div_ceil(c.pool.threads()).next_multiple_of(2);
@@ -178,13 +193,13 @@ impl Activations {
             };
             c.pool.chunks_mut(out, span * width, &|i, out| {
                 let (group, from) = (i * span / row_len, i * span % row_len * BLOCK);
-                let x = x.slice(group * ROW_GROUP / parts * cols..self.quantized_rows * cols);
+                let x = x.slice(group * ROW_GROUP / planes * cols..self.quantized_rows * cols);
                 dispatch(c.tier, QuantizeRows { x, cols, from, form, row_len, out });
             });
         }
     }
 
-    /// Rounds the rows `x` to half precision.
+    /// Writes the rows `x` as f16.
     fn pack_f16(&mut self, c: &Compute, x: &[f32]) {
         let cols = self.cols;
         let shape = PairShape { rows: AMX_TILE_ROWS, pairs: AMX_TILE_PAIRS };
@@ -204,24 +219,25 @@ impl Activations {
         });
     }
 
-    /// The rows as pairs of bfloat16, on a tier without tiles.
+    /// The rows in bf16, on a tier without AMX.
     pub(crate) fn pairs(&self) -> PairGroups<'_> {
         PairGroups { pairs: &self.bf16, rows: self.rows, row_len: PairShape::GROUPED.row_len(self.cols) }
     }
 
-    /// The rows as half-precision floats.
+    /// The rows in f16.
     pub(crate) fn f16(&self) -> F16Rows<'_> {
         F16Rows { pairs: &self.f16, descale: &self.descale }
     }
 
-    /// Quantized rows for each row: the coarse part and the rest, or one.
-    fn parts(&self) -> usize {
+    /// Rows of blocks to a row: two planes in 16 bits, one in 8.
+    fn planes(&self) -> usize {
         if self.q16 { 2 } else { 1 }
     }
 
-    /// The rows in eight bits; where they are fine, each as two, one after the other.
-    pub(crate) fn quantized(&self) -> RowGroups<'_> {
-        let (rows, row_len) = (self.parts() * self.quantized_rows, self.cols.div_ceil(BLOCK));
-        RowGroups { blocks: &self.q8[..rows * row_len + ROW_GROUP], rows, row_len }
+    /// The rows in 8 bits, or the planes of rows in 16 bits, coarse and fine in turn.
+    pub(crate) fn quantized(&self) -> QuantizedRows<'_> {
+        let (rows, row_len) = (self.planes() * self.quantized_rows, self.cols.div_ceil(BLOCK));
+        let rows = RowGroups { blocks: &self.q8[..rows * row_len + ROW_GROUP], rows, row_len };
+        if self.pow2 { QuantizedRows::Pow2(rows) } else { QuantizedRows::Plain(rows) }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of activations as pairs of bf16.
+//! Packing rows of activations as pairs of bf16: interleaved for registers, or tile by tile for AMX.
 
 use cpu::Tier;
 use cpu::simd::{Job, Simd, has_tiles};
@@ -7,26 +7,26 @@ use super::block::ROW_GROUP;
 use super::source::{RUN_VALUES, RowSource};
 use crate::bf16::bf16;
 
-/// Pairs of bfloat16 of a row that lie together in a group.
+/// Consecutive pairs of a row in a group.
 pub(crate) const PAIR_CHUNK: usize = 4;
 
-/// Rows of a tile: `cpu::simd::amx::ROWS`, which other architectures do not have.
+/// Rows of an AMX tile: `cpu::simd::amx::ROWS`, which other architectures do not have.
 pub(super) const AMX_TILE_ROWS: usize = 16;
-/// Pairs of bfloat16 in a row of a tile.
+/// Pairs in a row of an AMX tile.
 pub(crate) const AMX_TILE_PAIRS: usize = 16;
 
-/// Rows as pairs of bfloat16, where they do not lie in tiles. A group holds [`ROW_GROUP`] rows, the last one what is left: first the [`PAIR_CHUNK`]
-/// first pairs of each of its rows, then the next of each, and so on, the last ones filled up with zeros.
+/// Rows as interleaved pairs of bf16. A group holds [`ROW_GROUP`] rows, the last one what is left: first the [`PAIR_CHUNK`] first pairs of
+/// each of its rows, then the next of each, and so on, zero-padded at the end.
 #[derive(Clone, Copy)]
 pub(crate) struct PairGroups<'a> {
-    /// The rows, and enough of whatever after them for a tile of more rows than there are.
+    /// The rows, followed by any values, enough for a tile of more rows than there are.
     pub(super) pairs: &'a [[i8; 4]],
     pub(super) rows: usize,
     pub(super) row_len: usize,
 }
 
 impl<'a> PairGroups<'a> {
-    /// The stream that begins with the first pairs of `row`, and its step: how many pairs on the next ones of the same row lie.
+    /// The stream from the first pair of `row` on, and its step: the distance in pairs to the next chunk of the same row.
     #[inline(always)]
     pub(crate) fn stream(&self, row: usize) -> (&'a [[i8; 4]], usize) {
         let first = row - row % ROW_GROUP;
@@ -35,8 +35,8 @@ impl<'a> PairGroups<'a> {
     }
 }
 
-/// How pairs of bfloat16 lie: groups of `rows` rows, the last one what is left, hold `pairs` pairs of each of their rows, then the next
-/// `pairs` of each, the last of them filled up with zeros.
+/// A layout of pairs: groups of `rows` rows, the last one what is left, hold `pairs` pairs of each of their rows, then the next `pairs` of
+/// each, zero-padded at the end.
 #[derive(Clone, Copy)]
 pub(super) struct PairShape {
     pub(super) rows: usize,
@@ -44,10 +44,10 @@ pub(super) struct PairShape {
 }
 
 impl PairShape {
-    /// As [`PairGroups`].
+    /// The layout of [`PairGroups`].
     pub(super) const GROUPED: PairShape = PairShape { rows: ROW_GROUP, pairs: PAIR_CHUNK };
 
-    /// In groups, or where the tier has tiles, tile after tile.
+    /// The layout that `tier` multiplies: groups, or AMX tiles one after the other.
     pub(super) fn of(tier: Tier) -> PairShape {
         if has_tiles(tier) {
             PairShape { rows: AMX_TILE_ROWS, pairs: AMX_TILE_PAIRS }
@@ -56,19 +56,19 @@ impl PairShape {
         }
     }
 
-    /// Pairs that a row takes.
+    /// Pairs that a row takes, padding included.
     pub(super) fn row_len(self, cols: usize) -> usize {
         cols.div_ceil(2).next_multiple_of(self.pairs)
     }
 }
 
-/// Rounds rows to bfloat16.
+/// The job that rounds rows to bf16.
 pub(super) struct PackBf16<'a> {
-    /// From the first row of `out` on.
+    /// The rows from the first of `out` on.
     pub(super) x: RowSource<'a>,
     pub(super) cols: usize,
     pub(super) shape: PairShape,
-    /// Whole groups, or what is left at the end.
+    /// Whole groups, the last one perhaps of fewer rows.
     pub(super) out: &'a mut [[i8; 4]],
 }
 
@@ -90,7 +90,7 @@ impl Job for PackBf16<'_> {
                     for (part, out) in values.chunks(2 * pairs).zip(out.chunks_exact_mut(width * pairs)) {
                         let out = &mut out[r * pairs..(r + 1) * pairs];
                         out[part.len() / 2..].fill([0; 4]);
-                        // Written so that the compiler takes a register of values at a time.
+                        // Written so that it is vectorized.
                         for (v, out) in part.iter().zip(out.as_flattened_mut().as_chunks_mut::<2>().0) {
                             let [low, high, ..] = bf16(*v).to_le_bytes();
                             *out = [low.cast_signed(), high.cast_signed()];

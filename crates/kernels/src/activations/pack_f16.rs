@@ -1,33 +1,33 @@
-//! Rows of activations as half-precision floats for AMX tiles.
+//! Packing rows of activations as f16 for AMX tiles, each row scaled by a power of two.
 
 use cpu::simd::{Job, Simd};
 
 use super::pack_bf16::{AMX_TILE_PAIRS, PairShape};
 use crate::partial;
 
-/// Rows as half-precision floats.
+/// Rows in f16.
 #[derive(Clone, Copy)]
 pub(crate) struct F16Rows<'a> {
-    /// The rows as they lie in tiles, and a tile's worth of whatever after them. Of four columns a pair of the first and third comes
-    /// first, then one of the second and fourth.
+    /// The rows in AMX tile order, followed by one tile of any values. Of four columns, the first pair is of the first and third, the
+    /// second of the second and fourth.
     pub(crate) pairs: &'a [[i8; 4]],
-    /// What makes the values of a row of what it holds, a power of two.
+    /// The scale of each row, a power of two.
     pub(crate) descale: &'a [f32],
 }
 
-/// 2^`power`, or the nearest power of two that is a normal number and so is its inverse.
+/// 2^`power`, or the nearest power of two that is normal and has a normal inverse.
 pub(crate) fn power_of_two(power: i32) -> f32 {
     f32::from_bits((power.clamp(-126, 126) + 127).cast_unsigned() << 23)
 }
 
-/// The least power of two that `x`, not negative and finite, is below.
+/// The exponent of the least power of two above `x`, which is finite and not negative.
 pub(crate) fn power_above(x: f32) -> i32 {
     (x.to_bits() >> 23).cast_signed() - 126
 }
 
-/// Finds what rows are to be multiplied by after they were brought below 2¹⁵, the upper end of half precision.
+/// The job that finds the scale of each row: rows are scaled to below 2¹⁵, near the upper end of f16.
 pub(super) struct MeasureRows<'a> {
-    /// From the first of them on.
+    /// The rows from the first of `descale` on.
     pub(super) x: &'a [f32],
     pub(super) cols: usize,
     pub(super) descale: &'a mut [f32],
@@ -45,7 +45,7 @@ impl Job for MeasureRows<'_> {
                 maxima[i % 4] = s.max(maxima[i % 4], s.max(v, s.sub(zero, v)));
             }
             let max_abs = s.reduce_max(s.max(s.max(maxima[0], maxima[1]), s.max(maxima[2], maxima[3])));
-            // A row of zeros stays one; of one that overflowed nothing is left anyway.
+            // A row of zeros, or one that overflowed, is not scaled.
             *descale = if max_abs > 0.0 && max_abs.is_finite() {
                 power_of_two(power_above(max_abs) - 15)
             } else {
@@ -55,15 +55,15 @@ impl Job for MeasureRows<'_> {
     }
 }
 
-/// Rounds rows to half precision.
+/// The job that rounds rows to f16.
 pub(super) struct PackF16<'a> {
-    /// From the first row of `out` on.
+    /// The rows from the first of `out` on.
     pub(super) x: &'a [f32],
     pub(super) cols: usize,
-    /// Of the rows of `x`.
+    /// The scales of the rows of `x`.
     pub(super) descale: &'a [f32],
     pub(super) shape: PairShape,
-    /// Whole groups, or what is left at the end.
+    /// Whole groups, the last one perhaps of fewer rows.
     pub(super) out: &'a mut [[i8; 4]],
 }
 
@@ -77,13 +77,13 @@ impl Job for PackF16<'_> {
         for ((x, out), descale) in self.x.chunks(rows * self.cols).zip(groups).zip(descale) {
             let width = x.len() / self.cols;
             for ((r, row), descale) in x.chunks_exact(self.cols).enumerate().zip(descale) {
-                let lift = s.splat(1.0 / descale);
+                let scale = s.splat(1.0 / descale);
                 for (part, out) in row.chunks(2 * pairs).zip(out.chunks_exact_mut(width * pairs)) {
                     let mut halves = [0; 2 * AMX_TILE_PAIRS];
                     for at in (0..part.len()).step_by(S::LANES) {
-                        s.store_f16(s.mul(partial::load(s, part, at), lift), &mut halves[at..]);
+                        s.store_f16(s.mul(partial::load(s, part, at), scale), &mut halves[at..]);
                     }
-                    // Of four, the second and third change places: with arithmetic that the compiler does for a register at a time.
+                    // Swaps the second and third of each four, by arithmetic that is vectorized.
                     let to = out[r * pairs..(r + 1) * pairs].as_flattened_mut().as_chunks_mut::<8>().0;
                     for (four, out) in halves.as_chunks::<4>().0.iter().zip(to) {
                         let four = four.iter().rev().fold(0, |bits, half| bits << 16 | u64::from(*half));

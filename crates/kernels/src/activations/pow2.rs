@@ -1,8 +1,8 @@
-//! Scales that are sums of two powers of two.
+//! Activation scales that are sums of two powers of two (`2^a ± 2^b`), for [`Int8Path::Pow2Scale`](crate::tune::Int8Path).
 
 use super::block::MAGIC;
 
-/// A step that is the sum of two powers of two, of which the second may be negative.
+/// A scale `first + second`, both powers of two, the second perhaps negated.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Powers {
     pub(super) first: f32,
@@ -10,11 +10,11 @@ pub(super) struct Powers {
 }
 
 impl Powers {
-    /// The least such step that maps the magnitude `max_abs` to at most 127; zeros as [`step`], and for a block that is nearly zero or infinite.
+    /// The least such scale that maps `max_abs` to at most 127; zeros for a block that is nearly zero or infinite.
     #[inline(always)]
-    pub(super) fn step(max_abs: f32) -> Powers {
+    pub(super) fn scale_for(max_abs: f32) -> Powers {
         const POWER: u32 = 0x7f80_0000;
-        // Powers closer to nothing would not leave a sum of both, times `MAGIC`, exact.
+        // With a smaller second power, `MAGIC` times the sum of both would not be exact.
         const LEAST: f32 = 1.0 / 4096.0;
         let step = max_abs / 127.0;
         let low = f32::from_bits(step.to_bits() & POWER);
@@ -26,12 +26,12 @@ impl Powers {
         let neg_sums = if neg_sums > least { neg_sums } else { least };
         let neg_sums = f32::from_bits(neg_sums.to_bits() & POWER);
         let (first, second) = if more + more > low { (low + low, -neg_sums) } else { (low, more) };
-        // Plain comparisons, of which the compiler takes a register at a time.
+        // Plain comparisons, so that it is vectorized.
         let usable = (step > 1e-30) & (step < 1e30);
         if usable { Powers { first, second } } else { Powers::default() }
     }
 
-    /// The floats whose last places they are.
+    /// `MAGIC` times each power: floats whose last places are the powers.
     #[inline(always)]
     pub(super) fn magic(self) -> [f32; 2] {
         [self.first * MAGIC, self.second * MAGIC]

@@ -1,4 +1,4 @@
-//! Quantization of activations to eight and sixteen bits.
+//! Quantization of activations to 8 bits, and to 16 as a coarse and a fine plane of 8.
 
 use cpu::simd::{Job, Simd};
 
@@ -8,7 +8,7 @@ use super::source::{BLOCK_RUN, RUN_VALUES, RowSource};
 use crate::bf16::bf16_of_number;
 use crate::tune::tune;
 
-/// Blocks below which a hand-over to other threads costs more than it brings.
+/// Blocks below which one thread quantizes them: handing tasks to others would take longer.
 pub(super) const PARALLEL_MIN_BLOCKS: usize = 192;
 
 /// How rows are quantized.
@@ -16,21 +16,22 @@ pub(super) const PARALLEL_MIN_BLOCKS: usize = 192;
 pub(super) enum QuantForm {
     /// Eight bits, with any scale.
     Q8,
-    /// Eight bits, with a scale that is a sum of two powers of two, for [`Simd::TWOS`].
+    /// Eight bits, with a scale that is a sum of two powers of two ([`Int8Path::Pow2Scale`](crate::tune::Int8Path)).
     Pow2,
-    /// Sixteen bits, as a coarse and a fine row of eight bits.
+    /// Sixteen bits, as a coarse and a fine plane of eight.
     Q16,
 }
 
+/// The job that quantizes rows.
 pub(super) struct QuantizeRows<'a> {
-    /// From the first row of the first group on.
+    /// The rows from the first of the first group on.
     pub(super) x: RowSource<'a>,
     pub(super) cols: usize,
-    /// The column to begin with: not zero for a part of a group.
+    /// The first column; not zero where a group is split along K.
     pub(super) from: usize,
     pub(super) form: QuantForm,
     pub(super) row_len: usize,
-    /// Whole groups, or blocks of one.
+    /// Whole groups, or some blocks of one group.
     pub(super) out: &'a mut [Block],
 }
 
@@ -48,7 +49,7 @@ impl Job for QuantizeRows<'_> {
             for r in 0..width / parts {
                 let row = (first + r) * cols;
                 let row = (row, self.x.stats(s, row, cols));
-                // The row's first block, and the others `width` on from one to the next.
+                // Runs of the row's blocks, which are `width` apart.
                 let mut runs = out[parts * r..].chunks_mut(BLOCK_RUN * width).peekable();
                 for at in (self.from..to).step_by(RUN_VALUES) {
                     let Some(out) = runs.next() else { break };
@@ -74,10 +75,10 @@ impl Job for QuantizeRows<'_> {
     }
 }
 
-/// Quantizes the blocks `x`, at most [`BLOCK_RUN`], to blocks of `out`, or pairs of them where they are fine, that lie `stride`.
+/// Quantizes the blocks `x`, at most [`BLOCK_RUN`], to blocks of `out`, or to pairs of planes, that are `stride` apart.
 #[inline(always)]
 fn blocks<S: Simd>(s: S, form: QuantForm, x: &[[f32; BLOCK]], out: &mut [Block], stride: usize) {
-    // No closures: they would be compiled without the tier's instructions.
+    // No closures: they would be compiled without the instructions of the tier.
     if form == QuantForm::Q16 {
         for (x, out) in x.iter().zip(out.chunks_mut(stride)) {
             quantize_q16(s, x, out);
@@ -87,7 +88,7 @@ fn blocks<S: Simd>(s: S, form: QuantForm, x: &[[f32; BLOCK]], out: &mut [Block],
     }
 }
 
-/// The largest magnitudes of `x`, a lane's share of the block each.
+/// The largest magnitude of `x` in each lane.
 #[inline(always)]
 fn max_abs<S: Simd>(s: S, x: &[f32; BLOCK]) -> S::F {
     let zero = s.splat(0.0);
@@ -99,24 +100,24 @@ fn max_abs<S: Simd>(s: S, x: &[f32; BLOCK]) -> S::F {
     max_abs
 }
 
-/// The step and its inverse that map the magnitude `max_abs` to `levels`; zeros for a block that is zero, or
-/// holds no finite values: such a row stays visible in the residual stream, here it must only do no harm.
+/// The scale that maps `max_abs` to `levels`, and its inverse; zeros for a block that is zero or not finite. (Such a row stays NaN or
+/// infinite in the residual stream.)
 #[inline(always)]
-fn step(max_abs: f32, levels: f32) -> (f32, f32) {
+fn scale_for(max_abs: f32, levels: f32) -> (f32, f32) {
     let inverse = levels / max_abs;
-    // Nothing finite is largest in a block whose inverse is zero or no number, and of one that is all zeros it is infinite, as of a denormal
-    // one, which is zero at this precision. Two plain comparisons, of which the compiler takes a register at a time.
+    // The inverse is zero or NaN for a block that is not finite, infinite for one of zeros or denormals. Two plain comparisons, so that it
+    // is vectorized.
     let usable = (inverse > 0.0) & (inverse <= f32::MAX);
     if usable { (max_abs / levels, inverse) } else { (0.0, 0.0) }
 }
 
-/// `x`, a whole number of less than 22 bits, as an integer. (A cast is done one at a time, for what it does with other numbers.)
+/// `x`, a whole number of less than 22 bits, as an integer. (A cast saturates, and is not vectorized.)
 #[inline(always)]
 fn to_int(x: f32) -> i32 {
     (x + MAGIC).to_bits().wrapping_sub(MAGIC.to_bits()).cast_signed()
 }
 
-/// Quantizes the blocks `x`, at most [`BLOCK_RUN`], to blocks of `out` that lie `stride`.
+/// Quantizes the blocks `x`, at most [`BLOCK_RUN`], to 8 bits in blocks of `out` that are `stride` apart.
 #[inline(always)]
 fn quantize<S: Simd>(s: S, pow2: bool, x: &[[f32; BLOCK]], out: &mut [Block], stride: usize) {
     let count = x.len().min(BLOCK_RUN);
@@ -129,7 +130,7 @@ fn quantize<S: Simd>(s: S, pow2: bool, x: &[[f32; BLOCK]], out: &mut [Block], st
     let mut powers = [Powers::default(); BLOCK_RUN];
     if pow2 {
         for i in 0..BLOCK_RUN {
-            powers[i] = Powers::step(maxima[i]);
+            powers[i] = Powers::scale_for(maxima[i]);
         }
         for i in 0..BLOCK_RUN {
             scales[i] = powers[i].first + powers[i].second;
@@ -137,7 +138,7 @@ fn quantize<S: Simd>(s: S, pow2: bool, x: &[[f32; BLOCK]], out: &mut [Block], st
         }
     } else {
         for i in 0..BLOCK_RUN {
-            (scales[i], inverses[i]) = step(maxima[i], 127.0);
+            (scales[i], inverses[i]) = scale_for(maxima[i], 127.0);
         }
     }
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
@@ -166,20 +167,20 @@ fn quantize<S: Simd>(s: S, pow2: bool, x: &[[f32; BLOCK]], out: &mut [Block], st
     }
 }
 
-/// The sums of the halves of each block's `q`: small integers, which floats hold exactly.
+/// `Σ q` of both halves of each block: small integers, which floats hold exactly.
 struct HalfSums<const N: usize> {
     first: [f32; N],
     second: [f32; N],
 }
 
 impl<const N: usize> HalfSums<N> {
-    /// What blocks hold beside `q`, part by part: of blocks whose steps are `scales`, the sums of `powers` where they are in twos. Then the
-    /// first block is one of every other.
+    /// The fields of [`Block`] beside `q`, transposed, for blocks with these `scales`, which are the sums of `powers` where those are given;
+    /// then the first block is an even one of its row.
     #[inline(always)]
     fn meta(&self, scales: &[f32; N], powers: Option<&[Powers; N]>) -> [[i32; N]; 8] {
         let HalfSums { first, second } = self;
         let mut neg_sums = [[0; N]; 2];
-        // Loops of their own over all blocks, so that the compiler takes a register of them at a time.
+        // One loop a field, so that each is vectorized.
         for i in 0..N {
             neg_sums[0][i] = -to_int(first[i]);
             neg_sums[1][i] = -to_int(second[i]);
@@ -215,7 +216,7 @@ impl<const N: usize> HalfSums<N> {
                 meta[2][i] = 128 * (neg_sums[0][i] + neg_sums[1][i]);
                 meta[3][i] = 32 * neg_sums[0][i];
                 meta[4][i] = 32 * neg_sums[1][i];
-                // At most 16 · 127, so that the lower half of each is all of it.
+                // At most 16 · 127 in magnitude: each fits into 16 bits.
                 meta[5][i] = neg_sums[0][i] & 0xffff | neg_sums[1][i] << 16;
                 meta[6][i] = sums[i].to_bits().cast_signed();
             }
@@ -224,13 +225,14 @@ impl<const N: usize> HalfSums<N> {
     }
 }
 
-/// The steps of the rest in a step of the coarse part: the rest then lies in -127..=127.
+/// Steps of the fine plane in one of the coarse plane; the fine codes are then in -127..=127.
 const FINE_STEPS: f32 = 254.0;
 
+/// Quantizes a block to 16 bits: a coarse and a fine plane.
 #[inline(always)]
 fn quantize_q16<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut [Block]) {
     let [coarse, fine, ..] = out else { return };
-    let (scale, inverse) = step(s.reduce_max(max_abs(s, x)), 127.0 * FINE_STEPS + 127.0);
+    let (scale, inverse) = scale_for(s.reduce_max(max_abs(s, x)), 127.0 * FINE_STEPS + 127.0);
     let (low, high) = (s.splat(-127.0), s.splat(127.0));
     let mut sums = [[s.splat(0.0); 2]; 2];
     for (i, part) in x.chunks_exact(S::LANES).enumerate() {

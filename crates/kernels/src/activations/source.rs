@@ -9,20 +9,20 @@ use crate::elementwise::{self, Activation};
 use crate::norm::{RowNorm, RowStats};
 use crate::tune::tune;
 
-/// Blocks of a row that are quantized together: what is worked out for each of them is so for a register of them at a time.
+/// Consecutive blocks of a row that are quantized together, so that scalar work for each block is vectorized.
 pub(super) const BLOCK_RUN: usize = 16;
 
-/// Values worked out at a time: those of [`BLOCK_RUN`] blocks.
+/// Values of a run of [`BLOCK_RUN`] blocks.
 pub(super) const RUN_VALUES: usize = BLOCK_RUN * BLOCK;
 
-/// Where rows come from.
+/// A source of rows.
 #[derive(Clone, Copy)]
 pub(super) enum RowSource<'a> {
-    /// As they are.
+    /// The rows themselves.
     Plain(&'a [f32]),
     /// `act(gate) · up`.
     Gated { act: Activation, gate: &'a [f32], up: &'a [f32] },
-    /// Norms of rows.
+    /// The norms of the rows `x`.
     Normed { x: &'a [f32], norm: RowNorm<'a> },
 }
 
@@ -33,7 +33,7 @@ impl<'a> RowSource<'a> {
         }
     }
 
-    /// The values `these`, which begin a row.
+    /// The part `these` of the values, which begins at a row.
     pub(super) fn slice(self, these: Range<usize>) -> RowSource<'a> {
         match self {
             RowSource::Plain(x) => RowSource::Plain(&x[these]),
@@ -44,7 +44,7 @@ impl<'a> RowSource<'a> {
         }
     }
 
-    /// What the row of `cols` values from `at` on must be known of as a whole.
+    /// The statistics of the row of `cols` values from `at` on.
     #[inline(always)]
     pub(super) fn stats<S: Simd>(self, s: S, at: usize, cols: usize) -> RowStats {
         match self {
@@ -53,8 +53,8 @@ impl<'a> RowSource<'a> {
         }
     }
 
-    /// The `count` values, at most [`RUN_VALUES`], from column `from` on of the row that begins at `at`: worked out in `scratch`, where they are
-    /// not there already.
+    /// `count` values, at most [`RUN_VALUES`], from column `from` on of the row at `at`; computed into `scratch` where they are not in
+    /// memory.
     #[inline(always)]
     pub(super) fn values<'r, S: Simd>(
         self,
@@ -69,7 +69,7 @@ impl<'a> RowSource<'a> {
     {
         let these = at + from..at + from + count;
         let scratch = &mut scratch[..count];
-        // The next stretch, or the next row's first.
+        // The next run, or the first of the next row.
         let ahead = 4 * count;
         match self {
             RowSource::Plain(x) => {

@@ -38,7 +38,7 @@ use q8::Q8Rows;
 use work::{Panels, Work};
 
 use crate::Compute;
-use crate::activations::{Activations, ROW_GROUP, RowGroups};
+use crate::activations::{Activations, QuantizedRows, ROW_GROUP};
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
 use crate::kv_layout::{F16, F32};
@@ -154,9 +154,9 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
             if rows > 0 {
                 let (work, x) = (&mut *work, x.quantized().from(planes * first));
                 if planes * rows <= Q8Rows::<F, true>::MR {
-                    gemm_q8::<F, true>(w.tier, work, x, q16);
+                    gemm_q8::<F, true>(w.tier, work, x);
                 } else {
-                    gemm_q8::<F, false>(w.tier, work, x, q16);
+                    gemm_q8::<F, false>(w.tier, work, x);
                 }
             }
             #[cfg(target_arch = "x86_64")]
@@ -188,18 +188,16 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
     }
 }
 
-/// Quantized weights × rows quantized to 8 bits, or to 16 as two planes of 8.
-fn gemm_q8<F: Format, const GEMV: bool>(tier: Tier, work: &mut Work<'_>, rows: RowGroups<'_>, q16: bool) {
-    let x = Q8Rows::<F, GEMV> { rows, format: Default::default() };
-    let mut gemm = Gemm { work, kernel: x };
-    // Rows in 16 bits never have power-of-two scales.
-    if !q16 {
-        gemm = match dispatch_zen4_bf16_in_unit::<F, _>(tier, gemm) {
-            Ok(()) => return,
-            Err(gemm) => gemm,
-        };
+/// Quantized weights × rows quantized to 8 bits, or to 16 as two planes of 8. `GEMV`: at most two rows.
+fn gemm_q8<F: Format, const GEMV: bool>(tier: Tier, work: &mut Work<'_>, rows: QuantizedRows<'_>) {
+    let kernel = |rows| Q8Rows::<F, GEMV> { rows, format: Default::default() };
+    match rows {
+        QuantizedRows::Plain(rows) => dispatch_in_unit::<F, _>(tier, Gemm { work, kernel: kernel(rows) }),
+        QuantizedRows::Pow2(rows) => {
+            let done = dispatch_zen4_bf16_in_unit::<F, _>(tier, Gemm { work, kernel: kernel(rows) });
+            assert!(done.is_ok(), "power-of-two scales on {tier}, whose lanes do not multiply by them");
+        }
     }
-    dispatch_in_unit::<F, _>(tier, gemm);
 }
 
 fn f32_rows<W>(rows: &[f32]) -> F32Rows<'_, W> {

@@ -1,7 +1,7 @@
-//! How the codes of 32 weights lie in a panel.
+//! Layouts of the codes of 32 weights in a panel.
 //!
 //! A *quad* is four consecutive `k` of one row. A byte vector has, for each lane, the four bytes of one quad; quads
-//! are numbered 0 to 7 within a sub-block. `put` places one lane's codes, `quad` reads those of all lanes.
+//! are numbered 0 to 7 within a sub-block. `put` writes one lane's codes, `quad` reads those of all lanes.
 
 use super::SUB;
 use cpu::simd::Simd;
@@ -10,11 +10,11 @@ use cpu::simd::Simd;
 pub(crate) trait Codes {
     /// Bytes for 32 codes of one row.
     const BYTES: usize;
-    /// Bits that a code uses once it is read; with eight, products need [`Simd::dot_u8`].
+    /// Bits of an unpacked code; codes of eight bits are multiplied by [`Simd::dot_u8`].
     const BITS: u32;
-    /// Whether that is so.
+    /// Whether codes have eight bits.
     const EIGHT_BIT: bool = Self::BITS == 8;
-    /// Whether quads `j` and `j + 4` share a register.
+    /// Whether quads `j` and `j + 4` share a register (as nibbles).
     const SHARES_REGISTER: bool = false;
     /// Whether the stored bits index a table.
     const TABLE_LOOKUP: bool = false;

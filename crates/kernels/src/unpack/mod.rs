@@ -1,4 +1,5 @@
-//! How each weight format runs fast: one file a format, a few lines each.
+//! Weight formats in packed panels: layout, packing at load, and unpacking in the micro-kernels. One file a format, a
+//! few lines each.
 //!
 //! At load, [`pack`] interleaves the rows of a matrix into *panels* of [`Simd::LANES`] rows, so that each lane of a
 //! register is one output row and a dot product needs no horizontal sum. A panel is one forward stream of blocks:
@@ -56,19 +57,19 @@ pub(crate) const SUB: usize = 32;
 /// Quads in a sub-block.
 pub(crate) const QUADS: usize = SUB / 4;
 
-/// A block of the file, taken apart.
+/// A block of the file, parsed.
 pub(crate) struct RawBlock {
-    /// The code of each weight, or its index into the format's table, in the order of `k`.
+    /// The code of each weight, or its index into the format's table, in the order of k.
     pub(crate) codes: [u8; MAX_BLOCK_WEIGHTS],
     /// The block's scale, as bits of a half-precision float.
     pub(crate) d: u16,
-    /// The block's factor of the minima, likewise.
+    /// The block's factor of the minima, as bits of a half-precision float.
     pub(crate) dmin: u16,
     /// The scale as a power of two, where the format has that.
     pub(crate) exponent: u8,
-    /// Small scales, one for each group of the format.
+    /// Sub-block scales, one for each group of the format.
     pub(crate) small: [i8; MAX_GROUPS],
-    /// Small minima, likewise.
+    /// Sub-block minima, one for each group of the format.
     pub(crate) small_min: [u8; MAX_GROUPS],
 }
 
@@ -78,7 +79,7 @@ impl RawBlock {
         RawBlock { codes, d: 0, dmin: 0, exponent: 0, small, small_min }
     }
 
-    /// Reads `block`, a block of `F` as it lies in a file.
+    /// Parses `block`, a block of `F` as in a file.
     fn read<F: Format>(&mut self, block: &[u8]) {
         let weights = F::DTYPE.block_weights();
         let groups = weights / F::BLOCKED.group;
@@ -94,7 +95,7 @@ impl RawBlock {
         }
     }
 
-    /// A number that no weight of the block is above in magnitude.
+    /// An upper bound of the magnitude of the block's weights.
     fn max_abs<F: Format>(&self) -> f32 {
         let groups = F::WEIGHTS / F::BLOCKED.group;
         let largest = |small: &mut dyn Iterator<Item = u8>| f32::from(small.max().unwrap_or_default());
@@ -109,23 +110,23 @@ impl RawBlock {
     }
 }
 
-/// A quantized format: weight = scale · (code − `OFFSET`) + bias.
+/// A quantized format: `weight = scale · (code − ZERO_POINT) + bias`.
 pub(crate) trait Format: 'static {
     /// The format's name and meaning.
     const DTYPE: Dtype;
-    /// How codes lie in a panel.
+    /// The layout of codes in a panel.
     type Codes: Codes;
-    /// How scales lie in a panel.
+    /// The layout of scales in a panel.
     type Scales: Scales;
 
-    /// The shape that its definition gives.
+    /// The shape of its blocks, from its definition.
     const BLOCKED: format::Blocked = match format::blocked(Self::DTYPE) {
         Some(blocked) => blocked,
         None => panic!("a quantized format"),
     };
     /// Weights in a block of the file.
     const WEIGHTS: usize = Self::DTYPE.block_weights();
-    /// The code that means zero; table look-ups yield the value plus 128.
+    /// The zero point: the code that means zero. Table look-ups yield the value plus 128.
     const ZERO_POINT: i32 = if Self::Codes::TABLE_LOOKUP { 128 } else { Self::BLOCKED.offset };
 }
 
@@ -134,7 +135,7 @@ pub(crate) const fn block_bytes<F: Format>(lanes: usize) -> usize {
     lanes * (F::Scales::HEAD_BYTES + F::WEIGHTS / SUB * sub_block_bytes_per_lane::<F>())
 }
 
-/// Bytes of a sub-block with its share of the block's head: together they are all lines of a block.
+/// Bytes of a sub-block with its share of the block's head: a block is so many for each sub-block.
 const fn sub_block_share<F: Format>(lanes: usize) -> usize {
     block_bytes::<F>(lanes) * SUB / F::WEIGHTS
 }
@@ -143,35 +144,35 @@ const fn sub_block_bytes_per_lane<F: Format>() -> usize {
     F::Scales::SUB_BYTES + F::Codes::BYTES
 }
 
-/// Thirty-two weights of each lane's row, ready to multiply.
+/// 32 weights of each lane's row (a sub-block), unpacked.
 #[derive(Clone, Copy)]
 pub(crate) struct Unpacked<'a, S: Simd> {
-    /// Codes of `k` = 4j to 4j+3.
+    /// Codes, a register for each quad.
     pub(crate) w: [S::I; 8],
-    /// As they lie, for those who read a quad when they need it.
+    /// The packed codes, for loops that unpack a quad when they need it.
     pub(crate) codes: &'a [u8],
     /// Scale of each half; equal where one scale serves both.
     pub(crate) scale: [S::F; 2],
-    /// Bias of each half.
+    /// Bias of each half: the minimum, negated.
     pub(crate) bias: [S::F; 2],
-    /// Where [`int8_sub_scales`], scales of the halves as integers.
+    /// Scales of the halves as integers, where [`int8_sub_scales`].
     pub(crate) sub_scales: [S::I; 2],
-    /// What those are multiplied by.
+    /// The factor of those.
     pub(crate) factor: S::F,
 }
 
-/// Whether the scales of halves are multiplied in as integers.
+/// Whether scales of 16 weights are applied as integers, by the instruction that widens products.
 pub(crate) const fn int8_sub_scales<S: Simd, F: Format>() -> bool {
     maddubs_i16::<S>() && F::Scales::INT8_SUB_SCALES && !F::Codes::EIGHT_BIT
 }
 
-/// Whether scales are such that they can be multiplied in after or with the widening of products.
+/// Whether a sub-block can be accumulated in one integer sum: one scale, or integer scales of 16 weights.
 pub(crate) const fn i16_accumulable<F: Format>() -> bool {
     F::Scales::GROUPS == 1 || (F::Scales::INT8_SUB_SCALES && !F::Codes::EIGHT_BIT)
 }
 
-/// Whether codes or scales take so many instructions to unpack that rows which share them save more than panels which share
-/// activations.
+/// Whether unpacking takes so many instructions that sharing it among rows gains more than sharing activations among
+/// panels.
 pub(crate) const fn unpack_bound<F: Format>() -> bool {
     !F::Codes::EIGHT_BIT && (F::Codes::BITS > 4 || F::Scales::BIAS || F::Scales::GROUPS == 2)
 }
@@ -182,7 +183,7 @@ pub(crate) fn head<S: Simd, F: Format>(s: S, block: &[u8]) -> [S::F; 2] {
     F::Scales::head(s, &block[..F::Scales::HEAD_BYTES * S::LANES])
 }
 
-/// The small scales and the codes of sub-block `i` of `block`.
+/// The sub-block scales and the codes of sub-block `i` of `block`.
 #[inline(always)]
 pub(crate) fn sub_block<S: Simd, F: Format>(block: &[u8], i: usize) -> (&[u8], &[u8]) {
     let sub = &block[S::LANES * (F::Scales::HEAD_BYTES + i * sub_block_bytes_per_lane::<F>())..]
@@ -205,8 +206,8 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
     Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, sub_scales, factor: head[0] }
 }
 
-/// What the codes of `F` count from as they are multiplied. Where biases are rounded ([`Simd::TWOS`]) it is the middle of the codes, so
-/// that they are small.
+/// The zero point of the codes of `F` as they are multiplied. With [`Int8Path::Pow2Scale`](crate::tune::Int8Path) and
+/// minima, the middle of their range, so that the bf16 minima are small.
 pub(crate) const fn zero_point<S: Simd, F: Format>() -> i32 {
     match pow2_scale::<S>() && F::Scales::BIAS && F::Scales::GROUPS == 1 {
         true => 1 << (F::Codes::BITS - 1),
@@ -218,7 +219,7 @@ pub(crate) const fn zero_point<S: Simd, F: Format>() -> i32 {
 #[derive(Clone, Copy)]
 pub(crate) struct SubBlock<'a, S: Simd> {
     pub(crate) head: [S::F; 2],
-    /// The block, of which it is sub-block `i`.
+    /// The block that it is sub-block `i` of.
     pub(crate) block: &'a [u8],
     pub(crate) i: usize,
 }
@@ -230,14 +231,14 @@ impl<S: Simd> SubBlock<'_, S> {
         F::Scales::get(s, self.head, sub_block::<S, F>(self.block, self.i).0)
     }
 
-    /// The one bias, for codes that count from their [`offset`].
+    /// The bias of the sub-block, for codes that count from [`zero_point`].
     #[inline(always)]
     fn bias<F: Format>(self, s: S) -> S::F {
         let (scale, bias) = self.scales::<F>(s);
         s.fma(scale[0], s.splat(const { zero_point::<S, F>() as f32 }), bias[0])
     }
 
-    /// The same as pairs of bfloat16: and that of the next sub-block, where `both` are wanted, or zero.
+    /// The bias as bf16 pairs, with that of the next sub-block where `both`, otherwise with zero.
     #[inline(always)]
     pub(crate) fn bf16_biases<F: Format>(self, s: S, both: bool) -> S::I {
         let second = if both { SubBlock { i: self.i + 1, ..self }.bias::<F>(s) } else { s.splat(0.0) };
@@ -245,23 +246,24 @@ impl<S: Simd> SubBlock<'_, S> {
     }
 }
 
-/// How far ahead of their product each of `P` panels is asked for, in bytes.
+/// Prefetch distance in bytes of each of `P` panels.
 pub(crate) const fn prefetch_distance<S: Simd, const P: usize>() -> usize {
     tune::<S>().prefetch.distance[(P > 1) as usize]
 }
 
-/// What is asked for while a sub-block of `P` panels is multiplied: as much of a later block. The hardware's own prefetch falls
-/// behind where several rows share the weights and the reads come in bursts.
+/// Software prefetch of weights: while the micro-kernel consumes a sub-block of `P` panels, as many bytes of a later
+/// block are prefetched. Where several rows share the weights, loads come in bursts that the hardware prefetcher does
+/// not keep up with.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefetcher<'a, const P: usize> {
     blocks: [&'a [u8]; P],
-    /// Where it begins, from the blocks' begins on.
+    /// Where the prefetched bytes begin, relative to `blocks`.
     offset: usize,
 }
 
 impl<'a, const P: usize> Prefetcher<'a, P> {
-    /// For sub-block `i` of `blocks`, with each of which the last `bytes_left` bytes of its panel begin; behind these comes what lies `wrap_skip`
-    /// bytes further on.
+    /// For sub-block `i` of `blocks`, each of which begins `bytes_left` bytes before the end of its panel. Past that
+    /// end, `wrap_skip` bytes are skipped.
     #[inline(always)]
     pub(crate) fn new<S: Simd, F: Format>(
         blocks: [&'a [u8]; P],
@@ -269,13 +271,14 @@ impl<'a, const P: usize> Prefetcher<'a, P> {
         bytes_left: usize,
         wrap_skip: usize,
     ) -> Self {
-        // In whole shares, so that none reaches beyond the panel's end.
+        // In whole sub-blocks, so that none crosses the end of the panel.
         let (span, ahead) = const { (sub_block_share::<F>(S::LANES), prefetch_distance::<S, P>()) };
         let offset = i * span + ahead / span * span;
         Prefetcher { blocks, offset: if offset < bytes_left { offset } else { offset + wrap_skip } }
     }
 
-    /// Asks for part `chunk` of `chunks`. All at once they would wait for each other, and what follows for them.
+    /// Issues chunk `chunk` of `chunks` of the prefetches. All at once they would fill the load queue, and what follows
+    /// would wait.
     #[inline(always)]
     pub(crate) fn issue<S: Simd, F: Format>(&self, s: S, chunk: usize, chunks: usize) {
         let lines = const { sub_block_share::<F>(S::LANES).div_ceil(64) };
@@ -287,7 +290,7 @@ impl<'a, const P: usize> Prefetcher<'a, P> {
     }
 }
 
-/// The block of `panel` that holds column `column`, and which of its sub-blocks does; asks for one that comes later.
+/// The block of `panel` that holds `column`, and the index of its sub-block; prefetches a later one.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn find_sub_block<S: Simd, F: Format>(
@@ -302,8 +305,8 @@ pub(crate) fn find_sub_block<S: Simd, F: Format>(
     Some((block, i))
 }
 
-/// Writes the rows `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero. Returns a number that no weight
-/// is above in magnitude.
+/// Packs `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero. Returns an upper bound
+/// of the magnitude of the weights.
 pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) -> f32 {
     const { assert!(SUB / F::BLOCKED.group == F::Scales::GROUPS && F::BLOCKED.has_min == F::Scales::BIAS) };
     let (mut raw, mut max_abs) = (RawBlock::new(), 0.0f32);

@@ -1,16 +1,16 @@
-//! How the scales of a block lie in a panel.
+//! Layouts of the scales of a block in a panel.
 //!
-//! A *head* is stored once a block, *small* scales once a sub-block of 32 weights. `get` returns scale and bias for
-//! each half of the sub-block; with one scale for all 32 both halves are the same register.
+//! A *head* is stored once a block, *sub-block scales* once 32 weights. `get` returns scale and bias for each half of
+//! the sub-block; with one scale for all 32, both halves are the same register. A bias is the minimum, negated.
 
 use super::RawBlock;
 use cpu::simd::Simd;
 
 /// A scale layout.
 pub(crate) trait Scales {
-    /// Bytes a row in the head.
+    /// Bytes of the head for each row.
     const HEAD_BYTES: usize;
-    /// Bytes a row with each sub-block.
+    /// Bytes of the sub-block scales for each row.
     const SUB_BYTES: usize;
     /// Scales in a sub-block: 1 or 2.
     const GROUPS: usize;
@@ -18,16 +18,16 @@ pub(crate) trait Scales {
     const BIAS: bool;
     /// Writes the head of `lane`.
     fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]);
-    /// Writes the small scales of sub-block `i` of `lane`.
+    /// Writes the scales of sub-block `i` of `lane`.
     fn put_small(_raw: &RawBlock, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
-    /// Whether scales are powers of two, and nothing else.
+    /// Whether scales are powers of two only.
     const POWER_OF_TWO: bool = false;
-    /// Whether there are small scales of 16 weights, in signed bytes, and no bias.
+    /// Whether scales are signed bytes, one for 16 weights, without a bias.
     const INT8_SUB_SCALES: bool = false;
-    /// Reads the head: for all lanes a factor of the scales, and one of the biases where there are any.
+    /// Reads the head: the factors of scales, and of biases where there are any, for all lanes.
     fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2];
-    /// The small scales of both halves, where there are such, each in both words of its lane. The head's factor is to be
-    /// multiplied by them.
+    /// The scales of both halves as `i16`, twice in each lane, where [`Scales::INT8_SUB_SCALES`]; the head's factor is
+    /// applied later.
     fn sub_scales_i16<S: Simd>(s: S, _small: &[u8]) -> [S::I; 2] {
         [s.splat_i(0); 2]
     }
