@@ -12,8 +12,8 @@ use std::io::Write;
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activation, Activations, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix, Pairing, Precision,
-    RopeTable, RowNorm, SeqRows, attention, matmul, rope,
+    Activation, Activations, AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix,
+    Pairing, Precision, RopeTable, RowNorm, SeqRows, attention, matmul, rope,
 };
 use tensor::Dtype;
 
@@ -141,8 +141,9 @@ fn attentions(c: &Compute, rows: usize, dtype: KvDtype, calls: usize) -> Result<
     let q = values(rows * HEADS * HEAD_DIM);
     let mut out = vec![0.0; q.len()];
     let seq = SeqRows { rows: 0..rows, first_position: POSITIONS - rows, blocks: &blocks };
+    let params = AttentionParams { layer: 0, heads: HEADS, window: None, scale: 0.125, soft_cap: None };
     for _ in 0..calls {
-        attention(c, &kv, 0, &q, HEADS, std::slice::from_ref(&seq), None, 0.125, None, black_box(&mut out));
+        attention(c, &kv, params, &q, std::slice::from_ref(&seq), black_box(&mut out));
     }
     Ok(())
 }

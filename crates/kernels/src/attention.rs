@@ -1,8 +1,8 @@
-//! Causal attention over blocks of keys and values, with an online softmax (Milakov and Gimelshein, 2018).
+//! Causal attention over the blocks of the KV cache, with an online softmax (Milakov and Gimelshein, 2018).
 //!
-//! A task takes some rows of the batch and one key-value head; the queries that share the head are computed together
-//! in tiles of up to eight or sixteen, so that keys and values are read once for the tile. A query walks the blocks of its own
-//! sequence in order of position, so its result depends on nothing else.
+//! A task takes some rows of the batch and one KV head; the queries that share the head are computed in tiles of up to
+//! 8 or 16, so that a tile reads the KV cache once. A query takes the blocks of its own sequence in order of position,
+//! so its result depends on nothing else.
 
 use std::ops::Range;
 
@@ -22,43 +22,53 @@ use crate::kv_q8::KvQ8;
 use crate::partial::MAX_LANES;
 use crate::tune::tune;
 
-/// Queries of prompts computed together where registers are few: as many as leave room for two registers of keys.
+/// Prefill queries of a tile where there are 16 registers: as many as leave two for keys.
 const PREFILL_QUERY_TILE: usize = 6;
 
-/// The most that any way of keeping keys and values computes together.
+/// The most queries of a tile in any KV format.
 const MAX_QUERIES: usize = 16;
 
-/// The rows of one sequence in a batch.
+/// The rows of a batch that belong to one sequence.
 #[derive(Clone, Debug)]
 pub struct SeqRows<'a> {
-    /// Which rows of the batch.
+    /// The rows of the batch.
     pub rows: Range<usize>,
-    /// The position of the first of them; the others follow.
+    /// The position of the first row; the others follow.
     pub first_position: usize,
     /// The sequence's blocks, in order of position, the rows' own included.
     pub blocks: &'a [u32],
 }
 
-/// `out = softmax(scale · q kᵀ) v`, causal, for each row over its own sequence. `q` and `out` are
-/// `[rows, heads · head_dim]`, each group of `heads / kv_heads` query heads sharing a key-value head.
-///
-/// With `window`, a row sees the last `window` positions only, its own included. With `soft_cap`, scores pass
-/// `cap · tanh(score / cap)` first. Keys and values of the rows must have been written.
+/// The parameters of attention in one layer.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionParams {
+    /// The layer of the KV cache.
+    pub layer: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Sliding window: a row sees the last `window` positions only, its own included.
+    pub window: Option<usize>,
+    /// The factor of the scores.
+    pub scale: f32,
+    /// Scores pass `cap · tanh(score / cap)`.
+    pub soft_cap: Option<f32>,
+}
+
+/// Computes `out = softmax(scale · q kᵀ) v`, causal, for each row over its own sequence. `q` and `out` are `[rows,
+/// heads · head_dim]`; each group of `heads / kv_heads` query heads shares a KV head. Keys and values of the rows must
+/// have been written.
 ///
 /// # Panics
 /// When shapes do not fit, or a block table is shorter than its sequence.
 pub fn attention(
     c: &Compute,
     kv: &KvPool,
-    layer: usize,
+    params: AttentionParams,
     q: &[f32],
-    heads: usize,
     seqs: &[SeqRows<'_>],
-    window: Option<usize>,
-    scale: f32,
-    soft_cap: Option<f32>,
     out: &mut [f32],
 ) {
+    let AttentionParams { layer, heads, window, scale, soft_cap } = params;
     let shape = kv.shape();
     let group = heads / shape.kv_heads;
     assert_eq!(group * shape.kv_heads, heads, "{heads} heads over {} key-value heads", shape.kv_heads);
@@ -75,7 +85,7 @@ pub fn attention(
             let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);
             let head = Head { kv, layer, head, group, window, scale, soft_cap };
             let out = &mut out;
-            // A job for each type, because one with all of them takes the compiler minutes.
+            // A job for each format: one with all of them takes minutes to compile.
             match shape.dtype {
                 KvDtype::F32 => dispatch(
                     c.tier,
@@ -90,7 +100,7 @@ pub fn attention(
                 KvDtype::Bf16 => {
                     #[cfg(target_arch = "x86_64")]
                     if let Some(with) = Amx::for_tier(c.tier).filter(|_| amx::head_dim_fits(shape.head_dim)) {
-                        // Not for every tier: only this one's registers are beside tiles.
+                        // Only the registers of this tier go with AMX tiles.
                         let lanes = with.lanes();
                         lanes.call(Attend::<amx::AmxBf16> { head, q, cols, seq, part, first, out, with });
                         continue;
@@ -108,7 +118,7 @@ pub fn attention(
     });
 }
 
-/// One key-value head and how to attend to it.
+/// One KV head and how to attend to it.
 struct Head<'a> {
     kv: &'a KvPool,
     layer: usize,
@@ -126,13 +136,13 @@ struct Attend<'a, 'o, K: KvFormat> {
     seq: &'a SeqRows<'a>,
     /// Rows of the batch to compute.
     part: Range<usize>,
-    /// The batch row of the output tile's first row.
+    /// The batch row of the first row of the output tile.
     first: usize,
     out: &'a mut Tile<'o, f32>,
     with: K::With,
 }
 
-/// A query: where it lies, and what it may see.
+/// A query of a tile.
 #[derive(Clone, Copy, Default)]
 struct Query {
     row: usize,
@@ -147,7 +157,7 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
     fn run<S: Simd>(mut self, s: S) {
         let group = self.head.group;
         let total = self.part.len() * group;
-        // Only of prompts, which multiply longer than they read: few rows should read keys and values as seldom as can be.
+        // Only prefill, which computes longer than it reads: few rows should read the KV cache as seldom as possible.
         let prefill = self.part.len() > QUERY_TILE
             && const { K::ALL_TILE_SIZES && tune::<S>().query_tile == QUERY_TILE };
         let most =
@@ -155,7 +165,7 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
         let mut at = 0;
         while at < total {
             let count = most.min(total - at);
-            // Tiles of a size go together, so that room for them is cleared once.
+            // Tiles of one size together, so that their scratch is initialized once.
             let query_tiles = at..at + if count == most { (total - at) / most * most } else { count };
             at = query_tiles.end;
             match count {
@@ -174,13 +184,13 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
     }
 }
 
-/// What a tile of queries works in.
+/// Scratch of a tile of queries.
 struct TileScratch<K: KvFormat, const N: usize> {
     queries_ready: K::Queries<N>,
     output: CacheAligned<[[f32; MAX_HEAD_DIM]; N]>,
 }
 
-/// The queries `range` in tiles of `count`, at most `N`, which is what they are multiplied as.
+/// The queries `range` in tiles of `count`, computed as `N`.
 struct QueryTiles<'j, 'a, 'o, K: KvFormat, const N: usize> {
     attend: &'j mut Attend<'a, 'o, K>,
     range: Range<usize>,
@@ -197,7 +207,7 @@ impl<K: KvFormat, const N: usize> Job for QueryTiles<'_, '_, '_, K, N> {
 }
 
 impl<K: KvFormat> Attend<'_, '_, K> {
-    /// Runs [`QueryTiles`], a job of its own: all of them in one would take the compiler more than twice as long.
+    /// Runs [`QueryTiles`] as a function of its own: all sizes in one take more than twice as long to compile.
     #[inline(always)]
     fn query_tiles<S: Simd, const N: usize>(&mut self, s: S, range: Range<usize>, count: usize) {
         s.call_in_unit::<K, _>(QueryTiles::<K, N> { attend: self, range, count });
@@ -213,7 +223,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         for at in range.step_by(count) {
             let mut queries = [Query::default(); N];
             for (i, query) in queries.iter_mut().enumerate() {
-                // One that is not there is the last again.
+                // A missing query is the last one again.
                 let i = at + i.min(count - 1);
                 let row = self.part.start + i / self.head.group;
                 let position = self.seq.first_position + (row - self.seq.rows.start);
@@ -223,7 +233,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         }
     }
 
-    /// Computes a tile, one of `more_follow` of its size.
+    /// Computes one tile. `more_follow`: there are more of its size.
     #[inline(always)]
     fn tile<S: Simd, const N: usize>(
         &mut self,
@@ -252,13 +262,13 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
         let blocks = &self.seq.blocks[..=last / BLOCK_TOKENS];
         let mut cell = kv.cell_offset(head, blocks[start]);
-        // Behind its last block a thread mostly goes on with the next head.
+        // After its last block a thread mostly goes on with the next head.
         let next_head_cell = match self.head.head + 1 < shape.kv_heads {
             true => kv.cell_offset(head + 1, blocks[start]),
             false => cell,
         };
-        // The next tile's queries and room for this one's results are asked for meanwhile, some with each block. A tile alone, or a small
-        // one of an answer, is of rows that were just written.
+        // The queries and the output of the next tile are prefetched meanwhile, some with each block. Those of a single
+        // tile, or of a small one of decode rows, were just written.
         let per_block = match more_follow && const { N > QUERY_TILE / 2 } {
             true => N.div_ceil(blocks.len() - start),
             false => 0,
@@ -276,7 +286,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
                 s.prefetch_span_l2(out, 0);
             }
             let base = b * BLOCK_TOKENS;
-            // How much further the next block lies, wrapping round.
+            // The distance to the next block, wrapping round.
             let next = blocks.get(b + 1).map_or(next_head_cell, |&next| kv.cell_offset(head, next));
             let ahead = next.wrapping_sub(cell);
             cell = next;
@@ -307,18 +317,18 @@ impl<K: KvFormat> Attend<'_, '_, K> {
     }
 }
 
-/// The softmax of a tile's queries so far.
+/// Online softmax of a tile of queries: running maximum and sum.
 #[repr(align(64))]
 struct OnlineSoftmax<const N: usize> {
-    /// The weights relative to the largest score, summed in lanes.
+    /// The sums of weights, in lanes.
     totals: [[f32; MAX_LANES]; N],
-    /// The largest score of each.
+    /// The running maximum of each query's scores.
     max: [f32; MAX_QUERIES],
 }
 
 impl<const N: usize> OnlineSoftmax<N> {
-    /// Turns the scores of each query into weights relative to its largest so far, zero outside what it `visible`; returns the factors by
-    /// which earlier sums shrink.
+    /// Turns the scores of a block into weights relative to the running maximum, zero where not `visible`; returns the
+    /// factors that rescale earlier sums.
     #[inline(always)]
     fn update<S: Simd>(
         &mut self,
@@ -338,7 +348,7 @@ impl<const N: usize> OnlineSoftmax<N> {
                 }
                 s.store(v, part);
             }
-            // Nearly every block is seen whole.
+            // Nearly every block is visible as a whole.
             if visible[i].len() < BLOCK_TOKENS {
                 apply_mask(&mut scores[i], &visible[i], f32::NEG_INFINITY);
             }
@@ -348,7 +358,7 @@ impl<const N: usize> OnlineSoftmax<N> {
             }
             self.max[i] = self.max[i].max(s.reduce_max(most));
         }
-        // Of all queries at a time. Mostly of none, but to foresee which costs more than to work it out for many.
+        // All queries at a time. Mostly none changes, but predicting that costs more than computing it for many.
         let mut rescale = [1.0; MAX_QUERIES];
         if N > QUERY_TILE / 2 || before[..N] != self.max[..N] {
             for at in (0..N).step_by(S::LANES) {
@@ -384,10 +394,10 @@ impl<const N: usize> OnlineSoftmax<N> {
     }
 }
 
-/// Sets all scores to `with` but those that are seen.
+/// Sets the scores outside `visible` to `with`.
 #[inline(always)]
 fn apply_mask(scores: &mut [f32; BLOCK_TOKENS], visible: &Range<usize>, with: f32) {
-    // Written so that the compiler takes a register of them at a time.
+    // Written so that it is vectorized.
     for (at, score) in scores.iter_mut().enumerate() {
         let seen = (at >= visible.start) & (at < visible.end);
         *score = if seen { *score } else { with };

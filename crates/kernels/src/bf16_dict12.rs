@@ -1,47 +1,49 @@
-//! bfloat16 weights in twelve bits each, not one bit of them lost.
+//! Dictionary-compressed bf16 weights: 12 bits each, lossless.
 //!
-//! The upper byte of a bfloat16 is the sign and seven of eight exponent bits, and trained weights use few of its values: sixteen of them,
-//! a sign and eight pairs of magnitudes, cover all but some in ten thousand. A panel keeps the lower byte of each weight as it is, four
-//! bits that say which of the panel's sixteen upper bytes goes with it, and a short list of the weights that have another one.
+//! The upper byte of a bf16 is the sign and seven of eight exponent bits, and trained weights use few of its values:
+//! sixteen cover all but some in ten thousand. A panel keeps the lower byte of each weight, a 4-bit index into its
+//! dictionary of sixteen upper bytes, and a short list of exceptions, the weights with other upper bytes.
 //!
 //! ```text
-//! panel      sixteen upper bytes
-//!            for each piece of the columns, how many exceptions precede it; and the number of all
-//!            the exceptions, piece by piece: where in the piece, and the weight
+//! panel      the dictionary: sixteen upper bytes
+//!            for each K-block, how many exceptions precede it; and the number of all
+//!            the exceptions, K-block by K-block: index in the K-block, and the weight
 //!            zeros up to a multiple of 64 bytes
 //!            for each eight columns: two vectors of lower bytes, a vector of indices
 //! ```
 //!
-//! A product makes plain bfloat16 pairs of them, in registers or a piece at a time in the first-level cache, and goes on as with plain
-//! weights: the result is the same, bit for bit, for three quarters of the bytes read. Measured: docs/decisions/0025-bfloat16-in-twelve-bits.md.
+//! A product decodes them into bf16 pairs, in registers or a K-block at a time into L1, and goes on as with plain
+//! weights: the result is the same, bit for bit, for three quarters of the bytes read
+//! (docs/decisions/0025-bfloat16-in-twelve-bits.md).
 
 use cpu::simd::Simd;
 
-/// Columns that are brought near at a time.
+/// Columns of a K-block (KC): what is decoded at a time, and has a list of exceptions.
 pub(crate) const K_BLOCK: usize = 256;
 
 /// The number of columns must be a multiple of this.
 pub(crate) const K_MULTIPLE: usize = 32;
 
-/// Registers with fewer lanes take longer to make weights of it than to read plain ones: one row on AVX2 multiplies at half the speed.
+/// The least lanes of a register for which decoding is no slower than reading plain weights: on AVX2 one row takes
+/// twice as long.
 pub(crate) const MIN_LANES: usize = 16;
 
-/// Columns of a group of vectors, which is read as [`GROUP_PAIRS`] vectors of pairs.
+/// Columns of a group of vectors, which decodes into [`GROUP_PAIRS`] vectors of pairs.
 const GROUP: usize = 8;
 
-/// The most groups of a piece.
+/// The most groups of a K-block.
 pub(crate) const K_BLOCK_GROUPS: usize = K_BLOCK / GROUP;
 
 /// Vectors of pairs in a group.
 pub(crate) const GROUP_PAIRS: usize = GROUP / 2;
 
-/// Weights for which a panel has room for one exception: four times as many as were seen in a panel of trained weights.
+/// Weights for each exception that a panel has room for: four times as many exceptions as were seen in trained weights.
 const WEIGHTS_PER_EXCEPTION: usize = 256;
 
-/// Bytes of the table of upper bytes.
+/// Bytes of the dictionary.
 const DICT_LEN: usize = 16;
 
-/// Bytes of an exception: its place among the pairs of the piece, in units of two bytes, and the weight.
+/// Bytes of an exception: its index among the pairs of the K-block, in units of two bytes, and the weight.
 const EXCEPTION_BYTES: usize = 4;
 
 fn k_blocks(cols: usize) -> usize {
@@ -62,12 +64,12 @@ pub(crate) fn panel_bytes(lanes: usize, cols: usize) -> usize {
     head_bytes(lanes, cols) + lanes * cols / 2 * 3
 }
 
-/// Bytes of a piece once it is near.
+/// Bytes of a decoded K-block of one panel.
 pub(crate) const fn k_block_bytes(lanes: usize) -> usize {
     2 * K_BLOCK * lanes
 }
 
-/// The bytes of exceptions of piece `k_block`, and the table.
+/// The exceptions of K-block `k_block`.
 #[inline(always)]
 fn exceptions(head: &[u8], cols: usize, k_block: usize) -> &[[u8; EXCEPTION_BYTES]] {
     let index = |i: usize| {
@@ -78,7 +80,7 @@ fn exceptions(head: &[u8], cols: usize, k_block: usize) -> &[[u8; EXCEPTION_BYTE
     list.as_chunks().0.get(index(k_block)..index(k_block + 1)).unwrap_or_default()
 }
 
-/// The vectors of a panel and what is needed to read them.
+/// A panel, parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     dict: [u8; DICT_LEN],
@@ -87,18 +89,18 @@ pub(crate) struct Reader<'a> {
     cols: usize,
 }
 
-/// The exceptions of a piece that are still to come.
+/// The exceptions of a K-block that are still to come.
 #[derive(Clone, Copy)]
 pub(crate) struct Exceptions<'a> {
     list: &'a [[u8; EXCEPTION_BYTES]],
-    /// The group of the first of them; one that is not there if there are none.
+    /// The group of the first of them; `usize::MAX` if there is none.
     pub(crate) group: usize,
 }
 
 impl<'a> Exceptions<'a> {
     pub(crate) const NONE: Exceptions<'static> = Exceptions { list: &[], group: usize::MAX };
 
-    /// The first one's place in units of two bytes, among pairs of the whole piece.
+    /// The index of the first one among the pairs of the K-block, in units of two bytes.
     #[inline(always)]
     fn at(list: &[[u8; EXCEPTION_BYTES]]) -> Option<usize> {
         list.first().map(|e| usize::from(u16::from_le_bytes([e[0], e[1]])))
@@ -125,13 +127,13 @@ impl<'a> Reader<'a> {
         Reader { dict, head, vectors, cols }
     }
 
-    /// The exceptions of piece `k_block`.
+    /// The exceptions of K-block `k_block`.
     #[inline(always)]
     pub(crate) fn exceptions(&self, k_block: usize, lanes: usize) -> Exceptions<'a> {
         Exceptions::new(exceptions(self.head, self.cols, k_block), lanes)
     }
 
-    /// The groups of piece `k_block`, of [`group_bytes`] each.
+    /// The groups of K-block `k_block`, of [`group_bytes`] each.
     #[inline(always)]
     pub(crate) fn groups(&self, k_block: usize, lanes: usize) -> &'a [u8] {
         let group = group_bytes(lanes);
@@ -139,7 +141,7 @@ impl<'a> Reader<'a> {
         &self.vectors[k_block * K_BLOCK_GROUPS * group..][..count * group]
     }
 
-    /// A group as vectors of pairs, as if it had no exceptions.
+    /// Decodes a group into vectors of pairs, exceptions left out.
     #[inline(always)]
     pub(crate) fn decode_pairs<S: Simd>(&self, s: S, group: &[u8]) -> [S::I; GROUP_PAIRS] {
         let vector = 4 * S::LANES;
@@ -157,7 +159,7 @@ impl<'a> Reader<'a> {
         pairs
     }
 
-    /// Group number `i` of a piece as vectors of pairs.
+    /// Decodes group number `i` of a K-block into vectors of pairs, exceptions included.
     #[inline(always)]
     pub(crate) fn decode_pairs_exact<S: Simd>(
         &self,
@@ -171,7 +173,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `pairs` of group `i` with its exceptions put in.
+/// Returns `pairs` of group `i` with its exceptions.
 #[cold]
 #[inline(always)]
 fn apply_exceptions<S: Simd>(
@@ -199,17 +201,17 @@ fn apply_exceptions<S: Simd>(
     all
 }
 
-/// A piece of a panel that is to be brought near, part by part.
+/// A decoder of one K-block of a panel, part by part.
 pub(crate) struct PanelDecoder<'a> {
     reader: Reader<'a>,
     exceptions: Exceptions<'a>,
     groups: &'a [u8],
-    /// Groups that are near.
+    /// Groups that are decoded.
     decoded: usize,
 }
 
 impl<'a> PanelDecoder<'a> {
-    /// Piece `k_block` of `panel`, of which nothing is near.
+    /// A decoder of K-block `k_block` of `panel`.
     #[inline(always)]
     pub(crate) fn new(panel: &'a [u8], lanes: usize, cols: usize, k_block: usize) -> PanelDecoder<'a> {
         let reader = Reader::new(panel, lanes, cols);
@@ -229,8 +231,7 @@ impl<'a> PanelDecoder<'a> {
         (&self.groups[(self.decoded * bytes).min(self.groups.len())..], end.saturating_sub(self.decoded))
     }
 
-    /// Writes groups to `out` as pairs of bfloat16 until `to` of them are there, or all: a vector for each two columns, from one to the
-    /// next `stride` vectors.
+    /// Decodes groups into `out` until `to` of them are there, or all: a vector of bf16 pairs for each two columns, `stride` vectors apart.
     #[inline(always)]
     pub(crate) fn decode_into<S: Simd>(&mut self, s: S, to: usize, stride: usize, out: &mut [u8]) {
         let stride = 4 * S::LANES * stride;
@@ -246,26 +247,27 @@ impl<'a> PanelDecoder<'a> {
     }
 }
 
-/// Where the vectors of piece `k_block` lie in a panel.
+/// The bytes of the vectors of K-block `k_block` in a panel.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn byte_range(lanes: usize, cols: usize, k_block: usize) -> std::ops::Range<usize> {
     let first = head_bytes(lanes, cols) + k_block * K_BLOCK_GROUPS * group_bytes(lanes);
     first..first + K_BLOCK.min(cols - k_block * K_BLOCK) / GROUP * group_bytes(lanes)
 }
 
-/// The columns of the four bytes of a lane: two pairs of columns share a vector, the first pair in the even bytes, the second in the odd
-/// ones.
+/// The columns of the four bytes of a lane: two pairs of columns share a vector, the first pair in the even bytes, the
+/// second in the odd ones.
 const ORDER: [usize; 4] = [0, 2, 1, 3];
 
-/// The code of an upper byte that is not in the table.
+/// The code of an upper byte that is not in the dictionary.
 const ESCAPE: u8 = 0x80;
 
-/// Where a weight of a piece lies among its pairs, in units of two bytes.
+/// The index of a weight among the pairs of its K-block, in units of two bytes.
 fn pair_index(lanes: usize, lane: usize, column: usize) -> u16 {
     ((column / 2 * lanes + lane) * 2 + column % 2) as u16
 }
 
-/// The upper bytes that `weights` have most often, and the code of each upper byte; none if more weights than `max_exceptions` have others.
+/// The most frequent upper bytes of `weights`, and the code of each upper byte; none if more than `max_exceptions`
+/// weights have others.
 fn codes(weights: &[[u8; 2]], max_exceptions: usize) -> Option<([u8; DICT_LEN], [u8; 256])> {
     let mut counts = [0u32; 256];
     for [_, upper] in weights {
@@ -282,8 +284,9 @@ fn codes(weights: &[[u8; 2]], max_exceptions: usize) -> Option<([u8; DICT_LEN], 
     (exceptions as usize <= max_exceptions).then_some((*dict, codes))
 }
 
-/// Writes the rows `rows`, of `2 * cols` bytes each, into a panel of `lanes` rows that is zeros. Whether they fit: with too many exceptions
-/// the panel is left as it is. A row that is missing becomes some finite weights, whose sums nobody reads.
+/// Packs `rows`, of `2 * cols` bytes each, into a panel of `lanes` rows that is zeros. Returns whether they fit; with
+/// too many exceptions the panel is left unfinished. A missing row becomes some finite weights, whose results are
+/// dropped.
 pub(crate) fn pack(lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) -> bool {
     let Some((dict, codes)) = codes(rows.as_chunks().0, max_exceptions(lanes, cols)) else { return false };
     let (head, vectors) = panel.split_at_mut(head_bytes(lanes, cols));
@@ -316,7 +319,7 @@ pub(crate) fn pack(lanes: usize, cols: usize, rows: &[u8], panel: &mut [u8]) -> 
     true
 }
 
-/// Writes eight weights to a lane of the three vectors of a group. Whether all have a code.
+/// Writes eight weights to a lane of the three vectors of a group; returns whether all are in the dictionary.
 #[inline]
 fn pack_group(codes: &[u8; 256], weights: &[u8; 2 * GROUP], to: &mut [u8], lanes: usize) -> bool {
     let mut seen = 0;
@@ -332,7 +335,7 @@ fn pack_group(codes: &[u8; 256], weights: &[u8; 2 * GROUP], to: &mut [u8], lanes
     seen < ESCAPE
 }
 
-/// Row `lane` of `panel`.
+/// Decodes row `lane` of `panel`.
 pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mut [f32]) {
     let (head, vectors) = panel.split_at(head_bytes(lanes, cols));
     for (k_block, out) in out.chunks_mut(K_BLOCK).enumerate() {
@@ -350,7 +353,7 @@ pub(crate) fn row(lanes: usize, cols: usize, lane: usize, panel: &[u8], out: &mu
         }
         for &[at, above, weight @ ..] in exceptions(head, cols, k_block) {
             let at = usize::from(u16::from_le_bytes([at, above]));
-            // Panels may come from a damaged file, and then tell of places that are not there.
+            // A damaged file may name positions that are not there.
             if at / 2 % lanes == lane
                 && let Some(out) = out.get_mut(at / 2 / lanes * 2 + at % 2)
             {

@@ -1,13 +1,13 @@
-//! What happens to each value alone: activations, sums, scaling, soft caps.
+//! Elementwise operations: activation functions, addition, scaling, soft caps.
 
 use cpu::simd::{Job, Simd, dispatch};
 
 use crate::{Compute, partial};
 
-/// Values below which a hand-over to other threads costs more than it brings.
+/// Values below which one thread computes them: handing tasks to others would take longer.
 const PARALLEL_MIN_VALUES: usize = 8 << 10;
 
-/// Calls `job(first_row, rows)` on parts of `data`, `[rows, cols]`, in parallel when there is enough of it.
+/// Calls `job(first_row, rows)` on parts of `data`, `[rows, cols]`, in parallel when it is large enough.
 pub(crate) fn parallel_rows(
     c: &Compute,
     data: &mut [f32],
@@ -38,7 +38,7 @@ pub enum Activation {
     Relu,
 }
 
-/// `gate = act(gate) · up`
+/// Computes `gate = act(gate) · up`.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -50,12 +50,12 @@ pub fn gated(c: &Compute, act: Activation, gate: &mut [f32], up: &[f32]) {
     });
 }
 
-/// `x = act(x)`
+/// Computes `x = act(x)`.
 pub fn activate(c: &Compute, act: Activation, x: &mut [f32]) {
     parallel_rows(c, x, 1, &|_, x| dispatch(c.tier, Activate { act, x, factor: None }));
 }
 
-/// `x += y`
+/// Computes `x += y`.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -76,12 +76,12 @@ pub fn add_bias(c: &Compute, x: &mut [f32], bias: &[f32]) {
     });
 }
 
-/// `x *= factor`
+/// Computes `x *= factor`.
 pub fn scale(c: &Compute, x: &mut [f32], factor: f32) {
     parallel_rows(c, x, 1, &|_, x| x.iter_mut().for_each(|x| *x *= factor));
 }
 
-/// `x = cap · tanh(x / cap)`
+/// Computes `x = cap · tanh(x / cap)`.
 pub fn soft_cap(c: &Compute, x: &mut [f32], cap: f32) {
     parallel_rows(c, x, 1, &|_, x| dispatch(c.tier, SoftCapJob { x, cap }));
 }
@@ -100,7 +100,8 @@ impl Job for Activate<'_> {
     }
 }
 
-/// `x = act(from) · factor`, where none is given, from `x` itself and by nothing. A value's result does not depend on where it lies.
+/// Computes `x = act(from) · factor`; `from` defaults to `x`, `factor` to 1. A value's result does not depend on its
+/// position.
 #[inline(always)]
 pub(crate) fn activate_slice<S: Simd>(
     s: S,
@@ -130,7 +131,7 @@ impl Job for SoftCapJob<'_> {
     }
 }
 
-/// A function of one value. A trait and no closure: a closure would be compiled without the tier's instructions.
+/// A function of one value; a trait, since a closure would be compiled without the tier's instructions.
 trait Lanewise {
     fn at<S: Simd>(s: S, v: S::F, parameter: f32) -> S::F;
 }
@@ -176,12 +177,12 @@ impl Lanewise for SoftCap {
     #[inline(always)]
     fn at<S: Simd>(s: S, v: S::F, cap: f32) -> S::F {
         let capped = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
-        // Adding nothing times v keeps a NaN visible, which the exponential's limits would turn into the cap.
+        // `0 · v` keeps a NaN, which the clamps of the exponential would turn into the cap.
         s.fma(v, s.splat(0.0), capped)
     }
 }
 
-/// `x = f(from) · factor`, as [`activate_slice`] has it, in registers. The last, partial register is padded with zeros.
+/// Computes `x = f(from) · factor` as [`activate_slice`], a register at a time; the last, partial one is zero-padded.
 #[inline(always)]
 fn map_lanes<S: Simd, L: Lanewise>(
     s: S,

@@ -1,6 +1,6 @@
 use tensor::Dtype;
 
-/// What can be wrong with the data handed to this room.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The bytes do not hold `rows` × `cols` weights.
@@ -27,7 +27,7 @@ pub enum Error {
         /// Weights in a block.
         block: usize,
     },
-    /// Bytes that packing this matrix does not give.
+    /// Bytes that are not this matrix packed in this layout.
     #[error("{got} bytes of panels of {layout:?} are no {rows} × {cols} matrix of {dtype:?}")]
     Panels {
         /// Output width.
@@ -36,7 +36,7 @@ pub enum Error {
         cols: usize,
         /// The weight format in the model's file.
         dtype: Dtype,
-        /// What the panels are said to hold.
+        /// The layout that the panels are said to have.
         layout: String,
         /// Bytes that were given.
         got: usize,

@@ -14,22 +14,22 @@ use crate::partial::MAX_LANES;
 use crate::unpack::{self, Format};
 use crate::{Compute, Error, bf16_dict12};
 
-/// How exactly to compute.
+/// How exactly a GEMM computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// Quantized weights as they are, activations in eight bits or bfloat16.
+    /// Quantized weights as they are, activations in 8 bits or bf16.
     Fast,
-    /// As `Fast`, with activations in sixteen bits where `Fast` has eight: twice the multiplies, the same bytes
-    /// read. For the output head, whose rounding goes straight into the logits.
+    /// As `Fast`, with activations in 16 bits instead of 8: twice the multiplies, the same bytes read. For the output
+    /// head, whose rounding errors go straight into the logits.
     Fine,
-    /// Weights widened to `f32` at load, activations in `f32`: slow, large, and the truth for quality tests.
+    /// Weights dequantized to `f32` at load, activations in `f32`: slow and large, the reference for quality tests.
     F32,
 }
 
-/// Packed bytes of a task: some hundred microseconds, and half a large page of the file at least.
+/// Packed bytes of a packing task: some hundred microseconds, and at least half a huge page of the file.
 const TASK_BYTES: usize = 1 << 20;
 
-/// What a panel holds.
+/// The layout of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Blocks of a quantized format, see [`crate::unpack`].
@@ -38,9 +38,9 @@ pub(crate) enum Layout {
     F32,
     /// A vector of half-precision floats for each k.
     F16,
-    /// A vector of bfloat16 pairs for each two k.
+    /// A vector of bf16 pairs for each two k.
     Bf16,
-    /// The same in three quarters of the bytes, see [`crate::bf16_dict12`].
+    /// Dictionary-compressed bf16, see [`crate::bf16_dict12`].
     Bf16Dict12,
 }
 
@@ -75,23 +75,23 @@ macro_rules! with_format {
 }
 pub(crate) use with_format;
 
-/// A matrix of `[rows, cols]` weights: `rows` outputs, `cols` inputs.
+/// A matrix of packed weights `[rows, cols]`: `rows` outputs (N), `cols` inputs (K).
 pub struct Matrix {
     pub(crate) layout: Layout,
     pub(crate) q16_activations: bool,
     pub(crate) tier: Tier,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Rows interleaved in a panel.
+    /// Rows of a panel.
     pub(crate) lanes: usize,
     pub(crate) panel_bytes: usize,
-    /// The power of two that quantized weights are below.
+    /// An exponent: quantized weights are below 2^`power` in magnitude.
     pub(crate) power: i32,
     pub(crate) data: ReadonlyBytes,
 }
 
 impl Matrix {
-    /// Packs `bytes`, row-major blocks of `dtype` as they lie in a file, for the tier and threads of `c`.
+    /// Packs `bytes`, row-major blocks of `dtype` as in a file, for the tier and threads of `c`.
     ///
     /// # Errors
     /// When the bytes are too few or too many, a row is no whole number of blocks, a weight is NaN or infinite, or memory
@@ -109,8 +109,9 @@ impl Matrix {
         Matrix::pack_into(c, &mut arena, dtype, rows, cols, bytes, p, &|_| ())
     }
 
-    /// As [`Matrix::pack`], into memory from `arena`; `read` hears, from any of the threads, which part of `bytes` will not be read again, so that
-    /// the caller can give back the pages of the file behind it and never holds a large tensor twice.
+    /// As [`Matrix::pack`], into memory from `arena`. Calls `read`, from any of the threads, with parts of `bytes` that
+    /// will not be read again, so that the caller can drop the pages of the file and never holds a large tensor twice.
+    /// Eight parameters, as many as there are facts about a tensor.
     ///
     /// Each thread packs, and so touches first, the rows that [`matmul()`](crate::matmul()) gives to it.
     ///
@@ -137,33 +138,33 @@ impl Matrix {
         if whole {
             return Ok(matrix);
         }
-        // Weights that are unlike trained ones.
+        // The weights have too many exceptions.
         drop(matrix);
         file.pack(c, arena, Layout::Bf16, p).map(|(matrix, _)| matrix)
     }
 
-    /// Outputs.
+    /// N, the outputs.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Inputs.
+    /// K, the inputs.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Bytes of memory that the packed weights take.
+    /// Bytes of the packed weights.
     pub fn bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// The power of two that quantized weights are below: with [`Matrix::panels`] what [`Matrix::from_panels`] takes.
+    /// The exponent of the power of two that quantized weights are below: an argument of [`Matrix::from_panels`].
     pub fn power(&self) -> i32 {
         self.power
     }
 
-    /// What quantized weights are made larger by where they become half-precision floats: below 2¹⁴, so that three times as much, which
-    /// codes with their scale may be before the bias is added, fits as well.
+    /// The scale of quantized weights that are dequantized to f16: below 2¹⁴, so that three times as much, which scaled
+    /// codes may be before the bias is added, fits as well.
     pub(crate) fn f16_scale(&self) -> f32 {
         power_of_two(14 - self.power)
     }
@@ -174,7 +175,7 @@ impl Matrix {
         rows.div_ceil(lanes) as u64 * panel_bytes(layout(dtype, cols, p, lanes), lanes, cols) as u64
     }
 
-    /// The form of activations that a product with this matrix reads.
+    /// The format of activations that a product with this matrix reads.
     pub fn activations(&self) -> ActFormats {
         match self.layout {
             Layout::Quantized(_) if has_f16_tiles(self.tier) => {
@@ -193,7 +194,7 @@ impl Matrix {
         }
     }
 
-    /// Widens the rows `which` to `f32`, one after the other, for an embedding look-up.
+    /// Dequantizes the rows `which` to `f32`, one after the other, for an embedding look-up.
     ///
     /// # Panics
     /// When a row is not below [`Matrix::rows`] or `out` is not as many times [`Matrix::cols`] long.
@@ -206,7 +207,7 @@ impl Matrix {
         });
     }
 
-    /// Widens row `row` to `f32`.
+    /// Dequantizes row `row` to `f32`.
     ///
     /// # Panics
     /// When `row` is not below [`Matrix::rows`] or `out` is not [`Matrix::cols`] long.
@@ -288,7 +289,7 @@ impl<F: Format> Job for Row<'_, F> {
     }
 }
 
-/// A matrix as it lies in a file.
+/// A matrix in a file.
 struct File<'a> {
     dtype: Dtype,
     rows: usize,
@@ -299,7 +300,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The matrix in `layout`, and whether that holds all of its weights.
+    /// Packs the matrix in `layout`; also returns whether the layout holds all of its weights.
     fn pack(
         &self,
         c: &Compute,
@@ -315,7 +316,7 @@ impl File<'_> {
         let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut data = arena.take(total).map_err(memory)?;
         let (finite, whole) = (AtomicBool::new(true), AtomicBool::new(true));
-        // Bits of a float that is not negative are ordered as it is.
+        // Bits of floats that are not negative are ordered as the floats are.
         let reach = AtomicU32::new(0);
         if cols > 0 && rows > 0 {
             let panels = TASK_BYTES.div_ceil(panel_bytes).max(1);
@@ -340,7 +341,7 @@ impl File<'_> {
             });
         }
         if !finite.into_inner() {
-            // Once more in order, for the place of the first.
+            // Again in order, to find the first one.
             tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
         }
         let q16_activations = p == Precision::Fine;
@@ -381,8 +382,8 @@ pub(crate) fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
     }
 }
 
-/// Writes rows of the file into a panel. Returns a number that no weight is above in magnitude, where they are quantized; none
-/// if they do not fit.
+/// Packs rows of the file into a panel. Returns an upper bound of their magnitude where they are quantized; none if
+/// they do not fit the layout.
 pub(crate) fn pack_panel(
     layout: Layout,
     dtype: Dtype,
@@ -404,7 +405,7 @@ pub(crate) fn pack_panel(
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];
             for (lane, row) in each.enumerate() {
-                // Lengths were checked by `pack`: a decoder that still refuses leaves zeros.
+                // `pack` checked the lengths: a decoder that still refuses leaves zeros.
                 if tensor::dequantize(dtype, row, &mut wide).is_err() {
                     continue;
                 }

@@ -1,12 +1,12 @@
-//! Row norms. A row is summed in lane order, whatever the batch.
+//! Row norms: RMS norm and layer norm. A row is summed in lane order, whatever the batch.
 
 use cpu::simd::{Job, Simd, dispatch};
 
 use crate::elementwise::parallel_rows;
 use crate::{Compute, partial};
 
-/// `x = x / rms(x) · weight` for each row of `x`, `[rows, cols]`, as [`RowNorm`] has it. Also for per-head norms, with `cols` the head's
-/// width.
+/// Computes `x = x / rms(x) · weight` for each row of `x`, `[rows, cols]`, as [`RowNorm`]. Also for per-head norms,
+/// with `cols` the head's width.
 ///
 /// # Panics
 /// When shapes do not fit.
@@ -15,22 +15,22 @@ pub fn rms_norm_in_place(c: &Compute, x: &mut [f32], weight: &[f32], eps: f32, c
     parallel_rows(c, x, cols, &|_, x| dispatch(c.tier, NormInPlace { x, weight, eps }));
 }
 
-/// A norm of rows: `x / rms(x) · weight + bias` with `rms(x) = sqrt(mean(x²) + eps)` (Zhang and Sennrich, 2019), of `x` or of
-/// `x − mean(x)` (Ba, Kiros and Hinton, 2016). To be worked out, or to be given to who reads the rows:
+/// A row norm: `x / rms(x) · weight + bias` with `rms(x) = sqrt(mean(x²) + eps)` (Zhang and Sennrich, 2019), of `x` or
+/// of `x − mean(x)` (Ba, Kiros and Hinton, 2016). Computed by [`RowNorm::rows`], or fused with quantization by
 /// [`Activations::set_normed`](crate::Activations::set_normed).
 #[derive(Clone, Copy, Debug)]
 pub struct RowNorm<'a> {
-    /// A factor for each column.
+    /// The weight of each column.
     pub weight: &'a [f32],
-    /// A summand for each.
+    /// The bias of each column.
     pub bias: Option<&'a [f32]>,
-    /// Added to the mean square.
+    /// Epsilon: added to the mean square.
     pub eps: f32,
     /// Whether the row's mean is subtracted first.
     pub mean: bool,
 }
 
-/// What a row's norm takes from the whole row.
+/// The statistics of a row.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RowStats {
     mean: f32,
@@ -58,14 +58,14 @@ impl RowNorm<'_> {
         });
     }
 
-    /// What the norm of any part of the row `x` needs to know.
+    /// The statistics of the row `x`.
     #[inline(always)]
     pub(crate) fn stats<S: Simd>(self, s: S, x: &[f32]) -> RowStats {
         let mean = if self.mean { sum(s, x) / x.len() as f32 } else { 0.0 };
         RowStats { mean, factor: factor(s, x, mean, self.eps) }
     }
 
-    /// The norm of `x`, a row's values from column `from` on.
+    /// The norm of `x`, the values of a row from column `from` on.
     #[inline(always)]
     pub(crate) fn part<S: Simd>(self, s: S, x: &[f32], stats: RowStats, from: usize, out: &mut [f32]) {
         let weight = &self.weight[from..from + x.len()];
@@ -124,7 +124,7 @@ pub(crate) fn in_place<S: Simd>(s: S, x: &mut [f32], weight: &[f32], eps: f32) {
     }
 }
 
-/// One over the root of the mean square about `mean`.
+/// `1 / sqrt(mean((x - mean)²) + eps)`.
 #[inline(always)]
 fn factor<S: Simd>(s: S, x: &[f32], mean: f32, eps: f32) -> f32 {
     1.0 / (squares(s, x, mean) / x.len() as f32 + eps).sqrt()

@@ -1,4 +1,4 @@
-//! Panels that are kept between starts, and so outlive the program that packed them.
+//! Panels in a packed cache, which outlives the program that packed them.
 
 use cpu::simd::lanes;
 use cpu::{ReadonlyBytes, Tier};
@@ -7,8 +7,8 @@ use tensor::Dtype;
 use crate::matrix::{Layout, layout, pack_panel, panel_bytes};
 use crate::{Error, Matrix, Precision};
 
-/// The version of what packing writes. To be raised whenever the same weights give other bytes, for any format: panels of
-/// another version are packed anew. `tests/kernels/panels.rs` knows the bytes.
+/// The version of the packed bytes. It must be raised whenever the same weights are packed into other bytes, in any
+/// format: panels of another version are packed anew. `tests/kernels/panels.rs` knows the bytes.
 pub const PANELS: u32 = 2;
 
 impl Layout {
@@ -22,17 +22,17 @@ impl Layout {
         }
     }
 
-    /// The layout of this name among those that packing may choose.
+    /// The layout with this name, if packing may choose it.
     fn named(name: &str, lanes: usize, dtype: Dtype, cols: usize, p: Precision) -> Option<Layout> {
         dtype.row_bytes(cols)?;
         let usual = layout(dtype, cols, p, lanes);
-        // Weights that do not fit are packed as the other one.
+        // The fallback of weights that do not fit.
         let other = (usual == Layout::Bf16Dict12).then_some(Layout::Bf16);
         std::iter::once(usual).chain(other).find(|layout| layout.name() == name)
     }
 }
 
-/// The panels of a matrix.
+/// The shape of a matrix's panels.
 struct Shape {
     layout: Layout,
     panel_bytes: usize,
@@ -40,7 +40,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Those of the layout of this name, if packing may choose it.
+    /// That of the layout with this name, if packing may choose it.
     fn named(
         layout: &str,
         lanes: usize,
@@ -56,15 +56,15 @@ impl Shape {
 }
 
 impl Matrix {
-    /// The packed weights. [`Matrix::from_panels`] makes a matrix of them again, on the same tier and with the same
+    /// The packed weights. [`Matrix::from_panels`] makes the matrix from them again, on the same tier and with the same
     /// [`PANELS`].
     pub fn panels(&self) -> &[u8] {
         &self.data
     }
 
-    /// The panel of the file's `rows`, as [`Matrix::pack`] writes it for registers of `lanes` lanes, whether this machine has them
-    /// or not, in the layout of this name: what [`PANELS`] stands for. None for a layout that is not chosen there, or for
-    /// rows that do not fit it.
+    /// The panel of the file's `rows`, as [`Matrix::pack`] writes it for registers of `lanes` lanes, whether this
+    /// machine has them or not, in the layout with this name: what [`PANELS`] stands for. None for a layout that
+    /// packing does not choose, or for rows that do not fit it.
     pub fn panel_for(
         lanes: usize,
         dtype: Dtype,
@@ -78,7 +78,7 @@ impl Matrix {
         pack_panel(layout, dtype, lanes, cols, rows, &mut panel).map(|_| panel)
     }
 
-    /// What the panels hold, by a name of its own.
+    /// The name of the layout.
     pub fn layout_name(&self) -> &'static str {
         self.layout.name()
     }
@@ -96,8 +96,9 @@ impl Matrix {
         Shape::named(layout, lanes(tier), dtype, rows, cols, p).map(|shape| shape.bytes)
     }
 
-    /// The matrix whose packed weights are `panels`, as [`Matrix::pack`] made them of `dtype` for `tier` and `p`, with its
-    /// [`Matrix::power`]. The bytes are not looked at: other ones, or another power, give other sums, and no worse.
+    /// The matrix with the packed weights `panels`, as [`Matrix::pack`] made them of `dtype` for `tier` and `p`, and
+    /// its [`Matrix::power`]. The bytes are not checked: others, or another power, give other sums, but no panic. Eight
+    /// parameters, the fields of a slot in a packed cache.
     ///
     /// # Errors
     /// A layout that packing does not choose for such a matrix, or bytes of another number.
@@ -118,7 +119,7 @@ impl Matrix {
             return Err(Error::Panels { rows, cols, dtype, layout: layout.to_owned(), got: panels.len() });
         };
         let q16_activations = p == Precision::Fine;
-        // As far as any float goes.
+        // The range of float exponents.
         let power = power.clamp(-126, 129);
         Ok(Matrix { layout, q16_activations, tier, rows, cols, lanes, panel_bytes, power, data: panels })
     }

@@ -1,11 +1,11 @@
-//! Registers at the end of a row, where there may be less than one.
+//! Loads and stores of partial registers at the end of a row.
 
 use cpu::simd::Simd;
 
-/// Floats of the widest registers.
+/// Lanes of the widest registers.
 pub(crate) const MAX_LANES: usize = 16;
 
-/// The register of `row` that begins at `at`, filled up with zeros behind the row's end.
+/// Loads the register of `row` at `at`, zero-padded past the row's end.
 #[inline(always)]
 pub(crate) fn load<S: Simd>(s: S, row: &[f32], at: usize) -> S::F {
     const { assert!(S::LANES <= MAX_LANES) };
@@ -18,7 +18,7 @@ pub(crate) fn load<S: Simd>(s: S, row: &[f32], at: usize) -> S::F {
     s.load(&all)
 }
 
-/// Writes `v` to `row` from `at` on, as much of it as there is room for.
+/// Stores `v` to `row` from `at` on, up to the row's end.
 #[inline(always)]
 pub(crate) fn store<S: Simd>(s: S, v: S::F, row: &mut [f32], at: usize) {
     const { assert!(S::LANES <= MAX_LANES) };

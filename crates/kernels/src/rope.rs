@@ -1,11 +1,11 @@
-//! Rotary position embedding (Su et al., 2021): each pair of a head's values is turned by position × frequency.
+//! Rotary position embedding (Su et al., 2021): each pair of a head's values is rotated by position × frequency.
 
 use cpu::simd::{Job, Simd, dispatch};
 
 use crate::elementwise::parallel_rows;
 use crate::{Compute, norm};
 
-/// Which values of a head make a pair.
+/// Which values of a head are a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// `i` and `i + rotary / 2`, as Hugging Face and GPT-NeoX.
@@ -22,7 +22,7 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// Room for `max_rows` rows of `frequencies` (half the rotary width).
+    /// A table for `max_rows` rows of `frequencies` (half the rotary width).
     pub fn new(max_rows: usize, frequencies: usize) -> RopeTable {
         RopeTable {
             frequencies,
@@ -35,7 +35,7 @@ impl RopeTable {
     /// `magnitude` (1, or the attention factor of yarn and longrope).
     ///
     /// # Panics
-    /// When `row` or the number of frequencies is beyond what [`RopeTable::new`] made room for.
+    /// When `row` or the number of frequencies is beyond that of [`RopeTable::new`].
     pub fn set_row(&mut self, row: usize, position: usize, inverse_frequencies: &[f32], magnitude: f32) {
         assert_eq!(inverse_frequencies.len(), self.frequencies, "rotary frequencies");
         let at = row * self.frequencies..(row + 1) * self.frequencies;
@@ -48,8 +48,9 @@ impl RopeTable {
     }
 }
 
-/// Turns the first `2 × frequencies` values of each head of `x`, `[rows, heads · head_dim]`, where row `r` uses row
-/// `r` of `table`; of its norm, where `norm` has weights and an epsilon for [`rms_norm_in_place`](crate::rms_norm_in_place).
+/// Rotates the first `2 × frequencies` values of each head of `x`, `[rows, heads · head_dim]`, row `r` by row `r` of
+/// `table`. `norm`, a weight and an epsilon, is applied to each head first, as
+/// [`rms_norm_in_place`](crate::rms_norm_in_place).
 ///
 /// # Panics
 /// When shapes do not fit.
@@ -73,7 +74,7 @@ pub fn rope(
 
 struct Turn<'a> {
     x: &'a mut [f32],
-    /// The row of the table for the first of `x`.
+    /// The row of the table for the first row of `x`.
     first: usize,
     table: &'a RopeTable,
     cols: usize,
@@ -90,7 +91,7 @@ impl Job for Turn<'_> {
         for (r, row) in self.x.chunks_exact_mut(self.cols).enumerate() {
             let at = (self.first + r) * half..(self.first + r + 1) * half;
             let (cos, sin) = (&self.table.cos[at.clone()], &self.table.sin[at]);
-            // Together while the row is near.
+            // Fused: the row is in L1.
             if let Some((weight, eps)) = self.norm {
                 norm::in_place(s, row, weight, eps);
             }

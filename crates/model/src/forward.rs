@@ -9,7 +9,7 @@ use crate::experts;
 use crate::load::{Block, FeedWeights, Linear, Mlp, Model, NormWeights};
 use crate::scratch::Scratch;
 use crate::spec::{NormKind, Spec};
-use kernels::{Activations, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
+use kernels::{Activations, AttentionParams, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
 
 /// Rows to compute together.
 #[derive(Clone, Copy)]
@@ -149,18 +149,15 @@ impl Model {
     fn attention(&self, compute: &Compute, layer: usize, batch: &Batch, kv: &KvPool, scratch: &mut Scratch) {
         let spec = &self.spec;
         let used = batch.tokens.len() * spec.query_width();
-        kernels::attention(
-            compute,
-            kv,
+        let params = AttentionParams {
             layer,
-            &scratch.q[..used],
-            spec.heads,
-            batch.sequences,
-            spec.layers[layer].window,
-            spec.attention_scale,
-            spec.attention_soft_cap,
-            &mut scratch.attention_out[..used],
-        );
+            heads: spec.heads,
+            window: spec.layers[layer].window,
+            scale: spec.attention_scale,
+            soft_cap: spec.attention_soft_cap,
+        };
+        let (q, out) = (&scratch.q[..used], &mut scratch.attention_out[..used]);
+        kernels::attention(compute, kv, params, q, batch.sequences, out);
     }
 
     /// Attention's output and the feed-forward, each added to the residual.

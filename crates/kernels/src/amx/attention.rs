@@ -1,6 +1,6 @@
-//! Keys and values kept in bfloat16, multiplied in tiles: a block's keys lie as the instruction wants its second factor, 16 pairs
-//! of numbers × 16 positions, and so do its values, 16 pairs of positions × 16 numbers. As for weights, any number of queries
-//! goes this way.
+//! Attention over a bf16 KV cache in AMX tiles. A block's keys are laid out as the B tile wants them, 16 pairs of
+//! dimensions × 16 positions, and so are its values, 16 pairs of positions × 16 dimensions. As for weights, any number
+//! of queries uses tiles.
 
 use cpu::simd::amx::{Amx, ROWS, Tiles};
 use cpu::simd::{DotKind, Simd};
@@ -18,7 +18,7 @@ pub(crate) fn head_dim_fits(head_dim: usize) -> bool {
     head_dim.is_multiple_of(2 * PAIRS)
 }
 
-/// Keys and values in bfloat16, in tiles.
+/// The KV cache in bf16, multiplied in AMX tiles.
 pub(crate) struct AmxBf16 {
     tiles: Tiles,
 }
@@ -60,7 +60,7 @@ impl KvFormat for AmxBf16 {
         tiles.zero::<1>();
         for (at, keys) in keys[..dim / 2 * row].chunks_exact(PAIRS * row).enumerate() {
             let (first, second) = keys.split_at(keys.len() / 2);
-            // In the first-level cache a block would lie for as long as this one takes, and what is read beside it would drive it out.
+            // Into L2: in L1 it would have to stay while this block is computed, and be evicted.
             s.prefetch_span_l2(first, prefetch_ahead);
             tiles.load_a::<0, _>(queries.0.as_flattened(), MAX_HEAD_DIM / 2, 4 * PAIRS * at);
             tiles.load_b::<0, _>(keys, row);
@@ -93,7 +93,7 @@ impl KvFormat for AmxBf16 {
         if written >= VALUE_ROWS {
             self.add_weighted(s, next_block, values, stride, sums);
         } else {
-            // What nobody wrote yet must not be read: zero times anything is not always zero.
+            // Unwritten values must not be read: zero times NaN is not zero.
             let mut rows = [0; VALUE_ROWS * MAX_HEAD_DIM * 4];
             rows[..written * stride * 4].copy_from_slice(&values[..written * stride * 4]);
             self.add_weighted(s, next_block, &rows, stride, sums);
@@ -102,8 +102,8 @@ impl KvFormat for AmxBf16 {
 }
 
 impl AmxBf16 {
-    /// Adds the values, `stride` pairs a row, times the weights that are in the tile of the first factor. Meanwhile asks for later ones, a part
-    /// between one tile and the next: all at once they would wait for each other, and the tiles for them.
+    /// Adds the values, `stride` pairs a row, times the attention weights in tile A 0. Prefetches the next block in
+    /// parts between the tiles: all at once they would fill the load queue.
     #[inline(always)]
     fn add_weighted<S: Simd, const N: usize>(
         &self,
@@ -118,7 +118,7 @@ impl AmxBf16 {
             let part = VALUE_ROWS * 4 * at..VALUE_ROWS * 4 * stride.min(at + ROWS);
             s.prefetch_span_l2(&next_block.values[part], next_block.prefetch_ahead);
             let (values, sums) = (&values[4 * at..], &mut sums[at..]);
-            // Four sums in turn, so that one does not wait for the other.
+            // Four accumulators in turn, to hide latency.
             match at / ROWS % 4 {
                 0 => self.add::<0>(values, stride, sums),
                 1 => self.add::<1>(values, stride, sums),
@@ -138,7 +138,7 @@ impl AmxBf16 {
     }
 }
 
-/// A block of values, and how far behind it the one lies that is asked for.
+/// A block of values, and the distance to the next one, which is prefetched.
 #[derive(Clone, Copy)]
 struct NextBlock<'a> {
     values: &'a [u8],

@@ -1,4 +1,5 @@
-//! bfloat16 weights: tiles as they lie in a panel, whose sums stay in the tiles over all of `k`.
+//! GEMM of bf16 weights on AMX. Weights are AMX tiles as packed; for few rows, accumulators stay in tile registers over
+//! all of K.
 
 use cpu::simd::amx::{Amx, ROWS, Tiles};
 use cpu::simd::{Job, Simd};
@@ -9,7 +10,7 @@ use crate::activations::AMX_TILE_PAIRS as PAIRS;
 use crate::gemm::work::Work;
 use crate::tune::tune;
 
-/// Computes `work` of bfloat16 weights times rows of pairs, which lie in tiles.
+/// Computes `work`: bf16 weights × rows in AMX tile order.
 pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     if work.out.rows() >= BLOCKED_MIN_M {
         return blocked::<PrepackedTiles, _>(amx, PrepackedTiles, work, pairs, 0);
@@ -17,7 +18,7 @@ pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     amx.lanes().call(Bf16Gemm { amx, work, pairs });
 }
 
-/// The panels that one group of rows walks at a time: fewer sums would wait for the product before.
+/// NR in panels for one tile of rows: fewer accumulators would not hide latency.
 const GEMV_PANELS: usize = 4;
 
 struct Bf16Gemm<'w, 'a> {
@@ -26,7 +27,7 @@ struct Bf16Gemm<'w, 'a> {
     pairs: &'w [[i8; 4]],
 }
 
-/// Weights that are tiles already.
+/// Packed bf16 weights: prepacked AMX tiles.
 struct PrepackedTiles;
 
 impl Weights for PrepackedTiles {
@@ -46,7 +47,7 @@ impl Weights for PrepackedTiles {
         for (row, to) in rows.zip(&mut to) {
             s.store_bytes(s.load_bytes(row), to);
         }
-        // A last tile that the panel fills only in part.
+        // The last tile, which the panel fills only in part.
         to.for_each(|rest| rest.fill(0));
     }
 }
@@ -67,11 +68,11 @@ impl Job for Bf16Gemm<'_, '_> {
 }
 
 impl Bf16Gemm<'_, '_> {
-    /// Rows `first` to before `end`, which the tiles divide.
+    /// Rows `first..end`, a multiple of the tile's rows.
     #[inline(always)]
     fn rows<S: Simd>(&mut self, s: S, tiles: &Tiles, first: usize, end: usize) {
         let panels = self.work.out.cols().div_ceil(S::LANES);
-        // As many as stay in the second-level cache, in pairs of tiles.
+        // MC: as many as stay in L2, in pairs of tiles.
         let chunk =
             (const { tune::<S>().mc_bytes } / (2 * self.work.cols)).max(2 * ROWS) / (2 * ROWS) * 2 * ROWS;
         for first in (first..end).step_by(chunk) {
@@ -88,7 +89,7 @@ impl Bf16Gemm<'_, '_> {
         }
     }
 
-    /// The rows, up to `G` tiles of them at a time, times `P` panels from `p` on; the panels done.
+    /// The rows, up to `G` tiles at a time, × `P` panels from `p` on; returns `P`.
     #[inline(always)]
     fn loop_m<S: Simd, const G: usize, const P: usize>(
         &mut self,
@@ -108,7 +109,7 @@ impl Bf16Gemm<'_, '_> {
         P
     }
 
-    /// `G` tiles of rows times `P` panels, four sums at most.
+    /// `G` tiles of rows × `P` panels over all of K, at most four accumulators.
     #[inline(always)]
     fn block<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, row: usize, p: usize) {
         let Work { weights, cols, .. } = *self.work;
@@ -129,7 +130,7 @@ impl Bf16Gemm<'_, '_> {
             multiply(tiles, &PrepackedTiles, x, w);
         }
         if whole < tiles_a_row {
-            // The last columns, filled up with zeros.
+            // The last columns, zero-padded.
             let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][whole * rows..]);
             let mut last = [[0; TILE_BYTES]; P];
             for (panel, last) in panels.iter().zip(&mut last) {

@@ -1,4 +1,4 @@
-//! bfloat16 weights in twelve bits, made tiles.
+//! GEMM of dictionary-compressed bf16 weights on AMX.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::tile::{DecodedKBlock, K_BLOCK, Weights};
 use crate::bf16_dict12;
 use crate::gemm::work::Work;
 
-/// Computes `work` of weights in twelve bits times rows of pairs, which lie in tiles.
+/// Computes `work`: dictionary-compressed weights × rows in AMX tile order.
 pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     blocked::<Dict12Weights, _>(amx, Dict12Weights, work, pairs, 0);
 }
@@ -29,7 +29,7 @@ impl Weights for Dict12Weights {
         decoded: &mut DecodedKBlock,
     ) {
         const { assert!(K_BLOCK == bf16_dict12::K_BLOCK) };
-        // All at once: the exceptions are those of a piece.
+        // The whole K-block at once: its exceptions are one list.
         if tile == 0 {
             let mut decoder = bf16_dict12::PanelDecoder::new(panel, S::LANES, cols, from / K_BLOCK);
             decoder.decode_into(s, usize::MAX, 1, decoded.0.as_flattened_mut());

@@ -1,5 +1,5 @@
-//! Quantized weights times rows of prompts: made bfloat16 once for many rows, with scale and minimum in each weight, so that
-//! sums stay in the tiles.
+//! GEMM of quantized weights × prefill rows on AMX: weights are dequantized to bf16, scale and minimum included, once
+//! for many rows, so that accumulators stay in tiles.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::gemm::work::Work;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, SUB};
 
-/// Computes the rows of `work` from `first` on: weights of `F` times rows of pairs, which lie in tiles.
+/// Computes the rows of `work` from `first` on: weights of `F` × rows in AMX tile order.
 pub(crate) fn gemm<F: Format>(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]], first: usize) {
     blocked::<F, _>(amx, DequantBf16::<F>(PhantomData), work, pairs, first);
 }
@@ -38,15 +38,15 @@ impl<F: Format> Weights for DequantBf16<F> {
     }
 }
 
-/// What weights are made larger by before all but the upper half of their bits is cut off: half a last place of a bfloat16, on
-/// average over mantissas as they occur. So cutting errs to both sides, and costs half of what rounding does.
+/// A factor of the weights before their lower 16 bits are cut off: half a last place of bf16, on average over mantissas
+/// as they occur. Truncation then errs to both sides, and costs half of what rounding does.
 const ROUNDING_BIAS: f32 = 1.0 + std::f32::consts::LN_2 / 256.0;
 
-/// A byte `q` in these bits of a float says 256 + q.
+/// A byte `q` in these bits of a float makes it 256 + q.
 const BITS: i32 = 0x007f_8000;
 const UP: f32 = 256.0;
 
-/// Writes a sub-block as a tile: a row for each pair of columns.
+/// Dequantizes a sub-block into a tile: a row for each pair of columns.
 #[inline(always)]
 fn dequant_tile<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
     let zero = UP + unpack::zero_point::<S, F>() as f32;
@@ -70,13 +70,13 @@ fn dequant_tile<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u
     }
 }
 
-/// 256 + the byte that lies at [`BITS`].
+/// 256 + the byte at [`BITS`].
 #[inline(always)]
 fn code<S: Simd>(s: S, v: S::I) -> S::F {
     s.cast_f(s.or(s.and(v, s.splat_i(BITS)), s.splat_i(UP.to_bits().cast_signed())))
 }
 
-/// The upper half of each lane's bits: of `low` in the lower half, of `high` in the upper.
+/// The upper halves of each lane's bits: of `low` in the lower half, of `high` in the upper.
 #[inline(always)]
 fn upper_halves<S: Simd>(s: S, low: S::F, high: S::F) -> S::I {
     let upper = s.splat_i(0xffff_0000_u32.cast_signed());

@@ -1,12 +1,13 @@
-//! Quantized weights made half-precision floats, with scale and minimum in each, and multiplied in tiles, for any number of rows.
+//! GEMM of quantized weights on AMX with f16 tiles (Granite Rapids): weights are dequantized to f16, scale and minimum
+//! included, for any number of rows.
 //!
-//! A code becomes a half by bits alone: a narrow one lies in the mantissa of a number between one and two, a wide one in the last
-//! bits of 1,024 and something. What it is too large by goes into the bias, or is taken off exactly where the bias would round it too
-//! coarsely. Weights and rows are brought near the upper end of what a half can hold by powers of two, which the results are
-//! divided by again, so that neither large nor small numbers are lost.
+//! A code becomes an f16 by bit operations: a narrow one is put into the mantissa of a number between 1 and 2, a wide
+//! one into the last bits of 1,024. The excess goes into the bias, or is subtracted exactly where the bias would round
+//! it too coarsely. Weights and rows are scaled by powers of two to near the upper end of f16, and results are scaled
+//! back, so that neither overflow nor underflow loses anything.
 //!
-//! Up to 32 rows, a sub-block of weights is unpacked while the one before it is multiplied: neither waits for the other, and both
-//! are done before memory has the next one (docs/decisions/0035). More rows go the way of [`super::blocked`].
+//! Up to 32 rows, a sub-block is dequantized while the one before it is multiplied, which together take less time than
+//! memory takes to deliver the next one (docs/decisions/0035). More rows use [`super::blocked`].
 
 use std::marker::PhantomData;
 
@@ -22,10 +23,10 @@ use crate::unpack::codes::Codes;
 use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB};
 
-/// Rows up to which weights are unpacked and multiplied at the same time.
+/// The most rows for which dequantizing and multiplying are interleaved.
 const SMALL_M_ROWS: usize = 2 * ROWS;
 
-/// Computes `work`: weights of `F`, made larger by `weight_scale`, a power of two, times the rows `x`.
+/// Computes `work`: weights of `F`, scaled by `weight_scale`, a power of two, × the rows `x`.
 pub(crate) fn gemm<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: F16Rows<'_>, weight_scale: f32) {
     let weights = F16Weights::<F> { amx, weight_scale, row_descale: x.descale, format: PhantomData };
     if work.out.rows() <= SMALL_M_ROWS {
@@ -38,7 +39,7 @@ pub(crate) fn gemm<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: F16Rows<'_>,
 struct F16Weights<'a, F> {
     amx: AmxFp16,
     weight_scale: f32,
-    /// What makes the values of a row of what it holds.
+    /// The scale of each row.
     row_descale: &'a [f32],
     format: PhantomData<F>,
 }
@@ -70,7 +71,7 @@ impl<F: Format> Weights for F16Weights<'_, F> {
     }
 }
 
-/// The block's head, its factors made larger by `weight_scale`.
+/// The head of `block`, its factors times `weight_scale`.
 #[inline(always)]
 fn scaled_head<S: Simd, F: Format>(s: S, block: &[u8], weight_scale: f32) -> [S::F; 2] {
     let (head, weight_scale) = (unpack::head::<S, F>(s, block), s.splat(weight_scale));
@@ -106,7 +107,7 @@ impl<F: Format> Job for SmallM<'_, '_, F> {
 }
 
 impl<F: Format> SmallM<'_, '_, F> {
-    /// All rows, in `G` tiles, times `P` panels from `p` on.
+    /// All rows, in `G` tiles, × `P` panels from `p` on, over all of K.
     #[inline(always)]
     fn loop_m<S: Simd, const G: usize, const P: usize>(&mut self, s: S, tiles: &Tiles, p: usize) {
         const { assert!(4 * S::LANES == TILE_BYTES / PAIRS || S::LANES != 16) };
@@ -114,7 +115,7 @@ impl<F: Format> SmallM<'_, '_, F> {
         let a_row = cols.div_ceil(SUB) * PAIRS;
         let (mut x, mut steps): ([&[[i8; 4]]; G], _) = ([&[]; G], [0; G]);
         for g in 0..G {
-            // As in `super::blocked`: the rest of the last tile is what comes after its rows, and dropped.
+            // A last tile of fewer rows is filled up by what follows them; those accumulators are dropped.
             steps[g] = ROWS.min(rows - g * ROWS) * PAIRS;
             x[g] = &self.pairs[g * ROWS * a_row..];
         }
@@ -129,7 +130,7 @@ impl<F: Format> SmallM<'_, '_, F> {
         tiles.zero::<1>();
         tiles.zero::<2>();
         tiles.zero::<3>();
-        // The sub-block that is unpacked and the one before it, which is multiplied.
+        // Double buffer: the sub-block that is dequantized, and the one before it, which is multiplied.
         let mut decoded = [[const { Tile([0; TILE_BYTES]) }; P]; 2];
         let mut at = 0;
         for from in (0..panel.len()).step_by(bytes) {
@@ -190,12 +191,13 @@ impl<F: Format> SmallM<'_, '_, F> {
     }
 }
 
-/// Ones, and the place of the leading mantissa bits, in both halves of a lane.
+/// 1.0 in both halves of a lane.
 const F16_ONE: i32 = 0x3c00_3c00;
-/// 1,024 in both halves of a lane: a byte in the last bits is added to it.
+/// 1,024.0 in both halves of a lane: a byte is added in the last bits.
 const F16_1024: i32 = 0x6400_6400;
 
-/// Writes a sub-block as a tile: of each quad of columns a row with the first and third, then one with the second and fourth.
+/// Dequantizes a sub-block into a tile: of each quad of columns, a row with the first and third, then one with the
+/// second and fourth.
 #[inline(always)]
 fn dequant_f16<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8; TILE_BYTES]) {
     let zero = unpack::zero_point::<S, F>();

@@ -1,9 +1,14 @@
-//! Products in tiles, on the tier that has them: AMX. A tile multiplies bfloat16 pairs many times as fast as registers do, but
-//! sums in an order of its own: what goes this way goes this way for any number of rows, so that batched equals alone.
+//! GEMM and attention on AMX tiles. A tile multiplies bf16 pairs many times as fast as registers do, but sums in an
+//! order of its own: what uses tiles does so for any number of rows, so that batched equals alone.
 //!
-//! Quantized weights go this way where tiles and registers have half precision (docs/decisions/0035): made halves, with scale and
-//! minimum in each, they are multiplied as fast as memory gives them. Where there is bfloat16 only, rows of prompts alone may go
-//! this way (docs/decisions/0024): widening takes longer there than a row or two of products in registers.
+//! | file | what |
+//! |---|---|
+//! | `tile.rs` | tiles, accumulators, the micro-kernel |
+//! | `blocked.rs` | cache blocking for many rows (MC, KC, NC in [`crate::tune::amx`]) |
+//! | `bf16.rs`, `bf16_dict12.rs` | bf16 weights, plain and dictionary-compressed |
+//! | `f16_tiles.rs` | quantized weights dequantized to f16, where tiles and registers have it (docs/decisions/0035) |
+//! | `dequant_bf16.rs` | quantized weights × prefill rows, dequantized to bf16 (docs/decisions/0024): it takes longer than a row or two in registers |
+//! | `attention.rs` | the bf16 KV cache |
 
 mod attention;
 mod bf16;

@@ -1,4 +1,4 @@
-//! AMX tiles of weights and accumulators, and the micro-kernel that multiplies them.
+//! AMX tiles of weights and accumulators, and the micro-kernel for any number of them.
 
 use std::ops::Range;
 
@@ -14,21 +14,21 @@ pub(super) const TILE_BYTES: usize = 64 * PAIRS;
 /// Columns of a tile of weights.
 pub(super) const TILE_COLS: usize = 2 * PAIRS;
 
-/// Columns that are made tiles at a time: two panels of them are 16 KiB.
+/// KC: columns of a K-block.
 pub(super) const K_BLOCK: usize = tune::amx::KC;
 
-/// Tiles of a piece of a panel.
+/// Tiles of a K-block of one panel.
 pub(super) const TILES: usize = K_BLOCK / TILE_COLS;
 
-/// Rows that are worth copying the weights nearer.
+/// The rows from which on decoding weights into L1 pays, though they could be multiplied where they are.
 pub(crate) const BLOCKED_MIN_M: usize = tune::amx::BLOCKED_MIN_TILES * ROWS;
 
-/// A piece of a panel as tiles, one after the other.
+/// A decoded K-block of one panel, tile after tile.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct DecodedKBlock(pub(super) [[u8; TILE_BYTES]; TILES]);
 
-/// The sums of a tile, row by row, a cache line each.
+/// The accumulators of a tile: a row of 16, a cache line, for each row of activations.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Accumulators(pub(super) [[f32; 16]; ROWS]);
@@ -37,10 +37,10 @@ impl Accumulators {
     pub(super) const ZERO: Accumulators = Accumulators([[0.0; 16]; ROWS]);
 }
 
-/// Weights that can be made tiles, of bfloat16 unless they say otherwise.
+/// Packed weights that can be decoded into tiles, of bf16 unless they say otherwise.
 pub(super) trait Weights {
-    /// Makes tile number `tile` of those of `panel`, of `cols` columns, from column `from` on, a multiple of [`K_BLOCK`]; nothing where
-    /// the panel has ended.
+    /// Decodes tile number `tile` of the K-block of `panel` (of `cols` columns) at column `from`, a multiple of
+    /// [`K_BLOCK`]; nothing past the end of the panel.
     fn decode_into<S: Simd>(
         &self,
         s: S,
@@ -55,19 +55,20 @@ pub(super) trait Weights {
     fn dot<const C: usize, const A: usize, const B: usize>(&self, tiles: &Tiles) {
         tiles.dot_bf16::<C, A, B>();
     }
-    /// What makes results of the sums of row `row`: a factor and then another, since both together may be no number.
+    /// The two scales of the results of `row`, applied one after the other, since their product may overflow.
     #[inline(always)]
     fn descale(&self, _row: usize) -> [f32; 2] {
         [1.0; 2]
     }
-    /// Where those columns lie in a panel, if they are to be asked for while tiles multiply; nothing if [`Weights::decode_into`] asks by itself.
+    /// The packed bytes of a K-block, to be prefetched while tiles multiply; empty where [`Weights::decode_into`]
+    /// prefetches itself.
     fn byte_range(_lanes: usize, _cols: usize, _from: usize) -> Range<usize> {
         0..0
     }
 }
 
-/// Adds the products of a tile of each of `G` groups of rows with one of each of `P` panels: to sums 0 to `P - 1` those of the
-/// first group, then those of the second.
+/// The micro-kernel: a tile of each of `G` groups of rows × one of each of `P` panels. Accumulators 0 to `P - 1` are
+/// those of the first group, then come those of the second.
 #[inline(always)]
 pub(super) fn multiply<W: Weights, const G: usize, const P: usize>(
     tiles: &Tiles,

@@ -1,7 +1,12 @@
 //! Attention against its formula.
 
 use cpu::{Pool, Tier};
-use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, SeqRows, attention};
+use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, SeqRows, attention};
+
+/// Of layer 0, with neither window nor soft cap.
+fn plain(heads: usize, scale: f32) -> AttentionParams {
+    AttentionParams { layer: 0, heads, window: None, scale, soft_cap: None }
+}
 
 fn noise(seed: &mut u64) -> f32 {
     *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -104,7 +109,8 @@ fn check(case: &Case, dtype: KvDtype) {
                 let rows = first * heads * dim..(first + n) * heads * dim;
                 let seq = SeqRows { rows: 0..n, first_position: first, blocks: &blocks };
                 let o = &mut out[rows.clone()];
-                attention(&c, &pool, 1, &q[rows], heads, &[seq], window, scale, cap, o);
+                let params = AttentionParams { layer: 1, heads, window, scale, soft_cap: cap };
+                attention(&c, &pool, params, &q[rows], &[seq], o);
             }
             for (i, (o, w)) in out.iter().zip(&want).enumerate() {
                 assert!((f64::from(*o) - w).abs() < limit, "{tier} {dtype:?} at {i}: {o}, not {w}");
@@ -156,7 +162,7 @@ fn eight_bits_take_rows_of_nothing_and_of_any_size_and_hide_no_overflow() {
             }
             let mut out = vec![0.0; heads * dim];
             let seq = SeqRows { rows: 0..1, first_position: rows.len() - 1, blocks: &[0] };
-            attention(&c, &pool, 0, &vec![q; heads * dim], heads, &[seq], None, 1.0, None, &mut out);
+            attention(&c, &pool, plain(heads, 1.0), &vec![q; heads * dim], &[seq], &mut out);
             assert!(out.iter().all(|o| o.to_bits() == out[0].to_bits() || o.is_nan()), "{tier}: {out:?}");
             out[0]
         };
@@ -209,19 +215,19 @@ fn sequences_apart(dtype: KvDtype) {
         at += len;
     }
     pool.write(&c, 0, &k, &v, &slots);
-    let mut unroll_factor = vec![0.0; q.len()];
-    attention(&c, &pool, 0, &q, heads, &seqs, None, 0.25, None, &mut unroll_factor);
+    let mut together = vec![0.0; q.len()];
+    attention(&c, &pool, plain(heads, 0.25), &q, &seqs, &mut together);
     for seq in &seqs {
         let rows = seq.rows.start * heads * dim..seq.rows.end * heads * dim;
         let mut alone = vec![0.0; rows.len()];
         let own = SeqRows { rows: 0..seq.rows.len(), ..seq.clone() };
-        attention(&c, &pool, 0, &q[rows.clone()], heads, &[own], None, 0.25, None, &mut alone);
-        assert_eq!(alone, unroll_factor[rows]);
+        attention(&c, &pool, plain(heads, 0.25), &q[rows.clone()], &[own], &mut alone);
+        assert_eq!(alone, together[rows]);
     }
     pool.copy_block(5, 6);
     let mut moved = vec![0.0; 40 * heads * dim];
     let seq = SeqRows { rows: 0..40, first_position: 0, blocks: &[6, 1] };
     let rows = 6 * heads * dim..46 * heads * dim;
-    attention(&c, &pool, 0, &q[rows.clone()], heads, &[seq], None, 0.25, None, &mut moved);
-    assert_eq!(moved, unroll_factor[rows]);
+    attention(&c, &pool, plain(heads, 0.25), &q[rows.clone()], &[seq], &mut moved);
+    assert_eq!(moved, together[rows]);
 }
