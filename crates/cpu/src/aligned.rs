@@ -1,12 +1,12 @@
-//! Buffers that begin at a cache line.
+//! Buffers aligned to cache lines.
 
 use std::ops::{Deref, DerefMut};
 
 /// Bytes of a cache line, and of the widest register.
 const LINE: usize = 64;
 
-/// `len` values that begin at a cache line. An allocator puts large buffers sixteen bytes behind the start of a page, where every
-/// access of a whole register touches two lines: reading rows into tiles takes twice as long (docs/decisions/0036).
+/// `len` values aligned to a cache line. Allocators put large buffers 16 bytes behind the start of a page, where every
+/// access of a full register touches two lines: loading rows into AMX tiles takes twice as long (docs/decisions/0036).
 pub struct AlignedVec<T> {
     room: Vec<T>,
     from: usize,
@@ -20,7 +20,7 @@ impl<T: Copy + Default> AlignedVec<T> {
         const { assert!(size_of::<T>() > 0 && LINE.is_multiple_of(size_of::<T>())) };
         let spare = LINE / size_of::<T>();
         let room = vec![T::default(); len + spare];
-        // Where the allocator's own alignment is below a value's size there may be no such place.
+        // An allocator that aligns below a value's size may leave no such place.
         let from = room.as_ptr().align_offset(LINE);
         AlignedVec { room, from: if from < spare { from } else { 0 }, len }
     }

@@ -1,7 +1,7 @@
-//! What the metal can do: one look at the machine, SIMD tiers, threads and memory.
+//! What the hardware can do: the probe, SIMD tiers, threads and memory.
 //!
-//! This is the only room with `unsafe`, intrinsics and thread creation; the rooms above build on its safe surface.
-//! Deliberately absent: tensors, formats and any notion of a model.
+//! The only crate with `unsafe`, intrinsics and thread creation; the crates above use its safe interface. Deliberately
+//! absent: tensors, formats, tuning and any notion of a model.
 
 mod aligned;
 mod map;

@@ -1,4 +1,4 @@
-//! Bytes that are written no more.
+//! Read-only bytes.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{Map, Pages};
 
-/// Bytes that are only read: a buffer that has been filled, or a part of a mapped file. Derefs to them.
+/// Read-only bytes, to which it derefs: a buffer that has been filled, or a part of a mapped file.
 pub struct ReadonlyBytes(Memory);
 
 enum Memory {
@@ -16,7 +16,7 @@ enum Memory {
 }
 
 impl Pages {
-    /// The buffer, never to be written again.
+    /// The buffer, read-only from now on.
     #[must_use]
     pub fn freeze(self) -> ReadonlyBytes {
         ReadonlyBytes(Memory::Buffer(self))
@@ -24,8 +24,8 @@ impl Pages {
 }
 
 impl ReadonlyBytes {
-    /// The bytes `range` of a mapped file, which stays mapped as long as they are there; none if they are not inside it.
-    /// What [`Map`] says of files that are cut short holds for all that time.
+    /// The bytes `range` of a mapped file, which stays mapped as long as they exist; none if the range is outside it.
+    /// What [`Map`] says of files that are cut short applies.
     #[must_use]
     pub fn of_file(map: &Arc<Map>, range: Range<usize>) -> Option<ReadonlyBytes> {
         map.get(range.clone())?;

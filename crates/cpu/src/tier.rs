@@ -8,7 +8,7 @@ use crate::probe::environment;
 /// A set of vector instructions that the kernels are built for. Ordered from the plainest to the widest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Tier {
-    /// Plain Rust: the truth that the other tiers are tested against.
+    /// Plain Rust: the reference that the other tiers are tested against.
     Scalar,
     /// Arm Advanced SIMD (`asimd`), which every AArch64 CPU has. The dot products of `asimddp` and `i8mm` are used where
     /// they are there.
@@ -17,9 +17,9 @@ pub enum Tier {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI. BF16 instructions are used where they are there.
     Avx512,
-    /// [`Tier::Avx512`] and AMX: bfloat16 weights, keys and values are multiplied in tiles.
+    /// [`Tier::Avx512`] and AMX: bf16 weights and the bf16 KV cache are multiplied in tiles.
     Amx,
-    /// [`Tier::Amx`] with tiles and registers of half-precision floats: quantized weights are multiplied in tiles too.
+    /// [`Tier::Amx`] with f16 tiles and registers: quantized weights are multiplied in tiles too.
     AmxFp16,
 }
 

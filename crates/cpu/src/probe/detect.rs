@@ -1,4 +1,4 @@
-//! Puts what the files say together into a [`Machine`].
+//! Combines what the files and the [`Environment`] tell into a [`Machine`].
 
 use super::cgroup;
 use super::environment::Environment;

@@ -1,4 +1,4 @@
-//! What one look at the machine finds.
+//! The result of the probe.
 
 use crate::Tier;
 use serde::Serialize;

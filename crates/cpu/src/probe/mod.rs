@@ -1,10 +1,10 @@
-//! One look at the machine, as this process may use it.
+//! The probe: one detection of the machine, as this process may use it.
 //!
-//! Everything that sizes threads, pools, caches or queues reads the [`Machine`] found here, so that a container with
-//! 4 CPUs on a 64-CPU host runs 4 threads. Only files under `/proc` and `/sys` are read, through a root that tests
-//! replace by trees recorded on other machines.
+//! Everything that sizes threads, pools, caches or queues reads the [`Machine`] found here, so that a container with 4
+//! CPUs on a 64-CPU host runs 4 threads. Files under `/proc` and `/sys` are read through a root that tests replace by
+//! trees recorded on other machines; CPUID and environment variables are asked in `environment` and `uarch`.
 //!
-//! Deliberately absent: a second look. Affinity and quotas can change while a process runs; it is restarted then.
+//! Deliberately absent: a second detection. Affinity and quotas can change while a process runs; it is restarted then.
 
 mod cgroup;
 mod detect;
@@ -24,7 +24,7 @@ pub use uarch::Uarch;
 use environment::Environment;
 use root::Root;
 
-/// Looks at this machine. Takes a few milliseconds and never fails: what cannot be read is left at its plainest value.
+/// Detects this machine. Takes a few milliseconds and never fails: what cannot be read is left at its plainest value.
 #[must_use]
 pub fn detect() -> Machine {
     detect::detect(&Root::at("/"), &Environment::current())

@@ -1,9 +1,8 @@
 //! AVX2 with FMA and F16C (Haswell, Zen and later).
 //!
-//! There is no mixed-sign dot product here, so `vpmaddubsw` pairs are widened by a second multiply with ones. It adds
-//! two products in 16 bits with saturation: codes up to 127 cannot reach it (2 · 127 · 128 = 32,512), wider codes go
-//! by magnitude and sign (2 · 128 · 127). Of narrow codes several such sums fit (8 · 2 · 15 · 128 = 30,720), and one widening
-//! serves them all.
+//! There is no dot product of bytes, so `vpmaddubsw` adds pairs in 16 bits and `vpmaddwd` widens them. It saturates,
+//! which codes up to 127 cannot reach (2 · 127 · 128 = 32,512); wider codes are split into magnitude and sign (2 · 128
+//! · 127). Of narrow codes several such sums fit (8 · 2 · 15 · 128 = 30,720), and are widened once.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -25,7 +24,7 @@ impl Avx2 {
     }
 }
 
-/// Code that is compiled with the module of a type.
+/// Functions that are compiled in the codegen unit of a type.
 trait InUnit {
     /// Runs `job`.
     ///
@@ -38,10 +37,10 @@ trait InUnit {
     }
 }
 
-impl<H> InUnit for H {}
+impl<U> InUnit for U {}
 
-/// `x`, made where the source says so. A compiler knows that additions of integers may be made in any order, adds the products of one
-/// row first, and keeps the weights of all of them on the stack meanwhile.
+/// Returns `x`, and fixes the order of the additions around it. The compiler would reassociate integer additions to do
+/// one row after the other, and spill the weights of all of them.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn schedule_barrier(mut x: __m256i) -> __m256i {
@@ -105,8 +104,8 @@ impl Simd for Avx2 {
     type I = __m256i;
 
     #[inline(always)]
-    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
-        isa!(<H as InUnit>::with_avx2(self, job))
+    fn call_in_unit<U, J: Job>(self, job: J) -> J::Out {
+        isa!(<U as InUnit>::with_avx2(self, job))
     }
 
     #[inline(always)]
@@ -171,7 +170,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn reduce_max(self, a: __m256) -> f32 {
         isa!({
-            // A NaN is no largest lane: of two numbers that are not ordered the second is taken.
+            // NaN is dropped: of two unordered values the second is taken.
             let a = _mm256_max_ps(a, _mm256_set1_ps(f32::NEG_INFINITY));
             let four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -309,7 +308,7 @@ impl Simd for Avx2 {
         from: usize,
         scale: __m256i,
     ) -> __m256i {
-        // As many pairs as cannot run over are added before they are widened.
+        // As many pairs as cannot overflow are added before they are widened.
         let together = const { i16_quads(BITS) };
         for first in (from..from + QUADS).step_by(together.min(QUADS)) {
             let mut pairs = self.splat_i(0);

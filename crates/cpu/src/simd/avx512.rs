@@ -1,5 +1,4 @@
-//! AVX-512 with VNNI (Ice Lake, Zen 4 and later), with or without the bfloat16 dot product, with or without arithmetic on
-//! half-precision floats.
+//! AVX-512 with VNNI (Ice Lake, Zen 4 and later), with or without the bf16 dot product, with or without f16 arithmetic.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -7,9 +6,8 @@ use std::arch::x86_64::*;
 use super::{Job, Simd};
 use crate::{Tier, Uarch};
 
-/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`. `ZEN4` is for CPUs
-/// whose own prefetch follows a stream; it changes how memory is read, and, with `BF16`, which steps
-/// activations in eight bits have, [`Simd::TWOS`].
+/// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`.
+/// `ZEN4` needs no instruction: it makes [`Simd::UARCH`] that of Zen 4.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512<const BF16: bool, const FP16: bool = false, const ZEN4: bool = false>(());
 
@@ -31,20 +29,20 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Avx512<BF16, FP16, ZE
 }
 
 impl<const BF16: bool> Avx512<BF16> {
-    /// The same for a CPU whose prefetch [`follows`].
+    /// The same, compiled for [`Uarch::Zen4`].
     pub(super) fn for_zen4(self) -> Avx512<BF16, false, true> {
         Avx512(())
     }
 }
 
 impl Avx512<false, true> {
-    /// The same without half precision.
+    /// The same without f16 arithmetic.
     pub(super) fn plain(self) -> Avx512<false> {
         Avx512(())
     }
 }
 
-/// `op` of all lanes of each of sixteen registers, those of `$x[i]` in lane `i`: halves of two registers at a time.
+/// Reduces each of sixteen registers with `op`, that of `$x[i]` into lane `i`: two registers at a time.
 macro_rules! reduce_each {
     ($op:ident, $x:expr) => {{
         let x: [__m512; 16] = $x;
@@ -75,12 +73,12 @@ macro_rules! reduce_each {
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn prefetch_barrier(mut v: __m512i) -> __m512i {
-    // SAFETY: no instruction, only a place that reads of memory and prefetches do not cross.
+    // SAFETY: no instruction, only a place that memory reads and prefetches are not moved across.
     unsafe { asm!("/* {} */", inout(zmm_reg) v, options(nostack, preserves_flags)) };
     v
 }
 
-/// Code that is compiled with the module of a type.
+/// Functions that are compiled in the codegen unit of a type.
 ///
 /// # Safety
 /// Of each function: the CPU has the instructions, as the token says.
@@ -104,7 +102,7 @@ trait InUnit {
     }
 }
 
-impl<H> InUnit for H {}
+impl<U> InUnit for U {}
 
 /// Calls intrinsics that the token's existence vouches for.
 macro_rules! isa {
@@ -128,12 +126,12 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
     type I = __m512i;
 
     #[inline(always)]
-    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
+    fn call_in_unit<U, J: Job>(self, job: J) -> J::Out {
         const { assert!(!(BF16 && FP16), "no job wants both") };
         match (BF16, FP16) {
-            (_, true) => isa!(<H as InUnit>::with_fp16(Avx512(()), job)),
-            (true, _) => isa!(<H as InUnit>::with_bf16::<_, ZEN4>(Avx512(()), job)),
-            _ => isa!(<H as InUnit>::without_bf16::<_, ZEN4>(Avx512(()), job)),
+            (_, true) => isa!(<U as InUnit>::with_fp16(Avx512(()), job)),
+            (true, _) => isa!(<U as InUnit>::with_bf16::<_, ZEN4>(Avx512(()), job)),
+            _ => isa!(<U as InUnit>::without_bf16::<_, ZEN4>(Avx512(()), job)),
         }
     }
 
@@ -194,7 +192,7 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
     }
     #[inline(always)]
     fn reduce_max(self, a: __m512) -> f32 {
-        // A NaN is no largest lane: of two numbers that are not ordered the second is taken.
+        // NaN is dropped: of two unordered values the second is taken.
         isa!(_mm512_reduce_max_ps(_mm512_max_ps(a, _mm512_set1_ps(f32::NEG_INFINITY))))
     }
     #[inline(always)]
@@ -229,8 +227,9 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
     }
     #[inline(always)]
     fn prefetch_write<T>(self, out: &mut [T]) {
-        // The intrinsic with its hint for writing is compiled to a prefetch for reading, as `prfchw` is no feature of functions: of a line
-        // that another core reads too, the write would then have to wait once more. All CPUs with AVX-512 have the instruction.
+        // The intrinsic for a write hint is compiled to a prefetch for reading, as `prfchw` is no target feature: where
+        // another core reads the line too, the write would have to wait again. All CPUs with AVX-512 have the
+        // instruction.
         // SAFETY: no memory is read or written, a prefetch of any address is allowed.
         unsafe {
             asm!("prefetchw [{}]", in(reg) out.as_ptr().addr(), options(nomem, nostack, preserves_flags));

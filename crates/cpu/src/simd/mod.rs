@@ -1,12 +1,12 @@
-//! SIMD tiers as tokens: holding an [`avx512::Avx512`] proves that this CPU has the instructions.
+//! SIMD tiers as capability tokens: an [`avx512::Avx512`] exists only if this CPU has the instructions.
 //!
 //! A kernel is written once, generic over [`Simd`], as a [`Job`]; [`Simd::call`] compiles it with the tier's
-//! instructions switched on. Everything a job calls with lanes in hand must be `#[inline(always)]` and no closure, not even one
-//! given to `map`: it would be compiled without them, each instruction a call with its registers in memory (`cargo xtask counts`
-//! finds such calls). [`scalar::Scalar`] is the truth that the others are tested against.
+//! instructions enabled. Everything a job calls with a token must be `#[inline(always)]` and no closure, not even one
+//! given to `map`: it would be compiled without them, each intrinsic a call with its registers in memory (`cargo xtask
+//! counts` finds such calls). [`scalar::Scalar`] is the reference that the others are tested against.
 //!
-//! Deliberately absent: choosing the tier (that is the caller's, once a job handed to the pool) and any notion of a
-//! weight format.
+//! Deliberately absent: choosing the tier (the caller does, once a task of the pool), tuning (`kernels::tune`) and
+//! weight formats.
 
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
@@ -33,31 +33,32 @@ pub enum DotKind {
     Bf16,
 }
 
-/// Work that is compiled for each tier; more than once for those that have several sets of lanes, by its products.
+/// A kernel, compiled for each tier; more than once for tiers with several instruction sets, by its [`DotKind`].
 pub trait Job {
-    /// What the work returns.
+    /// The result.
     type Out;
-    /// The products that the work should have instructions for. Others have the right results too, by slower means.
+    /// The dot products that the kernel should have instructions for. It computes the same without them, slower.
     const DOT_KIND: DotKind = DotKind::F32;
-    /// Does the work with the lanes of `s`. Implementations are `#[inline(always)]`.
+    /// Runs the kernel on the registers of `s`. Implementations are `#[inline(always)]`.
     fn run<S: Simd>(self, s: S) -> Self::Out;
 }
 
-/// The lanes of one tier: [`Simd::LANES`] floats, as many 32-bit integers, or four times as many bytes.
+/// The registers and instructions of one tier: [`Simd::LANES`] floats, as many 32-bit integers, or four times as many
+/// bytes.
 ///
 /// # Panics
 /// Loads and stores panic when the slice is shorter than the register.
 pub trait Simd: Copy + Send + Sync + 'static {
-    /// The tier that these lanes belong to.
+    /// The tier.
     const TIER: Tier;
     /// Floats in a register.
     const LANES: usize;
-    /// The micro-architecture that these lanes are for, by which `kernels::tune` finds its tables: [`Uarch::Generic`] where the tier
-    /// has one set of tables.
+    /// The micro-architecture that the code is compiled for, by which `kernels::tune` finds its table;
+    /// [`Uarch::Generic`] for tiers with a single table.
     const UARCH: Uarch = Uarch::Generic;
     /// Whether [`Simd::bf16_dot`] is one instruction (`vdpbf16ps`); where it is not, kernels widen to `f32` instead.
     const BF16_DOT: bool;
-    /// What [`Simd::dot_u8`] subtracts from each weight code.
+    /// The zero point that [`Simd::dot_u8`] subtracts from each weight code.
     const U8_ZERO_POINT: i32;
     /// The instructions of [`Simd::dot`] and [`Simd::dot_u8`], and their width.
     const INT8: &'static str;
@@ -66,15 +67,17 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// A register of 32-bit integers or bytes.
     type I: Copy;
 
-    /// Runs `job`, compiled with this tier's instructions and by itself: it is never part of the caller's code.
+    /// Runs `job` compiled with this tier's instructions, as a function of its own: it is never inlined into the
+    /// caller.
     #[inline(always)]
     fn call<J: Job>(self, job: J) -> J::Out {
         self.call_in_unit::<J, J>(job)
     }
 
-    /// As [`Simd::call`], compiled with the module of the type `H`. The compiler works on several modules at a time, and a job's code
-    /// belongs to the module of its type: jobs that are generic over many types would all be compiled one after the other.
-    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out;
+    /// As [`Simd::call`], compiled in the codegen unit of the type `U`. The compiler works on several units in
+    /// parallel, and a job's code goes to the unit of its type: jobs that are generic over many types would all be
+    /// compiled one after the other.
+    fn call_in_unit<U, J: Job>(self, job: J) -> J::Out;
 
     /// The value `x` in all lanes.
     fn splat(self, x: f32) -> Self::F;
@@ -122,7 +125,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         most
     }
-    /// The columns of `rows`.
+    /// The columns of `rows`: an 8 × 16 transpose.
     #[inline(always)]
     fn transpose_8x16(self, rows: &[[i32; 16]; 8]) -> [[i32; 8]; 16] {
         let mut columns = [[0; 8]; 16];
@@ -134,16 +137,16 @@ pub trait Simd: Copy + Send + Sync + 'static {
         columns
     }
 
-    /// Asks for the cache line `ahead` bytes after the start of `x`, where the tier can ask, into the cache that is best for this CPU.
+    /// Prefetches the cache line `ahead` bytes after the start of `x` into L1, on tiers with a prefetch instruction.
     #[inline(always)]
     fn prefetch(self, _x: &[u8], _ahead: usize) {}
-    /// `v`, once all that was asked for before has been: the compiler would ask for everything at the end of a loop. The other tiers leave
-    /// the order to it.
+    /// Returns `v` and keeps the compiler from moving prefetches across this place: it would issue them all at the end
+    /// of a loop. Other tiers than AVX-512 leave the order to it.
     #[inline(always)]
     fn prefetch_barrier(self, v: Self::I) -> Self::I {
         v
     }
-    /// [`Simd::prefetch`] without a place in the first-level cache.
+    /// [`Simd::prefetch`] into L2 only.
     #[inline(always)]
     fn prefetch_l2<T>(self, _x: &[T], _ahead: usize) {}
     /// [`Simd::prefetch_l2`] for each cache line of `x`.
@@ -154,7 +157,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Asks for the cache line at the start of `out`, which is about to be written.
+    /// Prefetches the cache line at the start of `out` for writing.
     #[inline(always)]
     fn prefetch_write<T>(self, _out: &mut [T]) {}
 
@@ -239,8 +242,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&sums)
     }
-    /// In each word `acc + w[0] * x[0] + w[1] * x[1]` over its two bytes, `w` unsigned and at most 127, `x` signed, the sum at most
-    /// 32,767 in magnitude: [`i16_quads`] says for how many. Fast on AVX2 only.
+    /// In each `i16` lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bytes, `w` unsigned and at most 127, `x`
+    /// signed, the sum at most 32,767 in magnitude: see [`i16_quads`]. Fast on AVX2 only.
     #[inline(always)]
     fn maddubs_i16(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
         let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
@@ -255,12 +258,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&sums)
     }
-    /// [`Simd::dot_i16`] of sums that [`Simd::maddubs_i16`] made.
+    /// Widens sums of [`Simd::maddubs_i16`] to `i32`: [`Simd::dot_i16`] of them with `scale`.
     #[inline(always)]
     fn madd_i16_to_i32(self, acc: Self::I, short: Self::I, scale: Self::I) -> Self::I {
         self.dot_i16(acc, short, scale)
     }
-    /// Reads signed bytes, one a lane, each widened to both words of its lane.
+    /// Reads signed bytes, one a lane, each widened to both `i16` of its lane.
     #[inline(always)]
     fn load_i8_dup_i16(self, x: &[u8]) -> Self::I {
         let mut all = [0; 64];
@@ -286,7 +289,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         acc
     }
-    /// Rounds to nearest even and writes as words, two little-endian bytes each: of four lanes the first and third to `even`, the
+    /// Rounds to nearest even and writes as little-endian `i16`: of four lanes the first and third to `even`, the
     /// second and fourth to `odd`, the values in -32768..=32767. Like the two below fast on AVX2 only.
     #[inline(always)]
     fn store_i16_split(self, x: Self::F, even: &mut [i8], odd: &mut [i8]) {
@@ -298,7 +301,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
             (out[i / 2 * 2], out[i / 2 * 2 + 1]) = (low.cast_signed(), high.cast_signed());
         }
     }
-    /// In each lane its bytes 0 and 2, or 1 and 3 if `ODD`, widened to two words; as signed bytes if `SIGNED`.
+    /// In each lane its bytes 0 and 2, or 1 and 3 if `ODD`, widened to two `i16`; as signed bytes if `SIGNED`.
     #[inline(always)]
     fn widen_bytes<const ODD: bool, const SIGNED: bool>(self, x: Self::I) -> Self::I {
         let mut all = [0; 64];
@@ -309,7 +312,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&all)
     }
-    /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two words, both signed.
+    /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two `i16`, both signed.
     #[inline(always)]
     fn dot_i16(self, acc: Self::I, w: Self::I, x: Self::I) -> Self::I {
         let (mut sums, mut ws, mut xs) = ([0; 64], [0; 64], [0; 64]);
@@ -401,8 +404,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// `f` of each of the half-precision floats in three registers, in more precision than the result has: a product of two is exact, a sum
-/// nearly always.
+/// `f` of each f16 in three registers, in more precision than the result has: a product of two is exact, a sum nearly
+/// always.
 #[inline(always)]
 fn map_f16<S: Simd>(s: S, of: [S::I; 3], f: fn([f64; 3]) -> f64) -> S::I {
     let mut bytes = [[0; 64]; 3];
@@ -417,7 +420,8 @@ fn map_f16<S: Simd>(s: S, of: [S::I; 3], f: fn([f64; 3]) -> f64) -> S::I {
     s.load_bytes(&out)
 }
 
-/// How many quads of codes below `1 << bits`, times signed bytes, [`Simd::maddubs_i16`] can add, of eight: all of four bits.
+/// The quads of codes below `1 << bits`, times signed bytes, that [`Simd::maddubs_i16`] can accumulate without
+/// overflow, at most 8.
 pub const fn i16_quads(bits: u32) -> usize {
     let fit = (1 << 15) / (2 * 128 * ((1 << bits) - 1));
     if fit < 8 { fit } else { 8 }
@@ -429,71 +433,70 @@ pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
     dispatch_in_unit::<J, J>(tier, job)
 }
 
-/// As [`dispatch`], compiled with the module of the type `H`, see [`Simd::call_in_unit`].
-pub fn dispatch_in_unit<H, J: Job>(tier: Tier, job: J) -> J::Out {
+/// As [`dispatch`], compiled in the codegen unit of the type `U`, see [`Simd::call_in_unit`].
+pub fn dispatch_in_unit<U, J: Job>(tier: Tier, job: J) -> J::Out {
     match tier {
         #[cfg(target_arch = "x86_64")]
         Tier::Avx512 | Tier::Amx | Tier::AmxFp16 => {
-            // CPUs with tiles take two cycles for a product of bfloat16 pairs in registers (Sapphire Rapids, measured): as long
-            // as for four registers of fused multiply-adds.
+            // CPUs with AMX take two cycles for `vdpbf16ps` (Sapphire Rapids, measured): as long as for four FMAs.
             if const { matches!(J::DOT_KIND, DotKind::Bf16) }
                 && tier == Tier::Avx512
                 && let Some(s) = avx512::Avx512::<true>::new()
             {
                 return match Uarch::current() {
-                    Uarch::Zen4 => s.for_zen4().call_in_unit::<H, J>(job),
-                    Uarch::Generic => s.call_in_unit::<H, J>(job),
+                    Uarch::Zen4 => s.for_zen4().call_in_unit::<U, J>(job),
+                    Uarch::Generic => s.call_in_unit::<U, J>(job),
                 };
             }
             if let Some(s) = avx512::Avx512::<false>::new() {
                 if const { matches!(J::DOT_KIND, DotKind::Int8) } && Uarch::current() == Uarch::Zen4 {
-                    return s.for_zen4().call_in_unit::<H, J>(job);
+                    return s.for_zen4().call_in_unit::<U, J>(job);
                 }
-                return s.call_in_unit::<H, J>(job);
+                return s.call_in_unit::<U, J>(job);
             }
         }
         #[cfg(target_arch = "x86_64")]
         Tier::Avx2 => {
             if let Some(s) = avx2::Avx2::new() {
-                return s.call_in_unit::<H, J>(job);
+                return s.call_in_unit::<U, J>(job);
             }
         }
         #[cfg(target_arch = "aarch64")]
         Tier::Neon => {
             if const { matches!(J::DOT_KIND, DotKind::Int8) } {
                 if let Some(s) = neon::Neon::<true, true>::new() {
-                    return s.call_in_unit::<H, J>(job);
+                    return s.call_in_unit::<U, J>(job);
                 }
                 if let Some(s) = neon::Neon::<true, false>::new() {
-                    return s.call_in_unit::<H, J>(job);
+                    return s.call_in_unit::<U, J>(job);
                 }
             }
             if let Some(s) = neon::Neon::<false, false>::new() {
-                return s.call_in_unit::<H, J>(job);
+                return s.call_in_unit::<U, J>(job);
             }
         }
         _ => {}
     }
-    scalar::Scalar.call_in_unit::<H, J>(job)
+    scalar::Scalar.call_in_unit::<U, J>(job)
 }
 
-/// As [`dispatch_in_unit`], on lanes that are tuned for Zen 4 and have the bf16 dot product.
+/// As [`dispatch_in_unit`], on registers tuned for Zen 4 that have the bf16 dot product.
 ///
 /// # Errors
-/// The job, where `tier` has no such lanes on this CPU.
-pub fn dispatch_zen4_bf16_in_unit<H, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
+/// The job, where `tier` has no such registers on this CPU.
+pub fn dispatch_zen4_bf16_in_unit<U, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
     #[cfg(target_arch = "x86_64")]
     if tier == Tier::Avx512
         && Uarch::current() == Uarch::Zen4
         && let Some(s) = avx512::Avx512::<true>::new()
     {
-        return Ok(s.for_zen4().call_in_unit::<H, J>(job));
+        return Ok(s.for_zen4().call_in_unit::<U, J>(job));
     }
     let _ = tier;
     Err(job)
 }
 
-/// Whether `tier` has such lanes on this CPU, those of [`dispatch_zen4_bf16_in_unit`].
+/// Whether [`dispatch_zen4_bf16_in_unit`] runs jobs of `tier` on this CPU.
 pub fn has_zen4_bf16(tier: Tier) -> bool {
     struct Nothing;
     impl Job for Nothing {
@@ -517,7 +520,7 @@ pub fn lanes(tier: Tier) -> usize {
     dispatch(tier, Lanes)
 }
 
-/// Whether `tier` has tiles that can be used here, [`amx::Tiles`].
+/// Whether `tier` has AMX tiles that can be used here, [`amx::Tiles`].
 pub fn has_tiles(tier: Tier) -> bool {
     #[cfg(target_arch = "x86_64")]
     return amx::Amx::for_tier(tier).is_some();
@@ -528,7 +531,7 @@ pub fn has_tiles(tier: Tier) -> bool {
     }
 }
 
-/// Whether those tiles multiply half-precision floats too.
+/// Whether `tier` has AMX tiles of half-precision floats that can be used here.
 pub fn has_f16_tiles(tier: Tier) -> bool {
     #[cfg(target_arch = "x86_64")]
     return amx::AmxFp16::for_tier(tier).is_some();

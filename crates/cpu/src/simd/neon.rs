@@ -52,7 +52,7 @@ impl<const DOTPROD: bool, const I8MM: bool> Neon<DOTPROD, I8MM> {
     }
 }
 
-/// Code that is compiled with the module of a type.
+/// Functions that are compiled in the codegen unit of a type.
 ///
 /// # Safety
 /// Of each function: the CPU has the instructions, as the token says.
@@ -76,7 +76,7 @@ trait InUnit {
     }
 }
 
-impl<H> InUnit for H {}
+impl<U> InUnit for U {}
 
 /// A function of the dot product `$name` with `$features` on, in its forms for all lanes alike and for one quad of `x`.
 macro_rules! dot_products {
@@ -131,11 +131,11 @@ impl<const DOTPROD: bool, const I8MM: bool> Simd for Neon<DOTPROD, I8MM> {
     type I = uint8x16_t;
 
     #[inline(always)]
-    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
+    fn call_in_unit<U, J: Job>(self, job: J) -> J::Out {
         isa!(match (DOTPROD, I8MM) {
-            (_, true) => <H as InUnit>::with_i8mm(Neon(()), job),
-            (true, false) => <H as InUnit>::with_dotprod(Neon(()), job),
-            (false, false) => <H as InUnit>::plain(Neon(()), job),
+            (_, true) => <U as InUnit>::with_i8mm(Neon(()), job),
+            (true, false) => <U as InUnit>::with_dotprod(Neon(()), job),
+            (false, false) => <U as InUnit>::plain(Neon(()), job),
         })
     }
 

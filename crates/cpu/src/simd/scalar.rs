@@ -1,4 +1,4 @@
-//! The plain tier: eight lanes as arrays, the definition of what each operation means.
+//! The scalar tier: eight lanes as arrays, the definition of each operation.
 
 use half::f16;
 
@@ -25,7 +25,7 @@ fn bytes(x: u32) -> [u8; 4] {
     x.to_le_bytes()
 }
 
-/// Code that is compiled with the module of a type.
+/// Functions that are compiled in the codegen unit of a type.
 trait InUnit {
     #[inline(never)]
     fn plain<J: Job>(s: Scalar, job: J) -> J::Out {
@@ -33,7 +33,7 @@ trait InUnit {
     }
 }
 
-impl<H> InUnit for H {}
+impl<U> InUnit for U {}
 
 impl Simd for Scalar {
     const TIER: Tier = Tier::Scalar;
@@ -45,8 +45,8 @@ impl Simd for Scalar {
     type I = I;
 
     #[inline(always)]
-    fn call_in_unit<H, J: Job>(self, job: J) -> J::Out {
-        <H as InUnit>::plain(self, job)
+    fn call_in_unit<U, J: Job>(self, job: J) -> J::Out {
+        <U as InUnit>::plain(self, job)
     }
 
     #[inline(always)]
