@@ -3,8 +3,8 @@
 //! Rows are grouped by expert so that each expert's weights are read once a batch. Groups run in ascending order of
 //! expert, and a row's answers are added in that order, so its sum does not depend on the rows around it.
 
-use crate::forward::feed_forward;
 use crate::load::Mlp;
+use crate::mlp::{MlpBuffers, feed_forward};
 use crate::scratch::Routing;
 use crate::spec::Spec;
 use kernels::{Activations, Compute, Matrix};
@@ -16,12 +16,12 @@ pub(crate) fn route(
     used: usize,
     renormalise: bool,
     h: &[f32],
-    width: usize,
     decode_rows: usize,
     activations: &mut Activations,
     routing: &mut Routing,
 ) {
-    let (rows, experts) = (h.len() / width, router.rows());
+    let (width, experts) = (router.cols(), router.rows());
+    let rows = h.len() / width;
     activations.set(compute, h, width, router.activations(), decode_rows);
     let scores = &mut routing.scores[..rows * experts];
     kernels::matmul(compute, router, activations, scores);
@@ -40,9 +40,7 @@ pub(crate) fn run(
     experts: &[Mlp],
     h: &[f32],
     decode_rows: usize,
-    gate: &mut [f32],
-    up: &mut [f32],
-    activations: &mut Activations,
+    buffers: &mut MlpBuffers<'_>,
     routing: &mut Routing,
     out: &mut [f32],
 ) {
@@ -60,8 +58,8 @@ pub(crate) fn run(
         }
         let expert_out = &mut routing.expert_out[..group.len() * width];
         let decode_rows = group.partition_point(|(row, _)| (*row as usize) < decode_rows);
-        activations.set(compute, gathered, width, expert.formats, decode_rows);
-        feed_forward(compute, spec, expert, decode_rows, gate, up, activations, expert_out);
+        buffers.activations.set(compute, gathered, width, expert.formats, decode_rows);
+        feed_forward(compute, spec, expert, decode_rows, buffers, expert_out);
         for (expert_out, &(to, weight)) in expert_out.chunks_exact(width).zip(group) {
             for (sum, part) in out[row(to)].iter_mut().zip(expert_out) {
                 *sum += weight * part;

@@ -6,10 +6,11 @@
 
 use crate::error::Error;
 use crate::experts;
-use crate::load::{Block, FeedWeights, Linear, Mlp, Model, NormWeights};
+use crate::load::{Block, FeedWeights, Model, NormWeights};
+use crate::mlp::{MlpBuffers, bias, feed_forward};
 use crate::scratch::Scratch;
 use crate::spec::{NormKind, Spec};
-use kernels::{Activations, AttentionParams, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
+use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
 
 /// Rows to compute together.
 #[derive(Clone, Copy)]
@@ -192,24 +193,15 @@ impl Model {
                     }
                     None => activations.set(compute, h, width, mlp.formats, decode_rows),
                 }
-                feed_forward(compute, spec, mlp, decode_rows, gate, up, activations, out);
+                feed_forward(compute, spec, mlp, decode_rows, &mut MlpBuffers { gate, up, activations }, out);
             }
             FeedWeights::Experts { router, experts, used, renormalise } => {
                 if let Some(weights) = &block.feed_norm {
                     norm(spec, weights).rows(compute, x, h);
                 }
-                experts::route(
-                    compute,
-                    router,
-                    *used,
-                    *renormalise,
-                    h,
-                    width,
-                    decode_rows,
-                    activations,
-                    routing,
-                );
-                experts::run(compute, spec, experts, h, decode_rows, gate, up, activations, routing, out);
+                experts::route(compute, router, *used, *renormalise, h, decode_rows, activations, routing);
+                let buffers = &mut MlpBuffers { gate, up, activations };
+                experts::run(compute, spec, experts, h, decode_rows, buffers, routing, out);
             }
         }
         post_norm(compute, spec, block.feed_post_norm.as_deref(), out);
@@ -245,41 +237,6 @@ impl Model {
     }
 }
 
-/// `down(act(gate h) * up h)`, or `down(act(up h))`, of the rows `h` that `activations` holds, into `out`; the first `decode_rows` rows are of
-/// answers.
-pub(crate) fn feed_forward(
-    compute: &Compute,
-    spec: &Spec,
-    mlp: &Mlp,
-    decode_rows: usize,
-    gate: &mut [f32],
-    up: &mut [f32],
-    activations: &mut Activations,
-    out: &mut [f32],
-) {
-    let rows = out.len() / spec.width;
-    let inner = mlp.up.matrix.rows();
-    let (gate, up) = (&mut gate[..rows * inner], &mut up[..rows * inner]);
-    let formats = mlp.down.matrix.activations();
-    match &mlp.gate {
-        Some(gated) => {
-            let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
-            kernels::matmul_group(compute, jobs, activations);
-            bias(compute, gated, gate);
-            bias(compute, &mlp.up, up);
-            activations.set_gated(compute, spec.activation, gate, up, inner, formats, decode_rows);
-        }
-        None => {
-            kernels::matmul(compute, &mlp.up.matrix, activations, up);
-            bias(compute, &mlp.up, up);
-            kernels::activate(compute, spec.activation, up);
-            activations.set(compute, up, inner, formats, decode_rows);
-        }
-    }
-    kernels::matmul(compute, &mlp.down.matrix, activations, out);
-    bias(compute, &mlp.down, out);
-}
-
 fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
     RowNorm {
         weight: &weights.weight,
@@ -302,12 +259,6 @@ fn add_residual(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) 
         kernels::scale(compute, out, spec.residual_scale);
     }
     kernels::add(compute, x, out);
-}
-
-fn bias(compute: &Compute, linear: &Linear, out: &mut [f32]) {
-    if let Some(bias) = &linear.bias {
-        kernels::add_bias(compute, out, bias);
-    }
 }
 
 /// Moves the wanted rows to the front of every buffer that is still read; returns how many there are.

@@ -6,17 +6,16 @@
 //! Where packed weights are kept beside the model (see [`crate::packed`]), its matrices are those, and only vectors are read.
 
 use crate::error::Error;
-use crate::memory::PackedWeight;
-use crate::names::{self, Place, Slice};
+use crate::found::{self, Found};
 use crate::packed::{Cached, PackedCache, PackedStore};
 use crate::rope::Rope;
-use crate::source::{Source, missing};
-use crate::spec::{Feed, Part, Role, Spec, WeightDecl};
+use crate::source::Source;
+use crate::spec::{Feed, Part, Role, Spec};
+use crate::tensors::floats;
 use cpu::{Arena, Backing, Tier};
 use kernels::{ActFormats, Compute, Matrix, Precision};
-use std::collections::{HashMap, HashSet};
-use tensor::Dtype;
-use weights::{Opened, Tensor};
+use std::collections::HashMap;
+use weights::Opened;
 
 /// A model ready to run.
 pub struct Model {
@@ -77,118 +76,6 @@ pub(crate) struct Mlp {
     pub(crate) formats: ActFormats,
 }
 
-/// A weight found in the file, not yet read.
-pub(crate) struct Found<'a> {
-    pub(crate) role: Role,
-    name: String,
-    pub(crate) dtype: Dtype,
-    /// Rows and columns; a vector is one row.
-    pub(crate) rows: usize,
-    pub(crate) cols: usize,
-    pub(crate) vector: bool,
-    pub(crate) bytes: &'a [u8],
-}
-
-impl Found<'_> {
-    /// Bytes that it takes once loaded.
-    pub(crate) fn packed_bytes(&self, tier: Tier, precision: Precision) -> u64 {
-        if self.vector {
-            return 4 * self.cols as u64;
-        }
-        Matrix::packed_bytes(tier, self.dtype, self.rows, self.cols, precision)
-    }
-
-    pub(crate) fn packed(&self, tier: Tier, precision: Precision) -> PackedWeight {
-        PackedWeight {
-            role: self.role,
-            dtype: self.dtype,
-            rows: self.rows,
-            cols: self.cols,
-            vector: self.vector,
-            bytes: self.packed_bytes(tier, precision),
-        }
-    }
-}
-
-/// Finds every weight of the spec in the file, checks its shape and closes the ledger.
-pub(crate) fn find<'a>(opened: &'a Opened, source: &Source, spec: &Spec) -> Result<Vec<Found<'a>>, Error> {
-    let mut ledger = opened.ledger();
-    let mut claimed = HashSet::new();
-    let mut found = Vec::new();
-    for decl in spec.weights() {
-        let places = names::places(source, spec, decl.role);
-        let place =
-            places.iter().find(|p| fits(opened, p)).or_else(|| places.iter().find(|p| source.has(&p.name)));
-        let Some(place) = place else {
-            if let Some(usual) = places.first() {
-                ledger.claim(&usual.name);
-            }
-            continue;
-        };
-        if claimed.insert(place.name.clone()) {
-            ledger.claim(&place.name);
-        }
-        found.push(cut(opened, place, &decl)?);
-    }
-    for tensor in opened.tensors() {
-        if names::ignorable(tensor.name, spec) {
-            ledger.waive(tensor.name);
-        }
-    }
-    ledger.close()?;
-    Ok(found)
-}
-
-/// Whether the file has a tensor at this place with as many rows as the place expects.
-fn fits(opened: &Opened, place: &Place) -> bool {
-    let Some(tensor) = opened.info(&place.name) else { return false };
-    match place.slice {
-        Slice::Whole => true,
-        Slice::Rows { of, .. } => tensor.shape.first() == Some(&of),
-        Slice::Expert { count, of, .. } => tensor.shape.len() == 3 && tensor.shape[..2] == [count, of],
-    }
-}
-
-/// The tensor `name`, of any type that weights may have.
-///
-/// # Errors
-/// When the file lacks the tensor, or its type is not computed with.
-pub(crate) fn tensor<'a>(opened: &'a Opened, name: &str) -> Result<Tensor<'a>, Error> {
-    let info = opened.info(name).ok_or_else(|| missing(&format!("tensor {name}")))?;
-    opened.tensor(name).ok_or_else(|| Error::TensorType {
-        name: name.to_owned(),
-        found: info.element.name(),
-        supported: Dtype::supported(),
-    })
-}
-
-/// The weight's bytes within its tensor, after checking the tensor's type and whole shape.
-fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Found<'a>, Error> {
-    let tensor = tensor(opened, &place.name)?;
-    let vector = decl.shape.len() == 1;
-    if vector {
-        vector_format(&place.name, tensor.dtype)?;
-    }
-    let (rows, cols) = if vector { (1, decl.shape[0]) } else { (decl.shape[0], decl.shape[1]) };
-    let (expected, first, unit) = match place.slice {
-        Slice::Whole => (decl.shape.clone(), 0, rows),
-        Slice::Rows { first, of } if vector => (vec![of], first, cols),
-        Slice::Rows { first, of } => (vec![of, cols], first, rows),
-        Slice::Expert { index, count, first, of } => (vec![count, of, cols], index * of + first, rows),
-    };
-    let wrong_shape =
-        || Error::Shape { name: place.name.clone(), found: tensor.shape.clone(), expected: expected.clone() };
-    if tensor.shape != expected {
-        return Err(wrong_shape());
-    }
-    let sliced_vector = vector && matches!(place.slice, Slice::Rows { .. });
-    let row = if sliced_vector { 1 } else { cols };
-    let row_bytes = tensor.dtype.row_bytes(row).ok_or_else(wrong_shape)?;
-    let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
-    let (name, dtype) = (place.name.clone(), tensor.dtype);
-    Ok(Found { role: decl.role, name, dtype, rows, cols, vector, bytes })
-}
-
 impl Model {
     /// Reads the spec and loads its weights. `progress` gets the share that is done, from 0 to 1.
     ///
@@ -232,7 +119,7 @@ impl Model {
         cache: PackedCache,
         progress: &mut dyn FnMut(f32),
     ) -> Result<(Model, Cached), Error> {
-        let found = find(opened, &Source::new(opened)?, &spec)?;
+        let found = found::find(opened, &Source::new(opened)?, &spec)?;
         let precision = with_q16_if_narrow(precision, &spec);
         let shelf = PackedStore::beside(opened, &found, compute.tier, precision, cache);
         let mut cached = Cached::default();
@@ -357,7 +244,7 @@ impl Store<'_> {
         tensor::check_finite(weight.dtype, weight.bytes)
             .map_err(|source| Error::Weights { name: weight.name.clone(), source })?;
         let mut values = floats(&weight.name, weight.dtype, weight.bytes)?;
-        if self.spec.norm.plus_one && is_norm(weight.role) {
+        if self.spec.norm.plus_one && weight.role.is_norm() {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
         self.bytes += 4 * values.len();
@@ -454,39 +341,4 @@ fn arena(found: &[Found], tier: Tier, precision: Precision) -> Result<Arena, Err
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let bytes = packed().fold(0, u64::saturating_add);
     Arena::new(lengths).map_err(|source| Error::Memory { bytes, source })
-}
-
-/// Refuses a format that vectors are not read from.
-fn vector_format(name: &str, dtype: Dtype) -> Result<(), Error> {
-    match dtype {
-        Dtype::F32 | Dtype::F16 | Dtype::BF16 => Ok(()),
-        other => Err(Error::VectorFormat { name: name.to_owned(), found: other.name() }),
-    }
-}
-
-/// A vector's values.
-pub(crate) fn floats(name: &str, dtype: Dtype, bytes: &[u8]) -> Result<Vec<f32>, Error> {
-    let halves = |value: fn([u8; 2]) -> f32| bytes.as_chunks::<2>().0.iter().map(|&b| value(b)).collect();
-    match dtype {
-        Dtype::F32 => Ok(bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect()),
-        Dtype::F16 => Ok(halves(|b| half::f16::from_le_bytes(b).to_f32())),
-        Dtype::BF16 => Ok(halves(|b| half::bf16::from_le_bytes(b).to_f32())),
-        other => Err(Error::VectorFormat { name: name.to_owned(), found: other.name() }),
-    }
-}
-
-pub(crate) fn is_norm(role: Role) -> bool {
-    match role {
-        Role::FinalNorm => true,
-        Role::Layer(_, part) => matches!(
-            part,
-            Part::AttentionNorm
-                | Part::FeedNorm
-                | Part::QueryNorm
-                | Part::KeyNorm
-                | Part::AttentionPostNorm
-                | Part::FeedPostNorm
-        ),
-        Role::Embedding | Role::FinalNormBias | Role::Head | Role::HeadBias => false,
-    }
 }

@@ -1,13 +1,12 @@
 //! What a model will need, before anything is loaded.
 
 use crate::error::Error;
-use crate::load;
+use crate::found::{self, PackedWeight};
 use crate::scratch::Scratch;
 use crate::source::Source;
-use crate::spec::{Role, Spec};
+use crate::spec::Spec;
 use cpu::Tier;
 use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision};
-use tensor::Dtype;
 use weights::Opened;
 
 /// Bytes that serving a model takes.
@@ -19,23 +18,6 @@ pub struct MemoryNeed {
     pub kv: u64,
     /// Buffers of the forward pass.
     pub scratch: u64,
-}
-
-/// A weight that will be loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PackedWeight {
-    /// What it is for.
-    pub role: Role,
-    /// Its format in the file.
-    pub dtype: Dtype,
-    /// Rows; 1 for a vector.
-    pub rows: usize,
-    /// Columns.
-    pub cols: usize,
-    /// It is a vector: nothing is multiplied by it as by a matrix.
-    pub vector: bool,
-    /// Bytes that it takes in memory.
-    pub bytes: u64,
 }
 
 impl MemoryNeed {
@@ -89,7 +71,7 @@ impl Spec {
         precision: Precision,
     ) -> Result<Vec<PackedWeight>, Error> {
         let source = Source::new(opened)?;
-        let found = load::find(opened, &source, self)?;
+        let found = found::find(opened, &source, self)?;
         Ok(found.iter().map(|weight| weight.packed(tier, precision)).collect())
     }
 
@@ -100,7 +82,7 @@ impl Spec {
     /// What the file lacks or has too much, by name.
     pub fn weight_bytes(&self, opened: &Opened, tier: Tier, precision: Precision) -> Result<u64, Error> {
         let source = Source::new(opened)?;
-        let found = load::find(opened, &source, self)?;
+        let found = found::find(opened, &source, self)?;
         Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision)).sum())
     }
 }

@@ -3,7 +3,7 @@
 //! [`weights::packed`] knows the file, `kernels` what is in it; here the two meet. Whatever is wrong with the file, the model
 //! is loaded as without it.
 
-use crate::load::Found;
+use crate::found::Found;
 use crate::spec::Role;
 use cpu::{Arena, Backing, ReadonlyBytes, Tier};
 use kernels::{Compute, Matrix, PANELS, Precision};

@@ -11,7 +11,6 @@ mod recipe;
 mod vocabulary;
 
 use crate::error::Error;
-use crate::load;
 use crate::names::{self, Slice};
 use crate::rope::{Rope, Scaling, long_mscale};
 use crate::source::Source;
@@ -154,7 +153,7 @@ impl Shape {
         }
         let wanted = self.wanted(recipe, &metadata)?;
         for tensor in wanted.iter().filter(|tensor| tensor.shape.len() == 1) {
-            let middle = if load::is_norm(tensor.role) { 1.0 } else { 0.0 };
+            let middle = if tensor.role.is_norm() { 1.0 } else { 0.0 };
             let values = random.weights(middle, tensor.shape[0]);
             tensors.push(vector(tensor.name.clone(), &values, &mut vectors));
         }

@@ -7,8 +7,8 @@
 mod rope;
 
 use crate::error::Error;
-use crate::load;
 use crate::spec::{Biases, Feed, Layer, Norm, NormKind, Spec};
+use crate::tensors;
 use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
 use weights::{Metadata, Opened, gguf};
@@ -155,7 +155,7 @@ impl<'a> Source<'a> {
             Form::Gguf { .. } => "token_embd.weight".to_owned(),
             Form::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
         };
-        let embedding = load::tensor(self.opened, &name)?;
+        let embedding = tensors::tensor(self.opened, &name)?;
         // Converters drop embedding rows that no token uses, and pad them: the tensor is what will be read.
         Ok(embedding.shape.first().copied().unwrap_or(0))
     }

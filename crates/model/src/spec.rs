@@ -1,9 +1,7 @@
 //! A model as data: everything that tells one decoder from another, and the list of its weights.
 
 use crate::error::Error;
-use crate::families;
 use crate::rope::Rope;
-use crate::source::Source;
 use kernels::{Activation, Pairing};
 
 /// One decoder, described.
@@ -141,6 +139,25 @@ pub enum Role {
     Layer(usize, Part),
 }
 
+impl Role {
+    /// Whether this is the weight of a norm.
+    pub(crate) fn is_norm(self) -> bool {
+        match self {
+            Role::FinalNorm => true,
+            Role::Layer(_, part) => matches!(
+                part,
+                Part::AttentionNorm
+                    | Part::FeedNorm
+                    | Part::QueryNorm
+                    | Part::KeyNorm
+                    | Part::AttentionPostNorm
+                    | Part::FeedPostNorm
+            ),
+            Role::Embedding | Role::FinalNormBias | Role::Head | Role::HeadBias => false,
+        }
+    }
+}
+
 /// A part of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are the documentation; Spec::weights gives the shapes")]
@@ -186,17 +203,6 @@ pub struct WeightDecl {
 pub(crate) const MAX_EXPERTS_USED: usize = 64;
 
 impl Spec {
-    /// Reads what a file says about its model.
-    ///
-    /// # Errors
-    /// An unknown family, a missing key, a value of the wrong type or out of range; each is named.
-    pub fn read(opened: &weights::Opened) -> Result<Spec, Error> {
-        let source = Source::new(opened)?;
-        let spec = families::read(&source)?;
-        spec.check()?;
-        Ok(spec)
-    }
-
     /// Serves at most `tokens` of context. Long rope picks its factors by it, so call this before loading.
     pub fn limit_context(&mut self, tokens: usize) {
         self.context = self.context.min(tokens.max(1));
@@ -302,7 +308,7 @@ impl Spec {
     }
 
     /// Refuses what no model has and what the kernels could not run.
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let limits = [
             ("vocabulary", self.vocab, 1 << 24),
             ("width", self.width, 1 << 20),

@@ -1,9 +1,6 @@
 //! The element formats: what each is called, and how many bytes its blocks take.
 
 use std::fmt;
-use std::str::FromStr;
-
-use crate::Error;
 
 /// How the numbers of a tensor are written. A quantized format packs `block_weights` numbers into `block_bytes` bytes;
 /// the plain ones are blocks of one.
@@ -166,17 +163,6 @@ impl Dtype {
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Dtype {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|d| d.name().eq_ignore_ascii_case(s))
-            .ok_or_else(|| Error::UnknownFormat { name: s.to_owned() })
     }
 }
 

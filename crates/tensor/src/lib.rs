@@ -7,6 +7,7 @@
 mod dtype;
 mod error;
 pub mod format;
+mod parse;
 
 pub use dtype::Dtype;
 pub use error::Error;

@@ -7,7 +7,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Job, Simd, i16_quads};
+use super::traits::{Job, Simd, i16_quads};
 use crate::Tier;
 
 /// Proof that this CPU has AVX2, FMA and F16C.

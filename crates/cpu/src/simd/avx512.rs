@@ -3,7 +3,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{Job, Simd};
+use super::traits::{Job, Simd};
 use crate::{Tier, Uarch};
 
 /// Proof that this CPU has AVX-512 F, BW, DQ, VL and VNNI, and `avx512bf16` when `BF16`, `avx512fp16` when `FP16`.
@@ -339,7 +339,7 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
         if FP16 {
             isa!(_mm512_castph_si512(_mm512_sub_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b))))
         } else {
-            super::map_f16(self, [a, b, b], |[a, b, _]| a - b)
+            super::traits::map_f16(self, [a, b, b], |[a, b, _]| a - b)
         }
     }
     #[inline(always)]
@@ -347,7 +347,7 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
         if FP16 {
             isa!(_mm512_castph_si512(_mm512_mul_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b))))
         } else {
-            super::map_f16(self, [a, b, b], |[a, b, _]| a * b)
+            super::traits::map_f16(self, [a, b, b], |[a, b, _]| a * b)
         }
     }
     #[inline(always)]
@@ -359,7 +359,7 @@ impl<const BF16: bool, const FP16: bool, const ZEN4: bool> Simd for Avx512<BF16,
                 _mm512_castsi512_ph(c)
             )))
         } else {
-            super::map_f16(self, [a, b, c], |[a, b, c]| a * b + c)
+            super::traits::map_f16(self, [a, b, c], |[a, b, c]| a * b + c)
         }
     }
     #[inline(always)]

@@ -8,7 +8,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{Job, Simd};
+use super::traits::{Job, Simd};
 use crate::Tier;
 
 /// Calls intrinsics that the token's existence vouches for.

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{Job, Simd};
+use super::traits::{Job, Simd};
 use crate::Tier;
 
 /// Lanes without special instructions.

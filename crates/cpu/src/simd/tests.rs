@@ -1,4 +1,5 @@
 use super::*;
+use crate::Tier;
 use half::f16;
 
 /// Everything a tier can do on fixed pseudo-random input, as plain numbers.

@@ -30,6 +30,7 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+mod raw;
 
 pub(crate) use iq4_nl::Iq4Nl;
 pub(crate) use iq4_xs::Iq4Xs;
@@ -48,37 +49,13 @@ pub(crate) use q8_0::Q8_0;
 use crate::tune::{self, maddubs_i16, pow2_scale, tune};
 use codes::Codes;
 use cpu::simd::Simd;
+use raw::RawBlock;
+pub(crate) use raw::{QUADS, SUB};
 use scales::Scales;
 use tensor::Dtype;
-use tensor::format::{self, MAX_BLOCK_WEIGHTS, MAX_GROUPS};
-
-/// Weights in a sub-block: the step of the product loops.
-pub(crate) const SUB: usize = 32;
-/// Quads in a sub-block.
-pub(crate) const QUADS: usize = SUB / 4;
-
-/// A block of the file, parsed.
-pub(crate) struct RawBlock {
-    /// The code of each weight, or its index into the format's table, in the order of k.
-    pub(crate) codes: [u8; MAX_BLOCK_WEIGHTS],
-    /// The block's scale, as bits of a half-precision float.
-    pub(crate) d: u16,
-    /// The block's factor of the minima, as bits of a half-precision float.
-    pub(crate) dmin: u16,
-    /// The scale as a power of two, where the format has that.
-    pub(crate) exponent: u8,
-    /// Sub-block scales, one for each group of the format.
-    pub(crate) small: [i8; MAX_GROUPS],
-    /// Sub-block minima, one for each group of the format.
-    pub(crate) small_min: [u8; MAX_GROUPS],
-}
+use tensor::format::{self, MAX_GROUPS};
 
 impl RawBlock {
-    fn new() -> RawBlock {
-        let (codes, small, small_min) = ([0; MAX_BLOCK_WEIGHTS], [0; MAX_GROUPS], [0; MAX_GROUPS]);
-        RawBlock { codes, d: 0, dmin: 0, exponent: 0, small, small_min }
-    }
-
     /// Parses `block`, a block of `F` as in a file.
     fn read<F: Format>(&mut self, block: &[u8]) {
         let weights = F::DTYPE.block_weights();

@@ -3,7 +3,7 @@
 //! A *head* is stored once a block, *sub-block scales* once 32 weights. `get` returns scale and bias for each half of
 //! the sub-block; with one scale for all 32, both halves are the same register. A bias is the minimum, negated.
 
-use super::RawBlock;
+use super::raw::RawBlock;
 use cpu::simd::Simd;
 
 /// A scale layout.

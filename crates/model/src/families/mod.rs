@@ -64,6 +64,19 @@ pub fn read(source: &Source) -> Result<Spec, Error> {
     (family.read)(source)
 }
 
+impl Spec {
+    /// Reads what a file says about its model.
+    ///
+    /// # Errors
+    /// An unknown family, a missing key, a value of the wrong type or out of range; each is named.
+    pub fn read(opened: &weights::Opened) -> Result<Spec, Error> {
+        let source = Source::new(opened)?;
+        let spec = self::read(&source)?;
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 use super::{CONTEXT, Defaults, Form, Key, Source, missing};
 use crate::error::Error;
-use crate::load;
 use crate::rope::{Rope, Scaling, long_mscale, yarn_mscale};
+use crate::tensors;
 use serde_json::{Map, Value};
 
 const ORIGINAL: Key = Key("rope.scaling.original_context_length", &["original_max_position_embeddings"]);
@@ -74,12 +74,12 @@ impl Source<'_> {
         if !self.has(name) {
             return Ok(None);
         }
-        let tensor = load::tensor(self.opened, name)?;
+        let tensor = tensors::tensor(self.opened, name)?;
         let expected = vec![rotary_dim / 2];
         if tensor.shape != expected {
             return Err(Error::Shape { name: name.to_owned(), found: tensor.shape, expected });
         }
-        load::floats(name, tensor.dtype, tensor.bytes).map(Some)
+        tensors::floats(name, tensor.dtype, tensor.bytes).map(Some)
     }
 
     fn hf_rope(&self, head_dim: usize, defaults: &Defaults, layer_type: &str) -> Result<Rope, Error> {

@@ -1,7 +1,8 @@
 //! IQ4_NL: 32 weights, `d * TABLE[index]`. Bytes: d f16, then 16 bytes of nibbles as in Q4_0.
 
+use super::bits;
 use super::encode::{extreme, inverse, nearest};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

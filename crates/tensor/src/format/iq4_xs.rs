@@ -2,9 +2,10 @@
 //! Bytes: d f16, upper two bits of the sub-scales (u16), their low four bits (4 bytes), 128 of nibbles (each 16 bytes:
 //! 16 low, 16 high).
 
+use super::bits;
 use super::encode::{inverse, nearest, signed};
 use super::iq4_nl::{TABLE, look_up};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

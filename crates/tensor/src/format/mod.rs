@@ -22,8 +22,12 @@ pub mod q5_1;
 pub mod q5_k;
 pub mod q6_k;
 pub mod q8_0;
+mod shape;
+
+pub use shape::{Blocked, Super};
 
 use crate::{Dtype, Error};
+use shape::ReadSubScales;
 
 /// Most weights in a block of any format.
 pub const MAX_BLOCK_WEIGHTS: usize = 256;
@@ -32,30 +36,7 @@ pub const MAX_BLOCK_BYTES: usize = 210;
 /// Most groups in a block of any format.
 pub const MAX_GROUPS: usize = 16;
 
-/// The shape of a quantized format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// Weights that share a scale: 16 or 32.
-    pub group: usize,
-    /// What is taken from a code before it is scaled.
-    pub offset: i32,
-    /// Whether groups have a minimum.
-    pub has_min: bool,
-    /// Codes are `0..=max_code`.
-    pub max_code: u8,
-}
-
-/// The raw scales of a block: group `g` has `scale = f16(d) * sc[g]` and `min = f16(dmin) * m[g]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Super {
-    /// Bits of the f16 that multiplies the sub-scales.
-    pub d: u16,
-    /// Bits of the f16 that multiplies the sub-minima; 0 where the format has none.
-    pub dmin: u16,
-}
-
 type ReadCodes = fn(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]);
-type ReadSubScales = fn(block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Super;
 
 /// The functions of one quantized format, by which the dispatch below is one table. Lengths are exact: a block of
 /// bytes, a block of weights, one scale and one minimum for each group.

@@ -1,8 +1,9 @@
 //! MXFP4: 32 weights of 4-bit floats (E2M1) under a power of two (E8M0). Bytes: exponent, then 16 bytes of nibbles as in
 //! Q4_0. The table holds the floats doubled, so that they are integers; the scale is halved for it.
 
+use super::bits;
 use super::encode::{extreme, nearest};
-use super::{Blocked, ReadSubScales, bits};
+use super::shape::{Blocked, ReadSubScales};
 
 /// Byte of the exponent.
 pub const E: usize = 0;

@@ -1,8 +1,9 @@
 //! Q2_K: 256 weights in groups of 16, `d * sc * q - dmin * m`.
 //! Bytes: 16 of (sc low nibble, m high nibble), 64 of 2-bit codes, d f16, dmin f16.
 
+use super::bits;
 use super::encode::Affine;
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// First byte of the sub-scales and sub-minima.
 pub const SCALES: usize = 0;

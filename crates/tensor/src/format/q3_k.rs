@@ -1,8 +1,9 @@
 //! Q3_K: 256 weights in groups of 16, `d * (sc - 32) * (q - 4)`.
 //! Bytes: 32 of third bits, 64 of 2-bit codes, 12 of 6-bit sub-scales, d f16.
 
+use super::bits;
 use super::encode::{inverse, signed};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// First byte of the third bits.
 pub const HMASK: usize = 0;

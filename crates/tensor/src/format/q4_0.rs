@@ -1,7 +1,8 @@
 //! Q4_0: 32 weights, `d * (q - 8)`. Bytes: d f16, then 16 bytes of nibbles (weights 0..16 low, 16..32 high).
 
+use super::bits;
 use super::encode::{extreme, inverse};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

@@ -1,7 +1,8 @@
 //! Q4_1: 32 weights, `d * q + m`. Bytes: d f16, m f16, then 16 bytes of nibbles as in Q4_0.
 
+use super::bits;
 use super::encode::{inverse, range};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

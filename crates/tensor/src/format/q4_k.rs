@@ -1,8 +1,9 @@
 //! Q4_K: 256 weights in groups of 32, `d * sc * q - dmin * m`.
 //! Bytes: d f16, dmin f16, 12 of 6-bit sub-scales and sub-minima, 128 of nibbles (each 32 bytes: 32 low, 32 high).
 
+use super::bits;
 use super::encode::Affine;
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

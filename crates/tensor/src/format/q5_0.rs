@@ -1,7 +1,8 @@
 //! Q5_0: 32 weights, `d * (q - 16)`. Bytes: d f16, 32 fifth bits, then 16 bytes of nibbles as in Q4_0.
 
+use super::bits;
 use super::encode::{extreme, inverse};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

@@ -1,7 +1,8 @@
 //! Q5_K: 256 weights in groups of 32, `d * sc * q - dmin * m`.
 //! Bytes: d, dmin and sub-scales as in Q4_K, 32 of fifth bits, 128 of nibbles as in Q4_K.
 
-use super::{Blocked, ReadSubScales, bits, q4_k};
+use super::shape::{Blocked, ReadSubScales};
+use super::{bits, q4_k};
 
 /// Byte of the scale.
 pub const D: usize = q4_k::D;

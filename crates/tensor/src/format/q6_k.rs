@@ -1,8 +1,9 @@
 //! Q6_K: 256 weights in groups of 16, `d * sc * (q - 32)`.
 //! Bytes: 128 of nibbles (each 64 bytes: 64 low, 64 high), 64 of upper bit pairs, 16 sub-scales i8, d f16.
 
+use super::bits;
 use super::encode::{inverse, signed};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// First byte of the low four bits.
 pub const QL: usize = 0;

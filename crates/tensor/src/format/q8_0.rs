@@ -1,7 +1,8 @@
 //! Q8_0: 32 weights, `d * q` with q a signed byte. Bytes: d f16, then 32 bytes.
 
+use super::bits;
 use super::encode::{extreme, inverse};
-use super::{Blocked, ReadSubScales, Super, bits};
+use super::shape::{Blocked, ReadSubScales, Super};
 
 /// Byte of the scale.
 pub const D: usize = 0;

@@ -1,0 +1,128 @@
+//! Finding every weight of a spec in a file, before any is read.
+
+use crate::error::Error;
+use crate::names::{self, Place, Slice};
+use crate::source::Source;
+use crate::spec::{Role, Spec, WeightDecl};
+use crate::tensors::{tensor, vector_format};
+use cpu::Tier;
+use kernels::{Matrix, Precision};
+use std::collections::HashSet;
+use tensor::Dtype;
+use weights::Opened;
+
+/// A weight found in the file, not yet read.
+pub(crate) struct Found<'a> {
+    pub(crate) role: Role,
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    /// Rows and columns; a vector is one row.
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) vector: bool,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Found<'_> {
+    /// Bytes that it takes once loaded.
+    pub(crate) fn packed_bytes(&self, tier: Tier, precision: Precision) -> u64 {
+        if self.vector {
+            return 4 * self.cols as u64;
+        }
+        Matrix::packed_bytes(tier, self.dtype, self.rows, self.cols, precision)
+    }
+
+    pub(crate) fn packed(&self, tier: Tier, precision: Precision) -> PackedWeight {
+        PackedWeight {
+            role: self.role,
+            dtype: self.dtype,
+            rows: self.rows,
+            cols: self.cols,
+            vector: self.vector,
+            bytes: self.packed_bytes(tier, precision),
+        }
+    }
+}
+
+/// A weight that will be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedWeight {
+    /// What it is for.
+    pub role: Role,
+    /// Its format in the file.
+    pub dtype: Dtype,
+    /// Rows; 1 for a vector.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// It is a vector: nothing is multiplied by it as by a matrix.
+    pub vector: bool,
+    /// Bytes that it takes in memory.
+    pub bytes: u64,
+}
+
+/// Finds every weight of the spec in the file, checks its shape and closes the ledger.
+pub(crate) fn find<'a>(opened: &'a Opened, source: &Source, spec: &Spec) -> Result<Vec<Found<'a>>, Error> {
+    let mut ledger = opened.ledger();
+    let mut claimed = HashSet::new();
+    let mut found = Vec::new();
+    for decl in spec.weights() {
+        let places = names::places(source, spec, decl.role);
+        let place =
+            places.iter().find(|p| fits(opened, p)).or_else(|| places.iter().find(|p| source.has(&p.name)));
+        let Some(place) = place else {
+            if let Some(usual) = places.first() {
+                ledger.claim(&usual.name);
+            }
+            continue;
+        };
+        if claimed.insert(place.name.clone()) {
+            ledger.claim(&place.name);
+        }
+        found.push(cut(opened, place, &decl)?);
+    }
+    for tensor in opened.tensors() {
+        if names::ignorable(tensor.name, spec) {
+            ledger.waive(tensor.name);
+        }
+    }
+    ledger.close()?;
+    Ok(found)
+}
+
+/// Whether the file has a tensor at this place with as many rows as the place expects.
+fn fits(opened: &Opened, place: &Place) -> bool {
+    let Some(tensor) = opened.info(&place.name) else { return false };
+    match place.slice {
+        Slice::Whole => true,
+        Slice::Rows { of, .. } => tensor.shape.first() == Some(&of),
+        Slice::Expert { count, of, .. } => tensor.shape.len() == 3 && tensor.shape[..2] == [count, of],
+    }
+}
+
+/// The weight's bytes within its tensor, after checking the tensor's type and whole shape.
+fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Found<'a>, Error> {
+    let tensor = tensor(opened, &place.name)?;
+    let vector = decl.shape.len() == 1;
+    if vector {
+        vector_format(&place.name, tensor.dtype)?;
+    }
+    let (rows, cols) = if vector { (1, decl.shape[0]) } else { (decl.shape[0], decl.shape[1]) };
+    let (expected, first, unit) = match place.slice {
+        Slice::Whole => (decl.shape.clone(), 0, rows),
+        Slice::Rows { first, of } if vector => (vec![of], first, cols),
+        Slice::Rows { first, of } => (vec![of, cols], first, rows),
+        Slice::Expert { index, count, first, of } => (vec![count, of, cols], index * of + first, rows),
+    };
+    let wrong_shape =
+        || Error::Shape { name: place.name.clone(), found: tensor.shape.clone(), expected: expected.clone() };
+    if tensor.shape != expected {
+        return Err(wrong_shape());
+    }
+    let sliced_vector = vector && matches!(place.slice, Slice::Rows { .. });
+    let row = if sliced_vector { 1 } else { cols };
+    let row_bytes = tensor.dtype.row_bytes(row).ok_or_else(wrong_shape)?;
+    let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
+    let (name, dtype) = (place.name.clone(), tensor.dtype);
+    Ok(Found { role: decl.role, name, dtype, rows, cols, vector, bytes })
+}

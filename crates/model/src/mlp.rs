@@ -1,0 +1,56 @@
+//! The feed-forward part of a block: gated (`down(act(gate h) · up h)`) or not (`down(act(up h))`).
+
+use crate::load::{Linear, Mlp};
+use crate::spec::Spec;
+use kernels::{Activations, Compute};
+
+/// The buffers of a feed-forward.
+pub(crate) struct MlpBuffers<'a> {
+    /// `[rows, feed_width]`.
+    pub(crate) gate: &'a mut [f32],
+    /// `[rows, feed_width]`.
+    pub(crate) up: &'a mut [f32],
+    /// The quantized input, then the quantized product of gate and up.
+    pub(crate) activations: &'a mut Activations,
+}
+
+/// Computes the feed-forward of the rows that `buffers.activations` holds into `out` `[rows, width]`; the first `decode_rows` are decode
+/// rows.
+pub(crate) fn feed_forward(
+    compute: &Compute,
+    spec: &Spec,
+    mlp: &Mlp,
+    decode_rows: usize,
+    buffers: &mut MlpBuffers<'_>,
+    out: &mut [f32],
+) {
+    let rows = out.len() / spec.width;
+    let inner = mlp.up.matrix.rows();
+    let (gate, up) = (&mut buffers.gate[..rows * inner], &mut buffers.up[..rows * inner]);
+    let activations = &mut *buffers.activations;
+    let formats = mlp.down.matrix.activations();
+    match &mlp.gate {
+        Some(gated) => {
+            let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
+            kernels::matmul_group(compute, jobs, activations);
+            bias(compute, gated, gate);
+            bias(compute, &mlp.up, up);
+            activations.set_gated(compute, spec.activation, gate, up, inner, formats, decode_rows);
+        }
+        None => {
+            kernels::matmul(compute, &mlp.up.matrix, activations, up);
+            bias(compute, &mlp.up, up);
+            kernels::activate(compute, spec.activation, up);
+            activations.set(compute, up, inner, formats, decode_rows);
+        }
+    }
+    kernels::matmul(compute, &mlp.down.matrix, activations, out);
+    bias(compute, &mlp.down, out);
+}
+
+/// Adds the bias of `linear` to each row of `out`, if it has one.
+pub(crate) fn bias(compute: &Compute, linear: &Linear, out: &mut [f32]) {
+    if let Some(bias) = &linear.bias {
+        kernels::add_bias(compute, out, bias);
+    }
+}

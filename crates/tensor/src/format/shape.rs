@@ -1,0 +1,26 @@
+//! What a quantized format says of its blocks: their shape, and how their scales are read.
+
+/// The shape of a quantized format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Weights that share a scale: 16 or 32.
+    pub group: usize,
+    /// What is taken from a code before it is scaled.
+    pub offset: i32,
+    /// Whether groups have a minimum.
+    pub has_min: bool,
+    /// Codes are `0..=max_code`.
+    pub max_code: u8,
+}
+
+/// The raw scales of a block: group `g` has `scale = f16(d) * sc[g]` and `min = f16(dmin) * m[g]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Super {
+    /// Bits of the f16 that multiplies the sub-scales.
+    pub d: u16,
+    /// Bits of the f16 that multiplies the sub-minima; 0 where the format has none.
+    pub dmin: u16,
+}
+
+/// Reads the sub-scales and sub-minima of a block.
+pub(super) type ReadSubScales = fn(block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Super;
