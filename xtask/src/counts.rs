@@ -125,7 +125,7 @@ fn build() -> Result<PathBuf, String> {
         [] => Ok(program),
         found => Err(format!(
             "compiled as functions of their own and called: {}; a closure, or a function that is not `inline(always)`, uses lanes \
-             without the tier's instructions (cpu::lanes)",
+             without the tier's instructions (cpu::simd)",
             found.join(", ")
         )),
     }

@@ -101,13 +101,13 @@ impl Forward for ModelRunner {
     }
 
     fn prefill_numerics_differ(&self) -> bool {
-        self.compute.prompt_tiles && self.model.tells_prompts()
+        self.compute.prompt_tiles && self.model.prefill_numerics_differ()
     }
 
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String> {
         self.compute.pool.limit(self.threads.for_rows(rows.tokens.len(), self.all_threads));
         let Rows { tokens, sequences, want, decode_rows } = *rows;
-        let batch = Batch { tokens, sequences, want, answers: decode_rows };
+        let batch = Batch { tokens, sequences, want, decode_rows };
         let result = self.model.forward(&self.compute, &batch, &mut self.kv, &mut self.scratch);
         result.map_err(|error| error.to_string())
     }

@@ -1,6 +1,6 @@
 //! AVX2 with FMA, 16 registers: Haswell, Zen to Zen 3 and later.
 
-use super::{CacheLevel, Int8Path, Prefetch, Tune};
+use super::table::{CacheLevel, Int8Path, Prefetch, Tune};
 
 pub(super) const TUNE: Tune = Tune {
     mr: 8,

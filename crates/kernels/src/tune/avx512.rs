@@ -1,6 +1,6 @@
 //! AVX-512 with VNNI: Zen 5, Ice Lake, Sapphire Rapids and later.
 
-use super::{CacheLevel, Int8Path, Prefetch, Tune};
+use super::table::{CacheLevel, Int8Path, Prefetch, Tune};
 
 pub(super) const TUNE: Tune = Tune {
     mr: 8,

@@ -1,6 +1,6 @@
 //! NEON, four lanes. The tier has no prefetch instruction in [`cpu::simd`]; distances are unused.
 
-use super::{CacheLevel, Int8Path, Prefetch, Tune};
+use super::table::{CacheLevel, Int8Path, Prefetch, Tune};
 
 pub(super) const TUNE: Tune = Tune {
     mr: 8,

@@ -1,6 +1,7 @@
 //! Zen 4: AVX-512 of two 256-bit halves. Its hardware prefetcher keeps up with one stream of weights, not with two interleaved ones.
 
-use super::{CacheLevel, Int8Path, Prefetch, Tune, avx512};
+use super::avx512;
+use super::table::{CacheLevel, Int8Path, Prefetch, Tune};
 
 pub(super) const TUNE: Tune = Tune {
     prefetch: Prefetch {
