@@ -59,7 +59,7 @@ pub struct Bandwidth {
 pub enum Numbers {
     /// Eight-bit integers, summed in 32 bits.
     Int8,
-    /// bfloat16, summed in f32.
+    /// bf16, summed in f32.
     Bf16,
     /// f32.
     F32,
@@ -236,7 +236,7 @@ fn measure_read(
     Some(Bandwidth { what, pages, bytes_per_thread: share, one_thread, all_threads })
 }
 
-/// The most that the threads read together, in GB/s: some CPUs read more than their own prefetch brings if they are asked for it, others
+/// The most that the threads read together, in GB/s: some CPUs read more with software prefetch than their hardware prefetcher brings, others
 /// less.
 fn fastest_read(tier: Tier, team: &Team, memory: &mut [Memory]) -> f64 {
     let plain = team.best(memory, &|memory| read(tier, memory, false));
@@ -320,7 +320,7 @@ impl Job for Read<'_> {
     }
 }
 
-/// Reads the bytes once, both halves at a time, each line asked for some time before: as a product does with two panels of weights.
+/// Reads the bytes once, both halves at a time, with software prefetch: as a GEMM reads two panels of weights.
 struct PrefetchedRead<'a>(&'a [u8]);
 
 impl Job for PrefetchedRead<'_> {
@@ -479,7 +479,7 @@ impl Job for Bf16 {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f64 {
-        // 1.0 in bfloat16 is 0x3f80; its sign bit is 0x8000.
+        // 1.0 in bf16 is 0x3f80; its sign bit is 0x8000.
         let weights: [[u8; 64]; 2] = [std::array::from_fn(|i| if i % 2 == 0 { 0x80 } else { 0x3f }); 2];
         let x = [0xbf80_3f80_u32 as i32; MAX_ACCUMULATORS];
         let x_f32 = [1.0f32; MAX_ACCUMULATORS];

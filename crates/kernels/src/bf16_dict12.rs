@@ -14,7 +14,7 @@
 //!
 //! A product decodes them into bf16 pairs, in registers or a K-block at a time into L1, and goes on as with plain
 //! weights: the result is the same, bit for bit, for three quarters of the bytes read
-//! (docs/decisions/0025-bfloat16-in-twelve-bits.md).
+//! (docs/lab/bf16-dictionary.md).
 
 use cpu::simd::Simd;
 

@@ -47,7 +47,7 @@ pub enum Error {
     /// The system has no memory for the packed matrix or cache.
     #[error("no memory for {bytes} bytes: {source}")]
     Memory {
-        /// Bytes asked for.
+        /// Bytes needed.
         bytes: u64,
         /// What the system said.
         source: std::io::Error,

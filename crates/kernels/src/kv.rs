@@ -116,7 +116,7 @@ impl KvShape {
 }
 
 /// Blocks whose cells of one head are adjacent in memory: 16 KiB pieces are read at two thirds of the bandwidth, 256
-/// KiB pieces at nine tenths (docs/decisions/0039). Where pages are large, memory is taken by the group; which sequence
+/// KiB pieces at nine tenths (docs/lab/kv-cache-and-attention.md, 39). Where pages are large, memory is taken by the group; which sequence
 /// owns which of its blocks does not matter.
 const BLOCK_GROUP: usize = 16;
 

@@ -255,7 +255,7 @@ pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
 const STRIP_REGISTERS: usize = 8;
 
 /// Whether three and four queries pass over whole rows of values, two queries at a time, instead of strips, without
-/// software prefetch: the hardware prefetcher then sees one stream (docs/decisions/0052). It would gain nothing for two
+/// software prefetch: the hardware prefetcher then sees one stream (docs/lab/kv-cache-and-attention.md, 52). It would gain nothing for two
 /// queries.
 const fn split_by_2<S: Simd, const N: usize>() -> bool {
     !tune::<S>().prefetch.gemv && tune::<S>().query_tile > QUERY_TILE && (N == 3 || N == 4)

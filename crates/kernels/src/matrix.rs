@@ -36,7 +36,7 @@ pub(crate) enum Layout {
     Quantized(Dtype),
     /// A vector of `f32` for each k.
     F32,
-    /// A vector of half-precision floats for each k.
+    /// A vector of f16 for each k.
     F16,
     /// A vector of bf16 pairs for each two k.
     Bf16,

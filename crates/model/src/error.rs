@@ -1,6 +1,6 @@
 //! What can be wrong with a model file or with a batch: each names the thing, the value and the limit.
 
-/// An error of the model room.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file's architecture has no family here.

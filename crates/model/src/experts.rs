@@ -1,7 +1,7 @@
-//! Feed-forward by experts: a router scores them all for each row, the best few answer, weighted.
+//! Mixture of experts: a router scores all experts for each row, and the best few are computed and weighted.
 //!
 //! Rows are grouped by expert so that each expert's weights are read once a batch. Groups run in ascending order of
-//! expert, and a row's answers are added in that order, so its sum does not depend on the rows around it.
+//! expert, and a row's outputs are added in that order, so its sum does not depend on the rows around it.
 
 use crate::load::Mlp;
 use crate::mlp::{MlpBuffers, feed_forward};
@@ -33,7 +33,7 @@ pub(crate) fn route(
     group(picks, used, experts, &mut routing.starts, &mut routing.grouped);
 }
 
-/// Runs each expert on its rows and adds its answers, weighted, into `out` `[rows, width]`.
+/// Runs each expert on its rows and adds its outputs, weighted, to `out` `[rows, width]`.
 pub(crate) fn run(
     compute: &Compute,
     spec: &Spec,

@@ -21,12 +21,12 @@ pub struct Batch<'a> {
     pub sequences: &'a [SeqRows<'a>],
     /// Rows whose logits are wanted, strictly ascending.
     pub want: &'a [usize],
-    /// Rows of answers, from the first; those after them are of prompts. It matters where [`Model::prefill_numerics_differ`].
+    /// Decode rows, from the first; the others are prefill rows. It matters where [`Model::prefill_numerics_differ`].
     pub decode_rows: usize,
 }
 
 impl Model {
-    /// Runs the batch: writes keys and values of every row to its blocks, and returns logits `[want.len(), vocab]`.
+    /// Runs the batch: writes every row to the KV cache, and returns logits `[want.len(), vocab]`.
     /// A row that overflowed has logits of NaN.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Model {
             }
             self.attention(compute, layer, batch, kv, scratch);
             if let Some(want) = wanted {
-                // Past the last keys and values, only rows whose logits are wanted matter.
+                // After the last layer's KV cache, only rows whose logits are wanted matter.
                 rows = compact(&self.spec, want, scratch);
                 decode_rows = want.partition_point(|row| *row < batch.decode_rows);
             }
@@ -60,14 +60,14 @@ impl Model {
         Ok(self.logits(compute, batch.want.len(), scratch))
     }
 
-    /// Whether rows of prompts are computed otherwise than rows of answers with [`Compute::prompt_tiles`], so that keys and values of
-    /// one are not those of the other.
+    /// Whether prefill rows are computed with other numerics than decode rows with [`Compute::prompt_tiles`], so that
+    /// their KV cache differs.
     #[must_use]
     pub fn prefill_numerics_differ(&self) -> bool {
         self.blocks.iter().any(Block::prefill_numerics_differ)
     }
 
-    /// Finds each row's rotation by its position, and the block and offset of its key and value.
+    /// Sets each row's rotation by its position, and its slot in the KV cache.
     fn assign_slots(&self, batch: &Batch, scratch: &mut Scratch) {
         for sequence in batch.sequences {
             for (step, row) in sequence.rows.clone().enumerate() {
@@ -91,7 +91,8 @@ impl Model {
         }
     }
 
-    /// Norm, query, key and value with their biases, norms and rope; key and value go to their blocks.
+    /// Norm and projections of query, key and value with their biases, norms and rope; key and value go to the KV
+    /// cache.
     fn project_qkv(
         &self,
         compute: &Compute,
@@ -146,7 +147,7 @@ impl Model {
         kv.write(compute, layer, k, v, &slots[..rows]);
     }
 
-    /// Attention: each row's mix of the values it may see.
+    /// Attention of each row over its sequence.
     fn attention(&self, compute: &Compute, layer: usize, batch: &Batch, kv: &KvPool, scratch: &mut Scratch) {
         let spec = &self.spec;
         let used = batch.tokens.len() * spec.query_width();
@@ -161,7 +162,7 @@ impl Model {
         kernels::attention(compute, kv, params, q, batch.sequences, out);
     }
 
-    /// Attention's output and the feed-forward, each added to the residual.
+    /// The output projection of attention and the feed-forward, each added to the residual.
     fn output_and_mlp(
         &self,
         compute: &Compute,
@@ -208,7 +209,7 @@ impl Model {
         add_residual(compute, spec, x, out);
     }
 
-    /// The last norm and the head, for the first `rows` rows.
+    /// The last norm and the output head, for the first `rows` rows.
     fn logits<'s>(&self, compute: &Compute, rows: usize, scratch: &'s mut Scratch) -> &'s [f32] {
         let spec = &self.spec;
         let Scratch { x, h, logits, activations, .. } = scratch;
@@ -247,7 +248,7 @@ fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
     }
 }
 
-/// The norm between a part and the residual, if the model has one.
+/// The norm of a block's output before it is added to the residual, if the model has one.
 fn post_norm(compute: &Compute, spec: &Spec, weight: Option<&[f32]>, out: &mut [f32]) {
     if let Some(weight) = weight {
         kernels::rms_norm_in_place(compute, out, weight, spec.norm.eps, spec.width);
@@ -310,6 +311,6 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
             within("KV block", block as usize + 1, shape.blocks)?;
         }
     }
-    within("rows of answers", batch.decode_rows, rows)?;
+    within("decode rows", batch.decode_rows, rows)?;
     equal("rows covered by sequences", covered, rows)
 }

@@ -14,7 +14,7 @@ use weights::Opened;
 pub struct MemoryNeed {
     /// Packed weights.
     pub weights: u64,
-    /// The pool of keys and values.
+    /// The KV cache.
     pub kv: u64,
     /// Buffers of the forward pass.
     pub scratch: u64,
@@ -29,13 +29,13 @@ impl MemoryNeed {
 }
 
 impl Spec {
-    /// The shape of a pool of `blocks` blocks of keys and values for this model.
+    /// The shape of a KV cache of `blocks` blocks for this model.
     #[must_use]
     pub fn kv_shape(&self, blocks: usize, dtype: KvDtype) -> KvShape {
         KvShape { layers: self.layers.len(), blocks, kv_heads: self.kv_heads, head_dim: self.head_dim, dtype }
     }
 
-    /// Bytes of the keys and values of one token, over all layers.
+    /// Bytes of the KV cache for one token, over all layers.
     #[must_use]
     pub fn kv_bytes_per_token(&self, dtype: KvDtype) -> usize {
         self.kv_shape(1, dtype).block_bytes().div_ceil(BLOCK_TOKENS)

@@ -16,7 +16,7 @@ pub struct Scratch {
     pub(crate) out: AlignedVec<f32>,
     /// Queries `[rows, heads * head_dim]`.
     pub(crate) q: AlignedVec<f32>,
-    /// Attention's mix of values `[rows, heads * head_dim]`.
+    /// The output of attention `[rows, heads * head_dim]`.
     pub(crate) attention_out: AlignedVec<f32>,
     /// Keys `[rows, kv_heads * head_dim]`.
     pub(crate) k: AlignedVec<f32>,
@@ -50,7 +50,7 @@ pub(crate) struct Routing {
     pub(crate) starts: Vec<u32>,
     /// The rows of one expert `[rows, width]`.
     pub(crate) gathered: AlignedVec<f32>,
-    /// What one expert answers `[rows, width]`.
+    /// The output of one expert `[rows, width]`.
     pub(crate) expert_out: AlignedVec<f32>,
 }
 
@@ -93,7 +93,7 @@ impl Scratch {
         if experts > 0 {
             floats += experts + 4 * used + 2 * spec.width;
         }
-        // Two parts of eight-bit blocks with their scales and sums take 4 bytes a value, bfloat16 2, f32 4.
+        // Two parts of eight-bit blocks with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         4 * (rows * floats as u64 + logit_rows * spec.vocab as u64 + experts as u64) + activations
     }

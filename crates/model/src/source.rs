@@ -1,4 +1,4 @@
-//! One way to ask a file about its model, whichever of the two formats it has.
+//! One interface to what a file says about its model, whichever of the two formats it has.
 //!
 //! A GGUF answers from its typed key/value map (`{architecture}.{key}`), a Hugging Face folder from `config.json`, both
 //! its older spelling (`rope_theta`, `rope_scaling`, `torch_dtype`) and the newer one (`rope_parameters`,
@@ -37,7 +37,7 @@ pub(crate) enum Raw {
     Other(String),
 }
 
-/// A model file's answers.
+/// What a model file says of its model.
 pub struct Source<'a> {
     opened: &'a Opened,
     form: Form<'a>,
@@ -49,7 +49,7 @@ enum Form<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Finds out which format answers.
+    /// Reads the metadata of either format.
     ///
     /// # Errors
     /// A file that does not name its architecture.

@@ -6,7 +6,7 @@ use kernels::KvDtype;
 
 impl Spec {
     /// Multiply-adds that `rows` rows of one sequence take, the first at position `first`, of which the last `wanted`
-    /// get logits. Past its keys and values, the last layer matters for these only. Norms, rope and activations are
+    /// get logits. Past its KV cache, the last layer matters for these only. Norms, rope and activations are
     /// not counted: they are not products.
     #[must_use]
     pub fn multiply_adds(&self, first: usize, rows: usize, wanted: usize) -> u64 {
@@ -35,7 +35,7 @@ impl Spec {
         if self.gated { 3 } else { 2 }
     }
 
-    /// Bytes of keys and values that rows up to position `last` read, each once: a sliding layer reads its window.
+    /// Bytes of the KV cache that rows up to position `last` read, each once: a sliding layer reads its window.
     #[must_use]
     pub fn kv_read_bytes(&self, last: usize, dtype: KvDtype) -> u64 {
         let one_layer = (self.kv_bytes_per_token(dtype) / self.layers.len().max(1)) as u64;

@@ -1,7 +1,7 @@
-//! AMX (Sapphire Rapids and later): products of whole tiles, beside the registers of AVX-512.
+//! AMX (Sapphire Rapids and later): tile registers and their products, beside the registers of AVX-512.
 //!
 //! A tile is up to 16 rows of 64 bytes. `C[m][n] += Σ_k A[m][k] · B[k][n]`, where a row of `A` is a row of activations, a row of
-//! `C` its sums with 16 rows of weights, and a row of `B` holds a pair of bfloat16 of consecutive `k` for each of these 16: what
+//! `C` its accumulators with 16 rows of weights, and a row of `B` a bf16 pair of consecutive `k` for each of these 16: what
 //! a register of [`super::avx512`] holds. The instructions are assembly, since their intrinsics are unstable in the compilers
 //! that we build with.
 //!
@@ -20,7 +20,7 @@ use crate::probe::environment;
 /// Rows of a tile.
 pub const ROWS: usize = 16;
 
-/// Proof that this CPU has AMX for bfloat16 beside AVX-512 with VNNI, and that the system lets this process use it.
+/// Proof that this CPU has AMX for bf16 beside AVX-512 with VNNI, and that the system lets this process use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Amx(Avx512<false>);
 
@@ -33,7 +33,7 @@ impl Amx {
             .then_some(Amx(lanes))
     }
 
-    /// The token, if `tier` is one with tiles and they can be used: whoever lays numbers out for tiles asks here too.
+    /// The token, if `tier` is an AMX tier and it can be used: also decides whether activations are packed for tiles.
     pub fn for_tier(tier: Tier) -> Option<Amx> {
         if matches!(tier, Tier::Amx | Tier::AmxFp16) { Amx::new() } else { None }
     }
@@ -44,13 +44,13 @@ impl Amx {
     }
 }
 
-/// Proof that this CPU multiplies half-precision floats in tiles and in registers (Granite Rapids and later), beside [`Amx`].
+/// Proof that this CPU has f16 products in AMX tiles and f16 arithmetic in registers (Granite Rapids and later), beside [`Amx`].
 #[derive(Clone, Copy, Debug)]
 pub struct AmxFp16(Avx512<false, true>);
 
 impl AmxFp16 {
-    /// The token, if this CPU has the instructions and the system allows them. Asks the CPU once a process, as a virtual one takes
-    /// its time to answer.
+    /// The token, if this CPU has the instructions and the system allows them. Asks the CPU once a process, since CPUID is slow in
+    /// virtual machines.
     pub fn new() -> Option<AmxFp16> {
         static HERE: OnceLock<bool> = OnceLock::new();
         Amx::new()?;
@@ -86,7 +86,7 @@ pub(crate) fn missing_fp16_features() -> Vec<&'static str> {
     lacking
 }
 
-/// Whether the CPU says that it has products of half-precision floats in tiles.
+/// Whether CPUID lists f16 products in tiles.
 fn cpuid_lists_fp16() -> bool {
     // Subleaf 1 is there if subleaf 0 says so.
     let there = std::arch::x86_64::__cpuid(0).eax >= 7 && std::arch::x86_64::__cpuid_count(7, 0).eax >= 1;
@@ -105,8 +105,8 @@ fn executes_tdpfp16ps() -> bool {
     if Amx::new().is_none() {
         return false;
     }
-    // SAFETY: the child does nothing but to compute in registers and to leave: it takes no lock, allocates no memory and returns to
-    // nobody, so that it does not matter where other threads were. All calls take numbers or memory of this function.
+    // SAFETY: the child does nothing but to compute in registers and to leave: it takes no lock, allocates no memory and never
+    // returns, so that it does not matter where other threads were. All calls take numbers or memory of this function.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -144,7 +144,7 @@ pub(crate) fn missing_features() -> Vec<&'static str> {
         .collect()
 }
 
-/// Whether the system saves the tiles of this process. Linux does when asked (its `Documentation/arch/x86/xstate.rst`).
+/// Requests that the system saves the tiles of this process (Linux: `Documentation/arch/x86/xstate.rst`); whether it will.
 #[cfg(target_os = "linux")]
 fn request_permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
@@ -171,7 +171,7 @@ struct TileConfig {
     rows: [u8; 16],
 }
 
-/// Shapes the tiles of this thread.
+/// Configures the tiles of this thread (`LDTILECFG`).
 ///
 /// # Safety
 /// The CPU has tiles and the system allows them; at most 16 `rows`, and `width` up to 64.
@@ -196,8 +196,8 @@ thread_local! {
     static CONFIGURED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The eight tiles of this thread: `C` 0 to 3, `A` 0 and 1, `B` 0 and 1. Given back when dropped, so that an idle thread carries
-/// no 8 KiB of state from one core to the other.
+/// The eight tiles of this thread: `C` 0 to 3, `A` 0 and 1, `B` 0 and 1. Released when dropped, so that an idle thread has no
+/// 8 KiB of state to be switched.
 pub struct Tiles {
     rows: usize,
     width: usize,
@@ -205,7 +205,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Shapes the tiles for `rows` rows of activations at a time, `width` bytes of each.
+    /// Configures the tiles for `rows` rows of activations at a time, `width` bytes of each.
     ///
     /// # Panics
     /// For no or more than 16 rows, for a width that is no multiple of four from 4 to 64, and where this thread has its tiles
@@ -214,7 +214,7 @@ impl Tiles {
         assert!((1..=ROWS).contains(&rows), "{rows} rows of a tile of up to {ROWS}");
         assert!((4..=64).contains(&width) && width.is_multiple_of(4), "rows of {width} bytes");
         assert!(!CONFIGURED.replace(true), "a thread has its tiles once");
-        // SAFETY: the token vouches for the instruction and the system's leave; the bounds were just asserted.
+        // SAFETY: the token vouches for the instruction and the permission of the system; the bounds were just asserted.
         unsafe { configure(rows, width) };
         Tiles { rows, width, not_send: PhantomData }
     }
@@ -229,11 +229,11 @@ impl Tiles {
     #[inline(always)]
     pub fn zero<const C: usize>(&self) {
         const { assert!(C < 4) };
-        // SAFETY: while `self` lives the tiles have shapes; no memory is touched.
+        // SAFETY: while `self` lives the tiles are configured; no memory is touched.
         unsafe { asm!("tilezero tmm{c}", c = const C, options(nomem, nostack, preserves_flags)) };
     }
 
-    /// Reads tile `A` from rows that begin at `x[0]`, `x[step]`, `x[2 * step]` and so on, each `from` bytes after that.
+    /// Loads tile `A` from rows at `x[0]`, `x[step]`, `x[2 * step]` and so on, each `from` bytes after that.
     ///
     /// # Panics
     /// When a row would end outside `x`.
@@ -250,7 +250,7 @@ impl Tiles {
         }
     }
 
-    /// Reads tile `B` from rows of 64 bytes that begin at `w[0]`, `w[step]` and so on, `width / 4` of them.
+    /// Loads tile `B` from rows of 64 bytes that begin at `w[0]`, `w[step]` and so on, `width / 4` of them.
     ///
     /// # Panics
     /// When a row would end outside `w`.
@@ -266,7 +266,7 @@ impl Tiles {
         }
     }
 
-    /// Reads tile `C` from rows of sixteen that begin at `x[0]`, `x[step]` and so on.
+    /// Loads tile `C` from rows of sixteen that begin at `x[0]`, `x[step]` and so on.
     ///
     /// # Panics
     /// When a row would end outside `x`.
@@ -281,7 +281,7 @@ impl Tiles {
         }
     }
 
-    /// Writes tile `C` where [`Tiles::load_c`] would read it; what lies between and after its rows is left as it is.
+    /// Stores tile `C` where [`Tiles::load_c`] would read it; what lies between and after its rows is left as it is.
     ///
     /// # Panics
     /// When a row would end outside `out`.
@@ -296,8 +296,8 @@ impl Tiles {
         }
     }
 
-    /// Reads tile `A` from rows of 64 bytes, one after the other. They pass the first-level cache by: what is read once for each pair of
-    /// tiles of weights would drive these out.
+    /// Loads tile `A` from rows of 64 bytes, one after the other. They bypass L1 (`tileloaddt1`): activations, read once for each pair of
+    /// tiles of weights, would evict these.
     #[inline(always)]
     pub fn load_full_a<const A: usize, T: Copy>(&self, tile: &T) {
         const { assert!(A < 2 && size_of::<T>() == TILE_BYTES) };
@@ -308,7 +308,7 @@ impl Tiles {
         }
     }
 
-    /// Reads tile `B` from rows of 64 bytes, one after the other.
+    /// Loads tile `B` from rows of 64 bytes, one after the other.
     #[inline(always)]
     pub fn load_full_b<const B: usize, T: Copy>(&self, tile: &T) {
         const { assert!(B < 2 && size_of::<T>() == TILE_BYTES) };
@@ -319,7 +319,7 @@ impl Tiles {
         }
     }
 
-    /// Reads tile `C` from rows that lie one after the other.
+    /// Loads tile `C` from consecutive rows.
     #[inline(always)]
     pub fn load_full_c<const C: usize>(&self, sums: &[[f32; 16]; ROWS]) {
         const { assert!(C < 4) };
@@ -330,7 +330,7 @@ impl Tiles {
         }
     }
 
-    /// Writes tile `C` where [`Tiles::load_full_c`] would read it.
+    /// Stores tile `C` where [`Tiles::load_full_c`] would read it.
     #[inline(always)]
     pub fn store_full_c<const C: usize>(&self, sums: &mut [[f32; 16]; ROWS]) {
         const { assert!(C < 4) };
@@ -341,7 +341,7 @@ impl Tiles {
         }
     }
 
-    /// `C += A · B` of bfloat16 pairs: the first and the second of each pair are summed apart in `f32`, then both are added to
+    /// `C += A · B` of bf16 pairs: the first and the second of each pair are summed apart in `f32`, then both are added to
     /// `C`.
     #[inline(always)]
     pub fn dot_bf16<const C: usize, const A: usize, const B: usize>(&self) {
@@ -355,7 +355,7 @@ impl Tiles {
 }
 
 impl Tiles {
-    /// [`Tiles::dot_bf16`] of half-precision floats: denormal ones count, sums that are denormal become zero.
+    /// [`Tiles::dot_bf16`] of f16 pairs: denormal inputs count, denormal sums become zero.
     #[inline(always)]
     pub fn dot_f16<const C: usize, const A: usize, const B: usize>(&self, _: AmxFp16) {
         const { assert!(C < 4 && A < 2 && B < 2) };

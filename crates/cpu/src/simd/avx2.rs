@@ -49,10 +49,10 @@ fn schedule_barrier(mut x: __m256i) -> __m256i {
     x
 }
 
-/// Calls intrinsics that the token's existence vouches for.
+/// Calls intrinsics, for whose instructions the token vouches.
 macro_rules! isa {
     ($($e:tt)*) => {
-        // SAFETY: `self` is only made by `new`, after the CPU was asked for these instructions; memory is only
+        // SAFETY: `self` is only made by `new`, after these instructions were detected; memory is only
         // touched through slices whose length was checked.
         unsafe { $($e)* }
     };

@@ -112,7 +112,7 @@ pub fn has_tiles(tier: Tier) -> bool {
     }
 }
 
-/// Whether `tier` has AMX tiles of half-precision floats that can be used here.
+/// Whether `tier` has AMX tiles of f16 that can be used here.
 pub fn has_f16_tiles(tier: Tier) -> bool {
     #[cfg(target_arch = "x86_64")]
     return amx::AmxFp16::for_tier(tier).is_some();
@@ -123,7 +123,7 @@ pub fn has_f16_tiles(tier: Tier) -> bool {
     }
 }
 
-/// Whether [`dispatch`] on `tier` has a bfloat16 dot product for jobs that want one.
+/// Whether [`dispatch`] on `tier` has a bf16 dot product for jobs that want one.
 pub fn has_bf16_dot(tier: Tier) -> bool {
     struct HasBf16Dot;
     impl Job for HasBf16Dot {

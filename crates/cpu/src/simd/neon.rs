@@ -11,10 +11,10 @@ use std::arch::asm;
 use super::traits::{Job, Simd};
 use crate::Tier;
 
-/// Calls intrinsics that the token's existence vouches for.
+/// Calls intrinsics, for whose instructions the token vouches.
 macro_rules! isa {
     ($($e:tt)*) => {
-        // SAFETY: `self` is only made by `new`, after the CPU was asked for these instructions; memory is only
+        // SAFETY: `self` is only made by `new`, after these instructions were detected; memory is only
         // touched through slices whose length was checked.
         unsafe { $($e)* }
     };

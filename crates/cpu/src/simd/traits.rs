@@ -9,7 +9,7 @@ pub enum DotKind {
     F32,
     /// Eight-bit integers: [`Simd::dot`], [`Simd::dot_u8`], [`Simd::dot_quads`] (VNNI, `sdot`, `usdot`).
     Int8,
-    /// bfloat16 pairs: [`Simd::bf16_dot`] (`vdpbf16ps`).
+    /// bf16 pairs: [`Simd::bf16_dot`] (`vdpbf16ps`).
     Bf16,
 }
 
@@ -141,11 +141,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn prefetch_write<T>(self, _out: &mut [T]) {}
 
-    /// Reads half-precision floats (IEEE binary16 bits).
+    /// Reads f16 (IEEE binary16 bits).
     fn load_f16(self, x: &[u16]) -> Self::F;
-    /// Writes half-precision floats, rounding to nearest even.
+    /// Writes f16, rounding to nearest even.
     fn store_f16(self, x: Self::F, out: &mut [u16]);
-    /// Reads half-precision floats from little-endian bytes.
+    /// Reads f16 from little-endian bytes.
     fn load_f16_bytes(self, x: &[u8]) -> Self::F;
     /// Reads floats from little-endian bytes.
     fn load_f32_bytes(self, x: &[u8]) -> Self::F;
@@ -310,7 +310,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&sums)
     }
-    /// Each lane rounded to half precision, to nearest even, in both halves of its lane.
+    /// Each lane rounded to f16, to nearest even, in both halves of its lane.
     #[inline(always)]
     fn to_f16_pair(self, x: Self::F) -> Self::I {
         let mut all = [0.0; 16];
@@ -322,7 +322,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load_bytes(&bytes)
     }
-    /// `a - b` of the half-precision floats in both halves of each lane.
+    /// `a - b` of the f16 in both halves of each lane.
     #[inline(always)]
     fn f16_sub(self, a: Self::I, b: Self::I) -> Self::I {
         map_f16(self, [a, b, b], |[a, b, _]| a - b)
@@ -337,10 +337,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn f16_fma(self, a: Self::I, b: Self::I, c: Self::I) -> Self::I {
         map_f16(self, [a, b, c], |[a, b, c]| a * b + c)
     }
-    /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bfloat16 halves.
+    /// In each lane `acc + w[0] * x[0] + w[1] * x[1]` over its two bf16 halves.
     fn bf16_dot(self, acc: Self::F, w: Self::I, x: Self::I) -> Self::F;
 
-    /// In each lane `low` and `high` as bfloat16, rounded to nearest, the first in the low half; numbers only. Slow where not
+    /// In each lane `low` and `high` as bf16, rounded to nearest, the first in the low half; numbers only. Slow where not
     /// [`Simd::BF16_DOT`].
     #[inline(always)]
     fn pack_bf16_pair(self, low: Self::F, high: Self::F) -> Self::I {

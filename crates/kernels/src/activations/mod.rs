@@ -138,7 +138,7 @@ impl Activations {
         decode_rows: usize,
     ) {
         let cols = norm.cols();
-        assert_eq!(x.len(), scratch.len(), "room for norms");
+        assert_eq!(x.len(), scratch.len(), "scratch for norms");
         if formats.needs_f32() {
             norm.rows(c, x, scratch);
             self.set(c, scratch, cols, formats, decode_rows);
@@ -158,7 +158,7 @@ impl Activations {
     ) {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values in rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
-        assert!(decode_rows <= self.rows, "{decode_rows} rows of answers among {}", self.rows);
+        assert!(decode_rows <= self.rows, "{decode_rows} decode rows among {}", self.rows);
         self.quantized_rows =
             if formats.q8_decode_bf16_prefill && c.prompt_tiles { decode_rows } else { self.rows };
         if formats.bf16 || self.quantized_rows < self.rows {

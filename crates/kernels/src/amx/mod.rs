@@ -6,7 +6,7 @@
 //! | `tile.rs` | tiles, accumulators, the micro-kernel |
 //! | `blocked.rs` | cache blocking for many rows (MC, KC, NC in [`crate::tune::amx`]) |
 //! | `bf16.rs`, `bf16_dict12.rs` | bf16 weights, plain and dictionary-compressed |
-//! | `f16_tiles.rs` | quantized weights dequantized to f16, where tiles and registers have it (docs/decisions/0035) |
+//! | `f16_tiles.rs` | quantized weights dequantized to f16, where tiles and registers have it (docs/lab/amx-tiles.md, 35) |
 //! | `dequant_bf16.rs` | quantized weights × prefill rows, dequantized to bf16 (docs/decisions/0024): it takes longer than a row or two in registers |
 //! | `attention.rs` | the bf16 KV cache |
 

@@ -88,7 +88,7 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
 }
 
 /// The least rows of a thread when threads split M. Reading all weights once a thread costs little beside multiplying so many rows, and
-/// activations stay in the cache of the core that quantized them (docs/decisions/0051).
+/// activations stay in the cache of the core that quantized them (docs/lab/gemm-register-tiles.md, 51).
 const MC_PER_THREAD: usize = 64;
 
 /// The number of ranges that M is split into.

@@ -2,8 +2,8 @@
 //!
 //! VNNI, FMA and conversions share the same two units there, so it spends as few of the latter as possible:
 //!
-//! - Scales of activations are sums of two powers of two, which additions alone apply to the integer sums (docs/decisions/0050).
-//! - Minima of two sub-blocks are multiplied by their activations at once, as bf16 pairs (docs/decisions/0049). Codes count from the
+//! - Scales of activations are sums of two powers of two, which additions alone apply to the integer sums (docs/lab/zen-4.md, 50).
+//! - Minima of two sub-blocks are multiplied by their activations at once, as bf16 pairs (docs/lab/zen-4.md, 49). Codes count from the
 //!   middle of their range, so that minima, and their rounding errors, are small.
 //!
 //! Applying scales and minima is a chain of dependent instructions. The out-of-order window does not reach past those of eight rows, so
