@@ -266,7 +266,7 @@ fn one_strip<S: Simd>(width: usize) -> bool {
     width.is_power_of_two() && width <= STRIP_REGISTERS * S::LANES
 }
 
-/// [`add_strips`] of rows of [`one_strip`], one after the other, without prefetch.
+/// [`add_strips`] of rows of [`one_strip`], one after the other, without prefetch; generic as that.
 #[inline(always)]
 fn add_whole_rows<S: Simd, T: DotOperand, const N: usize, const X: usize, const W: usize>(
     s: S,
@@ -438,7 +438,7 @@ pub(crate) fn prefetch_span(rows: &[u8], from: usize, row: usize) -> &[u8] {
     &rows[from * (rows.len() / row)..]
 }
 
-/// Adds to `sums` the products of `U` registers of operands, loaded from `bytes`, and factor `k` of each row. With
+/// Adds to `sums` the products of `U` registers of operands, loaded from `bytes`, and factor `k` of each row; generic as [`add_strip`]. With
 /// `PREFETCH`, prefetches what is `prefetch_ahead` bytes behind `prefetch_span`.
 #[inline(always)]
 fn accumulate_operand<S: Simd, T: DotOperand, const N: usize, const U: usize, const PREFETCH: bool>(

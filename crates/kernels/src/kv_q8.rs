@@ -322,7 +322,7 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
 
 /// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · codes[i][from + 4 t..]` over rows of `width` bytes, four at a time
 /// in each lane; the products of the coarse plane count 128 times. `KEYS` are codes plus 128 and their factors are
-/// signed; values are signed and their factors are not negative.
+/// signed; values are signed and their factors are not negative. Generic as [`add_dots`].
 #[inline(always)]
 fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
     s: S,

@@ -157,7 +157,7 @@ fn microkernel_dot<S: Simd, F: Format, const MR: usize, const NR: usize>(
     }
 }
 
-/// The columns of [`microkernel_dot`] that share a scale: all 32, or half `HALF`.
+/// The columns of [`microkernel_dot`] that share a scale: all 32, or half `HALF`. Five generics, the register tile and what is unrolled.
 #[inline(always)]
 fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, const HALF: usize>(
     s: S,

@@ -21,7 +21,7 @@ use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB, SubBlock};
 
 /// The accumulators of rows `first` to `first + MR - 1` of `grouped` × `NR` panels; as
-/// [`MicroKernel::register_tile`](super::driver::MicroKernel::register_tile).
+/// [`MicroKernel::register_tile`](super::driver::MicroKernel::register_tile) of the micro-kernel, whose generics are added to its own.
 #[inline(always)]
 pub(crate) fn tile<S: Simd, F: Format, const GEMV: bool, const MR: usize, const NR: usize>(
     s: S,
