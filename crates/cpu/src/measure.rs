@@ -14,9 +14,9 @@ pub use round_trip::{RoundTrip, round_trip};
 use crate::probe::Machine;
 use crate::simd::{self, Job, Simd};
 use crate::{Pages, Pool, Tier, Uarch, thread};
-use std::hint::black_box;
 use peaks::{instructions, keep, multiply_add};
 use serde::Serialize;
+use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 

@@ -52,7 +52,7 @@ impl MicroKernel for Dict12Rows<'_> {
         const { assert!(bf16_dict12::GROUP_PAIRS == PAIR_CHUNK) };
         let bytes = bf16_dict12::group_bytes(S::LANES);
         // The next `NR - 1` panels are being read beside this one: the prefetch skips them.
-        let (mut bytes_left, wrap_skip) = (panels[0].len(), (NR - 1) * panels[0].len());
+        let (mut left, skip) = (panels[0].len(), (NR - 1) * panels[0].len());
         for k_block in 0..cols.div_ceil(bf16_dict12::K_BLOCK) {
             let mut exceptions = [bf16_dict12::Exceptions::NONE; NR];
             let mut groups = [&panels[0][..0]; NR];
@@ -70,17 +70,7 @@ impl MicroKernel for Dict12Rows<'_> {
                 }
                 // A damaged file may have them out of order.
                 next = next.max(at);
-                sums = fma_groups(
-                    s,
-                    &readers,
-                    &groups,
-                    at..next,
-                    &rows,
-                    &mut k,
-                    &mut bytes_left,
-                    wrap_skip,
-                    sums,
-                );
+                sums = fma_groups(s, &readers, &groups, at..next, &rows, &mut k, &mut left, skip, sums);
                 if next < count {
                     let x = rows.chunk::<S>(k);
                     k += PAIR_CHUNK;
@@ -91,7 +81,7 @@ impl MicroKernel for Dict12Rows<'_> {
                             fma_pair(s, &x, j, weights[j], &mut sums[p]);
                         }
                     }
-                    bytes_left -= bytes;
+                    left -= bytes;
                 }
                 at = next + 1;
             }
@@ -101,7 +91,7 @@ impl MicroKernel for Dict12Rows<'_> {
 }
 
 /// Returns `sums` plus the products of the groups `range`, which have no exceptions, with the next columns of `x`. Prefetches later groups;
-/// past the `bytes_left` bytes of the panel, `wrap_skip` bytes are skipped. By value, so that `sums` stays in registers. Ten parameters:
+/// past the `bytes_left` bytes of the panel, `wrap_skip` bytes are skipped. By value, so that `sums` stays in registers. Nine parameters:
 /// all are the caller's loop state, and a struct of references would put the accumulators in memory.
 #[inline(always)]
 fn fma_groups<S: Simd, const MR: usize, const NR: usize>(

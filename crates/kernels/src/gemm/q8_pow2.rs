@@ -179,12 +179,8 @@ impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F
 
     /// Dot products of the next sub-block, or of its half `HALF`, interleaved with [`Pow2Tile::add_dots`] of the one before.
     #[inline(always)]
-    fn dot_next<const HALF: usize, const WITH_BIAS: bool>(
-        &mut self,
-        s: S,
-        operands: SubBlockOperands<'a, NR>,
-    ) {
-        let SubBlockOperands { codes, x, prefetch } = operands;
+    fn dot_next<const HALF: usize, const WITH_BIAS: bool>(&mut self, s: S, next: SubBlockOperands<'a, NR>) {
+        let SubBlockOperands { codes, x, prefetch } = next;
         let quads = QUADS / F::Scales::GROUPS;
         let shared = const { if F::Codes::SHARES_REGISTER && F::Scales::GROUPS == 1 { 2 } else { 1 } };
         let mut dots = [[s.splat_i(0); MR]; NR];
