@@ -50,7 +50,7 @@ pub(crate) const fn pow2_scale<S: Simd>() -> bool {
     matches!(tune::<S>().int8, Int8Path::Pow2Scale)
 }
 
-/// Whether activations in eight bits get [`Int8Path::Pow2Scale`] on `tier` of this CPU.
+/// Whether activations in eight bits get scales that are sums of two powers of two (`Int8Path::Pow2Scale`) on `tier` of this CPU.
 pub fn has_pow2_scale(tier: Tier) -> bool {
     has_zen4_bf16(tier)
 }
