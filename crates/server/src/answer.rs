@@ -1,40 +1,93 @@
-//! The whole answer, both endpoints.
+//! Whole answers of OpenAI's chat and text completions.
 
 use std::time::Instant;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use engine::TokenLogprobs;
-use text::Part;
-use wire::{Fault, chat, completion, logprobs};
+use inference::{End, Event, Generation, Part, PromptScores, Token, TokenScore};
+use service::unix_seconds;
+use wire::{ChatRequest, CompletionRequest, Fault, chat, completion, logprobs};
 
-use crate::calls::CallIds;
-use crate::generation::{End, Generation, Told};
-use crate::plan::{Form, Plan};
-use crate::prompts;
-use crate::served::unix_seconds;
+use crate::scores;
 
 /// Version of the server, in every answer.
 pub(crate) const FINGERPRINT: &str = concat!("gristmill-", env!("CARGO_PKG_VERSION"));
+
+/// What of an answer is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    /// Whether it is an answer in a conversation.
+    pub(crate) chat: bool,
+    /// How many of the answers to each prompt are sent: the likeliest, if not all.
+    pub(crate) best: usize,
+    /// Log-probabilities, with so many alternatives.
+    pub(crate) logprobs: Option<usize>,
+    /// Whether the text begins with the prompt.
+    pub(crate) echo: bool,
+    /// The prompt's log-probabilities by themselves, with so many alternatives.
+    pub(crate) prompt_logprobs: Option<usize>,
+    /// What is said of token ids.
+    pub(crate) ids: wire::Ids,
+    /// How it is sent.
+    pub(crate) stream: chat::Stream,
+}
+
+impl Shown {
+    /// What this request wants to see.
+    pub(crate) fn of_chat(request: &ChatRequest) -> Shown {
+        Shown {
+            chat: true,
+            best: request.n,
+            logprobs: request.logprobs,
+            echo: false,
+            prompt_logprobs: request.prompt_logprobs,
+            ids: request.ids,
+            stream: request.stream,
+        }
+    }
+
+    /// What this request wants to see.
+    pub(crate) fn of_completion(request: &CompletionRequest) -> Shown {
+        Shown {
+            chat: false,
+            best: request.n,
+            logprobs: request.logprobs,
+            echo: request.echo,
+            prompt_logprobs: request.prompt_logprobs,
+            ids: request.ids,
+            stream: request.stream,
+        }
+    }
+
+    /// The log-probabilities of a token, unless it is one that ends the answer: that has no text. After an echoed prompt
+    /// it is there all the same: who scores a text with `max_tokens: 1` (lm-evaluation-harness) takes the last one for the
+    /// answer's.
+    pub(crate) fn position(&self, ends: bool, score: Option<&TokenScore>) -> Option<logprobs::Position> {
+        let most = self.logprobs?;
+        score.filter(|_| !ends || self.echo).map(|score| score.position(most, self.ids.as_names))
+    }
+}
 
 /// One choice, as it comes together.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) text: String,
     thought: String,
-    /// Names and arguments.
-    calls: Vec<(String, String)>,
-    /// Kept as ids: their texts are looked up once, at the end.
-    pub(crate) scored: Vec<(u32, Option<TokenLogprobs>)>,
-    /// If they are sent.
+    calls: Vec<Call>,
+    /// Each token's score, and whether the token ends the answer.
+    pub(crate) scored: Vec<(bool, TokenScore)>,
     pub(crate) ids: Vec<u32>,
-    /// How many tokens came.
-    pub(crate) tokens: usize,
-    /// When the first one did.
+    /// When the first token came.
     pub(crate) began: Option<Instant>,
     /// When it ended.
     pub(crate) ended: Option<Instant>,
     pub(crate) end: End,
+}
+
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
 }
 
 impl Gathered {
@@ -43,10 +96,10 @@ impl Gathered {
             match part {
                 Part::Content(text) => self.text.push_str(&text),
                 Part::Reasoning(text) => self.thought.push_str(&text),
-                Part::Call { name, .. } => self.calls.push((name, String::new())),
+                Part::Call { id, name, .. } => self.calls.push(Call { id, name, arguments: String::new() }),
                 Part::Arguments { index, text } => {
-                    if let Some((_, arguments)) = self.calls.get_mut(index) {
-                        arguments.push_str(&text);
+                    if let Some(call) = self.calls.get_mut(index) {
+                        call.arguments.push_str(&text);
                     }
                 }
             }
@@ -55,14 +108,18 @@ impl Gathered {
 
     /// Mean log-probability of its tokens, the end included.
     pub(crate) fn likelihood(&self) -> f64 {
-        let logprobs = self.scored.iter().filter_map(|(_, scored)| Some(f64::from(scored.as_ref()?.logprob)));
+        let logprobs = self.scored.iter().map(|(_, score)| f64::from(score.chosen.logprob));
         logprobs.sum::<f64>() / self.scored.len().max(1) as f64
     }
 
-    fn said(self, choice: usize, ids: &CallIds) -> chat::Said {
-        let calls = self.calls.into_iter().enumerate();
-        let tool_calls: Vec<chat::ToolCall> =
-            calls.map(|(i, (name, arguments))| ids.whole(choice, i, name, arguments)).collect();
+    fn said(self) -> chat::Said {
+        let whole = |call: Call| chat::ToolCall {
+            index: None,
+            id: Some(call.id),
+            r#type: Some("function"),
+            function: chat::Function { name: Some(call.name), arguments: call.arguments },
+        };
+        let tool_calls: Vec<chat::ToolCall> = self.calls.into_iter().map(whole).collect();
         chat::Said {
             role: "assistant",
             content: Some(self.text).filter(|text| !text.is_empty() || tool_calls.is_empty()),
@@ -76,28 +133,22 @@ impl Gathered {
 /// Reads a generation to its end: the answers, and the log-probabilities of each prompt if they were asked for.
 pub(crate) async fn gather(
     generation: &mut Generation,
-) -> Result<(Vec<Gathered>, Vec<Vec<TokenLogprobs>>), Fault> {
+) -> Result<(Vec<Gathered>, Vec<Option<PromptScores>>), Fault> {
     let mut choices: Vec<Gathered> = Vec::new();
-    choices.resize_with(generation.choices, Gathered::default);
-    // One a prompt, if they were asked for.
-    let mut scores: Vec<Vec<TokenLogprobs>> = vec![Vec::new(); generation.choices / generation.plan.n];
+    choices.resize_with(generation.choices(), Gathered::default);
+    let mut scores: Vec<Option<PromptScores>> = vec![None; generation.prompts.len()];
     while !generation.is_over() {
-        let (index, told) = generation.next().await?;
+        let (index, event) = generation.next().await?;
         let choice = &mut choices[index];
-        match told {
-            Told::Prompt(logprobs) => scores[index / generation.plan.n] = logprobs,
-            Told::Token { parts, id, logprobs } => {
+        match event {
+            Event::Prompt(told) => scores[index / generation.n] = Some(told),
+            Event::Token(Token { id, parts, ends, score }) => {
                 choice.add(parts);
-                choice.tokens += 1;
                 choice.began.get_or_insert_with(Instant::now);
-                if generation.plan.ids.returned {
-                    choice.ids.push(id);
-                }
-                if logprobs.is_some() {
-                    choice.scored.push((id, logprobs));
-                }
+                choice.ids.push(id);
+                choice.scored.extend(score.map(|score| (ends, score)));
             }
-            Told::Done { parts, end } => {
+            Event::Done { parts, end } => {
                 choice.add(parts);
                 choice.ended = Some(Instant::now());
                 choice.end = end;
@@ -108,114 +159,112 @@ pub(crate) async fn gather(
 }
 
 /// The whole answer, once it has ended.
-pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
+pub(crate) async fn whole(mut generation: Generation, shown: &Shown, id: String) -> Result<Response, Fault> {
     let (choices, scores) = gather(&mut generation).await?;
-    let json = match generation.plan.form {
-        Form::Completion(_) => {
-            let choices = best(choices, &generation.plan);
-            completion_json(&mut generation, choices, &scores, &id)
-        }
-        _ => chat_json(&generation, choices, &scores, id),
+    let json = if shown.chat {
+        chat_json(&generation, shown, choices, &scores, id)
+    } else {
+        let choices = best(choices, generation.n, shown.best);
+        completion_json(&generation, shown, choices, &scores, &id)
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-fn positions(generation: &Generation, choice: &mut Gathered) -> Option<Vec<logprobs::Position>> {
-    if !generation.plan.scored {
-        return None;
-    }
+fn positions(shown: &Shown, choice: &mut Gathered) -> Option<Vec<logprobs::Position>> {
+    shown.logprobs?;
     let scored = std::mem::take(&mut choice.scored);
-    Some(scored.into_iter().filter_map(|(id, l)| generation.position(id, l)).collect())
+    Some(scored.iter().filter_map(|(ends, score)| shown.position(*ends, Some(score))).collect())
 }
 
-/// The likeliest answers to each prompt, the likeliest first, if not all of them are sent.
-fn best(mut choices: Vec<Gathered>, plan: &Plan) -> Vec<Gathered> {
-    if plan.best == plan.n {
+/// The likeliest `best` of the `n` answers to each prompt, the likeliest first, if not all of them are sent.
+pub(crate) fn best(mut choices: Vec<Gathered>, n: usize, best: usize) -> Vec<Gathered> {
+    if best == n {
         return choices;
     }
-    let mut kept = Vec::with_capacity(plan.best * choices.len() / plan.n);
+    let mut kept = Vec::with_capacity(best * choices.len() / n);
     while !choices.is_empty() {
-        let rest = choices.split_off(plan.n);
+        let rest = choices.split_off(n);
         let mut of_prompt = std::mem::replace(&mut choices, rest);
         of_prompt.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
-        of_prompt.truncate(plan.best);
+        of_prompt.truncate(best);
         kept.append(&mut of_prompt);
     }
     kept
 }
 
-fn returned(generation: &Generation, choice: &mut Gathered) -> Option<Vec<u32>> {
-    generation.plan.ids.returned.then(|| std::mem::take(&mut choice.ids))
+fn returned(shown: &Shown, choice: &mut Gathered) -> Option<Vec<u32>> {
+    shown.ids.returned.then(|| std::mem::take(&mut choice.ids))
+}
+
+/// The tokens of a prompt, if they are sent.
+fn prompt_ids(generation: &Generation, prompt: usize) -> Option<Vec<u32>> {
+    generation.prompts.get(prompt)?.ids.as_ref().map(|ids| ids.to_vec())
 }
 
 fn chat_json(
     generation: &Generation,
+    shown: &Shown,
     choices: Vec<Gathered>,
-    scores: &[Vec<TokenLogprobs>],
+    scores: &[Option<PromptScores>],
     id: String,
 ) -> String {
     let choice = |(index, mut gathered): (usize, Gathered)| chat::Choice {
         index,
-        logprobs: positions(generation, &mut gathered).map(|p| logprobs::Chat::new(&p)),
+        logprobs: positions(shown, &mut gathered).map(|p| logprobs::Chat::new(&p)),
         finish_reason: gathered.end.reason,
         stop_reason: gathered.end.stop.take(),
-        token_ids: returned(generation, &mut gathered),
-        message: gathered.said(index, &generation.call_ids),
+        token_ids: returned(shown, &mut gathered),
+        message: gathered.said(),
     };
     let answer = chat::Answer {
         id,
         object: "chat.completion",
         created: unix_seconds(),
-        model: generation.served.name().to_owned(),
+        model: generation.model.clone(),
         system_fingerprint: FINGERPRINT,
         choices: choices.into_iter().enumerate().map(choice).collect(),
         usage: generation.usage(),
-        prompt_token_ids: generation.plan.prompts.first().filter(|_| generation.plan.ids.returned).cloned(),
-        prompt_logprobs: scores.first().and_then(|scores| prompts::ranked(generation, scores, 0)),
+        prompt_token_ids: prompt_ids(generation, 0),
+        prompt_logprobs: scores.first().and_then(|scores| scores::ranked(shown, scores.as_ref())),
     };
     serde_json::to_string(&answer).expect("answers have string keys, which serialize")
 }
 
 fn completion_json(
-    generation: &mut Generation,
+    generation: &Generation,
+    shown: &Shown,
     choices: Vec<Gathered>,
-    scores: &[Vec<TokenLogprobs>],
+    scores: &[Option<PromptScores>],
     id: &str,
 ) -> String {
-    let n = generation.plan.best;
-    let echoes = match &mut generation.plan.form {
-        Form::Completion(echoes) => echoes.take(),
-        _ => None,
-    };
-    let choice = |(index, mut gathered): (usize, Gathered)| completion::Choice {
-        index,
-        logprobs: positions(generation, &mut gathered).map(|positions| {
-            let echo = echoes.as_ref().map(|echoes| echoes[index / n].as_str());
-            let echoed =
-                echo.and_then(|echo| prompts::echoed(generation, &scores[index / n], index / n, echo));
-            let (prompt, offset) = echoed.unwrap_or_default();
-            prompt.then(logprobs::Completion::new(&positions, offset).0)
-        }),
-        text: match &echoes {
-            Some(echoes) => format!("{}{}", echoes[index / n], gathered.text),
-            None => std::mem::take(&mut gathered.text),
-        },
-        finish_reason: Some(gathered.end.reason),
-        stop_reason: Some(gathered.end.stop.take()),
-        token_ids: returned(generation, &mut gathered),
-        prompt_token_ids: generation
-            .plan
-            .prompts
-            .get(index / n)
-            .filter(|_| generation.plan.ids.returned)
-            .cloned(),
-        prompt_logprobs: prompts::ranked(generation, &scores[index / n], index / n),
+    let n = shown.best;
+    let choice = |(index, mut gathered): (usize, Gathered)| {
+        let prompt = index / n;
+        let echo = generation.prompts[prompt].text.as_deref().filter(|_| shown.echo);
+        let score = scores[prompt].as_ref();
+        completion::Choice {
+            index,
+            logprobs: positions(shown, &mut gathered).map(|positions| {
+                let echoed = echo.and_then(|echo| scores::echoed(shown, score?, echo));
+                let (lists, offset) = echoed.unwrap_or_default();
+                lists.then(logprobs::Completion::new(&positions, offset).0)
+            }),
+            text: match echo {
+                Some(echo) => format!("{echo}{}", gathered.text),
+                None => std::mem::take(&mut gathered.text),
+            },
+            finish_reason: Some(gathered.end.reason),
+            stop_reason: Some(gathered.end.stop.take()),
+            token_ids: returned(shown, &mut gathered),
+            prompt_token_ids: prompt_ids(generation, prompt),
+            prompt_logprobs: scores::ranked(shown, score),
+        }
     };
     let answer = completion::Answer {
         id,
         object: "text_completion",
         created: unix_seconds(),
-        model: generation.served.name(),
+        model: &generation.model,
         system_fingerprint: FINGERPRINT,
         choices: choices.into_iter().enumerate().map(choice).collect(),
         usage: Some(Some(generation.usage())),

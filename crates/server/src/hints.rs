@@ -4,8 +4,6 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use wire::Fault;
 
-use crate::{layers, routes};
-
 /// Beginnings of paths that other servers have, and what to say of them.
 const ABSENT: [(&str, &str); 26] = [
     ("/v1/embeddings", EMBEDDINGS),
@@ -48,19 +46,20 @@ pub(crate) async fn nothing_there(uri: Uri) -> Response {
         fault.message.push_str(": ");
         fault.message.push_str(&hint);
     }
-    layers::respond(&fault)
+    httpd::respond(&fault)
 }
 
 pub(crate) async fn wrong_method(method: Method, uri: Uri) -> Response {
     let mut fault = Fault::method(method.as_str(), uri.path());
-    if let Some(methods) = routes::methods(uri.path()) {
+    let methods: Vec<&str> = wire::routes::at(uri.path()).map(|route| route.method).collect();
+    if !methods.is_empty() {
         fault.message.push_str(&format!("; it answers {}", methods.join(" and ")));
     }
-    layers::respond(&fault)
+    httpd::respond(&fault)
 }
 
 fn hint(path: &str) -> Option<String> {
-    let is_route = |path: &str| routes::methods(path).is_some();
+    let is_route = |path: &str| wire::routes::ROUTES.iter().any(|route| route.path == path);
     let clean = clean(path);
     let begins = |(known, _): &&(&str, &str)| {
         clean.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,8 +1,6 @@
 //! An answer as a list of items in order: what was thought, said, and called, as the newer APIs show it.
 
-use text::Part;
-
-use crate::calls::CallIds;
+use inference::Part;
 
 /// One item of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +36,7 @@ pub(crate) struct Change {
 
 impl Items {
     /// Takes the next part of the only choice.
-    pub(crate) fn add(&mut self, part: Part, ids: &CallIds) -> Change {
+    pub(crate) fn add(&mut self, part: Part) -> Change {
         match part {
             Part::Content(text) => {
                 let goes_on = matches!(self.all.last(), Some(Item::Said(_)));
@@ -48,8 +46,7 @@ impl Items {
                 let goes_on = matches!(self.all.last(), Some(Item::Thought(_)));
                 self.grow(goes_on, Item::Thought(String::new()), text)
             }
-            Part::Call { index, name } => {
-                let id = ids.whole(0, index, String::new(), String::new()).id.unwrap_or_default();
+            Part::Call { id, name, .. } => {
                 self.calls.push(self.all.len());
                 self.grow(false, Item::Called { id, name, arguments: String::new() }, String::new())
             }
@@ -101,14 +98,14 @@ mod tests {
 
     #[test]
     fn parts_become_items_in_order() {
-        let (mut items, ids) = (Items::default(), CallIds::new(false));
-        let mut add = |part| items.add(part, &ids);
+        let mut items = Items::default();
+        let mut add = |part| items.add(part);
         let first = add(Part::Reasoning("hm".into()));
         assert_eq!((first.closed, first.opened, first.grown), (None, Some(0), Some((0, "hm".into()))));
         assert_eq!(add(Part::Reasoning("m".into())).opened, None);
         let said = add(Part::Content("I look.".into()));
         assert_eq!((said.closed, said.opened), (Some(0), Some(1)));
-        assert_eq!(add(Part::Call { index: 0, name: "look".into() }).opened, Some(2));
+        assert_eq!(add(Part::Call { index: 0, id: "call_1".into(), name: "look".into() }).opened, Some(2));
         assert_eq!(add(Part::Arguments { index: 0, text: "{}".into() }).grown, Some((2, "{}".into())));
         let last = items.finish();
         assert_eq!(last, [Change { closed: Some(2), ..Change::default() }]);

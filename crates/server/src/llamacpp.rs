@@ -7,30 +7,23 @@ use axum::Json;
 use axum::extract::{Request, State as Shared};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use engine::TokenLogprobs;
+use inference::{End, Event, Generate, Generation, Part, ScoredToken, Token, TokenScore};
 use serde::Serialize;
 use serde_json::{Value, json};
-use text::Part;
-use wire::completion::Prompt;
 use wire::llamacpp::{self, Answer, LlamaRequest, Piece, Probability, Timings};
-use wire::{Fault, sse};
+use wire::{CompletionRequest, Fault, sse};
 
 use crate::answer::{self, Gathered};
-use crate::generation::{End, Generation, Told};
-use crate::layers;
-use crate::plan::{self, Form, Plan};
-use crate::preparation::Work;
-use crate::routes::{Begun, begin};
+use crate::requests::{Begun, begin};
 use crate::state::State;
 use crate::stream::{self, Dialect};
 
 /// What such a request wants to be told.
-pub(crate) struct Asked {
+struct Asked {
     return_tokens: bool,
     response_fields: Vec<String>,
     listed: bool,
-    /// Text and token count of each prompt.
-    prompts: Vec<(String, usize)>,
+    streamed: bool,
     settings: Value,
     /// Alternatives of each token, if they are told.
     alternatives: Option<usize>,
@@ -39,57 +32,50 @@ pub(crate) struct Asked {
 
 /// `POST /completion` and `/completions`.
 pub(crate) async fn completion(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    match begin(&state, request, plan).await {
-        Ok(Begun { generation, .. }) => said(&state, generation).await,
+    match begin(&state, request, read).await {
+        Ok(Begun { generation, asked, .. }) => said(&state, generation, asked).await,
         Err(fault) => Err(fault),
     }
-    .unwrap_or_else(|fault| layers::respond(&fault))
+    .unwrap_or_else(|fault| httpd::respond(&fault))
 }
 
 /// `GET /slots`: how many answers are computed, as slots that are in use or not.
 pub(crate) async fn slots(Shared(state): Shared<Arc<State>>, uri: Uri) -> Response {
-    let served = match state.served_or_reject() {
-        Ok(served) => served,
-        Err(fault) => return layers::respond(&fault),
+    let model = match state.service.model_or_reject() {
+        Ok(model) => model,
+        Err(fault) => return httpd::respond(&fault),
     };
-    let (all, running) = (state.options.parallel, served.engine.stats().running);
-    let slot = |id: usize| json!({"id": id, "n_ctx": served.engine.context(), "speculative": false, "is_processing": id < running});
+    let (all, running) = (state.service.options().parallel, model.engine.stats().running);
+    let slot = |id: usize| json!({"id": id, "n_ctx": model.engine.context(), "speculative": false, "is_processing": id < running});
     let slots: Vec<Value> = (0..all).map(slot).collect();
     let none_free = running >= all && uri.query().is_some_and(|query| query.contains("fail_on_no_slot"));
     let status = if none_free { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, Json(slots)).into_response()
 }
 
-fn plan(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
-    let request = LlamaRequest::parse(body)?;
-    let text = |prompt: &Prompt| match prompt {
-        Prompt::Text(text) => text.clone(),
-        Prompt::Tokens(ids) => served.language.decode(ids),
-    };
-    let texts: Vec<String> = request.completion.prompts.iter().map(text).collect();
-    let alternatives = request.completion.logprobs;
-    let mut plan = plan::continuation(served, request.completion)?;
-    plan.ids.returned = request.return_tokens;
+fn read(body: &[u8]) -> Result<(Generate, Asked), Fault> {
+    let mut request = LlamaRequest::parse(body)?;
+    request.completion.ids.returned = request.return_tokens;
+    let answers = request.completion.prompts.len() * request.completion.best_of;
     let asked = Asked {
         return_tokens: request.return_tokens,
         response_fields: request.response_fields,
-        listed: request.listed || plan.choices() > 1,
-        prompts: texts.into_iter().zip(plan.prompts.iter().map(Vec::len)).collect(),
-        settings: settings(served, &plan),
-        alternatives,
+        listed: request.listed || answers > 1,
+        streamed: request.completion.stream.on,
+        settings: settings(&request.completion),
+        alternatives: request.completion.logprobs,
         begun: Instant::now(),
     };
-    plan.form = Form::Llama(Box::new(asked));
-    Ok(plan)
+    Ok((Generate { wants_text: true, ..Generate::text(request.completion) }, asked))
 }
 
 /// How tokens are chosen, under llama.cpp's names.
-fn settings(served: &Work, plan: &Plan) -> Value {
-    let p = &plan.template.params;
-    let most = plan.template.max_tokens.map_or(Value::from(-1), Value::from);
+fn settings(request: &CompletionRequest) -> Value {
+    let p = service::params(&request.sampling, request.logprobs);
+    let most = request.max_tokens.map_or(Value::from(-1), Value::from);
     let mirostat = p.mirostat.as_ref();
     json!({
-        "n_ctx": served.engine.context(),
+        "n_ctx": null,
         "n_predict": most,
         "max_tokens": most,
         "seed": p.seed.map_or(Value::from(-1), Value::from),
@@ -112,26 +98,24 @@ fn settings(served: &Work, plan: &Plan) -> Value {
         "dry_allowed_length": p.dry.allowed_length,
         "dry_penalty_last_n": p.dry.last_n,
         "mirostat": mirostat.map_or(0, |m| match m.version {
-            engine::MirostatVersion::One => 1,
-            engine::MirostatVersion::Two => 2,
+            service::MirostatVersion::One => 1,
+            service::MirostatVersion::Two => 2,
         }),
         "mirostat_tau": mirostat.map_or(5.0, |m| m.tau),
         "mirostat_eta": mirostat.map_or(0.1, |m| m.eta),
-        "stop": plan.template.stop,
-        "ignore_eos": plan.template.ignore_end,
-        "stream": plan.stream.on,
+        "stop": request.sampling.stop,
+        "ignore_eos": request.sampling.ignore_eos,
+        "stream": request.stream.on,
         "n_probs": p.logprobs.unwrap_or(0),
     })
 }
 
-async fn said(state: &State, mut generation: Generation) -> Result<Response, Fault> {
-    let Form::Llama(asked) = std::mem::replace(&mut generation.plan.form, Form::Chat) else {
-        return Err(Fault::internal("a form of answer that this route does not make"));
-    };
-    if generation.plan.stream.on {
-        let choices = (0..generation.choices).map(|_| Progress::default()).collect();
-        let writer = Writer { asked: *asked, choices };
-        return Ok(stream::response(generation, Box::new(writer), state.options.ping));
+async fn said(state: &State, mut generation: Generation, mut asked: Asked) -> Result<Response, Fault> {
+    asked.settings["n_ctx"] = generation.context.into();
+    if asked.streamed {
+        let choices = (0..generation.choices()).map(|_| Progress::default()).collect();
+        let writer = Writer { asked, choices };
+        return Ok(stream::response(generation, Box::new(writer), state.ping));
     }
     let (choices, _) = answer::gather(&mut generation).await?;
     let answers: Vec<Value> = choices
@@ -148,15 +132,14 @@ async fn said(state: &State, mut generation: Generation) -> Result<Response, Fau
 
 fn whole(generation: &Generation, asked: &Asked, index: usize, mut gathered: Gathered) -> Value {
     let progress = Progress {
-        tokens: gathered.tokens,
+        tokens: gathered.ids.len(),
         began: gathered.began,
         ended: gathered.ended,
         has_new_line: gathered.text.contains('\n'),
     };
-    let probabilities = asked.alternatives.map(|most| {
-        let scored = std::mem::take(&mut gathered.scored);
-        scored.iter().filter_map(|(id, scored)| probability(generation, *id, scored.as_ref(), most)).collect()
-    });
+    let probabilities = asked
+        .alternatives
+        .map(|most| gathered.scored.iter().map(|(_, score)| probability(score, most)).collect());
     let tokens = if asked.return_tokens { std::mem::take(&mut gathered.ids) } else { Vec::new() };
     let content = std::mem::take(&mut gathered.text);
     let answer = last(generation, asked, index, &progress, &gathered.end);
@@ -185,13 +168,15 @@ fn last<'a>(
     progress: &Progress,
     end: &'a End,
 ) -> Answer<'a> {
-    let (prompt, evaluated) = asked
-        .prompts
-        .get(index / generation.plan.n)
-        .map_or(("", 0), |(prompt, tokens)| (prompt.as_str(), *tokens));
+    let (prompt, evaluated) = generation
+        .prompt_of(index)
+        .map_or(("", 0), |prompt| (prompt.text.as_deref().unwrap_or_default(), prompt.tokens));
     // What was remembered is known for all prompts together.
-    let cached =
-        if asked.prompts.len() == 1 { generation.usage().prompt_tokens_details.cached_tokens } else { 0 };
+    let cached = if generation.prompts.len() == 1 {
+        generation.usage().prompt_tokens_details.cached_tokens
+    } else {
+        0
+    };
     let ms = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
         (Some(from), Some(to)) => to.saturating_duration_since(from).as_secs_f64() * 1e3,
         _ => 0.0,
@@ -204,7 +189,7 @@ fn last<'a>(
         tokens: Vec::new(),
         id_slot: -1,
         stop: true,
-        model: generation.served.name(),
+        model: &generation.model,
         tokens_predicted: progress.tokens,
         tokens_evaluated: evaluated,
         generation_settings: asked.settings.clone(),
@@ -225,21 +210,15 @@ fn last<'a>(
     }
 }
 
-fn probability(
-    generation: &Generation,
-    id: u32,
-    scored: Option<&TokenLogprobs>,
-    most: usize,
-) -> Option<Probability> {
-    let scored = scored?;
-    let entry = |id: u32, logprob: f32, top_logprobs: Option<Vec<Probability>>| {
-        let bytes = generation.served.language.bytes(id);
+fn probability(score: &TokenScore, most: usize) -> Probability {
+    let entry = |scored: &ScoredToken, top_logprobs: Option<Vec<Probability>>| {
+        let bytes = scored.token.bytes.clone();
         let token = String::from_utf8_lossy(&bytes).into_owned();
-        let logprob = if logprob.is_finite() { logprob } else { f32::MIN };
-        Probability { id, token, bytes, logprob, top_logprobs }
+        let logprob = if scored.logprob.is_finite() { scored.logprob } else { f32::MIN };
+        Probability { id: scored.token.id, token, bytes, logprob, top_logprobs }
     };
-    let top = scored.top.iter().take(most).map(|(id, logprob)| entry(*id, *logprob, None)).collect();
-    Some(entry(id, scored.logprob, Some(top)))
+    let top = score.top.iter().take(most).map(|top| entry(top, None)).collect();
+    entry(&score.chosen, Some(top))
 }
 
 /// Writes a stream of this API's events. There is none after the last answer's end.
@@ -254,14 +233,14 @@ impl Writer {
         generation: &Generation,
         index: usize,
         content: &str,
-        token: Option<(u32, Option<TokenLogprobs>)>,
+        token: Option<(u32, Option<TokenScore>)>,
         out: &mut String,
     ) {
         let tokens: Vec<u32> = token.iter().map(|(id, _)| *id).collect();
         let scored = |most: usize| {
-            token.iter().filter_map(|(id, s)| probability(generation, *id, s.as_ref(), most)).collect()
+            token.iter().filter_map(|(_, score)| Some(probability(score.as_ref()?, most))).collect()
         };
-        let evaluated = self.asked.prompts.get(index / generation.plan.n).map_or(0, |(_, tokens)| *tokens);
+        let evaluated = generation.prompt_of(index).map_or(0, |prompt| prompt.tokens);
         let piece = Piece {
             index,
             content,
@@ -277,11 +256,11 @@ impl Writer {
 }
 
 impl Dialect for Writer {
-    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
-        let (parts, token, end) = match told {
-            Told::Prompt(_) => return,
-            Told::Token { parts, id, logprobs } => (parts, Some((id, logprobs)), None),
-            Told::Done { parts, end } => (parts, None, Some(end)),
+    fn write(&mut self, generation: &Generation, choice: usize, event: Event, out: &mut String) {
+        let (parts, token, end) = match event {
+            Event::Prompt(_) => return,
+            Event::Token(Token { parts, id, score, .. }) => (parts, Some((id, score)), None),
+            Event::Done { parts, end } => (parts, None, Some(end)),
         };
         let mut content = String::new();
         for part in parts {

@@ -1,22 +1,42 @@
 //! Answers of `/v1/messages`, whole and streamed.
 
+use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use inference::{End, Event, Generate, Generation};
 use serde_json::{Value, json};
 use wire::anthropic::{Block, Message, Usage, fault_json, stop_reason};
 use wire::{Fault, sse};
 
-use crate::generation::{End, Generation, Told};
 use crate::items::{Change, Item, Items};
-use crate::stream::Dialect;
+use crate::requests::{Begun, begin};
+use crate::state::State;
+use crate::stream::{self, Dialect};
+
+/// One request, from body to answer.
+pub(crate) async fn answer(state: &State, request: Request) -> Result<Response, Fault> {
+    let read = |body: &[u8]| {
+        let value = wire::json::read(body)?;
+        wire::numbers::refuse_in_schemas(body)?;
+        let request = wire::anthropic::read(&value, false)?;
+        let streamed = request.stream.on;
+        Ok((Generate::chat(request), streamed))
+    };
+    let Begun { generation, asked: streamed, id } = begin(state, request, read).await?;
+    let id = format!("msg_{id}");
+    if streamed {
+        return Ok(stream::response(generation, Box::new(Writer::new(id)), state.ping));
+    }
+    whole(generation, id).await
+}
 
 /// The whole answer.
-pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
+async fn whole(mut generation: Generation, id: String) -> Result<Response, Fault> {
     let (mut items, mut end) = (Items::default(), End::default());
     while !generation.is_over() {
         let (parts, last) = generation.next().await?.1.split();
         for part in parts {
-            items.add(part, &generation.call_ids);
+            items.add(part);
         }
         end = last.unwrap_or(end);
     }
@@ -25,7 +45,7 @@ pub(crate) async fn whole(mut generation: Generation, id: String) -> Result<Resp
         id: &id,
         r#type: "message",
         role: "assistant",
-        model: generation.served.name(),
+        model: &generation.model,
         content: items.all.into_iter().map(block).collect(),
         stop_reason: Some(stop_reason(end.reason, end.sequence())),
         stop_sequence: end.sequence(),
@@ -49,7 +69,7 @@ fn block(item: Item) -> Block {
 
 /// A fault in this API's shape.
 pub(crate) fn respond(fault: &Fault) -> Response {
-    let mut response = crate::layers::respond(fault);
+    let mut response = httpd::respond(fault);
     *response.body_mut() = fault_json(fault).to_string().into();
     response
 }
@@ -71,18 +91,18 @@ impl Writer {
             id: &self.id,
             r#type: "message",
             role: "assistant",
-            model: generation.served.name(),
+            model: &generation.model,
             content: Vec::new(),
             stop_reason: None,
             stop_sequence: None,
             usage: Usage::of(&generation.usage()),
         };
-        event(json!({"type": "message_start", "message": message}), out);
+        write_event(json!({"type": "message_start", "message": message}), out);
     }
 
     fn change(&self, change: Change, out: &mut String) {
         if let Some(index) = change.closed {
-            event(json!({"type": "content_block_stop", "index": index}), out);
+            write_event(json!({"type": "content_block_stop", "index": index}), out);
         }
         if let Some(index) = change.opened {
             let block = match &self.items.all[index] {
@@ -92,7 +112,7 @@ impl Writer {
                     Block::ToolUse { id: id.clone(), name: name.clone(), input: json!({}) }
                 }
             };
-            event(json!({"type": "content_block_start", "index": index, "content_block": block}), out);
+            write_event(json!({"type": "content_block_start", "index": index, "content_block": block}), out);
         }
         if let Some((index, text)) = change.grown {
             let delta = match &self.items.all[index] {
@@ -100,19 +120,19 @@ impl Writer {
                 Item::Thought(_) => json!({"type": "thinking_delta", "thinking": text}),
                 Item::Called { .. } => json!({"type": "input_json_delta", "partial_json": text}),
             };
-            event(json!({"type": "content_block_delta", "index": index, "delta": delta}), out);
+            write_event(json!({"type": "content_block_delta", "index": index, "delta": delta}), out);
         }
     }
 }
 
 impl Dialect for Writer {
-    fn write(&mut self, generation: &Generation, _choice: usize, told: Told, out: &mut String) {
+    fn write(&mut self, generation: &Generation, _choice: usize, event: Event, out: &mut String) {
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(generation, out);
         }
-        let (parts, end) = told.split();
+        let (parts, end) = event.split();
         for part in parts {
-            let change = self.items.add(part, &generation.call_ids);
+            let change = self.items.add(part);
             self.change(change, out);
         }
         let Some(end) = end else { return };
@@ -122,15 +142,15 @@ impl Dialect for Writer {
         let usage = Usage::of(&generation.usage());
         let reason = stop_reason(end.reason, end.sequence());
         let delta = json!({"stop_reason": reason, "stop_sequence": end.sequence()});
-        event(json!({"type": "message_delta", "delta": delta, "usage": usage}), out);
+        write_event(json!({"type": "message_delta", "delta": delta, "usage": usage}), out);
     }
 
     fn end(&mut self, _generation: &Generation, out: &mut String) {
-        event(json!({"type": "message_stop"}), out);
+        write_event(json!({"type": "message_stop"}), out);
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut String) {
-        event(fault_json(fault), out);
+        write_event(fault_json(fault), out);
     }
 
     fn ping(&self) -> &'static str {
@@ -139,6 +159,6 @@ impl Dialect for Writer {
 }
 
 /// Appends an event under the name that its `type` is.
-fn event(value: Value, out: &mut String) {
+fn write_event(value: Value, out: &mut String) {
     out.push_str(&sse::named(value["type"].as_str().unwrap_or_default(), &value));
 }

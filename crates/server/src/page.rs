@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_defaults_that_the_page_shows_are_the_servers() {
         let html = FILES[0].text;
-        let d = engine::Params::default();
+        let d = service::Params::default();
         for (field, value) in [
             ("temperature", d.temperature.to_string()),
             ("top_p", d.top_p.to_string()),

@@ -1,178 +1,133 @@
-//! The table of contents of the API.
+//! The routes of the API and their handlers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Path, Request, State as Shared};
-use axum::http::header;
-use axum::middleware;
+use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{MethodRouter, any, delete, get, post};
 use events::Format;
-use tower_http::catch_panic::CatchPanicLayer;
-use wire::error::quote;
-use wire::{Fault, models};
+use inference::Generate;
+use service::LoadedModel;
+use wire::routes::{HEALTH, LIVE, METRICS, READY, ROUTES, Route, Shape};
+use wire::{ChatRequest, CompletionRequest, Fault, models};
 
-use crate::auth::Client;
-use crate::generation::Generation;
-use crate::plan::{Form, Plan};
-use crate::preparation::Work;
+use crate::answer::{self, Shown};
+use crate::requests::{Begun, Read, begin};
 use crate::state::State;
-use crate::{
-    Served, answer, body, cors, held, hints, layers, llamacpp, messages, page, plan, responses, stream, tgi,
-    tokens, visit,
-};
+use crate::{hints, llamacpp, messages, page, responses, stream, tgi, tokens};
 
-pub(crate) const HEALTH: &str = "/health";
-pub(crate) const LIVE: &str = "/health/live";
-pub(crate) const READY: &str = "/health/ready";
-const METRICS: &str = "/metrics";
-const CHAT: &str = "/v1/chat/completions";
-const COMPLETIONS: &str = "/v1/completions";
-const MODELS: &str = "/v1/models";
-const MODEL: &str = "/v1/models/{*id}";
-pub(crate) const MESSAGES: &str = "/v1/messages";
-const COUNT: &str = "/v1/messages/count_tokens";
-const RESPONSES: &str = "/v1/responses";
-const RESPONSE: &str = "/v1/responses/{id}";
-const CANCEL: &str = "/v1/responses/{id}/cancel";
-const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
-const CONVERSATIONS: &str = "/v1/conversations";
-const CONVERSATION: &str = "/v1/conversations/{*rest}";
-const TOKENIZE: &str = "/tokenize";
-const DETOKENIZE: &str = "/detokenize";
-const APPLY_TEMPLATE: &str = "/apply-template";
-const VERSION: &str = "/version";
-const PROPS: &str = "/props";
-const OPENAPI: &str = "/openapi.json";
-const TOKENIZER_INFO: &str = "/tokenizer_info";
-const GENERATE: &str = "/generate";
-const GENERATE_STREAM: &str = "/generate_stream";
-const ROOT: &str = "/";
-const INFO: &str = "/info";
-const COMPLETION: &str = "/completion";
-const LLAMA_COMPLETIONS: &str = "/completions";
-const SLOTS: &str = "/slots";
+/// Paths of OpenAI's that are said rather than found missing.
+const CONVERSATIONS: [&str; 2] = ["/v1/conversations", "/v1/conversations/{*rest}"];
 
-const GET: &[&str] = &["GET"];
-const POST: &[&str] = &["POST"];
-
-/// Every route but the page's, and the methods that it answers.
-const ROUTES: [(&str, &[&str]); 28] = [
-    (HEALTH, GET),
-    (LIVE, GET),
-    (READY, GET),
-    (METRICS, GET),
-    (CHAT, POST),
-    (COMPLETIONS, POST),
-    (MODELS, GET),
-    (MODEL, GET),
-    (MESSAGES, POST),
-    (COUNT, POST),
-    (RESPONSES, POST),
-    (RESPONSE, &["GET", "DELETE"]),
-    (CANCEL, POST),
-    (INPUT_ITEMS, GET),
-    (TOKENIZE, POST),
-    (DETOKENIZE, POST),
-    (APPLY_TEMPLATE, POST),
-    (TOKENIZER_INFO, GET),
-    (GENERATE, POST),
-    (GENERATE_STREAM, POST),
-    (ROOT, POST),
-    (INFO, GET),
-    (COMPLETION, POST),
-    (LLAMA_COMPLETIONS, POST),
-    (SLOTS, GET),
-    (VERSION, GET),
-    (PROPS, GET),
-    (OPENAPI, GET),
-];
-
-/// The methods that a path answers, if it is one without a part of the client's.
-pub(crate) fn methods(path: &str) -> Option<&'static [&'static str]> {
-    ROUTES.iter().find(|(route, _)| *route == path).map(|(_, methods)| *methods)
+/// The handler of a route.
+fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
+    Some(match route.id {
+        "health" | "healthReady" => get(health),
+        "healthLive" => get(live),
+        "metrics" => get(metrics),
+        "openApi" => get(openapi),
+        "createChatCompletion" => post(chat),
+        "createCompletion" => post(completions),
+        "createResponse" => post(responses::create),
+        "getResponse" => get(responses::retrieve),
+        "deleteResponse" => delete(responses::delete),
+        "cancelResponse" => post(responses::cancel),
+        "listInputItems" => get(responses::input_items),
+        "createMessage" => post(messages),
+        "countMessageTokens" => post(tokens::count),
+        "listModels" => get(list_models),
+        "retrieveModel" => get(one_model),
+        "tokenize" => post(tokens::tokenize),
+        "detokenize" => post(tokens::detokenize),
+        "applyTemplate" => post(tokens::apply_template),
+        "tokenizerInfo" => get(tokenizer_info),
+        "generate" => post(tgi::generate),
+        "generateStream" => post(tgi::generate_stream),
+        "compatGenerate" => post(tgi::root),
+        "info" => get(tgi::info),
+        "llamaCompletion" | "llamaCompletions" => post(llamacpp::completion),
+        "slots" => get(llamacpp::slots),
+        "version" => get(version),
+        "props" => get(props),
+        _ => return None,
+    })
 }
 
 /// Every route, behind the layers that all requests go through.
-pub(crate) fn router(state: Arc<State>) -> Router {
-    let page = if state.options.page { page::routes() } else { Router::new() };
-    page.route(HEALTH, get(health))
-        .route(READY, get(health))
-        .route(LIVE, get(live))
-        .route(METRICS, get(metrics))
-        .route(CHAT, post(chat))
-        .route(COMPLETIONS, post(completions))
-        .route(MODELS, get(list_models))
-        .route(MODEL, get(one_model))
-        .route(MESSAGES, post(messages))
-        .route(COUNT, post(tokens::count))
-        .route(RESPONSES, post(responses::create))
-        .route(RESPONSE, get(responses::retrieve).delete(responses::delete))
-        .route(CANCEL, post(responses::cancel))
-        .route(INPUT_ITEMS, get(responses::input_items))
-        .route(CONVERSATIONS, any(responses::no_conversations))
-        .route(CONVERSATION, any(responses::no_conversations))
-        .route(TOKENIZE, post(tokens::tokenize))
-        .route(DETOKENIZE, post(tokens::detokenize))
-        .route(APPLY_TEMPLATE, post(tokens::apply_template))
-        .route(TOKENIZER_INFO, get(tokenizer_info))
-        .route(GENERATE, post(tgi::generate))
-        .route(GENERATE_STREAM, post(tgi::generate_stream))
-        .route(ROOT, post(tgi::root))
-        .route(INFO, get(tgi::info))
-        .route(COMPLETION, post(llamacpp::completion))
-        .route(LLAMA_COMPLETIONS, post(llamacpp::completion))
-        .route(SLOTS, get(llamacpp::slots))
-        .route(VERSION, get(version))
-        .route(PROPS, get(props))
-        .route(OPENAPI, get(openapi))
-        .fallback(hints::nothing_there)
-        .method_not_allowed_fallback(hints::wrong_method)
-        .layer(middleware::from_fn_with_state(state.clone(), held::hold))
-        .layer(middleware::from_fn_with_state(state.clone(), layers::guard))
-        .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(middleware::from_fn_with_state(state.clone(), cors::apply))
-        .layer(middleware::from_fn_with_state(state.clone(), layers::name_and_count))
-        .with_state(state)
+pub(crate) fn router(state: &Arc<State>) -> Router {
+    let mut router = if state.page { page::routes() } else { Router::new() };
+    for route in ROUTES {
+        if let Some(handler) = handler(route) {
+            router = router.route(route.path, handler);
+        }
+    }
+    for path in CONVERSATIONS {
+        router = router.route(path, any(responses::no_conversations));
+    }
+    let router = router.fallback(hints::nothing_there).method_not_allowed_fallback(hints::wrong_method);
+    httpd::layered(router.with_state(state.clone()), &state.edge)
 }
 
-/// A path's route for the metrics: a fixed set of labels. None for those that are not counted.
-pub(crate) fn pattern(path: &str) -> Option<&'static str> {
-    match path {
-        HEALTH | LIVE | READY | METRICS => None,
-        _ if path.starts_with("/v1/models/") => Some("/v1/models/{id}"),
-        _ if path.starts_with("/v1/responses/") => {
-            let known =
-                [CANCEL, INPUT_ITEMS].into_iter().find(|route| path.ends_with(&route[RESPONSE.len()..]));
-            Some(known.unwrap_or(RESPONSE))
-        }
-        _ => {
-            let plain = ROUTES.iter().map(|(route, _)| *route).find(|route| *route == path);
-            plain.or_else(|| page::path(path)).or(Some("none"))
+/// What the layers know of the routes.
+pub(crate) struct Paths {
+    /// Whether the page is served.
+    pub(crate) page: bool,
+}
+
+impl httpd::Site for Paths {
+    fn label(&self, path: &str) -> Option<&'static str> {
+        label(path)
+    }
+
+    fn is_open(&self, method: &Method, path: &str) -> bool {
+        // `POST /` generates.
+        let looks = [Method::GET, Method::HEAD].contains(method);
+        [HEALTH, LIVE, READY].contains(&path) || (looks && self.page && page::path(path).is_some())
+    }
+
+    fn fault(&self, path: &str, fault: &Fault) -> Response {
+        // A path below Anthropic's has its shape even where there is no route.
+        let shape = wire::routes::at(path).next().map(|route| route.shape);
+        match shape {
+            _ if path.starts_with("/v1/messages") => messages::respond(fault),
+            Some(Shape::Tgi) if path != "/" => tgi::respond(fault),
+            _ => httpd::respond(fault),
         }
     }
 }
 
+/// A path's label in the metrics: one of a fixed set. None for those that are not counted.
+fn label(path: &str) -> Option<&'static str> {
+    if [HEALTH, LIVE, READY, METRICS].contains(&path) {
+        return None;
+    }
+    let route = wire::routes::at(path).next().map(|route| match route.id {
+        "retrieveModel" => "/v1/models/{id}",
+        _ => route.path,
+    });
+    route.or_else(|| page::path(path)).or(Some("none"))
+}
+
 async fn health(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.is_ready() {
+    match state.service.is_ready() {
         Ok(()) => json(r#"{"status":"ok"}"#.to_owned()),
-        Err(fault) => layers::respond(&fault),
+        Err(fault) => httpd::respond(&fault),
     }
 }
 
 /// Whether the process is worth keeping: the engine moves, or has nothing to do. Loading and draining are no reason
 /// to restart it.
 async fn live(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.pulse.stuck() {
-        None if state.engine_has_stopped() => layers::respond(&Fault::unavailable(
+    match state.service.watchdog().stuck() {
+        None if state.service.engine_has_stopped() => httpd::respond(&Fault::unavailable(
             "engine_stopped",
             "the engine has stopped; the server must be restarted",
             60,
         )),
         None => json(r#"{"status":"ok"}"#.to_owned()),
-        Some(stuck) => layers::respond(&Fault::unavailable(
+        Some(stuck) => httpd::respond(&Fault::unavailable(
             "engine_stuck",
             format!("the engine has work and has made no step for {} s", stuck.as_secs()),
             60,
@@ -183,106 +138,74 @@ async fn live(Shared(state): Shared<Arc<State>>) -> Response {
 async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let format = Format::accepted(accept);
+    let metrics = state.service.metrics();
     if let Some(process) = state.process.get() {
-        state.metrics.set_process(&process());
+        metrics.set_process(&process());
     }
-    state.metrics.set_time(&state.machine_time());
-    let text = state.metrics.write(state.gauges().as_ref(), format);
+    metrics.set_time(&state.service.machine_time());
+    let text = metrics.write(state.service.gauges().as_ref(), format);
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }
 
-fn cards(served: &Served) -> impl Iterator<Item = models::Card> {
-    let context = served.engine.context();
-    served.names.iter().map(move |name| models::Card::new(name, served.created, context))
+fn cards(model: &LoadedModel) -> impl Iterator<Item = models::Card> {
+    let context = model.engine.context();
+    model.names.iter().map(move |name| models::Card::new(name, model.created, context))
 }
 
 async fn list_models(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.served_or_reject() {
-        Ok(served) => to_json(&models::List::new(cards(&served).collect())),
-        Err(fault) => layers::respond(&fault),
+    match state.service.model_or_reject() {
+        Ok(model) => to_json(&models::List::new(cards(&model).collect())),
+        Err(fault) => httpd::respond(&fault),
     }
 }
 
 async fn one_model(Shared(state): Shared<Arc<State>>, Path(id): Path<String>) -> Response {
-    match state.served_or_reject() {
-        Ok(served) => match cards(&served).find(|card| card.id == id) {
+    match state.service.model_or_reject() {
+        Ok(model) => match cards(&model).find(|card| card.id == id) {
             Some(card) => to_json(&card),
-            None if served.is_called(&id) => {
-                to_json(&models::Card::new(id, served.created, served.engine.context()))
+            None if model.is_called(&id) => {
+                to_json(&models::Card::new(id, model.created, model.engine.context()))
             }
-            None => layers::respond(&Fault::no_model(&id, &served.names)),
+            None => httpd::respond(&Fault::no_model(&id, &model.names)),
         },
-        Err(fault) => layers::respond(&fault),
+        Err(fault) => httpd::respond(&fault),
     }
 }
 
 async fn chat(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    generate(state, request, plan::chat).await.unwrap_or_else(|fault| layers::respond(&fault))
+    let read = |body: &[u8]| {
+        let request = ChatRequest::parse(body)?;
+        let shown = Shown::of_chat(&request);
+        Ok((Generate::chat(request), shown))
+    };
+    complete(&state, request, "chatcmpl-", read).await
 }
 
 async fn completions(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    generate(state, request, plan::completion).await.unwrap_or_else(|fault| layers::respond(&fault))
+    let read = |body: &[u8]| {
+        let request = CompletionRequest::parse(body)?;
+        let shown = Shown::of_completion(&request);
+        Ok((Generate::text(request), shown))
+    };
+    complete(&state, request, "cmpl-", read).await
+}
+
+/// One request of OpenAI's completions, from body to answer.
+async fn complete(state: &State, request: Request, prefix: &str, read: Read<Generate, Shown>) -> Response {
+    let answered = async {
+        let Begun { generation, asked: shown, id } = begin(state, request, read).await?;
+        let id = format!("{prefix}{id}");
+        if shown.stream.on {
+            let writer = stream::Writer::new(&generation, shown, id);
+            return Ok(stream::response(generation, Box::new(writer), state.ping));
+        }
+        answer::whole(generation, &shown, id).await
+    };
+    answered.await.unwrap_or_else(|fault| httpd::respond(&fault))
 }
 
 async fn messages(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    generate(state, request, plan::messages).await.unwrap_or_else(|fault| messages::respond(&fault))
-}
-
-/// One request, from body to answer.
-async fn generate(
-    state: Arc<State>,
-    request: Request,
-    make: fn(&Work, &[u8]) -> Result<Plan, Fault>,
-) -> Result<Response, Fault> {
-    let Begun { mut generation, id } = begin(&state, request, make).await?;
-    let prefix = match generation.plan.form {
-        Form::Completion(_) => "cmpl-",
-        Form::Message => "msg_",
-        _ => "chatcmpl-",
-    };
-    let id = format!("{prefix}{id}");
-    match (&generation.plan.form, generation.plan.stream.on) {
-        (Form::Message, false) => messages::whole(generation, id).await,
-        (_, false) => answer::whole(generation, id).await,
-        (form, true) => {
-            let dialect: Box<dyn stream::Dialect> = match form {
-                Form::Message => Box::new(messages::Writer::new(id)),
-                _ => Box::new(stream::Writer::new(&mut generation, id)),
-            };
-            Ok(stream::response(generation, dialect, state.options.ping))
-        }
-    }
-}
-
-/// A request in the engine, and its name.
-pub(crate) struct Begun {
-    pub(crate) generation: Generation,
-    pub(crate) id: String,
-}
-
-/// From the body into the engine; `make` is computed off the async threads.
-pub(crate) async fn begin(
-    state: &State,
-    request: Request,
-    make: impl FnOnce(&Work, &[u8]) -> Result<Plan, Fault> + Send + 'static,
-) -> Result<Begun, Fault> {
-    let arrived = Instant::now();
-    let served = state.served_or_reject()?;
-    let id = request.headers().get(&layers::REQUEST_ID).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let client = request.extensions().get::<Client>().copied().unwrap_or_default();
-    let time_limit = time_limit(&request)?;
-    let body = body::read(state, request).await?;
-    let permit = state.enter()?;
-    // The place of the answer goes along: while the body is worked on it is taken, whoever has left.
-    let planned = move |work: &Work, body: &[u8]| Ok((make(work, body)?, permit));
-    let (mut plan, mut permit) = body.read_by(state, &served, planned).await?;
-    plan.ask_for(client, time_limit);
-    if let Some(visit) = visit::current() {
-        plan.warnings.drain(..).for_each(|warning| visit.warn(warning));
-    }
-    permit.grow(plan.choices()).inspect_err(|fault| state.count_refusal(fault))?;
-    let generation = Generation::start(state, served, plan, permit, arrived)?;
-    Ok(Begun { generation, id: id.unwrap_or_else(|| layers::new_id(state)) })
+    messages::answer(&state, request).await.unwrap_or_else(|fault| messages::respond(&fault))
 }
 
 async fn openapi() -> Response {
@@ -295,14 +218,14 @@ async fn version() -> Response {
 
 /// What llama.cpp's clients ask for, as far as it exists here.
 async fn props(Shared(state): Shared<Arc<State>>) -> Response {
-    let served = match state.served_or_reject() {
-        Ok(served) => served,
-        Err(fault) => return layers::respond(&fault),
+    let model = match state.service.model_or_reject() {
+        Ok(model) => model,
+        Err(fault) => return httpd::respond(&fault),
     };
-    let defaults = engine::Params::default();
+    let defaults = service::Params::default();
     to_json(&serde_json::json!({
         "default_generation_settings": {
-            "n_ctx": served.engine.context(),
+            "n_ctx": model.engine.context(),
             "params": {
                 "temperature": defaults.temperature,
                 "top_k": defaults.top_k,
@@ -313,42 +236,23 @@ async fn props(Shared(state): Shared<Arc<State>>) -> Response {
                 "repeat_last_n": defaults.repeat_last_n,
             },
         },
-        "total_slots": state.options.parallel,
-        "model_alias": served.name(),
+        "total_slots": state.service.options().parallel,
+        "model_alias": model.name(),
         "build_info": answer::FINGERPRINT,
         "modalities": {"vision": false, "audio": false},
     }))
 }
 
-/// The header for clients that cannot add the field `timeout`, seconds.
-const TIMEOUT: &str = "x-request-timeout";
-
-fn time_limit(request: &Request) -> Result<Option<Duration>, Fault> {
-    let Some(value) = request.headers().get(TIMEOUT) else { return Ok(None) };
-    let seconds = value.to_str().ok().and_then(|text| text.trim().parse::<f32>().ok());
-    match seconds.filter(|s| (0.001..=wire::limits::TIMEOUT_S).contains(s)) {
-        Some(seconds) => Ok(Some(plan::whole_ms(seconds))),
-        None => {
-            let message = format!(
-                "the header {TIMEOUT} is {}; it must be between 0.001 and {} seconds",
-                quote(value.to_str().unwrap_or("not ASCII")),
-                wire::limits::TIMEOUT_S
-            );
-            Err(Fault::field(TIMEOUT, message))
-        }
-    }
-}
-
 /// What is known of the tokenizer, in the words of `tokenizer_config.json`, as vLLM tells it.
 async fn tokenizer_info(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.served_or_reject() {
-        Ok(served) => {
-            let mut facts = served.language.facts();
+    match state.service.model_or_reject() {
+        Ok(model) => {
+            let mut facts = model.text.facts();
             facts.entry("tokenizer_class").or_insert("PreTrainedTokenizerFast".into());
-            facts.insert("model_max_length".into(), served.engine.context().into());
+            facts.insert("model_max_length".into(), model.engine.context().into());
             to_json(&facts)
         }
-        Err(fault) => layers::respond(&fault),
+        Err(fault) => httpd::respond(&fault),
     }
 }
 
@@ -365,31 +269,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_has_every_route() {
-        let document = wire::openapi::document("1");
-        let paths = document["paths"].as_object().expect("paths");
-        let told = |route: &str| ![OPENAPI, METRICS, HEALTH, LIVE, READY].contains(&route);
-        for (route, methods) in ROUTES.into_iter().filter(|(route, _)| told(route)) {
-            let route = route.replace("{*id}", "{id}");
-            let path = paths.get(&route).unwrap_or_else(|| panic!("{route} is not in the document"));
-            for method in methods {
-                assert!(path.get(method.to_lowercase()).is_some(), "{method} {route} is not in the document");
-            }
+    fn every_route_has_a_handler_and_a_label() {
+        for route in ROUTES {
+            assert!(handler(route).is_some(), "{} {} has no handler", route.method, route.path);
+            let path = route.path.replace("{*id}", "org/name").replace("{id}", "resp_1");
+            let counted = ![HEALTH, LIVE, READY, METRICS].contains(&route.path);
+            assert_eq!(label(&path), counted.then(|| route.path.replace("{*", "{")).as_deref(), "{path}");
         }
-        for path in paths.keys().filter(|path| !path.contains('{')) {
-            assert_eq!(pattern(path), Some(path.as_str()), "{path} is no route");
-        }
+        assert_eq!(label("/nothing"), Some("none"));
     }
 
     #[test]
     fn the_manual_has_every_route() {
         let manual = include_str!("../../../docs/api-reference.md");
         let table: Vec<&str> = manual.lines().filter(|line| line.starts_with("| `")).collect();
-        for (route, _) in ROUTES {
-            let shown = route.replace("{*id}", "NAME").replace("{id}", "ID");
+        for route in ROUTES {
+            let shown = route.path.replace("{*id}", "NAME").replace("{id}", "ID");
             let end = shown.rsplit_once("/v1/responses/").map_or(shown.as_str(), |(_, end)| end);
             let known = |line: &&str| line.contains(&format!("{end}`")) || line.contains(&format!("{end}/"));
-            assert!(table.iter().any(known), "{route} is not in docs/api-reference.md");
+            assert!(table.iter().any(known), "{} is not in docs/api-reference.md", route.path);
         }
     }
 }

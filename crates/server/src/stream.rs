@@ -8,20 +8,16 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use engine::TokenLogprobs;
+use inference::{End, Event, Generation, Part, PromptScores};
 use serde::Serialize;
-use text::Part;
+use service::unix_seconds;
 use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use wire::logprobs::Position;
 use wire::{Fault, Usage, chat, completion, logprobs, sse};
 
-use crate::answer::FINGERPRINT;
-use crate::calls;
-use crate::generation::{End, Generation, Told};
-use crate::plan::Form;
-use crate::prompts;
-use crate::served::unix_seconds;
+use crate::answer::{FINGERPRINT, Shown};
+use crate::scores;
 
 /// Bytes of events that are gathered before they are sent, when more are ready at once.
 const GATHER_BYTES: usize = 16 << 10;
@@ -29,7 +25,7 @@ const GATHER_BYTES: usize = 16 << 10;
 /// How one endpoint writes its events.
 pub(crate) trait Dialect: Send {
     /// What a choice has to say.
-    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String);
+    fn write(&mut self, generation: &Generation, choice: usize, event: Event, out: &mut String);
     /// After the last choice's end.
     fn end(&mut self, generation: &Generation, out: &mut String);
     /// The end, for this reason.
@@ -70,9 +66,9 @@ impl Events {
                 self.generation = None;
                 break;
             }
-            match generation.poll(context) {
+            match generation.events.poll(context) {
                 Poll::Pending => break,
-                Poll::Ready(Ok((choice, told))) => self.dialect.write(generation, choice, told, &mut out),
+                Poll::Ready(Ok((choice, event))) => self.dialect.write(generation, choice, event, &mut out),
                 Poll::Ready(Err(fault)) => {
                     self.fail(&fault, &mut out);
                     break;
@@ -112,12 +108,9 @@ impl Stream for Events {
 /// Writes chunks of chat and plain completions.
 pub(crate) struct Writer {
     id: String,
-    chat: bool,
-    echoes: Option<Vec<String>>,
-    n: usize,
+    shown: Shown,
     created: u64,
     model: String,
-    usage: bool,
     /// A choice: whether its first event was written.
     begun: Vec<bool>,
     /// A choice: characters written, for `text_offset`.
@@ -139,74 +132,74 @@ struct Beside<'a> {
 }
 
 impl Writer {
-    pub(crate) fn new(generation: &mut Generation, id: String) -> Writer {
-        let (chat, echoes) = match &mut generation.plan.form {
-            Form::Completion(echoes) => (false, echoes.take()),
-            _ => (true, None),
-        };
+    pub(crate) fn new(generation: &Generation, shown: Shown, id: String) -> Writer {
+        let choices = generation.choices();
+        let ids = |choice| generation.prompt_of(choice).and_then(|prompt| prompt.ids.clone());
         Writer {
             id,
-            chat,
-            echoes,
-            n: generation.plan.n,
+            shown,
             created: unix_seconds(),
-            model: generation.served.name().to_owned(),
-            usage: generation.plan.stream.usage,
-            begun: vec![false; generation.choices],
-            offsets: vec![0; generation.choices],
-            prompts: told_prompts(generation),
-            echoed: vec![None; generation.choices],
+            model: generation.model.clone(),
+            begun: vec![false; choices],
+            offsets: vec![0; choices],
+            prompts: (0..choices).map(ids).collect(),
+            echoed: vec![None; choices],
         }
     }
 
-    fn part(
-        &mut self,
-        generation: &Generation,
-        choice: usize,
-        part: Part,
-        beside: Beside<'_>,
-        out: &mut String,
-    ) {
+    fn part(&mut self, choice: usize, part: Part, beside: Beside<'_>, out: &mut String) {
         let mut saying = chat::Saying::default();
         match part {
             Part::Content(text) => return self.text(choice, text, beside, out),
             Part::Reasoning(text) => saying.reasoning_content = Some(text),
-            Part::Call { index, name } => {
-                saying.tool_calls.push(generation.call_ids.begun(choice, index, name));
-            }
-            Part::Arguments { index, text } => saying.tool_calls.push(calls::more(index, text)),
+            Part::Call { index, id, name } => saying.tool_calls.push(chat::ToolCall {
+                index: Some(index),
+                id: Some(id),
+                r#type: Some("function"),
+                function: chat::Function { name: Some(name), arguments: String::new() },
+            }),
+            Part::Arguments { index, text } => saying.tool_calls.push(chat::ToolCall {
+                index: Some(index),
+                id: None,
+                r#type: None,
+                function: chat::Function { name: None, arguments: text },
+            }),
         }
         self.piece(choice, saying, String::new(), beside, out);
     }
 
     /// The role, or the echoed prompt. Sent with the first token and not before, so that a client's time to the first
     /// event is the time to the first token.
-    fn begin(&mut self, choice: usize, out: &mut String) {
-        if self.chat {
+    fn begin(&mut self, generation: &Generation, choice: usize, out: &mut String) {
+        if self.shown.chat {
             let saying = chat::Saying {
                 role: Some("assistant"),
                 content: Some(String::new()),
                 ..chat::Saying::default()
             };
             self.piece(choice, saying, String::new(), Beside::default(), out);
-        } else if let Some(echo) = self.echoes.as_ref().map(|e| e[choice / self.n].clone()) {
+        } else if let Some(echo) = self.echo(generation, choice) {
+            let echo = echo.to_owned();
             let echoed = self.echoed[choice].take();
             self.text(choice, echo, Beside { echoed, ..Beside::default() }, out);
         }
     }
 
     /// Keeps the lists of an echoed prompt until the echo is sent.
-    fn score(&mut self, generation: &Generation, choice: usize, scores: &[TokenLogprobs]) {
-        let prompt = choice / self.n;
-        let echo = self.echoes.as_ref().map(|echoes| echoes[prompt].as_str());
-        if let Some((lists, offset)) = echo.and_then(|echo| prompts::echoed(generation, scores, prompt, echo))
-        {
+    fn score(&mut self, generation: &Generation, choice: usize, scores: &PromptScores) {
+        let echo = self.echo(generation, choice);
+        if let Some((lists, offset)) = echo.and_then(|echo| scores::echoed(&self.shown, scores, echo)) {
             (self.echoed[choice], self.offsets[choice]) = (Some(lists), offset);
         }
     }
 
+    /// The prompt that a choice's text begins with, if it does.
+    fn echo<'a>(&self, generation: &'a Generation, choice: usize) -> Option<&'a str> {
+        generation.prompt_of(choice)?.text.as_deref().filter(|_| self.shown.echo)
+    }
+
     fn text(&mut self, choice: usize, text: String, beside: Beside<'_>, out: &mut String) {
-        if self.chat {
+        if self.shown.chat {
             let saying = chat::Saying { content: Some(text), ..chat::Saying::default() };
             self.piece(choice, saying, String::new(), beside, out);
         } else {
@@ -226,7 +219,7 @@ impl Writer {
         let token_ids = id.map(|id| vec![id]);
         let (finish_reason, stop_reason) = end.map_or((None, None), |end| (Some(end.reason), Some(end.stop)));
         let prompt = self.prompts[index].take();
-        if self.chat {
+        if self.shown.chat {
             let logprobs = (!positions.is_empty()).then(|| logprobs::Chat::new(positions));
             let delta = chat::Delta { index, delta, logprobs, finish_reason, stop_reason, token_ids };
             self.chat_chunk(vec![delta], prompt.as_deref(), None, out);
@@ -252,7 +245,7 @@ impl Writer {
 
     /// The event that has the usage and no choices.
     fn last(&self, usage: Usage, out: &mut String) {
-        if self.chat {
+        if self.shown.chat {
             self.chat_chunk(Vec::new(), None, Some(usage), out);
         } else {
             self.completion_chunk(Vec::new(), Some(usage), out);
@@ -274,7 +267,7 @@ impl Writer {
             system_fingerprint: FINGERPRINT,
             choices,
             prompt_token_ids,
-            usage: self.usage.then_some(usage),
+            usage: self.shown.stream.usage.then_some(usage),
         };
         push(&chunk, out);
     }
@@ -287,26 +280,30 @@ impl Writer {
             model: &self.model,
             system_fingerprint: FINGERPRINT,
             choices,
-            usage: self.usage.then_some(usage),
+            usage: self.shown.stream.usage.then_some(usage),
         };
         push(&chunk, out);
     }
 }
 
 impl Dialect for Writer {
-    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
-        let (mut parts, position, mut id, end) = match told {
-            Told::Prompt(scores) => return self.score(generation, choice, &scores),
-            Told::Token { parts, id, logprobs } => (parts, generation.position(id, logprobs), Some(id), None),
-            Told::Done { parts, end } => (parts, None, None, Some(end)),
+    fn write(&mut self, generation: &Generation, choice: usize, event: Event, out: &mut String) {
+        let (mut parts, position, mut id, end) = match event {
+            Event::Prompt(scores) => return self.score(generation, choice, &scores),
+            Event::Token(token) => {
+                let position = self.shown.position(token.ends, token.score.as_ref());
+                (token.parts, position, Some(token.id), None)
+            }
+            Event::Done { parts, end } => (parts, None, None, Some(end)),
         };
         let first = !std::mem::replace(&mut self.begun[choice], true);
         if first {
-            self.begin(choice, out);
+            self.begin(generation, choice, out);
         }
-        id = id.filter(|_| generation.plan.ids.returned);
+        id = id.filter(|_| self.shown.ids.returned);
         // The first token is told even if it is no text yet, as its time is measured by it.
-        if parts.is_empty() && (position.is_some() || id.is_some() || (first && !self.chat && end.is_none()))
+        if parts.is_empty()
+            && (position.is_some() || id.is_some() || (first && !self.shown.chat && end.is_none()))
         {
             parts.push(Part::Content(String::new()));
         }
@@ -315,7 +312,7 @@ impl Dialect for Writer {
         for part in parts {
             let beside =
                 Beside { positions: std::mem::take(&mut scored), id: id.take(), ..Beside::default() };
-            self.part(generation, choice, part, beside, out);
+            self.part(choice, part, beside, out);
         }
         if end.is_some() {
             let beside = Beside { end, ..Beside::default() };
@@ -324,7 +321,7 @@ impl Dialect for Writer {
     }
 
     fn end(&mut self, generation: &Generation, out: &mut String) {
-        if self.usage {
+        if self.shown.stream.usage {
             self.last(generation.usage(), out);
         }
         out.push_str(sse::DONE);
@@ -334,13 +331,6 @@ impl Dialect for Writer {
         out.push_str(&sse::fault(fault));
         out.push_str(sse::DONE);
     }
-}
-
-/// A choice: its prompt's tokens, if they are sent.
-fn told_prompts(generation: &Generation) -> Vec<Option<Arc<[u32]>>> {
-    let prompts = generation.plan.prompts.iter().filter(|_| generation.plan.ids.returned);
-    let prompts: Vec<Arc<[u32]>> = prompts.map(|prompt| Arc::from(prompt.as_slice())).collect();
-    (0..generation.choices).map(|choice| prompts.get(choice / generation.plan.n).cloned()).collect()
 }
 
 fn push<T: Serialize>(chunk: &T, out: &mut String) {

@@ -5,55 +5,67 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use engine::TokenLogprobs;
+use inference::{Event, Generate as Operation, Generation, Part, PromptScores, TokenScore, TokenText};
 use serde::Serialize;
 use serde_json::{Value, json};
-use text::Part;
 use wire::tgi::{self, BestOf, Details, Generate, Piece, Prefill, Short, StreamDetails, TgiRequest, Token};
 use wire::{Fault, sse};
 
 use crate::answer::{self, Gathered};
-use crate::generation::{Generation, Told};
-use crate::layers;
-use crate::plan::{self, Form, Plan};
-use crate::preparation::Work;
-use crate::routes::{Begun, begin};
+use crate::requests::{Begun, Read, begin};
 use crate::state::State;
 use crate::stream::{self, Dialect};
 
 /// What such a request wants to be told.
-pub(crate) struct Asked {
+enum Asked {
+    /// TGI's own form.
+    Tgi(Wanted),
+    /// The short form with `prompt`.
+    Short(Brief),
+}
+
+/// What a request in TGI's own form wants to be told.
+struct Wanted {
     details: bool,
     prefill: bool,
     alternatives: usize,
-    /// The prompt, if the text is to begin with it.
-    full_text: Option<String>,
+    /// Whether the text is to begin with the prompt.
+    full_text: bool,
     seed: Option<u64>,
-    prompt_tokens: usize,
+    max_tokens: Option<usize>,
+    streamed: bool,
     /// Whether the answer is a list of one, as `POST /` has it.
     listed: bool,
 }
 
+/// What a request in the short form wants to be told.
+#[derive(Clone, Copy)]
+struct Brief {
+    streamed: bool,
+    echo: bool,
+    best: usize,
+}
+
 /// `POST /generate`.
 pub(crate) async fn generate(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    answer(&state, request, |served, body| match Generate::parse(body)? {
+    answer(&state, request, |body| match Generate::parse(body)? {
         Generate::Inputs(mut request) => {
             // `stream` is a field of `POST /` only.
             request.completion.stream.on = false;
-            inputs(served, *request, false)
+            inputs(*request, false)
         }
-        Generate::Prompt(request) => short(served, *request),
+        Generate::Prompt(request) => short(*request),
     })
     .await
 }
 
 /// `POST /generate_stream`.
 pub(crate) async fn generate_stream(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    answer(&state, request, |served, body| match Generate::parse(body)? {
-        Generate::Inputs(request) => inputs(served, request.streamed()?, false),
+    answer(&state, request, |body| match Generate::parse(body)? {
+        Generate::Inputs(request) => inputs(request.streamed()?, false),
         Generate::Prompt(mut request) => {
             request.stream.on = true;
-            short(served, *request)
+            short(*request)
         }
     })
     .await
@@ -61,28 +73,26 @@ pub(crate) async fn generate_stream(Shared(state): Shared<Arc<State>>, request: 
 
 /// `POST /`.
 pub(crate) async fn root(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    answer(&state, request, |served, body| match Generate::parse(body)? {
-        Generate::Inputs(request) if request.completion.stream.on => {
-            inputs(served, request.streamed()?, true)
-        }
-        Generate::Inputs(request) => inputs(served, *request, true),
-        Generate::Prompt(request) => short(served, *request),
+    answer(&state, request, |body| match Generate::parse(body)? {
+        Generate::Inputs(request) if request.completion.stream.on => inputs(request.streamed()?, true),
+        Generate::Inputs(request) => inputs(*request, true),
+        Generate::Prompt(request) => short(*request),
     })
     .await
 }
 
 /// `GET /info`.
 pub(crate) async fn info(Shared(state): Shared<Arc<State>>) -> Response {
-    let served = match state.served_or_reject() {
-        Ok(served) => served,
+    let model = match state.service.model_or_reject() {
+        Ok(model) => model,
         Err(fault) => return respond(&fault),
     };
-    let context = served.engine.context();
+    let context = model.engine.context();
     axum::Json(json!({
-        "model_id": served.name(),
+        "model_id": model.name(),
         "model_sha": null,
         "model_pipeline_tag": "text-generation",
-        "max_concurrent_requests": state.options.requests,
+        "max_concurrent_requests": state.service.options().requests,
         "max_best_of": wire::limits::N,
         "max_stop_sequences": wire::limits::STOPS,
         "max_input_tokens": context.saturating_sub(1),
@@ -97,91 +107,78 @@ pub(crate) async fn info(Shared(state): Shared<Arc<State>>) -> Response {
     .into_response()
 }
 
-async fn answer(
-    state: &Arc<State>,
-    request: Request,
-    make: fn(&Work, &[u8]) -> Result<Plan, Fault>,
-) -> Response {
+async fn answer(state: &Arc<State>, request: Request, make: Read<Operation, Asked>) -> Response {
     match begin(state, request, make).await {
-        Ok(Begun { generation, .. }) => said(state, generation).await.unwrap_or_else(|fault| respond(&fault)),
+        Ok(Begun { generation, asked, .. }) => {
+            said(state, generation, asked).await.unwrap_or_else(|fault| respond(&fault))
+        }
         Err(fault) => respond(&fault),
     }
 }
 
-async fn said(state: &State, mut generation: Generation) -> Result<Response, Fault> {
-    let streamed = generation.plan.stream.on;
-    match std::mem::replace(&mut generation.plan.form, Form::Chat) {
-        Form::Tgi(asked) if streamed => {
-            let writer = Writer { asked: *asked, text: String::new(), last: None, held: false, tokens: 0 };
-            Ok(stream::response(generation, Box::new(writer), state.options.ping))
+async fn said(state: &State, generation: Generation, asked: Asked) -> Result<Response, Fault> {
+    match asked {
+        Asked::Tgi(asked) if asked.streamed => {
+            let writer = Writer { asked, text: String::new(), last: None, held: false, tokens: 0 };
+            Ok(stream::response(generation, Box::new(writer), state.ping))
         }
-        Form::Tgi(asked) => whole(generation, &asked).await,
-        Form::Short(echoes) if streamed => {
-            let begun = vec![false; generation.choices];
-            Ok(stream::response(generation, Box::new(ShortWriter { echoes, begun }), state.options.ping))
+        Asked::Tgi(asked) => whole(generation, &asked).await,
+        Asked::Short(asked) if asked.streamed => {
+            let begun = vec![false; generation.choices()];
+            Ok(stream::response(generation, Box::new(ShortWriter { echo: asked.echo, begun }), state.ping))
         }
-        Form::Short(echoes) => short_whole(generation, echoes).await,
-        _ => Err(Fault::internal("a form of answer that these routes do not make")),
+        Asked::Short(asked) => short_whole(generation, asked).await,
     }
 }
 
 /// A fault in this API's shape.
 pub(crate) fn respond(fault: &Fault) -> Response {
-    let mut response = layers::respond(fault);
+    let mut response = httpd::respond(fault);
     let (status, body) = tgi::fault(fault);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.body_mut() = body.to_string().into();
     response
 }
 
-fn inputs(served: &Work, request: TgiRequest, listed: bool) -> Result<Plan, Fault> {
+fn inputs(request: TgiRequest, listed: bool) -> Result<(Operation, Asked), Fault> {
     request.check_stream()?;
-    let mut asked = Asked {
+    let asked = Wanted {
         details: request.details,
         prefill: request.prefill,
         alternatives: request.alternatives,
-        full_text: None,
+        full_text: request.full_text,
         seed: request.completion.sampling.seed,
-        prompt_tokens: 0,
+        max_tokens: request.completion.max_tokens,
+        streamed: request.completion.stream.on,
         listed,
     };
-    if let (true, Some(wire::completion::Prompt::Text(text))) =
-        (request.full_text, request.completion.prompts.first())
-    {
-        asked.full_text = Some(text.clone());
-    }
-    let mut plan = plan::continuation(served, request.completion)?;
-    plan.prompt_field = "inputs";
-    asked.prompt_tokens = plan.prompts.iter().map(Vec::len).sum();
-    plan.form = Form::Tgi(Box::new(asked));
-    Ok(plan)
+    let mut completion = request.completion;
+    // The prompt's log-probabilities are told with its tokens.
+    completion.ids.returned |= asked.prefill;
+    let operation = Operation { field: "inputs", wants_text: asked.full_text, ..Operation::text(completion) };
+    Ok((operation, Asked::Tgi(asked)))
 }
 
-fn short(served: &Work, request: wire::CompletionRequest) -> Result<Plan, Fault> {
-    let mut plan = plan::continuation(served, request)?;
-    if let Form::Completion(echoes) = plan.form {
-        plan.form = Form::Short(echoes);
-    }
-    Ok(plan)
+fn short(request: wire::CompletionRequest) -> Result<(Operation, Asked), Fault> {
+    let asked = Brief { streamed: request.stream.on, echo: request.echo, best: request.n };
+    Ok((Operation::text(request), Asked::Short(asked)))
 }
 
-fn token(generation: &Generation, id: u32, logprob: f32, text: Option<String>) -> Token {
-    let language = &generation.served.language;
-    let special =
-        language.is_end(id) || (language.decode(&[id]).is_empty() && !language.bytes(id).is_empty());
-    let text = text.unwrap_or_else(|| String::from_utf8_lossy(&language.bytes(id)).into_owned());
-    Token { id, text, logprob: if logprob.is_finite() { logprob } else { -9_999.0 }, special }
+fn token(token: &TokenText, ends: bool, logprob: f32, text: Option<String>) -> Token {
+    let text = text.unwrap_or_else(|| String::from_utf8_lossy(&token.bytes).into_owned());
+    let logprob = if logprob.is_finite() { logprob } else { -9_999.0 };
+    Token { id: token.id, text, logprob, special: ends || token.special }
 }
 
-fn tops(generation: &Generation, asked: &Asked, logprobs: Option<&TokenLogprobs>) -> Vec<Token> {
-    let top = logprobs.map_or(&[][..], |scored| &scored.top);
-    top.iter().take(asked.alternatives).map(|(id, logprob)| token(generation, *id, *logprob, None)).collect()
+fn tops(asked: &Wanted, score: Option<&TokenScore>) -> Vec<Token> {
+    let top = score.map_or(&[][..], |score| &score.top);
+    top.iter().take(asked.alternatives).map(|top| token(&top.token, false, top.logprob, None)).collect()
 }
 
-fn details(generation: &Generation, asked: &Asked, gathered: &Gathered, prefill: Vec<Prefill>) -> Details {
-    let tokens = gathered.scored.iter().filter_map(|(id, scored)| {
-        let scored = scored.as_ref()?;
-        Some((token(generation, *id, scored.logprob, None), tops(generation, asked, Some(scored))))
+fn details(asked: &Wanted, gathered: &Gathered, prefill: Vec<Prefill>) -> Details {
+    let tokens = gathered.scored.iter().map(|(ends, score)| {
+        let chosen = &score.chosen;
+        (token(&chosen.token, *ends, chosen.logprob, None), tops(asked, Some(score)))
     });
     let (tokens, mut top_tokens): (Vec<Token>, Vec<Vec<Token>>) = tokens.unzip();
     if asked.alternatives == 0 {
@@ -189,7 +186,7 @@ fn details(generation: &Generation, asked: &Asked, gathered: &Gathered, prefill:
     }
     Details {
         finish_reason: tgi::finish_reason(gathered.end.reason, gathered.end.stop.is_some()),
-        generated_tokens: gathered.tokens,
+        generated_tokens: gathered.ids.len(),
         seed: asked.seed,
         prefill,
         tokens,
@@ -198,24 +195,30 @@ fn details(generation: &Generation, asked: &Asked, gathered: &Gathered, prefill:
     }
 }
 
-fn prefill(generation: &Generation, asked: &Asked, scores: &[Vec<TokenLogprobs>]) -> Vec<Prefill> {
-    let (true, Some(prompt)) = (asked.prefill, generation.plan.prompts.first()) else { return Vec::new() };
-    let scores = scores.first().map_or(&[][..], Vec::as_slice);
-    let known = std::iter::once(None).chain(scores.iter().map(|score| Some(score.logprob)));
-    let entry = |(id, logprob): (&u32, Option<f32>)| {
-        let token = token(generation, *id, logprob.unwrap_or_default(), None);
-        Prefill { id: *id, text: token.text, logprob: logprob.map(|_| token.logprob) }
+fn prefill(asked: &Wanted, scores: Option<&PromptScores>) -> Vec<Prefill> {
+    let (true, Some(scores)) = (asked.prefill, scores) else { return Vec::new() };
+    let known = scores.rest.iter().map(|score| (&score.chosen.token, Some(score.chosen.logprob)));
+    let entry = |(text, logprob): (&TokenText, Option<f32>)| {
+        let token = token(text, false, logprob.unwrap_or_default(), None);
+        Prefill { id: token.id, text: token.text, logprob: logprob.map(|_| token.logprob) }
     };
-    prompt.iter().zip(known).map(entry).collect()
+    std::iter::once((&scores.first, None)).chain(known).map(entry).collect()
 }
 
-async fn whole(mut generation: Generation, asked: &Asked) -> Result<Response, Fault> {
+/// The prompt, where the text is to begin with it.
+fn start<'a>(generation: &'a Generation, asked: &Wanted) -> &'a str {
+    let text = generation.prompts.first().and_then(|prompt| prompt.text.as_deref());
+    text.filter(|_| asked.full_text).unwrap_or_default()
+}
+
+async fn whole(mut generation: Generation, asked: &Wanted) -> Result<Response, Fault> {
     let (mut choices, scores) = answer::gather(&mut generation).await?;
     choices.sort_by(|a, b| b.likelihood().total_cmp(&a.likelihood()));
-    let start = asked.full_text.clone().unwrap_or_default();
+    let start = start(&generation, asked);
+    let scores = scores.first().and_then(Option::as_ref);
     let mut told = choices.into_iter().map(|mut gathered| {
         let text = format!("{start}{}", std::mem::take(&mut gathered.text));
-        (text, details(&generation, asked, &gathered, prefill(&generation, asked, &scores)))
+        (text, details(asked, &gathered, prefill(asked, scores)))
     });
     let (generated_text, mut best) =
         told.next().ok_or_else(|| Fault::internal("a generation without an answer"))?;
@@ -232,7 +235,7 @@ fn to_json<T: Serialize + ?Sized>(answer: &T) -> Response {
 
 /// Writes a stream of this API's events: one a token, and the whole text in the last.
 struct Writer {
-    asked: Asked,
+    asked: Wanted,
     text: String,
     /// The last token, and its likeliest rivals.
     last: Option<(Token, Vec<Token>)>,
@@ -262,22 +265,24 @@ impl Writer {
 }
 
 impl Dialect for Writer {
-    fn write(&mut self, generation: &Generation, _choice: usize, told: Told, out: &mut String) {
-        match told {
-            Told::Prompt(_) => {}
-            Told::Token { parts, id, logprobs } => {
-                let content = self.content(parts);
-                let logprob = logprobs.as_ref().map_or(0.0, |scored| scored.logprob);
-                let token = token(generation, id, logprob, Some(content));
-                self.last = Some((token, tops(generation, &self.asked, logprobs.as_ref())));
+    fn write(&mut self, generation: &Generation, _choice: usize, event: Event, out: &mut String) {
+        match event {
+            Event::Prompt(_) => {}
+            Event::Token(event) => {
+                let content = self.content(event.parts);
+                let unknown = TokenText { id: event.id, ..TokenText::default() };
+                let score = event.score.as_ref();
+                let (text, logprob) =
+                    score.map_or((&unknown, 0.0), |score| (&score.chosen.token, score.chosen.logprob));
+                let token = token(text, event.ends, logprob, Some(content));
+                self.last = Some((token, tops(&self.asked, score)));
                 self.tokens += 1;
-                let most = generation.plan.template.max_tokens;
-                self.held = generation.served.language.is_end(id) || most == Some(self.tokens);
+                self.held = event.ends || self.asked.max_tokens == Some(self.tokens);
                 if !self.held {
                     self.send(None, None, out);
                 }
             }
-            Told::Done { parts, end } => {
+            Event::Done { parts, end } => {
                 let rest = self.content(parts);
                 let (mut token, top) = self.last.take().unwrap_or_default();
                 if self.held {
@@ -294,10 +299,10 @@ impl Dialect for Writer {
                 let details = StreamDetails {
                     finish_reason: tgi::finish_reason(end.reason, end.stop.is_some()),
                     generated_tokens: generated,
-                    input_length: self.asked.prompt_tokens,
+                    input_length: generation.prompts.iter().map(|prompt| prompt.tokens).sum(),
                     seed: self.asked.seed,
                 };
-                let start = self.asked.full_text.clone().unwrap_or_default();
+                let start = start(generation, &self.asked);
                 let text = format!("{start}{}", self.text);
                 self.send(self.asked.details.then_some(details), Some(text), out);
             }
@@ -311,22 +316,23 @@ impl Dialect for Writer {
     }
 }
 
+/// The text of a prompt, where answers begin with it.
+fn echo(generation: &Generation, prompt: usize, wanted: bool) -> &str {
+    let text = generation.prompts.get(prompt).and_then(|prompt| prompt.text.as_deref());
+    text.filter(|_| wanted).unwrap_or_default()
+}
+
 /// The answers of the short form.
-async fn short_whole(mut generation: Generation, echoes: Option<Vec<String>>) -> Result<Response, Fault> {
+async fn short_whole(mut generation: Generation, asked: Brief) -> Result<Response, Fault> {
     let (choices, _) = answer::gather(&mut generation).await?;
-    let (n, best) = (generation.plan.n, generation.plan.best);
-    let mut answers: Vec<(String, &'static str)> = Vec::with_capacity(choices.len());
-    let mut choices = choices.into_iter().enumerate().collect::<Vec<_>>();
-    if best < n {
-        choices
-            .sort_by(|(i, a), (j, b)| (i / n).cmp(&(j / n)).then(b.likelihood().total_cmp(&a.likelihood())));
-    }
-    for (place, (index, gathered)) in choices.into_iter().enumerate() {
-        if place % n < best {
-            let echo = echoes.as_ref().map_or("", |echoes| echoes[index / n].as_str());
-            answers.push((format!("{echo}{}", gathered.text), gathered.end.reason));
-        }
-    }
+    let (n, best) = (generation.n, asked.best);
+    // The likeliest come first only where some are left out.
+    let echo = |prompt: usize| echo(&generation, prompt, asked.echo);
+    let answers: Vec<(String, &'static str)> = answer::best(choices, n, best)
+        .into_iter()
+        .enumerate()
+        .map(|(place, gathered)| (format!("{}{}", echo(place / best), gathered.text), gathered.end.reason))
+        .collect();
     let usage = Some(generation.usage());
     let short = match answers.as_slice() {
         [(text, reason)] => {
@@ -344,18 +350,16 @@ async fn short_whole(mut generation: Generation, echoes: Option<Vec<String>>) ->
 
 /// Writes a stream of the short form.
 struct ShortWriter {
-    echoes: Option<Vec<String>>,
+    echo: bool,
     begun: Vec<bool>,
 }
 
 impl Dialect for ShortWriter {
-    fn write(&mut self, generation: &Generation, choice: usize, told: Told, out: &mut String) {
-        let (parts, end) = told.split();
+    fn write(&mut self, generation: &Generation, choice: usize, event: Event, out: &mut String) {
+        let (parts, end) = event.split();
         let mut text = String::new();
-        if !std::mem::replace(&mut self.begun[choice], true)
-            && let Some(echoes) = &self.echoes
-        {
-            text.push_str(&echoes[choice / generation.plan.n]);
+        if !std::mem::replace(&mut self.begun[choice], true) {
+            text.push_str(echo(generation, choice / generation.n, self.echo));
         }
         for part in parts {
             if let Part::Content(more) = part {
@@ -365,7 +369,7 @@ impl Dialect for ShortWriter {
         if text.is_empty() && end.is_none() {
             return;
         }
-        let index = (generation.choices > 1).then_some(choice);
+        let index = (generation.choices() > 1).then_some(choice);
         let usage = generation.is_over().then(|| generation.usage());
         let finish_reason = end.map_or(Value::Null, |end| end.reason.into());
         out.push_str(&sse::data(&Short { text: text.into(), finish_reason, index, usage }));

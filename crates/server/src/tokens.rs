@@ -5,93 +5,93 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State as Shared};
 use axum::response::{IntoResponse, Response};
+use inference::{Operation, Output, Tokenize as Asked, Tokens};
 use serde_json::json;
+use service::Takes;
 use wire::tokens::{self, Text, Tokenize, Tokenized};
-use wire::{ChatRequest, Fault, anthropic, limits};
+use wire::{ChatRequest, Fault, anthropic};
 
-use crate::preparation::Work;
+use crate::messages;
+use crate::requests::{Parsed, Read, parsed};
 use crate::state::State;
-use crate::{body, layers, messages, plan};
 
 pub(crate) async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    let read = |work: &Work, body: &[u8]| {
-        let most = work.most_counted();
-        let (ids, pieces) = match Tokenize::parse(body)? {
+    let read = |body: &[u8]| {
+        Ok(match Tokenize::parse(body)? {
             Tokenize::Text { model, text, wrapped, pieces } => {
-                plan::check_model(work, model.as_deref())?;
-                (work.encode("prompt", &text, wrapped, most)?, pieces)
+                (Asked::Encode { model, text, wrapped }, pieces)
             }
-            Tokenize::Chat(chat, pieces) => {
-                (plan::tokens(work, &plan::rendered(work, &chat)?, most)?, pieces)
-            }
-        };
-        let piece = |id: &u32| String::from_utf8_lossy(&work.language.bytes(*id)).into_owned();
-        Ok(Tokenized {
-            count: ids.len(),
-            max_model_len: work.engine.context(),
-            token_strs: pieces.then(|| ids.iter().map(piece).collect()),
-            tokens: ids,
+            Tokenize::Chat(chat, pieces) => (Asked::Chat(chat), pieces),
         })
     };
-    answer(compute(&state, request, read).await, layers::respond)
+    let told = compute(&state, request, read).await.and_then(|(output, pieces)| {
+        let Tokens { ids, bytes, context } = tokens_of(output)?;
+        let piece = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Tokenized {
+            count: ids.len(),
+            max_model_len: context,
+            token_strs: pieces.then(|| bytes.iter().map(piece).collect()),
+            tokens: ids,
+        })
+    });
+    answer(told, httpd::respond)
 }
 
 pub(crate) async fn detokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    let read = |work: &Work, body: &[u8]| {
+    let read = |body: &[u8]| {
         let (model, ids) = tokens::detokenize(body)?;
-        plan::check_model(work, model.as_deref())?;
-        work.charge(ids.len());
-        let bytes: usize = ids.iter().map(|id| work.language.bytes(*id).len()).sum();
-        if bytes > limits::DETOKENIZED_BYTES {
-            let most = limits::DETOKENIZED_BYTES;
-            return Err(Fault::field(
-                "tokens",
-                format!("tokens make {bytes} bytes of text; the limit is {most}"),
-            ));
-        }
-        let text = work.language.decode(&ids);
-        Ok(Text { content: Some(text.clone()), prompt: text })
+        Ok((Asked::Decode { model, ids }, ()))
     };
-    answer(compute(&state, request, read).await, layers::respond)
+    let told = compute(&state, request, read).await.and_then(|(output, ())| {
+        let text = text_of(output)?;
+        Ok(Text { content: Some(text.clone()), prompt: text })
+    });
+    answer(told, httpd::respond)
 }
 
-/// Bytes of rendered text that are charged as one token, as they are not tokenized.
-const BYTES_A_TOKEN: usize = 4;
-
 pub(crate) async fn apply_template(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    let read = |work: &Work, body: &[u8]| {
-        let chat = ChatRequest::parse(body)?;
-        plan::check_model(work, chat.model.as_deref())?;
-        let prompt = plan::rendered(work, &chat)?.text;
-        work.charge(prompt.len().div_ceil(BYTES_A_TOKEN));
-        Ok(Text { prompt, content: None })
-    };
-    answer(compute(&state, request, read).await, layers::respond)
+    let read = |body: &[u8]| Ok((Asked::Render(Box::new(ChatRequest::parse(body)?)), ()));
+    let told = compute(&state, request, read).await;
+    answer(told.and_then(|(output, ())| Ok(Text { prompt: text_of(output)?, content: None })), httpd::respond)
 }
 
 pub(crate) async fn count(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    let read = |work: &Work, body: &[u8]| {
+    let read = |body: &[u8]| {
         let value = wire::json::read(body)?;
-        let chat = anthropic::read(&value, true)?;
-        plan::check_model(work, chat.model.as_deref())?;
-        let prompt = plan::rendered(work, &chat)?;
-        Ok(json!({"input_tokens": plan::tokens(work, &prompt, work.most_counted())?.len()}))
+        Ok((Asked::Chat(Box::new(anthropic::read(&value, true)?)), ()))
     };
-    answer(compute(&state, request, read).await, messages::respond)
+    let told = compute(&state, request, read).await;
+    let count = |(output, ())| Ok(json!({"input_tokens": tokens_of(output)?.ids.len()}));
+    answer(told.and_then(count), messages::respond)
+}
+
+fn tokens_of(output: Output) -> Result<Tokens, Fault> {
+    match output {
+        Output::Tokens(tokens) => Ok(tokens),
+        _ => Err(Fault::internal("tokens were asked for, and something else came")),
+    }
+}
+
+fn text_of(output: Output) -> Result<String, Fault> {
+    match output {
+        Output::Text(text) => Ok(text),
+        _ => Err(Fault::internal("a text was asked for, and something else came")),
+    }
 }
 
 fn answer<T: serde::Serialize>(outcome: Result<T, Fault>, respond: fn(&Fault) -> Response) -> Response {
     outcome.map_or_else(|fault| respond(&fault), |value| Json(value).into_response())
 }
 
-/// Computes on the threads for templates and tokenizers. It takes no place of an answer; it waits for a slot there, holds its
-/// key's place and is charged its tokens as every other request.
-async fn compute<T: Send + 'static>(
+/// Reads a body and asks for what it says. It takes no place of an answer; it waits for a slot to be read in, holds its key's
+/// place and is charged its tokens as every other request.
+async fn compute<A: Send + 'static>(
     state: &State,
     request: Request,
-    read: fn(&Work, &[u8]) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let served = state.served_or_reject()?;
-    let body = body::read(state, request).await?;
-    body.read_by(state, &served, read).await
+    read: Read<Asked, A>,
+) -> Result<(Output, A), Fault> {
+    let read =
+        move |body: &[u8]| read(body).map(|(operation, asked)| (Operation::Tokenize(operation), asked));
+    let Parsed { request, admitted, asked } = parsed(state, request, Takes::Texts, read).await?;
+    Ok((state.service.answer(request, admitted).await?, asked))
 }

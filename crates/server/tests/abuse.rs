@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use frame::{Answer, Letters, Running, chat_body, head, options, ready_speaking};
 use serde_json::{Map, Value, json};
-use server::{Keys, Language, Options};
+use server::{Keys, Options, TextPipeline};
 use text::{Limit, Prompt, Unencoded};
 
 /// Letters as tokens; a text that begins with `z` takes its time: a millisecond for each `z`, and stops when it is told to, if
@@ -38,7 +38,7 @@ impl Slow {
     }
 }
 
-impl Language for Slow {
+impl TextPipeline for Slow {
     fn render(
         &self,
         messages: &[Value],
@@ -118,7 +118,7 @@ fn rejected(server: &Running, reason: &str) -> u64 {
 fn keys(text: &str) -> Options {
     let mut keys = Keys::default();
     keys.add_lines(text).unwrap();
-    Options { keys, ..options() }
+    Options { http: httpd::Options { keys, ..httpd::Options::default() }, ..options() }
 }
 
 fn post_as(server: &Running, key: &str, path: &str, body: &Value) -> Answer {

@@ -81,7 +81,10 @@ fn a_streamed_message_adds_up() {
 fn refused_messages_have_anthropics_shape() {
     let mut keys = Keys::default();
     keys.add("secret").unwrap();
-    let server = ready(Options { keys, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options { http: httpd::Options { keys, ..httpd::Options::default() }, ..options() },
+        Duration::ZERO,
+    );
     let ask = |header: (&str, &str), body: Value| {
         let headers = [("content-type", "application/json"), header];
         server.send("POST", MESSAGES, &headers, body.to_string().as_bytes())

@@ -73,7 +73,13 @@ fn who_leaves_the_queue_is_cancelled() {
 
 #[test]
 fn a_full_house_says_when_to_come_back() {
-    let server = ready(Options { requests: 2, parallel: 1, ..options() }, Duration::from_millis(20));
+    let server = ready(
+        Options {
+            service: service::Options { requests: 2, parallel: 1, ..service::Options::default() },
+            ..options()
+        },
+        Duration::from_millis(20),
+    );
     let held = (server.open(CHAT, &long(true)), server.open(CHAT, &long(false)));
     server.until("two running requests", |s| s.running == 2);
     let began = Instant::now();
@@ -116,7 +122,11 @@ impl Forward for Chatter {
 
 #[test]
 fn who_stops_reading_is_cut_off() {
-    let options = Options { stream_events: 64, write_timeout: Duration::from_millis(600), ..options() };
+    let options = Options {
+        http: httpd::Options { write_timeout: Duration::from_millis(600), ..httpd::Options::default() },
+        service: service::Options { stream_events: 64, ..service::Options::default() },
+        ..options()
+    };
     let server = ready_with(options, Chatter { logits: Vec::new() }, Limits::default());
     let body = chat_body(json!({
         "max_tokens": 1_000_000, "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": 20
@@ -181,7 +191,7 @@ fn a_drain_ends() {
     )
     .unwrap();
     let served =
-        server::Served::new(vec!["tiny".into()], engine.clone(), std::sync::Arc::new(frame::Letters));
+        server::LoadedModel::new(vec!["tiny".into()], engine.clone(), std::sync::Arc::new(frame::Letters));
     server.server.ready(served, Instant::now());
     server.engine = Some(engine);
     let mut stream = server.open(CHAT, &long(true));

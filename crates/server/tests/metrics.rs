@@ -40,7 +40,13 @@ fn llama_servers_names_follow_the_requests() {
 /// A model whose every step takes some time, at 3600 dollars an hour: a dollar a second.
 fn priced(in_usage: bool) -> frame::Running {
     let price = Price { per_hour: 3600.0, currency: Currency::new("USD").unwrap(), in_usage };
-    ready(Options { price: Some(price), ..options() }, Duration::from_millis(2))
+    ready(
+        Options {
+            service: service::Options { price: Some(price), ..service::Options::default() },
+            ..options()
+        },
+        Duration::from_millis(2),
+    )
 }
 
 /// The values of a metric by its label `kind`: prompt, output, idle.

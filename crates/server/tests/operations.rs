@@ -49,7 +49,13 @@ impl Kept {
 
 #[test]
 fn keys_change_while_it_runs() {
-    let server = ready(Options { keys: keys("old\nboth requests=2"), ..options() }, Duration::ZERO);
+    let server = ready(
+        Options {
+            http: httpd::Options { keys: keys("old\nboth requests=2"), ..httpd::Options::default() },
+            ..options()
+        },
+        Duration::ZERO,
+    );
     assert_eq!(
         (chat_as(&server, "old", json!({})).status, chat_as(&server, "both", json!({})).status),
         (200, 200)
@@ -69,7 +75,10 @@ fn keys_change_while_it_runs() {
 #[test]
 fn limits_of_a_key_are_its_own() {
     let text = "few requests=1\nlittle tokens=10\nalone concurrent=1\nfree";
-    let server = ready(Options { keys: keys(text), ..options() }, Duration::from_millis(10));
+    let server = ready(
+        Options { http: httpd::Options { keys: keys(text), ..httpd::Options::default() }, ..options() },
+        Duration::from_millis(10),
+    );
     let refused = |answer: &Answer| {
         assert_eq!(answer.status, 429, "{}", answer.body);
         assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded");
@@ -112,7 +121,13 @@ fn limits_of_a_key_are_its_own() {
 #[test]
 fn every_request_leaves_a_record() {
     let kept = Arc::new(Kept::default());
-    let server = ready(Options { keys: keys("secret name=team-a"), ..options() }, Duration::from_millis(5));
+    let server = ready(
+        Options {
+            http: httpd::Options { keys: keys("secret name=team-a"), ..httpd::Options::default() },
+            ..options()
+        },
+        Duration::from_millis(5),
+    );
     server.server.audit(kept.clone());
     assert_eq!(chat_as(&server, "secret", json!({})).status, 200);
     let whole = kept.until(1).remove(0);
@@ -202,7 +217,14 @@ fn alive_while_it_loads_and_drains() {
     let server = unready(options(), Duration::from_secs(1));
     assert_eq!((server.get("/health/live").status, server.get("/health/ready").status), (200, 503));
     let mut keyed = ready(
-        Options { keys: keys("secret"), drain_notice: Duration::from_secs(3), ..options() },
+        Options {
+            http: httpd::Options {
+                keys: keys("secret"),
+                drain_notice: Duration::from_secs(3),
+                ..httpd::Options::default()
+            },
+            ..options()
+        },
         Duration::ZERO,
     );
     assert_eq!((keyed.get("/health/live").status, keyed.get("/health/ready").status), (200, 200));

@@ -14,7 +14,7 @@ const PATHS: [&str; 5] = ["/", "/live", "/page/style.css", "/page/main.js", "/pa
 fn keyed(page: bool) -> Options {
     let mut keys = Keys::default();
     keys.add("sesame").unwrap();
-    Options { keys, page, ..options() }
+    Options { http: httpd::Options { keys, ..httpd::Options::default() }, page, ..options() }
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn another_hosts_name_is_refused_for_the_page_too() {
 #[test]
 fn it_can_be_left_out() {
     for options in [Options { page: false, ..options() }, keyed(false)] {
-        let status = if options.keys.is_empty() { 404 } else { 401 };
+        let status = if options.http.keys.is_empty() { 404 } else { 401 };
         let server = ready(options, Duration::ZERO);
         for path in PATHS {
             // `POST /` is there without the page too.

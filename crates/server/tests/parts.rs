@@ -10,7 +10,7 @@ use std::time::Instant;
 use engine::{Detokenizer, Engine, Forward, Limits, Rows, Vocabulary};
 use frame::{Running, options, unready};
 use serde_json::{Map, Value, json};
-use server::{Language, Served};
+use server::{LoadedModel, TextPipeline};
 use text::{Prompt, Style, Tags};
 
 /// Tokens are bytes; the last one ends an answer.
@@ -83,7 +83,7 @@ impl Forward for Script {
 
 struct Talk;
 
-impl Language for Talk {
+impl TextPipeline for Talk {
     fn render(
         &self,
         _messages: &[Value],
@@ -132,7 +132,9 @@ fn saying(text: &str) -> Running {
     let script = Script { text: text.into(), logits: Vec::new() };
     let watch = running.server.watch();
     let engine = Engine::start_with(script, Arc::new(Bytes), Limits::default(), watch).unwrap();
-    running.server.ready(Served::new(vec!["tiny".into()], engine.clone(), Arc::new(Talk)), Instant::now());
+    running
+        .server
+        .ready(LoadedModel::new(vec!["tiny".into()], engine.clone(), Arc::new(Talk)), Instant::now());
     running.engine = Some(engine);
     running
 }

@@ -127,7 +127,10 @@ fn a_panic_is_a_500_and_the_next_request_is_served() {
 fn keys() {
     let mut keys = Keys::default();
     keys.add("secret").unwrap();
-    let server = ready(Options { keys, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options { http: httpd::Options { keys, ..httpd::Options::default() }, ..options() },
+        Duration::ZERO,
+    );
     let with = |value: &str| server.send("GET", "/v1/models", &[("authorization", value)], b"");
     assert_eq!(with("Bearer secret").status, 200);
     for wrong in ["Bearer secre", "Bearer secrets", "secret", "Basic secret", ""] {
@@ -172,8 +175,11 @@ fn request_ids() {
 #[test]
 fn slow_heads_and_bodies() {
     let options = Options {
-        head_timeout: Duration::from_millis(300),
-        body_timeout: Duration::from_millis(300),
+        http: httpd::Options {
+            head_timeout: Duration::from_millis(300),
+            body_timeout: Duration::from_millis(300),
+            ..httpd::Options::default()
+        },
         ..options()
     };
     let server = ready(options, Duration::ZERO);
@@ -192,7 +198,10 @@ fn slow_heads_and_bodies() {
 
 #[test]
 fn bodies_share_their_memory() {
-    let options = Options { body_bytes: 1 << 20, body_memory_bytes: 1 << 20, ..options() };
+    let options = Options {
+        http: httpd::Options { body_bytes: 1 << 20, body_memory_bytes: 1 << 20, ..httpd::Options::default() },
+        ..options()
+    };
     let server = ready(options, Duration::ZERO);
     let mut holder = server.connect();
     holder.write_all(&frame::head("POST", "/v1/completions", &[JSON], 900 << 10)).unwrap();
@@ -211,7 +220,10 @@ fn bodies_share_their_memory() {
 
 #[test]
 fn connections_are_bounded() {
-    let server = ready(Options { connections: 2, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options { http: httpd::Options { connections: 2, ..httpd::Options::default() }, ..options() },
+        Duration::ZERO,
+    );
     let held = (server.connect(), server.connect());
     std::thread::sleep(Duration::from_millis(100));
     let mut third = server.connect();

@@ -159,7 +159,7 @@ fn fault_12_llama_cpp_answers_whole_and_streamed() {
     let slots = server.get("/slots?fail_on_no_slot=1").json();
     assert_eq!(
         (slots.as_array().unwrap().len(), &slots[0]["is_processing"]),
-        (options().parallel, &json!(false))
+        (options().service.parallel, &json!(false))
     );
     assert!(server.get("/tokenizer_info").json()["tokenizer_class"].is_string());
 }
@@ -211,7 +211,10 @@ fn fault_15_pages_of_other_origins_need_leave() {
     let mut keys = Keys::default();
     keys.add("secret").unwrap();
     let cors = Some(Cors::new(&["https://chat.example.org".to_owned()]).unwrap());
-    let server = ready(Options { keys, cors, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options { http: httpd::Options { keys, cors, ..httpd::Options::default() }, ..options() },
+        Duration::ZERO,
+    );
     let preflight = [
         origin,
         ("access-control-request-method", "POST"),
@@ -232,7 +235,13 @@ fn fault_15_pages_of_other_origins_need_leave() {
     let other = [("origin", "https://evil.example"), ("access-control-request-method", "POST")];
     let other = ask(&server, "OPTIONS", &other);
     assert_eq!((other.status, other.header(allow)), (403, None), "{other:?}");
-    let any = Options { cors: Some(Cors::new(&["*".to_owned()]).unwrap()), ..options() };
+    let any = Options {
+        http: httpd::Options {
+            cors: Some(Cors::new(&["*".to_owned()]).unwrap()),
+            ..httpd::Options::default()
+        },
+        ..options()
+    };
     assert_eq!(ask(&ready(any, Duration::ZERO), "GET", &[origin]).header(allow), Some("*"));
 }
 
@@ -240,7 +249,10 @@ fn fault_15_pages_of_other_origins_need_leave() {
 fn posting_to_the_page_needs_a_key() {
     let mut keys = Keys::default();
     keys.add("secret").unwrap();
-    let server = ready(Options { keys, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options { http: httpd::Options { keys, ..httpd::Options::default() }, ..options() },
+        Duration::ZERO,
+    );
     let asked = json!({"inputs": "hello", "parameters": {"max_new_tokens": 2}});
     assert_eq!(server.post("/", &asked).status, 401);
     assert_eq!(server.get("/").status, 200);

@@ -63,7 +63,8 @@ fn a_conversation_computes_what_is_new() {
 fn one_key_never_learns_from_the_time_of_anothers_requests() {
     let mut keys = Keys::default();
     keys.add_lines("alpha\nbeta").unwrap();
-    let server = small_blocks(Options { keys, ..options() });
+    let server =
+        small_blocks(Options { http: httpd::Options { keys, ..httpd::Options::default() }, ..options() });
     let ask = |key: &str| {
         let headers = [("content-type", "application/json"), ("authorization", key)];
         let answer = server.send("POST", CHAT, &headers, chat_body(json!({})).to_string().as_bytes());

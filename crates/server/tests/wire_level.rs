@@ -307,7 +307,10 @@ fn heads_come_in_pieces() {
 fn refusals_reach_who_is_still_sending() {
     let mut keys = Keys::new(KeyLimits::default());
     keys.add_lines("a-key-that-is-long-enough").unwrap();
-    let server = ready(Options { keys, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options { http: httpd::Options { keys, ..httpd::Options::default() }, ..options() },
+        Duration::ZERO,
+    );
     let body = vec![b'a'; 4 << 20];
     let mut stream = server.connect();
     stream.write_all(&head("POST", CHAT, &[("content-type", "application/json")], body.len())).unwrap();
@@ -377,8 +380,17 @@ fn abuse_a9_every_answer_has_the_security_headers() {
 /// Many sockets that say nothing, or begin and never end, while others are served.
 #[test]
 fn silent_sockets_do_not_starve_others() {
-    let server =
-        ready(Options { head_timeout: Duration::from_secs(1), connections: 64, ..options() }, Duration::ZERO);
+    let server = ready(
+        Options {
+            http: httpd::Options {
+                head_timeout: Duration::from_secs(1),
+                connections: 64,
+                ..httpd::Options::default()
+            },
+            ..options()
+        },
+        Duration::ZERO,
+    );
     let mut held: Vec<TcpStream> = (0..60).map(|_| server.connect()).collect();
     for (index, stream) in held.iter_mut().enumerate() {
         let _ = stream.write_all(&b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n"[..index % 48]);

@@ -27,6 +27,7 @@ pub mod numbers;
 pub mod openapi;
 pub mod request_fields;
 pub mod responses;
+pub mod routes;
 mod samplers;
 pub mod sampling;
 pub mod scan;

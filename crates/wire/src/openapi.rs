@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::limits;
+use crate::routes::{ROUTES, Route, Sent, Shape};
 
 /// The document, for a server of this version.
 pub fn document(version: &str) -> Value {
@@ -24,39 +25,13 @@ pub fn document(version: &str) -> Value {
 }
 
 fn paths() -> Value {
-    let generation = "completions";
-    json!({
-        "/v1/chat/completions": {"post": post(generation, "Answers a conversation.", "ChatRequest", "ChatCompletion", true)},
-        "/v1/completions": {"post": post(generation, "Continues a text.", "CompletionRequest", "Completion", true)},
-        "/v1/responses": {"post": post("responses", "Answers, and keeps the answer.", "ResponsesRequest", "Response", true)},
-        "/v1/responses/{id}": {
-            "get": with_id(get("responses", "A response that is kept.", "Response")),
-            "delete": with_id(get("responses", "Forgets a response.", "Deleted")),
-        },
-        "/v1/responses/{id}/cancel": {
-            "post": with_id(get("responses", "Cancels a response that is computed in the background.", "Response")),
-        },
-        "/v1/responses/{id}/input_items": {
-            "get": with_page(with_id(get("responses", "What a response answers, as items.", "ItemList"))),
-        },
-        "/v1/messages": {"post": anthropic(post("messages", "Answers a conversation, in Anthropic's form.", "MessagesRequest", "Message", true))},
-        "/v1/messages/count_tokens": {"post": anthropic(post("messages", "Counts a conversation's tokens.", "CountRequest", "Count", false))},
-        "/v1/models": {"get": get("models", "The model's names.", "ModelList")},
-        "/v1/models/{id}": {"get": with_id(get("models", "One of the model's names.", "Model"))},
-        "/tokenize": {"post": post("tokens", "A text or a conversation as tokens.", "TokenizeRequest", "Tokens", false)},
-        "/detokenize": {"post": post("tokens", "Tokens as text.", "DetokenizeRequest", "Text", false)},
-        "/apply-template": {"post": post("tokens", "A conversation as the text that the model continues.", "ChatRequest", "Text", false)},
-        "/tokenizer_info": {"get": get("tokens", "What is known of the tokenizer.", "TokenizerInfo")},
-        "/generate": {"post": tgi(post(generation, "Continues a text, in the form of text-generation-inference.", "GenerateRequest", "Generated", false))},
-        "/generate_stream": {"post": tgi(streamed(post(generation, "Continues a text, as events of text-generation-inference.", "GenerateRequest", "Generated", true)))},
-        "/": {"post": tgi(post(generation, "Continues a text, whole or streamed, in the form of text-generation-inference.", "GenerateRequest", "GeneratedList", true))},
-        "/info": {"get": tgi(get("server", "The model and its limits, in the form of text-generation-inference.", "Object"))},
-        "/completion": {"post": post(generation, "Continues a text, in the form of llama.cpp.", "LlamaRequest", "LlamaCompletion", true)},
-        "/completions": {"post": post(generation, "Continues a text, in the form of llama.cpp, under its other name.", "LlamaRequest", "LlamaCompletion", true)},
-        "/slots": {"get": get("server", "Answers that are computed, as slots.", "Slots")},
-        "/version": {"get": get("server", "The server's version.", "Version")},
-        "/props": {"get": get("server", "What llama.cpp's clients ask for.", "Object")},
-    })
+    let mut paths = json!({});
+    for route in ROUTES {
+        if let Some(tag) = route.tag {
+            paths[route.documented_path()][route.method.to_lowercase()] = operation(route, tag);
+        }
+    }
+    paths
 }
 
 fn reference(name: &str) -> Value {
@@ -86,73 +61,60 @@ fn faults() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-fn operation(tag: &str, summary: &str, answer: Value) -> Value {
-    let mut responses = json!({"200": answer});
+fn operation(route: &Route, tag: &str) -> Value {
+    let error = match route.shape {
+        Shape::OpenAi => "Error",
+        Shape::Anthropic => "AnthropicError",
+        Shape::Tgi => "TgiError",
+    };
+    let mut responses = json!({"200": success(route)});
     for (status, description) in faults() {
-        responses[status] = body(description, "Error");
+        responses[status] = body(description, error);
     }
-    let id: String = summary.chars().filter(char::is_ascii_alphabetic).collect();
-    json!({"tags": [tag], "summary": summary, "operationId": id, "responses": responses})
-}
-
-fn get(tag: &str, summary: &str, answer: &str) -> Value {
-    operation(tag, summary, body("It.", answer))
-}
-
-fn post(tag: &str, summary: &str, request: &str, answer: &str, streams: bool) -> Value {
-    let mut said = body("The whole answer.", answer);
-    if streams {
-        said["description"] = "The whole answer, or server-sent events if `stream` is true.".into();
-        said["content"]["text/event-stream"] = json!({});
+    if route.shape == Shape::Tgi {
+        responses["422"] = body("A field has a wrong value, or asks for what is not built here.", error);
     }
-    let mut operation = operation(tag, summary, said);
-    operation["requestBody"] = body("The request.", request);
-    operation["requestBody"]["required"] = true.into();
+    let mut operation = json!({
+        "tags": [tag], "summary": route.summary, "operationId": route.id, "responses": responses,
+    });
+    if let Some(schema) = route.request {
+        operation["requestBody"] = body("The request.", schema);
+        operation["requestBody"]["required"] = true.into();
+    }
+    if route.path.contains('{') {
+        operation["parameters"] = json!([
+            {"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}},
+        ]);
+    }
+    if route.answer == "ItemList" {
+        add_page(&mut operation);
+    }
     operation
 }
 
-fn with_id(mut operation: Value) -> Value {
-    operation["parameters"] =
-        json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
-    operation
+/// What a route answers, whole or as events.
+fn success(route: &Route) -> Value {
+    let mut said = body(route.answers, route.answer);
+    match route.sent {
+        Sent::Whole => {}
+        Sent::Either => {
+            let description = format!("{} As server-sent events if `stream` is true.", route.answers);
+            said["description"] = description.into();
+            said["content"]["text/event-stream"] = json!({});
+        }
+        Sent::Streamed => said["content"]["text/event-stream"] = json!({}),
+    }
+    said
 }
 
-/// With what asks for a part of a list.
-fn with_page(mut operation: Value) -> Value {
+/// Adds what asks for a part of a list.
+fn add_page(operation: &mut Value) {
     if let Some(parameters) = operation["parameters"].as_array_mut() {
         let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
         parameters.push(query("after", json!({"type": "string"})));
         parameters.push(query("limit", json!({"type": "integer", "minimum": 1, "maximum": 100})));
         parameters.push(query("order", json!({"enum": ["asc", "desc"]})));
     }
-    operation
-}
-
-/// With Anthropic's shape of errors.
-fn anthropic(mut operation: Value) -> Value {
-    for (status, description) in faults() {
-        operation["responses"][status] = body(description, "AnthropicError");
-    }
-    operation
-}
-
-/// With the shape of errors of text-generation-inference.
-fn tgi(mut operation: Value) -> Value {
-    for (status, description) in faults() {
-        operation["responses"][status] = body(description, "TgiError");
-    }
-    operation["responses"]["422"] =
-        body("A field has a wrong value, or asks for what is not built here.", "TgiError");
-    operation
-}
-
-/// Whose answer is always a stream.
-fn streamed(mut operation: Value) -> Value {
-    let content = &mut operation["responses"]["200"];
-    content["description"] = "Server-sent events.".into();
-    content["content"] =
-        json!({"text/event-stream": {}, "application/json": {"schema": reference("Generated")}});
-    operation
 }
 
 fn number(low: f64, high: f64, description: &str) -> Value {

@@ -88,11 +88,32 @@ pub const RULES: &[Rule] = &[
         effects: &[Clock],
     },
     Rule {
-        name: "server",
-        depends: &["engine", "events", "text", "wire"],
+        name: "inference",
+        depends: &["wire"],
         tests_depend: &[],
-        never_links: &[],
+        never_links: &["tokio", "axum", "hyper", "engine", "model", "text"],
+        effects: &[Clock],
+    },
+    Rule {
+        name: "service",
+        depends: &["engine", "events", "inference", "text", "wire"],
+        tests_depend: &[],
+        never_links: &["axum", "hyper"],
+        effects: &[Clock],
+    },
+    Rule {
+        name: "httpd",
+        depends: &["events", "inference", "wire"],
+        tests_depend: &[],
+        never_links: &["service", "engine", "model", "kernels", "weights", "text", "cpu"],
         effects: &[Clock, Sockets],
+    },
+    Rule {
+        name: "server",
+        depends: &["events", "httpd", "inference", "service", "wire"],
+        tests_depend: &["engine", "text"],
+        never_links: &[],
+        effects: &[Clock],
     },
     Rule {
         name: "gateway",
@@ -105,7 +126,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "cli",
         depends: &[
-            "cpu", "engine", "events", "kernels", "model", "planner", "server", "tensor", "text", "weights",
+            "cpu", "engine", "events", "httpd", "kernels", "model", "planner", "server", "service", "tensor",
+            "text", "weights",
         ],
         tests_depend: &[],
         never_links: &[],

@@ -52,8 +52,10 @@ type Said<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(u64) -> String);
 
 #[test]
 fn fault_docs_limits_are_those_of_the_code() {
-    const OPTIONS: &str = "crates/server/src/options.rs";
-    const PREPARATION: &str = "crates/server/src/preparation.rs";
+    const OPTIONS: &str = "crates/httpd/src/options.rs";
+    const SERVICE: &str = "crates/service/src/options.rs";
+    const SERVER: &str = "crates/server/src/options.rs";
+    const PREPARATION: &str = "crates/service/src/preparation.rs";
     const WIRE: &str = "crates/wire/src/limits.rs";
     const SERVE: &str = "crates/cli/src/commands/serve/limits.rs";
     let limits = read("docs/limits.md");
@@ -64,8 +66,8 @@ fn fault_docs_limits_are_those_of_the_code() {
     let said: &[Said<'_>] = &[
         (OPTIONS, "body_memory_bytes", "bodies being read, together | {}", &mib),
         (OPTIONS, "answer_memory_bytes", "each over 64 KiB | {}", &mib),
-        ("crates/server/src/body.rs", "SMALL_BYTES", "those under 64 KiB | {}", &mib),
-        (PREPARATION, "LARGE", "{}, 1 larger", &kib),
+        ("crates/httpd/src/body.rs", "SMALL_BYTES", "those under 64 KiB | {}", &mib),
+        ("crates/httpd/src/body.rs", "LARGE", "{}, 1 larger", &kib),
         (PREPARATION, "SMALL_SLOTS", "tokenized at once | {} under", &plain),
         (PREPARATION, "WAITING", "of each kind | {}", &plain),
         (PREPARATION, "WAITING_EACH", "{} of one client | 429", &plain),
@@ -79,9 +81,9 @@ fn fault_docs_limits_are_those_of_the_code() {
         (OPTIONS, "body_timeout", "`--body-timeout` ({} s)", &plain),
         (OPTIONS, "write_timeout", "`--write-timeout` ({} s)", &plain),
         (OPTIONS, "connections", "`--max-connections` ({})", &thousands),
-        (OPTIONS, "longest_wait", "`--max-wait` ({} s", &plain),
-        (OPTIONS, "stream_events", "falls {} events", &thousands),
-        (OPTIONS, "ping", "After {} s without output", &plain),
+        (SERVICE, "longest_wait", "`--max-wait` ({} s", &plain),
+        (SERVICE, "stream_events", "falls {} events", &thousands),
+        (SERVER, "ping", "After {} s without output", &plain),
         (WIRE, "BODY_BYTES", "`--max-body` ({})", &mib),
         (SERVE, "ANSWERS_A_THREAD", "`--parallel` ({} a thread", &plain),
         (SERVE, "FEWEST_ANSWERS", "but {} to", &plain),
@@ -89,11 +91,11 @@ fn fault_docs_limits_are_those_of_the_code() {
         (SERVE, "QUEUED_AN_ANSWER", "`--max-queued` ({} for each", &plain),
         (SERVE, "FEWEST_QUEUED_TOKENS", "but {} to", &thousands),
         (SERVE, "MOST_QUEUED_TOKENS", "to {};", &thousands),
-        ("crates/server/src/auth.rs", "MAX_KEYS", "API keys | {}", &thousands),
-        ("crates/server/src/auth.rs", "MAX_KEY_BYTES", "of {} bytes", &thousands),
-        ("crates/server/src/layers.rs", "MAX_ID_BYTES", "at most {} visible characters", &plain),
-        ("crates/server/src/responses/kept.rs", "MOST", "responses kept (`/v1/responses`) | {}", &thousands),
-        ("crates/server/src/responses/kept.rs", "MOST_BYTES", "of {} together", &mib),
+        ("crates/httpd/src/auth.rs", "MAX_KEYS", "API keys | {}", &thousands),
+        ("crates/httpd/src/auth.rs", "MAX_KEY_BYTES", "of {} bytes", &thousands),
+        ("crates/httpd/src/layers.rs", "MAX_ID_BYTES", "at most {} visible characters", &plain),
+        ("crates/service/src/response_store.rs", "MOST", "responses kept (`/v1/responses`) | {}", &thousands),
+        ("crates/service/src/response_store.rs", "MOST_BYTES", "of {} together", &mib),
         (
             "crates/cli/src/commands/serve/audit.rs",
             "QUEUE",

@@ -27,7 +27,7 @@ use cpu::probe::Machine;
 use cpu::usage::Meter;
 use engine::{Device, Engine, Setup};
 use kernels::{KvDtype, Precision};
-use server::{Audit, Cors, Options, Served, Server, Spoken};
+use server::{Audit, Cors, LoadedModel, ModelText, Options, Server};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use weights::store::DEFAULT_MODEL;
@@ -177,7 +177,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         tls.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
         tls.value
     });
-    if let Some(remark) = descriptors::fit(&mut options.connections) {
+    if let Some(remark) = descriptors::fit(&mut options.http.connections) {
         args.operations.log_format.say(&remark);
     }
     let (log, scheme) = (args.operations.log_format, if tls.is_some() { "https" } else { "http" });
@@ -185,17 +185,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.operations.check {
         return check(&args, &options);
     }
-    if options.keys.is_empty() && options.cors.as_ref().is_some_and(Cors::is_open) {
+    if options.http.keys.is_empty() && options.http.cors.as_ref().is_some_and(Cors::is_open) {
         log.say(clients::OPEN_TO_PAGES);
     }
-    let listener = door::bind(&args.host, args.port, !options.keys.is_empty() || args.insecure_no_auth)?;
+    let listener = door::bind(&args.host, args.port, !options.http.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
     log.say(&format!("listening on {scheme}://{address}; loading {}", args.model));
     let invitation = Invitation {
         log,
         scheme,
         address: door::reachable(address),
-        keyed: !options.keys.is_empty(),
+        keyed: !options.http.keys.is_empty(),
         page: options.page,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -239,8 +239,8 @@ fn options(args: &Args) -> Result<Options, Failure> {
     keys.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
     let body_bytes = args.limits.body_bytes()?;
     let threads = threads(args)?;
-    let standard = Options::default();
-    Ok(Options {
+    let standard = httpd::Options::default();
+    let http = httpd::Options {
         keys: keys.value,
         loopback_names_only: !args.insecure_no_auth,
         head_timeout: Duration::from_secs(args.operations.head_timeout.into()),
@@ -248,17 +248,20 @@ fn options(args: &Args) -> Result<Options, Failure> {
         write_timeout: Duration::from_secs(args.operations.write_timeout.into()),
         drain_notice: Duration::from_secs(args.operations.drain_notice.into()),
         cors: args.clients.cors()?,
-        page: !args.no_page,
-        metrics_llamacpp: args.metrics_llamacpp,
         body_bytes,
         body_memory_bytes: standard.body_memory_bytes.max(4 * body_bytes),
         connections: args.limits.connections(),
+        ..standard
+    };
+    let service = service::Options {
         requests: args.limits.requests(threads),
         parallel: args.limits.parallel(threads),
         longest_wait: args.limits.longest_wait(),
         price: args.price.price()?,
-        ..standard
-    })
+        ..service::Options::default()
+    };
+    let (page, metrics_llamacpp) = (!args.no_page, args.metrics_llamacpp);
+    Ok(Options { http, service, page, metrics_llamacpp, ..Options::default() })
 }
 
 /// Those that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
@@ -324,7 +327,7 @@ struct Ready {
 /// What `--check` says: everything that can be known without loading.
 fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     // Any port: the one that is meant may be in use by the server that this is to replace.
-    door::bind(&args.host, 0, !options.keys.is_empty() || args.insecure_no_auth)?;
+    door::bind(&args.host, 0, !options.http.keys.is_empty() || args.insecure_no_auth)?;
     if let Some(file) = &args.operations.audit_log {
         audit::AuditLog::start(file, args.operations.audit_log_bytes)?;
     }
@@ -342,7 +345,7 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
         args.model,
         number(planned.limits.context, "token"),
         size(planned.need.total()),
-        number(options.keys.len(), "key"),
+        number(options.http.keys.len(), "key"),
         number(planned.limits.max_running, "answer"),
         planned.limits.max_queued - planned.limits.max_running,
         number(planned.limits.max_queued_tokens, "token")
@@ -424,14 +427,14 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         kv_dtype.name()
     );
     let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
-    let mut spoken = Spoken::new(loaded.tokenizer, loaded.template);
+    let mut spoken = ModelText::new(loaded.tokenizer, loaded.template);
     if let ToolStyle(Some(style)) = args.tool_call_parser {
         spoken = spoken.with_style(style);
     }
     if args.tool_calls_from_json != When::Auto {
         spoken = spoken.with_calls_from_json(args.tool_calls_from_json == When::On);
     }
-    let mut served = Served::new(names, engine, Arc::new(spoken));
+    let mut served = LoadedModel::new(names, engine, Arc::new(spoken));
     if args.clients.any_model_name() {
         served = served.under_any_name();
     }

@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::Json;
 use axum::extract::{Path, Query, State as Shared};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use inference::RequestContext;
 use serde_json::{Value, json};
+use service::ResponseInput as Input;
 use wire::Fault;
 use wire::responses::Tools;
 
-use super::kept::Input;
-use crate::auth::Client;
-use crate::layers;
 use crate::state::State;
 
 /// Items in one answer, unless it is asked for another number.
@@ -23,12 +21,16 @@ const MOST: usize = 100;
 
 pub(crate) async fn list(
     Shared(state): Shared<Arc<State>>,
-    Extension(client): Extension<Client>,
+    Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
-    let page = state.kept.input(&id, client).and_then(|input| page(&items(&id, &input), &query));
-    page.map_or_else(|fault| layers::respond(&fault), |page| Json(page).into_response())
+    let page = state
+        .service
+        .responses()
+        .input(&id, context.client())
+        .and_then(|input| page(&items(&id, &input), &query));
+    page.map_or_else(|fault| httpd::respond(&fault), |page| Json(page).into_response())
 }
 
 /// The items in order, with ids that stay the same.

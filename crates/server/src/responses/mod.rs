@@ -1,7 +1,6 @@
 //! `/v1/responses`: made, streamed, kept, asked for again, cancelled.
 
 mod inputs;
-mod kept;
 mod writer;
 
 use std::sync::Arc;
@@ -10,56 +9,54 @@ use axum::Extension;
 use axum::extract::{Path, Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use inference::{Client, Generate, Generation, RequestContext};
+use serde_json::{Value, json};
+use service::{Conversation, ResponseStore, ResponseText, unix_seconds};
 use tokio::sync::Notify;
 use wire::chat::Stream;
 use wire::responses::Tools;
 use wire::{Fault, ResponsesRequest};
 
-use crate::auth::Client;
-use crate::generation::Generation;
-use crate::plan::{self, Form, Plan};
-use crate::preparation::Work;
-use crate::routes::{Begun, begin};
+use crate::items::Item;
+use crate::requests::{Begun, begin};
 use crate::state::State;
-use crate::{layers, stream};
+use crate::stream;
 pub(crate) use inputs::list as input_items;
-pub(crate) use kept::Kept;
-use kept::{Conversation, Draft};
 use writer::{Facts, Object, Writer};
 
 /// `POST /v1/responses`.
 pub(crate) async fn create(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    made(state, request).await.unwrap_or_else(|fault| layers::respond(&fault))
+    made(state, request).await.unwrap_or_else(|fault| httpd::respond(&fault))
 }
 
 async fn made(state: Arc<State>, request: Request) -> Result<Response, Fault> {
-    let client = request.extensions().get::<Client>().copied().unwrap_or_default();
-    let kept = state.kept.clone();
-    let planned = move |work: &Work, body: &[u8]| read(work, body, &kept, client);
-    let Begun { mut generation, .. } = begin(&state, request, planned).await?;
-    let Form::Response(asked) = std::mem::replace(&mut generation.plan.form, Form::Chat) else {
-        return Err(Fault::internal("a response was planned as something else"));
+    let client = httpd::client(&request);
+    let store = state.service.responses().clone();
+    let read = {
+        let store = store.clone();
+        move |body: &[u8]| read(body, &store, client)
     };
-    let Asked { store, background, stream, repeated, tools, conversation } = *asked;
-    let id = format!("resp_{}", layers::new_id(&state));
-    let model = generation.served.name().to_owned();
-    let created = crate::served::unix_seconds();
-    let object = Object { id: id.clone(), created, model, background, store, repeated, tools };
-    let draft = store.then(|| Draft { kept: state.kept.clone(), id, client, conversation });
+    let Begun { generation, asked, .. } = begin(&state, request, read).await?;
+    let Asked { keep, background, stream, repeated, tools, conversation } = asked;
+    let id = format!("resp_{}", httpd::new_id(&state.edge));
+    let model = generation.model.clone();
+    let created = unix_seconds();
+    let object = Object { id: id.clone(), created, model, background, store: keep, repeated, tools };
+    let draft = keep.then(|| Draft { store: store.clone(), id, client, conversation });
     if background {
-        return Ok(in_background(&state, generation, object, draft, client));
+        return Ok(in_background(&store, generation, object, draft, client));
     }
     let writer = Writer::new(object, draft);
     if stream {
-        return Ok(stream::response(generation, Box::new(writer), state.options.ping));
+        return Ok(stream::response(generation, Box::new(writer), state.ping));
     }
-    Ok(json(writer.whole(generation).await?))
+    Ok(json_response(writer.whole(generation).await?))
 }
 
 /// What a response is made from, beside its chat request. It lives as long as the answer takes, so it has text, not parsed
 /// values, which take many times their text.
-pub(crate) struct Asked {
-    store: bool,
+struct Asked {
+    keep: bool,
     background: bool,
     stream: bool,
     /// Fields that the response repeats, as JSON: `"a":1,"b":2`.
@@ -69,22 +66,66 @@ pub(crate) struct Asked {
     conversation: Conversation,
 }
 
-fn read(served: &Work, body: &[u8], kept: &Kept, client: Client) -> Result<Plan, Fault> {
+fn read(body: &[u8], store: &ResponseStore, client: Client) -> Result<(Generate, Asked), Fault> {
     let request = ResponsesRequest::parse(body)?;
-    let before = request.previous.as_deref().map(|id| kept.conversation(id, client)).transpose()?;
+    let before = request.previous.as_deref().map(|id| store.conversation(id, client)).transpose()?;
     let mut conversation = before.unwrap_or_default();
     let mut chat = request.chat_request(&conversation.messages()?)?;
     chat.stream = Stream { on: request.stream, usage: false };
     request.messages.iter().for_each(|message| conversation.push(message));
-    let ResponsesRequest { store, background, stream, repeated, tools, .. } = request;
+    let ResponsesRequest { store: keep, background, stream, repeated, tools, .. } = request;
     let repeated = writer::fields_text(&repeated);
-    let asked = Asked { store, background, stream, repeated, tools, conversation };
-    plan::conversation(served, chat, Form::Response(Box::new(asked)))
+    let asked = Asked { keep, background, stream, repeated, tools, conversation };
+    Ok((Generate::chat(chat), asked))
+}
+
+/// A response that is to be kept when it is whole.
+struct Draft {
+    store: Arc<ResponseStore>,
+    id: String,
+    client: Client,
+    /// The conversation before the answer.
+    conversation: Conversation,
+}
+
+impl Draft {
+    /// Keeps the response in its last state.
+    fn keep(mut self, object: ResponseText, items: &[Item]) {
+        if let Some(turn) = turn(items) {
+            self.conversation.push(&turn);
+        }
+        self.store.put(self.id, self.client, object, self.conversation, None);
+    }
+}
+
+/// The answer as a turn of the conversation.
+fn turn(items: &[Item]) -> Option<Value> {
+    let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
+    for item in items {
+        match item {
+            Item::Said(said) => text.push_str(said),
+            Item::Thought(more) => thought.push_str(more),
+            Item::Called { id, name, arguments } => calls.push(json!({
+                "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
+            })),
+        }
+    }
+    if items.is_empty() {
+        return None;
+    }
+    let mut turn = json!({"role": "assistant", "content": text});
+    if !thought.is_empty() {
+        turn["reasoning_content"] = thought.into();
+    }
+    if !calls.is_empty() {
+        turn["tool_calls"] = calls.into();
+    }
+    Some(turn)
 }
 
 /// Computes on after the answer; the response is asked for under its id.
 fn in_background(
-    state: &Arc<State>,
+    store: &ResponseStore,
     generation: Generation,
     object: Object,
     draft: Option<Draft>,
@@ -94,7 +135,7 @@ fn in_background(
     let answer = begun.json.clone();
     let cancelled = Some(cancel.clone());
     let before = draft.as_ref().map_or_else(Conversation::default, |draft| draft.conversation.clone());
-    state.kept.put(object.id.clone(), client, begun, before, cancelled);
+    store.put(object.id.clone(), client, begun, before, cancelled);
     let writer = Writer::new(object, draft);
     // Bounded: the generation holds its places until it ends.
     tokio::spawn(async move {
@@ -105,45 +146,45 @@ fn in_background(
             _ = writer.whole(generation) => {}
         }
     });
-    json(answer)
+    json_response(answer)
 }
 
 /// `GET /v1/responses/{id}`.
 pub(crate) async fn retrieve(
     Shared(state): Shared<Arc<State>>,
-    Extension(client): Extension<Client>,
+    Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    answer(state.kept.object(&id, client))
+    answer(state.service.responses().object(&id, context.client()))
 }
 
 /// `/v1/conversations`: said rather than found missing.
 pub(crate) async fn no_conversations() -> Response {
-    layers::respond(&Fault::no_conversations())
+    httpd::respond(&Fault::no_conversations())
 }
 
 /// `POST /v1/responses/{id}/cancel`.
 pub(crate) async fn cancel(
     Shared(state): Shared<Arc<State>>,
-    Extension(client): Extension<Client>,
+    Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    answer(state.kept.cancel(&id, client))
+    answer(state.service.responses().cancel(&id, context.client()))
 }
 
 /// `DELETE /v1/responses/{id}`.
 pub(crate) async fn delete(
     Shared(state): Shared<Arc<State>>,
-    Extension(client): Extension<Client>,
+    Extension(context): Extension<Arc<RequestContext>>,
     Path(id): Path<String>,
 ) -> Response {
-    answer(state.kept.delete(&id, client))
+    answer(state.service.responses().delete(&id, context.client()))
 }
 
 fn answer(outcome: Result<Arc<str>, Fault>) -> Response {
-    outcome.map_or_else(|fault| layers::respond(&fault), |object| json(object.to_string()))
+    outcome.map_or_else(|fault| httpd::respond(&fault), |object| json_response(object.to_string()))
 }
 
-fn json(text: String) -> Response {
+fn json_response(text: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }

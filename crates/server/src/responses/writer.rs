@@ -1,11 +1,12 @@
 //! A response as it comes together: its object, and the events of a stream.
 
+use inference::{Event, Generation, Part};
 use serde_json::{Map, Value, json};
+use service::ResponseText;
 use wire::responses::{Tools, usage_json};
 use wire::{Fault, sse};
 
-use super::kept::{Draft, Text};
-use crate::generation::{Generation, Told};
+use super::Draft;
 use crate::items::{Change, Item, Items};
 use crate::stream::Dialect;
 
@@ -39,7 +40,7 @@ pub(crate) fn fields_text(fields: &Map<String, Value>) -> String {
 
 impl Object {
     /// With this status. The status comes before anything that a client wrote.
-    pub(crate) fn text(&self, status: &'static str, facts: &Facts) -> Text {
+    pub(crate) fn text(&self, status: &'static str, facts: &Facts) -> ResponseText {
         let object = json!({
             "id": self.id,
             "object": "response",
@@ -57,11 +58,11 @@ impl Object {
         if !self.repeated.is_empty() && json.pop().is_some() {
             json = format!("{json},{}}}", self.repeated);
         }
-        Text { status, json }
+        ResponseText { status, json }
     }
 
     /// Failed, for this reason.
-    pub(crate) fn failed(&self, fault: &Fault) -> Text {
+    pub(crate) fn failed(&self, fault: &Fault) -> ResponseText {
         let code = if fault.status == 429 { "rate_limit_exceeded" } else { "server_error" };
         let error = json!({"code": code, "message": fault.message});
         self.text("failed", &Facts { error, ..Facts::default() })
@@ -98,21 +99,21 @@ impl Writer {
     pub(crate) async fn whole(mut self, mut generation: Generation) -> Result<String, Fault> {
         let mut unsent = String::new();
         while !generation.is_over() {
-            let (choice, told) = match generation.next().await {
+            let (choice, event) = match generation.next().await {
                 Ok(next) => next,
                 Err(fault) => {
                     self.keep_failure(&fault);
                     return Err(fault);
                 }
             };
-            self.write(&generation, choice, told, &mut unsent);
+            self.write(&generation, choice, event, &mut unsent);
             unsent.clear();
         }
         Ok(self.finished(&generation).json)
     }
 
     /// The response at its end; kept, if it is to be.
-    fn finished(&mut self, generation: &Generation) -> Text {
+    fn finished(&mut self, generation: &Generation) -> ResponseText {
         let cut = self.finish_reason == "length";
         let status = if cut { "incomplete" } else { "completed" };
         let last = self.items.all.len().saturating_sub(1);
@@ -126,7 +127,7 @@ impl Writer {
         };
         let object = self.object.text(status, &facts);
         if let Some(draft) = self.draft.take() {
-            draft.keep(Text { status, json: object.json.clone() }, &self.items.all);
+            draft.keep(ResponseText { status, json: object.json.clone() }, &self.items.all);
         }
         object
     }
@@ -177,7 +178,7 @@ impl Writer {
     }
 
     /// An event about the whole response.
-    fn event_of(&mut self, kind: &str, object: &Text, out: &mut String) {
+    fn event_of(&mut self, kind: &str, object: &ResponseText, out: &mut String) {
         let (json, number) = (&object.json, self.sequence);
         self.sequence += 1;
         // JSON has no raw newline, so one `data:` line holds it.
@@ -272,19 +273,19 @@ impl Writer {
 }
 
 impl Dialect for Writer {
-    fn write(&mut self, generation: &Generation, _choice: usize, told: Told, out: &mut String) {
+    fn write(&mut self, _generation: &Generation, _choice: usize, event: Event, out: &mut String) {
         if !std::mem::replace(&mut self.begun, true) {
             for kind in ["response.created", "response.in_progress"] {
                 let object = self.object.text("in_progress", &Facts::default());
                 self.event_of(kind, &object, out);
             }
         }
-        let (parts, end) = told.split();
-        if matches!(parts.first(), Some(text::Part::Reasoning(_))) && end.is_none() {
+        let (parts, end) = event.split();
+        if matches!(parts.first(), Some(Part::Reasoning(_))) && end.is_none() {
             self.thought_tokens += 1;
         }
         for part in parts {
-            let change = self.items.add(part, &generation.call_ids);
+            let change = self.items.add(part);
             self.change(change, out);
         }
         if let Some(end) = end {

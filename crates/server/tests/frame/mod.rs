@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use engine::fake::{Around, FakeModel, FakeVocabulary};
 use engine::{Engine, Forward, Limits, Rows, Vocabulary};
 use serde_json::{Map, Value, json};
-use server::{Language, Options, Served, Server};
+use server::{LoadedModel, Options, Server, TextPipeline};
 use text::Prompt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ pub(crate) const CONTEXT: usize = 96;
 /// Letters are tokens; a conversation is `role:content` lines, squeezed to letters.
 pub(crate) struct Letters;
 
-impl Language for Letters {
+impl TextPipeline for Letters {
     fn render(
         &self,
         messages: &[Value],
@@ -103,7 +103,7 @@ pub(crate) fn ready(options: Options, pace: Duration) -> Running {
 }
 
 /// As [`ready`], for another language.
-pub(crate) fn ready_speaking(options: Options, pace: Duration, language: Arc<dyn Language>) -> Running {
+pub(crate) fn ready_speaking(options: Options, pace: Duration, language: Arc<dyn TextPipeline>) -> Running {
     ready_all(options, paced(FakeModel::new(VOCAB, CONTEXT, 64, 32), pace), Limits::default(), language)
 }
 
@@ -115,13 +115,13 @@ fn ready_all(
     options: Options,
     forward: impl Forward + 'static,
     limits: Limits,
-    language: Arc<dyn Language>,
+    language: Arc<dyn TextPipeline>,
 ) -> Running {
     let mut running = unready(options, Duration::from_secs(5));
     let watch = running.server.watch();
     let engine = Engine::start_with(forward, Arc::new(FakeVocabulary), limits, watch).unwrap();
     let names = vec!["tiny".to_owned(), "org/alias".to_owned()];
-    running.server.ready(Served::new(names, engine.clone(), language), Instant::now());
+    running.server.ready(LoadedModel::new(names, engine.clone(), language), Instant::now());
     running.engine = Some(engine);
     running
 }

@@ -2,6 +2,7 @@
 //! <https://www.w3.org/TR/trace-context/>. What is not as it says there is as if it had not been sent.
 
 use axum::http::HeaderMap;
+use inference::TraceParent;
 
 /// Bytes of `tracestate` that are kept; W3C asks for 512 at least.
 const MAX_STATE_BYTES: usize = 4_096;
@@ -9,19 +10,6 @@ const MAX_STATE_BYTES: usize = 4_096;
 const BYTES: usize = 55;
 /// The flags that the standard knows: sampled, and that the trace id is random.
 const KNOWN_FLAGS: u8 = 0b11;
-
-/// Where in somebody's trace a request began.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceParent {
-    /// Not all zero.
-    pub trace_id: [u8; 16],
-    /// The caller's span; not all zero.
-    pub span_id: [u8; 8],
-    /// Bit 0: the caller keeps this trace. Bit 1: the trace id is random.
-    pub flags: u8,
-    /// `tracestate` as it was sent, its lines joined; none if it has more than 4,096 bytes or others than visible ones.
-    pub state: Option<String>,
-}
 
 /// What a request's head says.
 pub(crate) fn read(headers: &HeaderMap) -> Option<TraceParent> {

@@ -1,6 +1,6 @@
 //! Whole answers that wait for their readers: bounded in bytes, for each client and in sum.
 //!
-//! How slowly a reader may take one is [`crate::patience`]'s concern. Streams are bounded by their events.
+//! How slowly a reader may take one is [`crate::write_timeout`]'s concern. Streams are bounded by their events.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use events::Rejection;
 use hyper::body::{Frame, SizeHint};
+use inference::{Full, Share, Shares};
 use wire::Fault;
 
-use crate::shares::{Full, Owner, Share, Shares};
-use crate::state::State;
-use crate::{layers, messages, routes};
+use crate::edge::Edge;
+use crate::{layers, owner};
 
 /// Bytes up to which an answer is not counted: a connection holds no more of small ones than of what it sends anyway.
 const SMALL: u64 = 64 << 10;
@@ -29,26 +29,26 @@ pub(crate) fn shares(bytes: usize) -> Arc<Shares> {
 }
 
 /// Counts a large answer for as long as any of it waits, or puts a refusal in its place.
-pub(crate) async fn hold(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
-    let owner = Owner::of(&request);
-    let anthropic = request.uri().path().starts_with(routes::MESSAGES);
+pub(crate) async fn hold(Shared(edge): Shared<Arc<Edge>>, request: Request, next: Next) -> Response {
+    let owner = owner(&request);
+    let path = request.uri().path().to_owned();
     let response = next.run(request).await;
     let Some(size) = response.body().size_hint().exact().filter(|size| *size > SMALL) else {
         return response;
     };
     let size = usize::try_from(size).unwrap_or(usize::MAX);
-    match state.answer_memory.take(owner, size) {
+    match edge.answer_memory.take(owner, size) {
         Ok(share) => held(response, size, share).await,
         Err(full) => {
             let (most, whose) = match full {
-                Full::Sum => (state.answer_memory.most(), "all answers"),
-                Full::Own => (state.answer_memory.most_each(), "this client's answers"),
+                Full::Sum => (edge.answer_memory.most(), "all answers"),
+                Full::Own => (edge.answer_memory.most_each(), "this client's answers"),
             };
             let message = format!(
                 "the answer has {size} bytes; {whose} that wait for their readers may have {most} bytes together"
             );
-            let fault = state.refused(Rejection::AnswerMemory, Fault::busy(message, 5));
-            if anthropic { messages::respond(&fault) } else { layers::respond(&fault) }
+            let fault = edge.refused(Rejection::AnswerMemory, Fault::busy(message, 5));
+            edge.site.fault(&path, &fault)
         }
     }
 }
@@ -101,6 +101,8 @@ impl HttpBody for Held {
 
 #[cfg(test)]
 mod tests {
+    use inference::Owner;
+
     use super::*;
 
     #[tokio::test]

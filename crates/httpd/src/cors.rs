@@ -15,8 +15,8 @@ use axum::response::Response;
 use wire::Fault;
 use wire::error::quote;
 
+use crate::edge::Edge;
 use crate::layers;
-use crate::state::State;
 
 /// Headers of an answer that a page's script may read.
 const EXPOSED: &str = "x-request-id, x-gristmill-warning, retry-after";
@@ -87,8 +87,8 @@ fn checked(origin: &str) -> Result<String, String> {
 }
 
 /// Answers preflights, and says in other answers that their page may read them.
-pub(crate) async fn apply(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
-    let Some(cors) = &state.options.cors else { return next.run(request).await };
+pub(crate) async fn apply(Shared(edge): Shared<Arc<Edge>>, request: Request, next: Next) -> Response {
+    let Some(cors) = &edge.options.cors else { return next.run(request).await };
     let Some(origin) = request.headers().get(ORIGIN).cloned() else {
         let mut response = next.run(request).await;
         vary(cors, &mut response);

@@ -1,4 +1,4 @@
-//! A socket whose reader must take bytes, and not too slowly.
+//! A time limit for writes: a socket whose reader must take bytes, and not too slowly.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ const SLOWEST: u64 = 64 << 10;
 /// A stream on which a write fails that makes no progress for `limit`, and one that has gone on for `limit` and the time that
 /// its bytes take at [`SLOWEST`]: an answer is not held for a reader who takes a byte now and then. Reads are bounded
 /// elsewhere: heads by hyper, bodies by their own deadline.
-pub(crate) struct Patient<S> {
+pub(crate) struct WriteTimeout<S> {
     inner: S,
     limit: Duration,
     deadline: Pin<Box<Sleep>>,
@@ -27,14 +27,14 @@ pub(crate) struct Patient<S> {
     metrics: Option<Arc<Metrics>>,
 }
 
-impl<S> Patient<S> {
-    pub(crate) fn new(inner: S, limit: Duration) -> Patient<S> {
+impl<S> WriteTimeout<S> {
+    pub(crate) fn new(inner: S, limit: Duration) -> WriteTimeout<S> {
         let deadline = Box::pin(tokio::time::sleep(limit));
-        Patient { inner, limit, deadline, waiting: false, behind: None, metrics: None }
+        WriteTimeout { inner, limit, deadline, waiting: false, behind: None, metrics: None }
     }
 
     /// Counts a reader that is given up.
-    pub(crate) fn counted(mut self, metrics: Arc<Metrics>) -> Patient<S> {
+    pub(crate) fn counted(mut self, metrics: Arc<Metrics>) -> WriteTimeout<S> {
         self.metrics = Some(metrics);
         self
     }
@@ -78,7 +78,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -88,7 +88,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -135,7 +135,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_stops_is_given_up() {
         let (near, far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, Duration::from_secs(30));
+        let mut near = WriteTimeout::new(near, Duration::from_secs(30));
         let error = near.write_all(&[0; 64]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(far);
@@ -144,7 +144,7 @@ mod tests {
     /// How far a writer of `total` bytes gets whose reader takes `each` bytes a second.
     async fn read_slowly(each: usize, total: usize) -> (io::Result<()>, Duration) {
         let (near, mut far) = tokio::io::duplex(16 << 10);
-        let mut near = Patient::new(near, Duration::from_secs(30));
+        let mut near = WriteTimeout::new(near, Duration::from_secs(30));
         let reader = tokio::spawn(async move {
             let mut buffer = vec![0; each];
             while far.read_exact(&mut buffer).await.is_ok() {

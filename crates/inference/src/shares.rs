@@ -1,43 +1,13 @@
 //! An amount that all clients share, of which none may hold more than a part.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::extract::Request;
-
-use crate::auth::Client;
-use crate::connection::Peer;
-
-/// Whom a share belongs to: a key where there are keys, else an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
-    /// The number of a key.
-    Key(u64),
-    /// An address; of IPv6 the first 64 bits, which one host has to itself.
-    Peer(IpAddr),
-}
-
-impl Owner {
-    pub(crate) fn of(request: &Request) -> Owner {
-        match request.extensions().get::<Client>() {
-            Some(Client(key)) if *key != 0 => Owner::Key(*key),
-            _ => Owner::of_peer(request.extensions().get::<Peer>().map(|peer| peer.0)),
-        }
-    }
-
-    pub(crate) fn of_peer(address: Option<IpAddr>) -> Owner {
-        let address = address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)).to_canonical();
-        Owner::Peer(match address {
-            IpAddr::V4(_) => address,
-            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) >> 64 << 64)),
-        })
-    }
-}
+use crate::Owner;
 
 /// Which of the two bounds is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Full {
+pub enum Full {
     /// All clients together hold as much as there is.
     Sum,
     /// This client holds its part.
@@ -46,7 +16,7 @@ pub(crate) enum Full {
 
 /// A bounded amount, and who holds how much of it.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     most: usize,
     most_each: usize,
     held: Mutex<Held>,
@@ -61,7 +31,7 @@ struct Held {
 
 /// What one request holds; dropped, it is free again.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     shares: Arc<Shares>,
     owner: Owner,
     amount: usize,
@@ -69,24 +39,24 @@ pub(crate) struct Share {
 
 impl Shares {
     /// `most` in all and `most_each` for one owner.
-    pub(crate) fn new(most: usize, most_each: usize) -> Arc<Shares> {
+    pub fn new(most: usize, most_each: usize) -> Arc<Shares> {
         Arc::new(Shares { most, most_each: most_each.min(most), held: Mutex::default() })
     }
 
     /// An amount for `owner`, at once or not at all.
-    pub(crate) fn take(self: &Arc<Self>, owner: Owner, amount: usize) -> Result<Share, Full> {
+    pub fn take(self: &Arc<Self>, owner: Owner, amount: usize) -> Result<Share, Full> {
         let mut share = Share { shares: self.clone(), owner, amount: 0 };
         share.grow(amount)?;
         Ok(share)
     }
 
     /// The bound of one owner.
-    pub(crate) fn most_each(&self) -> usize {
+    pub fn most_each(&self) -> usize {
         self.most_each
     }
 
     /// The bound of all owners together.
-    pub(crate) fn most(&self) -> usize {
+    pub fn most(&self) -> usize {
         self.most
     }
 
@@ -97,7 +67,7 @@ impl Shares {
 
 impl Share {
     /// Holds `more` from now on, at once or not at all.
-    pub(crate) fn grow(&mut self, more: usize) -> Result<(), Full> {
+    pub fn grow(&mut self, more: usize) -> Result<(), Full> {
         let mut held = self.shares.lock();
         let own = held.by.get(&self.owner).copied().unwrap_or(0);
         if own.saturating_add(more) > self.shares.most_each {

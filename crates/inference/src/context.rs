@@ -1,16 +1,35 @@
 //! One request from its head to the last byte that it caused: who asked, what it took, how it ended.
 //!
-//! A visit is held by the layer that began it, by the thread that prepares it and by each of its answers in the engine. When the last of them lets go,
-//! the key's place is free, its tokens are spent, and the audit log gets its record: also when a client left, a
-//! handler panicked or the server was drained.
+//! A [`RequestContext`] is held by the layer that began it, by the thread that prepares the request and by each of its
+//! answers in the engine. When the last of them lets go, the key's place is free, its tokens are spent, and the audit log
+//! gets its record: also when a client left, a handler panicked or the server was drained.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use crate::allowance::Place;
-use crate::traceparent::TraceParent;
+use crate::{Client, Owner};
+
+/// Where in a caller's trace a request began: W3C's Trace Context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceParent {
+    /// Not all zero.
+    pub trace_id: [u8; 16],
+    /// The caller's span; not all zero.
+    pub span_id: [u8; 8],
+    /// Bit 0: the caller keeps this trace. Bit 1: the trace id is random.
+    pub flags: u8,
+    /// `tracestate` as it was sent, its lines joined; none if it has more than 4,096 bytes or others than visible ones.
+    pub state: Option<String>,
+}
+
+/// A request's place among those of its key. Dropped, the place is free.
+pub trait Place: Send {
+    /// Takes `tokens` from the key's minute.
+    fn spend(&self, tokens: usize, now: Instant);
+}
 
 /// Takes a record of every request. Called from any thread, the engine's too: it must not wait.
 pub trait Audit: Send + Sync {
@@ -107,16 +126,18 @@ impl Record {
     }
 }
 
-/// See the module.
-pub(crate) struct Visit {
+/// One request under way; see the module.
+pub struct RequestContext {
     began: Instant,
+    address: Option<IpAddr>,
     inner: Mutex<Inner>,
     audit: Option<Arc<dyn Audit>>,
 }
 
 struct Inner {
     record: Record,
-    place: Option<Place>,
+    client: Client,
+    place: Option<Box<dyn Place>>,
     /// Tokens of its texts, before there were answers.
     prepared: usize,
     warnings: Vec<String>,
@@ -126,71 +147,92 @@ struct Inner {
 const WARNINGS: usize = 8;
 
 /// What one answer took.
-pub(crate) struct Took {
-    /// 0 for answers to a prompt that another one has counted.
-    pub(crate) prompt_tokens: usize,
-    pub(crate) cached_tokens: usize,
-    pub(crate) completion_tokens: usize,
-    pub(crate) ending: &'static str,
-    pub(crate) queued: Duration,
+pub struct RequestUsage {
+    /// Tokens of its prompt; 0 where another answer to the same prompt has counted them.
+    pub prompt_tokens: usize,
+    /// Of these, tokens that the prefix cache had.
+    pub cached_tokens: usize,
+    /// Tokens of the answer.
+    pub completion_tokens: usize,
+    /// How it ended: `stop`, `length`, `abort` or `error`.
+    pub ending: &'static str,
+    /// Its wait for its turn.
+    pub queued: Duration,
     /// Whether it left the queue.
-    pub(crate) started: bool,
-    pub(crate) machine: Duration,
+    pub started: bool,
+    /// Share of the machine's time that it used.
+    pub machine: Duration,
 }
 
-tokio::task_local! {
-    static CURRENT: Arc<Visit>;
-}
-
-/// The visit that this task serves; none outside of one.
-pub(crate) fn current() -> Option<Arc<Visit>> {
-    CURRENT.try_with(Arc::clone).ok()
-}
-
-impl Visit {
+impl RequestContext {
     /// `path` is none for what is not recorded.
-    pub(crate) fn new(
+    pub fn new(
         audit: Option<Arc<dyn Audit>>,
         request_id: String,
         method: &'static str,
         path: Option<&'static str>,
-        peer: Option<String>,
+        address: Option<IpAddr>,
         parent: Option<TraceParent>,
-    ) -> Arc<Visit> {
+    ) -> Arc<RequestContext> {
         let path_name = path.unwrap_or_default();
         let begun = Record::begun(SystemTime::now());
+        let peer = address.map(|address| address.to_string());
         let record = Record { request_id, peer, method, path: path_name, parent, ..begun };
-        let inner = Mutex::new(Inner { record, place: None, prepared: 0, warnings: Vec::new() });
-        Arc::new(Visit { began: Instant::now(), inner, audit: audit.filter(|_| path.is_some()) })
+        let inner = Mutex::new(Inner {
+            record,
+            client: Client::default(),
+            place: None,
+            prepared: 0,
+            warnings: Vec::new(),
+        });
+        Arc::new(RequestContext {
+            began: Instant::now(),
+            address,
+            inner,
+            audit: audit.filter(|_| path.is_some()),
+        })
     }
 
-    /// Runs `work` as this visit.
-    pub(crate) async fn scope<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
-        CURRENT.scope(self, work).await
+    /// The client that asks.
+    pub fn client(&self) -> Client {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).client
     }
 
-    /// As [`Visit::scope`], for work that is done by a thread at once.
-    pub(crate) fn scope_sync<T>(self: Arc<Self>, work: impl FnOnce() -> T) -> T {
-        CURRENT.sync_scope(self, work)
+    /// Whom the bounds count it for.
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.client(), self.address)
+    }
+
+    /// When it began.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Its name, for logs and for the ids of answers.
+    pub fn request_id(&self) -> String {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).record.request_id.clone()
     }
 
     /// Tokens that were worked out of its texts: spent also when no answer comes of them.
-    pub(crate) fn prepares(&self, tokens: usize) {
+    pub fn prepares(&self, tokens: usize) {
         self.change(|inner| inner.prepared += tokens);
     }
 
-    /// Whose key was shown.
-    pub(crate) fn named(&self, name: &str) {
-        self.change(|inner| inner.record.key = Some(name.to_owned()));
+    /// Whose key was shown, and the key's name.
+    pub fn identify(&self, client: Client, name: &str) {
+        self.change(|inner| {
+            inner.client = client;
+            inner.record.key = Some(name.to_owned());
+        });
     }
 
     /// The place on the key that it takes.
-    pub(crate) fn holds(&self, place: Place) {
+    pub fn holds(&self, place: Box<dyn Place>) {
         self.change(|inner| inner.place = Some(place));
     }
 
     /// Tells the client, in a header of the answer, that something of its request is left out or approximated.
-    pub(crate) fn warn(&self, warning: String) {
+    pub fn warn(&self, warning: String) {
         self.change(|inner| {
             if inner.warnings.len() < WARNINGS && !inner.warnings.contains(&warning) {
                 inner.warnings.push(warning);
@@ -199,18 +241,19 @@ impl Visit {
     }
 
     /// The warnings so far; each is given out once.
-    pub(crate) fn take_warnings(&self) -> Vec<String> {
+    pub fn take_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         self.change(|inner| std::mem::swap(&mut warnings, &mut inner.warnings));
         warnings
     }
 
-    pub(crate) fn answered(&self, status: u16) {
+    /// The HTTP status of its answer.
+    pub fn answered(&self, status: u16) {
         self.change(|inner| inner.record.status = status);
     }
 
     /// Its answers are about to be handed to this model's engine.
-    pub(crate) fn submits(&self, model: &str) {
+    pub fn submits(&self, model: &str) {
         let after = ms(self.began.elapsed());
         self.change(|inner| {
             inner.record.model = Some(model.to_owned());
@@ -218,27 +261,29 @@ impl Visit {
         });
     }
 
-    pub(crate) fn first_token(&self) {
+    /// Its first token has come.
+    pub fn first_token(&self) {
         let after = ms(self.began.elapsed());
         self.change(|inner| {
             inner.record.first_token_ms.get_or_insert(after);
         });
     }
 
-    pub(crate) fn ended(&self, took: &Took) {
+    /// One of its answers has ended.
+    pub fn ended(&self, usage: &RequestUsage) {
         let after = ms(self.began.elapsed());
         self.change(|inner| {
             let record = &mut inner.record;
-            record.prompt_tokens += took.prompt_tokens;
-            record.cached_tokens += took.cached_tokens;
-            record.completion_tokens += took.completion_tokens;
-            record.endings.push(took.ending);
-            record.queued_ms = record.queued_ms.max(ms(took.queued));
-            record.machine_ms += ms(took.machine);
+            record.prompt_tokens += usage.prompt_tokens;
+            record.cached_tokens += usage.cached_tokens;
+            record.completion_tokens += usage.completion_tokens;
+            record.endings.push(usage.ending);
+            record.queued_ms = record.queued_ms.max(ms(usage.queued));
+            record.machine_ms += ms(usage.machine);
             let stages = &mut record.stages;
             stages.ended_ms = Some(after);
-            if let (true, Some(submitted)) = (took.started, stages.submitted_ms) {
-                let started = submitted + ms(took.queued);
+            if let (true, Some(submitted)) = (usage.started, stages.submitted_ms) {
+                let started = submitted + ms(usage.queued);
                 stages.started_ms = Some(stages.started_ms.map_or(started, |first| first.min(started)));
             }
         });
@@ -249,7 +294,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for RequestContext {
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         let record = &mut inner.record;
@@ -283,18 +328,19 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn the_last_holder_ends_it() {
+    #[test]
+    fn the_last_holder_ends_it() {
         let kept = Arc::new(Kept::default());
         let twice: Vec<Arc<dyn Audit>> = vec![kept.clone(), Arc::new(Kept::default())];
-        let visit = Visit::new(Some(Arc::new(twice)), "id".to_owned(), "POST", Some("/v1/x"), None, None);
-        let answer = visit.clone().scope(async { current().unwrap() }).await;
-        visit.answered(200);
-        drop(visit);
+        let context =
+            RequestContext::new(Some(Arc::new(twice)), "id".to_owned(), "POST", Some("/v1/x"), None, None);
+        let answer = context.clone();
+        context.answered(200);
+        drop(context);
         assert!(kept.0.lock().unwrap().is_empty(), "an answer is under way");
         answer.submits("tiny");
         for (prompt_tokens, queued_ms) in [(7, 1), (0, 3)] {
-            let took = Took {
+            let usage = RequestUsage {
                 prompt_tokens,
                 cached_tokens: 1,
                 completion_tokens: 5,
@@ -303,7 +349,7 @@ mod tests {
                 started: true,
                 machine: Duration::from_millis(4),
             };
-            answer.ended(&took);
+            answer.ended(&usage);
         }
         drop(answer);
         let records = kept.0.lock().unwrap();
@@ -318,6 +364,5 @@ mod tests {
         };
         assert_eq!(started, submitted + 1.0, "the first of both answers that began");
         assert!(submitted <= ended && ended <= record.duration_ms, "{record:?}");
-        assert!(current().is_none());
     }
 }

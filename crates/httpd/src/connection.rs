@@ -20,13 +20,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 use wire::Fault;
 
+use crate::edge::Edge;
 use crate::line::{self, Line};
-use crate::patience::Patient;
-use crate::state::State;
+use crate::write_timeout::WriteTimeout;
 
 /// Who is at the other end of a connection, for the audit log.
 #[derive(Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub struct Peer(pub IpAddr);
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,18 +42,29 @@ const AFTER_ERROR: Duration = Duration::from_millis(50);
 /// What the HTTP library needs beside a head: the least that it works with.
 const LIBRARY_BYTES: usize = 8 << 10;
 
-pub(crate) async fn serve(
-    state: Arc<State>,
+/// What is served over the connections.
+pub trait Application: Send + Sync + 'static {
+    /// The end is near: from now on it is not ready, though requests are served.
+    fn leave(&self);
+
+    /// Takes no more requests, finishes what it has within the deadline, cancels what is left. It may block for as long.
+    fn drain(&self, deadline: Duration);
+}
+
+/// Serves `listener` until `stop` is done, then drains: takes no more connections or requests, lets running ones finish
+/// for at most `drain`, cancels what is left. Gives back how many connections had to be cut.
+pub async fn serve(
+    edge: Arc<Edge>,
     router: Router,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
     drain: Duration,
+    application: Arc<dyn Application>,
 ) -> usize {
-    let limit = state.options.connections;
+    let limit = edge.options.connections;
     let places = Arc::new(Semaphore::new(limit));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
-    let watch = tokio::spawn(crate::pulse::watch(state.clone()));
     let notice = tokio::time::sleep(Duration::MAX);
     let mut notice = std::pin::pin!(notice);
     let mut leaving = false;
@@ -63,16 +74,16 @@ pub(crate) async fn serve(
             () = &mut stop, if !leaving => {
                 // Whoever asks for readiness hears first; requests that still come are served until then.
                 leaving = true;
-                state.leave();
-                notice.as_mut().reset(tokio::time::Instant::now() + state.options.drain_notice);
+                application.leave();
+                notice.as_mut().reset(tokio::time::Instant::now() + edge.options.drain_notice);
                 continue;
             }
             () = &mut notice, if leaving => break,
         };
         match accepted {
             Ok((stream, peer)) => match places.clone().try_acquire_owned() {
-                Ok(place) => open(&state, &router, &graceful, stream, Peer(peer.ip()), place),
-                Err(_) => refuse(&state, &stream, limit),
+                Ok(place) => open(&edge, &router, &graceful, stream, Peer(peer.ip()), place),
+                Err(_) => refuse(&edge, &stream, limit),
             },
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -81,19 +92,17 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
-    let served = state.drain();
-    // The engine finishes or cancels what it has; then the last answers are written and the connections close.
-    let engine = tokio::task::spawn_blocking(move || served.map(|served| served.engine.drain(drain)));
+    // The application finishes or cancels what it has; then the last answers are written and the connections close.
+    let draining = tokio::task::spawn_blocking(move || application.drain(drain));
     let cut = tokio::time::timeout(drain + LAST_BYTES, graceful.shutdown()).await.is_err();
-    watch.abort();
-    if let Err(error) = engine.await {
-        tracing::error!(%error, "the engine did not drain");
+    if let Err(error) = draining.await {
+        tracing::error!(%error, "the application did not drain");
     }
     if cut { limit - places.available_permits() } else { 0 }
 }
 
 fn open(
-    state: &Arc<State>,
+    edge: &Arc<Edge>,
     router: &Router,
     graceful: &GracefulShutdown,
     stream: TcpStream,
@@ -106,15 +115,15 @@ fn open(
     }
     let router = router.clone();
     let watcher = graceful.watcher();
-    let guard = Open::new(state.clone(), place);
-    let tls = state.tls();
-    let state = state.clone();
+    let guard = Open::new(edge.clone(), place);
+    let tls = edge.tls();
+    let edge = edge.clone();
     tokio::spawn(async move {
         let spoken = match tls {
-            None => speak(&state, router, watcher, stream, peer).await.map_err(|error| error.to_string()),
-            Some(tls) => match tls.accept(stream, state.options.head_timeout).await {
+            None => speak(&edge, router, watcher, stream, peer).await.map_err(|error| error.to_string()),
+            Some(tls) => match tls.accept(stream, edge.options.head_timeout).await {
                 Ok(stream) => {
-                    speak(&state, router, watcher, stream, peer).await.map_err(|error| error.to_string())
+                    speak(&edge, router, watcher, stream, peer).await.map_err(|error| error.to_string())
                 }
                 Err(error) => Err(format!("no TLS: {error}")),
             },
@@ -128,15 +137,15 @@ fn open(
 
 /// HTTP until the connection ends.
 async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    state: &State,
+    edge: &Edge,
     router: Router,
     watcher: Watcher,
     stream: S,
     peer: Peer,
 ) -> hyper::Result<()> {
-    let options = &state.options;
+    let options = &edge.options;
     let shared = line::Shared::default();
-    let stream = Patient::new(stream, options.write_timeout).counted(state.metrics.clone());
+    let stream = WriteTimeout::new(stream, options.write_timeout).counted(edge.metrics.clone());
     let line = Line::new(stream, shared.clone(), options.head_bytes, options.headers);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let answering = shared.answering();
@@ -159,27 +168,27 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 
 /// Counts a connection for as long as it lives, also when its task panics.
 struct Open {
-    state: Arc<State>,
+    edge: Arc<Edge>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Open {
-    fn new(state: Arc<State>, place: OwnedSemaphorePermit) -> Open {
-        state.metrics.record(Event::Connected);
-        Open { state, _place: place }
+    fn new(edge: Arc<Edge>, place: OwnedSemaphorePermit) -> Open {
+        edge.metrics.record(Event::Connected);
+        Open { edge, _place: place }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.state.metrics.record(Event::Disconnected);
+        self.edge.metrics.record(Event::Disconnected);
     }
 }
 
 /// One write that does not wait, and goodbye.
-fn refuse(state: &State, stream: &TcpStream, limit: usize) {
-    state.metrics.record(Event::ConnectionRefused);
-    if state.tls().is_some() {
+fn refuse(edge: &Edge, stream: &TcpStream, limit: usize) {
+    edge.metrics.record(Event::ConnectionRefused);
+    if edge.tls().is_some() {
         // Shaking hands first would cost what there is none of.
         return;
     }

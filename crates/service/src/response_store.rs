@@ -6,26 +6,25 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use inference::Client;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wire::Fault;
 
-use crate::auth::Client;
-use crate::items::Item;
-
 /// Responses kept at once; past it the client that keeps most loses its oldest.
-pub(crate) const MOST: usize = 1_024;
+const MOST: usize = 1_024;
 /// Bytes of them together.
-pub(crate) const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 64 << 20;
 /// Bytes that an entry takes beside its text: its places in the two maps and the queue, rounded up.
 const ENTRY_BYTES: usize = 512;
 
 /// Messages as JSON, one after another with commas between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Conversation(String);
+pub struct Conversation(String);
 
 impl Conversation {
-    pub(crate) fn push(&mut self, message: &Value) {
+    /// Adds a message at the end.
+    pub fn push(&mut self, message: &Value) {
         if !self.0.is_empty() {
             self.0.push(',');
         }
@@ -33,17 +32,18 @@ impl Conversation {
     }
 
     /// The messages, parsed.
-    pub(crate) fn messages(&self) -> Result<Vec<Value>, Fault> {
+    pub fn messages(&self) -> Result<Vec<Value>, Fault> {
         let parsed = serde_json::from_str(&format!("[{}]", self.0));
         parsed.map_err(|error| Fault::internal(format!("a kept conversation cannot be read: {error}")))
     }
 }
 
 /// The object that a client gets, as JSON.
-pub(crate) struct Text {
+pub struct ResponseText {
     /// Its `status`.
-    pub(crate) status: &'static str,
-    pub(crate) json: String,
+    pub status: &'static str,
+    /// The whole object, its status among it.
+    pub json: String,
 }
 
 /// What is kept of one response.
@@ -67,7 +67,7 @@ struct Holding {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct Inner {
     by_id: HashMap<String, Entry>,
     holdings: HashMap<Client, Holding>,
     bytes: usize,
@@ -75,92 +75,48 @@ struct Shelf {
 
 /// The responses of a server.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<Shelf>);
+pub struct ResponseStore(Mutex<Inner>);
 
 /// What a response answers.
-pub(crate) struct Input {
+pub struct ResponseInput {
     /// The conversation before the answer.
-    pub(crate) messages: Vec<Value>,
+    pub messages: Vec<Value>,
     /// The request's tools.
-    pub(crate) tools: Value,
+    pub tools: Value,
 }
 
-/// A response that is to be kept when it is whole.
-pub(crate) struct Draft {
-    pub(crate) kept: Arc<Kept>,
-    pub(crate) id: String,
-    pub(crate) client: Client,
-    /// The conversation before the answer.
-    pub(crate) conversation: Conversation,
-}
-
-impl Draft {
-    /// Keeps the response in its last state.
-    pub(crate) fn keep(mut self, object: Text, items: &[Item]) {
-        if let Some(turn) = turn(items) {
-            self.conversation.push(&turn);
-        }
-        self.kept.put(self.id, self.client, object, self.conversation, None);
-    }
-}
-
-/// The answer as a turn of the conversation.
-fn turn(items: &[Item]) -> Option<Value> {
-    let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
-    for item in items {
-        match item {
-            Item::Said(said) => text.push_str(said),
-            Item::Thought(more) => thought.push_str(more),
-            Item::Called { id, name, arguments } => calls.push(json!({
-                "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
-            })),
-        }
-    }
-    if items.is_empty() {
-        return None;
-    }
-    let mut turn = json!({"role": "assistant", "content": text});
-    if !thought.is_empty() {
-        turn["reasoning_content"] = thought.into();
-    }
-    if !calls.is_empty() {
-        turn["tool_calls"] = calls.into();
-    }
-    Some(turn)
-}
-
-impl Kept {
+impl ResponseStore {
     /// Keeps a response, in place of what was kept under its id.
-    pub(crate) fn put(
+    pub fn put(
         &self,
         id: String,
         client: Client,
-        object: Text,
+        object: ResponseText,
         conversation: Conversation,
         cancel: Option<Arc<Notify>>,
     ) {
         let bytes = object.json.len() + conversation.0.len() + 2 * id.len() + ENTRY_BYTES;
         let (status, object) = (object.status, object.json.into());
-        let mut shelf = self.lock();
-        shelf.forget(&id);
-        shelf.bytes += bytes;
-        let holding = shelf.holdings.entry(client).or_default();
+        let mut inner = self.lock();
+        inner.forget(&id);
+        inner.bytes += bytes;
+        let holding = inner.holdings.entry(client).or_default();
         holding.bytes += bytes;
         holding.order.push_back(id.clone());
-        shelf.by_id.insert(id, Entry { client, status, object, conversation, cancel, bytes });
-        while shelf.by_id.len() > MOST || shelf.bytes > MOST_BYTES {
-            let Some(oldest) = shelf.next_to_go() else { return };
-            shelf.forget(&oldest);
+        inner.by_id.insert(id, Entry { client, status, object, conversation, cancel, bytes });
+        while inner.by_id.len() > MOST || inner.bytes > MOST_BYTES {
+            let Some(oldest) = inner.next_to_go() else { return };
+            inner.forget(&oldest);
         }
     }
 
     /// The response's object, as JSON.
-    pub(crate) fn object(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
+    pub fn object(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
         self.with(id, client, |entry| entry.object.clone())
     }
 
     /// The conversation up to the response's end.
-    pub(crate) fn conversation(&self, id: &str, client: Client) -> Result<Conversation, Fault> {
+    pub fn conversation(&self, id: &str, client: Client) -> Result<Conversation, Fault> {
         let (status, conversation) =
             self.with(id, client, |entry| (entry.status, entry.conversation.clone()))?;
         if ["in_progress", "failed", "cancelled"].contains(&status) {
@@ -171,7 +127,7 @@ impl Kept {
     }
 
     /// What the response answers.
-    pub(crate) fn input(&self, id: &str, client: Client) -> Result<Input, Fault> {
+    pub fn input(&self, id: &str, client: Client) -> Result<ResponseInput, Fault> {
         let (object, conversation) =
             self.with(id, client, |entry| (entry.object.clone(), entry.conversation.clone()))?;
         let object = wire::json::read(object.as_bytes())?;
@@ -179,14 +135,14 @@ impl Kept {
         if object["output"].as_array().is_some_and(|items| !items.is_empty()) {
             messages.pop();
         }
-        Ok(Input { messages, tools: object["tools"].clone() })
+        Ok(ResponseInput { messages, tools: object["tools"].clone() })
     }
 
     /// Cancels a response that is being computed in the background; others are as they are.
-    pub(crate) fn cancel(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
-        let mut shelf = self.lock();
+    pub fn cancel(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
+        let mut inner = self.lock();
         let entry =
-            shelf.by_id.get_mut(id).filter(|e| e.client == client).ok_or_else(|| Fault::no_response(id))?;
+            inner.by_id.get_mut(id).filter(|e| e.client == client).ok_or_else(|| Fault::no_response(id))?;
         if let Some(cancel) = entry.cancel.take() {
             cancel.notify_one();
             // The status comes before everything that a client wrote.
@@ -197,24 +153,24 @@ impl Kept {
     }
 
     /// Forgets a response, and cancels it if it is being computed.
-    pub(crate) fn delete(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
+    pub fn delete(&self, id: &str, client: Client) -> Result<Arc<str>, Fault> {
         self.cancel(id, client)?;
         self.lock().forget(id);
         Ok(json!({"id": id, "object": "response", "deleted": true}).to_string().into())
     }
 
     fn with<T>(&self, id: &str, client: Client, read: impl FnOnce(&Entry) -> T) -> Result<T, Fault> {
-        let shelf = self.lock();
+        let inner = self.lock();
         // Another client's response is not there, as far as this one can tell.
-        shelf.by_id.get(id).filter(|e| e.client == client).map(read).ok_or_else(|| Fault::no_response(id))
+        inner.by_id.get(id).filter(|e| e.client == client).map(read).ok_or_else(|| Fault::no_response(id))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl Inner {
     /// The oldest response of the client that keeps most, of what there is too much of. So a client that keeps no more than
     /// an equal share of the whole loses nothing to others.
     fn next_to_go(&self) -> Option<String> {
@@ -241,33 +197,33 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    fn put(kept: &Kept, id: usize, client: u64, size: usize) {
+    fn put(store: &ResponseStore, id: usize, client: u64, size: usize) {
         let json = json!({"id": id, "status": "completed", "text": "x".repeat(size)}).to_string();
-        let object = Text { status: "completed", json };
-        kept.put(format!("resp_{id}"), Client(client), object, Conversation::default(), None);
+        let object = ResponseText { status: "completed", json };
+        store.put(format!("resp_{id}"), Client(client), object, Conversation::default(), None);
     }
 
     #[test]
     fn the_oldest_goes_first_and_nothing_grows() {
-        let kept = Kept::default();
+        let kept = ResponseStore::default();
         (0..MOST + 5).for_each(|id| put(&kept, id, 0, 10));
         assert!(kept.object("resp_4", Client(0)).is_err() && kept.object("resp_5", Client(0)).is_ok());
         put(&kept, 9_999, 0, MOST_BYTES - 10_000);
         assert!(kept.object("resp_9999", Client(0)).is_ok());
-        let shelf = kept.lock();
+        let inner = kept.lock();
         assert!(
-            shelf.bytes <= MOST_BYTES && shelf.by_id.len() < 20,
+            inner.bytes <= MOST_BYTES && inner.by_id.len() < 20,
             "{} of {}",
-            shelf.bytes,
-            shelf.by_id.len()
+            inner.bytes,
+            inner.by_id.len()
         );
-        assert_eq!(shelf.by_id.len(), shelf.holdings[&Client(0)].order.len());
-        assert_eq!(shelf.bytes, shelf.holdings[&Client(0)].bytes);
+        assert_eq!(inner.by_id.len(), inner.holdings[&Client(0)].order.len());
+        assert_eq!(inner.bytes, inner.holdings[&Client(0)].bytes);
     }
 
     #[test]
     fn abuse_a4_one_key_evicts_its_own_responses() {
-        let kept = Kept::default();
+        let kept = ResponseStore::default();
         (0..10).for_each(|id| put(&kept, id, 7, 10));
         // More than there is room for, one after another and by size.
         (10..10 + 2 * MOST).for_each(|id| put(&kept, id, 8, 10));
@@ -276,45 +232,45 @@ mod tests {
         for id in 0..10 {
             assert!(kept.object(&format!("resp_{id}"), Client(7)).is_ok(), "{id}");
         }
-        let shelf = kept.lock();
-        assert!(shelf.by_id.len() <= MOST && shelf.bytes <= MOST_BYTES);
+        let inner = kept.lock();
+        assert!(inner.by_id.len() <= MOST && inner.bytes <= MOST_BYTES);
     }
 
     #[test]
     fn abuse_a4_equal_shares_hold_among_many_keys() {
-        let kept = Kept::default();
+        let kept = ResponseStore::default();
         for id in 0..4 * MOST {
             put(&kept, id, (id % 8) as u64, 10);
         }
-        let shelf = kept.lock();
-        for (client, holding) in &shelf.holdings {
+        let inner = kept.lock();
+        for (client, holding) in &inner.holdings {
             assert!((MOST / 8 - 1..=MOST / 8 + 1).contains(&holding.order.len()), "{client:?}");
         }
     }
 
     #[test]
     fn abuse_a3_what_is_counted_is_what_is_held() {
-        let kept = Kept::default();
+        let kept = ResponseStore::default();
         let tools = format!("[{}]", vec!["[0]"; 1 << 20].join(","));
         for id in 0..64 {
             let json = format!("{{\"status\":\"completed\",\"tools\":{tools}}}");
-            let object = Text { status: "completed", json };
+            let object = ResponseText { status: "completed", json };
             kept.put(format!("resp_{id}"), Client(0), object, Conversation::default(), None);
         }
-        let shelf = kept.lock();
-        let held: usize = shelf.by_id.values().map(|entry| entry.object.len()).sum();
-        assert!(held <= MOST_BYTES && shelf.by_id.len() == 15, "{held} in {}", shelf.by_id.len());
+        let inner = kept.lock();
+        let held: usize = inner.by_id.values().map(|entry| entry.object.len()).sum();
+        assert!(held <= MOST_BYTES && inner.by_id.len() == 15, "{held} in {}", inner.by_id.len());
     }
 
     #[test]
     fn each_client_sees_its_own() {
-        let kept = Kept::default();
+        let kept = ResponseStore::default();
         put(&kept, 1, 7, 1);
         assert_eq!(kept.object("resp_1", Client(8)).unwrap_err().status, 404);
         assert!(kept.delete("resp_1", Client(8)).is_err() && kept.cancel("resp_1", Client(8)).is_err());
         assert!(kept.delete("resp_1", Client(7)).is_ok() && kept.object("resp_1", Client(7)).is_err());
-        let shelf = kept.lock();
-        assert_eq!((shelf.bytes, shelf.holdings.len()), (0, 0));
+        let inner = kept.lock();
+        assert_eq!((inner.bytes, inner.holdings.len()), (0, 0));
     }
 
     #[test]

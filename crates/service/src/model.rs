@@ -1,4 +1,4 @@
-//! One model as the HTTP side sees it: names, a language, and a way to the engine.
+//! One loaded model: its names, its text pipeline, and a way to the engine.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use text::{
 };
 
 /// A model that answers.
-pub struct Served {
+pub struct LoadedModel {
     /// The names it goes by; the first is the one that answers carry.
     pub names: Vec<String>,
     /// When it was loaded, Unix seconds.
@@ -18,31 +18,32 @@ pub struct Served {
     /// The way to the engine.
     pub engine: engine::Handle,
     /// Its tokens and its chat format.
-    pub language: Arc<dyn Language>,
+    pub text: Arc<dyn TextPipeline>,
     /// Whether a request for a model of another name is answered by this one.
     any_name: bool,
 }
 
-impl Served {
+impl LoadedModel {
     /// A model under some names (at least one), loaded now.
-    pub fn new(names: Vec<String>, engine: engine::Handle, language: Arc<dyn Language>) -> Served {
-        Served { names, created: unix_seconds(), engine, language, any_name: false }
+    pub fn new(names: Vec<String>, engine: engine::Handle, text: Arc<dyn TextPipeline>) -> LoadedModel {
+        LoadedModel { names, created: unix_seconds(), engine, text, any_name: false }
     }
 
     /// Answers to any name: for clients that send one of their own and cannot be told another.
     #[must_use]
-    pub fn under_any_name(mut self) -> Served {
+    pub fn under_any_name(mut self) -> LoadedModel {
         self.any_name = true;
         self
     }
 
     /// Whether a request for a model of this name is one for this model. Case and Ollama's `:latest` make no difference.
-    pub(crate) fn is_called(&self, name: &str) -> bool {
+    pub fn is_called(&self, name: &str) -> bool {
         let same = |known: &String| plain(known).eq_ignore_ascii_case(plain(name));
         self.any_name || self.names.iter().any(same)
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// The name that answers carry.
+    pub fn name(&self) -> &str {
         self.names.first().map_or("model", String::as_str)
     }
 }
@@ -53,12 +54,13 @@ fn plain(name: &str) -> &str {
     if tag.eq_ignore_ascii_case(":latest") && !head.is_empty() { head } else { name }
 }
 
-pub(crate) fn unix_seconds() -> u64 {
+/// Seconds since 1970.
+pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 /// Text to tokens and back, for one model. A trait so that the server is tested without a tokenizer's file.
-pub trait Language: Send + Sync {
+pub trait TextPipeline: Send + Sync {
     /// A conversation as the text that the model continues.
     ///
     /// # Errors
@@ -84,7 +86,7 @@ pub trait Language: Send + Sync {
     /// In words.
     fn encode(&self, text: &str, wrapped: bool) -> Result<Vec<u32>, String>;
 
-    /// As [`Language::encode`], up to a limit.
+    /// As [`TextPipeline::encode`], up to a limit.
     ///
     /// # Errors
     /// Too many tokens, the work was stopped, or it failed, in words.
@@ -92,10 +94,10 @@ pub trait Language: Send + Sync {
         limit.check(self.encode(text, wrapped).map_err(Unencoded::Failed)?)
     }
 
-    /// As [`Language::encode_prompt`], up to a limit.
+    /// As [`TextPipeline::encode_prompt`], up to a limit.
     ///
     /// # Errors
-    /// As [`Language::encode_within`].
+    /// As [`TextPipeline::encode_within`].
     fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
         limit.check(self.encode_prompt(prompt).map_err(Unencoded::Failed)?)
     }
@@ -105,6 +107,11 @@ pub trait Language: Send + Sync {
 
     /// The bytes of a token; may be part of a character.
     fn bytes(&self, token: u32) -> Vec<u8>;
+
+    /// Whether a token is a control token: one without a place in a text.
+    fn is_silent(&self, token: u32) -> bool {
+        self.decode(&[token]).is_empty() && !self.bytes(token).is_empty()
+    }
 
     /// Whether a token ends an answer.
     fn is_end(&self, token: u32) -> bool;
@@ -164,7 +171,7 @@ pub struct Wanted<'a> {
 }
 
 /// The real thing.
-pub struct Spoken {
+pub struct ModelText {
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
     style: Option<Style>,
@@ -173,32 +180,32 @@ pub struct Spoken {
     grammars: OnceLock<Result<Grammars, String>>,
 }
 
-impl Spoken {
+impl ModelText {
     /// A tokenizer, and a template if the model has one.
-    pub fn new(tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Spoken {
+    pub fn new(tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> ModelText {
         let style = template.as_ref().and_then(ChatTemplate::style);
         // A model that was trained on a style writes its calls in it.
-        Spoken { tokenizer, template, style, calls_from_json: style.is_none(), grammars: OnceLock::new() }
+        ModelText { tokenizer, template, style, calls_from_json: style.is_none(), grammars: OnceLock::new() }
     }
 
     /// Reads tool calls in this style rather than the template's.
     #[must_use]
-    pub fn with_style(mut self, style: Style) -> Spoken {
+    pub fn with_style(mut self, style: Style) -> ModelText {
         self.style = Some(style);
         self
     }
 }
 
-impl Spoken {
+impl ModelText {
     /// Takes an answer that is wholly a call in JSON for one, or does not.
     #[must_use]
-    pub fn with_calls_from_json(mut self, yes: bool) -> Spoken {
+    pub fn with_calls_from_json(mut self, yes: bool) -> ModelText {
         self.calls_from_json = yes;
         self
     }
 }
 
-impl Language for Spoken {
+impl TextPipeline for ModelText {
     fn render(
         &self,
         messages: &[Value],

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::auth::Client;
+use inference::Client;
 
 /// Limits of a key; none is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,9 +101,8 @@ impl Allowance {
     }
 }
 
-impl Place {
-    /// Takes `tokens` from the key's minute.
-    pub(crate) fn spend(&self, tokens: usize, now: Instant) {
+impl inference::Place for Place {
+    fn spend(&self, tokens: usize, now: Instant) {
         if let Some(most) = self.0.limits.tokens_per_minute {
             self.0.used.tokens.spend(most, tokens as f64, now);
         }
@@ -165,6 +164,8 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use inference::Place as _;
 
     use super::*;
 

@@ -9,11 +9,11 @@ use wire::guided::{self, Form as Asked};
 use wire::message::{self, ToolChoice};
 use wire::{ChatRequest, Fault};
 
-use crate::served::{Guided, Language, Wanted};
+use crate::model::{Guided, TextPipeline, Wanted};
 
 /// Where in the answer its thought and its tool calls are.
 pub(crate) fn reading(
-    language: &dyn Language,
+    language: &dyn TextPipeline,
     request: &ChatRequest,
     tools: Option<&[Value]>,
     prompt: &str,
@@ -40,7 +40,7 @@ pub(crate) fn reading(
 /// Where a call must come, it comes, whatever form an answer in words would have; where one may come, the answer is calls or has
 /// the form.
 pub(crate) fn constrain(
-    language: &dyn Language,
+    language: &dyn TextPipeline,
     request: &ChatRequest,
     reading: &Reading,
     warnings: &mut Vec<String>,
@@ -109,7 +109,7 @@ fn functions(request: &ChatRequest, tools: &[Value], wanted: Option<&str>) -> Ve
 
 /// What a form asked for means for the engine.
 pub(crate) fn guide(
-    language: &dyn Language,
+    language: &dyn TextPipeline,
     guided: &wire::Guided,
     thought: Option<&Thought>,
     budget: Option<usize>,
@@ -140,7 +140,7 @@ fn form(guided: &wire::Guided) -> Form {
 }
 
 /// Marks that the vocabulary has as control tokens, which are not part of an answer's text unless asked for.
-pub(crate) fn shown(language: &dyn Language, reading: &Reading) -> Vec<u32> {
+pub(crate) fn shown(language: &dyn TextPipeline, reading: &Reading) -> Vec<u32> {
     let tags = reading.thought.iter().flat_map(|thought| [thought.tags.open, thought.tags.close]);
     let marks = reading.style.iter().flat_map(|style| style.marks()).copied();
     tags.chain(marks).filter_map(|name| language.control(name)).collect()

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use inference::Client;
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -118,7 +119,7 @@ impl Keys {
             return Err(KeysError::Twice(first + 1, number));
         }
         let name = name.map_or_else(|| short(&hash), str::to_owned);
-        let allowance = Arc::new(Allowance::new(name, Client::of(&hash), limits, Arc::default()));
+        let allowance = Arc::new(Allowance::new(name, client(&hash), limits, Arc::default()));
         self.entries.push(Entry { hash, bytes: key.len(), allowance });
         Ok(())
     }
@@ -165,19 +166,9 @@ impl Keys {
     }
 }
 
-/// Who sent a request: a number for each key, the same after a restart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Client(pub(crate) u64);
-
-impl Client {
-    fn of(hash: &[u8; 32]) -> Client {
-        Client(first_number(hash))
-    }
-}
-
-/// The first eight bytes of a hash, as a number that is hard to hit from another text.
-pub(crate) fn first_number(hash: &[u8]) -> u64 {
-    hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+/// A number for each key, the same after a restart: the first eight bytes of its hash.
+fn client(hash: &[u8; 32]) -> Client {
+    Client(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 /// What a log can hold as one word.

@@ -4,40 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use engine::{FinishReason, MatchedStop, ReceiverGone, StepReport, TokenLogprobs, Usage};
+use engine::{FinishReason, ReceiverGone, StepReport, Usage};
 use events::{Ending, Event, Metrics};
+use inference::{RequestContext, RequestUsage};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::admission::Admission;
-use crate::pulse::Pulse;
-use crate::visit::{Took, Visit};
-
-/// What a choice has to say.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// The prompt was read, and this is what the model thought of its tokens.
-    Prompt(Vec<TokenLogprobs>),
-    /// A token, with text that may be empty.
-    Token { text: String, id: u32, logprobs: Option<TokenLogprobs> },
-    /// The end.
-    Done { text: String, reason: FinishReason, matched_stop: Option<MatchedStop>, usage: Usage },
-    /// The engine could not go on.
-    Failed(engine::Error),
-}
+use crate::watchdog::Watchdog;
 
 /// The outbox of one choice. It never blocks: a reader that is too far behind loses its request.
 pub(crate) struct Outbox {
     pub(crate) choice: usize,
-    pub(crate) sender: Sender<(usize, News)>,
+    pub(crate) sender: Sender<(usize, engine::Event)>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) group: Arc<Group>,
     pub(crate) overflow: Arc<AtomicBool>,
-    pub(crate) arrived: Instant,
     pub(crate) last: Option<Instant>,
     pub(crate) max_tokens: Option<usize>,
-    pub(crate) visit: Option<Arc<Visit>>,
+    pub(crate) context: Arc<RequestContext>,
 }
 
 /// The choices of one prompt, which vLLM counts as one request.
@@ -63,22 +49,15 @@ impl Group {
 
 impl engine::Outbox for Outbox {
     fn put(&mut self, event: engine::Event) -> Result<(), ReceiverGone> {
-        let news = match event {
-            engine::Event::Prompt { logprobs } => News::Prompt(logprobs),
-            engine::Event::Token { text, id, logprobs } => {
-                self.count_token();
-                News::Token { text, id, logprobs }
+        match &event {
+            engine::Event::Prompt { .. } => {}
+            engine::Event::Token { .. } => self.count_token(),
+            engine::Event::Done { reason, usage, timings, .. } => {
+                self.count_end(ending(*reason), usage, timings);
             }
-            engine::Event::Done { text, reason, matched_stop, usage, timings } => {
-                self.count_end(ending(reason), &usage, &timings);
-                News::Done { text, reason, matched_stop, usage }
-            }
-            engine::Event::Failed { error, usage, timings } => {
-                self.count_end(Ending::Error, &usage, &timings);
-                News::Failed(error)
-            }
-        };
-        self.sender.try_send((self.choice, news)).map_err(|error| {
+            engine::Event::Failed { usage, timings, .. } => self.count_end(Ending::Error, usage, timings),
+        }
+        self.sender.try_send((self.choice, event)).map_err(|error| {
             if matches!(error, TrySendError::Full(_)) && !self.overflow.swap(true, Ordering::Relaxed) {
                 self.metrics.record(Event::SlowReader);
             }
@@ -92,10 +71,8 @@ impl Outbox {
         let now = Instant::now();
         self.metrics.record(match self.last {
             None => {
-                if let Some(visit) = &self.visit {
-                    visit.first_token();
-                }
-                Event::FirstToken { after: now - self.arrived }
+                self.context.first_token();
+                Event::FirstToken { after: now - self.context.began() }
             }
             Some(last) => Event::NextToken { after: now - last },
         });
@@ -110,25 +87,23 @@ impl Outbox {
             cached_tokens: usage.cached_tokens,
             generated_tokens: usage.completion_tokens,
             max_tokens: self.max_tokens,
-            total: self.arrived.elapsed(),
+            total: self.context.began().elapsed(),
             queued: timings.queued,
             prefill: timings.prefill,
             decode: timings.decode,
             preemptions: timings.preemptions,
         });
-        if let Some(visit) = &self.visit {
-            let counts_prompt = self.choice.is_multiple_of(self.group.n.max(1));
-            let of_prompt = |tokens: usize| if counts_prompt { tokens } else { 0 };
-            visit.ended(&Took {
-                prompt_tokens: of_prompt(usage.prompt_tokens),
-                cached_tokens: of_prompt(usage.cached_tokens),
-                completion_tokens: usage.completion_tokens,
-                ending: ending.name(),
-                queued: timings.queued,
-                started: !(timings.prefill + timings.decode).is_zero(),
-                machine: usage.prompt_time + usage.completion_time,
-            });
-        }
+        let counts_prompt = self.choice.is_multiple_of(self.group.n.max(1));
+        let of_prompt = |tokens: usize| if counts_prompt { tokens } else { 0 };
+        self.context.ended(&RequestUsage {
+            prompt_tokens: of_prompt(usage.prompt_tokens),
+            cached_tokens: of_prompt(usage.cached_tokens),
+            completion_tokens: usage.completion_tokens,
+            ending: ending.name(),
+            queued: timings.queued,
+            started: !(timings.prefill + timings.decode).is_zero(),
+            machine: usage.prompt_time + usage.completion_time,
+        });
         self.group.ended(usage.completion_tokens, &self.metrics);
     }
 }
@@ -146,7 +121,7 @@ pub(crate) struct Steps {
     metrics: Arc<Metrics>,
     /// Bytes of weights that a step reads, by its rows.
     weight_bytes: Vec<u64>,
-    pulse: Arc<Pulse>,
+    watchdog: Arc<Watchdog>,
 }
 
 /// Past so many rows a step is bound by arithmetic, and what little more it reads is not worth telling.
@@ -155,16 +130,16 @@ const MOST_ROWS: usize = 512;
 impl Steps {
     pub(crate) fn new(
         metrics: Arc<Metrics>,
-        pulse: Arc<Pulse>,
+        watchdog: Arc<Watchdog>,
         weight_bytes: &dyn Fn(usize) -> u64,
     ) -> Steps {
-        Steps { metrics, pulse, weight_bytes: (0..=MOST_ROWS).map(weight_bytes).collect() }
+        Steps { metrics, watchdog, weight_bytes: (0..=MOST_ROWS).map(weight_bytes).collect() }
     }
 }
 
 impl engine::Watch for Steps {
     fn step(&mut self, step: &StepReport) {
-        self.pulse.beat();
+        self.watchdog.beat();
         let StepReport { rows, decoded, took, .. } = *step;
         let mixed = step.decoding > 0 && step.prompt_rows > 0;
         let weight_bytes = self.weight_bytes[rows.min(MOST_ROWS)];

@@ -8,21 +8,22 @@
 //!
 //! Bodies from [`LARGE`] on have slots of their own: a short request never waits for a long text.
 
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use inference::{Full, Owner, RequestContext, Share, Shares};
 use text::{Limit, Prompt, Unencoded};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
 
-use crate::Served;
-use crate::shares::{Full, Owner, Share, Shares};
-use crate::visit::{self, Visit};
+use crate::LoadedModel;
+use crate::admission::Permit;
 
 /// Bytes from which on a body is a large one.
-pub(crate) const LARGE: usize = 64 << 10;
+const LARGE: usize = 64 << 10;
 /// Preparations of small bodies at once.
 const SMALL_SLOTS: usize = 3;
 /// Preparations of large bodies at once: each may take some 100 MB for parsed JSON and rendered text.
@@ -98,7 +99,7 @@ impl Preparation {
 }
 
 /// Raises its flag when it is dropped: the handler has ended, or its client has left.
-pub(crate) struct Leaving(Arc<AtomicBool>);
+struct Leaving(Arc<AtomicBool>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {
@@ -106,40 +107,93 @@ impl Drop for Leaving {
     }
 }
 
+/// A request that was let in, with all that it holds of the machine until it is computed.
+pub struct Admitted {
+    permit: Option<Permit>,
+    _slot: OwnedSemaphorePermit,
+    held: Vec<Box<dyn Any + Send>>,
+}
+
+impl Admitted {
+    pub(crate) fn new(permit: Option<Permit>, slot: OwnedSemaphorePermit) -> Admitted {
+        Admitted { permit, _slot: slot, held: Vec::new() }
+    }
+
+    /// Keeps something until the request is in the engine: the memory of its body.
+    pub fn hold(&mut self, held: impl Any + Send) {
+        self.held.push(Box::new(held));
+    }
+
+    /// The place of its answers.
+    pub(crate) fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    /// Computes on the threads for parsing, templates and tokenizers. What the request holds, and what `work` captures,
+    /// lives as long as the work, also when the client leaves; `work` is told so by its argument. A panic there goes on
+    /// here.
+    ///
+    /// # Errors
+    /// Those of `work`; and when the runtime ends.
+    pub async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&mut Admitted, Stop) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<(Admitted, T), Fault> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let _leaving = Leaving(flag.clone());
+        let working = tokio::task::spawn_blocking(move || {
+            let mut admitted = self;
+            let stop = Stop(flag);
+            stop.check()?;
+            work(&mut admitted, stop).map(|done| (admitted, done))
+        });
+        match working.await {
+            Ok(outcome) => outcome,
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The runtime ends.
+            Err(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
+        }
+    }
+}
+
+/// Says whether the client has left.
+#[derive(Clone)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// An error once the client has left; nobody gets to see it.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        if self.is_set() { Err(left()) } else { Ok(()) }
+    }
+}
+
 /// A model and the work of one request on it, as the preparing thread sees them.
 pub(crate) struct Work {
-    served: Arc<Served>,
-    stop: Arc<AtomicBool>,
-    visit: Option<Arc<Visit>>,
+    model: Arc<LoadedModel>,
+    stop: Stop,
+    context: Arc<RequestContext>,
 }
 
 impl Deref for Work {
-    type Target = Served;
+    type Target = LoadedModel;
 
-    fn deref(&self) -> &Served {
-        &self.served
+    fn deref(&self) -> &LoadedModel {
+        &self.model
     }
 }
 
 impl Work {
-    /// The work of the visit that this task serves, and what stops it.
-    pub(crate) fn new(served: Arc<Served>) -> (Work, Leaving) {
-        let stop = Arc::new(AtomicBool::new(false));
-        (Work { served, stop: stop.clone(), visit: visit::current() }, Leaving(stop))
-    }
-
-    /// Runs `read` as the visit that this is work of.
-    pub(crate) fn run<T>(&self, read: impl FnOnce(&Work) -> Result<T, Fault>) -> Result<T, Fault> {
-        self.goes_on()?;
-        match &self.visit {
-            Some(visit) => visit.clone().scope_sync(|| read(self)),
-            None => read(self),
-        }
+    pub(crate) fn new(model: Arc<LoadedModel>, stop: Stop, context: Arc<RequestContext>) -> Work {
+        Work { model, stop, context }
     }
 
     /// An error once the client has left; nobody gets to see it.
     pub(crate) fn goes_on(&self) -> Result<(), Fault> {
-        if self.stop.load(Ordering::Acquire) { Err(left()) } else { Ok(()) }
+        self.stop.check()
     }
 
     /// Most tokens that are worked out for a request that only counts them, or keeps the last of them.
@@ -155,18 +209,18 @@ impl Work {
         wrapped: bool,
         most: usize,
     ) -> Result<Vec<u32>, Fault> {
-        let tokens = self.limited(most, |limit| self.language.encode_within(text, wrapped, limit));
+        let tokens = self.limited(most, |limit| self.text.encode_within(text, wrapped, limit));
         self.count(tokens, field, most, |message| Fault::field(field, message))
     }
 
     /// Tokens of a conversation, bounded as those of [`Work::encode`].
     pub(crate) fn encode_prompt(&self, prompt: &Prompt, most: usize) -> Result<Vec<u32>, Fault> {
-        let tokens = self.limited(most, |limit| self.language.encode_prompt_within(prompt, limit));
+        let tokens = self.limited(most, |limit| self.text.encode_prompt_within(prompt, limit));
         self.count(tokens, "messages", most, Fault::template)
     }
 
     fn limited<T>(&self, most: usize, encode: impl FnOnce(&Limit<'_>) -> T) -> T {
-        encode(&Limit { most, stop: &|| self.stop.load(Ordering::Relaxed) })
+        encode(&Limit { most, stop: &|| self.stop.is_set() })
     }
 
     /// Charges the tokens that were worked out, also those of a text that turned out to be too long.
@@ -197,9 +251,7 @@ impl Work {
 
     /// Takes tokens from the key's minute, whatever becomes of the request.
     pub(crate) fn charge(&self, tokens: usize) {
-        if let Some(visit) = &self.visit {
-            visit.prepares(tokens);
-        }
+        self.context.prepares(tokens);
     }
 }
 

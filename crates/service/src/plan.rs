@@ -1,7 +1,8 @@
-//! From a body to what the engine is asked: parsing, template, tokens. Plain computing, done off the async threads.
+//! From an operation to what the engine is asked: template, tokens, sampling. Plain computing, done off the async threads.
 
 use std::time::Duration;
 
+use inference::{Client, Generate};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use text::Reading;
@@ -9,58 +10,39 @@ use wire::completion::Prompt;
 use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate};
 
-use crate::auth::{Client, first_number};
 use crate::preparation::Work;
-use crate::{Served, continued, prompts, responses, shape};
+use crate::{LoadedModel, prefill_last, scores, shape};
 
-/// What is to be computed, and how the answer is to look.
+/// What is to be computed.
 pub(crate) struct Plan {
-    /// One a prompt; once the engine has them, only if their ids or log-probabilities are sent.
+    /// One a prompt; empty once the engine has them.
     pub(crate) prompts: Vec<Vec<u32>>,
+    /// Their texts, if they are told.
+    pub(crate) texts: Vec<String>,
     /// Answers a prompt.
     pub(crate) n: usize,
-    /// How many of these are sent: the likeliest, if not all.
+    /// How many of these are sent.
     pub(crate) best: usize,
-    /// Whether log-probabilities are sent.
-    pub(crate) scored: bool,
-    /// Whether those of the echoed prompt are among them.
-    pub(crate) echo_scored: bool,
-    /// Whether the prompt's are sent by themselves, with so many alternatives.
+    /// Whether the prompt's log-probabilities are sent by themselves, with so many alternatives.
     pub(crate) prompt_logprobs: Option<usize>,
-    pub(crate) ids: wire::Ids,
+    /// Whether the prompts' token ids are told.
+    pub(crate) returns_ids: bool,
     /// The request of every answer, without prompt and seed.
     pub(crate) template: engine::Request,
-    pub(crate) form: Form,
     /// How the text of each answer is read.
     pub(crate) reading: Reading,
-    pub(crate) stream: wire::chat::Stream,
+    /// Whether answers are read as they come.
+    pub(crate) streamed: bool,
     /// Whether `usage` is to say what it cost.
     pub(crate) include_cost: bool,
     /// The field at fault when a prompt is too long.
-    pub(crate) prompt_field: &'static str,
-    /// What of the request is left out or approximated: sent as headers (see [`crate::visit::Visit::warn`]).
+    pub(crate) field: &'static str,
+    /// What of the request is left out or approximated: see [`inference::RequestContext::warn`].
     pub(crate) warnings: Vec<String>,
 }
 
-/// How the answer looks.
-pub(crate) enum Form {
-    Chat,
-    /// Anthropic's.
-    Message,
-    /// OpenAI's newer one.
-    Response(Box<responses::Asked>),
-    /// With the text that each prompt's answers begin with, if it is wanted.
-    Completion(Option<Vec<String>>),
-    /// text-generation-inference's.
-    Tgi(Box<crate::tgi::Asked>),
-    /// `/generate` with `prompt`.
-    Short(Option<Vec<String>>),
-    /// llama.cpp's own.
-    Llama(Box<crate::llamacpp::Asked>),
-}
-
 impl Plan {
-    /// Says who asks, and how long it may take if the body did not.
+    /// Says who asks, and how long it may take if the operation did not.
     pub(crate) fn ask_for(&mut self, Client(client): Client, time_limit: Option<Duration>) {
         self.template.caller.client = client;
         // What one key's requests have in common with another's stays out of sight, and of the time they take.
@@ -73,48 +55,47 @@ impl Plan {
     }
 }
 
-pub(crate) fn chat(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
-    conversation(served, ChatRequest::parse(body)?, Form::Chat)
+/// What the engine is to compute for this.
+///
+/// # Errors
+/// What cannot be rendered, tokenized or honoured.
+pub(crate) fn plan(work: &Work, generate: Generate) -> Result<Plan, Fault> {
+    let Generate { prompt, field, wants_text } = generate;
+    let plan = match prompt {
+        inference::Prompt::Chat(request) => conversation(work, *request)?,
+        inference::Prompt::Text(request) => continuation(work, *request, wants_text)?,
+    };
+    Ok(Plan { field, ..plan })
 }
 
-pub(crate) fn messages(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
-    let value = wire::json::read(body)?;
-    wire::numbers::refuse_in_schemas(body)?;
-    let request = wire::anthropic::read(&value, false)?;
-    conversation(served, request, Form::Message)
-}
-
-/// A chat request, whatever endpoint it came through.
-pub(crate) fn conversation(served: &Work, request: ChatRequest, form: Form) -> Result<Plan, Fault> {
-    check_model(served, request.model.as_deref())?;
-    let text = rendered(served, &request)?;
-    let mut prompt = tokens(served, &text, most_tokens(served, request.ids.truncate))?;
+/// A conversation to go on with.
+fn conversation(work: &Work, request: ChatRequest) -> Result<Plan, Fault> {
+    let text = rendered(work, &request)?;
+    let mut prompt = tokens(work, &text, most_tokens(work, request.ids.truncate))?;
     let text::Prompt { text, warnings: told, .. } = text;
-    truncate(served, &mut prompt, request.ids.truncate, request.max_tokens);
-    let reading = shape::reading(served.language.as_ref(), &request, offered(&request), &text);
+    truncate(work, &mut prompt, request.ids.truncate, request.max_tokens);
+    let reading = shape::reading(work.text.as_ref(), &request, offered(&request), &text);
     let mut template =
-        engine_request(served, &request.sampling, &request.handling, request.max_tokens, request.logprobs)?;
-    template.shown = shape::shown(served.language.as_ref(), &reading);
+        engine_request(work, &request.sampling, &request.handling, request.max_tokens, request.logprobs)?;
+    template.shown = shape::shown(work.text.as_ref(), &reading);
     let mut warnings: Vec<String> = request.warnings.iter().cloned().chain(told).collect();
-    template.constrain = shape::constrain(served.language.as_ref(), &request, &reading, &mut warnings)?;
+    template.constrain = shape::constrain(work.text.as_ref(), &request, &reading, &mut warnings)?;
     template.prompt_logprobs = request.prompt_logprobs;
     let plan = Plan {
         prompts: vec![prompt],
+        texts: Vec::new(),
         n: request.n,
         best: request.n,
-        scored: request.logprobs.is_some(),
-        echo_scored: false,
         prompt_logprobs: request.prompt_logprobs,
-        ids: request.ids,
+        returns_ids: request.ids.returned,
         template,
-        form,
         reading,
-        stream: request.stream,
+        streamed: request.stream.on,
         include_cost: request.handling.include_cost,
-        prompt_field: "messages",
+        field: "messages",
         warnings,
     };
-    prompts::check(&plan)?;
+    scores::check(&plan)?;
     Ok(plan)
 }
 
@@ -124,22 +105,22 @@ fn offered(request: &ChatRequest) -> Option<&[Value]> {
 }
 
 /// A conversation as the text that the model continues.
-pub(crate) fn rendered(served: &Work, request: &ChatRequest) -> Result<text::Prompt, Fault> {
-    let (language, generate) = (&served.language, request.add_generation_prompt);
-    let asked = continued::marked(&request.messages, request.continue_final_message);
+pub(crate) fn rendered(work: &Work, request: &ChatRequest) -> Result<text::Prompt, Fault> {
+    let (language, generate) = (&work.text, request.add_generation_prompt);
+    let asked = prefill_last::marked(&request.messages, request.continue_final_message);
     let prompt = language.render(&asked, offered(request), generate, &request.template_arguments);
     let mut prompt = prompt.map_err(Fault::template)?;
     if request.continue_final_message {
-        continued::cut(&mut prompt)?;
+        prefill_last::cut(&mut prompt)?;
     }
-    served.goes_on()?;
+    work.goes_on()?;
     Ok(prompt)
 }
 
 /// The tokens of a rendered conversation, at most `most`.
-pub(crate) fn tokens(served: &Work, prompt: &text::Prompt, most: usize) -> Result<Vec<u32>, Fault> {
+pub(crate) fn tokens(work: &Work, prompt: &text::Prompt, most: usize) -> Result<Vec<u32>, Fault> {
     // The template writes the tokens at the start itself, as in transformers' `apply_chat_template`.
-    let tokens = served.encode_prompt(prompt, most)?;
+    let tokens = work.encode_prompt(prompt, most)?;
     if tokens.is_empty() {
         return Err(Fault::template("the chat template made an empty prompt of these messages"));
     }
@@ -147,22 +128,17 @@ pub(crate) fn tokens(served: &Work, prompt: &text::Prompt, most: usize) -> Resul
 }
 
 /// Most tokens of a prompt: the context, unless all but its end is dropped.
-fn most_tokens(served: &Work, truncate: Option<Truncate>) -> usize {
-    truncate.map_or_else(|| served.engine.context(), |_| served.most_counted())
+fn most_tokens(work: &Work, truncate: Option<Truncate>) -> usize {
+    truncate.map_or_else(|| work.engine.context(), |_| work.most_counted())
 }
 
-pub(crate) fn completion(served: &Work, body: &[u8]) -> Result<Plan, Fault> {
-    continuation(served, CompletionRequest::parse(body)?)
-}
-
-/// A text to continue, whatever endpoint it came through.
-pub(crate) fn continuation(served: &Work, request: CompletionRequest) -> Result<Plan, Fault> {
-    check_model(served, request.model.as_deref())?;
+/// Texts to continue.
+fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Result<Plan, Fault> {
     let encode = |prompt: &Prompt| match prompt {
         Prompt::Tokens(ids) => Ok(ids.clone()),
         Prompt::Text(text) => {
-            let most = most_tokens(served, request.ids.truncate);
-            match served.encode("prompt", text, request.add_special_tokens, most)? {
+            let most = most_tokens(work, request.ids.truncate);
+            match work.encode("prompt", text, request.add_special_tokens, most)? {
                 ids if ids.is_empty() => {
                     Err(Fault::field("prompt", "prompt has no tokens; it must have at least 1"))
                 }
@@ -171,71 +147,56 @@ pub(crate) fn continuation(served: &Work, request: CompletionRequest) -> Result<
         }
     };
     let spell = |prompt: &Prompt| match prompt {
-        Prompt::Tokens(ids) => served.language.decode(ids),
+        Prompt::Tokens(ids) => work.text.decode(ids),
         Prompt::Text(text) => text.clone(),
     };
     let max_tokens = request.max_tokens;
     let mut template =
-        engine_request(served, &request.sampling, &request.handling, max_tokens, request.logprobs)?;
+        engine_request(work, &request.sampling, &request.handling, max_tokens, request.logprobs)?;
     if request.best_of > request.n {
         // They are ranked by it.
         template.params.logprobs.get_or_insert(0);
     }
     let mut warnings = request.warnings.clone();
     if let Some(guided) = &request.guided {
-        let guided = shape::guide(served.language.as_ref(), guided, None, None)?;
+        let guided = shape::guide(work.text.as_ref(), guided, None, None)?;
         template.constrain = Some(guided.constrain);
         warnings = guided.warnings;
     }
     let mut prompts: Vec<Vec<u32>> = request.prompts.iter().map(encode).collect::<Result<_, _>>()?;
-    let mut echoes: Option<Vec<String>> = request.echo.then(|| request.prompts.iter().map(spell).collect());
+    let mut texts: Vec<String> = request.prompts.iter().filter(|_| wants_text).map(spell).collect();
     for (at, prompt) in prompts.iter_mut().enumerate() {
         let whole = prompt.len();
-        truncate(served, prompt, request.ids.truncate, max_tokens);
-        if let Some(echoes) = echoes.as_mut().filter(|_| prompt.len() < whole) {
-            echoes[at] = served.language.decode(prompt);
+        truncate(work, prompt, request.ids.truncate, max_tokens);
+        if let Some(text) = texts.get_mut(at).filter(|_| prompt.len() < whole) {
+            *text = work.text.decode(prompt);
         }
     }
-    let echo_scored = request.echo && request.logprobs.is_some();
     // The larger count holds the smaller one.
     template.prompt_logprobs = request.prompt_logprobs.max(request.logprobs.filter(|_| request.echo));
     let plan = Plan {
         prompts,
+        texts,
         n: request.best_of,
         best: request.n,
-        scored: request.logprobs.is_some(),
-        echo_scored,
         prompt_logprobs: request.prompt_logprobs,
-        ids: request.ids,
+        returns_ids: request.ids.returned,
         template,
-        form: Form::Completion(echoes),
         reading: Reading::default(),
-        stream: request.stream,
+        streamed: request.stream.on,
         include_cost: request.handling.include_cost,
-        prompt_field: "prompt",
+        field: "prompt",
         warnings,
     };
-    prompts::check(&plan)?;
+    scores::check(&plan)?;
     Ok(plan)
 }
 
-pub(crate) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), Fault> {
-    match asked {
-        Some(name) if !served.is_called(name) => Err(Fault::no_model(name, &served.names)),
-        _ => Ok(()),
-    }
-}
-
-/// Server defaults are the engine's, which are llama.cpp's.
-fn engine_request(
-    served: &Served,
-    s: &Sampling,
-    handling: &Handling,
-    max_tokens: Option<usize>,
-    logprobs: Option<usize>,
-) -> Result<engine::Request, Fault> {
+/// How tokens are chosen, with the server's defaults (the engine's, which are llama.cpp's) for what a request leaves out.
+/// Words that must not come are left out: they take a tokenizer.
+pub fn params(s: &Sampling, logprobs: Option<usize>) -> engine::Params {
     let d = engine::Params::default();
-    let params = engine::Params {
+    engine::Params {
         temperature: s.temperature.unwrap_or(d.temperature),
         top_k: s.top_k.unwrap_or(d.top_k),
         top_p: s.top_p.unwrap_or(d.top_p),
@@ -263,11 +224,22 @@ fn engine_request(
         },
         mirostat: mirostat(s),
         allowed_ids: s.allowed_token_ids.clone(),
-        bad_words: bad_words(served, &s.bad_words)?,
+        bad_words: Vec::new(),
         logit_bias: s.logit_bias.clone(),
         seed: s.seed,
         logprobs,
-    };
+    }
+}
+
+/// The request of every answer, without its prompt.
+fn engine_request(
+    model: &LoadedModel,
+    s: &Sampling,
+    handling: &Handling,
+    max_tokens: Option<usize>,
+    logprobs: Option<usize>,
+) -> Result<engine::Request, Fault> {
+    let params = engine::Params { bad_words: bad_words(model, &s.bad_words)?, ..params(s, logprobs) };
     Ok(engine::Request {
         prompt: Vec::new(),
         max_tokens,
@@ -299,11 +271,11 @@ fn mirostat(s: &Sampling) -> Option<engine::Mirostat> {
 }
 
 /// Each word as tokens, as it begins a text and as it follows a space: vLLM's two spellings.
-fn bad_words(served: &Served, words: &[String]) -> Result<Vec<Vec<u32>>, Fault> {
+fn bad_words(model: &LoadedModel, words: &[String]) -> Result<Vec<Vec<u32>>, Fault> {
     let mut spelt: Vec<Vec<u32>> = Vec::new();
     for (i, word) in words.iter().enumerate() {
         for before in ["", " "] {
-            let ids = served.language.encode(&format!("{before}{}", word.trim_start()), false);
+            let ids = model.text.encode(&format!("{before}{}", word.trim_start()), false);
             let ids = ids.map_err(|e| Fault::field(format!("bad_words[{i}]"), e))?;
             if !ids.is_empty() && !spelt.contains(&ids) {
                 spelt.push(ids);
@@ -314,19 +286,19 @@ fn bad_words(served: &Served, words: &[String]) -> Result<Vec<Vec<u32>>, Fault> 
 }
 
 /// Keeps the end of a prompt.
-fn truncate(served: &Served, prompt: &mut Vec<u32>, to: Option<Truncate>, max_tokens: Option<usize>) {
+fn truncate(model: &LoadedModel, prompt: &mut Vec<u32>, to: Option<Truncate>, max_tokens: Option<usize>) {
     let most = match to {
         None => return,
         Some(Truncate::Last(most)) => most,
         Some(Truncate::Context) => {
-            served.engine.context().saturating_sub(max_tokens.unwrap_or(1).max(1)).max(1)
+            model.engine.context().saturating_sub(max_tokens.unwrap_or(1).max(1)).max(1)
         }
     };
     prompt.drain(..prompt.len().saturating_sub(most));
 }
 
 /// Seconds of a request as a time that is said the way it was asked for.
-pub(crate) fn whole_ms(seconds: f32) -> Duration {
+pub fn whole_ms(seconds: f32) -> Duration {
     Duration::from_micros((f64::from(seconds) * 1e3).round() as u64 * 1_000)
 }
 
@@ -340,5 +312,5 @@ fn priority(handling: &Handling) -> engine::Priority {
 
 /// A salt as a number that is hard to hit from another salt: half a collision-resistant hash.
 fn salt(text: &str) -> u64 {
-    first_number(&Sha256::digest(text.as_bytes()))
+    Sha256::digest(text.as_bytes()).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -8,15 +8,14 @@ use std::sync::Arc;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
-use events::{Event, Rejection};
+use events::Rejection;
+use inference::{Full, Owner, Share, Shares};
 use tokio_stream::StreamExt;
 use wire::Fault;
 
-use crate::Served;
+use crate::edge::Edge;
 use crate::encoding::Encoding;
-use crate::preparation::{LARGE, Work};
-use crate::shares::{Full, Owner, Share, Shares};
-use crate::state::State;
+use crate::owner;
 
 /// The memory of all bodies that are being read or worked on, in bytes.
 pub(crate) struct Memory {
@@ -45,60 +44,38 @@ impl Memory {
     }
 }
 
+/// Bytes from which on a body is a large one.
+pub const LARGE: usize = 64 << 10;
+
 /// A body, the memory that it holds, and whose it is.
-pub(crate) struct Bytes {
-    pub(crate) bytes: Vec<u8>,
+pub struct Bytes {
+    bytes: Vec<u8>,
     encoding: Encoding,
     owner: Owner,
     memory: Share,
 }
 
 impl Bytes {
-    /// Has `read` work on the body, on the threads for templates and tokenizers, in a slot of [`State::preparation`].
-    /// What `read` captures lives as long as the work, also when the client leaves. A panic there goes on here.
-    pub(crate) async fn read_by<T: Send + 'static>(
-        self,
-        state: &State,
-        served: &Arc<Served>,
-        read: impl FnOnce(&Work, &[u8]) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
-        // How large a compressed body is shows when it is read.
-        let compressed = self.encoding != Encoding::Identity;
-        let size = if compressed { self.bytes.len().max(LARGE) } else { self.bytes.len() };
-        let limit = state.options.body_bytes;
-        let slot = state.preparation.enter(self.owner, size).await;
-        let slot = slot.map_err(|none| state.refused(Rejection::Preparation, none.fault()))?;
-        let (work, _leaving) = Work::new(served.clone());
-        let metrics = state.metrics.clone();
-        let working = tokio::task::spawn_blocking(move || {
-            let Bytes { bytes, encoding, mut memory, .. } = self;
-            let outcome = work.run(|work| {
-                let full = |_| Fault::busy("too many bytes of bodies are held", 2);
-                let bytes = encoding.undo(bytes, limit, |more| memory.grow(more).map_err(full))?;
-                wire::scan::values(&bytes)?;
-                read(work, &bytes)
-            });
-            if let Some(reason) = outcome.as_ref().err().and_then(reason) {
-                metrics.record(Event::Rejected(reason));
-            }
-            drop((memory, slot));
-            outcome
-        });
-        match working.await {
-            Ok(outcome) => outcome,
-            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-            // The runtime ends.
-            Err(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
-        }
+    /// Whose it is.
+    pub fn owner(&self) -> Owner {
+        self.owner
     }
-}
 
-/// Which refusals of a body's content are counted: those of its size.
-fn reason(fault: &Fault) -> Option<Rejection> {
-    match fault.code {
-        Some("context_length_exceeded") => Some(Rejection::Context),
-        Some("body_too_complex") => Some(Rejection::BodyValues),
-        _ => None,
+    /// Bytes as far as they are known before the body is decompressed; a compressed one counts as large.
+    pub fn size(&self) -> usize {
+        if self.encoding == Encoding::Identity { self.bytes.len() } else { self.bytes.len().max(LARGE) }
+    }
+
+    /// The body as it was before it was compressed, at most `limit` bytes, and the memory that it holds: free when the
+    /// second part is dropped.
+    ///
+    /// # Errors
+    /// When it is not compressed as its head says, is larger than the limit, or there is no memory for it.
+    pub fn decompressed(self, limit: usize) -> Result<(Vec<u8>, Share), Fault> {
+        let Bytes { bytes, encoding, mut memory, .. } = self;
+        let full = |_| Fault::busy("too many bytes of bodies are held", 2);
+        let bytes = encoding.undo(bytes, limit, |more| memory.grow(more).map_err(full))?;
+        Ok((bytes, memory))
     }
 }
 
@@ -106,26 +83,29 @@ fn reason(fault: &Fault) -> Option<Rejection> {
 /// instead of a broken connection.
 const READ_ON: usize = 4;
 
-pub(crate) async fn read(state: &State, request: Request) -> Result<Bytes, Fault> {
+/// Reads the body of a request, bounded in size, time and memory.
+///
+/// # Errors
+/// A media type or an encoding that is not known, a body that is too large, too slow, or one too many.
+pub async fn read(edge: &Edge, request: Request) -> Result<Bytes, Fault> {
     check_type(request.headers())?;
     let encoding = Encoding::of(request.headers())?;
-    let limit = state.options.body_bytes;
-    let owner = Owner::of(&request);
+    let limit = edge.options.body_bytes;
+    let owner = owner(&request);
     let declared = request.body().size_hint().exact().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     let waits = request.headers().contains_key(header::EXPECT);
     if declared.is_some_and(|n| n > limit) && (waits || declared.is_some_and(|n| n > limit * READ_ON)) {
-        return Err(state.refused(Rejection::BodySize, Fault::too_large(limit)));
+        return Err(edge.refused(Rejection::BodySize, Fault::too_large(limit)));
     }
-    let memory = &state.body_memory;
+    let memory = &edge.body_memory;
     let _reading = memory.reading.take(owner, 1).map_err(|full| {
         let (most, each) = (memory.reading.most(), memory.reading.most_each());
-        state.refused(Rejection::BodyMemory, full_of(full, "bodies are being read", most, each))
+        edge.refused(Rejection::BodyMemory, full_of(full, "bodies are being read", most, each))
     })?;
-    let timeout = state.options.body_timeout;
-    match tokio::time::timeout(timeout, collect(state, request.into_body(), encoding, declared, owner)).await
-    {
+    let timeout = edge.options.body_timeout;
+    match tokio::time::timeout(timeout, collect(edge, request.into_body(), encoding, declared, owner)).await {
         Ok(done) => done,
-        Err(_) => Err(state.refused(Rejection::BodyTime, Fault::slow_body(timeout.as_secs()))),
+        Err(_) => Err(edge.refused(Rejection::BodyTime, Fault::slow_body(timeout.as_secs()))),
     }
 }
 
@@ -143,19 +123,19 @@ fn check_type(headers: &HeaderMap) -> Result<(), Fault> {
 
 /// The body's bytes, with memory for them: a body whose length is not known is small until it is not.
 async fn collect(
-    state: &State,
+    edge: &Edge,
     body: Body,
     encoding: Encoding,
     declared: Option<usize>,
     owner: Owner,
 ) -> Result<Bytes, Fault> {
-    let limit = state.options.body_bytes;
+    let limit = edge.options.body_bytes;
     let full = |shares: &Arc<Shares>, full: Full| {
         let (most, each) = (shares.most(), shares.most_each());
-        state.refused(Rejection::BodyMemory, full_of(full, "bytes of bodies are held", most, each))
+        edge.refused(Rejection::BodyMemory, full_of(full, "bytes of bodies are held", most, each))
     };
     let least = if encoding == Encoding::Identity { 0 } else { LARGE };
-    let mut shares = state.body_memory.of(declared.unwrap_or(0).max(least));
+    let mut shares = edge.body_memory.of(declared.unwrap_or(0).max(least));
     let mut memory = shares.take(owner, 0).map_err(|f| full(shares, f))?;
     let mut bytes = Vec::with_capacity(declared.unwrap_or(0).min(LARGE));
     let mut total = 0_usize;
@@ -164,8 +144,8 @@ async fn collect(
         let chunk = chunk.map_err(|e| Fault::body(format!("the body could not be read: {e}")))?;
         total = total.saturating_add(chunk.len());
         if total <= limit {
-            if total >= LARGE && Arc::ptr_eq(shares, &state.body_memory.small) {
-                shares = &state.body_memory.large;
+            if total >= LARGE && Arc::ptr_eq(shares, &edge.body_memory.small) {
+                shares = &edge.body_memory.large;
                 memory = shares.take(owner, bytes.len()).map_err(|f| full(shares, f))?;
             }
             memory.grow(chunk.len()).map_err(|f| full(shares, f))?;
@@ -175,7 +155,7 @@ async fn collect(
         }
     }
     if total > limit {
-        return Err(state.refused(Rejection::BodySize, Fault::too_large(limit)));
+        return Err(edge.refused(Rejection::BodySize, Fault::too_large(limit)));
     }
     Ok(Bytes { bytes, encoding, owner, memory })
 }

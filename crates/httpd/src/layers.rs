@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -12,25 +12,24 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::Response;
 use events::{Event, Rejection};
+use inference::RequestContext;
 use wire::Fault;
 
 use crate::allowance::Allowance;
-use crate::auth::Client;
 use crate::connection::Peer;
+use crate::edge::Edge;
 use crate::line::Refused;
-use crate::state::State;
-use crate::visit::{self, Visit};
-use crate::{messages, page, routes, traceparent};
+use crate::traceparent;
 
 /// The header that names a request, taken from the client if it sent a sane one.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_BYTES: usize = 128;
 /// The header that says what of a request is left out or approximated; there may be several.
 pub(crate) const WARNING: HeaderName = HeaderName::from_static("x-gristmill-warning");
 const MAX_WARNING_BYTES: usize = 256;
 
 /// A fault as a response.
-pub(crate) fn respond(fault: &Fault) -> Response {
+pub fn respond(fault: &Fault) -> Response {
     let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = Response::new(Body::from(fault.json()));
     *response.status_mut() = status;
@@ -55,30 +54,32 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
 
 /// Names the request, counts and logs it.
 pub(crate) async fn name_and_count(
-    Shared(state): Shared<Arc<State>>,
+    Shared(edge): Shared<Arc<Edge>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
     let id = request.headers().get(&REQUEST_ID).filter(|v| is_sane(v)).cloned();
-    let id = id.unwrap_or_else(|| HeaderValue::from_str(&new_id(&state)).expect("hex digits"));
+    let id = id.unwrap_or_else(|| HeaderValue::from_str(&new_id(&edge)).expect("hex digits"));
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let method = method_name(request.method());
-    let handler = routes::pattern(request.uri().path());
-    let peer = request.extensions().get::<Peer>().map(Peer::to_string);
+    let handler = edge.site.label(request.uri().path());
+    let address = request.extensions().get::<Peer>().map(|peer| peer.0);
     let named = id.to_str().unwrap_or_default().to_owned();
     let parent = traceparent::read(request.headers());
-    let visit = Visit::new(state.audit.get().cloned(), named, method, handler, peer, parent);
-    let mut response = visit.clone().scope(next.run(request)).await;
+    let audit = edge.audit.get().cloned();
+    let context = RequestContext::new(audit, named, method, handler, address, parent);
+    request.extensions_mut().insert(context.clone());
+    let mut response = next.run(request).await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
-    for warning in visit.take_warnings() {
+    for warning in context.take_warnings() {
         response.headers_mut().append(WARNING, warning_value(&warning));
     }
     add_security(response.headers_mut());
     let (status, took) = (response.status().as_u16(), began.elapsed());
-    visit.answered(status);
+    context.answered(status);
     if let Some(handler) = handler {
-        state.metrics.record(Event::HttpAnswered { handler, method, status, took });
+        edge.metrics.record(Event::HttpAnswered { handler, method, status, took });
     }
     let request_id = id.to_str().unwrap_or_default();
     let took_ms = took.as_secs_f64() * 1e3;
@@ -104,13 +105,9 @@ fn is_sane(value: &HeaderValue) -> bool {
     !value.is_empty() && value.len() <= MAX_ID_BYTES && value.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// 128 bits in hex: a keyed hash of a counter, whose key the operating system drew.
-pub(crate) fn new_id(state: &State) -> String {
-    let count = {
-        let mut ids = state.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        *ids += 1;
-        *ids
-    };
+/// An id of 128 bits in hex: a keyed hash of a counter, whose key the operating system drew.
+pub fn new_id(edge: &Edge) -> String {
+    let count = edge.next_id();
     let half = |salt: u64| {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(count ^ salt);
@@ -132,46 +129,37 @@ fn method_name(method: &Method) -> &'static str {
     }
 }
 
-/// Lets in who may come in. `/health` and the page tell nothing and are open.
-pub(crate) async fn guard(Shared(state): Shared<Arc<State>>, mut request: Request, next: Next) -> Response {
+/// Lets in who may come in. What tells nothing (health, the page) is open.
+pub(crate) async fn guard(Shared(edge): Shared<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     if let Some(Refused { fault, path }) = request.extensions_mut().remove() {
-        let is_message = path.is_some_and(|path| path.starts_with(routes::MESSAGES));
-        return if is_message { messages::respond(&fault) } else { respond(&fault) };
+        return edge.site.fault(path.as_deref().unwrap_or("/"), &fault);
     }
-    match check(&state, &request) {
-        Ok(client) => {
-            request.extensions_mut().insert(client);
-            next.run(request).await
-        }
-        Err(fault) if request.uri().path().starts_with(routes::MESSAGES) => messages::respond(&fault),
-        Err(fault) => respond(&fault),
+    match check(&edge, &request) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => edge.site.fault(request.uri().path(), &fault),
     }
 }
 
 /// Who may come in; without keys everybody is the same client.
-fn check(state: &State, request: &Request) -> Result<Client, Fault> {
-    let keys = state.keys();
+fn check(edge: &Edge, request: &Request) -> Result<(), Fault> {
+    let keys = edge.keys();
     if keys.is_empty() {
-        if state.options.loopback_names_only {
+        if edge.options.loopback_names_only {
             check_host(request)?;
         }
-        return Ok(Client::default());
+        return Ok(());
     }
-    let path = request.uri().path();
-    let is_health = [routes::HEALTH, routes::LIVE, routes::READY].contains(&path);
-    // `POST /` generates.
-    let looks = [Method::GET, Method::HEAD].contains(request.method());
-    if is_health || (looks && state.options.page && page::path(path).is_some()) {
-        return Ok(Client::default());
+    if edge.site.is_open(request.method(), request.uri().path()) {
+        return Ok(());
     }
     let shown = request.headers().get(header::AUTHORIZATION).map(|v| v.to_str().unwrap_or(""));
     // Anthropic's clients show the key alone.
     let alone = request.headers().get("x-api-key").and_then(|v| v.to_str().ok());
     let alone = alone.map(|key| format!("Bearer {key}"));
     if let Some(allowance) = keys.admit(shown.or(alone.as_deref())) {
-        return let_in(state, request.method(), &allowance);
+        return let_in(edge, request, &allowance);
     }
-    state.metrics.record(Event::Rejected(Rejection::Unauthorized));
+    edge.metrics.record(Event::Rejected(Rejection::Unauthorized));
     Err(Fault::unauthorized(match shown {
         None => "an API key is needed: send the header `Authorization: Bearer KEY`",
         Some(_) => "the API key is not known here",
@@ -179,23 +167,23 @@ fn check(state: &State, request: &Request) -> Result<Client, Fault> {
 }
 
 /// Takes what a request takes of its key's limits. What only looks (`GET`) takes nothing.
-fn let_in(state: &State, method: &Method, allowance: &Arc<Allowance>) -> Result<Client, Fault> {
-    let visit = visit::current();
-    if let Some(visit) = &visit {
-        visit.named(allowance.name());
+fn let_in(edge: &Edge, request: &Request, allowance: &Arc<Allowance>) -> Result<(), Fault> {
+    let context = request.extensions().get::<Arc<RequestContext>>();
+    if let Some(context) = context {
+        context.identify(allowance.client(), allowance.name());
     }
-    if method != Method::POST {
-        return Ok(allowance.client());
+    if request.method() != Method::POST {
+        return Ok(());
     }
     match allowance.enter(Instant::now()) {
         Ok(place) => {
-            if let Some(visit) = visit {
-                visit.holds(place);
+            if let Some(context) = context {
+                context.holds(Box::new(place));
             }
-            Ok(allowance.client())
+            Ok(())
         }
         Err(spent) => {
-            state.metrics.record(Event::Rejected(Rejection::KeyLimit));
+            edge.metrics.record(Event::Rejected(Rejection::KeyLimit));
             Err(Fault::key_limit(spent.what, spent.retry_after_s))
         }
     }

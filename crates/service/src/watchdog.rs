@@ -1,4 +1,4 @@
-//! The engine's heartbeat: whether it moves while it has work.
+//! A watchdog of the engine: whether it makes steps while it has work.
 //!
 //! Seconds without a step are counted by a task of this process, not read off the clock: a process that was stopped
 //! (SIGSTOP, a frozen container, a suspended machine) has not been stuck for as long as it did not run.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::state::State;
+use crate::Service;
 
 /// Between two looks.
 const TICK: Duration = Duration::from_secs(1);
@@ -19,19 +19,19 @@ const STUCK: Duration = Duration::from_secs(60);
 
 /// Steps of the engine, and for how many ticks there was none.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
+pub struct Watchdog {
     beats: AtomicU64,
     silent_ticks: AtomicU64,
 }
 
-impl Pulse {
+impl Watchdog {
     /// The engine made a step.
     pub(crate) fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How long the engine has been stuck, if it is.
-    pub(crate) fn stuck(&self) -> Option<Duration> {
+    pub fn stuck(&self) -> Option<Duration> {
         let silent = TICK * u32::try_from(self.silent_ticks.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         (silent >= STUCK).then_some(silent)
     }
@@ -49,13 +49,13 @@ impl Pulse {
 }
 
 /// Watches the engine until it is aborted.
-pub(crate) async fn watch(state: Arc<State>) {
+pub async fn watch(service: Arc<Service>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut seen = 0;
     loop {
         ticks.tick().await;
-        state.pulse.tick(state.engine_is_busy(), &mut seen);
+        service.watchdog.tick(service.engine_is_busy(), &mut seen);
     }
 }
 
@@ -65,16 +65,16 @@ mod tests {
 
     #[test]
     fn silence_counts_only_with_work() {
-        let (pulse, mut seen) = (Pulse::default(), 0);
-        let mut ticks = |busy: bool, count: usize| (0..count).for_each(|_| pulse.tick(busy, &mut seen));
+        let (watchdog, mut seen) = (Watchdog::default(), 0);
+        let mut ticks = |busy: bool, count: usize| (0..count).for_each(|_| watchdog.tick(busy, &mut seen));
         ticks(false, 1_000);
-        assert_eq!(pulse.stuck(), None);
+        assert_eq!(watchdog.stuck(), None);
         ticks(true, 59);
-        assert_eq!(pulse.stuck(), None);
+        assert_eq!(watchdog.stuck(), None);
         ticks(true, 1);
-        assert_eq!(pulse.stuck(), Some(STUCK));
-        pulse.beat();
+        assert_eq!(watchdog.stuck(), Some(STUCK));
+        watchdog.beat();
         ticks(true, 1);
-        assert_eq!(pulse.stuck(), None);
+        assert_eq!(watchdog.stuck(), None);
     }
 }

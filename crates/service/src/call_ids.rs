@@ -1,8 +1,6 @@
-//! Tool calls of an answer as the API writes them.
+//! Ids of the tool calls of an answer.
 
 use std::hash::{BuildHasher, RandomState};
-
-use wire::chat::{Function, ToolCall};
 
 /// Ids of one answer's calls: random, and the same for the same call however often it is asked.
 pub(crate) struct CallIds {
@@ -16,7 +14,8 @@ impl CallIds {
         CallIds { random: RandomState::new(), short }
     }
 
-    fn id(&self, choice: usize, index: usize) -> String {
+    /// The id of the `index`-th call of a choice.
+    pub(crate) fn id(&self, choice: usize, index: usize) -> String {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let (start, len) = if self.short { ("", 9) } else { ("call_", 24) };
         let mut id = start.to_owned();
@@ -26,22 +25,6 @@ impl CallIds {
         }));
         id
     }
-
-    /// A whole call.
-    pub(crate) fn whole(&self, choice: usize, index: usize, name: String, arguments: String) -> ToolCall {
-        let function = Function { name: Some(name), arguments };
-        ToolCall { index: None, id: Some(self.id(choice, index)), r#type: Some("function"), function }
-    }
-
-    /// A call that begins.
-    pub(crate) fn begun(&self, choice: usize, index: usize, name: String) -> ToolCall {
-        ToolCall { index: Some(index), ..self.whole(choice, index, name, String::new()) }
-    }
-}
-
-/// More arguments of a call.
-pub(crate) fn more(index: usize, arguments: String) -> ToolCall {
-    ToolCall { index: Some(index), id: None, r#type: None, function: Function { name: None, arguments } }
 }
 
 #[cfg(test)]

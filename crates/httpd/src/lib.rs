@@ -1,0 +1,65 @@
+//! How bytes come in and go out: what every HTTP server of the program shares.
+//!
+//! A request's way: connection (bounded, with deadlines for heads and writes) → head, checked strictly → request id →
+//! host and key → body (bounded in size, time and memory) → the routes of whoever uses this crate. An answer's way back:
+//! bounded while it waits for its reader, counted, logged, named.
+//!
+//! Deliberately absent: routes, models, the engine, files, the environment, signals.
+
+mod allowance;
+mod auth;
+pub mod body;
+mod connection;
+mod cors;
+mod edge;
+mod encoding;
+mod head;
+mod held;
+mod layers;
+mod line;
+mod options;
+mod tls;
+mod traceparent;
+mod write_timeout;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::{Router, middleware};
+use inference::{Client, Owner, RequestContext};
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use allowance::KeyLimits;
+pub use auth::{Keys, KeysError};
+pub use connection::{Application, Peer, serve};
+pub use cors::Cors;
+pub use edge::{Edge, Site};
+pub use layers::{REQUEST_ID, new_id, respond};
+pub use options::Options;
+pub use tls::{Tls, TlsError};
+
+/// The routes behind the layers that all requests go through.
+pub fn layered(routes: Router, edge: &Arc<Edge>) -> Router {
+    routes
+        .layer(middleware::from_fn_with_state(edge.clone(), held::hold))
+        .layer(middleware::from_fn_with_state(edge.clone(), layers::guard))
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(middleware::from_fn_with_state(edge.clone(), cors::apply))
+        .layer(middleware::from_fn_with_state(edge.clone(), layers::name_and_count))
+}
+
+/// The context that the layers gave a request.
+pub fn context(request: &Request) -> Option<&Arc<RequestContext>> {
+    request.extensions().get()
+}
+
+/// The client that a request comes from; the same one for all where no key is needed.
+pub fn client(request: &Request) -> Client {
+    context(request).map(|context| context.client()).unwrap_or_default()
+}
+
+/// Whom the bounds count a request for.
+pub(crate) fn owner(request: &Request) -> Owner {
+    let address = request.extensions().get::<Peer>().map(|peer| peer.0);
+    Owner::new(client(request), address)
+}

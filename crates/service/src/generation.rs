@@ -1,0 +1,311 @@
+//! Answers that this machine's engine computes, read as events of the contract.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use engine::{FinishReason, Met, Refused, Ticket, TokenLogprobs};
+use events::{Event as Counted, Rejection};
+use inference::{
+    End, Event, Events, Generation, Part, PromptFacts, PromptScores, RequestContext, ScoredToken, Token,
+    TokenScore, TokenText,
+};
+use text::{Parts, Style};
+use tokio::sync::mpsc::{self, Receiver};
+use wire::{Cost, Fault, StopReason, Usage};
+
+use crate::admission::Permit;
+use crate::call_ids::CallIds;
+use crate::outbox::{Group, Outbox};
+use crate::plan::Plan;
+use crate::{LoadedModel, Price, Service};
+
+/// The choices of a request in the engine, read through one channel. Dropped, it cancels them and frees its places.
+struct Local {
+    model: Arc<LoadedModel>,
+    /// Answers a prompt.
+    n: usize,
+    /// Tokens that end an answer beside the model's own, unless they are shown.
+    silent: Vec<u32>,
+    /// The prompts' tokens, if their log-probabilities are told.
+    prompts: Vec<Vec<u32>>,
+    events: Receiver<(usize, engine::Event)>,
+    tally: Tally,
+    /// What the machine costs, if this request is to say what it cost.
+    price: Option<Price>,
+    /// A choice: its text so far as parts.
+    readers: Vec<Parts>,
+    call_ids: CallIds,
+    _tickets: Vec<Ticket>,
+    _permit: Permit,
+}
+
+/// What has ended so far.
+#[derive(Default)]
+struct Tally {
+    open: usize,
+    prompt_tokens: usize,
+    cached_tokens: usize,
+    completion_tokens: usize,
+    prompt_time: Duration,
+    completion_time: Duration,
+}
+
+/// Hands the choices of a plan to the engine.
+///
+/// # Errors
+/// A prompt that is too long, a price that is not known, an engine that takes no more.
+pub(crate) fn start(
+    service: &Service,
+    model: Arc<LoadedModel>,
+    mut plan: Plan,
+    permit: Permit,
+    context: &Arc<RequestContext>,
+) -> Result<Generation, Fault> {
+    let most = model.engine.context();
+    if let Some(long) = plan.prompts.iter().find(|p| p.len() >= most) {
+        let fault = Fault::context(plan.field, long.len(), most);
+        return Err(service.refused(Rejection::Context, fault));
+    }
+    let price = price(service, &plan)?;
+    context.submits(model.name());
+    let (facts, prompts) = facts(&mut plan);
+    let choices = facts.len() * plan.n;
+    let prompt_tokens = facts.iter().map(|prompt| prompt.tokens).sum();
+    let (receiver, tickets) = submit(service, &model, &mut plan, choices, context)?;
+    let local = Local {
+        n: plan.n,
+        silent: if plan.template.show_stop { Vec::new() } else { plan.template.stop_ids.clone() },
+        prompts,
+        events: receiver,
+        tally: Tally { open: choices, prompt_tokens, ..Tally::default() },
+        price,
+        readers: (0..choices).map(|_| Parts::new(&plan.reading)).collect(),
+        call_ids: CallIds::new(plan.reading.style == Some(Style::Mistral)),
+        _tickets: tickets,
+        _permit: permit,
+        model,
+    };
+    Ok(Generation {
+        model: local.model.name().to_owned(),
+        context: most,
+        prompts: facts,
+        n: plan.n,
+        events: Box::new(local),
+    })
+}
+
+/// What is told of the prompts, and their tokens if their log-probabilities are wanted.
+fn facts(plan: &mut Plan) -> (Vec<PromptFacts>, Vec<Vec<u32>>) {
+    let mut texts = std::mem::take(&mut plan.texts).into_iter();
+    let ids = plan.returns_ids;
+    let facts = plan.prompts.iter().map(|prompt| PromptFacts {
+        tokens: prompt.len(),
+        ids: ids.then(|| Arc::from(prompt.as_slice())),
+        text: texts.next(),
+    });
+    let facts = facts.collect();
+    let scored = plan.template.prompt_logprobs.is_some();
+    (facts, if scored { plan.prompts.clone() } else { Vec::new() })
+}
+
+type Submitted = (Receiver<(usize, engine::Event)>, Vec<Ticket>);
+
+fn submit(
+    service: &Service,
+    model: &LoadedModel,
+    plan: &mut Plan,
+    choices: usize,
+    context: &Arc<RequestContext>,
+) -> Result<Submitted, Fault> {
+    let most = model.engine.context();
+    // A whole answer is read as it comes and held anyway; a stream may be a bounded number of events behind.
+    let events = if plan.streamed {
+        service.options.stream_events
+    } else {
+        (plan.template.max_tokens.unwrap_or(most).min(most) + 3) * choices
+    };
+    let (sender, receiver) = mpsc::channel(events.min(tokio::sync::Semaphore::MAX_PERMITS));
+    let overflow = Arc::new(AtomicBool::new(false));
+    let mut tickets = Vec::with_capacity(choices);
+    for (p, prompt) in std::mem::take(&mut plan.prompts).into_iter().enumerate() {
+        let group = Arc::new(Group::new(plan.n));
+        for k in 0..plan.n {
+            let mut request = plan.template.clone();
+            request.prompt.clone_from(&prompt);
+            if k > 0 && !plan.streamed {
+                // One answer's are those of all; in a stream any of them may begin first.
+                request.prompt_logprobs = None;
+            }
+            // Answers to one prompt differ; the first is the one that the seed alone would give.
+            request.params.seed = request.params.seed.map(|seed| seed.wrapping_add(k as u64));
+            let outbox = Outbox {
+                choice: p * plan.n + k,
+                sender: sender.clone(),
+                metrics: service.metrics.clone(),
+                admission: service.admission.clone(),
+                group: group.clone(),
+                overflow: overflow.clone(),
+                last: None,
+                max_tokens: plan.template.max_tokens,
+                context: context.clone(),
+            };
+            let ticket = model.engine.submit(request, Box::new(outbox));
+            tickets.push(ticket.map_err(|refused| fault_of_refusal(service, refused, plan.field))?);
+        }
+    }
+    Ok((receiver, tickets))
+}
+
+impl Local {
+    /// Keeps count, reads the text; turns ends that are no answer into faults.
+    fn accept(&mut self, event: Option<(usize, engine::Event)>) -> Result<(usize, Event), Fault> {
+        let Some((choice, event)) = event else {
+            // All outboxes are gone and not all choices have ended: the reader was cut off.
+            return Err(Fault::internal("the reader of this answer fell too far behind; it was cut off"));
+        };
+        let event = match event {
+            engine::Event::Prompt { logprobs } => Event::Prompt(self.prompt_scores(choice, &logprobs)),
+            engine::Event::Token { text, id, logprobs } => {
+                let parts = self.readers[choice].push(&text);
+                let ends = self.silent.contains(&id) || self.model.text.is_end(id);
+                let score = logprobs.map(|logprobs| self.score(id, &logprobs));
+                Event::Token(Token { id, parts: self.parts(choice, parts), ends, score })
+            }
+            engine::Event::Failed { error, .. } => return Err(fault_of_error(&error)),
+            engine::Event::Done { reason: FinishReason::Cancelled, .. } => {
+                return Err(Fault::unavailable(
+                    "draining",
+                    "the server shut down before the answer was complete",
+                    5,
+                ));
+            }
+            engine::Event::Done { text, reason, met, usage, .. } => {
+                self.done(choice, &text, reason, met, &usage)
+            }
+        };
+        Ok((choice, event))
+    }
+
+    fn done(
+        &mut self,
+        choice: usize,
+        text: &str,
+        reason: FinishReason,
+        met: Option<Met>,
+        usage: &engine::Usage,
+    ) -> Event {
+        self.tally.open -= 1;
+        self.tally.completion_tokens += usage.completion_tokens;
+        self.tally.prompt_time += usage.prompt_time;
+        self.tally.completion_time += usage.completion_time;
+        if choice.is_multiple_of(self.n) {
+            self.tally.cached_tokens += usage.cached_tokens;
+        }
+        let reader = &mut self.readers[choice];
+        let mut parts = reader.push(text);
+        parts.extend(reader.finish(reason == FinishReason::Length));
+        let called = reason == FinishReason::Stop && reader.calls() > 0;
+        let stop = met.map(|met| match met {
+            Met::Id(id) => StopReason::Id(id),
+            Met::Text(text) => StopReason::Text(text),
+        });
+        let end = End { reason: if called { "tool_calls" } else { reason.name() }, stop };
+        Event::Done { parts: self.parts(choice, parts), end }
+    }
+
+    /// Parts with the ids of calls.
+    fn parts(&self, choice: usize, parts: Vec<text::Part>) -> Vec<Part> {
+        let named = |part| match part {
+            text::Part::Content(text) => Part::Content(text),
+            text::Part::Reasoning(text) => Part::Reasoning(text),
+            text::Part::Call { index, name } => {
+                Part::Call { index, id: self.call_ids.id(choice, index), name }
+            }
+            text::Part::Arguments { index, text } => Part::Arguments { index, text },
+        };
+        parts.into_iter().map(named).collect()
+    }
+
+    fn token(&self, id: u32) -> TokenText {
+        TokenText { id, bytes: self.model.text.bytes(id), special: self.model.text.is_silent(id) }
+    }
+
+    fn score(&self, id: u32, logprobs: &TokenLogprobs) -> TokenScore {
+        let scored = |(id, logprob): (u32, f32)| ScoredToken { token: self.token(id), logprob };
+        TokenScore {
+            chosen: scored((id, logprobs.logprob)),
+            rank: logprobs.rank,
+            top: logprobs.top.iter().copied().map(scored).collect(),
+        }
+    }
+
+    fn prompt_scores(&self, choice: usize, logprobs: &[TokenLogprobs]) -> PromptScores {
+        let Some((first, rest)) = self.prompts.get(choice / self.n).and_then(|prompt| prompt.split_first())
+        else {
+            return PromptScores::default();
+        };
+        PromptScores {
+            first: self.token(*first),
+            rest: rest.iter().zip(logprobs).map(|(id, logprobs)| self.score(*id, logprobs)).collect(),
+        }
+    }
+}
+
+impl Events for Local {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(usize, Event), Fault>> {
+        self.events.poll_recv(context).map(|event| self.accept(event))
+    }
+
+    fn is_over(&self) -> bool {
+        self.tally.open == 0
+    }
+
+    fn usage(&self) -> Usage {
+        let Tally { prompt_tokens, completion_tokens, cached_tokens, .. } = self.tally;
+        let seconds = [self.tally.prompt_time, self.tally.completion_time].map(|time| time.as_secs_f64());
+        let cost = self.price.map(|price| Cost::new(price.currency, price.per_hour, seconds[0], seconds[1]));
+        Usage { cost, ..Usage::new(prompt_tokens, completion_tokens, cached_tokens) }
+    }
+}
+
+/// The price, if the request is to say what it cost.
+fn price(service: &Service, plan: &Plan) -> Result<Option<Price>, Fault> {
+    let price = service.options.price;
+    if plan.include_cost && price.is_none() {
+        let name = "include_cost";
+        return Err(Fault::field(
+            name,
+            format!("{name} is true; this server was not told its price an hour"),
+        ));
+    }
+    Ok(price.filter(|price| price.in_usage || plan.include_cost))
+}
+
+fn fault_of_refusal(service: &Service, refused: Refused, prompt_field: &str) -> Fault {
+    match refused {
+        Refused::PromptTooLong { tokens, context } => Fault::context(prompt_field, tokens, context),
+        Refused::InvalidParam { name, value, expected } => {
+            Fault::field(name, format!("{name} is {value}, expected {expected}"))
+        }
+        Refused::Closed => {
+            service.metrics.record(Counted::Rejected(Rejection::Draining));
+            Fault::unavailable("draining", "the server is shutting down", 5)
+        }
+        busy => {
+            service.metrics.record(Counted::Rejected(Rejection::QueuedTokens));
+            Fault::busy(busy.to_string(), service.admission.retry_after_s())
+        }
+    }
+}
+
+fn fault_of_error(error: &engine::Error) -> Fault {
+    match error {
+        engine::Error::NothingLeft => Fault::field("logit_bias", error.to_string()),
+        engine::Error::Constraint(_) => Fault::body(error.to_string()),
+        engine::Error::Expired { .. } => Fault::expired(error.to_string()),
+        engine::Error::Waited { .. } => Fault::unavailable("queue_timeout", error.to_string(), 10),
+        other => Fault::internal(other.to_string()),
+    }
+}

@@ -1,0 +1,31 @@
+//! The contract of [`inference`] kept by the models of this machine.
+//!
+//! A request's way: admission (a permit that frees itself) → a slot for its text → the model → template and tokenizer, off
+//! the async threads → the engine → a bounded channel → the events of the contract. A dropped future or output cancels the
+//! request in the engine; what the work holds lives as long as the work.
+//!
+//! Deliberately absent: HTTP, sockets, files, the environment, dialects of APIs.
+
+mod admission;
+mod call_ids;
+mod generation;
+mod model;
+mod options;
+mod outbox;
+mod plan;
+mod prefill_last;
+mod preparation;
+mod response_store;
+mod scores;
+mod service;
+mod shape;
+mod watchdog;
+
+pub use engine::{MirostatVersion, Params, Watch};
+pub use model::{Guided, LoadedModel, ModelText, TextPipeline, Wanted, unix_seconds};
+pub use options::{Options, Price};
+pub use plan::{params, whole_ms};
+pub use preparation::{Admitted, PREPARATIONS, Stop};
+pub use response_store::{Conversation, ResponseInput, ResponseStore, ResponseText};
+pub use service::{Service, Takes};
+pub use watchdog::{Watchdog, watch};

@@ -1,0 +1,41 @@
+//! Bounds of the service; every default is a bound.
+
+use std::time::Duration;
+
+/// Bounds of what is let in, and what the machine costs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Answers in work or in the queue, all requests together.
+    pub requests: usize,
+    /// Answers computed at once; only for estimating waits.
+    pub parallel: usize,
+    /// Requests that would wait longer than this before they begin, by estimate, are refused; none lets all wait.
+    pub longest_wait: Option<Duration>,
+    /// Events that a stream may be behind the engine.
+    pub stream_events: usize,
+    /// What the machine costs, if that is known.
+    pub price: Option<Price>,
+}
+
+/// The machine's price, and who hears of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Units of the currency an hour.
+    pub per_hour: f64,
+    /// The currency.
+    pub currency: wire::Currency,
+    /// Whether every answer's `usage` says what it cost; else those do that are asked to.
+    pub in_usage: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            requests: 72,
+            parallel: 8,
+            longest_wait: Some(Duration::from_secs(60)),
+            stream_events: 1_024,
+            price: None,
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The contract kept by this machine: what its models can be asked, how much is let in, and what becomes of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use events::{Event, Gauges, HourlyPrice, MachineTime, Metrics, Rejection};
+use inference::{
+    Capability, Inference, Load, Operation, Output, Request, RequestContext, Submitted, Tokenize, Tokens,
+};
+use wire::Fault;
+
+use crate::admission::Admission;
+use crate::options::Options;
+use crate::outbox::Steps;
+use crate::plan::{plan, rendered, tokens};
+use crate::preparation::{Admitted, NoSlot, Preparation, Work};
+use crate::response_store::ResponseStore;
+use crate::watchdog::Watchdog;
+use crate::{LoadedModel, generation};
+
+/// Bytes of rendered text that are charged as one token, as they are not tokenized.
+const BYTES_A_TOKEN: usize = 4;
+
+/// The models of this machine, behind one admission control.
+pub struct Service {
+    pub(crate) options: Options,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    preparation: Preparation,
+    responses: Arc<ResponseStore>,
+    began: Instant,
+    /// From there to the engine's start.
+    loading: OnceLock<Duration>,
+    phase: RwLock<Phase>,
+    leaving: AtomicBool,
+}
+
+enum Phase {
+    Loading(String),
+    Ready(Arc<LoadedModel>),
+    Draining(Option<Arc<LoadedModel>>),
+}
+
+/// What a request takes of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// A place for at least one answer.
+    Answers,
+    /// Only the work of reading and tokenizing it.
+    Texts,
+}
+
+impl Service {
+    /// A service that has no model yet.
+    pub fn new(options: Options) -> Service {
+        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
+        if let Some(price) = &options.price {
+            let currency = price.currency.code();
+            metrics.add_price(HourlyPrice { amount: price.per_hour, currency });
+        }
+        Service {
+            began: Instant::now(),
+            loading: OnceLock::new(),
+            metrics,
+            admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
+            responses: Arc::default(),
+            preparation: Preparation::default(),
+            phase: RwLock::new(Phase::Loading("starting".into())),
+            leaving: AtomicBool::new(false),
+            watchdog: Arc::default(),
+            options,
+        }
+    }
+
+    /// Bounds of the service.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Where its events are counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Responses that can be asked for again.
+    pub fn responses(&self) -> &Arc<ResponseStore> {
+        &self.responses
+    }
+
+    /// Tells how long the engine has made no step although it has work, once that is too long.
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.watchdog
+    }
+
+    /// What the engine is to be started with, so that its steps are counted; `weight_bytes` tells how many bytes of
+    /// weights a step of so many rows reads.
+    pub fn watch(&self, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
+        Box::new(Steps::new(self.metrics.clone(), self.watchdog.clone(), weight_bytes))
+    }
+
+    /// Whether the engine has work.
+    pub(crate) fn engine_is_busy(&self) -> bool {
+        self.gauges().is_some_and(|gauges| gauges.running + gauges.waiting > 0)
+    }
+
+    /// Whether there is a model whose engine has ended although nobody asked it to.
+    pub fn engine_has_stopped(&self) -> bool {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*phase, Phase::Ready(model) if !model.engine.is_open())
+    }
+
+    /// What is said while there is no model.
+    pub fn loading(&self, what: String) {
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        if let Phase::Loading(now) = &mut *phase {
+            *now = what;
+        }
+    }
+
+    /// Takes requests from now on; `after` is the time since the start of the process. Ignored when the service is
+    /// already draining.
+    pub fn ready(&self, model: LoadedModel, after: Duration) {
+        let stats = model.engine.stats();
+        self.metrics.add_model(
+            model.name(),
+            model.engine.context(),
+            stats.kv_blocks_total,
+            stats.kv_block_tokens,
+        );
+        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
+        self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*phase, Phase::Loading(_)) {
+            *phase = Phase::Ready(Arc::new(model));
+            self.metrics.record(Event::Ready { after });
+        }
+    }
+
+    /// From now on not ready, though requests are served.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// Whether to send requests here.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn is_ready(&self) -> Result<(), Fault> {
+        self.model()?;
+        if self.leaving.load(Ordering::Acquire) {
+            return Err(Fault::unavailable("draining", "the server is about to shut down", 5));
+        }
+        Ok(())
+    }
+
+    /// Takes no more requests, and has the engine finish what it has within the deadline. It blocks for as long.
+    pub fn drain(&self, deadline: Duration) {
+        let model = {
+            let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+            let model = match &*phase {
+                Phase::Ready(model) => Some(model.clone()),
+                Phase::Draining(model) => model.clone(),
+                Phase::Loading(_) => None,
+            };
+            *phase = Phase::Draining(model.clone());
+            model
+        };
+        self.metrics.record(Event::Draining);
+        if let Some(model) = model {
+            model.engine.drain(deadline);
+        }
+    }
+
+    /// The model.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn model(&self) -> Result<Arc<LoadedModel>, Fault> {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        match &*phase {
+            Phase::Ready(model) if model.engine.is_open() => Ok(model.clone()),
+            Phase::Ready(_) => Err(Fault::unavailable(
+                "engine_stopped",
+                "the engine has stopped; the server must be restarted",
+                60,
+            )),
+            Phase::Loading(what) => {
+                Err(Fault::unavailable("model_loading", format!("the model is loading: {what}"), 2))
+            }
+            Phase::Draining(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
+        }
+    }
+
+    /// As [`Service::model`], counting a refusal.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn model_or_reject(&self) -> Result<Arc<LoadedModel>, Fault> {
+        self.model().inspect_err(|fault| {
+            let reason =
+                if fault.code == Some("model_loading") { Rejection::Loading } else { Rejection::Draining };
+            self.metrics.record(Event::Rejected(reason));
+        })
+    }
+
+    /// For what the time since the start went.
+    pub fn machine_time(&self) -> MachineTime {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        let (Phase::Ready(model) | Phase::Draining(Some(model))) = &*phase else {
+            return MachineTime { idle: self.began.elapsed(), ..MachineTime::default() };
+        };
+        let stats = model.engine.stats();
+        let loading = self.loading.get().copied().unwrap_or_default();
+        let (prompt, output) = (stats.prompt_time, stats.completion_time);
+        MachineTime { prompt, output, idle: loading + stats.idle_time }
+    }
+
+    /// What the engine holds now.
+    pub fn gauges(&self) -> Option<Gauges> {
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        let (Phase::Ready(model) | Phase::Draining(Some(model))) = &*phase else { return None };
+        let stats = model.engine.stats();
+        Some(Gauges {
+            running: stats.running,
+            waiting: stats.waiting,
+            waiting_tokens: stats.waiting_tokens,
+            kv_blocks_used: stats.kv_blocks_used,
+            kv_blocks_cached: stats.kv_blocks_remembered,
+            kv_blocks_total: stats.kv_blocks_total,
+            preemptions: stats.preemptions,
+            prefix_queries: stats.prompt_tokens,
+            prefix_hits: stats.cached_tokens,
+            prefill_rows: stats.prefill_rows,
+        })
+    }
+
+    /// The fault of a request that is turned away, counted.
+    pub(crate) fn refused(&self, reason: Rejection, fault: Fault) -> Fault {
+        self.metrics.record(Event::Rejected(reason));
+        fault
+    }
+
+    fn count_full(&self, fault: &Fault) {
+        if fault.status == 429 {
+            let late = fault.code == Some("wait_too_long");
+            let reason = if late { Rejection::QueuedTime } else { Rejection::QueuedRequests };
+            self.metrics.record(Event::Rejected(reason));
+        }
+    }
+
+    fn no_slot(&self, none: NoSlot) -> Fault {
+        self.refused(Rejection::Preparation, none.fault())
+    }
+
+    /// Lets a request in whose body has so many bytes, after it has waited for a slot to be read in.
+    ///
+    /// # Errors
+    /// As many requests as are allowed are in work or wait.
+    pub async fn admit(
+        &self,
+        takes: Takes,
+        context: &Arc<RequestContext>,
+        size: usize,
+    ) -> Result<Admitted, Fault> {
+        let permit = match takes {
+            Takes::Answers => Some(self.admission.enter().inspect_err(|fault| self.count_full(fault))?),
+            Takes::Texts => None,
+        };
+        let slot = self.preparation.enter(context.owner(), size).await.map_err(|none| self.no_slot(none))?;
+        Ok(Admitted::new(permit, slot))
+    }
+
+    /// Answers a request that was let in.
+    ///
+    /// # Errors
+    /// A model that is not there, a request that it cannot honour, or one too many.
+    pub async fn answer(&self, request: Request, admitted: Admitted) -> Result<Output, Fault> {
+        let model = self.model_or_reject()?;
+        if let Some(name) = request.operation.model().filter(|name| !model.is_called(name)) {
+            return Err(Fault::no_model(name, &model.names));
+        }
+        let Request { operation, context, time_limit } = request;
+        match operation {
+            Operation::Generate(generate) => {
+                let (on, caller) = (model.clone(), context.clone());
+                let (mut admitted, mut plan) = self.counted(
+                    admitted.run(move |_, stop| plan(&Work::new(on, stop, caller), generate)).await,
+                )?;
+                plan.ask_for(context.client(), time_limit);
+                plan.warnings.drain(..).for_each(|warning| context.warn(warning));
+                let mut permit = match admitted.take_permit() {
+                    Some(permit) => permit,
+                    None => self.admission.enter().inspect_err(|fault| self.count_full(fault))?,
+                };
+                permit.grow(plan.choices()).inspect_err(|fault| self.count_full(fault))?;
+                generation::start(self, model, plan, permit, &context).map(Output::Generation)
+            }
+            Operation::Tokenize(operation) => {
+                let work =
+                    move |_: &mut Admitted, stop| tokenize(&Work::new(model, stop, context), operation);
+                self.counted(admitted.run(work).await).map(|(_, output)| output)
+            }
+            other => {
+                let message = format!("the model {} is not one to {}", model.name(), other.name());
+                Err(Fault::unsupported("model", message))
+            }
+        }
+    }
+
+    /// Counts refusals for the size of what a body holds.
+    pub fn counted<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
+        outcome.inspect_err(|fault| {
+            let reason = match fault.code {
+                Some("context_length_exceeded") => Rejection::Context,
+                Some("body_too_complex") => Rejection::BodyValues,
+                _ => return,
+            };
+            self.metrics.record(Event::Rejected(reason));
+        })
+    }
+}
+
+fn tokenize(work: &Work, operation: Tokenize) -> Result<Output, Fault> {
+    let most = work.most_counted();
+    let ids = match operation {
+        Tokenize::Encode { text, wrapped, .. } => work.encode("prompt", &text, wrapped, most)?,
+        Tokenize::Chat(chat) => tokens(work, &rendered(work, &chat)?, most)?,
+        Tokenize::Render(chat) => {
+            let prompt = rendered(work, &chat)?.text;
+            work.charge(prompt.len().div_ceil(BYTES_A_TOKEN));
+            return Ok(Output::Text(prompt));
+        }
+        Tokenize::Decode { ids, .. } => return decode(work, &ids),
+    };
+    let bytes = ids.iter().map(|id| work.text.bytes(*id)).collect();
+    Ok(Output::Tokens(Tokens { ids, bytes, context: work.engine.context() }))
+}
+
+fn decode(work: &Work, ids: &[u32]) -> Result<Output, Fault> {
+    work.charge(ids.len());
+    let bytes: usize = ids.iter().map(|id| work.text.bytes(*id).len()).sum();
+    let most = wire::limits::DETOKENIZED_BYTES;
+    if bytes > most {
+        let message = format!("tokens make {bytes} bytes of text; the limit is {most}");
+        return Err(Fault::field("tokens", message));
+    }
+    Ok(Output::Text(work.text.decode(ids)))
+}
+
+impl Inference for Service {
+    fn submit<'a>(&'a self, request: Request) -> Submitted<'a> {
+        Box::pin(async move {
+            let takes = match request.operation {
+                Operation::Generate(_) => Takes::Answers,
+                _ => Takes::Texts,
+            };
+            let admitted = self.admit(takes, &request.context, 0).await?;
+            self.answer(request, admitted).await
+        })
+    }
+
+    fn capabilities(&self) -> Vec<Capability> {
+        let model = self.model().ok();
+        let capability = |model: Arc<LoadedModel>| Capability {
+            names: model.names.clone(),
+            context: Some(model.engine.context()),
+            operations: vec!["generate", "tokenize"],
+        };
+        model.map(capability).into_iter().collect()
+    }
+
+    fn load(&self) -> Load {
+        let gauges = self.gauges();
+        gauges.map_or_else(Load::default, |gauges| Load {
+            running: gauges.running,
+            waiting: gauges.waiting,
+            waiting_tokens: gauges.waiting_tokens,
+        })
+    }
+}
