@@ -13,39 +13,10 @@ use inference::{Full, Owner, Share, Shares};
 use tokio_stream::StreamExt;
 use wire::Fault;
 
+use crate::body_memory::LARGE;
 use crate::edge::Edge;
 use crate::encoding::Encoding;
-use crate::owner;
-
-/// The memory of all bodies that are being read or worked on, in bytes.
-pub(crate) struct Memory {
-    small: Arc<Shares>,
-    large: Arc<Shares>,
-    /// Bodies that are being read, however small.
-    reading: Arc<Shares>,
-}
-
-/// Bytes of small bodies together.
-const SMALL_BYTES: usize = 16 << 20;
-
-impl Memory {
-    /// For so many bytes of large bodies together, of which one has at most `body`; `connections` bounds how many are read.
-    pub(crate) fn new(bytes: usize, body: usize, connections: usize) -> Memory {
-        let bytes = bytes.max(body);
-        Memory {
-            small: Shares::new(SMALL_BYTES, SMALL_BYTES / 2),
-            large: Shares::new(bytes, (bytes / 4).max(body)),
-            reading: Shares::new(connections, (connections / 4).max(1)),
-        }
-    }
-
-    fn of(&self, bytes: usize) -> &Arc<Shares> {
-        if bytes < LARGE { &self.small } else { &self.large }
-    }
-}
-
-/// Bytes from which on a body is a large one.
-pub const LARGE: usize = 64 << 10;
+use crate::request::owner;
 
 /// A body, the memory that it holds, and whose it is.
 pub struct Bytes {

@@ -1,8 +1,6 @@
 //! Sockets: how many, how long, and how they end.
 
-use std::fmt;
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +20,8 @@ use wire::Fault;
 
 use crate::edge::Edge;
 use crate::line::{self, Line};
+use crate::request::Peer;
 use crate::write_timeout::WriteTimeout;
-
-/// Who is at the other end of a connection, for the audit log.
-#[derive(Clone, Copy)]
-pub struct Peer(pub IpAddr);
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Past the drain's own deadline, for the last bytes to leave.
 const LAST_BYTES: Duration = Duration::from_secs(2);

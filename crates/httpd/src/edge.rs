@@ -9,7 +9,10 @@ use events::{Event, Metrics, Rejection};
 use inference::{Audit, Shares};
 use wire::Fault;
 
-use crate::{Keys, Options, Tls, body, held};
+use crate::auth::Keys;
+use crate::body_memory::Memory;
+use crate::options::Options;
+use crate::tls::Tls;
 
 /// What the layers must know of the routes behind them.
 pub trait Site: Send + Sync {
@@ -30,7 +33,7 @@ pub struct Edge {
     /// Where requests are counted.
     pub metrics: Arc<Metrics>,
     pub(crate) site: Box<dyn Site>,
-    pub(crate) body_memory: body::Memory,
+    pub(crate) body_memory: Memory,
     pub(crate) answer_memory: Arc<Shares>,
     keys: RwLock<Arc<Keys>>,
     tls: RwLock<Option<Tls>>,
@@ -43,12 +46,9 @@ impl Edge {
     pub fn new(mut options: Options, metrics: Arc<Metrics>, site: Box<dyn Site>) -> Edge {
         let keys = std::mem::take(&mut options.keys);
         Edge {
-            body_memory: body::Memory::new(
-                options.body_memory_bytes,
-                options.body_bytes,
-                options.connections,
-            ),
-            answer_memory: held::shares(options.answer_memory_bytes),
+            body_memory: Memory::new(options.body_memory_bytes, options.body_bytes, options.connections),
+            // One client may have half of it.
+            answer_memory: Shares::new(options.answer_memory_bytes, options.answer_memory_bytes / 2),
             keys: RwLock::new(Arc::new(keys)),
             tls: RwLock::new(None),
             audit: OnceLock::new(),

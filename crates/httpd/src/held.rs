@@ -12,21 +12,17 @@ use axum::middleware::Next;
 use axum::response::Response;
 use events::Rejection;
 use hyper::body::{Frame, SizeHint};
-use inference::{Full, Share, Shares};
+use inference::{Full, Share};
 use wire::Fault;
 
 use crate::edge::Edge;
-use crate::{layers, owner};
+use crate::faults::respond;
+use crate::request::owner;
 
 /// Bytes up to which an answer is not counted: a connection holds no more of small ones than of what it sends anyway.
 const SMALL: u64 = 64 << 10;
 /// Bytes that are handed to the connection at once; what it has not asked for stays counted.
 const AT_ONCE: usize = 64 << 10;
-
-/// Bytes for all answers together; one client has half of them.
-pub(crate) fn shares(bytes: usize) -> Arc<Shares> {
-    Shares::new(bytes, bytes / 2)
-}
 
 /// Counts a large answer for as long as any of it waits, or puts a refusal in its place.
 pub(crate) async fn hold(Shared(edge): Shared<Arc<Edge>>, request: Request, next: Next) -> Response {
@@ -59,7 +55,7 @@ async fn held(response: Response, size: usize, share: Share) -> Response {
         Ok(bytes) => {
             Response::from_parts(head, Body::new(Held(Bytes::from_owner(Counted { bytes, _share: share }))))
         }
-        Err(error) => layers::respond(&Fault::internal(format!("an answer broke: {error}"))),
+        Err(error) => respond(&Fault::internal(format!("an answer broke: {error}"))),
     }
 }
 
@@ -107,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn abuse_a8_an_answer_counts_until_its_last_byte_is_taken() {
-        let shares = shares(1_000_000);
+        let shares = inference::Shares::new(1_000_000, 500_000);
         let owner = Owner::Key(1);
         let take = || shares.take(owner, 400_000);
         let response = held(Response::new(Body::from(vec![7; 400_000])), 400_000, take().unwrap()).await;

@@ -6,9 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::extract::{Request, State as Shared};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use events::{Event, Rejection};
@@ -16,9 +15,10 @@ use inference::RequestContext;
 use wire::Fault;
 
 use crate::allowance::Allowance;
-use crate::connection::Peer;
 use crate::edge::Edge;
+use crate::faults::respond;
 use crate::line::Refused;
+use crate::request::Peer;
 use crate::traceparent;
 
 /// The header that names a request, taken from the client if it sent a sane one.
@@ -27,22 +27,6 @@ const MAX_ID_BYTES: usize = 128;
 /// The header that says what of a request is left out or approximated; there may be several.
 pub(crate) const WARNING: HeaderName = HeaderName::from_static("x-gristmill-warning");
 const MAX_WARNING_BYTES: usize = 256;
-
-/// A fault as a response.
-pub fn respond(fault: &Fault) -> Response {
-    let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = Response::new(Body::from(fault.json()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = fault.retry_after_s {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if status == StatusCode::UNAUTHORIZED {
-        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
-}
 
 /// A handler that panicked. What it said goes to the log, not to the client.
 pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {

@@ -9,33 +9,37 @@
 mod allowance;
 mod auth;
 pub mod body;
+mod body_memory;
 mod connection;
 mod cors;
+mod cors_layer;
 mod edge;
 mod encoding;
+mod faults;
 mod head;
 mod held;
 mod layers;
 mod line;
 mod options;
+mod request;
 mod tls;
 mod traceparent;
 mod write_timeout;
 
 use std::sync::Arc;
 
-use axum::extract::Request;
 use axum::{Router, middleware};
-use inference::{Client, Owner, RequestContext};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use allowance::KeyLimits;
 pub use auth::{Keys, KeysError};
-pub use connection::{Application, Peer, serve};
+pub use connection::{Application, serve};
 pub use cors::Cors;
 pub use edge::{Edge, Site};
-pub use layers::{REQUEST_ID, new_id, respond};
+pub use faults::respond;
+pub use layers::{REQUEST_ID, new_id};
 pub use options::Options;
+pub use request::{Peer, client, context};
 pub use tls::{Tls, TlsError};
 
 /// The routes behind the layers that all requests go through.
@@ -44,22 +48,6 @@ pub fn layered(routes: Router, edge: &Arc<Edge>) -> Router {
         .layer(middleware::from_fn_with_state(edge.clone(), held::hold))
         .layer(middleware::from_fn_with_state(edge.clone(), layers::guard))
         .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(middleware::from_fn_with_state(edge.clone(), cors::apply))
+        .layer(middleware::from_fn_with_state(edge.clone(), cors_layer::apply))
         .layer(middleware::from_fn_with_state(edge.clone(), layers::name_and_count))
-}
-
-/// The context that the layers gave a request.
-pub fn context(request: &Request) -> Option<&Arc<RequestContext>> {
-    request.extensions().get()
-}
-
-/// The client that a request comes from; the same one for all where no key is needed.
-pub fn client(request: &Request) -> Client {
-    context(request).map(|context| context.client()).unwrap_or_default()
-}
-
-/// Whom the bounds count a request for.
-pub(crate) fn owner(request: &Request) -> Owner {
-    let address = request.extensions().get::<Peer>().map(|peer| peer.0);
-    Owner::new(client(request), address)
 }

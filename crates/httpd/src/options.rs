@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Cors, Keys};
+use crate::auth::Keys;
+use crate::cors::Cors;
 
 /// Bounds and secrets of the HTTP side of a server.
 #[derive(Debug, Clone)]

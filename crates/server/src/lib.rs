@@ -11,16 +11,19 @@
 //! without a bound.
 
 mod answer;
+mod faults;
 mod hints;
 mod items;
 mod llamacpp;
 mod messages;
 mod options;
 mod page;
+mod paths;
 mod requests;
 mod responses;
 mod routes;
 mod scores;
+mod shown;
 mod state;
 mod stream;
 mod tgi;

@@ -67,13 +67,6 @@ fn block(item: Item) -> Block {
     }
 }
 
-/// A fault in this API's shape.
-pub(crate) fn respond(fault: &Fault) -> Response {
-    let mut response = httpd::respond(fault);
-    *response.body_mut() = fault_json(fault).to_string().into();
-    response
-}
-
 /// Writes a stream of this API's events.
 pub(crate) struct Writer {
     id: String,

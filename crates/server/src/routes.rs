@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State as Shared};
-use axum::http::{Method, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, delete, get, post};
 use events::Format;
 use inference::Generate;
 use service::LoadedModel;
-use wire::routes::{HEALTH, LIVE, METRICS, READY, ROUTES, Route, Shape};
+use wire::routes::{ROUTES, Route};
 use wire::{ChatRequest, CompletionRequest, Fault, models};
 
-use crate::answer::{self, Shown};
+use crate::answer;
 use crate::requests::{Begun, Read, begin};
+use crate::shown::Shown;
 use crate::state::State;
-use crate::{hints, llamacpp, messages, page, responses, stream, tgi, tokens};
+use crate::{faults, hints, llamacpp, messages, page, responses, stream, tgi, tokens};
 
 /// Paths of OpenAI's that are said rather than found missing.
 const CONVERSATIONS: [&str; 2] = ["/v1/conversations", "/v1/conversations/{*rest}"];
@@ -68,46 +69,6 @@ pub(crate) fn router(state: &Arc<State>) -> Router {
     }
     let router = router.fallback(hints::nothing_there).method_not_allowed_fallback(hints::wrong_method);
     httpd::layered(router.with_state(state.clone()), &state.edge)
-}
-
-/// What the layers know of the routes.
-pub(crate) struct Paths {
-    /// Whether the page is served.
-    pub(crate) page: bool,
-}
-
-impl httpd::Site for Paths {
-    fn label(&self, path: &str) -> Option<&'static str> {
-        label(path)
-    }
-
-    fn is_open(&self, method: &Method, path: &str) -> bool {
-        // `POST /` generates.
-        let looks = [Method::GET, Method::HEAD].contains(method);
-        [HEALTH, LIVE, READY].contains(&path) || (looks && self.page && page::path(path).is_some())
-    }
-
-    fn fault(&self, path: &str, fault: &Fault) -> Response {
-        // A path below Anthropic's has its shape even where there is no route.
-        let shape = wire::routes::at(path).next().map(|route| route.shape);
-        match shape {
-            _ if path.starts_with("/v1/messages") => messages::respond(fault),
-            Some(Shape::Tgi) if path != "/" => tgi::respond(fault),
-            _ => httpd::respond(fault),
-        }
-    }
-}
-
-/// A path's label in the metrics: one of a fixed set. None for those that are not counted.
-fn label(path: &str) -> Option<&'static str> {
-    if [HEALTH, LIVE, READY, METRICS].contains(&path) {
-        return None;
-    }
-    let route = wire::routes::at(path).next().map(|route| match route.id {
-        "retrieveModel" => "/v1/models/{id}",
-        _ => route.path,
-    });
-    route.or_else(|| page::path(path)).or(Some("none"))
 }
 
 async fn health(Shared(state): Shared<Arc<State>>) -> Response {
@@ -205,7 +166,7 @@ async fn complete(state: &State, request: Request, prefix: &str, read: Read<Gene
 }
 
 async fn messages(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    messages::answer(&state, request).await.unwrap_or_else(|fault| messages::respond(&fault))
+    messages::answer(&state, request).await.unwrap_or_else(|fault| faults::anthropic(&fault))
 }
 
 async fn openapi() -> Response {
@@ -266,7 +227,10 @@ fn json(text: String) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use wire::routes::{HEALTH, LIVE, METRICS, READY};
+
     use super::*;
+    use crate::paths::label;
 
     #[test]
     fn every_route_has_a_handler_and_a_label() {

@@ -4,7 +4,7 @@
 use inference::{PromptScores, ScoredToken, TokenText};
 use wire::logprobs::{self, Position, Ranked, Scored, characters};
 
-use crate::answer::Shown;
+use crate::shown::Shown;
 
 /// `prompt_logprobs` of a prompt, if they were asked for.
 pub(crate) fn ranked(shown: &Shown, scores: Option<&PromptScores>) -> Option<logprobs::Prompt> {

@@ -7,8 +7,8 @@ use events::Process;
 use httpd::Edge;
 use service::Service;
 
-use crate::Options;
-use crate::routes::Paths;
+use crate::options::Options;
+use crate::paths::Paths;
 
 pub(crate) struct State {
     /// The HTTP side.

@@ -16,8 +16,9 @@ use tokio_stream::Stream;
 use wire::logprobs::Position;
 use wire::{Fault, Usage, chat, completion, logprobs, sse};
 
-use crate::answer::{FINGERPRINT, Shown};
+use crate::answer::FINGERPRINT;
 use crate::scores;
+use crate::shown::Shown;
 
 /// Bytes of events that are gathered before they are sent, when more are ready at once.
 const GATHER_BYTES: usize = 16 << 10;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use inference::{Event, Generate as Operation, Generation, Part, PromptScores, TokenScore, TokenText};
 use serde::Serialize;
@@ -12,6 +12,7 @@ use wire::tgi::{self, BestOf, Details, Generate, Piece, Prefill, Short, StreamDe
 use wire::{Fault, sse};
 
 use crate::answer::{self, Gathered};
+use crate::faults;
 use crate::requests::{Begun, Read, begin};
 use crate::state::State;
 use crate::stream::{self, Dialect};
@@ -85,7 +86,7 @@ pub(crate) async fn root(Shared(state): Shared<Arc<State>>, request: Request) ->
 pub(crate) async fn info(Shared(state): Shared<Arc<State>>) -> Response {
     let model = match state.service.model_or_reject() {
         Ok(model) => model,
-        Err(fault) => return respond(&fault),
+        Err(fault) => return faults::tgi(&fault),
     };
     let context = model.engine.context();
     axum::Json(json!({
@@ -110,9 +111,9 @@ pub(crate) async fn info(Shared(state): Shared<Arc<State>>) -> Response {
 async fn answer(state: &Arc<State>, request: Request, make: Read<Operation, Asked>) -> Response {
     match begin(state, request, make).await {
         Ok(Begun { generation, asked, .. }) => {
-            said(state, generation, asked).await.unwrap_or_else(|fault| respond(&fault))
+            said(state, generation, asked).await.unwrap_or_else(|fault| faults::tgi(&fault))
         }
-        Err(fault) => respond(&fault),
+        Err(fault) => faults::tgi(&fault),
     }
 }
 
@@ -129,15 +130,6 @@ async fn said(state: &State, generation: Generation, asked: Asked) -> Result<Res
         }
         Asked::Short(asked) => short_whole(generation, asked).await,
     }
-}
-
-/// A fault in this API's shape.
-pub(crate) fn respond(fault: &Fault) -> Response {
-    let mut response = httpd::respond(fault);
-    let (status, body) = tgi::fault(fault);
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    *response.body_mut() = body.to_string().into();
-    response
 }
 
 fn inputs(request: TgiRequest, listed: bool) -> Result<(Operation, Asked), Fault> {

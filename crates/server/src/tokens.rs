@@ -11,7 +11,7 @@ use service::Takes;
 use wire::tokens::{self, Text, Tokenize, Tokenized};
 use wire::{ChatRequest, Fault, anthropic};
 
-use crate::messages;
+use crate::faults;
 use crate::requests::{Parsed, Read, parsed};
 use crate::state::State;
 
@@ -62,7 +62,7 @@ pub(crate) async fn count(Shared(state): Shared<Arc<State>>, request: Request) -
     };
     let told = compute(&state, request, read).await;
     let count = |(output, ())| Ok(json!({"input_tokens": tokens_of(output)?.ids.len()}));
-    answer(told.and_then(count), messages::respond)
+    answer(told.and_then(count), faults::anthropic)
 }
 
 fn tokens_of(output: Output) -> Result<Tokens, Fault> {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use engine::{FinishReason, Met, Refused, Ticket, TokenLogprobs};
+use engine::{FinishReason, MatchedStop, Refused, Ticket, TokenLogprobs};
 use events::{Event as Counted, Rejection};
 use inference::{
     End, Event, Events, Generation, Part, PromptFacts, PromptScores, RequestContext, ScoredToken, Token,
@@ -17,9 +17,11 @@ use wire::{Cost, Fault, StopReason, Usage};
 
 use crate::admission::Permit;
 use crate::call_ids::CallIds;
+use crate::core::Core;
+use crate::model::LoadedModel;
+use crate::options::Price;
 use crate::outbox::{Group, Outbox};
 use crate::plan::Plan;
-use crate::{LoadedModel, Price, Service};
 
 /// The choices of a request in the engine, read through one channel. Dropped, it cancels them and frees its places.
 struct Local {
@@ -57,7 +59,7 @@ struct Tally {
 /// # Errors
 /// A prompt that is too long, a price that is not known, an engine that takes no more.
 pub(crate) fn start(
-    service: &Service,
+    core: &Core,
     model: Arc<LoadedModel>,
     mut plan: Plan,
     permit: Permit,
@@ -66,14 +68,14 @@ pub(crate) fn start(
     let most = model.engine.context();
     if let Some(long) = plan.prompts.iter().find(|p| p.len() >= most) {
         let fault = Fault::context(plan.field, long.len(), most);
-        return Err(service.refused(Rejection::Context, fault));
+        return Err(core.refused(Rejection::Context, fault));
     }
-    let price = price(service, &plan)?;
+    let price = price(core, &plan)?;
     context.submits(model.name());
     let (facts, prompts) = facts(&mut plan);
     let choices = facts.len() * plan.n;
     let prompt_tokens = facts.iter().map(|prompt| prompt.tokens).sum();
-    let (receiver, tickets) = submit(service, &model, &mut plan, choices, context)?;
+    let (receiver, tickets) = submit(core, &model, &mut plan, choices, context)?;
     let local = Local {
         n: plan.n,
         silent: if plan.template.show_stop { Vec::new() } else { plan.template.stop_ids.clone() },
@@ -113,7 +115,7 @@ fn facts(plan: &mut Plan) -> (Vec<PromptFacts>, Vec<Vec<u32>>) {
 type Submitted = (Receiver<(usize, engine::Event)>, Vec<Ticket>);
 
 fn submit(
-    service: &Service,
+    core: &Core,
     model: &LoadedModel,
     plan: &mut Plan,
     choices: usize,
@@ -122,7 +124,7 @@ fn submit(
     let most = model.engine.context();
     // A whole answer is read as it comes and held anyway; a stream may be a bounded number of events behind.
     let events = if plan.streamed {
-        service.options.stream_events
+        core.options.stream_events
     } else {
         (plan.template.max_tokens.unwrap_or(most).min(most) + 3) * choices
     };
@@ -143,8 +145,8 @@ fn submit(
             let outbox = Outbox {
                 choice: p * plan.n + k,
                 sender: sender.clone(),
-                metrics: service.metrics.clone(),
-                admission: service.admission.clone(),
+                metrics: core.metrics.clone(),
+                admission: core.admission.clone(),
                 group: group.clone(),
                 overflow: overflow.clone(),
                 last: None,
@@ -152,7 +154,7 @@ fn submit(
                 context: context.clone(),
             };
             let ticket = model.engine.submit(request, Box::new(outbox));
-            tickets.push(ticket.map_err(|refused| fault_of_refusal(service, refused, plan.field))?);
+            tickets.push(ticket.map_err(|refused| fault_of_refusal(core, refused, plan.field))?);
         }
     }
     Ok((receiver, tickets))
@@ -181,8 +183,8 @@ impl Local {
                     5,
                 ));
             }
-            engine::Event::Done { text, reason, met, usage, .. } => {
-                self.done(choice, &text, reason, met, &usage)
+            engine::Event::Done { text, reason, matched_stop, usage, .. } => {
+                self.done(choice, &text, reason, matched_stop, &usage)
             }
         };
         Ok((choice, event))
@@ -193,7 +195,7 @@ impl Local {
         choice: usize,
         text: &str,
         reason: FinishReason,
-        met: Option<Met>,
+        matched_stop: Option<MatchedStop>,
         usage: &engine::Usage,
     ) -> Event {
         self.tally.open -= 1;
@@ -207,9 +209,9 @@ impl Local {
         let mut parts = reader.push(text);
         parts.extend(reader.finish(reason == FinishReason::Length));
         let called = reason == FinishReason::Stop && reader.calls() > 0;
-        let stop = met.map(|met| match met {
-            Met::Id(id) => StopReason::Id(id),
-            Met::Text(text) => StopReason::Text(text),
+        let stop = matched_stop.map(|stop| match stop {
+            MatchedStop::Id(id) => StopReason::Id(id),
+            MatchedStop::Text(text) => StopReason::Text(text),
         });
         let end = End { reason: if called { "tool_calls" } else { reason.name() }, stop };
         Event::Done { parts: self.parts(choice, parts), end }
@@ -271,8 +273,8 @@ impl Events for Local {
 }
 
 /// The price, if the request is to say what it cost.
-fn price(service: &Service, plan: &Plan) -> Result<Option<Price>, Fault> {
-    let price = service.options.price;
+fn price(core: &Core, plan: &Plan) -> Result<Option<Price>, Fault> {
+    let price = core.options.price;
     if plan.include_cost && price.is_none() {
         let name = "include_cost";
         return Err(Fault::field(
@@ -283,19 +285,19 @@ fn price(service: &Service, plan: &Plan) -> Result<Option<Price>, Fault> {
     Ok(price.filter(|price| price.in_usage || plan.include_cost))
 }
 
-fn fault_of_refusal(service: &Service, refused: Refused, prompt_field: &str) -> Fault {
+fn fault_of_refusal(core: &Core, refused: Refused, prompt_field: &str) -> Fault {
     match refused {
         Refused::PromptTooLong { tokens, context } => Fault::context(prompt_field, tokens, context),
         Refused::InvalidParam { name, value, expected } => {
             Fault::field(name, format!("{name} is {value}, expected {expected}"))
         }
         Refused::Closed => {
-            service.metrics.record(Counted::Rejected(Rejection::Draining));
+            core.metrics.record(Counted::Rejected(Rejection::Draining));
             Fault::unavailable("draining", "the server is shutting down", 5)
         }
         busy => {
-            service.metrics.record(Counted::Rejected(Rejection::QueuedTokens));
-            Fault::busy(busy.to_string(), service.admission.retry_after_s())
+            core.metrics.record(Counted::Rejected(Rejection::QueuedTokens));
+            Fault::busy(busy.to_string(), core.admission.retry_after_s())
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod admission;
 mod call_ids;
+mod core;
 mod generation;
 mod model;
 mod options;
@@ -16,7 +17,6 @@ mod plan;
 mod prefill_last;
 mod preparation;
 mod response_store;
-mod scores;
 mod service;
 mod shape;
 mod watchdog;
@@ -27,5 +27,5 @@ pub use options::{Options, Price};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};
 pub use response_store::{Conversation, ResponseInput, ResponseStore, ResponseText};
-pub use service::{Service, Takes};
-pub use watchdog::{Watchdog, watch};
+pub use service::{Service, Takes, watch};
+pub use watchdog::Watchdog;

@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 use text::Reading;
 use wire::completion::Prompt;
 use wire::message::ToolChoice;
-use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate};
+use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate, limits};
 
+use crate::model::LoadedModel;
 use crate::preparation::Work;
-use crate::{LoadedModel, prefill_last, scores, shape};
+use crate::{prefill_last, shape};
 
 /// What is to be computed.
 pub(crate) struct Plan {
@@ -95,7 +96,7 @@ fn conversation(work: &Work, request: ChatRequest) -> Result<Plan, Fault> {
         field: "messages",
         warnings,
     };
-    scores::check(&plan)?;
+    check_scores(&plan)?;
     Ok(plan)
 }
 
@@ -188,7 +189,7 @@ fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Re
         field: "prompt",
         warnings,
     };
-    scores::check(&plan)?;
+    check_scores(&plan)?;
     Ok(plan)
 }
 
@@ -313,4 +314,22 @@ fn priority(handling: &Handling) -> engine::Priority {
 /// A salt as a number that is hard to hit from another salt: half a collision-resistant hash.
 fn salt(text: &str) -> u64 {
     Sha256::digest(text.as_bytes()).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Refuses what would make an answer without a bound: each entry is some sixty bytes of JSON.
+fn check_scores(plan: &Plan) -> Result<(), Fault> {
+    let Some(count) = plan.template.prompt_logprobs else { return Ok(()) };
+    let tokens: usize = plan.prompts.iter().map(Vec::len).sum();
+    let entries = tokens.saturating_mul(plan.best).saturating_mul(1 + count);
+    if entries <= limits::PROMPT_LOGPROBS {
+        return Ok(());
+    }
+    let name = if plan.prompt_logprobs.is_some() { "prompt_logprobs" } else { "logprobs" };
+    let message = format!(
+        "{name} is {count} and the prompts have {tokens} tokens, for {} answers each: {entries} log-probabilities \
+         of prompts; at most {} are allowed",
+        plan.best,
+        limits::PROMPT_LOGPROBS
+    );
+    Err(Fault::field(name, message))
 }

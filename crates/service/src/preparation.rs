@@ -19,8 +19,8 @@ use text::{Limit, Prompt, Unencoded};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
 
-use crate::LoadedModel;
 use crate::admission::Permit;
+use crate::model::LoadedModel;
 
 /// Bytes from which on a body is a large one.
 const LARGE: usize = 64 << 10;

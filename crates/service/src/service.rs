@@ -8,26 +8,27 @@ use events::{Event, Gauges, HourlyPrice, MachineTime, Metrics, Rejection};
 use inference::{
     Capability, Inference, Load, Operation, Output, Request, RequestContext, Submitted, Tokenize, Tokens,
 };
+use tokio::time::{MissedTickBehavior, interval};
 use wire::Fault;
 
 use crate::admission::Admission;
+use crate::core::Core;
+use crate::generation;
+use crate::model::LoadedModel;
 use crate::options::Options;
 use crate::outbox::Steps;
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
 use crate::response_store::ResponseStore;
-use crate::watchdog::Watchdog;
-use crate::{LoadedModel, generation};
+use crate::watchdog::{self, Watchdog};
 
 /// Bytes of rendered text that are charged as one token, as they are not tokenized.
 const BYTES_A_TOKEN: usize = 4;
 
 /// The models of this machine, behind one admission control.
 pub struct Service {
-    pub(crate) options: Options,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) watchdog: Arc<Watchdog>,
+    core: Core,
+    watchdog: Arc<Watchdog>,
     preparation: Preparation,
     responses: Arc<ResponseStore>,
     began: Instant,
@@ -63,25 +64,27 @@ impl Service {
         Service {
             began: Instant::now(),
             loading: OnceLock::new(),
-            metrics,
-            admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
             responses: Arc::default(),
             preparation: Preparation::default(),
             phase: RwLock::new(Phase::Loading("starting".into())),
             leaving: AtomicBool::new(false),
             watchdog: Arc::default(),
-            options,
+            core: Core {
+                metrics,
+                admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
+                options,
+            },
         }
     }
 
     /// Bounds of the service.
     pub fn options(&self) -> &Options {
-        &self.options
+        &self.core.options
     }
 
     /// Where its events are counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
+        &self.core.metrics
     }
 
     /// Responses that can be asked for again.
@@ -97,11 +100,11 @@ impl Service {
     /// What the engine is to be started with, so that its steps are counted; `weight_bytes` tells how many bytes of
     /// weights a step of so many rows reads.
     pub fn watch(&self, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
-        Box::new(Steps::new(self.metrics.clone(), self.watchdog.clone(), weight_bytes))
+        Box::new(Steps::new(self.core.metrics.clone(), self.watchdog.clone(), weight_bytes))
     }
 
     /// Whether the engine has work.
-    pub(crate) fn engine_is_busy(&self) -> bool {
+    fn engine_is_busy(&self) -> bool {
         self.gauges().is_some_and(|gauges| gauges.running + gauges.waiting > 0)
     }
 
@@ -123,7 +126,7 @@ impl Service {
     /// already draining.
     pub fn ready(&self, model: LoadedModel, after: Duration) {
         let stats = model.engine.stats();
-        self.metrics.add_model(
+        self.core.metrics.add_model(
             model.name(),
             model.engine.context(),
             stats.kv_blocks_total,
@@ -134,7 +137,7 @@ impl Service {
         let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(*phase, Phase::Loading(_)) {
             *phase = Phase::Ready(Arc::new(model));
-            self.metrics.record(Event::Ready { after });
+            self.core.metrics.record(Event::Ready { after });
         }
     }
 
@@ -167,7 +170,7 @@ impl Service {
             *phase = Phase::Draining(model.clone());
             model
         };
-        self.metrics.record(Event::Draining);
+        self.core.metrics.record(Event::Draining);
         if let Some(model) = model {
             model.engine.drain(deadline);
         }
@@ -201,7 +204,7 @@ impl Service {
         self.model().inspect_err(|fault| {
             let reason =
                 if fault.code == Some("model_loading") { Rejection::Loading } else { Rejection::Draining };
-            self.metrics.record(Event::Rejected(reason));
+            self.core.metrics.record(Event::Rejected(reason));
         })
     }
 
@@ -236,22 +239,16 @@ impl Service {
         })
     }
 
-    /// The fault of a request that is turned away, counted.
-    pub(crate) fn refused(&self, reason: Rejection, fault: Fault) -> Fault {
-        self.metrics.record(Event::Rejected(reason));
-        fault
-    }
-
     fn count_full(&self, fault: &Fault) {
         if fault.status == 429 {
             let late = fault.code == Some("wait_too_long");
             let reason = if late { Rejection::QueuedTime } else { Rejection::QueuedRequests };
-            self.metrics.record(Event::Rejected(reason));
+            self.core.metrics.record(Event::Rejected(reason));
         }
     }
 
     fn no_slot(&self, none: NoSlot) -> Fault {
-        self.refused(Rejection::Preparation, none.fault())
+        self.core.refused(Rejection::Preparation, none.fault())
     }
 
     /// Lets a request in whose body has so many bytes, after it has waited for a slot to be read in.
@@ -265,7 +262,7 @@ impl Service {
         size: usize,
     ) -> Result<Admitted, Fault> {
         let permit = match takes {
-            Takes::Answers => Some(self.admission.enter().inspect_err(|fault| self.count_full(fault))?),
+            Takes::Answers => Some(self.core.admission.enter().inspect_err(|fault| self.count_full(fault))?),
             Takes::Texts => None,
         };
         let slot = self.preparation.enter(context.owner(), size).await.map_err(|none| self.no_slot(none))?;
@@ -292,10 +289,10 @@ impl Service {
                 plan.warnings.drain(..).for_each(|warning| context.warn(warning));
                 let mut permit = match admitted.take_permit() {
                     Some(permit) => permit,
-                    None => self.admission.enter().inspect_err(|fault| self.count_full(fault))?,
+                    None => self.core.admission.enter().inspect_err(|fault| self.count_full(fault))?,
                 };
                 permit.grow(plan.choices()).inspect_err(|fault| self.count_full(fault))?;
-                generation::start(self, model, plan, permit, &context).map(Output::Generation)
+                generation::start(&self.core, model, plan, permit, &context).map(Output::Generation)
             }
             Operation::Tokenize(operation) => {
                 let work =
@@ -317,8 +314,19 @@ impl Service {
                 Some("body_too_complex") => Rejection::BodyValues,
                 _ => return,
             };
-            self.metrics.record(Event::Rejected(reason));
+            self.core.metrics.record(Event::Rejected(reason));
         })
+    }
+}
+
+/// Watches the engine until it is aborted.
+pub async fn watch(service: Arc<Service>) {
+    let mut ticks = interval(watchdog::TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut seen = 0;
+    loop {
+        ticks.tick().await;
+        service.watchdog.tick(service.engine_is_busy(), &mut seen);
     }
 }
 

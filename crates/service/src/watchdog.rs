@@ -3,16 +3,11 @@
 //! Seconds without a step are counted by a task of this process, not read off the clock: a process that was stopped
 //! (SIGSTOP, a frozen container, a suspended machine) has not been stuck for as long as it did not run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
-
-use crate::Service;
-
 /// Between two looks.
-const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// Without a step for so long the engine is stuck. The longest step there is, a chunk of a large prompt on a slow
 /// machine, takes seconds.
 const STUCK: Duration = Duration::from_secs(60);
@@ -37,7 +32,7 @@ impl Watchdog {
     }
 
     /// A second has passed. `seen` is the count of beats at the last tick.
-    fn tick(&self, busy: bool, seen: &mut u64) {
+    pub(crate) fn tick(&self, busy: bool, seen: &mut u64) {
         let beats = self.beats.load(Ordering::Relaxed);
         if busy && beats == *seen {
             self.silent_ticks.fetch_add(1, Ordering::Relaxed);
@@ -45,17 +40,6 @@ impl Watchdog {
             self.silent_ticks.store(0, Ordering::Relaxed);
         }
         *seen = beats;
-    }
-}
-
-/// Watches the engine until it is aborted.
-pub async fn watch(service: Arc<Service>) {
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut seen = 0;
-    loop {
-        ticks.tick().await;
-        service.watchdog.tick(service.engine_is_busy(), &mut seen);
     }
 }
 

@@ -113,7 +113,8 @@ pub const RULES: &[Rule] = &[
         depends: &["events", "httpd", "inference", "service", "wire"],
         tests_depend: &["engine", "text"],
         never_links: &[],
-        effects: &[Clock],
+        // It hands a listener on.
+        effects: &[Clock, Sockets],
     },
     Rule {
         name: "gateway",

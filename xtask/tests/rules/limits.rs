@@ -66,8 +66,8 @@ fn fault_docs_limits_are_those_of_the_code() {
     let said: &[Said<'_>] = &[
         (OPTIONS, "body_memory_bytes", "bodies being read, together | {}", &mib),
         (OPTIONS, "answer_memory_bytes", "each over 64 KiB | {}", &mib),
-        ("crates/httpd/src/body.rs", "SMALL_BYTES", "those under 64 KiB | {}", &mib),
-        ("crates/httpd/src/body.rs", "LARGE", "{}, 1 larger", &kib),
+        ("crates/httpd/src/body_memory.rs", "SMALL_BYTES", "those under 64 KiB | {}", &mib),
+        ("crates/httpd/src/body_memory.rs", "LARGE", "{}, 1 larger", &kib),
         (PREPARATION, "SMALL_SLOTS", "tokenized at once | {} under", &plain),
         (PREPARATION, "WAITING", "of each kind | {}", &plain),
         (PREPARATION, "WAITING_EACH", "{} of one client | 429", &plain),

@@ -1,5 +1,6 @@
 //! `/v1/responses`: made, streamed, kept, asked for again, cancelled.
 
+mod draft;
 mod inputs;
 mod writer;
 
@@ -10,17 +11,16 @@ use axum::extract::{Path, Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use inference::{Client, Generate, Generation, RequestContext};
-use serde_json::{Value, json};
-use service::{Conversation, ResponseStore, ResponseText, unix_seconds};
+use service::{Conversation, ResponseStore, unix_seconds};
 use tokio::sync::Notify;
 use wire::chat::Stream;
 use wire::responses::Tools;
 use wire::{Fault, ResponsesRequest};
 
-use crate::items::Item;
 use crate::requests::{Begun, begin};
 use crate::state::State;
 use crate::stream;
+use draft::Draft;
 pub(crate) use inputs::list as input_items;
 use writer::{Facts, Object, Writer};
 
@@ -77,50 +77,6 @@ fn read(body: &[u8], store: &ResponseStore, client: Client) -> Result<(Generate,
     let repeated = writer::fields_text(&repeated);
     let asked = Asked { keep, background, stream, repeated, tools, conversation };
     Ok((Generate::chat(chat), asked))
-}
-
-/// A response that is to be kept when it is whole.
-struct Draft {
-    store: Arc<ResponseStore>,
-    id: String,
-    client: Client,
-    /// The conversation before the answer.
-    conversation: Conversation,
-}
-
-impl Draft {
-    /// Keeps the response in its last state.
-    fn keep(mut self, object: ResponseText, items: &[Item]) {
-        if let Some(turn) = turn(items) {
-            self.conversation.push(&turn);
-        }
-        self.store.put(self.id, self.client, object, self.conversation, None);
-    }
-}
-
-/// The answer as a turn of the conversation.
-fn turn(items: &[Item]) -> Option<Value> {
-    let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
-    for item in items {
-        match item {
-            Item::Said(said) => text.push_str(said),
-            Item::Thought(more) => thought.push_str(more),
-            Item::Called { id, name, arguments } => calls.push(json!({
-                "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
-            })),
-        }
-    }
-    if items.is_empty() {
-        return None;
-    }
-    let mut turn = json!({"role": "assistant", "content": text});
-    if !thought.is_empty() {
-        turn["reasoning_content"] = thought.into();
-    }
-    if !calls.is_empty() {
-        turn["tool_calls"] = calls.into();
-    }
-    Some(turn)
 }
 
 /// Computes on after the answer; the response is asked for under its id.

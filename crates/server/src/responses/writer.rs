@@ -6,7 +6,7 @@ use service::ResponseText;
 use wire::responses::{Tools, usage_json};
 use wire::{Fault, sse};
 
-use super::Draft;
+use super::draft::Draft;
 use crate::items::{Change, Item, Items};
 use crate::stream::Dialect;
 

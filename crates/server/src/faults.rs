@@ -1,0 +1,21 @@
+//! Faults in the shapes of the APIs that have one of their own.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use wire::Fault;
+
+/// A fault in Anthropic's shape.
+pub(crate) fn anthropic(fault: &Fault) -> Response {
+    let mut response = httpd::respond(fault);
+    *response.body_mut() = wire::anthropic::fault_json(fault).to_string().into();
+    response
+}
+
+/// A fault in text-generation-inference's shape.
+pub(crate) fn tgi(fault: &Fault) -> Response {
+    let mut response = httpd::respond(fault);
+    let (status, body) = wire::tgi::fault(fault);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.body_mut() = body.to_string().into();
+    response
+}
