@@ -5,7 +5,7 @@ use std::sync::Arc;
 use inference::Shares;
 
 /// Bytes from which on a body is a large one.
-pub const LARGE: usize = 64 << 10;
+pub(crate) const LARGE: usize = 64 << 10;
 
 /// The memory of all bodies that are being read or worked on, in bytes.
 pub(crate) struct Memory {
