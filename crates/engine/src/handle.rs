@@ -167,6 +167,12 @@ impl Handle {
         !self.shared.lock().closed
     }
 
+    /// Takes no more requests from now on; those it has go on.
+    pub fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.bell.notify_all();
+    }
+
     /// Takes no more requests, waits until those it has are done, cancels what is left after `deadline`, and returns
     /// when the engine's thread has ended.
     pub fn drain(&self, deadline: Duration) {

@@ -65,6 +65,16 @@ impl Server {
         self.state.service.ready(model, since.elapsed());
     }
 
+    /// The models, to which others can be added.
+    pub fn registry(&self) -> &Arc<service::Registry> {
+        self.state.service.registry()
+    }
+
+    /// Takes requests from now on, for the models of the registry. `since` is the start of the process.
+    pub fn open(&self, since: Instant) {
+        self.state.service.open(since.elapsed());
+    }
+
     /// What the engine is to be started with, so that its steps are counted.
     pub fn watch(&self) -> Box<dyn service::Watch> {
         self.watch_reads(&|_| 0)

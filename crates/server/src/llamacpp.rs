@@ -41,7 +41,7 @@ pub(crate) async fn completion(Shared(state): Shared<Arc<State>>, request: Reque
 
 /// `GET /slots`: how many answers are computed, as slots that are in use or not.
 pub(crate) async fn slots(Shared(state): Shared<Arc<State>>, uri: Uri) -> Response {
-    let model = match state.service.model_or_reject() {
+    let model = match state.service.model(None).await {
         Ok(model) => model,
         Err(fault) => return httpd::respond(&fault),
     };

@@ -42,6 +42,8 @@ pub(crate) fn label(path: &str) -> Option<&'static str> {
     }
     let route = wire::routes::at(path).next().map(|route| match route.id {
         "retrieveModel" => "/v1/models/{id}",
+        "loadModel" => "/v1/models/{id}/load",
+        "unloadModel" => "/v1/models/{id}/unload",
         _ => route.path,
     });
     route.or_else(|| page::path(path)).or(Some("none"))

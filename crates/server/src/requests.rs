@@ -54,7 +54,7 @@ pub(crate) async fn parsed<A: Send + 'static>(
     takes: Takes,
     make: impl FnOnce(&[u8]) -> Result<(Operation, A), Fault> + Send + 'static,
 ) -> Result<Parsed<A>, Fault> {
-    state.service.model_or_reject()?;
+    state.service.open_or_reject()?;
     let context = httpd::context(&request).cloned();
     let context: Arc<_> = context.ok_or_else(|| Fault::internal("a request without a context"))?;
     let time_limit = time_limit(&request)?;

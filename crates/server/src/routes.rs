@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, delete, get, post};
 use events::Format;
 use inference::Generate;
-use service::LoadedModel;
+use service::Facts;
 use wire::routes::{ROUTES, Route};
 use wire::{ChatRequest, CompletionRequest, Fault, models};
 
@@ -40,6 +40,9 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "countMessageTokens" => post(tokens::count),
         "listModels" => get(list_models),
         "retrieveModel" => get(one_model),
+        "loadModel" => post(change_model),
+        // The router has one path for both.
+        "unloadModel" => MethodRouter::new(),
         "tokenize" => post(tokens::tokenize),
         "detokenize" => post(tokens::detokenize),
         "applyTemplate" => post(tokens::apply_template),
@@ -61,7 +64,7 @@ pub(crate) fn router(state: &Arc<State>) -> Router {
     let mut router = if state.page { page::routes() } else { Router::new() };
     for route in ROUTES {
         if let Some(handler) = handler(route) {
-            router = router.route(route.path, handler);
+            router = router.route(routed_path(route), handler);
         }
     }
     for path in CONVERSATIONS {
@@ -69,6 +72,14 @@ pub(crate) fn router(state: &Arc<State>) -> Router {
     }
     let router = router.fallback(hints::nothing_there).method_not_allowed_fallback(hints::wrong_method);
     httpd::layered(router.with_state(state.clone()), &state.edge)
+}
+
+/// The path that the router knows a route by: what stands behind a name of several segments is read by the handler.
+fn routed_path(route: &Route) -> &'static str {
+    match route.path.find("{*").and_then(|at| route.path[at..].find('}').map(|end| at + end + 1)) {
+        Some(end) => &route.path[..end],
+        None => route.path,
+    }
 }
 
 async fn health(Shared(state): Shared<Arc<State>>) -> Response {
@@ -108,29 +119,62 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }
 
-fn cards(model: &LoadedModel) -> impl Iterator<Item = models::Card> {
-    let context = model.engine.context();
-    model.names.iter().map(move |name| models::Card::new(name, model.created, context))
+/// A card for each name of a model.
+fn cards(facts: &Facts) -> Vec<models::Card> {
+    let (created, context) = match &facts.state {
+        service::State::Ready(model) => (model.created, Some(model.engine.context())),
+        _ => (0, None),
+    };
+    let card = |name: &String| models::Card {
+        state: facts.state.name(),
+        memory_bytes: facts.bytes.filter(|bytes| *bytes > 0),
+        pinned: facts.pinned,
+        ..models::Card::new(name, created, context)
+    };
+    facts.names.iter().map(card).collect()
 }
 
 async fn list_models(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.service.model_or_reject() {
-        Ok(model) => to_json(&models::List::new(cards(&model).collect())),
+    match state.service.open_or_reject() {
+        Ok(()) => {
+            let cards = state.service.registry().facts().iter().flat_map(cards).collect();
+            to_json(&models::List::new(cards))
+        }
         Err(fault) => httpd::respond(&fault),
     }
 }
 
 async fn one_model(Shared(state): Shared<Arc<State>>, Path(id): Path<String>) -> Response {
-    match state.service.model_or_reject() {
-        Ok(model) => match cards(&model).find(|card| card.id == id) {
-            Some(card) => to_json(&card),
-            None if model.is_called(&id) => {
-                to_json(&models::Card::new(id, model.created, model.engine.context()))
-            }
-            None => httpd::respond(&Fault::no_model(&id, &model.names)),
-        },
+    match state.service.open_or_reject().and_then(|()| state.service.find(Some(&id))) {
+        Ok(index) => to_json(&card(&state, index, &id)),
         Err(fault) => httpd::respond(&fault),
     }
+}
+
+/// The card of a model under the name that it was asked for by.
+fn card(state: &State, index: usize, id: &str) -> models::Card {
+    let facts = state.service.registry().facts();
+    let own = facts.get(index).and_then(|facts| cards(facts).into_iter().next());
+    let own = own.unwrap_or_else(|| models::Card::new(id, 0, None));
+    models::Card { id: id.to_owned(), ..own }
+}
+
+/// `POST /v1/models/{id}/load` and `/unload`.
+async fn change_model(Shared(state): Shared<Arc<State>>, Path(rest): Path<String>) -> Response {
+    let changed = async {
+        state.service.open_or_reject()?;
+        if let Some(id) = rest.strip_suffix("/load") {
+            drop(state.service.model(Some(id)).await?);
+            return Ok(card(&state, state.service.find(Some(id))?, id));
+        }
+        if let Some(id) = rest.strip_suffix("/unload") {
+            let index = state.service.find(Some(id))?;
+            state.service.registry().unload(index)?;
+            return Ok(card(&state, index, id));
+        }
+        Err(Fault::not_found(&format!("/v1/models/{rest}")))
+    };
+    changed.await.map_or_else(|fault| httpd::respond(&fault), |card| to_json(&card))
 }
 
 async fn chat(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
@@ -179,7 +223,7 @@ async fn version() -> Response {
 
 /// What llama.cpp's clients ask for, as far as it exists here.
 async fn props(Shared(state): Shared<Arc<State>>) -> Response {
-    let model = match state.service.model_or_reject() {
+    let model = match state.service.model(None).await {
         Ok(model) => model,
         Err(fault) => return httpd::respond(&fault),
     };
@@ -206,7 +250,7 @@ async fn props(Shared(state): Shared<Arc<State>>) -> Response {
 
 /// What is known of the tokenizer, in the words of `tokenizer_config.json`, as vLLM tells it.
 async fn tokenizer_info(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.service.model_or_reject() {
+    match state.service.model(None).await {
         Ok(model) => {
             let mut facts = model.text.facts();
             facts.entry("tokenizer_class").or_insert("PreTrainedTokenizerFast".into());

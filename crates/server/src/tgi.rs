@@ -84,7 +84,7 @@ pub(crate) async fn root(Shared(state): Shared<Arc<State>>, request: Request) ->
 
 /// `GET /info`.
 pub(crate) async fn info(Shared(state): Shared<Arc<State>>) -> Response {
-    let model = match state.service.model_or_reject() {
+    let model = match state.service.model(None).await {
         Ok(model) => model,
         Err(fault) => return faults::tgi(&fault),
     };

@@ -22,10 +22,12 @@ use crate::model::LoadedModel;
 use crate::options::Price;
 use crate::outbox::{Group, Outbox};
 use crate::plan::Plan;
+use crate::registry::Lease;
 
 /// The choices of a request in the engine, read through one channel. Dropped, it cancels them and frees its places.
 struct Local {
-    model: Arc<LoadedModel>,
+    /// In use until the answers have ended.
+    model: Lease,
     /// Answers a prompt.
     n: usize,
     /// Tokens that end an answer beside the model's own, unless they are shown.
@@ -60,7 +62,7 @@ struct Tally {
 /// A prompt that is too long, a price that is not known, an engine that takes no more.
 pub(crate) fn start(
     core: &Core,
-    model: Arc<LoadedModel>,
+    model: Lease,
     mut plan: Plan,
     permit: Permit,
     context: &Arc<RequestContext>,

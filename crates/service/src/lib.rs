@@ -16,6 +16,7 @@ mod outbox;
 mod plan;
 mod prefill_last;
 mod preparation;
+mod registry;
 mod response_store;
 mod service;
 mod shape;
@@ -26,6 +27,7 @@ pub use model::{Guided, LoadedModel, ModelText, TextPipeline, Wanted, unix_secon
 pub use options::{Options, Price};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};
+pub use registry::{Facts, Lease, Loader, Registration, Registry, State};
 pub use response_store::{Conversation, ResponseInput, ResponseStore, ResponseText};
 pub use service::{Service, Takes, watch};
 pub use watchdog::Watchdog;

@@ -19,39 +19,18 @@ pub struct LoadedModel {
     pub engine: engine::Handle,
     /// Its tokens and its chat format.
     pub text: Arc<dyn TextPipeline>,
-    /// Whether a request for a model of another name is answered by this one.
-    any_name: bool,
 }
 
 impl LoadedModel {
     /// A model under some names (at least one), loaded now.
     pub fn new(names: Vec<String>, engine: engine::Handle, text: Arc<dyn TextPipeline>) -> LoadedModel {
-        LoadedModel { names, created: unix_seconds(), engine, text, any_name: false }
-    }
-
-    /// Answers to any name: for clients that send one of their own and cannot be told another.
-    #[must_use]
-    pub fn under_any_name(mut self) -> LoadedModel {
-        self.any_name = true;
-        self
-    }
-
-    /// Whether a request for a model of this name is one for this model. Case and Ollama's `:latest` make no difference.
-    pub fn is_called(&self, name: &str) -> bool {
-        let same = |known: &String| plain(known).eq_ignore_ascii_case(plain(name));
-        self.any_name || self.names.iter().any(same)
+        LoadedModel { names, created: unix_seconds(), engine, text }
     }
 
     /// The name that answers carry.
     pub fn name(&self) -> &str {
         self.names.first().map_or("model", String::as_str)
     }
-}
-
-/// A name without Ollama's tag for "no tag".
-fn plain(name: &str) -> &str {
-    let (head, tag) = name.split_at_checked(name.len().saturating_sub(":latest".len())).unwrap_or((name, ""));
-    if tag.eq_ignore_ascii_case(":latest") && !head.is_empty() { head } else { name }
 }
 
 /// Seconds since 1970.

@@ -15,6 +15,12 @@ pub struct Options {
     pub stream_events: usize,
     /// What the machine costs, if that is known.
     pub price: Option<Price>,
+    /// Bytes that models may take together.
+    pub model_bytes: u64,
+    /// The longest that a request waits for its model to be loaded.
+    pub longest_load: Duration,
+    /// Whether a request for a model of a name that is not known is answered by the default one.
+    pub any_model_name: bool,
 }
 
 /// The machine's price, and who hears of it.
@@ -36,6 +42,9 @@ impl Default for Options {
             longest_wait: Some(Duration::from_secs(60)),
             stream_events: 1_024,
             price: None,
+            model_bytes: u64::MAX,
+            longest_load: Duration::from_secs(300),
+            any_model_name: false,
         }
     }
 }

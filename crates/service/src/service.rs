@@ -20,6 +20,7 @@ use crate::outbox::Steps;
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
 use crate::response_store::ResponseStore;
+use crate::registry::{Facts, Lease, Registry, State};
 use crate::watchdog::{self, Watchdog};
 
 /// Bytes of rendered text that are charged as one token, as they are not tokenized.
@@ -34,14 +35,11 @@ pub struct Service {
     began: Instant,
     /// From there to the engine's start.
     loading: OnceLock<Duration>,
-    phase: RwLock<Phase>,
+    registry: Arc<Registry>,
+    /// What is being done before the first request is taken; none from then on.
+    starting: RwLock<Option<String>>,
+    draining: AtomicBool,
     leaving: AtomicBool,
-}
-
-enum Phase {
-    Loading(String),
-    Ready(Arc<LoadedModel>),
-    Draining(Option<Arc<LoadedModel>>),
 }
 
 /// What a request takes of the machine.
@@ -66,7 +64,9 @@ impl Service {
             loading: OnceLock::new(),
             responses: Arc::default(),
             preparation: Preparation::default(),
-            phase: RwLock::new(Phase::Loading("starting".into())),
+            registry: Registry::new(options.model_bytes, options.longest_load),
+            starting: RwLock::new(Some("starting".into())),
+            draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             watchdog: Arc::default(),
             core: Core {
@@ -110,21 +110,43 @@ impl Service {
 
     /// Whether there is a model whose engine has ended although nobody asked it to.
     pub fn engine_has_stopped(&self) -> bool {
-        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*phase, Phase::Ready(model) if !model.engine.is_open())
+        !self.draining.load(Ordering::Acquire) && self.registry.loaded().iter().any(|model| !model.engine.is_open())
     }
 
-    /// What is said while there is no model.
+    /// The models.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// What is said before the first request is taken.
     pub fn loading(&self, what: String) {
-        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
-        if let Phase::Loading(now) = &mut *phase {
+        let mut starting = self.starting.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(now) = &mut *starting {
             *now = what;
         }
     }
 
-    /// Takes requests from now on; `after` is the time since the start of the process. Ignored when the service is
-    /// already draining.
+    /// Takes requests from now on, for this model, which stays loaded, among others; `after` is the time since the start
+    /// of the process.
     pub fn ready(&self, model: LoadedModel, after: Duration) {
+        let stats = model.engine.stats();
+        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
+        self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
+        self.count_model(&model);
+        self.registry.add_loaded(model);
+        self.open(after);
+    }
+
+    /// Takes requests from now on, for the models of the registry.
+    pub fn open(&self, after: Duration) {
+        let starting = self.starting.write().unwrap_or_else(PoisonError::into_inner).take();
+        if starting.is_some() && !self.draining.load(Ordering::Acquire) {
+            self.core.metrics.record(Event::Ready { after });
+        }
+    }
+
+    /// Begins to count what a model does.
+    fn count_model(&self, model: &LoadedModel) {
         let stats = model.engine.stats();
         self.core.metrics.add_model(
             model.name(),
@@ -132,13 +154,6 @@ impl Service {
             stats.kv_blocks_total,
             stats.kv_block_tokens,
         );
-        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
-        self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
-        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*phase, Phase::Loading(_)) {
-            *phase = Phase::Ready(Arc::new(model));
-            self.core.metrics.record(Event::Ready { after });
-        }
     }
 
     /// From now on not ready, though requests are served.
@@ -151,92 +166,115 @@ impl Service {
     /// # Errors
     /// Why not.
     pub fn is_ready(&self) -> Result<(), Fault> {
-        self.model()?;
+        self.is_open()?;
         if self.leaving.load(Ordering::Acquire) {
             return Err(Fault::unavailable("draining", "the server is about to shut down", 5));
         }
         Ok(())
     }
 
-    /// Takes no more requests, and has the engine finish what it has within the deadline. It blocks for as long.
+    /// Takes no more requests, and has the engines finish what they have within the deadline. It blocks for as long.
     pub fn drain(&self, deadline: Duration) {
-        let model = {
-            let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
-            let model = match &*phase {
-                Phase::Ready(model) => Some(model.clone()),
-                Phase::Draining(model) => model.clone(),
-                Phase::Loading(_) => None,
-            };
-            *phase = Phase::Draining(model.clone());
-            model
-        };
+        self.draining.store(true, Ordering::Release);
         self.core.metrics.record(Event::Draining);
-        if let Some(model) = model {
-            model.engine.drain(deadline);
-        }
+        self.registry.drain(deadline);
     }
 
-    /// The model.
+    /// Whether requests are taken.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn model(&self) -> Result<Arc<LoadedModel>, Fault> {
-        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
-        match &*phase {
-            Phase::Ready(model) if model.engine.is_open() => Ok(model.clone()),
-            Phase::Ready(_) => Err(Fault::unavailable(
-                "engine_stopped",
-                "the engine has stopped; the server must be restarted",
-                60,
-            )),
-            Phase::Loading(what) => {
-                Err(Fault::unavailable("model_loading", format!("the model is loading: {what}"), 2))
-            }
-            Phase::Draining(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
+    /// Why not.
+    pub fn is_open(&self) -> Result<(), Fault> {
+        if self.draining.load(Ordering::Acquire) {
+            return Err(Fault::unavailable("draining", "the server is shutting down", 5));
         }
+        if let Some(what) = &*self.starting.read().unwrap_or_else(PoisonError::into_inner) {
+            return Err(Fault::unavailable("model_loading", format!("the model is loading: {what}"), 2));
+        }
+        if self.engine_has_stopped() {
+            let message = "the engine has stopped; the server must be restarted";
+            return Err(Fault::unavailable("engine_stopped", message, 60));
+        }
+        Ok(())
     }
 
-    /// As [`Service::model`], counting a refusal.
+    /// As [`Service::is_open`], counting a refusal.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn model_or_reject(&self) -> Result<Arc<LoadedModel>, Fault> {
-        self.model().inspect_err(|fault| {
+    /// Why no requests are taken.
+    pub fn open_or_reject(&self) -> Result<(), Fault> {
+        self.is_open().inspect_err(|fault| {
             let reason =
                 if fault.code == Some("model_loading") { Rejection::Loading } else { Rejection::Draining };
             self.core.metrics.record(Event::Rejected(reason));
         })
     }
 
-    /// For what the time since the start went.
-    pub fn machine_time(&self) -> MachineTime {
-        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
-        let (Phase::Ready(model) | Phase::Draining(Some(model))) = &*phase else {
-            return MachineTime { idle: self.began.elapsed(), ..MachineTime::default() };
-        };
-        let stats = model.engine.stats();
-        let loading = self.loading.get().copied().unwrap_or_default();
-        let (prompt, output) = (stats.prompt_time, stats.completion_time);
-        MachineTime { prompt, output, idle: loading + stats.idle_time }
+    /// Which model is called so; none is the default one.
+    ///
+    /// # Errors
+    /// There is no such model.
+    pub fn find(&self, name: Option<&str>) -> Result<usize, Fault> {
+        let found = self.registry.find(name);
+        // For clients that send a name of their own and cannot be told another.
+        let found = found.or_else(|| self.registry.find(None).filter(|_| self.core.options.any_model_name));
+        found.ok_or_else(|| {
+            let names: Vec<String> = self.registry.facts().into_iter().flat_map(|facts| facts.names).collect();
+            Fault::no_model(name.unwrap_or("default"), &names)
+        })
     }
 
-    /// What the engine holds now.
+    /// The model of this name, loaded first if it is not; the default one without a name.
+    ///
+    /// # Errors
+    /// There is no such model, or it cannot be loaded in time.
+    pub async fn model(&self, name: Option<&str>) -> Result<Lease, Fault> {
+        self.open_or_reject()?;
+        let index = self.find(name)?;
+        let lease = self.registry.acquire(index).await.inspect_err(|fault| {
+            if fault.code == Some("model_loading") {
+                self.core.metrics.record(Event::Rejected(Rejection::Loading));
+            }
+        })?;
+        self.count_model(&lease);
+        Ok(lease)
+    }
+
+    /// For what the time since the start went.
+    pub fn machine_time(&self) -> MachineTime {
+        let models = self.registry.loaded();
+        let (mut prompt, mut output) = (Duration::ZERO, Duration::ZERO);
+        for model in &models {
+            let stats = model.engine.stats();
+            prompt += stats.prompt_time;
+            output += stats.completion_time;
+        }
+        let idle = match models.as_slice() {
+            [model] => self.loading.get().copied().unwrap_or_default() + model.engine.stats().idle_time,
+            _ => self.began.elapsed().saturating_sub(prompt + output),
+        };
+        MachineTime { prompt, output, idle }
+    }
+
+    /// What the engines hold now, together.
     pub fn gauges(&self) -> Option<Gauges> {
-        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
-        let (Phase::Ready(model) | Phase::Draining(Some(model))) = &*phase else { return None };
-        let stats = model.engine.stats();
-        Some(Gauges {
-            running: stats.running,
-            waiting: stats.waiting,
-            waiting_tokens: stats.waiting_tokens,
-            kv_blocks_used: stats.kv_blocks_used,
-            kv_blocks_cached: stats.kv_blocks_remembered,
-            kv_blocks_total: stats.kv_blocks_total,
-            preemptions: stats.preemptions,
-            prefix_queries: stats.prompt_tokens,
-            prefix_hits: stats.cached_tokens,
-            prefill_rows: stats.prefill_rows,
-        })
+        let models = self.registry.loaded();
+        let mut sum: Option<Gauges> = None;
+        for model in models {
+            let stats = model.engine.stats();
+            let sum = sum.get_or_insert_with(Gauges::default);
+            sum.running += stats.running;
+            sum.waiting += stats.waiting;
+            sum.waiting_tokens += stats.waiting_tokens;
+            sum.kv_blocks_used += stats.kv_blocks_used;
+            sum.kv_blocks_cached += stats.kv_blocks_remembered;
+            sum.kv_blocks_total += stats.kv_blocks_total;
+            sum.preemptions += stats.preemptions;
+            sum.prefix_queries += stats.prompt_tokens;
+            sum.prefix_hits += stats.cached_tokens;
+            sum.prefill_rows += stats.prefill_rows;
+        }
+        sum
     }
 
     fn count_full(&self, fault: &Fault) {
@@ -274,17 +312,16 @@ impl Service {
     /// # Errors
     /// A model that is not there, a request that it cannot honour, or one too many.
     pub async fn answer(&self, request: Request, admitted: Admitted) -> Result<Output, Fault> {
-        let model = self.model_or_reject()?;
-        if let Some(name) = request.operation.model().filter(|name| !model.is_called(name)) {
-            return Err(Fault::no_model(name, &model.names));
-        }
+        let model = self.model(request.operation.model()).await?;
         let Request { operation, context, time_limit } = request;
         match operation {
             Operation::Generate(generate) => {
-                let (on, caller) = (model.clone(), context.clone());
-                let (mut admitted, mut plan) = self.counted(
-                    admitted.run(move |_, stop| plan(&Work::new(on, stop, caller), generate)).await,
-                )?;
+                let caller = context.clone();
+                // The model is in use also when the client leaves while this goes on.
+                let work = move |_: &mut Admitted, stop| {
+                    plan(&Work::new(model.loaded(), stop, caller), generate).map(|plan| (plan, model))
+                };
+                let (mut admitted, (mut plan, model)) = self.counted(admitted.run(work).await)?;
                 plan.ask_for(context.client(), time_limit);
                 plan.warnings.drain(..).for_each(|warning| context.warn(warning));
                 let mut permit = match admitted.take_permit() {
@@ -326,6 +363,7 @@ pub async fn watch(service: Arc<Service>) {
     let mut seen = 0;
     loop {
         ticks.tick().await;
+        service.registry().expire();
         service.watchdog.tick(service.engine_is_busy(), &mut seen);
     }
 }
@@ -370,13 +408,15 @@ impl Inference for Service {
     }
 
     fn capabilities(&self) -> Vec<Capability> {
-        let model = self.model().ok();
-        let capability = |model: Arc<LoadedModel>| Capability {
-            names: model.names.clone(),
-            context: Some(model.engine.context()),
+        let capability = |facts: Facts| Capability {
+            context: match &facts.state {
+                State::Ready(model) => Some(model.engine.context()),
+                _ => None,
+            },
+            names: facts.names,
             operations: vec!["generate", "tokenize"],
         };
-        model.map(capability).into_iter().collect()
+        self.registry.facts().into_iter().map(capability).collect()
     }
 
     fn load(&self) -> Load {

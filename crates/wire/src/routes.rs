@@ -179,6 +179,24 @@ pub const ROUTES: &[Route] = &[
         ..GET
     },
     Route {
+        path: "/v1/models/{*id}/load",
+        id: "loadModel",
+        tag: Some("models"),
+        summary: "Loads a model.",
+        answers: "The card of the model, once it is loaded.",
+        answer: "Model",
+        ..POST
+    },
+    Route {
+        path: "/v1/models/{*id}/unload",
+        id: "unloadModel",
+        tag: Some("models"),
+        summary: "Unloads a model that is not in use.",
+        answers: "The card of the model as it is now.",
+        answer: "Model",
+        ..POST
+    },
+    Route {
         path: "/v1/models/{*id}",
         id: "retrieveModel",
         tag: Some("models"),
@@ -325,18 +343,18 @@ impl Route {
 
     /// Whether this is a path of the route.
     fn matches(&self, path: &str) -> bool {
-        let mut segments = path.split('/');
-        for part in self.path.split('/') {
-            let Some(segment) = segments.next() else { return false };
-            match part.strip_prefix('{') {
-                Some(name) if name.starts_with('*') => return !segment.is_empty(),
-                Some(_) if segment.is_empty() => return false,
-                Some(_) => {}
-                None if part != segment => return false,
-                None => {}
-            }
+        if let Some((start, rest)) = self.path.split_once("{*") {
+            let end = rest.split_once('}').map_or("", |(_, end)| end);
+            let name = path.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+            return name.is_some_and(|name| !name.is_empty() && !name.starts_with('/'));
         }
-        segments.next().is_none()
+        let mut segments = path.split('/');
+        let known = self.path.split('/').all(|part| {
+            segments.next().is_some_and(|segment| {
+                if part.starts_with('{') { !segment.is_empty() } else { part == segment }
+            })
+        });
+        known && segments.next().is_none()
     }
 }
 
@@ -352,6 +370,7 @@ mod tests {
         assert_eq!(ids("/v1/responses/resp_1"), ["getResponse", "deleteResponse"]);
         assert_eq!(ids("/v1/responses/resp_1/cancel"), ["cancelResponse"]);
         assert_eq!(ids("/v1/models/org/name"), ["retrieveModel"]);
+        assert_eq!(ids("/v1/models/org/name/load"), ["loadModel", "retrieveModel"]);
         for none in
             ["", "/v1", "/v1/models/", "/v1/responses/", "/v1/responses/a/b/c", "/v1/chat/completions/"]
         {

@@ -258,6 +258,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         parallel: args.limits.parallel(threads),
         longest_wait: args.limits.longest_wait(),
         price: args.price.price()?,
+        any_model_name: args.clients.any_model_name(),
         ..service::Options::default()
     };
     let (page, metrics_llamacpp) = (!args.no_page, args.metrics_llamacpp);
@@ -434,11 +435,7 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     if args.tool_calls_from_json != When::Auto {
         spoken = spoken.with_calls_from_json(args.tool_calls_from_json == When::On);
     }
-    let mut served = LoadedModel::new(names, engine, Arc::new(spoken));
-    if args.clients.any_model_name() {
-        served = served.under_any_name();
-    }
-    server.ready(served, began);
+    server.ready(LoadedModel::new(names, engine, Arc::new(spoken)), began);
     Ok(ready)
 }
 

@@ -1,0 +1,337 @@
+//! The models of this machine: registered, loaded when they are asked for, unloaded when their memory is wanted.
+//!
+//! A model that is in use or loading is never unloaded. A load happens once, however many requests wait for it, and
+//! blocks no other model. Memory is reserved before a load begins and free when the last of the model is gone. Who is
+//! unloaded for whom is decided by [`Table`], which knows neither threads nor clocks.
+
+mod table;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use wire::Fault;
+
+use crate::LoadedModel;
+use table::{Answer, Table};
+pub use table::{Facts, State};
+
+/// Makes a model ready.
+pub trait Loader: Send + Sync {
+    /// Bytes of memory that the model takes when it is loaded: weights, KV cache, buffers.
+    ///
+    /// # Errors
+    /// In words, when it cannot be found or planned.
+    fn need_bytes(&self) -> Result<u64, String>;
+
+    /// Loads it; `progress` is told how far it is. It may take minutes, and is called on a thread that may block.
+    ///
+    /// # Errors
+    /// In words, when it cannot be loaded.
+    fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String>;
+}
+
+/// A model that can be loaded.
+pub struct Registration {
+    /// The names that it goes by; the first is the one that answers carry.
+    pub names: Vec<String>,
+    /// Whether it stays loaded whatever else is asked for.
+    pub pinned: bool,
+    /// How long it stays loaded without a request; none is until its memory is wanted.
+    pub keep_alive: Option<Duration>,
+    /// What makes it ready.
+    pub loader: Arc<dyn Loader>,
+}
+
+/// The models, and who waits for them.
+pub struct Registry {
+    table: Mutex<Table>,
+    loaders: Mutex<Vec<Arc<dyn Loader>>>,
+    /// Something changed: a load or an unload ended, or a model is no longer in use.
+    changed: Notify,
+    /// The longest that a request waits for its model.
+    longest_wait: Duration,
+}
+
+/// A model in use: it stays loaded until this is dropped.
+pub struct Lease {
+    registry: Arc<Registry>,
+    index: usize,
+    model: Arc<LoadedModel>,
+}
+
+impl Lease {
+    /// The model, for work that this lease outlives.
+    pub(crate) fn loaded(&self) -> Arc<LoadedModel> {
+        self.model.clone()
+    }
+}
+
+impl std::ops::Deref for Lease {
+    type Target = LoadedModel;
+
+    fn deref(&self) -> &LoadedModel {
+        &self.model
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.registry.table().release(self.index, Instant::now());
+        self.registry.changed.notify_waiters();
+    }
+}
+
+/// How long an engine may take to end that has nothing to do.
+const UNLOAD: Duration = Duration::from_secs(30);
+
+impl Registry {
+    /// No models yet, which may take so many bytes together.
+    pub fn new(limit_bytes: u64, longest_wait: Duration) -> Arc<Registry> {
+        Arc::new(Registry {
+            table: Mutex::new(Table::new(limit_bytes)),
+            loaders: Mutex::default(),
+            changed: Notify::new(),
+            longest_wait,
+        })
+    }
+
+    /// Adds a model; it is loaded when it is asked for. The first one is the default.
+    ///
+    /// # Errors
+    /// In words: no name, or one that another model has.
+    pub fn add(&self, registration: Registration) -> Result<(), String> {
+        let Registration { names, pinned, keep_alive, loader } = registration;
+        if names.is_empty() {
+            return Err("a model needs a name".into());
+        }
+        let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table();
+        if let Some(name) = names.iter().find(|name| find(&table, name).is_some()) {
+            return Err(format!("two models are called {name}"));
+        }
+        table.add(names, pinned, keep_alive, Instant::now());
+        loaders.push(loader);
+        Ok(())
+    }
+
+    /// Adds a model that is loaded and stays so.
+    pub(crate) fn add_loaded(&self, model: LoadedModel) {
+        let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table();
+        let now = Instant::now();
+        let index = table.add(model.names.clone(), true, None, now);
+        table.loaded(index, Ok(Arc::new(model)), now);
+        loaders.push(Arc::new(Never));
+    }
+
+    /// The models that are loaded.
+    pub(crate) fn loaded(&self) -> Vec<Arc<LoadedModel>> {
+        let table = self.table();
+        let ready = table.entries.iter().filter_map(|entry| match &entry.state {
+            State::Ready(model) => Some(model.clone()),
+            _ => None,
+        });
+        ready.collect()
+    }
+
+    /// Which model is called so; none is the default one.
+    pub fn find(&self, name: Option<&str>) -> Option<usize> {
+        let table = self.table();
+        match name {
+            None => (!table.entries.is_empty()).then_some(0),
+            Some(name) => find(&table, name),
+        }
+    }
+
+    /// What is known of all models, in the order in which they were added.
+    pub fn facts(&self) -> Vec<Facts> {
+        let (table, now) = (self.table(), Instant::now());
+        (0..table.entries.len()).map(|index| table.facts(index, now)).collect()
+    }
+
+    /// Bytes that are reserved for models, and bytes that they may take together.
+    pub fn memory(&self) -> (u64, u64) {
+        let table = self.table();
+        (table.reserved(), table.limit())
+    }
+
+    /// The model, loaded first if it is not.
+    ///
+    /// # Errors
+    /// It cannot be loaded, or not in time.
+    pub async fn acquire(self: &Arc<Self>, index: usize) -> Result<Lease, Fault> {
+        let end = tokio::time::Instant::now() + self.longest_wait;
+        let bytes = self.need_bytes(index).await?;
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            match self.ask(index, bytes) {
+                Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model }),
+                Answer::Load => self.begin_load(index),
+                Answer::Unload(going) => self.begin_unload(going),
+                Answer::Wait => {}
+                Answer::Failed(why) => {
+                    let message = format!("the model {} cannot be loaded: {why}", self.name(index));
+                    return Err(Fault::unavailable("model_load_failed", message, 10));
+                }
+                Answer::TooLarge { bytes, limit, pinned } => {
+                    let message = format!(
+                        "the model {} takes {bytes} bytes; models may take {limit} together, {pinned} of them pinned",
+                        self.name(index)
+                    );
+                    return Err(Fault::unavailable("model_too_large", message, 60));
+                }
+            }
+            if tokio::time::timeout_at(end, changed).await.is_err() {
+                return Err(self.late(index));
+            }
+        }
+    }
+
+    fn ask(&self, index: usize, bytes: u64) -> Answer {
+        self.table().ask(index, bytes, Instant::now())
+    }
+
+    /// What the model takes; asking its loader may read the head of a file.
+    async fn need_bytes(&self, index: usize) -> Result<u64, Fault> {
+        {
+            let table = self.table();
+            let facts = table.facts(index, Instant::now());
+            if let (State::Ready(_), Some(bytes)) = (&facts.state, facts.bytes) {
+                return Ok(bytes);
+            }
+        }
+        let loader = self.loader(index);
+        let need = tokio::task::spawn_blocking(move || loader.need_bytes()).await;
+        match need {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(why)) => {
+                let message = format!("the model {} cannot be loaded: {why}", self.name(index));
+                Err(Fault::unavailable("model_load_failed", message, 10))
+            }
+            Err(error) => Err(Fault::internal(format!("a loader did not end: {error}"))),
+        }
+    }
+
+    /// Loads on a thread that may block. It goes on whoever waits for it.
+    fn begin_load(self: &Arc<Self>, index: usize) {
+        let (registry, loader) = (self.clone(), self.loader(index));
+        tokio::task::spawn_blocking(move || {
+            let progress = |what: String| registry.table().progress(index, what);
+            let load = std::panic::AssertUnwindSafe(|| loader.load(&progress));
+            let outcome = std::panic::catch_unwind(load)
+                .unwrap_or_else(|_| Err("its loader panicked; the log has the reason".into()));
+            if let Err(why) = &outcome {
+                tracing::error!(model = registry.name(index), error = why, "a model could not be loaded");
+            }
+            registry.table().loaded(index, outcome.map(Arc::new), Instant::now());
+            registry.changed.notify_waiters();
+        });
+    }
+
+    /// Ends the engines of models that nobody uses, on a thread that may block.
+    fn begin_unload(self: &Arc<Self>, going: Vec<(usize, Arc<LoadedModel>)>) {
+        let registry = self.clone();
+        tokio::task::spawn_blocking(move || {
+            for (index, model) in going {
+                model.engine.drain(UNLOAD);
+                // The memory is free when the last of the model is dropped, which this is.
+                drop(model);
+                registry.table().unloaded(index);
+                registry.changed.notify_waiters();
+            }
+        });
+    }
+
+    /// Unloads a model that is not in use.
+    ///
+    /// # Errors
+    /// It is in use or loading.
+    pub fn unload(self: &Arc<Self>, index: usize) -> Result<(), Fault> {
+        let mut table = self.table();
+        let facts = table.facts(index, Instant::now());
+        let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
+        if busy {
+            let state = if facts.uses > 0 { "in use" } else { "loading" };
+            let message = format!("the model {} is {state}; it can be unloaded when it is not", facts.names[0]);
+            return Err(Fault::busy(message, 5));
+        }
+        let going = table.drain(index);
+        drop(table);
+        self.begin_unload(going.map(|model| (index, model)).into_iter().collect());
+        Ok(())
+    }
+
+    /// Unloads those that nobody has asked for as long as they are kept. To be called now and then.
+    pub fn expire(self: &Arc<Self>) {
+        let going = self.table().expire(Instant::now());
+        if !going.is_empty() {
+            self.begin_unload(going);
+        }
+    }
+
+    /// Loads nothing any more, and has the models finish what they have within the deadline. It blocks for as long.
+    pub fn drain(&self, deadline: Duration) {
+        let end = Instant::now() + deadline;
+        let models = self.table().close();
+        self.changed.notify_waiters();
+        // None of them takes more from now on, whoever is drained first.
+        for model in &models {
+            model.engine.close();
+        }
+        for model in models {
+            model.engine.drain(end.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn late(&self, index: usize) -> Fault {
+        let facts = self.table().facts(index, Instant::now());
+        let seconds = self.longest_wait.as_secs();
+        let state = match facts.state {
+            State::Loading(what) => format!("it is loading: {what}"),
+            _ => "its memory is in use by other models".to_owned(),
+        };
+        let message = format!("the model {} was not ready within {seconds} s; {state}", facts.names[0]);
+        Fault::unavailable("model_loading", message, 5)
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.table().entries[index].names[0].clone()
+    }
+
+    fn loader(&self, index: usize) -> Arc<dyn Loader> {
+        self.loaders.lock().unwrap_or_else(PoisonError::into_inner)[index].clone()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The loader of a model that is loaded already, and stays so.
+struct Never;
+
+impl Loader for Never {
+    fn need_bytes(&self) -> Result<u64, String> {
+        Ok(0)
+    }
+
+    fn load(&self, _progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
+        Err("it was not loaded by this server".into())
+    }
+}
+
+/// Case and Ollama's `:latest` make no difference.
+fn find(table: &Table, name: &str) -> Option<usize> {
+    let same = |known: &String| plain(known).eq_ignore_ascii_case(plain(name));
+    table.entries.iter().position(|entry| entry.names.iter().any(same))
+}
+
+/// A name without Ollama's tag for "no tag".
+pub(crate) fn plain(name: &str) -> &str {
+    let (head, tag) = name.split_at_checked(name.len().saturating_sub(":latest".len())).unwrap_or((name, ""));
+    if tag.eq_ignore_ascii_case(":latest") && !head.is_empty() { head } else { name }
+}
