@@ -191,7 +191,7 @@ impl Registry {
         }
     }
 
-    fn ask(&self, index: usize, bytes: u64) -> Answer {
+    fn ask(&self, index: usize, bytes: u64) -> Answer<LoadedModel> {
         self.table().ask(index, bytes, Instant::now())
     }
 

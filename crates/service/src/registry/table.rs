@@ -9,21 +9,32 @@ use crate::LoadedModel;
 const FAILED_FOR: Duration = Duration::from_secs(10);
 
 /// Where a model is between not loaded and in use.
-#[derive(Clone)]
-pub enum State {
+pub enum State<M = LoadedModel> {
     /// Known, and loaded when it is asked for.
     Registered,
     /// It is being loaded, and is so far.
     Loading(String),
     /// It answers.
-    Ready(Arc<LoadedModel>),
+    Ready(Arc<M>),
     /// It finishes what it has, and is then unloaded.
     Draining,
     /// The last load failed.
     Failed(String),
 }
 
-impl State {
+impl<M> Clone for State<M> {
+    fn clone(&self) -> State<M> {
+        match self {
+            State::Registered => State::Registered,
+            State::Loading(what) => State::Loading(what.clone()),
+            State::Ready(model) => State::Ready(model.clone()),
+            State::Draining => State::Draining,
+            State::Failed(why) => State::Failed(why.clone()),
+        }
+    }
+}
+
+impl<M> State<M> {
     /// Its name, as the API tells it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -37,12 +48,11 @@ impl State {
 }
 
 /// What is told of a model.
-#[derive(Clone)]
-pub struct Facts {
+pub struct Facts<M = LoadedModel> {
     /// The names that it goes by.
     pub names: Vec<String>,
     /// Where it is.
-    pub state: State,
+    pub state: State<M>,
     /// Whether it stays loaded.
     pub pinned: bool,
     /// Bytes of memory that it holds, or will hold as far as that is known.
@@ -55,11 +65,11 @@ pub struct Facts {
     pub keep_alive: Option<Duration>,
 }
 
-pub(super) struct Entry {
+pub(super) struct Entry<M> {
     pub(super) names: Vec<String>,
     pub(super) pinned: bool,
     pub(super) keep_alive: Option<Duration>,
-    pub(super) state: State,
+    pub(super) state: State<M>,
     /// Bytes that are reserved for it; 0 while it is not loaded.
     reserved: u64,
     /// Bytes that it takes, once that is known.
@@ -72,15 +82,15 @@ pub(super) struct Entry {
 }
 
 /// The answer to a request for a model.
-pub(super) enum Answer {
+pub(super) enum Answer<M> {
     /// It may be used; it is counted as in use.
-    Use(Arc<LoadedModel>),
+    Use(Arc<M>),
     /// Something must end first.
     Wait,
     /// It is marked as loading: whoever asked loads it.
     Load,
     /// These are marked as draining: whoever asked unloads them, and then asks again.
-    Unload(Vec<(usize, Arc<LoadedModel>)>),
+    Unload(Vec<(usize, Arc<M>)>),
     /// The last load failed a moment ago.
     Failed(String),
     /// It takes more memory than there can be for it.
@@ -95,16 +105,16 @@ pub(super) enum Answer {
 }
 
 /// The models and the memory that they share.
-pub(super) struct Table {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct Table<M = LoadedModel> {
+    pub(super) entries: Vec<Entry<M>>,
     /// Bytes that models may take together.
     limit: u64,
     /// No model is loaded any more.
     closed: bool,
 }
 
-impl Table {
-    pub(super) fn new(limit: u64) -> Table {
+impl<M> Table<M> {
+    pub(super) fn new(limit: u64) -> Table<M> {
         Table { entries: Vec::new(), limit, closed: false }
     }
 
@@ -139,7 +149,7 @@ impl Table {
     }
 
     /// Takes the model that takes `bytes` when it is loaded. Marks what the answer says.
-    pub(super) fn ask(&mut self, index: usize, bytes: u64, now: Instant) -> Answer {
+    pub(super) fn ask(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
         let closed = self.closed;
         let entry = &mut self.entries[index];
         entry.last = now;
@@ -163,7 +173,7 @@ impl Table {
     }
 
     /// Reserves room for a model and marks it as loading, or says what must go first.
-    fn room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer {
+    fn room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
         let pinned: u64 = self.entries.iter().filter(|entry| entry.pinned).map(|entry| entry.reserved).sum();
         if bytes > self.limit.saturating_sub(pinned) {
             return Answer::TooLarge { bytes, limit: self.limit, pinned };
@@ -190,10 +200,10 @@ impl Table {
     /// Models that are not in use, the one that was used longest ago first, until they free so many bytes; none if all of
     /// them together do not.
     fn least_used(&self, bytes: u64, now: Instant) -> Vec<usize> {
-        let idle = |(_, entry): &(usize, &Entry)| {
+        let idle = |(_, entry): &(usize, &Entry<M>)| {
             matches!(entry.state, State::Ready(_)) && entry.uses == 0 && !entry.pinned
         };
-        let mut idle: Vec<(usize, &Entry)> = self.entries.iter().enumerate().filter(idle).collect();
+        let mut idle: Vec<(usize, &Entry<M>)> = self.entries.iter().enumerate().filter(idle).collect();
         idle.sort_by_key(|(_, entry)| std::cmp::Reverse(now.saturating_duration_since(entry.last)));
         let (mut freed, mut going) = (0, Vec::new());
         for (index, entry) in idle {
@@ -207,7 +217,7 @@ impl Table {
     }
 
     /// Marks a model that is ready and not in use as draining.
-    pub(super) fn drain(&mut self, index: usize) -> Option<Arc<LoadedModel>> {
+    pub(super) fn drain(&mut self, index: usize) -> Option<Arc<M>> {
         let entry = &mut self.entries[index];
         let State::Ready(model) = &entry.state else { return None };
         let model = model.clone();
@@ -223,7 +233,7 @@ impl Table {
     }
 
     /// A load has ended.
-    pub(super) fn loaded(&mut self, index: usize, outcome: Result<Arc<LoadedModel>, String>, now: Instant) {
+    pub(super) fn loaded(&mut self, index: usize, outcome: Result<Arc<M>, String>, now: Instant) {
         let entry = &mut self.entries[index];
         entry.last = now;
         match outcome {
@@ -248,8 +258,8 @@ impl Table {
     }
 
     /// Marks those as draining that nobody has asked for as long as they are kept.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<(usize, Arc<LoadedModel>)> {
-        let expired = |entry: &Entry| {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<(usize, Arc<M>)> {
+        let expired = |entry: &Entry<M>| {
             let idle = now.saturating_duration_since(entry.last);
             entry.uses == 0 && !entry.pinned && entry.keep_alive.is_some_and(|keep| idle >= keep)
         };
@@ -259,7 +269,7 @@ impl Table {
     }
 
     /// No model is loaded from now on; gives back those that are.
-    pub(super) fn close(&mut self) -> Vec<Arc<LoadedModel>> {
+    pub(super) fn close(&mut self) -> Vec<Arc<M>> {
         self.closed = true;
         let ready = self.entries.iter().filter_map(|entry| match &entry.state {
             State::Ready(model) => Some(model.clone()),
@@ -268,7 +278,7 @@ impl Table {
         ready.collect()
     }
 
-    pub(super) fn facts(&self, index: usize, now: Instant) -> Facts {
+    pub(super) fn facts(&self, index: usize, now: Instant) -> Facts<M> {
         let entry = &self.entries[index];
         Facts {
             names: entry.names.clone(),
@@ -281,3 +291,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
