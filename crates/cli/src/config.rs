@@ -18,7 +18,7 @@ const SERVE: &str = "serve";
 /// Bytes of a file.
 const MAX_BYTES: u64 = 1 << 20;
 /// Flags that make no sense in a file or a variable.
-const NOT_THERE: [&str; 4] = ["help", "version", "config", "check"];
+const NOT_THERE: [&str; 5] = ["help", "version", "config", "check", "model_table"];
 
 /// Gives every flag of `serve` its variable, without showing it in the help.
 pub(crate) fn with_environment(command: Command) -> Command {
@@ -44,7 +44,7 @@ pub(crate) fn arguments(command: &Command, matches: &ArgMatches) -> Result<Vec<O
     let table = read(path)?;
     let Some(serve) = command.find_subcommand(SERVE) else { return Ok(Vec::new()) };
     let mut arguments = Vec::new();
-    let mut model = None;
+    let mut models: Vec<OsString> = Vec::new();
     for (key, value) in &table {
         let wrong = |what: String| Failure::usage(format!("--config {}: {key} {what}", path.display()));
         let id = key.replace('-', "_");
@@ -58,6 +58,17 @@ pub(crate) fn arguments(command: &Command, matches: &ArgMatches) -> Result<Vec<O
         let flag = arg.get_long().map(|long| format!("--{long}"));
         let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
         match (flag, value) {
+            (None, toml::Value::Array(tables)) if tables.iter().all(toml::Value::is_table) => {
+                for table in tables {
+                    let json = serde_json::to_string(table).map_err(|error| wrong(error.to_string()))?;
+                    arguments.push(format!("--model-table={json}").into());
+                }
+            }
+            (None, toml::Value::Array(values)) => {
+                for value in values {
+                    models.push(plain(value).map_err(wrong)?.into());
+                }
+            }
             (Some(flag), toml::Value::Boolean(on)) if is_switch => {
                 arguments.extend(on.then(|| OsString::from(flag)));
             }
@@ -68,11 +79,12 @@ pub(crate) fn arguments(command: &Command, matches: &ArgMatches) -> Result<Vec<O
                 }
             }
             (Some(flag), value) => arguments.push(format!("{flag}={}", plain(value).map_err(wrong)?).into()),
-            (None, value) => model = Some(plain(value).map_err(wrong)?),
+            (None, value) => models.push(plain(value).map_err(wrong)?.into()),
         }
     }
-    if let Some(model) = model {
-        arguments.extend(["--".into(), model.into()]);
+    if !models.is_empty() {
+        arguments.push("--".into());
+        arguments.extend(models);
     }
     Ok(arguments)
 }

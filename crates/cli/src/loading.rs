@@ -43,6 +43,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) speculate: &'a flags::Speculate,
     /// Whether packed weights are kept between starts.
     pub(crate) packed: flags::Packed,
+    /// Bytes that the KV cache may take, where several models share the machine; none is half of what is left.
+    pub(crate) kv_room: Option<u64>,
 }
 
 /// A model found and planned, not loaded yet.
@@ -201,9 +203,11 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         })
     };
     let own_per_token = spec.kv_bytes_per_token(kv_dtype) as u64;
+    let fixed = needs(&spec, draft.as_ref(), 0).total() + OTHER_BYTES;
+    let available = machine.memory_available_bytes.min(machine.memory_limit_bytes);
     let room = Room {
-        available: machine.memory_available_bytes.min(machine.memory_limit_bytes),
-        fixed: needs(&spec, draft.as_ref(), 0).total() + OTHER_BYTES,
+        available: wish.kv_room.map_or(available, |bytes| fixed.saturating_add(bytes.saturating_mul(2))),
+        fixed,
         per_token: own_per_token + draft.as_ref().map_or(0, |d| d.spec.kv_bytes_per_token(kv_dtype) as u64),
     };
     let kv = room.kv(wish.context, spec.context, wish.max_running)?;
@@ -221,7 +225,9 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
         size(need.scratch),
         size(OTHER_BYTES)
     );
-    check_memory(&machine, need.total() + OTHER_BYTES, wish.model, &parts)?;
+    if wish.kv_room.is_none() {
+        check_memory(&machine, need.total() + OTHER_BYTES, wish.model, &parts)?;
+    }
     Ok(Planned {
         path,
         machine,
@@ -348,8 +354,16 @@ impl Planned {
     /// # Errors
     /// A damaged file, or no threads or memory after all.
     pub(crate) fn load(self, progress: &mut dyn FnMut(f32)) -> Result<Loaded, Failure> {
-        let began = Instant::now();
         let compute = compute(&self.machine, self.tier, self.threads, self.prompts)?;
+        self.load_with(compute, progress)
+    }
+
+    /// As [`Planned::load`], with kernels that are there already.
+    ///
+    /// # Errors
+    /// A damaged file, or no threads or memory after all.
+    pub(crate) fn load_with(self, compute: Compute, progress: &mut dyn FnMut(f32)) -> Result<Loaded, Failure> {
+        let began = Instant::now();
         let all = self.need.weights.max(1) as f32;
         let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);
         let mut part = |share| progress(share * own);

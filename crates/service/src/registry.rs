@@ -218,18 +218,49 @@ impl Registry {
 
     /// Loads on a thread that may block. It goes on whoever waits for it.
     fn begin_load(self: &Arc<Self>, index: usize) {
-        let (registry, loader) = (self.clone(), self.loader(index));
-        tokio::task::spawn_blocking(move || {
-            let progress = |what: String| registry.table().progress(index, what);
-            let load = std::panic::AssertUnwindSafe(|| loader.load(&progress));
-            let outcome = std::panic::catch_unwind(load)
-                .unwrap_or_else(|_| Err("its loader panicked; the log has the reason".into()));
-            if let Err(why) = &outcome {
-                tracing::error!(model = registry.name(index), error = why, "a model could not be loaded");
+        let registry = self.clone();
+        tokio::task::spawn_blocking(move || registry.run_load(index));
+    }
+
+    /// Loads a model that is marked as loading.
+    fn run_load(&self, index: usize) {
+        let loader = self.loader(index);
+        let progress = |what: String| self.table().progress(index, what);
+        let load = std::panic::AssertUnwindSafe(|| loader.load(&progress));
+        let outcome = std::panic::catch_unwind(load)
+            .unwrap_or_else(|_| Err("its loader panicked; the log has the reason".into()));
+        if let Err(why) = &outcome {
+            tracing::error!(model = self.name(index), error = why, "a model could not be loaded");
+        }
+        self.table().loaded(index, outcome.map(Arc::new), Instant::now());
+        self.changed.notify_waiters();
+    }
+
+    /// Loads a model on this thread, before there are requests. Nothing is unloaded for it.
+    ///
+    /// # Errors
+    /// It cannot be loaded, or there is no room.
+    pub fn load_now(&self, index: usize) -> Result<(), Fault> {
+        let failed = |why: String| {
+            let message = format!("the model {} cannot be loaded: {why}", self.name(index));
+            Fault::unavailable("model_load_failed", message, 10)
+        };
+        let bytes = self.loader(index).need_bytes().map_err(failed)?;
+        match self.ask(index, bytes) {
+            Answer::Use(_) => {
+                self.table().release(index, Instant::now());
+                return Ok(());
             }
-            registry.table().loaded(index, outcome.map(Arc::new), Instant::now());
-            registry.changed.notify_waiters();
-        });
+            Answer::Load => self.run_load(index),
+            Answer::Failed(why) => return Err(failed(why)),
+            Answer::Wait | Answer::Unload(_) | Answer::TooLarge { .. } => {
+                return Err(failed("there is no room for it".into()));
+            }
+        }
+        match self.table().facts(index, Instant::now()).state {
+            State::Failed(why) => Err(failed(why)),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the engines of models that nobody uses, on a thread that may block.

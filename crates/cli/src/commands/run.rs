@@ -152,6 +152,7 @@ impl Session {
             max_running: 1,
             speculate: &args.speculate,
             packed: args.packed,
+            kv_room: None,
         };
         let planned = plan(&wish)?;
         let params = args.sampling.params(planned.vocab(), args.logprobs)?;

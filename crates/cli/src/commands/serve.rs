@@ -8,6 +8,7 @@ mod clients;
 mod descriptors;
 mod door;
 mod limits;
+mod many;
 mod name;
 #[cfg(not(feature = "otlp"))]
 mod no_traces;
@@ -27,7 +28,8 @@ use cpu::probe::Machine;
 use cpu::usage::Meter;
 use engine::{Device, Engine, Setup};
 use kernels::{KvDtype, Precision};
-use server::{Audit, Cors, LoadedModel, ModelText, Options, Server};
+use server::{Audit, Cors, LoadedModel, ModelText, Options, Server, TextPipeline};
+use text::{ChatTemplate, Tokenizer};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use weights::store::DEFAULT_MODEL;
@@ -52,9 +54,13 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Catalog name, path, or source (hf:…, https://…, py:…); pulled if it is not there.
-    #[arg(value_name = "MODEL", default_value = DEFAULT_MODEL)]
-    model: String,
+    /// Catalog name, path, or source (hf:…, https://…, py:…); pulled if it is not there. Several are served side by side,
+    /// the first one to requests that name none [default: a small model of the catalog].
+    #[arg(value_name = "MODEL", num_args = 0..)]
+    model: Vec<String>,
+
+    #[command(flatten)]
+    many: many::Flags,
 
     /// Address to listen on. Other than loopback only with an API key.
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
@@ -147,6 +153,23 @@ pub(crate) struct Args {
     speculate: flags::Speculate,
 }
 
+impl Args {
+    /// The model that answers requests which name none.
+    fn model(&self) -> &str {
+        self.model.first().map_or(DEFAULT_MODEL, String::as_str)
+    }
+
+    /// What is loaded, for a line.
+    fn subject(&self) -> String {
+        if self.is_many() { "several models".into() } else { self.model().to_owned() }
+    }
+
+    /// Whether there is more than one model, or may be.
+    fn is_many(&self) -> bool {
+        self.model.len() > 1 || self.many.is_used()
+    }
+}
+
 /// When something is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum When {
@@ -190,7 +213,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let listener = door::bind(&args.host, args.port, !options.http.keys.is_empty() || args.insecure_no_auth)?;
     let address = listener.local_addr()?;
-    log.say(&format!("listening on {scheme}://{address}; loading {}", args.model));
+    log.say(&format!("listening on {scheme}://{address}; loading {}", args.subject()));
     let invitation = Invitation {
         log,
         scheme,
@@ -259,6 +282,8 @@ fn options(args: &Args) -> Result<Options, Failure> {
         longest_wait: args.limits.longest_wait(),
         price: args.price.price()?,
         any_model_name: args.clients.any_model_name(),
+        model_bytes: if args.is_many() { many::limit(args, &cpu::probe::look()) } else { u64::MAX },
+        longest_load: args.many.load_wait(),
         ..service::Options::default()
     };
     let (page, metrics_llamacpp) = (!args.no_page, args.metrics_llamacpp);
@@ -296,7 +321,15 @@ fn load_beside(
     began: Instant,
 ) -> Result<oneshot::Receiver<Failure>, Failure> {
     let (tell, failed) = oneshot::channel();
-    let body = move || match load(&args, &server, began) {
+    let load = move || {
+        if args.is_many() {
+            let facts = many::start(&args, &server, began)?;
+            let name = server.registry().facts().first().map_or_else(String::new, |first| first.names[0].clone());
+            return Ok(Ready { name, chats: true, facts });
+        }
+        load(&args, &server, began)
+    };
+    let body = move || match load() {
         Ok(ready) => {
             ready.say(&invitation, began);
             // Kept, so that the receiver goes on waiting.
@@ -332,18 +365,18 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     if let Some(file) = &args.operations.audit_log {
         audit::AuditLog::start(file, args.operations.audit_log_bytes)?;
     }
-    let installed = store::home()?.find(&args.model).is_some() || Path::new(&args.model).exists();
+    let installed = store::home()?.find(args.model()).is_some() || Path::new(args.model()).exists();
     if !installed {
-        weights::store::known(&args.model).map_err(|error| store::unknown(&args.model, error))?;
-        out!("flags and files are good; {} is not in the store, serve would pull it", args.model);
+        weights::store::known(args.model()).map_err(|error| store::unknown(args.model(), error))?;
+        out!("flags and files are good; {} is not in the store, serve would pull it", args.model());
         return Ok(());
     }
-    let planned = planned(args)?;
+    let planned = planned(args, &Wanted::default())?;
     planned.check_words()?;
     out!(
         "flags and files are good; {} would be served with {} of context, {} of memory and {}; \
          {} at once, {} more and {} of prompts may wait",
-        args.model,
+        args.model(),
         number(planned.limits.context, "token"),
         size(planned.need.total()),
         number(options.http.keys.len(), "key"),
@@ -354,22 +387,32 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What one of several models is to have otherwise than the flags say.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    model: Option<String>,
+    context: Option<usize>,
+    kv_memory: Option<u64>,
+    kv_room: Option<u64>,
+}
+
 /// The model found, and its memory planned as the flags say.
-fn planned(args: &Args) -> Result<Planned, Failure> {
+fn planned(args: &Args, wanted: &Wanted) -> Result<Planned, Failure> {
     let threads = threads(args)?;
     let wish = Wish {
-        model: &args.model,
+        model: wanted.model.as_deref().unwrap_or_else(|| args.model()),
         compute: &args.compute,
         precision: Precision::Fast,
         prompts: args.prompts,
         kv: args.kv,
-        context: args.context,
+        context: wanted.context.or(args.context),
         max_running: args.limits.parallel(threads),
         speculate: &args.speculate,
         packed: args.packed,
+        kv_room: wanted.kv_room,
     };
     let mut planned = plan(&wish)?;
-    if let Some(kv_bytes) = args.kv_memory {
+    if let Some(kv_bytes) = wanted.kv_memory.or(args.kv_memory) {
         let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
         if kv_bytes < context_bytes {
             return Err(Failure::usage(format!(
@@ -380,7 +423,10 @@ fn planned(args: &Args) -> Result<Planned, Failure> {
             )));
         }
         planned.set_kv_bytes(kv_bytes);
-        check_memory(&planned.machine, planned.need.total() - planned.need.kv + kv_bytes, &args.model, "")?;
+        planned.need.kv = kv_bytes;
+        if wanted.kv_room.is_none() {
+            check_memory(&planned.machine, planned.need.total(), wish.model, "")?;
+        }
     }
     let tier = args.compute.tier()?;
     let multiply_adds = planned.multiply_adds_per_token();
@@ -393,8 +439,8 @@ fn planned(args: &Args) -> Result<Planned, Failure> {
 
 fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> {
     server.loading("finding the model");
-    let planned = planned(args)?;
-    let mut bar = Bar::new(&args.model);
+    let planned = planned(args, &Wanted::default())?;
+    let mut bar = Bar::new(args.model());
     let loaded = planned.load(&mut |share| {
         bar.set(share);
         server.loading(format!("{:.0} % of the weights are read", share * 100.0));
@@ -405,7 +451,7 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
 }
 
 fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result<Ready, Failure> {
-    let names = args.clients.names(&args.served_model_name, &name::of(&args.model));
+    let names = args.clients.names(&args.served_model_name, &name::of(args.model()));
     let tier = loaded.compute.tier;
     let threads = match &loaded.tuned {
         Some(tuned) => format!("tuned: {}", tuned.say()),
@@ -428,15 +474,21 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         kv_dtype.name()
     );
     let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
-    let mut spoken = ModelText::new(loaded.tokenizer, loaded.template);
+    let text = text_of(args, loaded.tokenizer, loaded.template);
+    server.ready(LoadedModel::new(names, engine, text), began);
+    Ok(ready)
+}
+
+/// Tokens and chat format of a model, as the flags say.
+fn text_of(args: &Args, tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Arc<dyn TextPipeline> {
+    let mut text = ModelText::new(tokenizer, template);
     if let ToolStyle(Some(style)) = args.tool_call_parser {
-        spoken = spoken.with_style(style);
+        text = text.with_style(style);
     }
     if args.tool_calls_from_json != When::Auto {
-        spoken = spoken.with_calls_from_json(args.tool_calls_from_json == When::On);
+        text = text.with_calls_from_json(args.tool_calls_from_json == When::On);
     }
-    server.ready(LoadedModel::new(names, engine, Arc::new(spoken)), began);
-    Ok(ready)
+    Arc::new(text)
 }
 
 /// Lets the metrics tell what the kernel counts of this process.

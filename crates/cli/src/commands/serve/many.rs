@@ -1,0 +1,336 @@
+//! Several models behind one server: which, from where, and how each is loaded.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use engine::{Device, Engine, MemoryBudget, MemoryKind, Setup};
+use serde::Deserialize;
+use server::{LoadedModel, Server};
+use service::{Loader, Registration};
+
+use super::{Args, Wanted, door, measure, name, planned, text_of};
+use crate::loading::{OTHER_BYTES, compute};
+use crate::store::size;
+use crate::{Failure, term};
+
+/// The share of the memory that can be had which models take together, unless a flag says otherwise.
+const SHARE: f64 = 0.8;
+/// Most models of one server.
+const MOST: usize = 1_024;
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Several models")]
+pub(super) struct Flags {
+    /// Serve every model in this folder: GGUF files, and folders with a config.json. Each is loaded when it is asked for.
+    #[arg(long, value_name = "DIR")]
+    models_dir: Option<PathBuf>,
+
+    /// Memory that models may take together, as 24G; one that was used longest ago is unloaded for another one [default:
+    /// four fifths of what can be had].
+    #[arg(long, value_name = "BYTES", value_parser = door::bytes)]
+    model_memory: Option<u64>,
+
+    /// Unload a model so long after its last request, as 90s or 5m [default: when its memory is wanted].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    keep_alive: Option<Duration>,
+
+    /// Seconds that a request waits for its model to be loaded.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
+    load_wait: u16,
+
+    /// A `[[model]]` table of the file of `--config`, as JSON.
+    #[arg(long, value_name = "JSON", hide = true, value_parser = table)]
+    model_table: Vec<Table>,
+}
+
+impl Flags {
+    /// Whether there is anything that one model alone has no use for.
+    pub(super) fn is_used(&self) -> bool {
+        self.models_dir.is_some() || !self.model_table.is_empty() || self.model_memory.is_some()
+    }
+
+    /// The longest that a request waits for its model.
+    pub(super) fn load_wait(&self) -> Duration {
+        Duration::from_secs(self.load_wait.into())
+    }
+}
+
+/// A `[[model]]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    /// Catalog name, path, or source.
+    model: String,
+    /// The name that clients put into `model`, and others after it.
+    #[serde(default)]
+    names: Vec<String>,
+    /// It stays loaded whatever else is asked for.
+    #[serde(default)]
+    pinned: bool,
+    /// It is loaded at the start, not when it is asked for.
+    #[serde(default)]
+    preload: bool,
+    /// As `--keep-alive`.
+    keep_alive: Option<String>,
+    /// As `--context`.
+    context: Option<usize>,
+    /// As `--kv-memory`.
+    kv_memory: Option<String>,
+}
+
+fn table(json: &str) -> Result<Table, String> {
+    let table: Table = serde_json::from_str(json).map_err(|error| format!("a [[model]] table: {error}"))?;
+    let said = |error| format!("the [[model]] table of {}: {error}", table.model);
+    table.keep_alive.as_deref().map(time).transpose().map_err(said)?;
+    table.kv_memory.as_deref().map(door::bytes).transpose().map_err(said)?;
+    Ok(table)
+}
+
+/// A time as 90, 90s, 5m or 2h; 0 is at once.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(format!("{text:?} is no time; write it as 90s, 5m or 2h")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no time; write it as 90s, 5m or 2h"))?;
+    Ok(Duration::from_secs(number.saturating_mul(factor).min(u64::from(u32::MAX))))
+}
+
+/// One of the models.
+struct Entry {
+    wanted: Wanted,
+    names: Vec<String>,
+    pinned: bool,
+    preload: bool,
+    keep_alive: Option<Duration>,
+}
+
+/// All of the models: those of the command line, of the file, of the folder.
+fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
+    let flags = &args.many;
+    let mut entries = Vec::new();
+    let named = |model: &str| args.clients.names(&[], &name::of(model));
+    for model in &args.model {
+        entries.push(Entry {
+            wanted: Wanted { model: Some(model.clone()), ..Wanted::default() },
+            names: named(model),
+            pinned: false,
+            preload: true,
+            keep_alive: flags.keep_alive,
+        });
+    }
+    for table in &flags.model_table {
+        let (keep, kv) = (table.keep_alive.as_deref(), table.kv_memory.as_deref());
+        let wanted = Wanted {
+            model: Some(table.model.clone()),
+            context: table.context,
+            kv_memory: kv.and_then(|text| door::bytes(text).ok()),
+            kv_room: None,
+        };
+        let names = if table.names.is_empty() { named(&table.model) } else { table.names.clone() };
+        let keep_alive = keep.and_then(|text| time(text).ok()).or(flags.keep_alive);
+        let (pinned, preload) = (table.pinned, table.preload || table.pinned);
+        entries.push(Entry { wanted, names, pinned, preload, keep_alive });
+    }
+    if let Some(folder) = &flags.models_dir {
+        for path in found(folder)? {
+            let model = path.to_string_lossy().into_owned();
+            entries.push(Entry {
+                names: named(&model),
+                wanted: Wanted { model: Some(model), ..Wanted::default() },
+                pinned: false,
+                preload: false,
+                keep_alive: flags.keep_alive,
+            });
+        }
+    }
+    if entries.is_empty() || entries.len() > MOST {
+        return Err(Failure::new(format!("there are {} models; 1 to {MOST} can be served", entries.len())));
+    }
+    Ok(entries)
+}
+
+/// The models of a folder, by name: GGUF files (of split ones the first), and folders with a `config.json`.
+fn found(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let at = folder.display();
+    let cannot = |error: std::io::Error| Failure::new(format!("--models-dir {at}: {error}"));
+    let mut models = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_part = name.contains("-of-") && !name.contains("-00001-of-");
+        if (name.ends_with(".gguf") && !is_part) || path.join("config.json").is_file() {
+            models.push(path);
+        }
+    }
+    models.sort();
+    if models.is_empty() {
+        return Err(Failure::new(format!(
+            "--models-dir {at}: there is no model in it, neither a GGUF file nor a folder with a config.json"
+        )));
+    }
+    Ok(models)
+}
+
+/// The loader of one of several models on the device that they share.
+struct FromFile {
+    args: Arc<Args>,
+    server: Server,
+    device: Device,
+    wanted: Wanted,
+    names: Vec<String>,
+    /// Worked out once, so that what is reserved is what is taken.
+    need: OnceLock<u64>,
+}
+
+impl Loader for FromFile {
+    fn need_bytes(&self) -> Result<u64, String> {
+        if let Some(need) = self.need.get() {
+            return Ok(*need);
+        }
+        let planned = planned(&self.args, &self.wanted).map_err(|failure| failure.message)?;
+        Ok(*self.need.get_or_init(|| planned.need.total()))
+    }
+
+    fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
+        self.loaded(progress).map_err(|failure| failure.message)
+    }
+}
+
+impl FromFile {
+    fn loaded(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, Failure> {
+        let planned = planned(&self.args, &self.wanted)?;
+        let name = &self.names[0];
+        let memory = self.device.memory().reserve(name, MemoryKind::Weights, planned.need.weights);
+        let memory = memory.map_err(|full| Failure::new(full.to_string()))?;
+        // The pool is the engines': a load must not make them wait.
+        let compute = self.device.single_threaded();
+        let compute = compute.map_err(|error| Failure::new(format!("no kernels to load with: {error}")))?;
+        let loaded = planned.load_with(compute, &mut |share| {
+            progress(format!("{:.0} % of the weights are read", share * 100.0));
+        })?;
+        loaded.remarks.iter().for_each(|remark| self.args.operations.log_format.say(remark));
+        let watch = self.server.watch_reads(&|rows| loaded.model.weight_read_bytes(rows));
+        let setup = Setup::new(loaded.tokenizer.clone(), loaded.limits);
+        let setup = setup.named(name.clone()).watched(watch).holding(memory);
+        let engine = Engine::start_on(&self.device, loaded.model, loaded.draft, setup)?;
+        let text = text_of(&self.args, loaded.tokenizer, loaded.template);
+        Ok(LoadedModel::new(self.names.clone(), engine, text))
+    }
+}
+
+/// Registers the models and loads those that are to be there from the start, as far as there is room for them. Gives back
+/// a line about them.
+///
+/// # Errors
+/// A model that cannot be found or loaded, or two of one name.
+pub(super) fn start(args: &Arc<Args>, server: &Server, began: Instant) -> Result<String, Failure> {
+    server.loading("finding the models");
+    let mut entries = entries(args)?;
+    let machine = cpu::probe::look();
+    let limit = limit(args, &machine);
+    let share = limit / (2 * entries.len() as u64).max(1);
+    entries.iter_mut().for_each(|entry| entry.wanted.kv_room = Some(share));
+    let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);
+    let device = Device::new(compute(&machine, tier, threads, args.prompts)?, MemoryBudget::new(limit));
+    measure(server, &machine);
+    let registry = server.registry();
+    let mut preload = Vec::new();
+    for (index, entry) in entries.into_iter().enumerate() {
+        let Entry { wanted, names, pinned, preload: now, keep_alive } = entry;
+        let loader = Arc::new(FromFile {
+            args: args.clone(),
+            server: server.clone(),
+            device: device.clone(),
+            wanted,
+            names: names.clone(),
+            need: OnceLock::new(),
+        });
+        if now {
+            preload.push((index, names[0].clone(), loader.clone()));
+        }
+        let registration = Registration { names, pinned, keep_alive, loader };
+        registry.add(registration).map_err(Failure::new)?;
+    }
+    let mut loaded = Vec::new();
+    for (index, name, loader) in preload {
+        let need = loader.need_bytes().map_err(|why| Failure::new(format!("{name}: {why}")))?;
+        let (reserved, limit) = registry.memory();
+        if need > limit {
+            return Err(Failure::new(format!(
+                "{name} needs {} of memory; models may take {} together (--model-memory)",
+                size(need),
+                size(limit)
+            )));
+        }
+        if need > limit - reserved {
+            continue;
+        }
+        server.loading(format!("loading {}", term::clean(&name)));
+        registry.load_now(index).map_err(|fault| Failure::new(fault.message))?;
+        loaded.push(name);
+    }
+    server.open(began);
+    let (reserved, limit) = registry.memory();
+    let others = registry.facts().len() - loaded.len();
+    Ok(format!(
+        "{} loaded ({}), {others} more when they are asked for · {} of {} of memory · {threads} threads, {tier}",
+        loaded.len(),
+        loaded.join(", "),
+        size(reserved),
+        size(limit)
+    ))
+}
+
+/// Bytes that models may take together.
+pub(super) fn limit(args: &Args, machine: &cpu::probe::Machine) -> u64 {
+    let can_be_had = machine.memory_available_bytes.min(machine.memory_limit_bytes).saturating_sub(OTHER_BYTES);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u64")]
+    let share = (can_be_had as f64 * SHARE) as u64;
+    args.many.model_memory.unwrap_or(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_tables_are_read() {
+        assert_eq!(time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
+        assert!(time("5 m").is_err() && time("m").is_err() && time("5d").is_err());
+        let good = r#"{"model": "a.gguf", "names": ["a", "b"], "keep-alive": "5m", "pinned": true}"#;
+        assert_eq!(table(good).expect("a table").names, ["a", "b"]);
+        for (bad, words) in [
+            (r#"{"model": "a", "keep-alive": "soon"}"#, "no time"),
+            (r#"{"model": "a", "kv-memory": "2 horses"}"#, "unit"),
+            (r#"{"model": "a", "colour": 1}"#, "colour"),
+            (r#"{"names": ["a"]}"#, "model"),
+        ] {
+            let error = table(bad).expect_err(bad);
+            assert!(error.contains(words), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_has_files_and_folders_of_models() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        assert!(found(folder.path()).is_err());
+        for name in ["b.gguf", "big-00001-of-00002.gguf", "big-00002-of-00002.gguf", "notes.txt"] {
+            std::fs::write(at(name), b"").expect("a file");
+        }
+        std::fs::create_dir(at("hf")).expect("a folder");
+        std::fs::write(at("hf/config.json"), b"{}").expect("a file");
+        let names: Vec<String> = found(folder.path())
+            .expect("models")
+            .into_iter()
+            .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(names, ["b.gguf", "big-00001-of-00002.gguf", "hf"]);
+    }
+}
