@@ -1,9 +1,5 @@
 //! Several models behind one server: loaded when they are asked for, unloaded for each other, never while in use.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
-
-mod frame;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use engine::fake::{FakeModel, FakeVocabulary};
 use engine::{Engine, Limits};
-use frame::{CONTEXT, Letters, Running, VOCAB, options, paced, unready};
 use serde_json::{Value, json};
 use server::{LoadedModel, Options};
 use service::{Loader, Registration};
+
+use crate::frame::{CONTEXT, Letters, Running, VOCAB, options, paced, unready};
 
 /// Bytes of every model, of a budget of [`ROOM`].
 const BYTES: u64 = 40;
