@@ -362,7 +362,11 @@ impl Planned {
     ///
     /// # Errors
     /// A damaged file, or no threads or memory after all.
-    pub(crate) fn load_with(self, compute: Compute, progress: &mut dyn FnMut(f32)) -> Result<Loaded, Failure> {
+    pub(crate) fn load_with(
+        self,
+        compute: Compute,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<Loaded, Failure> {
         let began = Instant::now();
         let all = self.need.weights.max(1) as f32;
         let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);

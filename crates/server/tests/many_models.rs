@@ -72,7 +72,8 @@ fn server_of(models: &[Arc<Fake>], pinned: &[&str], keep_alive: Option<Duration>
 }
 
 fn ask(server: &Running, model: &str, prompt: &str) -> Value {
-    let body = json!({"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": true});
+    let body =
+        json!({"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": true});
     let answer = server.post("/v1/completions", &body);
     assert_eq!(answer.status, 200, "{model}: {}", answer.body);
     let answer = answer.json();
@@ -162,11 +163,9 @@ fn models_are_loaded_and_unloaded_by_request() {
     assert_eq!(server.post("/v1/models/b/unload", &json!({})).status, 200);
     until("the unload", || state("b") == "registered");
     assert_eq!(server.server.registry().memory().0, 0);
-    for (path, status) in [
-        ("/v1/models/nobody/load", 404),
-        ("/v1/models/nobody/unload", 404),
-        ("/v1/models/b/reload", 404),
-    ] {
+    for (path, status) in
+        [("/v1/models/nobody/load", 404), ("/v1/models/nobody/unload", 404), ("/v1/models/b/reload", 404)]
+    {
         assert_eq!(server.post(path, &json!({})).status, status, "{path}");
     }
     // While it answers it stays.

@@ -287,7 +287,8 @@ impl Registry {
         let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
         if busy {
             let state = if facts.uses > 0 { "in use" } else { "loading" };
-            let message = format!("the model {} is {state}; it can be unloaded when it is not", facts.names[0]);
+            let message =
+                format!("the model {} is {state}; it can be unloaded when it is not", facts.names[0]);
             return Err(Fault::busy(message, 5));
         }
         let going = table.drain(index);

@@ -19,8 +19,8 @@ use crate::options::Options;
 use crate::outbox::Steps;
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
-use crate::response_store::ResponseStore;
 use crate::registry::{Facts, Lease, Registry, State};
+use crate::response_store::ResponseStore;
 use crate::watchdog::{self, Watchdog};
 
 /// Bytes of rendered text that are charged as one token, as they are not tokenized.
@@ -110,7 +110,8 @@ impl Service {
 
     /// Whether there is a model whose engine has ended although nobody asked it to.
     pub fn engine_has_stopped(&self) -> bool {
-        !self.draining.load(Ordering::Acquire) && self.registry.loaded().iter().any(|model| !model.engine.is_open())
+        !self.draining.load(Ordering::Acquire)
+            && self.registry.loaded().iter().any(|model| !model.engine.is_open())
     }
 
     /// The models.
@@ -219,7 +220,8 @@ impl Service {
         // For clients that send a name of their own and cannot be told another.
         let found = found.or_else(|| self.registry.find(None).filter(|_| self.core.options.any_model_name));
         found.ok_or_else(|| {
-            let names: Vec<String> = self.registry.facts().into_iter().flat_map(|facts| facts.names).collect();
+            let names: Vec<String> =
+                self.registry.facts().into_iter().flat_map(|facts| facts.names).collect();
             Fault::no_model(name.unwrap_or("default"), &names)
         })
     }

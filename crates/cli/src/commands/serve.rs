@@ -324,7 +324,8 @@ fn load_beside(
     let load = move || {
         if args.is_many() {
             let facts = many::start(&args, &server, began)?;
-            let name = server.registry().facts().first().map_or_else(String::new, |first| first.names[0].clone());
+            let name =
+                server.registry().facts().first().map_or_else(String::new, |first| first.names[0].clone());
             return Ok(Ready { name, chats: true, facts });
         }
         load(&args, &server, began)

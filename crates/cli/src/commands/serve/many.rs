@@ -96,7 +96,8 @@ fn time(text: &str) -> Result<Duration, String> {
         "h" => 3_600,
         _ => return Err(format!("{text:?} is no time; write it as 90s, 5m or 2h")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no time; write it as 90s, 5m or 2h"))?;
+    let number: u64 =
+        digits.parse().map_err(|_| format!("{text:?} is no time; write it as 90s, 5m or 2h"))?;
     Ok(Duration::from_secs(number.saturating_mul(factor).min(u64::from(u32::MAX))))
 }
 
@@ -288,7 +289,8 @@ pub(super) fn start(args: &Arc<Args>, server: &Server, began: Instant) -> Result
 
 /// Bytes that models may take together.
 pub(super) fn limit(args: &Args, machine: &cpu::probe::Machine) -> u64 {
-    let can_be_had = machine.memory_available_bytes.min(machine.memory_limit_bytes).saturating_sub(OTHER_BYTES);
+    let can_be_had =
+        machine.memory_available_bytes.min(machine.memory_limit_bytes).saturating_sub(OTHER_BYTES);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u64")]
     let share = (can_be_had as f64 * SHARE) as u64;
     args.many.model_memory.unwrap_or(share)

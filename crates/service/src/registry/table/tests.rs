@@ -69,7 +69,9 @@ fn a_failed_load_is_told_for_a_while_and_then_tried_again() {
     assert!(matches!(table.ask(0, 10, now), Answer::Load));
     table.loaded(0, Err("no such file".into()), now);
     assert_eq!(table.reserved(), 0);
-    assert!(matches!(table.ask(0, 10, now + Duration::from_secs(9)), Answer::Failed(why) if why == "no such file"));
+    assert!(
+        matches!(table.ask(0, 10, now + Duration::from_secs(9)), Answer::Failed(why) if why == "no such file")
+    );
     assert!(matches!(table.ask(0, 10, now + Duration::from_secs(11)), Answer::Load));
 }
 
