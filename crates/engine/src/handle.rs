@@ -170,7 +170,7 @@ impl Handle {
     /// Takes no more requests from now on; those it has go on.
     pub fn close(&self) {
         self.shared.lock().closed = true;
-        self.shared.bell.notify_all();
+        self.shared.wake();
     }
 
     /// Takes no more requests, waits until those it has are done, cancels what is left after `deadline`, and returns

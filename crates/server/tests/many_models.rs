@@ -209,7 +209,7 @@ fn what_cannot_be_loaded_is_said_and_others_go_on() {
 #[test]
 fn a_thousand_loads_and_unloads_leave_nothing_behind() {
     let model = Fake::new("a");
-    let server = server_of(&[model.clone()], &[], None);
+    let server = server_of(std::slice::from_ref(&model), &[], None);
     let threads = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("Threads:")).unwrap();

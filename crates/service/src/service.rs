@@ -334,8 +334,9 @@ impl Service {
                 generation::start(&self.core, model, plan, permit, &context).map(Output::Generation)
             }
             Operation::Tokenize(operation) => {
-                let work =
-                    move |_: &mut Admitted, stop| tokenize(&Work::new(model, stop, context), operation);
+                let work = move |_: &mut Admitted, stop| {
+                    tokenize(&Work::new(model.loaded(), stop, context), operation)
+                };
                 self.counted(admitted.run(work).await).map(|(_, output)| output)
             }
             other => {

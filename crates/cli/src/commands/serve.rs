@@ -282,7 +282,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         longest_wait: args.limits.longest_wait(),
         price: args.price.price()?,
         any_model_name: args.clients.any_model_name(),
-        model_bytes: if args.is_many() { many::limit(args, &cpu::probe::look()) } else { u64::MAX },
+        model_bytes: if args.is_many() { many::limit(args, &cpu::probe::detect()) } else { u64::MAX },
         longest_load: args.many.load_wait(),
         ..service::Options::default()
     };

@@ -232,7 +232,7 @@ impl FromFile {
 pub(super) fn start(args: &Arc<Args>, server: &Server, began: Instant) -> Result<String, Failure> {
     server.loading("finding the models");
     let mut entries = entries(args)?;
-    let machine = cpu::probe::look();
+    let machine = cpu::probe::detect();
     let limit = limit(args, &machine);
     let share = limit / (2 * entries.len() as u64).max(1);
     entries.iter_mut().for_each(|entry| entry.wanted.kv_room = Some(share));
