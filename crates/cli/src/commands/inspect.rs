@@ -1,12 +1,12 @@
 //! `gristmill inspect`: what is in a model file, and the memory that serving it takes.
 
 mod metadata;
+mod report;
 mod table;
 
 use std::path::Path;
 
 use model::Spec;
-use serde::Serialize;
 use tensor::Dtype;
 use weights::{Element, Opened};
 
@@ -14,6 +14,7 @@ use crate::Failure;
 use crate::loading;
 use crate::store;
 use crate::term;
+use report::{FilePart, FormatRow, Memory, Report, TensorRow};
 
 /// Context that memory is counted for when none is asked, or the model's own if that is shorter.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -40,65 +41,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     compute: crate::flags::Compute,
-}
-
-/// All of it, as `--json` prints it.
-#[derive(Serialize)]
-struct Report {
-    path: String,
-    kind: String,
-    family: Option<&'static str>,
-    files: Vec<FilePart>,
-    file_bytes: u64,
-    parameters: u64,
-    metadata: serde_json::Map<String, serde_json::Value>,
-    tensors: Vec<TensorRow>,
-    formats: Vec<FormatRow>,
-    /// Whether `run` and `serve` take it, as far as can be told without reading the weights' numbers.
-    runs: bool,
-    /// Why it does not run.
-    cannot_run: Option<String>,
-    memory: Option<Memory>,
-    /// Why there is no `memory`.
-    memory_unknown: Option<String>,
-}
-
-#[derive(Serialize)]
-struct FilePart {
-    path: String,
-    bytes: u64,
-}
-
-#[derive(Serialize)]
-struct TensorRow {
-    name: String,
-    format: &'static str,
-    /// Outermost first: rows, columns.
-    shape: Vec<usize>,
-    parameters: u64,
-    bytes: u64,
-}
-
-/// All tensors of one format together.
-#[derive(Serialize)]
-struct FormatRow {
-    format: &'static str,
-    tensors: u64,
-    parameters: u64,
-    bytes: u64,
-}
-
-/// What serving takes with one full context, keys and values in half precision.
-#[derive(Serialize)]
-struct Memory {
-    context: usize,
-    /// The longest context that the model was made for.
-    context_of_model: usize,
-    weights_bytes: u64,
-    kv_bytes: u64,
-    kv_bytes_per_token: u64,
-    scratch_bytes: u64,
-    total_bytes: u64,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{Memory, Report};
+use super::report::{Memory, Report};
 use crate::store::size;
 use crate::term::{Colour, clean, out, paint};
 
