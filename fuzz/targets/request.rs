@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::{Fault, bodies};
 
 /// The letters, and the paths whose bodies they stand for.
-const LETTERS: [(u8, &str); 9] = [
+const LETTERS: [(u8, &str); 12] = [
     (b'm', "/v1/messages"),
     (b'n', "/v1/messages/count_tokens"),
     (b'r', "/v1/responses"),
@@ -17,6 +17,9 @@ const LETTERS: [(u8, &str); 9] = [
     (b'c', "/v1/chat/completions"),
     (b'g', "/generate"),
     (b'l', "/completion"),
+    (b'o', "/api/chat"),
+    (b'a', "/api/generate"),
+    (b's', "/api/show"),
 ];
 
 const _: () = assert!(LETTERS.len() == bodies::ALL.len(), "a reader of `bodies::ALL` has no letter");

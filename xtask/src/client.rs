@@ -23,6 +23,7 @@ const CLIENTS: Clients = Clients {
         "tools/clients/openai_check.py",
         "tools/clients/anthropic_check.py",
         "tools/clients/agent_check.py",
+        "tools/clients/ollama_check.py",
     ],
 };
 /// It wants an older `openai` than the newest.

@@ -85,6 +85,8 @@ pub(crate) struct Loaded {
     /// Tokenizer, template and weights.
     pub(crate) took: Duration,
     pub(crate) reading: Reading,
+    /// What its file is.
+    pub(crate) details: server::ModelDetails,
     /// What is to be said of files of packed weights, a line each.
     pub(crate) remarks: Vec<String>,
 }
@@ -368,6 +370,7 @@ impl Planned {
         progress: &mut dyn FnMut(f32),
     ) -> Result<Loaded, Failure> {
         let began = Instant::now();
+        let details = crate::details::of(&self.opened, &self.spec);
         let all = self.need.weights.max(1) as f32;
         let own = 1.0 - self.draft.as_ref().map_or(0.0, |draft| draft.weight_bytes as f32 / all);
         let mut part = |share| progress(share * own);
@@ -397,6 +400,7 @@ impl Planned {
             tuned: self.tuned,
             took: began.elapsed(),
             reading,
+            details,
             remarks,
         })
     }

@@ -12,6 +12,7 @@
 mod calendar;
 mod commands;
 mod config;
+mod details;
 mod failure;
 mod files;
 mod flags;

@@ -58,7 +58,7 @@ impl Gathered {
         logprobs.sum::<f64>() / self.scored.len().max(1) as f64
     }
 
-    fn said(self) -> chat::Said {
+    pub(crate) fn said(self) -> chat::Said {
         let whole = |call: Call| chat::ToolCall {
             index: None,
             id: Some(call.id),

@@ -4,6 +4,21 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use wire::Fault;
 
+/// Where the paths of Ollama's API begin, also those that are not there.
+const OLLAMA: &str = "/api/";
+
+/// A fault of a path that is not there, or does not answer the method: in Ollama's shape below `/api/`, else in OpenAI's.
+pub(crate) fn of_path(path: &str, fault: &Fault) -> Response {
+    if path.starts_with(OLLAMA) { ollama(fault) } else { httpd::respond(fault) }
+}
+
+/// A fault in Ollama's shape.
+pub(crate) fn ollama(fault: &Fault) -> Response {
+    let mut response = httpd::respond(fault);
+    *response.body_mut() = wire::ollama::fault(fault).to_string().into();
+    response
+}
+
 /// A fault in Anthropic's shape.
 pub(crate) fn anthropic(fault: &Fault) -> Response {
     let mut response = httpd::respond(fault);

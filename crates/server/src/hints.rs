@@ -4,13 +4,14 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use wire::Fault;
 
+use crate::faults;
+
 /// Beginnings of paths that other servers have, and what to say of them.
-const ABSENT: [(&str, &str); 26] = [
+const ABSENT: [(&str, &str); 31] = [
     ("/v1/embeddings", EMBEDDINGS),
     ("/embeddings", EMBEDDINGS),
     ("/embedding", EMBEDDINGS),
     ("/embed", EMBEDDINGS),
-    ("/api/embed", EMBEDDINGS),
     ("/pooling", EMBEDDINGS),
     ("/v1/rerank", "ranking is not built into this server"),
     ("/rerank", "ranking is not built into this server"),
@@ -19,8 +20,17 @@ const ABSENT: [(&str, &str); 26] = [
     ("/classify", "classification is not built into this server"),
     ("/infill", INFILL),
     ("/v1/fim", INFILL),
-    ("/api/chat", OLLAMA),
-    ("/api/generate", OLLAMA),
+    ("/api/embed", EMBEDDINGS),
+    ("/api/embeddings", EMBEDDINGS),
+    ("/api/pull", "models are fetched with `gristmill pull NAME` on the machine, and served when it starts"),
+    (
+        "/api/create",
+        "models are not made here; `gristmill serve` takes a GGUF or a folder of safetensors as it is",
+    ),
+    ("/api/blobs", "files are not taken over HTTP; `gristmill serve` takes a path on the machine"),
+    ("/api/delete", "models are removed with `gristmill rm NAME` on the machine"),
+    ("/api/copy", "models are not copied here; `gristmill serve --alias NAME` adds a name"),
+    ("/api/push", "models are not published from here"),
     ("/api", OLLAMA),
     ("/v1/audio", "sound is not built into this server"),
     ("/v1/images", "images are not built into this server"),
@@ -38,7 +48,7 @@ const ABSENT: [(&str, &str); 26] = [
 ];
 const EMBEDDINGS: &str = "embeddings are not built into this server";
 const INFILL: &str = "filling in between a prefix and a suffix is not built into this server";
-const OLLAMA: &str = "Ollama's API is not built into this server; use OpenAI's, under /v1";
+const OLLAMA: &str = "of Ollama's API there are /api/chat, generate, tags, show, ps and version";
 
 pub(crate) async fn nothing_there(uri: Uri) -> Response {
     let mut fault = Fault::not_found(uri.path());
@@ -46,7 +56,7 @@ pub(crate) async fn nothing_there(uri: Uri) -> Response {
         fault.message.push_str(": ");
         fault.message.push_str(&hint);
     }
-    httpd::respond(&fault)
+    faults::of_path(uri.path(), &fault)
 }
 
 pub(crate) async fn wrong_method(method: Method, uri: Uri) -> Response {
@@ -55,7 +65,7 @@ pub(crate) async fn wrong_method(method: Method, uri: Uri) -> Response {
     if !methods.is_empty() {
         fault.message.push_str(&format!("; it answers {}", methods.join(" and ")));
     }
-    httpd::respond(&fault)
+    faults::of_path(uri.path(), &fault)
 }
 
 fn hint(path: &str) -> Option<String> {
@@ -83,6 +93,9 @@ fn hint(path: &str) -> Option<String> {
         "/models",
         "/tokenize",
         "/completion",
+        "/api/chat",
+        "/api/generate",
+        "/api/tags",
     ]
     .into_iter()
     .find(|end| clean.ends_with(end))?;
@@ -114,8 +127,12 @@ mod tests {
             ("/V1/Models", "/v1/models"),
             ("/embeddings", "embeddings are not built"),
             ("/v1/embeddings", "embeddings are not built"),
-            ("/api/chat", "Ollama"),
-            ("/api/tags", "Ollama"),
+            ("/api/chat/", "/api/chat"),
+            ("/v1/api/tags", "/api/tags"),
+            ("/api/embed", "embeddings are not built"),
+            ("/api/pull", "gristmill pull"),
+            ("/api/blobs/sha256:0", "path on the machine"),
+            ("/api/me", "Ollama"),
             ("/infill", "not built"),
             ("/v1/audio/speech", "not built"),
         ] {

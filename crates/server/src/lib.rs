@@ -16,6 +16,7 @@ mod hints;
 mod items;
 mod llamacpp;
 mod messages;
+mod ollama;
 mod options;
 mod page;
 mod paths;
@@ -38,7 +39,7 @@ use tokio::net::TcpListener;
 pub use httpd::{Cors, KeyLimits, Keys, KeysError, Tls, TlsError};
 pub use inference::{Audit, Record, Stages, TraceParent};
 pub use options::Options;
-pub use service::{Guided, LoadedModel, ModelText, PREPARATIONS, Price, TextPipeline, Wanted};
+pub use service::{Guided, LoadedModel, ModelDetails, ModelText, PREPARATIONS, Price, TextPipeline, Wanted};
 pub use wire::Currency;
 
 use state::State;

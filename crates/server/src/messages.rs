@@ -1,5 +1,7 @@
 //! Answers of `/v1/messages`, whole and streamed.
 
+use std::borrow::Cow;
+
 use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -146,8 +148,8 @@ impl Dialect for Writer {
         write_event(fault_json(fault), out);
     }
 
-    fn ping(&self) -> &'static str {
-        "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+    fn ping(&self) -> Cow<'static, str> {
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n".into()
     }
 }
 

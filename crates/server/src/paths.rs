@@ -30,7 +30,7 @@ impl httpd::Site for Paths {
         match shape {
             _ if path.starts_with("/v1/messages") => faults::anthropic(fault),
             Some(Shape::Tgi) if path != "/" => faults::tgi(fault),
-            _ => httpd::respond(fault),
+            _ => faults::of_path(path, fault),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::answer;
 use crate::requests::{Begun, Read, begin};
 use crate::shown::Shown;
 use crate::state::State;
-use crate::{faults, hints, llamacpp, messages, page, responses, stream, tgi, tokens};
+use crate::{faults, hints, llamacpp, messages, ollama, page, responses, stream, tgi, tokens};
 
 /// Paths of OpenAI's that are said rather than found missing.
 const CONVERSATIONS: [&str; 2] = ["/v1/conversations", "/v1/conversations/{*rest}"];
@@ -55,6 +55,13 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "slots" => get(llamacpp::slots),
         "version" => get(version),
         "props" => get(props),
+        "ollamaChat" => post(ollama::chat),
+        "ollamaGenerate" => post(ollama::generate),
+        "ollamaTags" => get(ollama::tags),
+        "ollamaPs" => get(ollama::ps),
+        "ollamaShow" => post(ollama::show),
+        "ollamaVersion" => get(version),
+        "ollamaRunning" => get(ollama::running),
         _ => return None,
     })
 }
@@ -62,7 +69,8 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
 /// Every route, behind the layers that all requests go through.
 pub(crate) fn router(state: &Arc<State>) -> Router {
     let mut router = if state.page { page::routes() } else { Router::new() };
-    for route in ROUTES {
+    // The page's own `GET /` is in the place of Ollama's.
+    for route in ROUTES.iter().filter(|route| !(state.page && route.id == "ollamaRunning")) {
         if let Some(handler) = handler(route) {
             router = router.route(routed_path(route), handler);
         }

@@ -1,5 +1,6 @@
-//! An answer as server-sent events.
+//! An answer as it comes: server-sent events, or lines of JSON.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,17 +33,22 @@ pub(crate) trait Dialect: Send {
     /// The end, for this reason.
     fn fail(&mut self, fault: &Fault, out: &mut String);
     /// What breaks a silence.
-    fn ping(&self) -> &'static str {
-        sse::PING
+    fn ping(&self) -> Cow<'static, str> {
+        sse::PING.into()
+    }
+    /// The type of what it writes.
+    fn content_type(&self) -> &'static str {
+        "text/event-stream; charset=utf-8"
     }
 }
 
 /// The response of a stream. Its headers leave at once.
 pub(crate) fn response(generation: Generation, dialect: Box<dyn Dialect>, ping: Duration) -> Response {
     let silence = Box::pin(tokio::time::sleep(ping));
+    let content_type = dialect.content_type();
     let events = Events { generation: Some(generation), dialect, ping, silence };
     let headers = [
-        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
+        (header::CONTENT_TYPE, content_type),
         (header::CACHE_CONTROL, "no-store"),
         // nginx would gather the events otherwise.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
@@ -99,7 +105,7 @@ impl Stream for Events {
         let out = match this.gather(context) {
             Some(out) => out,
             None if this.silence.as_mut().poll(context).is_pending() => return Poll::Pending,
-            None => this.dialect.ping().to_owned(),
+            None => this.dialect.ping().into_owned(),
         };
         this.silence.as_mut().reset(Instant::now() + this.ping);
         Poll::Ready(Some(Ok(out)))

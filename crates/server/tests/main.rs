@@ -10,6 +10,7 @@ mod frame;
 mod lifetimes;
 mod many_models;
 mod metrics;
+mod ollama;
 mod operations;
 mod page;
 mod parts;

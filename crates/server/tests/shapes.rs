@@ -265,13 +265,18 @@ fn said_badly_absent_paths_and_methods_give_hints() {
     let server = ready(options(), Duration::ZERO);
     let told = |method: &str, path: &str| {
         let answer = server.send(method, path, &[JSON], b"{}");
-        (answer.status, answer.json()["error"]["message"].as_str().unwrap().to_owned())
+        let error = &answer.json()["error"];
+        let message = error.as_str().or(error["message"].as_str());
+        (answer.status, message.unwrap().to_owned())
     };
     for (method, path, status, words) in [
         ("POST", "/chat/completions", 404, "/v1/chat/completions"),
         ("GET", "/models", 404, "/v1/models"),
         ("POST", "/v1/embeddings", 404, "not built into this server"),
-        ("POST", "/api/chat", 404, "Ollama"),
+        ("POST", "/api/pull", 404, "gristmill pull"),
+        ("DELETE", "/api/delete", 404, "gristmill rm"),
+        ("POST", "/api/me", 404, "Ollama"),
+        ("GET", "/api/chat", 405, "it answers POST"),
         ("POST", "/infill", 404, "not built into this server"),
         ("GET", "/v1/chat/completions", 405, "it answers POST"),
     ] {

@@ -23,7 +23,7 @@ mod shape;
 mod watchdog;
 
 pub use engine::{MirostatVersion, Params, Watch};
-pub use model::{Guided, LoadedModel, ModelText, TextPipeline, Wanted, unix_seconds};
+pub use model::{Guided, LoadedModel, ModelDetails, ModelText, TextPipeline, Wanted, unix_seconds};
 pub use options::{Options, Price};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};

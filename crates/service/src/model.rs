@@ -19,12 +19,40 @@ pub struct LoadedModel {
     pub engine: engine::Handle,
     /// Its tokens and its chat format.
     pub text: Arc<dyn TextPipeline>,
+    /// What its file is.
+    pub details: ModelDetails,
+}
+
+/// What a model's file is, for clients that list models.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelDetails {
+    /// `gguf` or `safetensors`.
+    pub format: String,
+    /// The family's name as a GGUF spells it, such as `llama`.
+    pub family: String,
+    /// Parameters of the whole model.
+    pub parameters: u64,
+    /// The format of most of its weights, such as `Q4_K`.
+    pub quantization: String,
+    /// Bytes of its weights in the file.
+    pub weight_bytes: u64,
+    /// Numbers of a token's embedding.
+    pub width: usize,
+    /// Layers.
+    pub layers: usize,
 }
 
 impl LoadedModel {
     /// A model under some names (at least one), loaded now.
     pub fn new(names: Vec<String>, engine: engine::Handle, text: Arc<dyn TextPipeline>) -> LoadedModel {
-        LoadedModel { names, created: unix_seconds(), engine, text }
+        LoadedModel { names, created: unix_seconds(), engine, text, details: ModelDetails::default() }
+    }
+
+    /// The same, with what its file is.
+    #[must_use]
+    pub fn with_details(mut self, details: ModelDetails) -> LoadedModel {
+        self.details = details;
+        self
     }
 
     /// The name that answers carry.
@@ -102,6 +130,16 @@ pub trait TextPipeline: Send + Sync {
 
     /// How the model calls tools.
     fn style(&self) -> Option<Style> {
+        None
+    }
+
+    /// Whether the chat template does anything with tools.
+    fn knows_tools(&self) -> bool {
+        false
+    }
+
+    /// The chat template, in Jinja's language.
+    fn template(&self) -> Option<&str> {
         None
     }
 
@@ -233,6 +271,14 @@ impl TextPipeline for ModelText {
 
     fn style(&self) -> Option<Style> {
         self.style
+    }
+
+    fn knows_tools(&self) -> bool {
+        self.template.as_ref().is_some_and(ChatTemplate::knows_tools)
+    }
+
+    fn template(&self) -> Option<&str> {
+        self.template.as_ref().map(ChatTemplate::source)
     }
 
     fn facts(&self) -> Map<String, Value> {

@@ -180,7 +180,7 @@ impl ChatRequest {
     }
 }
 
-fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
+pub(crate) fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     let on = body.boolean("logprobs")?.unwrap_or(false);
     match body.count("top_logprobs", 0..=limits::LOGPROBS)? {
         Some(n) if n > 0 && !on => {

@@ -24,6 +24,7 @@ pub mod logprobs;
 pub mod message;
 pub mod models;
 pub mod numbers;
+pub mod ollama;
 pub mod openapi;
 pub mod request_fields;
 pub mod responses;

@@ -9,6 +9,8 @@ pub enum Shape {
     Anthropic,
     /// text-generation-inference's.
     Tgi,
+    /// Ollama's.
+    Ollama,
 }
 
 /// How an answer is sent.
@@ -20,6 +22,8 @@ pub enum Sent {
     Either,
     /// As server-sent events.
     Streamed,
+    /// As JSON objects, one a line, or whole if the body asks for it.
+    Lines,
 }
 
 /// One method of one path.
@@ -61,6 +65,8 @@ const GET: Route = Route {
 };
 const POST: Route = Route { method: "POST", tag: Some("completions"), ..GET };
 const PROBE: Route = Route { tag: None, ..GET };
+const OLLAMA: Route = Route { tag: Some("ollama"), sent: Sent::Lines, shape: Shape::Ollama, ..POST };
+const OLLAMA_GET: Route = Route { tag: Some("ollama"), shape: Shape::Ollama, ..GET };
 
 /// Paths that probes ask.
 pub const HEALTH: &str = "/health";
@@ -327,6 +333,60 @@ pub const ROUTES: &[Route] = &[
         answers: "The defaults of a request, and the server's properties.",
         ..GET
     },
+    Route {
+        path: "/api/chat",
+        id: "ollamaChat",
+        summary: "Answers a conversation, in the form of Ollama.",
+        answers: "The message that answers.",
+        request: Some("OllamaChatRequest"),
+        answer: "OllamaAnswer",
+        ..OLLAMA
+    },
+    Route {
+        path: "/api/generate",
+        id: "ollamaGenerate",
+        summary: "Answers a prompt, or continues a text, in the form of Ollama.",
+        answers: "The answer.",
+        request: Some("OllamaGenerateRequest"),
+        answer: "OllamaAnswer",
+        ..OLLAMA
+    },
+    Route {
+        path: "/api/tags",
+        id: "ollamaTags",
+        summary: "The models, in the form of Ollama.",
+        answers: "An entry for each name.",
+        answer: "OllamaModels",
+        ..OLLAMA_GET
+    },
+    Route {
+        path: "/api/ps",
+        id: "ollamaPs",
+        summary: "The models that are loaded, in the form of Ollama.",
+        answers: "An entry for each model.",
+        answer: "OllamaModels",
+        ..OLLAMA_GET
+    },
+    Route {
+        path: "/api/show",
+        method: "POST",
+        id: "ollamaShow",
+        summary: "What is known of a model, in the form of Ollama.",
+        answers: "The model's figures, template and capabilities.",
+        request: Some("OllamaShowRequest"),
+        answer: "OllamaShow",
+        ..OLLAMA_GET
+    },
+    Route {
+        path: "/api/version",
+        id: "ollamaVersion",
+        summary: "The server's version, where clients of Ollama look for it.",
+        answers: "The version.",
+        answer: "Version",
+        ..OLLAMA_GET
+    },
+    // Where the page is not served.
+    Route { path: "/", id: "ollamaRunning", ..PROBE },
 ];
 
 /// The routes of this path, one for each of its methods.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wire::llamacpp::LlamaRequest;
+use wire::ollama::{OllamaRequest, ShowRequest};
 use wire::tgi::Generate;
 use wire::tokens::{self, Tokenize};
 use wire::{ChatRequest, CompletionRequest, Fault, ResponsesRequest, anthropic, bodies};
@@ -92,8 +93,29 @@ fn parsers() -> Vec<(&'static str, Parse, Value)> {
         "stream": false, "repeat_penalty": 1.5, "repeat_last_n": 8, "n_probs": 2, "ignore_eos": true, "cache_prompt": true,
         "logit_bias": [[5, -1.5]], "return_tokens": true,
     });
+    let options = json!({
+        "temperature": 0.5, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9, "top_k": 5, "seed": 7, "stop": ["a", "b"],
+        "repeat_penalty": 1.1, "repeat_last_n": 8, "mirostat": 2, "num_predict": 9, "num_ctx": 2048, "num_gpu": 1,
+    });
+    let ollama = json!({
+        "model": "m:latest", "stream": false, "keep_alive": "5m", "think": "high", "logprobs": true, "top_logprobs": 2,
+        "format": {"type": "object", "properties": {"a": {"const": 7}}}, "options": options, "truncate": true,
+        "messages": [
+            {"role": "System", "content": "Be brief."},
+            {"role": "user", "content": "hello", "images": []},
+            {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [
+                {"function": {"index": 0, "name": "look", "arguments": {"at": "x"}}}]},
+            {"role": "tool", "tool_name": "look", "tool_call_id": "c1", "content": "found"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+    });
+    let prompt = json!({"model": "m", "prompt": "a", "system": "s", "raw": false, "format": "json", "keep_alive": 60,
+        "options": {"num_predict": -1}, "context": [], "suffix": "", "template": "", "images": []});
     vec![
         ("/v1/messages", |body| anthropic::read(&wire::json::read(body)?, false).map(said), message.clone()),
+        ("/api/chat", |body| OllamaRequest::parse_chat(body).map(said), ollama),
+        ("/api/generate", |body| OllamaRequest::parse_generate(body).map(said), prompt),
+        ("/api/show", |body| ShowRequest::parse(body).map(said), json!({"model": "m", "verbose": true})),
         (
             "/v1/messages/count_tokens",
             |body| anthropic::read(&wire::json::read(body)?, true).map(said),

@@ -6,6 +6,7 @@
 mod bodies;
 mod clients;
 mod documented;
+mod ollama;
 mod ranges;
 mod request_fields;
 mod requests;

@@ -41,8 +41,11 @@ fn lists() -> Vec<List> {
 fn good(route: Route) -> Value {
     let turns = json!([{"role": "user", "content": "hi"}]);
     match route {
-        Route::Chat => json!({"messages": turns}),
-        Route::Completions | Route::LlamaCompletion | Route::Tokenize => json!({"prompt": "hi"}),
+        Route::Chat | Route::OllamaChat => json!({"messages": turns}),
+        Route::Completions | Route::LlamaCompletion | Route::Tokenize | Route::OllamaGenerate => {
+            json!({"prompt": "hi"})
+        }
+        Route::OllamaOptions => json!({"messages": turns, "options": {}}),
         Route::Responses => json!({"input": "hi"}),
         Route::Messages => json!({"messages": turns, "max_tokens": 5}),
         Route::CountTokens => json!({"messages": turns}),
@@ -59,15 +62,22 @@ fn asked(route: Route, name: &str, value: &Value) -> Result<(), Fault> {
         Route::Tokenize if name == "add_special" => json!({"content": "hi"}),
         _ => good(route),
     };
-    let object = if route == Route::Parameters { &mut body["parameters"] } else { &mut body };
+    let (object, path) = match route {
+        Route::Parameters => (&mut body["parameters"], "/generate"),
+        Route::OllamaOptions => (&mut body["options"], "/api/chat"),
+        _ => (&mut body, route.path()),
+    };
     object[name] = value.clone();
-    let path = if route == Route::Parameters { "/generate" } else { route.path() };
     let (_, read) = bodies::ALL.into_iter().find(|(known, _)| *known == path).unwrap();
     read(body.to_string().as_bytes())
 }
 
 fn path(route: Route, name: &str) -> String {
-    if route == Route::Parameters { format!("parameters.{name}") } else { name.to_owned() }
+    match route {
+        Route::Parameters => format!("parameters.{name}"),
+        Route::OllamaOptions => format!("options.{name}"),
+        _ => name.to_owned(),
+    }
 }
 
 /// Values of every type, of which at least one is wrong for any field that is read.
@@ -268,6 +278,7 @@ fn title(route: Route) -> String {
         Route::Completions => "`/v1/completions`, and `/generate` with `prompt`".to_owned(),
         Route::Generate => "`/generate`, `/generate_stream` and `/` with `inputs`".to_owned(),
         Route::LlamaCompletion => "`/completion`, `/completions`".to_owned(),
+        Route::OllamaOptions => "`options` of `/api/chat` and `/api/generate`".to_owned(),
         other => format!("`{}`", other.path()),
     }
 }

@@ -476,7 +476,7 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     );
     let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
     let text = text_of(args, loaded.tokenizer, loaded.template);
-    server.ready(LoadedModel::new(names, engine, text), began);
+    server.ready(LoadedModel::new(names, engine, text).with_details(loaded.details), began);
     Ok(ready)
 }
 

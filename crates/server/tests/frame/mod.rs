@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod script;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -284,6 +286,16 @@ impl Answer {
 
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e} in {self:?}"))
+    }
+
+    /// The lines of a stream of JSON objects; asserts that each but the last is not done.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        assert_eq!(self.header("content-type"), Some("application/x-ndjson"), "{self:?}");
+        let lines: Vec<Value> = self.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (last, before) = lines.split_last().unwrap();
+        assert!(before.iter().all(|line| line["done"] == false), "{lines:?}");
+        assert!(last["done"] == true || last["error"].is_string(), "{lines:?}");
+        lines
     }
 
     /// The `data:` lines of a stream; asserts that it ends with `[DONE]` and that nothing but data and pings is in it.

@@ -62,6 +62,8 @@ pub struct ChatTemplate {
     style: Option<Style>,
     tags: Option<Tags>,
     knows_tools: bool,
+    /// As it was compiled; the one for tools, if there is one.
+    source: String,
     /// What was found out about the template, and about the one for tools, when it was first asked for.
     traits: [Mutex<Option<Traits>>; 2],
 }
@@ -148,6 +150,7 @@ impl ChatTemplate {
             style: Style::of_template(source),
             tags: Tags::of_template(&templates.default),
             knows_tools: source.contains("tools"),
+            source: source.to_owned(),
             traits: Default::default(),
         })
     }
@@ -165,6 +168,11 @@ impl ChatTemplate {
     /// Whether it does anything with tools at all.
     pub fn knows_tools(&self) -> bool {
         self.knows_tools
+    }
+
+    /// Its source, in Jinja's language; of two, the one for conversations with tools.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the assistant's turn.

@@ -36,11 +36,17 @@ pub enum Route {
     Parameters,
     /// `POST /completion` and `/completions`, llama.cpp's.
     LlamaCompletion,
+    /// `POST /api/chat`, Ollama's.
+    OllamaChat,
+    /// `POST /api/generate`, Ollama's.
+    OllamaGenerate,
+    /// The object `options` in those.
+    OllamaOptions,
 }
 
 impl Route {
     /// All of them.
-    pub const ALL: [Route; 9] = [
+    pub const ALL: [Route; 12] = [
         Route::Chat,
         Route::Completions,
         Route::Responses,
@@ -50,6 +56,9 @@ impl Route {
         Route::Generate,
         Route::Parameters,
         Route::LlamaCompletion,
+        Route::OllamaChat,
+        Route::OllamaGenerate,
+        Route::OllamaOptions,
     ];
 
     /// The name in lists of fields.
@@ -64,6 +73,9 @@ impl Route {
             Route::Generate => "generate",
             Route::Parameters => "parameters",
             Route::LlamaCompletion => "llama_completion",
+            Route::OllamaChat => "ollama_chat",
+            Route::OllamaGenerate => "ollama_generate",
+            Route::OllamaOptions => "ollama_options",
         }
     }
 
@@ -79,6 +91,9 @@ impl Route {
             Route::Generate => "/generate",
             Route::Parameters => "/generate, in parameters",
             Route::LlamaCompletion => "/completion",
+            Route::OllamaChat => "/api/chat",
+            Route::OllamaGenerate => "/api/generate",
+            Route::OllamaOptions => "/api/chat, in options",
         }
     }
 

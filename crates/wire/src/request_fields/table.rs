@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::Decision::{Honoured, Ignored, LeftOut, Refused};
 use super::Route::{
-    Chat, Completions, CountTokens, Generate, LlamaCompletion, Messages, Parameters, Responses, Tokenize,
+    Chat, Completions, CountTokens, Generate, LlamaCompletion, Messages, OllamaChat, OllamaGenerate,
+    OllamaOptions, Parameters, Responses, Tokenize,
 };
 use super::{Decision, Group, Route};
 
@@ -27,7 +28,10 @@ const TEXTS: &[Route] = &[Completions, LlamaCompletion];
 const OPENAI: &[Route] = &[Chat, Completions];
 const OPEN: &[Route] = &[Chat, Completions, LlamaCompletion];
 const GENERATING: &[Route] = &[Chat, Completions, Responses, Messages, LlamaCompletion];
-const SAMPLED: &[Route] = &[Chat, Completions, Responses, Messages, LlamaCompletion, Parameters];
+const SAMPLED: &[Route] =
+    &[Chat, Completions, Responses, Messages, LlamaCompletion, Parameters, OllamaOptions];
+/// Ollama's endpoints.
+const OLLAMA: &[Route] = &[OllamaChat, OllamaGenerate];
 
 const fn honoured(routes: &'static [Route], names: &'static str) -> Group {
     Group { names, routes, decision: Honoured, reason: "" }
@@ -44,12 +48,24 @@ const fn row(
 
 const HONOURED: &[Group] = &[
     honoured(
-        &[Chat, Completions, Responses, Messages, CountTokens, Tokenize, Generate, LlamaCompletion],
+        &[
+            Chat,
+            Completions,
+            Responses,
+            Messages,
+            CountTokens,
+            Tokenize,
+            Generate,
+            LlamaCompletion,
+            OllamaChat,
+            OllamaGenerate,
+        ],
         "model",
     ),
     honoured(SAMPLED, SAMPLING),
-    honoured(&[Chat, Completions, Responses, LlamaCompletion, Parameters], "stop"),
+    honoured(&[Chat, Completions, Responses, LlamaCompletion, Parameters, OllamaOptions], "stop"),
     honoured(&[Chat, Completions, Responses, Messages, LlamaCompletion, Generate], "stream"),
+    row(Honoured, OLLAMA, "stream", "true unless it is said: a JSON object a line"),
     honoured(GENERATING, FORMS),
     honoured(
         &[Chat, Completions, Responses, Messages, LlamaCompletion],
@@ -98,6 +114,14 @@ const HONOURED: &[Group] = &[
         "max_new_tokens do_sample return_full_text details decoder_input_details truncate",
     ),
     honoured(&[Parameters], "top_n_tokens best_of grammar timeout priority"),
+    honoured(OLLAMA, "options logprobs top_logprobs priority timeout cache_salt chat_template_kwargs"),
+    row(Honoured, OLLAMA, "format", "json or a JSON schema"),
+    row(Honoured, OLLAMA, "think", "a boolean as enable_thinking, a word as reasoning_effort"),
+    row(Honoured, &[OllamaChat], "messages", "an empty list loads the model"),
+    honoured(&[OllamaChat], "tools"),
+    row(Honoured, &[OllamaGenerate], "prompt", "an empty text loads the model"),
+    honoured(&[OllamaGenerate], "system raw"),
+    row(Honoured, &[OllamaOptions], "num_predict", "most tokens of the answer; 0, -1 and -2 are no bound"),
 ];
 
 const REFUSED: &[Group] = &[
@@ -240,6 +264,34 @@ const REFUSED: &[Group] = &[
     row(Refused(nothing), &[Messages], "container", "this server runs no code"),
     row(Refused(nothing), &[Messages], "compaction", "conversations are not summarized here"),
     row(Refused(nothing), &[Messages], "thread", "conversations are not kept here; send all messages"),
+    row(
+        Refused(never),
+        OLLAMA,
+        "temperature top_k top_p min_p typical_p repeat_penalty repeat_last_n frequency_penalty presence_penalty \
+         mirostat mirostat_tau mirostat_eta seed stop num_predict",
+        "it belongs into options",
+    ),
+    row(
+        Refused(nothing),
+        OLLAMA,
+        "template",
+        "a template of a request's own is not run here; the model's is used, with chat_template_kwargs",
+    ),
+    row(Refused(nothing), &[OllamaGenerate], "images", "this model reads text only"),
+    row(
+        Refused(nothing),
+        &[OllamaGenerate],
+        "suffix",
+        "filling in between a prefix and a suffix is not built into this server",
+    ),
+    row(
+        Refused(nothing),
+        &[OllamaGenerate],
+        "context",
+        "answers have no context to hand back; send the conversation to /api/chat",
+    ),
+    row(Refused(nothing), &[OllamaGenerate], "width height steps", "this server makes no images"),
+    row(Refused(nothing), OLLAMA, "_debug_render_only", "ask /apply-template"),
 ];
 
 const LEFT_OUT: &[Group] = &[
@@ -270,6 +322,21 @@ const LEFT_OUT: &[Group] = &[
     ),
     row(LeftOut(told_by_reader), &[Responses], "top_logprobs include", "use /v1/chat/completions"),
     row(LeftOut(nothing), &[Responses], "background_options", "a response in the background has no window"),
+    row(
+        LeftOut(told_by_reader),
+        OLLAMA,
+        "keep_alive",
+        "the server's settings say how long a model stays loaded; 0 with nothing to answer unloads it",
+    ),
+    row(LeftOut(nothing), OLLAMA, "truncate", "a conversation is never cut; one that is too long is refused"),
+    row(
+        LeftOut(told_by_reader),
+        &[OllamaOptions],
+        "num_ctx",
+        "the context is the one that the model was loaded with; a warning tells if it is smaller",
+    ),
+    row(LeftOut(yes), &[OllamaOptions], "penalize_newline", "a line end is penalized as every token is"),
+    row(LeftOut(one), &[OllamaOptions], "tfs_z", "that sampler is not built into this server"),
 ];
 
 const IGNORED: &[Group] = &[
@@ -348,6 +415,16 @@ const IGNORED: &[Group] = &[
         "options",
         "it is about a hosted service: its cache, and waiting for the model",
     ),
+    row(Ignored, OLLAMA, "shift", "a context is never shifted: an answer ends at its end"),
+    row(Ignored, OLLAMA, "user metadata", "it names who asks; x-request-id names the request"),
+    row(Ignored, &[OllamaOptions], "num_keep", "a context is never shifted: an answer ends at its end"),
+    row(
+        Ignored,
+        &[OllamaOptions],
+        "num_batch num_gpu main_gpu num_thread draft_num_predict use_mmap use_mlock low_vram numa f16_kv",
+        "it is about how the model is loaded and computed, which the server decides when it starts",
+    ),
+    row(Ignored, &[OllamaOptions], "logits_all vocab_only embedding_only", "it changes no answer"),
 ];
 
 /// null, false, 0 and what is empty.

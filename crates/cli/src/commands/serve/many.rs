@@ -220,7 +220,7 @@ impl FromFile {
         let setup = setup.named(name.clone()).watched(watch).holding(memory);
         let engine = Engine::start_on(&self.device, loaded.model, loaded.draft, setup)?;
         let text = text_of(&self.args, loaded.tokenizer, loaded.template);
-        Ok(LoadedModel::new(self.names.clone(), engine, text))
+        Ok(LoadedModel::new(self.names.clone(), engine, text).with_details(loaded.details))
     }
 }
 
