@@ -7,7 +7,7 @@ use crate::Error;
 /// What happened to a request. After `Done` or `Failed` nothing follows.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`] asked for it.
+    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) asked for it.
     Prompt {
         /// One for each of its tokens but the first, which nothing comes before.
         logprobs: Vec<TokenLogprobs>,
@@ -18,7 +18,7 @@ pub enum Event {
         text: String,
         /// The token; an end token comes here too, with empty text.
         id: u32,
-        /// If [`Params::logprobs`] asked for it.
+        /// If [`Params::logprobs`](crate::Params::logprobs) asked for it.
         logprobs: Option<TokenLogprobs>,
     },
     /// The end.
@@ -48,9 +48,9 @@ pub enum Event {
 /// A stop of the request's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MatchedStop {
-    /// One of [`Request::stop_ids`].
+    /// One of [`Request::stop_ids`](crate::Request::stop_ids).
     Id(u32),
-    /// One of [`Request::stop`].
+    /// One of [`Request::stop`](crate::Request::stop).
     Text(String),
 }
 

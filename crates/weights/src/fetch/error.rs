@@ -107,7 +107,7 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// [`Progress::cancelled`] said so.
+    /// `Progress::cancelled` said so.
     #[error("cancelled")]
     Cancelled,
 }
