@@ -180,6 +180,15 @@ fn models_are_loaded_and_unloaded_by_request() {
 }
 
 #[test]
+fn the_only_model_of_a_server_stays() {
+    let server = crate::frame::ready(options(), Duration::ZERO);
+    let answer = server.post("/v1/models/tiny/unload", &json!({}));
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert_eq!(server.post("/v1/models/tiny/load", &json!({})).status, 200);
+    assert_eq!(server.completion(json!({})).status, 200);
+}
+
+#[test]
 fn a_model_that_is_not_asked_for_goes_after_its_time() {
     let server = server_of(&["a", "b"].map(Fake::new), &["a"], Some(Duration::from_millis(1_500)));
     ask(&server, "a", "hello");

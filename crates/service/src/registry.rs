@@ -29,6 +29,11 @@ pub trait Loader: Send + Sync {
     /// # Errors
     /// In words, when it cannot be loaded.
     fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String>;
+
+    /// Whether it can be loaded at all; a model that cannot is never unloaded.
+    fn can_load(&self) -> bool {
+        true
+    }
 }
 
 /// A model that can be loaded.
@@ -280,8 +285,12 @@ impl Registry {
     /// Unloads a model that is not in use.
     ///
     /// # Errors
-    /// It is in use or loading.
+    /// It is in use or loading, or could not be loaded again.
     pub fn unload(self: &Arc<Self>, index: usize) -> Result<(), Fault> {
+        if !self.loader(index).can_load() {
+            let message = format!("the model {} is the server's only one and stays loaded", self.name(index));
+            return Err(Fault::unsupported("model", message));
+        }
         let mut table = self.table();
         let facts = table.facts(index, Instant::now());
         let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
@@ -353,6 +362,10 @@ impl Loader for Never {
 
     fn load(&self, _progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
         Err("it was not loaded by this server".into())
+    }
+
+    fn can_load(&self) -> bool {
+        false
     }
 }
 
