@@ -6,7 +6,9 @@ use super::scalar;
 use super::traits::{DotKind, Job, Simd};
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx2, avx512};
-use crate::{Tier, Uarch};
+use crate::Tier;
+#[cfg(target_arch = "x86_64")]
+use crate::Uarch;
 
 /// Runs `job` on the lanes of `tier`, or on the scalar ones when this CPU lacks the tier.
 #[inline]
