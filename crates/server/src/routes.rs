@@ -129,10 +129,9 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
 
 /// A card for each name of a model.
 fn cards(facts: &Facts) -> Vec<models::Card> {
-    let (created, context) = match &facts.state {
-        service::State::Ready(model) => (model.created, Some(model.engine.context())),
-        _ => (0, None),
-    };
+    let model = facts.state.model();
+    let created = model.map_or(0, |model| model.created);
+    let context = model.map(|model| model.engine.context());
     let card = |name: &String| models::Card {
         state: facts.state.name(),
         memory_bytes: facts.bytes.filter(|bytes| *bytes > 0),

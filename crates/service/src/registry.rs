@@ -56,7 +56,12 @@ pub struct Registry {
     changed: Notify,
     /// The longest that a request waits for its model.
     longest_wait: Duration,
+    /// Told of every model before it is used.
+    on_loaded: OnLoaded,
 }
+
+/// What is done with a model that has been loaded, before it is used.
+pub(crate) type OnLoaded = Box<dyn Fn(&LoadedModel) + Send + Sync>;
 
 /// A model in use: it stays loaded until this is dropped.
 pub struct Lease {
@@ -92,12 +97,13 @@ const UNLOAD: Duration = Duration::from_secs(30);
 
 impl Registry {
     /// No models yet, which may take so many bytes together.
-    pub fn new(limit_bytes: u64, longest_wait: Duration) -> Arc<Registry> {
+    pub(crate) fn new(limit_bytes: u64, longest_wait: Duration, on_loaded: OnLoaded) -> Arc<Registry> {
         Arc::new(Registry {
             table: Mutex::new(Table::new(limit_bytes)),
             loaders: Mutex::default(),
             changed: Notify::new(),
             longest_wait,
+            on_loaded,
         })
     }
 
@@ -122,6 +128,7 @@ impl Registry {
 
     /// Adds a model that is loaded and stays so.
     pub(crate) fn add_loaded(&self, model: LoadedModel) {
+        (self.on_loaded)(&model);
         let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.table();
         let now = Instant::now();
@@ -132,12 +139,7 @@ impl Registry {
 
     /// The models that are loaded.
     pub(crate) fn loaded(&self) -> Vec<Arc<LoadedModel>> {
-        let table = self.table();
-        let ready = table.entries.iter().filter_map(|entry| match &entry.state {
-            State::Ready(model) => Some(model.clone()),
-            _ => None,
-        });
-        ready.collect()
+        self.table().ready()
     }
 
     /// Which model is called so; none is the default one.
@@ -178,10 +180,7 @@ impl Registry {
                 Answer::Load => self.begin_load(index),
                 Answer::Unload(going) => self.begin_unload(going),
                 Answer::Wait => {}
-                Answer::Failed(why) => {
-                    let message = format!("the model {} cannot be loaded: {why}", self.name(index));
-                    return Err(Fault::unavailable("model_load_failed", message, 10));
-                }
+                Answer::Failed(why) => return Err(self.failed(index, &why)),
                 Answer::TooLarge { bytes, limit, pinned } => {
                     let message = format!(
                         "the model {} takes {bytes} bytes; models may take {limit} together, {pinned} of them pinned",
@@ -213,10 +212,7 @@ impl Registry {
         let need = tokio::task::spawn_blocking(move || loader.need_bytes()).await;
         match need {
             Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(why)) => {
-                let message = format!("the model {} cannot be loaded: {why}", self.name(index));
-                Err(Fault::unavailable("model_load_failed", message, 10))
-            }
+            Ok(Err(why)) => Err(self.failed(index, &why)),
             Err(error) => Err(Fault::internal(format!("a loader did not end: {error}"))),
         }
     }
@@ -234,8 +230,11 @@ impl Registry {
         let load = std::panic::AssertUnwindSafe(|| loader.load(&progress));
         let outcome = std::panic::catch_unwind(load)
             .unwrap_or_else(|_| Err("its loader panicked; the log has the reason".into()));
-        if let Err(why) = &outcome {
-            tracing::error!(model = self.name(index), error = why, "a model could not be loaded");
+        match &outcome {
+            Ok(model) => (self.on_loaded)(model),
+            Err(why) => {
+                tracing::error!(model = self.name(index), error = why, "a model could not be loaded");
+            }
         }
         self.table().loaded(index, outcome.map(Arc::new), Instant::now());
         self.changed.notify_waiters();
@@ -246,24 +245,20 @@ impl Registry {
     /// # Errors
     /// It cannot be loaded, or there is no room.
     pub fn load_now(&self, index: usize) -> Result<(), Fault> {
-        let failed = |why: String| {
-            let message = format!("the model {} cannot be loaded: {why}", self.name(index));
-            Fault::unavailable("model_load_failed", message, 10)
-        };
-        let bytes = self.loader(index).need_bytes().map_err(failed)?;
+        let bytes = self.loader(index).need_bytes().map_err(|why| self.failed(index, &why))?;
         match self.ask(index, bytes) {
             Answer::Use(_) => {
                 self.table().release(index, Instant::now());
                 return Ok(());
             }
             Answer::Load => self.run_load(index),
-            Answer::Failed(why) => return Err(failed(why)),
+            Answer::Failed(why) => return Err(self.failed(index, &why)),
             Answer::Wait | Answer::Unload(_) | Answer::TooLarge { .. } => {
-                return Err(failed("there is no room for it".into()));
+                return Err(self.failed(index, "there is no room for it"));
             }
         }
         match self.table().facts(index, Instant::now()).state {
-            State::Failed(why) => Err(failed(why)),
+            State::Failed(why) => Err(self.failed(index, &why)),
             _ => Ok(()),
         }
     }
@@ -328,6 +323,13 @@ impl Registry {
         }
     }
 
+    /// The fault of a model that cannot be loaded.
+    fn failed(&self, index: usize, why: &str) -> Fault {
+        let message = format!("the model {} cannot be loaded: {why}", self.name(index));
+        Fault::unavailable("model_load_failed", message, 10)
+    }
+
+    /// The fault of a model that was not ready in time.
     fn late(&self, index: usize) -> Fault {
         let facts = self.table().facts(index, Instant::now());
         let seconds = self.longest_wait.as_secs();

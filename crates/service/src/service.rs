@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::outbox::Steps;
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
-use crate::registry::{Facts, Lease, Registry, State};
+use crate::registry::{Facts, Lease, Registry};
 use crate::response_store::ResponseStore;
 use crate::watchdog::{self, Watchdog};
 
@@ -59,12 +59,19 @@ impl Service {
             let currency = price.currency.code();
             metrics.add_price(HourlyPrice { amount: price.per_hour, currency });
         }
+        let counted = metrics.clone();
+        // From a model's load on, what it does is counted.
+        let count = move |model: &LoadedModel| {
+            let stats = model.engine.stats();
+            let blocks = (stats.kv_blocks_total, stats.kv_block_tokens);
+            counted.add_model(model.name(), model.engine.context(), blocks.0, blocks.1);
+        };
         Service {
             began: Instant::now(),
             loading: OnceLock::new(),
             responses: Arc::default(),
             preparation: Preparation::default(),
-            registry: Registry::new(options.model_bytes, options.longest_load),
+            registry: Registry::new(options.model_bytes, options.longest_load, Box::new(count)),
             starting: RwLock::new(Some("starting".into())),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -133,7 +140,6 @@ impl Service {
         let stats = model.engine.stats();
         let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
         self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
-        self.count_model(&model);
         self.registry.add_loaded(model);
         self.open(after);
     }
@@ -144,17 +150,6 @@ impl Service {
         if starting.is_some() && !self.draining.load(Ordering::Acquire) {
             self.core.metrics.record(Event::Ready { after });
         }
-    }
-
-    /// Begins to count what a model does.
-    fn count_model(&self, model: &LoadedModel) {
-        let stats = model.engine.stats();
-        self.core.metrics.add_model(
-            model.name(),
-            model.engine.context(),
-            stats.kv_blocks_total,
-            stats.kv_block_tokens,
-        );
     }
 
     /// From now on not ready, though requests are served.
@@ -233,13 +228,11 @@ impl Service {
     pub async fn model(&self, name: Option<&str>) -> Result<Lease, Fault> {
         self.open_or_reject()?;
         let index = self.find(name)?;
-        let lease = self.registry.acquire(index).await.inspect_err(|fault| {
+        self.registry.acquire(index).await.inspect_err(|fault| {
             if fault.code == Some("model_loading") {
                 self.core.metrics.record(Event::Rejected(Rejection::Loading));
             }
-        })?;
-        self.count_model(&lease);
-        Ok(lease)
+        })
     }
 
     /// For what the time since the start went.
@@ -412,10 +405,7 @@ impl Inference for Service {
 
     fn capabilities(&self) -> Vec<Capability> {
         let capability = |facts: Facts| Capability {
-            context: match &facts.state {
-                State::Ready(model) => Some(model.engine.context()),
-                _ => None,
-            },
+            context: facts.state.model().map(|model| model.engine.context()),
             names: facts.names,
             operations: vec!["generate", "tokenize"],
         };

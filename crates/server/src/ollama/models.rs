@@ -7,7 +7,7 @@ use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use inference::{Operation, RequestContext, Tokenize};
 use serde_json::{Map, Value, json};
-use service::{Facts, LoadedModel, State as Ready, Takes};
+use service::{Facts, LoadedModel, Takes};
 use sha2::{Digest, Sha256};
 use wire::Fault;
 use wire::error::quote;
@@ -64,14 +64,6 @@ pub(super) async fn check_thinks(state: &State, name: Option<&str>) -> Result<()
     Err(Fault::unsupported("think", message))
 }
 
-/// The model, if it is loaded.
-fn loaded(facts: &Facts) -> Option<&LoadedModel> {
-    match &facts.state {
-        Ready::Ready(model) => Some(model),
-        _ => None,
-    }
-}
-
 /// `GET /api/tags`.
 pub(crate) async fn tags(Shared(state): Shared<Arc<State>>) -> Response {
     if let Err(fault) = state.service.open_or_reject() {
@@ -99,7 +91,7 @@ pub(crate) async fn ps(Shared(state): Shared<Arc<State>>) -> Response {
         return faults::ollama(&fault);
     }
     let running = |facts: &Facts| {
-        let model = loaded(facts)?;
+        let model = facts.state.model()?;
         Some(Running {
             name: tagged(model.name()),
             model: tagged(model.name()),
@@ -138,9 +130,9 @@ fn shown_of(facts: &Facts) -> Show {
     Show {
         modelfile: format!("# {} is served by Gristmill; it has no Modelfile", first(facts)),
         parameters: "",
-        template: loaded(facts).and_then(|model| model.text.template()).unwrap_or_default().to_owned(),
+        template: facts.state.model().and_then(|model| model.text.template()).unwrap_or_default().to_owned(),
         details: details(facts),
-        model_info: loaded(facts).map(info).unwrap_or_default(),
+        model_info: facts.state.model().map(|model| info(model)).unwrap_or_default(),
         capabilities: capabilities(facts),
         modified_at: created(facts),
     }
@@ -166,19 +158,19 @@ fn info(model: &LoadedModel) -> Map<String, Value> {
 }
 
 fn details(facts: &Facts) -> Details {
-    let known = loaded(facts).map(|model| model.details.clone()).unwrap_or_default();
+    let known = facts.state.model().map(|model| model.details.clone()).unwrap_or_default();
     Details::new(&known.format, &known.family, known.parameters, &known.quantization)
 }
 
 /// Bytes of the weights in the file; of a model that is not loaded, those of memory that it will take.
 fn size(facts: &Facts) -> u64 {
-    let loaded = loaded(facts).map(|model| model.details.weight_bytes);
+    let loaded = facts.state.model().map(|model| model.details.weight_bytes);
     loaded.or(facts.bytes).unwrap_or_default()
 }
 
 /// What the model can do, in Ollama's words; of one that is not loaded, what every model can.
 fn capabilities(facts: &Facts) -> Vec<&'static str> {
-    let (tools, thinks) = loaded(facts).map_or((false, false), |model| {
+    let (tools, thinks) = facts.state.model().map_or((false, false), |model| {
         (model.text.knows_tools() || model.text.style().is_some(), model.text.tags().is_some())
     });
     let words = [(true, "completion"), (tools, "tools"), (thinks, "thinking")];
@@ -187,7 +179,7 @@ fn capabilities(facts: &Facts) -> Vec<&'static str> {
 
 /// When it was loaded; 1970 if it is not.
 fn created(facts: &Facts) -> String {
-    rfc3339(Duration::from_secs(loaded(facts).map_or(0, |model| model.created)))
+    rfc3339(Duration::from_secs(facts.state.model().map_or(0, |model| model.created)))
 }
 
 /// When it will be unloaded if nobody asks it any more.

@@ -12,11 +12,11 @@ const FAILED_FOR: Duration = Duration::from_secs(10);
 pub enum State<M = LoadedModel> {
     /// Known, and loaded when it is asked for.
     Registered,
-    /// It is being loaded, and is so far.
+    /// The model is being loaded, and the load is so far.
     Loading(String),
-    /// It answers.
+    /// The model answers.
     Ready(Arc<M>),
-    /// It finishes what it has, and is then unloaded.
+    /// The model finishes what it has, and is then unloaded.
     Draining,
     /// The last load failed.
     Failed(String),
@@ -35,7 +35,15 @@ impl<M> Clone for State<M> {
 }
 
 impl<M> State<M> {
-    /// Its name, as the API tells it.
+    /// The model, if it is loaded and answers.
+    pub fn model(&self) -> Option<&Arc<M>> {
+        match self {
+            State::Ready(model) => Some(model),
+            _ => None,
+        }
+    }
+
+    /// The state's name, as the API tells it.
     pub fn name(&self) -> &'static str {
         match self {
             State::Registered => "registered",
@@ -83,17 +91,17 @@ pub(super) struct Entry<M> {
 
 /// The answer to a request for a model.
 pub(super) enum Answer<M> {
-    /// It may be used; it is counted as in use.
+    /// The model may be used; it is counted as in use.
     Use(Arc<M>),
     /// Something must end first.
     Wait,
-    /// It is marked as loading: whoever asked loads it.
+    /// The model is marked as loading: whoever asked loads it.
     Load,
     /// These are marked as draining: whoever asked unloads them, and then asks again.
     Unload(Vec<(usize, Arc<M>)>),
     /// The last load failed a moment ago.
     Failed(String),
-    /// It takes more memory than there can be for it.
+    /// The model takes more memory than there can be for it.
     TooLarge {
         /// Bytes that it takes.
         bytes: u64,
@@ -271,11 +279,12 @@ impl<M> Table<M> {
     /// No model is loaded from now on; gives back those that are.
     pub(super) fn close(&mut self) -> Vec<Arc<M>> {
         self.closed = true;
-        let ready = self.entries.iter().filter_map(|entry| match &entry.state {
-            State::Ready(model) => Some(model.clone()),
-            _ => None,
-        });
-        ready.collect()
+        self.ready()
+    }
+
+    /// The models that are loaded.
+    pub(super) fn ready(&self) -> Vec<Arc<M>> {
+        self.entries.iter().filter_map(|entry| entry.state.model().cloned()).collect()
     }
 
     pub(super) fn facts(&self, index: usize, now: Instant) -> Facts<M> {

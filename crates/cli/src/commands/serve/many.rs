@@ -65,10 +65,10 @@ struct Table {
     /// The name that clients put into `model`, and others after it.
     #[serde(default)]
     names: Vec<String>,
-    /// It stays loaded whatever else is asked for.
+    /// Whether the model stays loaded whatever else is asked for.
     #[serde(default)]
     pinned: bool,
-    /// It is loaded at the start, not when it is asked for.
+    /// Whether the model is loaded at the start, not when it is asked for.
     #[serde(default)]
     preload: bool,
     /// As `--keep-alive`.
