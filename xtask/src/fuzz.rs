@@ -118,7 +118,7 @@ fn build() -> Result<Vec<PathBuf>, String> {
 
 /// The targets as a development build, the workspace's own crates instrumented.
 fn build_beside_tests() -> Result<Vec<PathBuf>, String> {
-    let this = std::env::current_exe().map_err(|error| format!("no path to this program: {error}"))?;
+    let this = copy_of_this_program()?;
     let mut command = cargo(&["build", "--workspace", "--features", "fuzz/libfuzzer", "--locked", "--quiet"]);
     for target in targets()? {
         command.args(["--bin", &target]);
@@ -127,6 +127,17 @@ fn build_beside_tests() -> Result<Vec<PathBuf>, String> {
     // Half-compiled crates of another set of flags are of no use.
     command.env("CARGO_INCREMENTAL", "0");
     executables(command)
+}
+
+/// A copy that cargo does not touch: a build of the workspace replaces this program's own file while it runs.
+fn copy_of_this_program() -> Result<PathBuf, String> {
+    let copy = target_dir().join("xtask");
+    let folder = std::fs::create_dir_all(target_dir());
+    // The link leads to what runs even if its file has been replaced, unlike the path that it shows.
+    folder
+        .and_then(|()| std::fs::copy("/proc/self/exe", &copy))
+        .map_err(|error| format!("{}: no copy of this program: {error}", copy.display()))?;
+    Ok(copy)
 }
 
 fn fuzz(program: &Path, target: &str, seconds: u64) -> Done {
