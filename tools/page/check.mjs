@@ -2,7 +2,8 @@
 //
 //     node check.mjs CHROMIUM OPEN_URL KEYED_URL KEY
 //
-// OPEN_URL is a server without keys, KEYED_URL one that knows KEY, each with a real model. Prints a line a check; leaves with 1 if any
+// OPEN_URL is a server without keys and with two models, the first of which has a chat template; KEYED_URL is one that
+// knows KEY. The models are real. Prints a line a check; leaves with 1 if any
 // failed. Where an answer must have a certain text (hostile markup, an error in mid-stream, a full queue), the browser's
 // request is answered here instead of by the server; all else is real.
 
@@ -46,6 +47,9 @@ async function ask(page, text) {
   await page.press("#message", "Enter");
 }
 
+const chosen = (page) => page.locator("#model .name").innerText();
+const rowOf = (page, name) => page.locator("#models [role=option]", { has: page.getByText(name, { exact: true }) });
+
 /** Sets a field of the settings panel, with the keyboard where a key is worth checking. */
 async function set(page, fields) {
   await page.press("body", "Alt+s");
@@ -64,11 +68,12 @@ check("types, streams, and tells figures", async (browser) => {
   assert.equal(sent.max_tokens, 24);
   assert.equal(sent.seed, 7);
   assert.deepEqual(sent.messages[0], { role: "system", content: "You answer briefly." });
-  assert.equal(sent.model, await page.inputValue("#model"));
+  assert.equal(sent.model, await chosen(page));
   await last(page).locator(".figures", { hasText: "token" }).waitFor();
   const text = await last(page).locator(".md").innerText();
   assert.ok(text.trim().length > 10, text);
   const figures = await last(page).locator(".figures").innerText();
+  assert.ok(figures.endsWith(sent.model), "of several models, the one that answered is named");
   assert.match(figures, /^[\d.]+ tokens\/s · first token after [\d.]+ m?s · \d+ tokens/);
   await page.click(".turn.assistant .again");
   await page.waitForSelector("#stop", { state: "hidden" });
@@ -79,6 +84,100 @@ check("types, streams, and tells figures", async (browser) => {
   assert.equal(await last(page).locator(".md").innerText(), text, "a reload keeps the conversation");
   assert.deepEqual(page.faults, []);
   return figures;
+});
+
+const served = async () => (await (await fetch(`${openUrl}/v1/models`)).json()).data;
+
+check("the model is chosen, loaded, remembered", async (browser) => {
+  const [first, second] = (await served()).map(({ id }) => id);
+  assert.equal((await fetch(`${openUrl}/v1/models/${second}/unload`, { method: "POST" })).status, 200);
+  for (let i = 0; (await served())[1].state !== "registered"; i += 1) {
+    assert.ok(i < 200, "the model is not unloaded");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const page = await open(browser);
+  await page.waitForSelector("#model:enabled");
+  assert.equal(await chosen(page), first);
+  await page.click("#model");
+  assert.equal(await page.getAttribute("#model", "aria-expanded"), "true");
+  assert.match(await rowOf(page, first).innerText(), /loaded · context [\d,]+ · [\d.]+ [MG]B/);
+  assert.match(await rowOf(page, second).innerText(), /not loaded/);
+  await rowOf(page, second).click();
+  await page.waitForSelector("#models", { state: "hidden" });
+  const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), ask(page, "What is a mill?")]);
+  assert.equal(request.postDataJSON().model, second);
+  const waits = last(page).locator(".wait");
+  await waits.filter({ hasText: second }).waitFor();
+  const said = await waits.innerText();
+  assert.match(said, /must be loaded first|is loading/);
+  // It may have no chat template, which is then said; it is loaded all the same.
+  await page.locator(".figures", { hasText: "token" }).or(page.locator(".problem")).first().waitFor();
+  await page.locator(`#model[aria-label="Model: ${second}, loaded"]`).waitFor();
+  await page.reload();
+  await page.waitForSelector("#model:enabled");
+  assert.equal(await chosen(page), second, "a reload remembers the choice");
+  // With the keys: the list opens at the choice, letters and arrows move, Esc leaves all as it was.
+  await page.focus("#model");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Escape");
+  assert.equal(await chosen(page), second);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "model");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#models", { state: "hidden" });
+  assert.equal(await chosen(page), first);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press(second[0]);
+  await page.keyboard.press(" ");
+  assert.equal(await chosen(page), second);
+  // A click beside the list closes it, and one on the button both opens and closes.
+  for (const place of ["h1", "#model"]) {
+    await page.click("#new-chat");
+    await page.click("#model");
+    await page.waitForSelector("#models", { state: "visible" });
+    await page.click(place);
+    await page.waitForSelector("#models", { state: "hidden" });
+  }
+  assert.deepEqual(page.faults, []);
+  return said;
+});
+
+check("names of models are text, states change, and the list is asked for seldom", async (browser) => {
+  const page = await open(browser, "/live");
+  const hostile = "<img src=x onerror=window.owned=1>";
+  const card = (id, state) => ({ id, object: "model", state });
+  const lists = [[card(hostile, "registered"), card("b", "<b>new</b>")], [card(hostile, "loading")], [card(hostile, "draining")], [card(hostile, "failed")], [card("other", "ready")]];
+  let asked = 0;
+  let most = 0;
+  let under = 0;
+  await page.route("**/v1/models", async (route) => {
+    most = Math.max(most, under += 1);
+    const data = lists[Math.min(asked, lists.length - 1)];
+    asked += 1;
+    await route.fulfill({ contentType: "application/json", body: JSON.stringify({ object: "list", data }) });
+    under -= 1;
+  });
+  await page.reload();
+  await page.waitForSelector("#model:enabled");
+  assert.equal(await chosen(page), hostile);
+  await page.click("#model");
+  for (const state of ["loading …", "unloading …", "load failed"]) await page.locator("#models .about", { hasText: state }).waitFor();
+  assert.equal(await page.locator("#models [role=option]").count(), 1);
+  assert.equal(await page.locator("#models .name").innerText(), hostile);
+  assert.equal(await page.locator("#models img, #model img").count(), 0);
+  assert.equal(await page.evaluate(() => window.owned), undefined);
+  await page.locator("#models .about", { hasText: /^loaded$/ }).waitFor();
+  await page.keyboard.press("Escape");
+  const before = asked;
+  for (let i = 0; i < 30; i += 1) await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await page.waitForTimeout(2500);
+  assert.equal(most, 1, "one request at a time");
+  assert.ok(asked - before < 34, `${asked - before} requests`);
+  const calm = asked;
+  await page.waitForTimeout(2500);
+  assert.ok(asked - calm <= 1, `${asked - calm} requests while nothing changes`);
+  assert.deepEqual(page.faults, []);
 });
 
 check("Esc stops; the server is told", async (browser) => {
@@ -302,6 +401,30 @@ check("the live view shows numbers", async (browser) => {
   assert.match(await page.locator(".plot canvas").first().getAttribute("aria-label"), /written \d/);
   assert.deepEqual(page.faults, []);
   return JSON.stringify(seen);
+});
+
+check("the row of figures leaves no gap", async (browser) => {
+  const page = await open(browser, "/live");
+  await page.locator("#tiles div").first().waitFor();
+  for (const width of [360, 400, 560, 561, 800, 1080, 1081, 1100, 1440, 2000]) {
+    await page.setViewportSize({ width, height: 700 });
+    const gaps = await page.evaluate(() => {
+      const tiles = document.getElementById("tiles");
+      const all = [...tiles.children];
+      const found = [];
+      for (let n = 1; n <= 9; n += 1) {
+        tiles.replaceChildren(...Array.from({ length: n }, (_, i) => all[i % all.length].cloneNode(true)));
+        const covered = [...tiles.children].reduce((sum, tile) => sum + (tile.offsetWidth + 1) * (tile.offsetHeight + 1), 0);
+        const whole = (tiles.clientWidth + 1) * (tiles.clientHeight + 1);
+        const cut = [...tiles.querySelectorAll("dt, dd")].filter((text) => text.scrollWidth > text.clientWidth).length;
+        if (Math.abs(covered / whole - 1) > 0.02 || cut) found.push(`${n} tiles: ${(100 * covered / whole).toFixed(1)} % covered, ${cut} cut`);
+      }
+      tiles.replaceChildren(...all);
+      return found;
+    });
+    assert.deepEqual(gaps, [], `${width} px`);
+  }
+  assert.deepEqual(page.faults, []);
 });
 
 check("fits 360 px, in light and in dark", async (browser) => {

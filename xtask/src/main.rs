@@ -43,7 +43,7 @@ usage: cargo xtask COMMAND
   client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
   agents [claude|codex]     serve a 1.5B model and have Claude Code and Codex (npm) edit a file with it; some minutes
   schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
-  page                      serve the default model and check its page in headless Chromium
+  page                      serve two models and check their page in headless Chromium
 ";
 
 fn main() -> ExitCode {

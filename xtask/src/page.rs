@@ -1,4 +1,4 @@
-//! The page as its users meet it: headless Chromium on the page of `gristmill serve`, with the default model.
+//! The page as its users meet it: headless Chromium on the page of `gristmill serve`, with two small models.
 
 use crate::client::Server;
 use crate::program::Program;
@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CHECK: &str = "tools/page/check.mjs";
+/// The default model, which chats, and another small one.
+const MODELS: [&str; 2] = ["smollm2-135m-instruct", "gemma3-270m"];
 /// All checks together take a fraction of it.
 const WITHIN: Duration = Duration::from_secs(110);
 /// Where a Chromium may be, the variable's choice first.
@@ -25,12 +27,12 @@ pub fn check_where_possible(program: &Program) -> Done {
     }
 }
 
-/// Starts two servers, one of them with a key, and runs the checks of `tools/page/check.mjs` against them.
+/// Starts two servers, one with two models, the other with a key, and runs the checks of `tools/page/check.mjs` against them.
 pub fn check(program: &Program) -> Done {
     let browser = browser()?;
     let folder = driver()?;
     let key = format!("page-{}", std::process::id());
-    let open = Server::start(program, &[])?;
+    let open = Server::start(program, &MODELS)?;
     let keyed = Server::start(program, &["--api-key", &key])?;
     let mut node = Command::new("node");
     // Beside its modules: node looks for them from the script's own folder upwards.

@@ -23,7 +23,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [File; 12] = files! {
+const FILES: [File; 13] = files! {
     "/": "text/html; charset=utf-8" = "index.html",
     "/live": "text/html; charset=utf-8" = "index.html",
     "/page/style.css": "text/css; charset=utf-8" = "style.css",
@@ -34,6 +34,7 @@ const FILES: [File; 12] = files! {
     "/page/live.js": "text/javascript; charset=utf-8" = "live.js",
     "/page/markdown.js": "text/javascript; charset=utf-8" = "markdown.js",
     "/page/metrics.js": "text/javascript; charset=utf-8" = "metrics.js",
+    "/page/models.js": "text/javascript; charset=utf-8" = "models.js",
     "/page/plot.js": "text/javascript; charset=utf-8" = "plot.js",
     "/page/settings.js": "text/javascript; charset=utf-8" = "settings.js",
 };

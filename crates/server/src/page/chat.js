@@ -2,6 +2,7 @@
 
 import { chat, Refusal } from "./api.js";
 import { element, icon, show } from "./markdown.js";
+import * as models from "./models.js";
 import { asked, open as openSettings } from "./settings.js";
 
 const KEPT = "gristmill.chat";
@@ -113,31 +114,47 @@ function messages() {
 /** Asks for the next answer. `tries` counts those that the server turned away. */
 async function answer(tries = 0) {
   const body = { ...asked().body, messages: messages() };
-  if ($("model").value) body.model = $("model").value;
+  const model = models.current()?.id;
+  if (model !== undefined) body.model = model;
   const turn = add({ role: "assistant", content: "", reasoning: "" });
   flight = new AbortController();
   const clock = new Clock();
   follow = true;
   const painter = new Painter(turn);
   refresh();
-  painter.now();
+  const tell = () => waits(turn, clock, model, painter);
+  const leave = models.follow(tell);
+  tell();
   try {
     for await (const chunk of chat(body, flight.signal)) {
       take(turn, chunk, clock);
+      if (clock.first !== null) leave();
       painter.soon();
     }
   } catch (error) {
     if (error.name === "AbortError") clock.reason = "stopped";
     else turn.problem = error instanceof Refusal ? error : new Refusal(String(error.message ?? error));
   }
+  leave();
   flight = null;
   turn.figures = clock.figures();
+  if (models.count() > 1) turn.figures.push(model);
   painter.end();
   save();
   refresh();
   announce.textContent = turn.problem ? `Failed: ${turn.problem.message}` : `The answer is complete. ${turn.figures.join(", ")}`;
   if (document.activeElement === document.body) input.focus();
   if (turn.problem) explain(turn, tries);
+}
+
+/** Says under the question what its answer waits for. */
+function waits(turn, clock, model, painter) {
+  const why = models.obstacle(model);
+  const seconds = Math.round((performance.now() - clock.sent) / 1000);
+  if (why && why !== turn.why) announce.textContent = why;
+  turn.why = why;
+  turn.wait = why && (seconds < 2 ? `${why} …` : `${why} … ${seconds} s`);
+  painter.now();
 }
 
 function take(turn, chunk, clock) {
@@ -219,7 +236,7 @@ function draw(turn, live = false) {
   }
   const { body, foot } = turn.parts;
   if (turn.reasoning) thoughts(turn, live);
-  if (live && !turn.content && !turn.reasoning) body.replaceChildren(dots());
+  if (live && !turn.content && !turn.reasoning) wait(body, turn.wait);
   else {
     body.querySelector(":scope > .wait")?.remove();
     show(body, turn.content);
@@ -233,8 +250,13 @@ function draw(turn, live = false) {
   }
 }
 
-function dots() {
-  return element("span", { class: "wait", role: "img", "aria-label": "waiting for the first token" }, element("i"), element("i"), element("i"));
+/** Dots, and what is waited for; the dots go on when that changes. */
+function wait(body, why) {
+  if (!body.querySelector(":scope > .wait")) {
+    const dots = element("b", { role: "img", "aria-label": "waiting for the first token" }, element("i"), element("i"), element("i"));
+    body.replaceChildren(element("div", { class: "wait" }, dots, element("span")));
+  }
+  body.querySelector(":scope > .wait > span").textContent = why ?? "";
 }
 
 function thoughts(turn, live) {

@@ -1,15 +1,13 @@
-// Puts the page together: views, the list of models, and whether the server is there.
+// Puts the page together: views, and whether the server is there.
 
-import { ask } from "./api.js";
 import * as chat from "./chat.js";
 import * as live from "./live.js";
 import { element } from "./markdown.js";
+import * as models from "./models.js";
 import * as settings from "./settings.js";
 
 const $ = (id) => document.getElementById(id);
 const banner = $("banner");
-const select = $("model");
-let again = null;
 
 function view(name) {
   for (const one of ["chat", "live"]) $(one).hidden = one !== name;
@@ -39,33 +37,18 @@ function tell(text, ...more) {
   banner.replaceChildren(text, ...more);
 }
 
-/** The models that are served. Until the server has one, it is asked again. */
-async function models() {
-  clearTimeout(again);
-  try {
-    const { data } = await (await ask("/v1/models")).json();
-    const kept = select.value;
-    select.replaceChildren(...data.map(({ id, max_model_len: context }) =>
-      element("option", { value: id, title: context ? `context ${context.toLocaleString("en")} tokens` : "" }, id)));
-    if (data.some(({ id }) => id === kept)) select.value = kept;
-    select.disabled = false;
-    select.title = select.selectedOptions[0]?.title ?? "";
-    tell("");
-  } catch (error) {
-    select.disabled = true;
-    if (error.status === 401) {
-      const enter = element("button", { type: "button", class: "quiet", onclick: () => settings.open(true) }, "Enter it");
-      tell("This server asks for an API key. ", enter);
-      return;
-    }
-    tell(error.message);
-    again = setTimeout(models, 1000 * (error.retryAfter ?? 3));
-  }
+/** What stands in the way of the list of models, and with that of everything else. */
+function trouble(error) {
+  if (!error) tell("");
+  else if (error.status === 401) {
+    const enter = element("button", { type: "button", class: "quiet", onclick: () => settings.open(true) }, "Enter it");
+    tell("This server asks for an API key. ", enter);
+  } else tell(error.message);
 }
 
 document.addEventListener("click", follow);
 addEventListener("popstate", () => view(named()));
-settings.start(models);
+settings.start(models.look);
 chat.start();
 view(named());
-models();
+models.start(trouble);
