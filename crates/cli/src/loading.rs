@@ -76,7 +76,7 @@ pub(crate) struct Loaded {
     pub(crate) model: Arc<Model>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     /// The model that guesses ahead, if one was asked for.
-    pub(crate) draft: Option<engine::Draft>,
+    pub(crate) draft: Option<engine::DraftModel>,
     /// None for a base model: its file has no template.
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) compute: Compute,
@@ -302,11 +302,11 @@ impl Draft {
         compute: &Compute,
         cache: PackedCache,
         progress: &mut dyn FnMut(f32),
-    ) -> Result<(engine::Draft, Vec<String>), Failure> {
+    ) -> Result<(engine::DraftModel, Vec<String>), Failure> {
         let tokenizer = Tokenizer::open(&self.opened)?;
         let (model, _, remarks) = read(self.spec, &self.opened, compute, Draft::PRECISION, cache, progress)
             .map_err(|error| of(&self.name, error))?;
-        Ok((engine::Draft { model: Arc::new(model), vocabulary: Arc::new(tokenizer) }, remarks))
+        Ok((engine::DraftModel { model: Arc::new(model), vocabulary: Arc::new(tokenizer) }, remarks))
     }
 }
 

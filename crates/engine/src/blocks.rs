@@ -1,9 +1,10 @@
 //! Who holds which KV block.
 //!
-//! A pool hands out numbered blocks; a [`Table`] is one sequence's list of them in order of position and gives them
-//! back when dropped. Several tables may hold one block: the full blocks of equal beginnings, which nobody writes any
-//! more (see [`crate::prefix`]). Taking and giving back are O(1) a block but for the cache's own order. The last freed
-//! is the first handed out again, as it may still be in a cache. The pool lives on the engine's thread: `Rc`, no lock.
+//! A pool hands out numbered blocks; a [`BlockTable`] is one sequence's list of them in order of position and gives
+//! them back when dropped. Several tables may hold one block: the full blocks of equal prefixes, which are never
+//! written more (see [`crate::prefix`]). Taking and giving back are O(1) a block but for the cache's own order. The
+//! last freed is the first handed out again, as it may still be in a cache. The pool lives on the engine's thread:
+//! `Rc`, no lock.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,47 +13,52 @@ use crate::prefix::PrefixTree;
 
 /// All blocks of one engine.
 #[derive(Debug, Clone)]
-pub(crate) struct Pool(Rc<RefCell<Blocks>>);
+pub(crate) struct BlockPool(Rc<RefCell<Blocks>>);
 
 #[derive(Debug)]
 struct Blocks {
-    /// Blocks nobody holds or remembers; the next one handed out is the last.
+    /// Blocks that are neither held nor cached; the next one handed out is the last.
     free: Vec<u32>,
     /// Tables that hold a block, by block.
     holders: Vec<u32>,
-    /// What blocks are remembered to hold, if they are.
+    /// The prefix cache, if there is one.
     prefixes: Option<PrefixTree>,
     block_tokens: usize,
 }
 
 /// The blocks of one sequence.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct BlockTable {
     blocks: Vec<u32>,
     /// So many of them, from the first, are in the tree of prefixes.
     shared: usize,
-    pool: Pool,
+    pool: BlockPool,
 }
 
 /// The pool has fewer free blocks than were asked for; nothing was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfBlocks;
 
-impl Pool {
+impl BlockPool {
     /// A pool that forgets what is given back.
-    pub(crate) fn new(total: usize, block_tokens: usize) -> Pool {
+    pub(crate) fn new(total: usize, block_tokens: usize) -> BlockPool {
         let free = (0..total as u32).rev().collect();
-        Pool(Rc::new(RefCell::new(Blocks { free, holders: vec![0; total], prefixes: None, block_tokens })))
+        BlockPool(Rc::new(RefCell::new(Blocks {
+            free,
+            holders: vec![0; total],
+            prefixes: None,
+            block_tokens,
+        })))
     }
 
-    /// A pool that remembers full blocks for as long as their memory is not wanted.
-    pub(crate) fn remembering(total: usize, block_tokens: usize) -> Pool {
-        let pool = Pool::new(total, block_tokens);
+    /// A pool that caches full blocks for as long as their memory is not wanted.
+    pub(crate) fn with_prefix_cache(total: usize, block_tokens: usize) -> BlockPool {
+        let pool = BlockPool::new(total, block_tokens);
         pool.0.borrow_mut().prefixes = Some(PrefixTree::new(total, block_tokens));
         pool
     }
 
-    /// Blocks that can be had: those of nobody, and those only remembered.
+    /// Blocks that can be had: the free ones, and those that are only cached.
     pub(crate) fn free(&self) -> usize {
         self.0.borrow().available()
     }
@@ -63,9 +69,9 @@ impl Pool {
         blocks.holders.len() - blocks.available()
     }
 
-    /// Blocks that nobody holds and that are remembered.
-    pub(crate) fn remembered(&self) -> usize {
-        self.0.borrow().prefixes.as_ref().map_or(0, PrefixTree::idle)
+    /// Cached blocks that no table holds.
+    pub(crate) fn cached(&self) -> usize {
+        self.0.borrow().prefixes.as_ref().map_or(0, PrefixTree::unused)
     }
 
     pub(crate) fn block_tokens(&self) -> usize {
@@ -78,14 +84,14 @@ impl Pool {
     }
 
     /// A table without blocks.
-    pub(crate) fn table(&self) -> Table {
-        Table { blocks: Vec::new(), shared: 0, pool: self.clone() }
+    pub(crate) fn table(&self) -> BlockTable {
+        BlockTable { blocks: Vec::new(), shared: 0, pool: self.clone() }
     }
 }
 
 impl Blocks {
     fn available(&self) -> usize {
-        self.free.len() + self.prefixes.as_ref().map_or(0, PrefixTree::idle)
+        self.free.len() + self.prefixes.as_ref().map_or(0, PrefixTree::unused)
     }
 
     /// A block for one holder. The caller has checked that there is one.
@@ -95,11 +101,11 @@ impl Blocks {
         Some(block)
     }
 
-    /// One more holder of a remembered block.
+    /// Adds a holder to a cached block.
     fn hold(&mut self, block: u32) {
         self.holders[block as usize] += 1;
         if let Some(prefixes) = &mut self.prefixes {
-            prefixes.held(block);
+            prefixes.acquire(block);
         }
     }
 
@@ -110,14 +116,14 @@ impl Blocks {
             return;
         }
         match &mut self.prefixes {
-            Some(prefixes) if prefixes.knows(block) => prefixes.released(block),
+            Some(prefixes) if prefixes.contains(block) => prefixes.release(block),
             _ => self.free.push(block),
         }
     }
 }
 
-impl Table {
-    /// Makes room for `tokens` tokens in all, or takes nothing.
+impl BlockTable {
+    /// Takes blocks until `tokens` tokens fit in all, or takes nothing.
     pub(crate) fn grow_to(&mut self, tokens: usize) -> Result<(), OutOfBlocks> {
         let more = self.pool.needed(tokens).saturating_sub(self.blocks.len());
         let mut pool = self.pool.0.borrow_mut();
@@ -133,11 +139,11 @@ impl Table {
         let keep = self.pool.needed(tokens).min(self.blocks.len());
         let mut pool = self.pool.0.borrow_mut();
         self.shared = self.shared.min(keep);
-        // The end first, so that a beginning is remembered as used later than what follows it.
+        // The end first, so that a prefix counts as used later than what follows it.
         self.blocks.drain(keep..).rev().for_each(|block| pool.release(block));
     }
 
-    /// Takes blocks that are remembered to hold what comes next in `tokens`, of which `computed` are in this table's
+    /// Takes cached blocks that hold what comes next in `tokens`, of which `computed` are in this table's
     /// blocks, all full ones shared. At least one token is left to be computed. Returns how many are in blocks now.
     pub(crate) fn reuse(&mut self, tokens: &[u32], computed: usize, salt: u64) -> usize {
         let mut pool = self.pool.0.borrow_mut();
@@ -196,7 +202,7 @@ fn chunk(tokens: &[u32], i: usize, block_tokens: usize) -> Option<&[u32]> {
     tokens.get(i * block_tokens..(i + 1) * block_tokens)
 }
 
-impl Drop for Table {
+impl Drop for BlockTable {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
@@ -234,7 +240,7 @@ mod tests {
         tokens: Vec<u32>,
         computed: usize,
         salt: u64,
-        table: Table,
+        table: BlockTable,
     }
 
     /// Texts that begin alike: 0 and 1 for 17 tokens; 2 is 0 under another salt.
@@ -250,7 +256,7 @@ mod tests {
             acts in acts(), total in 0usize..20, block_tokens in 1usize..5, remembers: bool,
         ) {
             let pool =
-                if remembers { Pool::remembering(total, block_tokens) } else { Pool::new(total, block_tokens) };
+                if remembers { BlockPool::with_prefix_cache(total, block_tokens) } else { BlockPool::new(total, block_tokens) };
             // What is in the memory of each block, slot by slot: everything that its keys and values depend on.
             let mut memory: BTreeMap<(u32, usize), (u64, Vec<u32>)> = BTreeMap::new();
             let mut all: Vec<Held> = Vec::new();
@@ -303,7 +309,7 @@ mod tests {
                 prop_assert!(distinct.iter().all(|b| (*b as usize) < total));
                 prop_assert_eq!(pool.used(), distinct.len());
                 prop_assert_eq!(pool.free() + pool.used(), total);
-                prop_assert!(remembers || pool.remembered() == 0);
+                prop_assert!(remembers || pool.cached() == 0);
             }
             drop(all);
             prop_assert_eq!(pool.free(), total);
@@ -312,7 +318,7 @@ mod tests {
         }
     }
 
-    fn fill(pool: &Pool, tokens: &[u32]) -> usize {
+    fn fill(pool: &BlockPool, tokens: &[u32]) -> usize {
         let mut table = pool.table();
         let reused = table.reuse(tokens, 0, 0);
         table.grow_to(tokens.len()).unwrap();
@@ -322,10 +328,10 @@ mod tests {
 
     #[test]
     fn what_was_used_last_stays_and_a_shared_beginning_outlives_its_ends() {
-        let pool = Pool::remembering(4, 2);
+        let pool = BlockPool::with_prefix_cache(4, 2);
         let (first, second, third) = ([1, 2, 3, 4], [1, 2, 5, 6], [1, 2, 7, 8]);
         assert_eq!((fill(&pool, &first), fill(&pool, &second), fill(&pool, &third)), (0, 2, 2));
-        assert_eq!((pool.remembered(), pool.free()), (4, 4));
+        assert_eq!((pool.cached(), pool.free()), (4, 4));
         // Takes one block: the end of `first` goes.
         assert_eq!(fill(&pool, &[9, 9]), 0);
         assert_eq!(fill(&pool, &[1, 2, 5, 6, 0]), 4, "the end of `second` was remembered, [9, 9] makes room");

@@ -58,8 +58,8 @@ impl Completer {
         Completer { vocabulary, counters, watch, meter: Meter::default(), scratch }
     }
 
-    /// Takes the sequence's rows of `logits`, whether they are needed or not: scores its prompt with the first ones, and samples with
-    /// those of its last row and of its proposed tokens. `now` is when they were computed.
+    /// Takes the sequence's rows of `logits`, whether they are needed or not: scores its prompt with the first ones,
+    /// and samples with those of its last row and of its proposed tokens. `now` is when they were computed.
     pub(crate) fn complete(
         &mut self,
         running: &mut Running<Sequence>,

@@ -1,29 +1,29 @@
-//! What a step costs, by its number of rows, as measured.
+//! Measured seconds of a step, by its number of rows.
 
-/// A step slower than so many times the estimate says more of the machine than of the rows.
-const MOST_SURPRISE: f32 = 2.0;
-/// Weight of a new measurement.
-const NEWS: f32 = 0.125;
+/// Outlier bound: a measurement counts as at most so many times the estimate.
+const MAX_OUTLIER_RATIO: f32 = 2.0;
+/// Weight of a new measurement in the moving average.
+const NEW_SAMPLE_WEIGHT: f32 = 0.125;
 
-/// What a class that was not tried loses, each time, of what it costs beyond its share by rows.
-const DOUBT: f32 = 1.0 / 64.0;
+/// Decay of an untried class towards its proportional cost, each time that a smaller step is chosen.
+const UNTRIED_DECAY: f32 = 1.0 / 64.0;
 
-/// Seconds a step, by rows.
+/// Moving averages of the seconds of a step, by its number of rows.
 #[derive(Debug)]
 pub(crate) struct StepCosts {
-    /// Numbers of rows that are told apart, ascending.
+    /// The least number of rows of each class, ascending.
     rows: Vec<usize>,
-    /// One each; 0 is not measured yet.
+    /// Seconds, one a class; 0 is not measured yet.
     seconds: Vec<f32>,
 }
 
 impl StepCosts {
-    /// For steps of at most `rows` rows, each number by itself.
+    /// Costs of steps of at most `rows` rows, with a class for each number.
     pub(crate) fn new(rows: usize) -> StepCosts {
         StepCosts { rows: (1..=rows).collect(), seconds: vec![0.0; rows] }
     }
 
-    /// For steps of at most `rows` rows, larger numbers in classes of an eighth.
+    /// Costs of steps of at most `rows` rows, with classes that grow by an eighth.
     pub(crate) fn by_classes(rows: usize) -> StepCosts {
         let next = |at: &usize| Some(at + (at / 8).max(1)).filter(|next| *next <= rows);
         let mut classes: Vec<usize> = std::iter::successors(Some(1), next).collect();
@@ -33,40 +33,40 @@ impl StepCosts {
         StepCosts { seconds: vec![0.0; classes.len()], rows: classes }
     }
 
-    /// The numbers of rows that are told apart, ascending.
+    /// The least number of rows of each class, ascending.
     pub(crate) fn classes(&self) -> &[usize] {
         &self.rows
     }
 
-    /// A step of `rows` rows took so many seconds. More rows than were announced are not noted.
+    /// Records that a step of `rows` rows took `seconds`. More rows than the largest class are ignored.
     pub(crate) fn observe(&mut self, rows: usize, seconds: f32) {
         let Some(at) = self.rows.partition_point(|r| *r <= rows).checked_sub(1) else { return };
         if at + 1 == self.rows.len() && rows > self.rows[at] {
             return;
         }
-        // A clock that stood still still means "measured". Others of the class have a little more to do.
+        // A clock that stood still still means "measured". Larger steps of the class are scaled to its least number.
         let seconds = seconds.max(1e-9) * self.rows[at] as f32 / rows as f32;
         let known = &mut self.seconds[at];
         *known = if *known == 0.0 {
             seconds
         } else {
-            *known + NEWS * (seconds.min(MOST_SURPRISE * *known) - *known)
+            *known + NEW_SAMPLE_WEIGHT * (seconds.min(MAX_OUTLIER_RATIO * *known) - *known)
         };
     }
 
-    /// A step of `rows` rows was chosen, and one of more rows was not. What those cost is believed a little less each time,
-    /// down to as much a row as this one: they are not measured while they are not tried, so one slow step would shut them out
-    /// for ever. Where they are as slow as was thought, the odd step that tries them says so.
-    pub(crate) fn doubt(&mut self, rows: usize) {
+    /// Lowers the estimates of larger steps than the chosen one of `rows` rows, at most to the same cost a row. They
+    /// are not measured while they are not tried, so one slow step would shut them out for ever; if they are as slow as
+    /// estimated, the occasional step that tries them restores the estimate.
+    pub(crate) fn decay_untried(&mut self, rows: usize) {
         let Some(a_row) = self.estimate(rows).map(|seconds| seconds / rows.max(1) as f32) else { return };
         let more = self.rows.partition_point(|r| *r <= rows);
         for (rows, seconds) in self.rows[more..].iter().zip(&mut self.seconds[more..]) {
-            *seconds -= DOUBT * (*seconds - a_row * *rows as f32).max(0.0);
+            *seconds -= UNTRIED_DECAY * (*seconds - a_row * *rows as f32).max(0.0);
         }
     }
 
-    /// Seconds that a step of `rows` rows would take: as measured, or on the line between the nearest that were. Past
-    /// the largest it is taken to cost no more, so that it is tried. None if nothing is known.
+    /// Estimated seconds of a step of `rows` rows: as measured, or interpolated between the nearest that were. Past the
+    /// largest it is taken to cost no more, so that it is tried. None if nothing is known.
     pub(crate) fn estimate(&self, rows: usize) -> Option<f32> {
         let measured = |at: &usize| self.seconds[*at] > 0.0;
         let split = self.rows.partition_point(|r| *r <= rows);
@@ -129,12 +129,12 @@ mod tests {
         for (rows, seconds) in [(1, 1.0), (2, 1.5), (3, 2.0), (4, 9.0)] {
             costs.observe(rows, seconds);
         }
-        (0..2000).for_each(|_| costs.doubt(2));
+        (0..2000).for_each(|_| costs.decay_untried(2));
         let estimates = [1, 2, 3, 4].map(|rows| costs.estimate(rows).unwrap());
         assert_eq!(estimates[..3], [1.0, 1.5, 2.0], "three cost less than three halves of two");
         assert!((estimates[3] - 3.0).abs() < 0.01, "{estimates:?}");
         let mut none = StepCosts::new(4);
-        none.doubt(2);
+        none.decay_untried(2);
         assert_eq!(none.estimate(2), None);
     }
 

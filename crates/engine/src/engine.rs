@@ -10,14 +10,14 @@ use model::Model;
 use crate::device::Member;
 use crate::handle::{Shape, Shared};
 use crate::model_runner::ModelRunner;
-use crate::step::{Core, Turn};
+use crate::step::{EngineCore, Turn};
 use crate::{
     Device, Error, FinishReason, Forward, Handle, Limits, Reservation, Speculation, Unwatched, Vocabulary,
     Watch,
 };
 
 /// A smaller model of the same vocabulary, which guesses what a larger one will say.
-pub struct Draft {
+pub struct DraftModel {
     /// Its weights.
     pub model: Arc<Model>,
     /// Its words, to be checked against the larger one's.
@@ -34,8 +34,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Told what happens.
     pub watch: Box<dyn Watch>,
-    /// Memory that was reserved for the model's weights, for instance. It is given back when the engine has ended and has freed
-    /// what it holds.
+    /// Memory that was reserved for the model's weights, for instance. It is given back when the engine has ended and
+    /// has freed what it holds.
     pub memory: Vec<Reservation>,
 }
 
@@ -85,23 +85,22 @@ impl Engine {
         Engine::start_on(&Device::of_one(compute), model, None, Setup::new(vocabulary, limits))
     }
 
-    /// Starts an engine over a model, on a thread of its own, on a device that it may share with others. A `draft` is a smaller model
-    /// that goes ahead and whose guesses `model` verifies.
+    /// Starts an engine over a model, on a thread of its own, on a device that it may share with others. A `draft` is a
+    /// smaller model that goes ahead and whose guesses `model` verifies.
     ///
-    /// # Errors
-    /// When the device has no memory left for the KV cache or the buffers, when draft and model do not have the same vocabulary, or as
-    /// [`Engine::start_forward_on`].
+    /// # Errors When the device has no memory left for the KV cache or the buffers, when draft and model do not have
+    /// the same vocabulary, or as [`Engine::start_forward_on`].
     pub fn start_on(
         device: &Device,
         model: Arc<Model>,
-        draft: Option<Draft>,
+        draft: Option<DraftModel>,
         setup: Setup,
     ) -> Result<Handle, Error> {
         let Setup { name, vocabulary, limits, .. } = &setup;
         check(limits)?;
         if let Some(draft) = &draft {
             let vocabs = (model.spec.vocab, draft.model.spec.vocab);
-            same_words(vocabulary.as_ref(), draft.vocabulary.as_ref(), vocabs.0, vocabs.1)?;
+            check_vocabularies(vocabulary.as_ref(), draft.vocabulary.as_ref(), vocabs.0, vocabs.1)?;
         }
         let runner = ModelRunner::new(model, device, name, limits)?;
         let draft = draft.map(|draft| runner.draft(draft.model, device, name, limits)).transpose()?;
@@ -109,7 +108,8 @@ impl Engine {
         Engine::start_forward_on(device, runner, draft, setup)
     }
 
-    /// Starts an engine over anything that computes logits, on a thread of its own, on a device of one thread that it has for itself.
+    /// Starts an engine over anything that computes logits, on a thread of its own, on a device of one thread that it
+    /// has for itself.
     ///
     /// # Errors
     /// As [`Engine::start_forward_on`].
@@ -126,8 +126,8 @@ impl Engine {
 
     /// Starts an engine over anything that computes logits, with a draft of the same vocabulary if there is one.
     ///
-    /// # Errors
-    /// When a limit is 0 that cannot be, the context needs more KV blocks than there are, or the system refuses a thread.
+    /// # Errors When a limit is 0 that cannot be, the context needs more KV blocks than there are, or the system
+    /// refuses a thread.
     pub fn start_forward_on(
         device: &Device,
         forward: impl Forward + 'static,
@@ -144,14 +144,14 @@ impl Engine {
             // The core holds `Rc`s, so it is made where it lives.
             let counters = shared.counters.clone();
             let mut core =
-                Core::new(forward, vocabulary, bounds, max_wait, counters, watch, draft, prefix_cache);
+                EngineCore::new(forward, vocabulary, bounds, max_wait, counters, watch, draft, prefix_cache);
             let outcome = catch_unwind(AssertUnwindSafe(|| serve(&mut core, &shared, &mut member)));
             // Whether it panicked within a turn or not: what follows needs none.
             drop(member);
             answer_all(&mut core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
             drop(core);
             drop(memory);
-            shared.end();
+            shared.mark_ended();
         };
         cpu::thread::spawn("engine", body).map_err(|error| Error::Start(format!("no thread: {error}")))?;
         Ok(handle)
@@ -169,16 +169,16 @@ impl Turn for Member {
 }
 
 /// Most rows of logits that one of two models may have past the words they share: padding.
-const PADDING: usize = 1024;
+const MAX_VOCAB_PADDING: usize = 1024;
 
 /// Refuses a draft whose token ids mean other words: everything it proposed would be wrong.
-fn same_words(
+fn check_vocabularies(
     main: &dyn Vocabulary,
     draft: &dyn Vocabulary,
     main_vocab: usize,
     draft_vocab: usize,
 ) -> Result<(), Error> {
-    if main_vocab.abs_diff(draft_vocab) > PADDING {
+    if main_vocab.abs_diff(draft_vocab) > MAX_VOCAB_PADDING {
         return Err(Error::Start(format!(
             "the draft model has a vocabulary of {draft_vocab} tokens and the model one of {main_vocab}: \
              they must have the same"
@@ -228,7 +228,7 @@ fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
 }
 
 /// Steps until the inbox is closed and everything is answered, or a drain has run out of time.
-fn serve<F: Forward>(core: &mut Core<F>, shared: &Shared, member: &mut Member) {
+fn serve<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, member: &mut Member) {
     let clock = || shared.now();
     while let Some(deadline) = take_work(core, shared, member) {
         let Some(urgency) = core.begin_wait(clock()) else { continue };
@@ -238,10 +238,10 @@ fn serve<F: Forward>(core: &mut Core<F>, shared: &Shared, member: &mut Member) {
     }
 }
 
-/// Takes what has arrived, and waits until there is something to do. Returns when a drain will be over, if there is one; none
-/// if the engine is done.
+/// Takes what has arrived, and waits until there is something to do. Returns when a drain will be over, if there is
+/// one; none if the engine is done.
 fn take_work<F: Forward>(
-    core: &mut Core<F>,
+    core: &mut EngineCore<F>,
     shared: &Shared,
     member: &mut Member,
 ) -> Option<Option<Duration>> {
@@ -266,8 +266,8 @@ fn take_work<F: Forward>(
 }
 
 /// Answers whatever is left, even if an outbox panics in turn.
-fn answer_all<F: Forward>(core: &mut Core<F>, shared: &Shared, died: Option<String>) {
-    let left = shared.shut();
+fn answer_all<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, died: Option<String>) {
+    let left = shared.close();
     let outcome = match died {
         Some(message) => {
             tracing::error!(%message, "the engine's thread panicked");

@@ -1,4 +1,4 @@
-//! What can go wrong, and what is refused at the door.
+//! What can go wrong, and why a submission is refused.
 
 use std::time::Duration;
 

@@ -1,31 +1,33 @@
-//! What comes out of the engine: the events of a request, the same type up to the edge of the process.
+//! What comes out of the engine: the events of a request.
 
 use std::time::Duration;
 
 use crate::Error;
 
 /// What happened to a request. After `Done` or `Failed` nothing follows.
+///
+/// The service turns these into the events of the contract (`inference::Event`), where text is split into parts.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) asked for it.
+    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) requests it.
     Prompt {
-        /// One for each of its tokens but the first, which nothing comes before.
+        /// One for each token of the prompt but the first.
         logprobs: Vec<TokenLogprobs>,
     },
-    /// One more token.
+    /// A generated token.
     Token {
-        /// Text that is certain now: whole characters, and no beginning of a stop string. Often empty.
+        /// Text that is complete now: whole characters that cannot begin a stop string. Often empty.
         text: String,
         /// The token; an end token comes here too, with empty text.
         id: u32,
-        /// If [`Params::logprobs`](crate::Params::logprobs) asked for it.
+        /// Log-probabilities, if [`Params::logprobs`](crate::Params::logprobs) requests them.
         logprobs: Option<TokenLogprobs>,
     },
     /// The end.
     Done {
-        /// Text that was held back until now.
+        /// The rest of the text, which was held back until now.
         text: String,
-        /// Why it ended.
+        /// Why the answer ended.
         reason: FinishReason,
         /// Which of the request's stops was met; none if it ended for another reason, an end token among them.
         matched_stop: Option<MatchedStop>,
@@ -36,16 +38,16 @@ pub enum Event {
     },
     /// The request could not go on.
     Failed {
-        /// Why.
+        /// Why it failed.
         error: Error,
-        /// What it used until then: the engine worked for it all the same.
+        /// What it used until then, which is charged all the same.
         usage: Usage,
         /// Where the time went.
         timings: Timings,
     },
 }
 
-/// A stop of the request's.
+/// The stop of a request that its answer ended at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MatchedStop {
     /// One of [`Request::stop_ids`](crate::Request::stop_ids).
@@ -87,15 +89,15 @@ impl FinishReason {
     }
 }
 
-/// What a request used: tokens, and its share of the machine's time. All requests' shares and the idle time sum to the
-/// engine's life (see [`crate::Stats`]).
+/// What a request used: tokens, and its share of the machine's time. All requests' shares, the time of waiting for the
+/// device and the idle time sum to the engine's life (see [`Stats`](crate::Stats)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Tokens generated, an end token included.
     pub completion_tokens: usize,
-    /// Tokens of the prompt whose keys and values were there already.
+    /// Tokens of the prompt that the prefix cache had.
     pub cached_tokens: usize,
     /// Share of the steps' time for rows of the prompt, and of rows computed again after a preemption.
     pub prompt_time: Duration,
@@ -122,7 +124,7 @@ pub trait Outbox: Send {
     fn put(&mut self, event: Event) -> Result<(), ReceiverGone>;
 }
 
-/// Nobody reads this outbox any more (or its reader has fallen too far behind).
+/// The receiver of an outbox has left, or has fallen too far behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverGone;
 

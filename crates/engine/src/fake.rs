@@ -1,7 +1,7 @@
-//! A tiny model and vocabulary whose answers can be worked out by hand: for tests of this room and of those above it.
+//! A tiny model and vocabulary whose answers can be worked out by hand: for tests of this crate and of those above it.
 //!
-//! The model keeps the tokens it is given in its KV slots and takes its logits from a hash of all tokens of the sequence
-//! as it finds them through the block table. So a block that is lost, shared or overwritten changes the text.
+//! The model keeps the tokens it is given in its KV slots and takes its logits from a hash of all tokens of the
+//! sequence as it finds them through the block table. So a block that is lost, shared or overwritten changes the text.
 
 use std::sync::Arc;
 

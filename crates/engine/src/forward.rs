@@ -1,4 +1,4 @@
-//! The two things the engine needs from below, as traits, so that a seeded simulator can stand in for them.
+//! What the engine needs of a model and of a tokenizer, as traits, so that fakes can stand in for them.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ pub trait Forward: Send {
     fn blocks(&self) -> usize;
     /// Tokens a block holds.
     fn block_tokens(&self) -> usize;
-    /// Whether a token's KV cache differs between prompt and answer: then what was generated is computed once more where it comes back
-    /// as a prompt.
+    /// Whether a token's KV cache differs between prompt and answer: then what was generated is computed once more
+    /// where it comes back as a prompt.
     fn prefill_numerics_differ(&self) -> bool {
         false
     }
-    /// Computes the rows, writes their KV cache, returns logits `[want.len(), vocab]`.
-    /// A row's result depends on its own sequence and on which of its tokens were generated, never on the rows around it.
+    /// Computes the rows, writes their KV cache, returns logits `[want.len(), vocab]`. A row's result depends on its
+    /// own sequence and on which of its tokens were generated, never on the rows around it.
     fn forward(&mut self, rows: &Rows<'_>) -> Result<&[f32], String>;
 }
 
@@ -49,7 +49,7 @@ pub trait Vocabulary: Send + Sync {
     fn detokenizer(self: Arc<Self>, shown: &[u32]) -> Box<dyn Detokenizer>;
 }
 
-/// Turns tokens into whole characters as they come.
+/// Turns tokens into text as they come, whole characters only.
 pub trait Detokenizer: Send {
     /// Appends the characters that `id` completes.
     fn push(&mut self, id: u32, out: &mut String);

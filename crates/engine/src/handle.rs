@@ -1,8 +1,9 @@
 //! The engine's handle: requests in, tickets out.
 //!
 //! One mutex guards the inbox and is held for a few instructions on either side. The engine's thread owns everything
-//! else. It sleeps on `inbox_changed` while it has nothing to do, and on the device's condition variable while it waits for a turn;
-//! whatever changes the inbox wakes it from both. Whatever happens to that thread, each accepted request gets its `Done` or `Failed`.
+//! else. It sleeps on `inbox_changed` while it has nothing to do, and on the device's condition variable while it waits
+//! for a turn; whatever changes the inbox wakes it from both. Whatever happens to that thread, each accepted request
+//! gets its `Done` or `Failed`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,8 @@ pub const MAX_STOPS: usize = 64;
 /// Bytes of the longest stop string.
 pub const MAX_STOP_BYTES: usize = 1024;
 
-/// A way to the engine; clones lead to the same one. When the last is dropped the engine finishes what it has and ends.
+/// Submits requests to an engine; clones lead to the same one. When the last is dropped the engine finishes what it has
+/// and ends.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -214,14 +216,14 @@ impl Shared {
     }
 
     /// Takes no more submissions and hands back what nobody will serve.
-    pub(crate) fn shut(&self) -> VecDeque<Sequence> {
+    pub(crate) fn close(&self) -> VecDeque<Sequence> {
         let mut inbox = self.lock();
         inbox.closed = true;
         std::mem::take(&mut inbox.arrived)
     }
 
     /// Marks the thread as gone.
-    pub(crate) fn end(&self) {
+    pub(crate) fn mark_ended(&self) {
         self.lock().ended = true;
         self.ended.notify_all();
     }
@@ -257,8 +259,8 @@ impl Shared {
     }
 }
 
-/// The operating system's randomness, by the way the standard library seeds its hash tables. 32 bits, so that a reported
-/// seed survives readers of JSON that know only doubles.
+/// The operating system's randomness, by the way the standard library seeds its hash tables. 32 bits, so that a
+/// reported seed survives readers of JSON that know only doubles.
 fn os_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() >> 32

@@ -46,7 +46,7 @@ pub use constraint::{Constrain, Constraint};
 pub use device::{
     Device, EngineTurns, Full, MemoryBudget, MemoryKind, MemoryUse, Reservation, TurnTotals, Urgency,
 };
-pub use engine::{Draft, Engine, Setup};
+pub use engine::{DraftModel, Engine, Setup};
 pub use error::{Error, Refused};
 pub use event::{Event, FinishReason, MatchedStop, Outbox, ReceiverGone, Timings, TokenLogprobs, Usage};
 pub use forward::{Detokenizer, Forward, Rows, SequenceRows, Vocabulary};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernels::KvDtype;
 
-/// StepBounds of an engine. Everything it holds is bounded by one of these.
+/// Bounds of an engine. Everything it holds is bounded by one of these.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Most requests computed at once.
@@ -15,15 +15,15 @@ pub struct Limits {
     pub max_queued_tokens: usize,
     /// Most tokens of prompt and answer of one request; 0 is what the model was trained for.
     pub context: usize,
-    /// Memory for keys and values, bytes; 0 is room for one full context.
+    /// Memory for the KV cache, bytes; 0 is enough for one full context.
     pub kv_bytes: u64,
-    /// How keys and values are kept; none is the fastest for the tier.
+    /// Storage type of the KV cache; none is the fastest for the tier.
     pub kv_dtype: Option<KvDtype>,
     /// Most prompt rows in one step.
     pub prefill_chunk: usize,
     /// Longest that a running stream should wait for its next token while prompts are read beside it.
     pub max_stall: Duration,
-    /// Whether the keys and values of what ended are remembered for requests that begin alike.
+    /// Whether KV blocks of ended requests are cached for requests with the same prefix.
     pub prefix_cache: bool,
     /// Longest time in the queue.
     pub max_wait: Duration,
@@ -125,8 +125,8 @@ impl Default for Speculation {
     }
 }
 
-/// [`StepBounds::prompt_logits`] of an engine, all prompts of a step together: 20 MB for a vocabulary of 152,000. With fewer rows
-/// the weights would be read more often than arithmetic needs.
+/// [`StepBounds::prompt_logits`] of an engine, all prompts of a step together: 20 MB for a vocabulary of 152,000. With
+/// fewer rows the weights would be read more often than arithmetic needs.
 pub(crate) const PROMPT_LOGIT_ROWS: usize = 32;
 
 /// How much fits in a step.

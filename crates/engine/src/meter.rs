@@ -1,9 +1,11 @@
-//! Whose the machine's time was: every moment since the engine started is some sequence's, spent waiting for the device, or idle.
+//! Whose the machine's time was: every moment since the engine started is some sequence's, spent waiting for the
+//! device, or idle.
 //!
 //! A step's time is split over its rows. Each row gets the same part of what steps of so many rows cost, as any order
 //! of adding rows could have made any of them the dear one; prompt rows get beside it what attention costs, by the
-//! positions they attend to. Choosing a token, or scoring a prompt's, is its own sequence's time. What lies between two steps goes to
-//! the later one, but for the wait for a turn on a shared device, which no sequence is charged for. The time without work is idle.
+//! positions they attend to. Choosing a token, or scoring a prompt's, is its own sequence's time. What lies between two
+//! steps goes to the later one, but for the wait for a turn on a shared device, which no sequence is charged for. The
+//! time without work is idle.
 //!
 //! Whole nanoseconds are handed on, so that the parts sum to the clock exactly.
 

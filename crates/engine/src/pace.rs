@@ -1,30 +1,30 @@
-//! What steps cost on this machine, learned while serving, and how many prompt rows fit beside running streams.
+//! Cost model of a step, fitted while serving, and how many prompt rows fit beside decode rows.
 //!
-//! A step's seconds are taken to be `f(rows) + k · Σ positions that its prompt rows look back at`. `f` is kept by number
-//! of rows (see [`StepCosts`]), so it needs no belief about how cost grows; `k` is fitted to the prompts' steps. Both follow
-//! the machine: a neighbour, a quota, a warmer day.
+//! A step's seconds are taken to be `f(rows) + k · Σ positions that its prompt rows attend to`. `f` is kept by number
+//! of rows (see [`StepCosts`]), so it assumes nothing about how cost grows; `k` is fitted to prefill steps. Both follow
+//! the machine: a neighbour, a quota, a lower clock.
 
 use std::time::Duration;
 
 use crate::costs::StepCosts;
 
-/// Prompt rows beside running streams before anything is known, and the least at any time: with fewer, a prompt might
+/// Prompt rows beside decode rows before anything is measured, and the least at any time: with fewer, a prompt might
 /// never end.
-const FEWEST: usize = 4;
-/// Where a step that decodes only takes more than half of the longest stall already, prompt rows may double its time: with
-/// less, a large model would read all of its weights again for a handful of rows.
-const LEAST_SHARE: f32 = 1.0;
+const MIN_PROMPT_ROWS: usize = 4;
+/// Prompt rows may add so much of a decode step's own time, even past the longest stall: with less, a large model
+/// would read all of its weights again for a handful of rows.
+const MIN_PROMPT_SHARE: f32 = 1.0;
 
-/// What a row weighs in its step, in seconds; only their ratio matters.
+/// Weights by which a step's time is charged to its rows, in seconds; only their ratio matters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RowWeights {
-    /// Each row.
+    /// Weight of each row.
     pub(crate) row: f32,
-    /// Each position that a prompt row attended_positions back at.
+    /// Weight of each position that a prompt row attends to.
     pub(crate) attended_position: f32,
 }
 
-/// What the scheduler knows of time.
+/// The cost model of an engine's steps.
 #[derive(Debug)]
 pub(crate) struct Pace {
     steps: StepCosts,
@@ -34,13 +34,13 @@ pub(crate) struct Pace {
     max_stall: f32,
 }
 
-/// What a step did.
+/// Work of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct StepWork {
     pub(crate) rows: usize,
     /// Prompt rows among them.
     pub(crate) prompt_rows: usize,
-    /// Positions before them, summed over prompt rows.
+    /// Positions that prompt rows attend to, summed over the rows.
     pub(crate) attended_positions: u64,
 }
 
@@ -54,18 +54,19 @@ impl Pace {
     }
 
     /// Learns from a step.
-    pub(crate) fn observe(&mut self, work: Work, took: Duration) {
+    pub(crate) fn observe(&mut self, work: StepWork, took: Duration) {
         let took = took.as_secs_f32();
         if work.prompt_rows > 0 && work.prompt_rows == work.rows {
             let rows = work.rows as f32;
             self.attention.observe(work.attended_positions as f32 / rows, took / rows, work.rows);
         }
         let attention = self.attention.slope * work.attended_positions as f32;
-        // At least a tenth is the rows' own, whatever the slope says.
+        // At least a tenth is charged to the rows themselves, whatever the slope says.
         self.steps.observe(work.rows, (took - attention).max(took / 10.0));
     }
 
-    /// Seconds of a step of `rows` rows whose prompt rows look back at `attended_positions` positions in all. None before the first.
+    /// Seconds of a step of `rows` rows whose prompt rows attend to `attended_positions` positions in all. None before
+    /// the first.
     fn seconds(&self, rows: usize, attended_positions: f32) -> Option<f32> {
         let largest = self.steps.largest();
         let known = self.steps.estimate(rows.min(largest.max(1)))?;
@@ -73,7 +74,7 @@ impl Pace {
         Some(rows_s + self.attention.slope * attended_positions)
     }
 
-    /// What the rows of a step of `rows` weigh beside each other.
+    /// Weights of the rows of a step of `rows` rows.
     pub(crate) fn weights(&self, rows: usize) -> RowWeights {
         match self.seconds(rows, 0.0) {
             Some(seconds) => {
@@ -83,22 +84,23 @@ impl Pace {
         }
     }
 
-    /// Most prompt rows for a step that also decodes `decoding` rows, so that streams do not wait longer than they may: its own ones and,
-    /// if another engine decodes on the same device, that one's, which may wait `foreign_stall`. `depth` is the position of the
-    /// first of the prompt rows. What did not fit is doubted a little, see [`StepCosts::doubt`].
+    /// Most prompt rows for a step that also decodes `decoding` rows, so that streams do not wait longer than they may:
+    /// its own ones and, if another engine decodes on the same device, that one's, which may wait `foreign_stall`.
+    /// `depth` is the position of the first of the prompt rows. Estimates of larger steps decay, see
+    /// [`StepCosts::decay_untried`].
     pub(crate) fn prompt_rows(
         &mut self,
         decoding: usize,
         depth: usize,
         foreign_stall: Option<Duration>,
     ) -> usize {
-        // What one row costs is not known from steps of hundreds of rows.
+        // Steps of hundreds of rows do not tell what one row costs.
         let least = decoding.max(1);
-        let known = decoding > 0 || self.steps.smallest() <= FEWEST;
-        let Some(alone) = self.seconds(least, 0.0).filter(|_| known) else { return FEWEST };
+        let known = decoding > 0 || self.steps.smallest() <= MIN_PROMPT_ROWS;
+        let Some(alone) = self.seconds(least, 0.0).filter(|_| known) else { return MIN_PROMPT_ROWS };
         let own = if decoding > 0 { self.max_stall } else { f32::MAX };
         let target = foreign_stall.map_or(own, |foreign| own.min(foreign.as_secs_f32()));
-        let target = target.max(alone * (1.0 + LEAST_SHARE));
+        let target = target.max(alone * (1.0 + MIN_PROMPT_SHARE));
         let attended = |rows: usize| rows as f32 * (depth as f32 + rows as f32 / 2.0);
         let fits = |total: usize| {
             let rows = total - decoding;
@@ -106,8 +108,8 @@ impl Pace {
         };
         let classes = self.steps.classes().iter().copied();
         let most = classes.skip_while(|total| *total <= decoding).take_while(|total| fits(*total)).last();
-        self.steps.doubt(most.unwrap_or(decoding));
-        most.map_or(FEWEST, |total| (total - decoding).max(FEWEST))
+        self.steps.decay_untried(most.unwrap_or(decoding));
+        most.map_or(MIN_PROMPT_ROWS, |total| (total - decoding).max(MIN_PROMPT_ROWS))
     }
 
     /// Seconds that `tokens` tokens of prompts take in steps of `chunk` rows. None before the first step.
@@ -117,7 +119,7 @@ impl Pace {
     }
 }
 
-/// The slope of a line through points that lose weight with age.
+/// Slope of a line fitted to points whose weight decays with age.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slope {
     weight: f32,
@@ -132,7 +134,7 @@ struct Slope {
 }
 
 impl Slope {
-    /// What is left of a point's weight after another.
+    /// Decay of a point's weight with each further point.
     const KEEP: f32 = 0.95;
 
     fn observe(&mut self, x: f32, y: f32, rows: usize) {
@@ -144,7 +146,7 @@ impl Slope {
             *sum = *sum * Slope::KEEP + term;
         }
         let spread = self.weight * self.xx - self.x * self.x;
-        // Positions apart by less than some hundred say nothing beside the noise.
+        // Points less than some hundred positions apart are lost in the noise.
         if spread > (256.0 * self.weight).powi(2) {
             self.slope = ((self.weight * self.xy - self.x * self.y) / spread).max(0.0);
         }
@@ -156,20 +158,20 @@ mod tests {
     use super::*;
 
     /// A machine: 20 ms for the weights, 2 ms a row past the first eight, 1 us a row and position.
-    fn machine(work: Work) -> Duration {
+    fn machine(work: StepWork) -> Duration {
         let rows = work.rows.saturating_sub(8) as f64;
         Duration::from_secs_f64(0.020 + 0.002 * rows + 1e-6 * work.attended_positions as f64)
     }
 
-    fn work(decoding: usize, prompt: usize, depth: usize) -> Work {
+    fn work(decoding: usize, prompt: usize, depth: usize) -> StepWork {
         let attended_positions = (prompt * depth + prompt * prompt / 2) as u64;
-        Work { rows: decoding + prompt, prompt_rows: prompt, attended_positions }
+        StepWork { rows: decoding + prompt, prompt_rows: prompt, attended_positions }
     }
 
     #[test]
     fn prompt_rows_fill_what_a_stream_may_wait() {
         let mut pace = Pace::new(300, Duration::from_millis(100));
-        assert_eq!(pace.prompt_rows(4, 0, None), FEWEST, "nothing is known");
+        assert_eq!(pace.prompt_rows(4, 0, None), MIN_PROMPT_ROWS, "nothing is known");
         for _ in 0..200 {
             for (decoding, prompt, depth) in [(0, 256, 0), (0, 256, 1024), (0, 256, 4096), (4, 0, 0)] {
                 pace.observe(work(decoding, prompt, depth), machine(work(decoding, prompt, depth)));
@@ -191,8 +193,8 @@ mod tests {
         assert!((4.0..6.5).contains(&whole), "{whole}");
     }
 
-    /// Found on a machine whose neighbours slowed a step now and then: prompts beside streams went from 22 rows a step to 10, and
-    /// stayed there.
+    /// Found on a machine whose neighbours slowed a step now and then: prompts beside streams went from 22 rows a step
+    /// to 10, and stayed there.
     #[test]
     fn a_slow_step_does_not_shut_out_more_rows_for_good() {
         let mut pace = Pace::new(300, Duration::from_millis(100));
@@ -222,7 +224,7 @@ mod tests {
         let foreign = Some(Duration::from_millis(60));
         let mut pace = Pace::new(300, Duration::from_millis(500));
         pace.observe(work(0, 256, 0), machine(work(0, 256, 0)));
-        assert_eq!(pace.prompt_rows(0, 0, foreign), FEWEST, "only large steps are known");
+        assert_eq!(pace.prompt_rows(0, 0, foreign), MIN_PROMPT_ROWS, "only large steps are known");
         for _ in 0..200 {
             let step = work(0, pace.prompt_rows(0, 0, foreign), 0);
             pace.observe(step, machine(step));
@@ -239,6 +241,6 @@ mod tests {
     fn a_machine_too_slow_for_the_stall_still_reads_prompts() {
         let mut pace = Pace::new(300, Duration::from_millis(1));
         (0..50).for_each(|_| pace.observe(work(4, 0, 0), Duration::from_secs(1)));
-        assert!(pace.prompt_rows(4, 0, None) >= FEWEST);
+        assert!(pace.prompt_rows(4, 0, None) >= MIN_PROMPT_ROWS);
     }
 }

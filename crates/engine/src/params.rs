@@ -63,8 +63,8 @@ pub struct Dry {
     pub sequence_breakers: Vec<String>,
 }
 
-/// Dynamic temperature: between `temperature - range` (at least 0) and `temperature + range`, by the entropy of what the
-/// filters leave, normalized to 0..1 and raised to `exponent`. llama.cpp's `dynatemp`.
+/// Dynamic temperature: between `temperature - range` (at least 0) and `temperature + range`, by the entropy of what
+/// the filters leave, normalized to 0..1 and raised to `exponent`. llama.cpp's `dynatemp`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dynatemp {
     /// 0 is off. 0 to 100.

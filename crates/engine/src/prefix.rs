@@ -1,10 +1,11 @@
-//! Which blocks hold which beginning of a text, so that equal beginnings are computed once.
+//! The prefix cache: which blocks hold which prefix of a text, so that equal prefixes are computed once.
 //!
 //! A tree with a node for each full block: its tokens, after those of its parent. A block's keys and values depend on
 //! all tokens before them and on nothing else (batching changes no result), so a path from a root may be read by any
-//! sequence that begins with the same tokens. Where the model tells prompts from answers (`Forward::prefill_numerics_differ`), only
-//! blocks of prompts come here. Blocks in the tree are never written again. Those that nobody holds stay
-//! until their memory is wanted; then the leaf goes whose use is longest ago, so that what many paths share goes last.
+//! sequence that begins with the same tokens. Where the model tells prompts from answers
+//! (`Forward::prefill_numerics_differ`), only blocks of prompts come here. Blocks in the tree are never written again.
+//! Those that no sequence holds stay until their memory is wanted; then the leaf goes whose use is longest ago, so that
+//! what many paths share goes last.
 //!
 //! The tree is bounded by the number of blocks, and its index by the same; a hash only finds a candidate, whose tokens
 //! are then compared one by one.
@@ -25,9 +26,9 @@ pub(crate) struct PrefixTree {
     tokens: Vec<u32>,
     /// Parent and hash of the tokens → block.
     index: HashMap<(u32, u64), u32>,
-    /// Blocks in the tree without children that nobody holds, the longest unused first.
+    /// Unheld blocks in the tree without children, the least recently used first.
     leaves: BTreeSet<(u64, u32)>,
-    /// Blocks in the tree that nobody holds.
+    /// Unheld blocks in the tree.
     idle: usize,
     /// Counts uses.
     now: u64,
@@ -59,13 +60,13 @@ impl PrefixTree {
         }
     }
 
-    /// Blocks in the tree that nobody holds: all of them can be had by [`PrefixTree::evict`].
-    pub(crate) fn idle(&self) -> usize {
+    /// Unheld blocks in the tree: all of them can be had by [`PrefixTree::evict`].
+    pub(crate) fn unused(&self) -> usize {
         self.idle
     }
 
     /// Whether the tree has this block.
-    pub(crate) fn knows(&self, block: u32) -> bool {
+    pub(crate) fn contains(&self, block: u32) -> bool {
         self.nodes[block as usize].known
     }
 
@@ -73,7 +74,7 @@ impl PrefixTree {
     pub(crate) fn find(&self, parent: Option<u32>, salt: u64, tokens: &[u32]) -> Option<u32> {
         let (parent, hash) = self.key(parent, salt, tokens);
         let block = *self.index.get(&(parent, hash))?;
-        (self.held_by(block) == tokens).then_some(block)
+        (self.tokens_of(block) == tokens).then_some(block)
     }
 
     /// Takes a block that a sequence has filled into the tree, held. False if the place is taken by other tokens of the
@@ -96,7 +97,7 @@ impl PrefixTree {
     }
 
     /// Somebody holds the block now, who did not before.
-    pub(crate) fn held(&mut self, block: u32) {
+    pub(crate) fn acquire(&mut self, block: u32) {
         let node = &mut self.nodes[block as usize];
         if !node.held {
             node.held = true;
@@ -106,7 +107,7 @@ impl PrefixTree {
     }
 
     /// Nobody holds the block any more.
-    pub(crate) fn released(&mut self, block: u32) {
+    pub(crate) fn release(&mut self, block: u32) {
         self.now += 1;
         let node = &mut self.nodes[block as usize];
         (node.held, node.used) = (false, self.now);
@@ -131,7 +132,7 @@ impl PrefixTree {
         Some(block)
     }
 
-    fn held_by(&self, block: u32) -> &[u32] {
+    fn tokens_of(&self, block: u32) -> &[u32] {
         let at = block as usize * self.block_tokens;
         &self.tokens[at..at + self.block_tokens]
     }

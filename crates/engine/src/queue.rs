@@ -1,57 +1,57 @@
-//! Who is next among those that wait.
+//! Fair queueing: which waiting request starts next.
 //!
-//! Fair queueing in two levels. Classes of priority share the starts by weight, and within a class its callers share
-//! them evenly, each by the tokens it asked for: whoever has been served least for its share comes next. So no class
-//! and no caller starves, however many requests another sends. Within one caller the shortest prompt comes first, but
-//! for what has waited long: a second of waiting makes up for half a second of work.
+//! Two levels. Classes of priority share the starts by weight, and within a class its callers share them evenly,
+//! charged by the tokens of their requests: the least served one comes next. So no class and no caller starves, however
+//! many requests another sends. Within one caller the shortest prompt comes first, with ageing: a second of waiting
+//! makes up for half a second of work.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::{Caller, Priority};
 
-/// Seconds of work that a second of waiting makes up for.
-pub(crate) const PATIENCE: f32 = 0.5;
+/// Ageing: seconds of work that a second of waiting makes up for.
+pub(crate) const AGING: f32 = 0.5;
 
-/// Tokens of an answer that its request is charged for at most: few answers are as long as they may be.
-const MOST_ANSWER: usize = 512;
+/// Most tokens of an answer that its request is charged for at its start: few answers are as long as `max_tokens`.
+const MAX_CHARGED_ANSWER: usize = 512;
 
-/// What the order needs to know of one that waits.
+/// What decides the place of a waiting request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rank {
+pub(crate) struct QueueRank {
     pub(crate) caller: Caller,
-    /// It ran before and lost its place: it comes first in its class.
+    /// It was preempted: it comes first in its class.
     pub(crate) resumes: bool,
-    /// Tokens to read.
+    /// Tokens to compute before the next one is sampled.
     pub(crate) tokens: usize,
-    /// Tokens to answer with, at most.
+    /// Most tokens that may still be generated.
     pub(crate) answer: usize,
     pub(crate) since: Duration,
 }
 
-/// Shares that were used, of classes and of callers.
+/// Service received so far, by class and by caller.
 #[derive(Debug, Default)]
-pub(crate) struct Shares {
+pub(crate) struct FairShares {
     classes: [f64; Priority::ALL.len()],
-    /// Of those callers that wait or did lately. Bounded: those that do not wait are dropped when others come.
+    /// Tokens of each caller that waits. Bounded: callers that do not wait are dropped.
     callers: HashMap<Caller, f64>,
 }
 
-impl Shares {
-    /// The place in `waiting` of the one to start. `seconds` estimates the work of so many tokens.
+impl FairShares {
+    /// Index in `waiting` of the request to start. `seconds` estimates the work of so many tokens.
     pub(crate) fn next<S>(
         &mut self,
         waiting: &VecDeque<S>,
-        rank: impl Fn(&S) -> Rank,
+        rank: impl Fn(&S) -> QueueRank,
         now: Duration,
         seconds: impl Fn(usize) -> f32,
     ) -> Option<usize> {
-        let ranks: Vec<Rank> = waiting.iter().map(rank).collect();
-        self.welcome(&ranks);
-        let key = |r: &Rank| {
+        let ranks: Vec<QueueRank> = waiting.iter().map(rank).collect();
+        self.forget_idle(&ranks);
+        let key = |r: &QueueRank| {
             let class = self.classes[r.caller.priority as usize];
             let waited = now.saturating_sub(r.since).as_secs_f32();
-            let urgency = if r.resumes { f32::MIN } else { seconds(r.tokens) - PATIENCE * waited };
+            let urgency = if r.resumes { f32::MIN } else { seconds(r.tokens) - AGING * waited };
             (class, self.of(r.caller), urgency)
         };
         let order = |a: &(f64, f64, f32), b: &(f64, f64, f32)| {
@@ -61,20 +61,20 @@ impl Shares {
         keys.min_by(|a, b| order(&a.1, &b.1)).map(|(at, _)| at)
     }
 
-    /// One that asked for so many tokens starts. (One that resumes has paid already.)
-    pub(crate) fn charge(&mut self, rank: &Rank) {
+    /// Charges a request that starts. (One that resumes was charged before.)
+    pub(crate) fn charge(&mut self, rank: &QueueRank) {
         if rank.resumes {
             return;
         }
-        let tokens = (rank.tokens + rank.answer.min(MOST_ANSWER)) as f64;
+        let tokens = (rank.tokens + rank.answer.min(MAX_CHARGED_ANSWER)) as f64;
         self.classes[rank.caller.priority as usize] += tokens / rank.caller.priority.weight();
         if let Some(used) = self.callers.get_mut(&rank.caller) {
             *used += tokens;
         }
     }
 
-    /// Who has not been waiting begins where the others are: a share that was not used is not saved up.
-    fn welcome(&mut self, ranks: &[Rank]) {
+    /// A class or caller that was not waiting starts at the least served one: unused service is not saved up.
+    fn forget_idle(&mut self, ranks: &[QueueRank]) {
         let waiting: HashSet<Caller> = ranks.iter().map(|r| r.caller).collect();
         self.callers.retain(|caller, _| waiting.contains(caller));
         let least = self.callers.values().copied().reduce(f64::min).unwrap_or(0.0);
@@ -100,15 +100,15 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn rank(priority: Priority, client: u64, tokens: usize, since: u64) -> Rank {
+    fn rank(priority: Priority, client: u64, tokens: usize, since: u64) -> QueueRank {
         let caller = Caller { priority, client };
-        Rank { caller, resumes: false, tokens, answer: 0, since: Duration::from_secs(since) }
+        QueueRank { caller, resumes: false, tokens, answer: 0, since: Duration::from_secs(since) }
     }
 
     /// Starts `count` of `waiting`, which never runs dry: each started one is replaced by its like.
-    fn starts(waiting: &[Rank], count: usize) -> Vec<usize> {
-        let waiting: VecDeque<Rank> = waiting.iter().copied().collect();
-        let (mut shares, mut starts) = (Shares::default(), vec![0; waiting.len()]);
+    fn starts(waiting: &[QueueRank], count: usize) -> Vec<usize> {
+        let waiting: VecDeque<QueueRank> = waiting.iter().copied().collect();
+        let (mut shares, mut starts) = (FairShares::default(), vec![0; waiting.len()]);
         for _ in 0..count {
             let at = shares.next(&waiting, |r| *r, Duration::ZERO, |n| n as f32).unwrap();
             shares.charge(&waiting[at]);
@@ -140,18 +140,18 @@ mod tests {
         let waiting = VecDeque::from([long, short]);
         let next = |now| {
             let seconds = |n| n as f32 / 10.0;
-            Shares::default().next(&waiting, |r| *r, Duration::from_secs(now), seconds)
+            FairShares::default().next(&waiting, |r| *r, Duration::from_secs(now), seconds)
         };
         assert_eq!((next(0), next(60)), (Some(1), Some(0)));
-        let resumes = Rank { resumes: true, ..long };
+        let resumes = QueueRank { resumes: true, ..long };
         let waiting = VecDeque::from([short, resumes]);
-        assert_eq!(Shares::default().next(&waiting, |r| *r, Duration::ZERO, |n| n as f32), Some(1));
+        assert_eq!(FairShares::default().next(&waiting, |r| *r, Duration::ZERO, |n| n as f32), Some(1));
     }
 
     #[test]
     fn a_share_that_was_not_used_is_not_saved_up() {
         let (here, away) = (rank(Priority::Default, 1, 10, 0), rank(Priority::Batch, 2, 10, 0));
-        let mut shares = Shares::default();
+        let mut shares = FairShares::default();
         let alone = VecDeque::from([here]);
         for _ in 0..1000 {
             shares.next(&alone, |r| *r, Duration::ZERO, |_| 0.0);

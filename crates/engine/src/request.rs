@@ -1,28 +1,29 @@
-//! What goes into the engine.
+//! Requests: what goes into the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Constrain, Params};
 
-/// One text to continue.
+/// A request to generate text after a prompt.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// Token ids, special ones included.
     pub prompt: Vec<u32>,
-    /// Most tokens to generate; none is as many as the context has room for. With 0 the prompt is read and nothing chosen.
+    /// Most tokens to generate; none is as many as the context has room for. With 0 the prompt is read and nothing
+    /// chosen.
     pub max_tokens: Option<usize>,
-    /// How tokens are chosen.
+    /// Sampling parameters.
     pub params: Params,
-    /// Report the log-probabilities of the prompt's tokens, and of so many likeliest ones at each (0 to 20). Such a prompt is
-    /// computed whole, whatever is remembered of it.
+    /// Report the log-probabilities of the prompt's tokens, and of so many likeliest ones at each (0 to 20). Such a
+    /// prompt is computed whole, without the prefix cache.
     pub prompt_logprobs: Option<usize>,
     /// The answer ends before any of these; they are not part of the text.
     pub stop: Vec<String>,
     /// The answer ends at any of these tokens.
     pub stop_ids: Vec<u32>,
-    /// Choose no end token and no stop id, and look for no stop string, in so many first tokens. (A form that is complete
-    /// ends the answer all the same.)
+    /// Choose no end token and no stop id, and look for no stop string, in so many first tokens. (A form that is
+    /// complete ends the answer all the same.)
     pub min_tokens: usize,
     /// The stop string or the stop id that is met is part of the text.
     pub show_stop: bool,
@@ -30,19 +31,19 @@ pub struct Request {
     pub ignore_end: bool,
     /// Control tokens that are part of the text all the same.
     pub shown: Vec<u32>,
-    /// What the answer must be like; none is anything. Such a request gets no tokens guessed ahead.
+    /// The constraint that the answer must match; none allows anything.
     pub constrain: Option<Arc<dyn Constrain>>,
     /// Longest time in the queue before the request fails; none is the engine's limit.
     pub max_wait: Option<Duration>,
     /// Longest time from submission to the last token, after which the request fails; none is no limit.
     pub time_limit: Option<Duration>,
-    /// Who asks, and how urgently.
+    /// For whom the request is computed, and how urgently.
     pub caller: Caller,
-    /// Requests share remembered beginnings only with those of the same salt.
+    /// Requests share cached prefixes only with those of the same salt.
     pub cache_salt: u64,
 }
 
-/// For whom a request is computed: what the order of the queue goes by.
+/// For whom a request is computed, which decides its place in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// How urgent it is.
@@ -54,12 +55,12 @@ pub struct Caller {
 /// How urgent a request is. Each class gets its share, so that none starves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
-    /// Somebody waits at a screen.
+    /// A person waits for the answer.
     Interactive,
-    /// Nothing was said.
+    /// No priority was given.
     #[default]
     Default,
-    /// Nobody waits; runs in what others leave, and loses its place to them.
+    /// Work that nobody waits for: it gets the smallest share and is preempted by more urgent requests.
     Batch,
 }
 
@@ -76,8 +77,8 @@ impl Priority {
         }
     }
 
-    /// Seconds of work of others that may come first when prompts are read.
-    pub(crate) fn patience(self) -> f32 {
+    /// Seconds of other prefill work that may come first.
+    pub(crate) fn prefill_delay(self) -> f32 {
         match self {
             Priority::Interactive => 0.0,
             Priority::Default => 1.0,
@@ -85,7 +86,7 @@ impl Priority {
         }
     }
 
-    /// Its share of starts beside the others'.
+    /// Weight of the class in fair queueing.
     pub(crate) fn weight(self) -> f64 {
         match self {
             Priority::Interactive => 16.0,

@@ -1,17 +1,18 @@
-//! Which rows the next step computes.
+//! The scheduler: which rows the next step computes.
 //!
 //! Continuous batching: each step takes one row of every sequence that decodes, then fills up with chunks of prompts,
-//! as many rows as fit into what a running stream may wait ([`Pace`]), then admits from the queue ([`Shares`]).
-//! Prompts are read one after the other, the shortest first but for what has waited long: the first answers begin
-//! sooner than if all shared the steps, and what equal beginnings have in common is computed by the first of them only.
+//! as many rows as fit into the longest stall ([`Pace`]), then admits from the queue ([`FairShares`]). Prompts are
+//! computed one after the other, the shortest first, with ageing: the first answers begin sooner than if all shared the
+//! steps, and an equal prefix is computed by the first of them only.
 //!
-//! KV blocks are taken as a sequence grows. When none is free the last of those that run, by priority and then by age,
-//! loses its blocks and goes back to the queue, to be computed again with what it has generated (as far as its blocks
-//! are not remembered); the first always proceeds, and no sequence is longer than the pool, so this ends. Recomputing
-//! changes no text, as a row's result does not depend on its batch.
+//! KV blocks are taken as a sequence grows. When none is free the last running sequence, by priority and then by age,
+//! is preempted: it loses its blocks and goes back to the queue, to be computed again with what it has generated (as
+//! far as its blocks are not cached). The first always proceeds, and no sequence is longer than the pool, so this ends.
+//! Recomputing changes no text, as a row's result does not depend on its batch.
 //!
-//! Where the log-probabilities of a prompt are wanted, its rows come in chunks of at most [`crate::limits::PROMPT_LOGIT_ROWS`], as each has
-//! logits of its own; and what others have computed of it is no use until its logits have been there.
+//! Where the log-probabilities of a prompt are wanted, its rows come in chunks of at most
+//! [`crate::limits::PROMPT_LOGIT_ROWS`], as each has logits of its own; and cached blocks of it are of no use before
+//! its logits were computed.
 //!
 //! Plain data in, plain data out: no clock (the time is an argument), no randomness, no model.
 
@@ -19,26 +20,26 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Priority;
-use crate::blocks::Pool;
+use crate::blocks::BlockPool;
 use crate::device::turns::Urgency;
 use crate::limits::StepBounds;
-use crate::pace::{Pace, Work};
-use crate::queue::{PATIENCE, Rank, Shares};
-use crate::running::{Running, StepBudget, Text};
+use crate::pace::{Pace, StepWork};
+use crate::queue::{AGING, FairShares, QueueRank};
+use crate::running::{Running, SchedulerSequence, StepBudget};
 use crate::speculate::guess::SpeculationState;
 
-/// The queue, and those that run.
+/// The queue and the running sequences.
 pub(crate) struct Scheduler<S> {
     pub(crate) waiting: VecDeque<S>,
-    /// By priority, and in order of admission: the first is never preempted.
+    /// Running sequences by priority, then in order of admission: the first is never preempted.
     pub(crate) running: Vec<Running<S>>,
-    shares: Shares,
+    shares: FairShares,
     pub(crate) pace: Pace,
-    pool: Pool,
+    pool: BlockPool,
     bounds: StepBounds,
 }
 
-/// What a plan holds.
+/// Totals of a planned step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Rows in all; 0 only if there is nothing to do.
@@ -49,24 +50,24 @@ pub(crate) struct Plan {
     pub(crate) preempted: usize,
 }
 
-impl<S: Text> Scheduler<S> {
-    pub(crate) fn new(pool: Pool, bounds: StepBounds) -> Scheduler<S> {
+impl<S: SchedulerSequence> Scheduler<S> {
+    pub(crate) fn new(pool: BlockPool, bounds: StepBounds) -> Scheduler<S> {
         Scheduler {
             waiting: VecDeque::new(),
             running: Vec::with_capacity(bounds.max_running),
-            shares: Shares::default(),
+            shares: FairShares::default(),
             pace: Pace::new(bounds.max_rows(), bounds.max_stall),
             pool,
             bounds,
         }
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &BlockPool {
         &self.pool
     }
 
-    /// Sets `rows` of every running sequence for the next step, with blocks for them. Another engine's streams on the same device may
-    /// wait `foreign_stall`, if there are such.
+    /// Sets `rows` of every running sequence for the next step, with blocks for them. Another engine's streams on the
+    /// same device may wait `foreign_stall`, if there are such.
     pub(crate) fn plan(&mut self, now: Duration, foreign_stall: Option<Duration>) -> Plan {
         for running in &mut self.running {
             running.rows = 0;
@@ -74,8 +75,8 @@ impl<S: Text> Scheduler<S> {
         let mut plan = Plan::default();
         self.make_place(&mut plan.preempted, now);
         plan.decoding = self.plan_decode(&mut plan.preempted);
-        let room = self.plan_prefill(plan.decoding, now, foreign_stall);
-        self.admit(room, now);
+        let budget = self.plan_prefill(plan.decoding, now, foreign_stall);
+        self.admit(budget, now);
         plan.rows = self.rows();
         plan
     }
@@ -86,8 +87,8 @@ impl<S: Text> Scheduler<S> {
     }
 
     /// What the planned step does.
-    pub(crate) fn work(&self) -> Work {
-        let mut work = Work::default();
+    pub(crate) fn work(&self) -> StepWork {
+        let mut work = StepWork::default();
         for running in self.running.iter().filter(|r| r.rows > 0) {
             work.rows += running.rows;
             work.attended_positions += running.attended_positions() as u64;
@@ -102,7 +103,7 @@ impl<S: Text> Scheduler<S> {
     fn plan_decode(&mut self, preempted: &mut usize) -> usize {
         let (mut i, mut decoding) = (0, 0);
         while i < self.running.len() {
-            if self.running[i].left() == 1 && self.make_room(i, 1, preempted) {
+            if self.running[i].uncomputed() == 1 && self.make_room(i, 1, preempted) {
                 self.running[i].rows = 1;
                 decoding += 1;
             }
@@ -111,7 +112,7 @@ impl<S: Text> Scheduler<S> {
         decoding
     }
 
-    /// Gives rows to prompts; returns what room is left.
+    /// Gives rows to prompts; returns the budget that is left.
     fn plan_prefill(
         &mut self,
         decoding: usize,
@@ -119,29 +120,30 @@ impl<S: Text> Scheduler<S> {
         foreign_stall: Option<Duration>,
     ) -> StepBudget {
         let block_tokens = self.pool.block_tokens();
-        let mut order: Vec<usize> = (0..self.running.len()).filter(|i| self.running[*i].left() > 1).collect();
+        let mut order: Vec<usize> =
+            (0..self.running.len()).filter(|i| self.running[*i].uncomputed() > 1).collect();
         for i in &order {
-            self.running[*i].catch_up();
+            self.running[*i].reuse_cached_blocks();
         }
         let urgency = |i: &usize| {
-            let Rank { since, caller, .. } = self.running[*i].sequence.rank();
+            let QueueRank { since, caller, .. } = self.running[*i].sequence.rank();
             let waited = now.saturating_sub(since).as_secs_f32();
-            self.seconds(self.running[*i].left()) + caller.priority.patience() - PATIENCE * waited
+            self.seconds(self.running[*i].uncomputed()) + caller.priority.prefill_delay() - AGING * waited
         };
         order.sort_by(|a, b| urgency(a).total_cmp(&urgency(b)));
         let depth = order.first().map_or(0, |i| self.running[*i].computed);
         let rows = self.budget(decoding, depth, foreign_stall);
-        let mut room = StepBudget { rows, logits: self.bounds.prompt_logits };
+        let mut budget = StepBudget { rows, logits: self.bounds.prompt_logits };
         for at in 0..order.len() {
             let running = &self.running[order[at]];
             let mut before = order[..at].iter().map(|i| &self.running[*i]);
-            if room.rows == 0 || before.any(|other| running.waits_for(other, block_tokens)) {
+            if budget.rows == 0 || before.any(|other| running.waits_for(other, block_tokens)) {
                 continue;
             }
             // Blocks for all of the prompt were taken when it was admitted.
-            self.running[order[at]].take(&mut room);
+            self.running[order[at]].plan_rows(&mut budget);
         }
-        room
+        budget
     }
 
     /// Prompt rows for a step that decodes `decoding` rows.
@@ -152,7 +154,7 @@ impl<S: Text> Scheduler<S> {
         self.pace.prompt_rows(decoding, depth, foreign_stall).min(self.bounds.prefill_chunk)
     }
 
-    /// How urgent the most urgent of what there is to do is.
+    /// Urgency of the most urgent work.
     pub(crate) fn urgency(&self) -> Urgency {
         let awaited = |sequence: &S| sequence.caller().priority < Priority::Batch;
         let mut running = self.running.iter().filter(|r| awaited(&r.sequence)).peekable();
@@ -171,7 +173,7 @@ impl<S: Text> Scheduler<S> {
     }
 
     /// Blocks for `rows` more rows of the i-th, at the cost of those behind it. False if it was the last itself and
-    /// there is no room: then it waits, with its blocks, for another to end.
+    /// no block is free: then it waits, with its blocks, for another to end.
     fn make_room(&mut self, i: usize, rows: usize, preempted: &mut usize) -> bool {
         loop {
             let running = &mut self.running[i];
@@ -194,7 +196,7 @@ impl<S: Text> Scheduler<S> {
         }
     }
 
-    /// Batch work gives its place to what is more urgent, if no place is free; once, so that it ends some day.
+    /// Preempts batch work for something more urgent, if no place is free; once a sequence, so that it ends some day.
     fn make_place(&mut self, preempted: &mut usize, now: Duration) {
         let yields =
             |r: &Running<S>| r.sequence.caller().priority == Priority::Batch && !r.sequence.rank().resumes;
@@ -206,17 +208,17 @@ impl<S: Text> Scheduler<S> {
         }
     }
 
-    /// Which of those that wait comes next.
+    /// Index of the waiting sequence that comes next.
     fn next(&mut self, now: Duration) -> Option<usize> {
         let (pace, chunk) = (&self.pace, self.bounds.prefill_chunk);
         let seconds = |tokens| pace.prefill_seconds(tokens, chunk).unwrap_or(0.0);
-        self.shares.next(&self.waiting, Text::rank, now, seconds)
+        self.shares.next(&self.waiting, SchedulerSequence::rank, now, seconds)
     }
 
     /// Starts waiting sequences while there are rows, places and blocks for all of their tokens and, so that they do
     /// not take the last ones from those that run, one more block for each of these.
-    fn admit(&mut self, mut room: StepBudget, now: Duration) {
-        while room.rows > 0 && self.running.len() < self.bounds.max_running {
+    fn admit(&mut self, mut budget: StepBudget, now: Duration) {
+        while budget.rows > 0 && self.running.len() < self.bounds.max_running {
             let Some(at) = self.next(now) else { return };
             let next = &self.waiting[at];
             let (tokens, rank) = (next.tokens(), next.rank());
@@ -238,7 +240,7 @@ impl<S: Text> Scheduler<S> {
             let mut admitted = Running { sequence, table, computed, rows: 0, speculation };
             let block_tokens = self.pool.block_tokens();
             if !self.running.iter().any(|other| admitted.waits_for(other, block_tokens)) {
-                admitted.take(&mut room);
+                admitted.plan_rows(&mut budget);
             }
             let priority = rank.caller.priority;
             let place = self.running.partition_point(|r| r.sequence.caller().priority <= priority);

@@ -1,4 +1,4 @@
-//! One request on its way: its tokens, its sampler, its text, its times.
+//! A sequence: one request with its tokens, sampler, detokenizer, stops and times.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use text::Stops;
 
-use crate::sample::{ConstraintState, Ends, Sampler, SamplerScratch, score};
+use crate::sample::{ConstraintState, EndTokens, Sampler, SamplerScratch, score};
 use crate::{
     Caller, Detokenizer, Error, Event, FinishReason, MatchedStop, Outbox, Request, Timings, TokenLogprobs,
     Usage, Vocabulary,
 };
 
-/// A request and everything it needs but KV blocks, which only running ones have.
+/// A request and everything it needs but KV blocks, which only running sequences have.
 pub(crate) struct Sequence {
     /// Prompt, then answer.
     pub(crate) tokens: Vec<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Sequence {
     show_stop: bool,
     min_tokens: usize,
     matched_stop: Option<MatchedStop>,
-    /// If they were asked for, until they are told.
+    /// Log-probabilities of the prompt, if they were requested, until they are sent.
     scores: Option<Scores>,
     sampler: Sampler,
     constraint: Option<ConstraintState>,
@@ -34,7 +34,7 @@ pub(crate) struct Sequence {
     outbox: Box<dyn Outbox>,
     cancelled: Arc<AtomicBool>,
     max_wait: Option<Duration>,
-    /// After it the request fails.
+    /// Time limit, after which the request fails.
     deadline: Option<Duration>,
     pub(crate) caller: Caller,
     pub(crate) salt: u64,
@@ -59,7 +59,7 @@ struct Scores {
     found: Vec<TokenLogprobs>,
 }
 
-/// What a token did to its sequence.
+/// Whether a sequence goes on after a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// It goes on.
@@ -85,7 +85,7 @@ impl Sequence {
         } else {
             Vec::new()
         };
-        let ends = Ends {
+        let ends = EndTokens {
             never: if request.ignore_end { vocabulary.ends() } else { Vec::new() },
             late,
             min_tokens: request.min_tokens,
@@ -122,16 +122,16 @@ impl Sequence {
     }
 
     /// Most tokens worth proposing: the step chooses one more, which must not pass the end.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn max_proposal(&self) -> usize {
         self.answer_left().saturating_sub(1)
     }
 
-    /// Tokens that its form leaves no choice about, next first.
-    pub(crate) fn foreseen(&self) -> &[u32] {
-        self.constraint.as_ref().map_or(&[], ConstraintState::foreseen)
+    /// Tokens that its constraint forces, next first.
+    pub(crate) fn forced_tokens(&self) -> &[u32] {
+        self.constraint.as_ref().map_or(&[], ConstraintState::forced_tokens)
     }
 
-    /// What a ticket sets to cancel it.
+    /// The flag that a ticket sets to cancel it.
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
         self.cancelled.clone()
     }
@@ -145,14 +145,14 @@ impl Sequence {
         self.started.is_none()
     }
 
-    /// How long it has been waiting, if that is longer than it may.
+    /// The error of a sequence that has waited longer than it may.
     pub(crate) fn overdue(&self, now: Duration, limit: Duration) -> Option<Error> {
         let limit = self.max_wait.unwrap_or(limit);
         let waited = now.saturating_sub(self.submitted);
         (self.is_new() && waited > limit).then_some(Error::Waited { waited, limit })
     }
 
-    /// Its time is over, if that is so.
+    /// The error of a sequence whose time limit is over.
     pub(crate) fn expired(&self, now: Duration) -> Option<Error> {
         let deadline = self.deadline.filter(|deadline| now > *deadline)?;
         Some(Error::Expired { limit: deadline - self.submitted, tokens: self.tokens.len() - self.prompt_len })
@@ -170,23 +170,23 @@ impl Sequence {
         self.tokens.len() == self.prompt_len
     }
 
-    /// Tokens that may still come.
+    /// Tokens that may still be generated.
     pub(crate) fn answer_left(&self) -> usize {
         self.end - self.tokens.len()
     }
 
-    /// The first step with one of its rows begins.
+    /// Records the beginning of the first step with one of its rows.
     pub(crate) fn start(&mut self, now: Duration) {
         self.started.get_or_insert(now);
     }
 
-    /// Positions of the prompt whose logits are wanted and have not been there yet, beside the last one's, which choose the
-    /// first token.
-    pub(crate) fn to_score(&self) -> Range<usize> {
+    /// Positions of the prompt whose logits are wanted and have not been there yet, beside the last one's, which choose
+    /// the first token.
+    pub(crate) fn unscored_positions(&self) -> Range<usize> {
         self.scores.as_ref().map_or(0..0, |scores| scores.found.len()..self.prompt_len - 1)
     }
 
-    /// Takes the logits of the first ones of [`Sequence::to_score`].
+    /// Takes the logits of the first ones of [`Sequence::unscored_positions`].
     pub(crate) fn score<'a>(&mut self, rows: impl Iterator<Item = &'a [f32]>) -> Result<(), Error> {
         let Some(scores) = &mut self.scores else { return Ok(()) };
         for row in rows {
@@ -196,7 +196,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// The whole prompt is computed: tells its log-probabilities, if they were asked for. All is over if that was all.
+    /// Ends the prompt: sends its log-probabilities, if they were requested. Finishes if no token is to be generated.
     pub(crate) fn end_prompt(&mut self) -> Next {
         if let Some(Scores { found, .. }) = self.scores.take()
             && self.outbox.put(Event::Prompt { logprobs: found }).is_err()
@@ -206,7 +206,7 @@ impl Sequence {
         if self.answer_left() == 0 { Next::Finish(FinishReason::Length) } else { Next::Continue }
     }
 
-    /// Chooses the next token from the last row's logits, and tells the outbox.
+    /// Samples the next token from the last row's logits and sends it to the outbox.
     pub(crate) fn advance(
         &mut self,
         logits: &[f32],
@@ -230,7 +230,7 @@ impl Sequence {
         }
         let ends = own_end || by_id;
         let silent = own_end || (by_id && !self.show_stop);
-        let (text, stopped) = if silent { (String::new(), false) } else { self.say(id) };
+        let (text, stopped) = if silent { (String::new(), false) } else { self.detokenize(id) };
         if self.outbox.put(Event::Token { text, id, logprobs }).is_err() {
             return Ok(Next::Finish(FinishReason::Cancelled));
         }
@@ -240,8 +240,8 @@ impl Sequence {
         Ok(if self.tokens.len() >= self.end { Next::Finish(FinishReason::Length) } else { Next::Continue })
     }
 
-    /// The text that a token makes certain, and whether a stop string was met.
-    fn say(&mut self, id: u32) -> (String, bool) {
+    /// The text that a token completes, and whether a stop string was met.
+    fn detokenize(&mut self, id: u32) -> (String, bool) {
         let mut text = String::new();
         self.detokenizer.push(id, &mut text);
         if self.tokens.len() - self.prompt_len <= self.min_tokens {
@@ -251,11 +251,11 @@ impl Sequence {
         (found.emit, found.stopped)
     }
 
-    /// Tells the outbox that this was all, with the text held back: half a character, and what might have become a
-    /// stop string. After a stop string nothing is left.
+    /// Sends `Done` with the text held back: half a character, and what might have become a stop string. After a stop
+    /// string nothing is left.
     pub(crate) fn finish(&mut self, reason: FinishReason, now: Duration) {
         let mut rest = String::new();
-        // Cut off inside a character, an answer ends before it.
+        // An answer that is cut off inside a character ends before it.
         if reason != FinishReason::Length {
             self.detokenizer.finish(&mut rest);
         }
@@ -266,11 +266,11 @@ impl Sequence {
             self.matched_stop.take().or_else(|| by_text.map(|stop| MatchedStop::Text(stop.to_owned())));
         let event =
             Event::Done { text, reason, matched_stop, usage: self.usage(), timings: self.timings(now) };
-        // ReceiverGone or not, it is over.
+        // Whether anybody receives it or not, the sequence is over.
         let _ = self.outbox.put(event);
     }
 
-    /// Tells the outbox that it cannot go on.
+    /// Sends `Failed`.
     pub(crate) fn fail(&mut self, error: Error, now: Duration) {
         let event = Event::Failed { error, usage: self.usage(), timings: self.timings(now) };
         let _ = self.outbox.put(event);

@@ -17,8 +17,8 @@ pub struct Stats {
     pub waiting_tokens: usize,
     /// KV blocks in use.
     pub kv_blocks_used: usize,
-    /// KV blocks that no request holds and that are remembered for those that begin alike.
-    pub kv_blocks_remembered: usize,
+    /// KV blocks that no request holds and that the prefix cache keeps.
+    pub kv_blocks_cached: usize,
     /// KV blocks there are.
     pub kv_blocks_total: usize,
     /// Tokens a block holds.
@@ -29,7 +29,7 @@ pub struct Stats {
     pub prefill_rows: u64,
     /// Tokens of prompts whose first answer token came.
     pub prompt_tokens: u64,
-    /// Those of them that were in remembered blocks.
+    /// Those of them that the prefix cache had.
     pub cached_tokens: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Counters {
     /// Preempted requests in the queue; `waiting` counts those that never ran.
     pub(crate) requeued: AtomicUsize,
     pub(crate) kv_blocks_used: AtomicUsize,
-    pub(crate) kv_blocks_remembered: AtomicUsize,
+    pub(crate) kv_blocks_cached: AtomicUsize,
     pub(crate) prefill_rows: AtomicU64,
     pub(crate) prompt_tokens: AtomicU64,
     pub(crate) cached_tokens: AtomicU64,
@@ -150,7 +150,7 @@ impl Counters {
             waiting: self.waiting.load(Relaxed) + self.requeued.load(Relaxed),
             waiting_tokens: self.waiting_tokens.load(Relaxed),
             kv_blocks_used: self.kv_blocks_used.load(Relaxed),
-            kv_blocks_remembered: self.kv_blocks_remembered.load(Relaxed),
+            kv_blocks_cached: self.kv_blocks_cached.load(Relaxed),
             kv_blocks_total: blocks,
             kv_block_tokens: block_tokens,
             context,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::blocks::Pool;
+use crate::blocks::BlockPool;
 use crate::completer::{Completer, LogitRows};
 use crate::device::turns::Urgency;
 use crate::limits::StepBounds;
-use crate::queue::Rank;
-use crate::running::{Running, Text};
+use crate::queue::QueueRank;
+use crate::running::{Running, SchedulerSequence};
 use crate::sample::SamplerScratch;
 use crate::scheduler::{Plan, Scheduler};
 use crate::sequence::{Next, Sequence};
@@ -19,7 +19,7 @@ use crate::stats::{Counters, StepReport, Watch};
 use crate::{Caller, Error, FinishReason, Forward, Rows, SequenceRows, Vocabulary};
 
 /// Everything the engine's thread owns.
-pub(crate) struct Core<F> {
+pub(crate) struct EngineCore<F> {
     forward: F,
     scheduler: Scheduler<Sequence>,
     completer: Completer,
@@ -39,7 +39,7 @@ pub(crate) trait Turn {
     fn computed(&mut self);
 }
 
-impl Text for Sequence {
+impl SchedulerSequence for Sequence {
     fn tokens(&self) -> &[u32] {
         &self.tokens
     }
@@ -48,8 +48,8 @@ impl Text for Sequence {
         self.caller
     }
 
-    fn rank(&self) -> Rank {
-        Rank {
+    fn rank(&self) -> QueueRank {
+        QueueRank {
             caller: self.caller,
             resumes: self.preemptions > 0,
             tokens: self.tokens.len(),
@@ -66,7 +66,7 @@ impl Text for Sequence {
         self.prompt_len
     }
 
-    fn common(&self) -> &[u32] {
+    fn shareable_tokens(&self) -> &[u32] {
         if self.prefill_differs { &self.tokens[..self.prompt_len] } else { &self.tokens }
     }
 
@@ -78,8 +78,8 @@ impl Text for Sequence {
         Sequence::reused(self, tokens);
     }
 
-    fn to_score(&self) -> Range<usize> {
-        Sequence::to_score(self)
+    fn unscored_positions(&self) -> Range<usize> {
+        Sequence::unscored_positions(self)
     }
 }
 
@@ -94,7 +94,7 @@ struct Layout {
     decode_logits: usize,
 }
 
-impl<F: Forward> Core<F> {
+impl<F: Forward> EngineCore<F> {
     pub(crate) fn new(
         forward: F,
         vocabulary: Arc<dyn Vocabulary>,
@@ -104,12 +104,12 @@ impl<F: Forward> Core<F> {
         watch: Box<dyn Watch>,
         draft: Option<Box<dyn Forward>>,
         prefix_cache: bool,
-    ) -> Core<F> {
-        let new_pool = if prefix_cache { Pool::remembering } else { Pool::new };
+    ) -> EngineCore<F> {
+        let new_pool = if prefix_cache { BlockPool::with_prefix_cache } else { BlockPool::new };
         let pool = new_pool(forward.blocks(), forward.block_tokens());
         let mut scratch = SamplerScratch::new(forward.vocab(), forward.context());
-        scratch.mask_worker.foresees = bounds.speculation.tokens > 0;
-        Core {
+        scratch.mask_worker.predicts = bounds.speculation.tokens > 0;
+        EngineCore {
             scheduler: Scheduler::new(pool, bounds),
             completer: Completer::new(vocabulary, counters, watch, scratch),
             speculator: Speculator::new(&bounds, forward.vocab(), draft),
@@ -135,12 +135,13 @@ impl<F: Forward> Core<F> {
         self.scheduler.waiting.is_empty() && self.scheduler.running.is_empty()
     }
 
-    /// Begins to wait for a turn, if there is something to do: drops what is cancelled or overdue and returns how urgent the rest is.
+    /// Begins to wait for a turn, if there is something to do: drops what is cancelled or overdue and returns how
+    /// urgent the rest is.
     pub(crate) fn begin_wait(&mut self, now: Duration) -> Option<Urgency> {
         self.completer.meter.busy(now, &self.completer.counters.times);
         self.sweep(now);
         if self.is_idle() {
-            self.gauge();
+            self.update_gauges();
             self.end_wait(now);
             self.completer.meter.idle(&self.completer.counters.times);
             return None;
@@ -173,7 +174,7 @@ impl<F: Forward> Core<F> {
             self.speculator.propose(&mut self.scheduler.running, clock);
         }
         let rows = self.scheduler.rows();
-        self.gauge();
+        self.update_gauges();
         if rows > 0 {
             let work = self.scheduler.work();
             self.completer.counters.prefill_rows.fetch_add(work.prompt_rows as u64, Relaxed);
@@ -188,7 +189,7 @@ impl<F: Forward> Core<F> {
             let prompt_rows = work.prompt_rows;
             self.completer.watch.step(&StepReport { rows, decoding, prompt_rows, decoded, took });
         }
-        self.gauge();
+        self.update_gauges();
         if self.is_idle() {
             self.completer.meter.idle(&self.completer.counters.times);
         }
@@ -199,7 +200,7 @@ impl<F: Forward> Core<F> {
     pub(crate) fn end_one(&mut self, outcome: &Result<FinishReason, Error>, now: Duration) {
         let running = self.scheduler.running.pop().map(|r| r.sequence);
         if let Some(mut sequence) = running.or_else(|| self.scheduler.waiting.pop_front()) {
-            self.gauge();
+            self.update_gauges();
             self.completer.end(&mut sequence, outcome.clone(), now);
         }
         if self.is_idle() {
@@ -209,7 +210,7 @@ impl<F: Forward> Core<F> {
 
     /// Removes cancelled sequences, and those that waited too long.
     fn sweep(&mut self, now: Duration) {
-        let Core { scheduler, completer, max_wait, .. } = self;
+        let EngineCore { scheduler, completer, max_wait, .. } = self;
         let over = |sequence: &mut Sequence| {
             let outcome = if sequence.is_cancelled() {
                 Ok(FinishReason::Cancelled)
@@ -227,7 +228,7 @@ impl<F: Forward> Core<F> {
 
     /// Computes the planned rows and advances the sequences that reach their end. Returns how many tokens they got.
     fn compute(&mut self, only_decodes: bool, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
-        let Core { forward, scheduler, completer, speculator, tokens, want, .. } = self;
+        let EngineCore { forward, scheduler, completer, speculator, tokens, want, .. } = self;
         let mut sequences = Vec::with_capacity(scheduler.running.len());
         let Layout { proposed, decode_rows, decode_logits } =
             lay_out(&scheduler.running, tokens, want, &mut sequences);
@@ -261,7 +262,7 @@ impl<F: Forward> Core<F> {
             let outcome = match outcome {
                 Ok(completed) => {
                     decoded += completed.tokens;
-                    running.share();
+                    running.share_blocks();
                     match completed.next {
                         Next::Continue => return true,
                         Next::Finish(reason) => Ok(reason),
@@ -275,18 +276,19 @@ impl<F: Forward> Core<F> {
         decoded
     }
 
-    fn gauge(&self) {
-        let Core { scheduler, completer, .. } = self;
+    fn update_gauges(&self) {
+        let EngineCore { scheduler, completer, .. } = self;
         let counters = &completer.counters;
         let requeued = scheduler.waiting.iter().filter(|s| !s.is_new()).count();
         counters.running.store(scheduler.running.len(), Relaxed);
         counters.requeued.store(requeued, Relaxed);
         counters.kv_blocks_used.store(scheduler.pool().used(), Relaxed);
-        counters.kv_blocks_remembered.store(scheduler.pool().remembered(), Relaxed);
+        counters.kv_blocks_cached.store(scheduler.pool().cached(), Relaxed);
     }
 }
 
-/// Lists the planned rows, those of generated tokens first: their tokens, those whose logits are wanted, and whose they are.
+/// Lists the planned rows, those of generated tokens first: their tokens, those whose logits are wanted, and whose they
+/// are.
 fn lay_out<'a>(
     running: &'a [Running<Sequence>],
     tokens: &mut Vec<u32>,

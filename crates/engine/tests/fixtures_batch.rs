@@ -1,5 +1,6 @@
-//! Every family's tiny model, from the fixtures of crate `model`: a request's tokens are the same alone, twice, in a batch of
-//! eight that decodes and prefills at once, after it lost its KV blocks and was computed again, and with guesses ahead.
+//! Every family's tiny model, from the fixtures of crate `model`: a request's tokens are the same alone, twice, in a
+//! batch of eight that decodes and prefills at once, after it lost its KV blocks and was computed again, and with
+//! guesses ahead.
 
 use crate::common;
 
@@ -12,7 +13,7 @@ use common::{ask, request};
 use cpu::{Pool, Tier};
 use engine::fake::FakeVocabulary;
 use engine::{
-    Device, Draft, Engine, Handle, Limits, MemoryBudget, MemoryKind, Params, Request, Setup, Speculation,
+    Device, DraftModel, Engine, Handle, Limits, MemoryBudget, MemoryKind, Params, Request, Setup, Speculation,
 };
 use kernels::{Compute, KvDtype, Precision};
 use model::Model;
@@ -85,7 +86,7 @@ fn engine_keeping(
     let vocabulary = Arc::new(FakeVocabulary);
     // The model goes ahead of itself: right when it is asked for the likeliest token, often wrong when not.
     let drafts = speculation != Speculation::OFF;
-    let draft = drafts.then(|| Draft { model: model.clone(), vocabulary: vocabulary.clone() });
+    let draft = drafts.then(|| DraftModel { model: model.clone(), vocabulary: vocabulary.clone() });
     let device = Device::of_one(compute);
     let handle = Engine::start_on(&device, model.clone(), draft, Setup::new(vocabulary, limits));
     (model, handle.expect("an engine"))
@@ -171,7 +172,7 @@ fn what_an_engine_holds_is_reserved_and_given_back() {
         let bytes = model.bytes() as u64;
         let weights = device.memory().reserve(name, MemoryKind::Weights, bytes).expect("memory");
         let setup = Setup::new(Arc::new(FakeVocabulary), limits.clone()).named(name).holding(weights);
-        let draft = Draft { model: model.clone(), vocabulary: Arc::new(FakeVocabulary) };
+        let draft = DraftModel { model: model.clone(), vocabulary: Arc::new(FakeVocabulary) };
         Engine::start_on(&device, model.clone(), Some(draft), setup)
     };
     let (first, second) = (start("first").expect("an engine"), start("second").expect("an engine"));

@@ -1,6 +1,7 @@
 //! Real models from the store: batching, preemption and repetition change no token.
 //!
-//! Run with `cargo test -p engine --release --test engine -- --ignored models_batch` after `gristmill pull smollm2-135m-instruct`.
+//! Run with `cargo test -p engine --release --test engine -- --ignored models_batch` after `gristmill pull
+//! smollm2-135m-instruct`.
 
 use crate::common;
 

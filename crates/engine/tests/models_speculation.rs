@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::{Parts, ask, request};
-use engine::{Device, Draft, Engine, Handle, Limits, Params, Setup, Speculation};
+use engine::{Device, DraftModel, Engine, Handle, Limits, Params, Setup, Speculation};
 use text::Special;
 
 const PROMPTS: [&str; 3] = [
@@ -21,7 +21,7 @@ fn load(name: &str) -> Parts {
 }
 
 fn engine(parts: Parts, draft: Option<Parts>, speculation: Speculation) -> Handle {
-    let draft = draft.map(|draft| Draft { model: draft.model, vocabulary: draft.tokenizer });
+    let draft = draft.map(|draft| DraftModel { model: draft.model, vocabulary: draft.tokenizer });
     let limits = Limits { context: 256, kv_bytes: 1 << 30, speculation, ..Limits::default() };
     let device = Device::of_one(parts.compute);
     Engine::start_on(&device, parts.model, draft, Setup::new(parts.tokenizer, limits)).expect("an engine")
@@ -66,7 +66,7 @@ fn qwen_coder_says_the_same_with_a_draft() {
 #[ignore = "needs: gristmill pull qwen2.5-coder-0.5b-instruct, gristmill pull smollm2-135m-instruct"]
 fn a_draft_of_another_vocabulary_is_refused() {
     let (main, draft) = (load("qwen2.5-coder-0.5b-instruct"), load("smollm2-135m-instruct"));
-    let draft = Draft { model: draft.model, vocabulary: draft.tokenizer };
+    let draft = DraftModel { model: draft.model, vocabulary: draft.tokenizer };
     let limits = Limits { context: 256, ..Limits::default() };
     let setup = Setup::new(main.tokenizer, limits);
     let started = Engine::start_on(&Device::of_one(main.compute), main.model, Some(draft), setup);

@@ -169,7 +169,8 @@ fn a_row_that_is_no_number_fails_its_own_request_only() {
     assert!(matches!(error, Error::Logits { token: 7, position: 4, .. }), "{error}");
 }
 
-/// Each family's tiny model, in f32, on the prompts and logits that transformers gave (`tools/fixtures/transformers.py`).
+/// Each family's tiny model, in f32, on the prompts and logits that transformers gave
+/// (`tools/fixtures/transformers.py`).
 #[test]
 fn every_family_gives_the_log_probabilities_of_transformers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");

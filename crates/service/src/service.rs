@@ -262,7 +262,7 @@ impl Service {
             sum.waiting += stats.waiting;
             sum.waiting_tokens += stats.waiting_tokens;
             sum.kv_blocks_used += stats.kv_blocks_used;
-            sum.kv_blocks_cached += stats.kv_blocks_remembered;
+            sum.kv_blocks_cached += stats.kv_blocks_cached;
             sum.kv_blocks_total += stats.kv_blocks_total;
             sum.preemptions += stats.preemptions;
             sum.prefix_queries += stats.prompt_tokens;

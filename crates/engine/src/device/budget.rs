@@ -1,7 +1,7 @@
 //! One memory budget for everything that is large: weights, KV caches, scratch buffers, other caches.
 //!
-//! Memory is reserved here before it is allocated. A [`Reservation`] gives its bytes back when it is dropped, so it is kept beside
-//! what it stands for. The budget counts; it does not allocate.
+//! Memory is reserved here before it is allocated. A [`Reservation`] gives its bytes back when it is dropped, so it is
+//! kept beside what it stands for. The budget counts; it does not allocate.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

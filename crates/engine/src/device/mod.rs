@@ -1,13 +1,14 @@
 //! The machine that several engines share: one thread pool, one memory budget, turns in milliseconds of compute.
 //!
-//! Every engine runs on a thread of its own and asks the device for a turn before each step of its model; while it holds the turn the
-//! pool is its own. So no job ever meets a busy pool, and no second pool competes for the cores. Who is next is decided in
-//! [`turns`], a plain struct; here are the lock and the condition variables around it. A turn ends before tokens are sampled if
-//! another engine comes first, which then computes meanwhile. See `docs/decisions/0056-device.md`.
+//! Every engine runs on a thread of its own and asks the device for a turn before each step of its model; while it
+//! holds the turn the pool is its own. So no job ever meets a busy pool, and no second pool competes for the cores. Who
+//! is next is decided in [`turns`], a plain struct; here are the lock and the condition variables around it. A turn
+//! ends before tokens are sampled if another engine comes first, which then computes meanwhile. See
+//! `docs/decisions/0056-device.md`.
 //!
-//! The lock is held for the choice only, never while anything is computed. A waiter sleeps on its own condition variable until
-//! its turn begins, its engine gets news ([`Interrupt`]), or the engine's drain is over. A member that panics leaves while it unwinds,
-//! which gives its turn back.
+//! The lock is held for the choice only, never while anything is computed. A waiter sleeps on its own condition
+//! variable until its turn begins, its engine has news (`Waiter::interrupt`), or the engine's drain is over. A member
+//! that panics leaves while it unwinds, which gives its turn back.
 
 mod budget;
 pub(crate) mod turns;
@@ -69,8 +70,8 @@ pub(crate) struct Member {
     pinning: Pinning,
 }
 
-/// Where the member's thread may run. Alone on a device it keeps to the pool's first CPU. With others it may run anywhere, so that
-/// sampling does not compete with another's step for that CPU.
+/// Where the member's thread may run. Alone on a device it keeps to the pool's first CPU. With others it may run
+/// anywhere, so that sampling does not compete with another's step for that CPU.
 #[derive(Debug)]
 enum Pinning {
     Unknown,
@@ -90,7 +91,8 @@ impl Device {
         Device::new(compute, MemoryBudget::unlimited())
     }
 
-    /// The kernels' instructions and threads. Whoever computes with them holds a turn, or is alone: see [`Device::exclusive`].
+    /// The kernels' instructions and threads. Whoever computes with them holds a turn, or is alone: see
+    /// [`Device::exclusive`].
     pub fn compute(&self) -> &Arc<Compute> {
         &self.0.compute
     }
@@ -110,8 +112,8 @@ impl Device {
         state.waiters.iter().map(of).collect()
     }
 
-    /// Computes something beside the engines that is not an engine's step, such as a measurement: `work` runs on this thread in a
-    /// turn of its own, of urgency [`Urgency::Batch`], while all engines wait. It should be short.
+    /// Computes something beside the engines that is not an engine's step, such as a measurement: `work` runs on this
+    /// thread in a turn of its own, of urgency [`Urgency::Batch`], while all engines wait. It should be short.
     pub fn exclusive<T>(&self, name: &str, work: impl FnOnce(&Compute) -> T) -> T {
         let mut member = self.join(name, Duration::MAX);
         // Nobody interrupts this member, so the first wait ends with its turn.
@@ -119,8 +121,8 @@ impl Device {
         work(&self.0.compute)
     }
 
-    /// Kernels that run on the calling thread alone, for long work beside the engines, such as loading a model: no turn is needed, as
-    /// the pool is not touched.
+    /// Kernels that run on the calling thread alone, for long work beside the engines, such as loading a model: no turn
+    /// is needed, as the pool is not touched.
     ///
     /// # Errors
     /// When the system refuses; a pool of one has no threads of its own.
@@ -165,7 +167,8 @@ impl Waiter {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the wait for a turn, the present one or the next, so that the engine's thread attended_positions at its inbox.
+    /// Ends the wait for a turn, the present one or the next, so that the engine's thread attended_positions at its
+    /// inbox.
     pub(crate) fn interrupt(&self) {
         self.signals().interrupted = true;
         self.changed.notify_one();
@@ -204,8 +207,8 @@ impl Member {
         self.waiter.signals().interrupted = false;
     }
 
-    /// Begins a turn, after the one that this member may hold still. False when the wait for it ended by an interrupt or at `until`: the
-    /// member keeps its place, and the next call goes on waiting.
+    /// Begins a turn, after the one that this member may hold still. False when the wait for it ended by an interrupt
+    /// or at `until`: the member keeps its place, and the next call goes on waiting.
     pub(crate) fn begin(&mut self, urgency: Urgency, until: Option<Instant>) -> bool {
         let (holds, alone) = self.acquire(urgency, until);
         if holds {
@@ -238,8 +241,8 @@ impl Member {
         (self.holds, alone)
     }
 
-    /// The pool is not needed any more in this turn: ends it if another member comes first now. Else it goes on, as this member would
-    /// be the next in any case.
+    /// The pool is not needed any more in this turn: ends it if another member comes first now. Else it goes on, as
+    /// this member would be the next in any case.
     pub(crate) fn yield_turn(&mut self) {
         if !self.holds {
             return;

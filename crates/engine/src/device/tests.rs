@@ -111,7 +111,8 @@ fn work_beside_the_engines_has_a_turn_of_its_own() {
     assert_eq!(device.single_threaded().unwrap().pool.threads(), 1);
 }
 
-/// Prints what a turn costs an engine that has the device for itself: `cargo nextest run --release ... --run-ignored all`.
+/// Prints what a turn costs an engine that has the device for itself: `cargo nextest run --release ... --run-ignored
+/// all`.
 #[test]
 fn a_turn_of_one_engine_costs_next_to_nothing() {
     let device = device(1);

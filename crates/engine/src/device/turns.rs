@@ -1,14 +1,16 @@
 //! Who computes next on a shared device: the policy, as plain data with the time as an argument.
 //!
-//! Each member (an engine) has a *virtual time*: the milliseconds that it computed, divided by the weight of what it computed. A free
-//! device goes to the waiting member of the most urgent class, and within a class to the one with the least virtual time, so
-//! compute time is shared by weight whatever the lengths of the steps. Three rules bound the rest:
+//! Each member (an engine) has a *virtual time*: the milliseconds that it computed, divided by the weight of what it
+//! computed. A free device goes to the waiting member of the most urgent class, and within a class to the one with the
+//! least virtual time, so compute time is shared by weight whatever the lengths of the steps. Three rules bound the
+//! rest:
 //!
-//! - *No starvation.* A waiter whose virtual time lags more than [`LAG`] behind that of the more urgent ones overtakes them.
-//! - *Short gaps.* It overtakes none that a less urgent turn has kept waiting already. So between two steps of a decoding engine
-//!   there is at most one step of less urgent engines, whose length [`Turns::max_stall`] bounds.
-//! - *No hoarding.* A member that was idle starts at the least virtual time of the busy ones, and a busy one is never more than
-//!   [`CREDIT`] behind the member that computed most.
+//! - *No starvation.* A waiter whose virtual time lags more than [`LAG`] behind that of the more urgent ones overtakes
+//!   them.
+//! - *Short gaps.* It overtakes none that a less urgent turn has kept waiting already. So between two steps of a
+//!   decoding engine there is at most one step of less urgent engines, whose length [`Turns::max_stall`] bounds.
+//! - *No hoarding.* A member that was idle starts at the least virtual time of the busy ones, and a busy one is never
+//!   more than [`CREDIT`] behind the member that computed most.
 //!
 //! No clock, no thread, no lock: the simulator and the property tests drive it by hand.
 
@@ -122,8 +124,9 @@ impl Turns {
         next
     }
 
-    /// Asks for a turn, or says that the one asked for is of another urgency now. Returns whose turn begins now: this member's, or
-    /// nobody's while another holds the device. Then the turn begins when that other one's end returns this member.
+    /// Asks for a turn, or says that the one asked for is of another urgency now. Returns whose turn begins now: this
+    /// member's, or nobody's while another holds the device. Then the turn begins when that other one's end returns
+    /// this member.
     pub(crate) fn ask(&mut self, id: MemberId, urgency: Urgency, now: Duration) -> Option<MemberId> {
         let (floor, least) = (self.floor(), self.most_served - CREDIT);
         let held_up = self.holder.is_some_and(|holder| holder.urgency > urgency);

@@ -6,7 +6,8 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// An engine that always has work: how urgent, how long its steps are and what it does without the device after each, ms.
+/// An engine that always has work: how urgent, how long its steps are and what it does without the device after each,
+/// ms.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     urgency: Urgency,

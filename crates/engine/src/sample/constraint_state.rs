@@ -1,57 +1,57 @@
-//! Keeps a sequence to the tokens that its constraint allows.
+//! Holds a sequence to the tokens that its constraint allows.
 //!
-//! Which tokens may come next is worked out on a thread beside the model's, while the model computes their logits; the
+//! The mask of allowed tokens is computed on a thread of its own, while the model computes their logits; the
 //! choice waits for it if it is not there yet. Only the sequence's own tokens matter, so what is chosen does not depend
 //! on when that thread ran.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use super::wide::hold_to;
+use super::vocab_ops::apply_mask;
 use crate::{Constraint, Error};
 
-/// A constraint that has prepared, or could not.
+/// A constraint after `prepare`, with its outcome.
 type Prepared = (Box<dyn Constraint>, Result<(), String>);
 
-/// A constraint to prepare, and the way back.
+/// A constraint to prepare, and the channel that returns it.
 type Job = (Box<dyn Constraint>, SyncSender<Prepared>);
 
-/// A sequence's constraint, here or on its way.
+/// A sequence's constraint, which is here or with the worker.
 pub(crate) struct ConstraintState {
     here: Option<Prepared>,
     back: SyncSender<Prepared>,
     arrives: Receiver<Prepared>,
-    /// What the constraint foresaw and has not come yet, next first.
-    foreseen: Vec<u32>,
+    /// Forced tokens that were not chosen yet, next first.
+    forced: Vec<u32>,
 }
 
-/// The thread beside the model's; made when there is something for it to do.
+/// The thread that computes masks; started when there is something for it to do.
 #[derive(Default)]
 pub(crate) struct MaskWorker {
     jobs: Option<Sender<Job>>,
-    /// AcceptanceEstimate are made: constraints are asked what they foresee.
-    pub(crate) foresees: bool,
+    /// Speculation is on: constraints predict the tokens that they force.
+    pub(crate) predicts: bool,
 }
 
 impl ConstraintState {
-    /// For a sequence that begins: its first tokens are worked out here.
+    /// The state of a new sequence, whose first mask is computed here.
     pub(crate) fn new(mut constraint: Box<dyn Constraint>) -> ConstraintState {
         let outcome = constraint.prepare();
         let (back, arrives) = sync_channel(1);
-        ConstraintState { here: Some((constraint, outcome)), back, arrives, foreseen: Vec::new() }
+        ConstraintState { here: Some((constraint, outcome)), back, arrives, forced: Vec::new() }
     }
 
-    /// Takes every token away that must not come next; returns whether there are such.
-    pub(super) fn hold(&mut self, logits: &mut [f32]) -> Result<bool, Error> {
+    /// Masks the tokens that must not come next; returns whether there are such.
+    pub(super) fn apply_mask(&mut self, logits: &mut [f32]) -> Result<bool, Error> {
         let (constraint, outcome) = self.arrived()?;
         outcome.clone().map_err(Error::Constraint)?;
         let Some(allowed) = constraint.allowed() else { return Ok(false) };
         // Logits beyond the vocabulary are padding.
-        hold_to(allowed, logits);
+        apply_mask(allowed, logits);
         Ok(true)
     }
 
-    /// Takes note of the token that was chosen; returns whether nothing can follow it. If something can, what that is
-    /// begins to be worked out.
+    /// Records the token that was chosen; returns whether nothing can follow it. If something can, the worker begins
+    /// with the next mask.
     pub(crate) fn accept(
         &mut self,
         id: u32,
@@ -60,28 +60,28 @@ impl ConstraintState {
     ) -> Result<bool, Error> {
         let over = self.arrived()?.0.accept(id, bytes).map_err(Error::Constraint)?;
         if !over && let Some((mut constraint, _)) = self.here.take() {
-            if mask_worker.foresees {
-                self.foresee(id, constraint.as_mut());
+            if mask_worker.predicts {
+                self.predict(id, constraint.as_mut());
             }
             self.here = mask_worker.prepare(constraint, &self.back);
         }
         Ok(over)
     }
 
-    /// Tokens that the form leaves no choice about, next first; none unless they are asked for.
-    pub(crate) fn foreseen(&self) -> &[u32] {
-        &self.foreseen
+    /// Tokens that the constraint forces, next first; none without speculation.
+    pub(crate) fn forced_tokens(&self) -> &[u32] {
+        &self.forced
     }
 
-    /// Before the constraint goes to the thread beside: what it foresees is wanted before the next step, not after it.
-    fn foresee(&mut self, id: u32, constraint: &mut dyn Constraint) {
-        if self.foreseen.first() == Some(&id) {
-            self.foreseen.remove(0);
+    /// Predicts before the constraint goes to the worker: the tokens are wanted before the next step, not after it.
+    fn predict(&mut self, id: u32, constraint: &mut dyn Constraint) {
+        if self.forced.first() == Some(&id) {
+            self.forced.remove(0);
         } else {
-            self.foreseen.clear();
+            self.forced.clear();
         }
-        if self.foreseen.is_empty() {
-            constraint.foresee(&mut self.foreseen);
+        if self.forced.is_empty() {
+            constraint.forced_tokens(&mut self.forced);
         }
     }
 
@@ -95,7 +95,7 @@ impl ConstraintState {
 }
 
 impl MaskWorker {
-    /// Has a constraint prepared; here and now if there is no thread to be had.
+    /// Has a constraint prepared by the worker; here and now if the system refuses a thread.
     fn prepare(&mut self, constraint: Box<dyn Constraint>, back: &SyncSender<Prepared>) -> Option<Prepared> {
         if self.jobs.is_none() {
             let (jobs, todo) = channel::<Job>();

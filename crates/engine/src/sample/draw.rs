@@ -47,7 +47,7 @@ pub(super) fn temperature(candidates: &[Candidate], base: f32, dynatemp: Dynatem
 }
 
 /// Mirostat at work on one answer.
-pub(super) struct Cut {
+pub(super) struct MirostatState {
     mirostat: Mirostat,
     /// The surprise that is still let through, bits; it starts at twice the aim.
     mu: f32,
@@ -56,9 +56,9 @@ pub(super) struct Cut {
 /// Likeliest tokens from which the first version estimates the distribution.
 const ESTIMATED_FROM: usize = 100;
 
-impl Cut {
-    pub(super) fn new(mirostat: Mirostat) -> Cut {
-        Cut { mirostat, mu: 2.0 * mirostat.tau }
+impl MirostatState {
+    pub(super) fn new(mirostat: Mirostat) -> MirostatState {
+        MirostatState { mirostat, mu: 2.0 * mirostat.tau }
     }
 
     /// Cuts, draws, and moves the cut by how much the draw surprised. `vocab`: tokens of the model.
@@ -142,7 +142,7 @@ mod tests {
         // mu is 2.1 bits at first: 0.5 (1 bit) and 0.25 (2 bits) stay.
         let (mut seen, mut rng) = ([0; 4], Rng::new(3));
         for _ in 0..4_000 {
-            let mut cut = Cut::new(mirostat);
+            let mut cut = MirostatState::new(mirostat);
             let id = cut.draw(&mut of(&[0.5, 0.25, 0.125, 0.125]), 1.0, 4, &mut rng).unwrap();
             seen[id as usize] += 1;
             // Drawn from 2/3 and 1/3.
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(seen[2..], [0, 0]);
         assert!((f64::from(seen[0]) / 4_000.0 - 2.0 / 3.0).abs() < 0.04, "{seen:?}");
         // A cut below the best leaves the best.
-        let mut cut = Cut { mirostat, mu: -5.0 };
+        let mut cut = MirostatState { mirostat, mu: -5.0 };
         assert_eq!(cut.draw(&mut of(&[0.2, 0.8]), 1.0, 2, &mut rng), Some(1));
     }
 
@@ -160,7 +160,7 @@ mod tests {
     fn the_first_mirostat_estimates_zipfs_exponent() {
         // p ∝ 1 / rank^1.5, without noise: the estimate is 1.5.
         let zipf: Vec<f64> = (1..=1_000).map(|rank| f64::from(rank).powf(-1.5)).collect();
-        let cut = Cut::new(Mirostat { version: MirostatVersion::One, tau: 3.0, eta: 0.1 });
+        let cut = MirostatState::new(Mirostat { version: MirostatVersion::One, tau: 3.0, eta: 0.1 });
         let wanted = (0.5 * 64.0 / (1.0 - 1_000f64.powf(-0.5))).powf(1.0 / 1.5);
         assert_eq!(cut.count(&of(&zipf), 1_000), wanted as usize);
         assert_eq!(cut.count(&of(&[1.0]), 1_000), 1);
@@ -173,7 +173,8 @@ mod tests {
     fn mirostat_holds_its_aim() {
         for version in [MirostatVersion::One, MirostatVersion::Two] {
             let zipf: Vec<f64> = (1..=2_000).map(|rank| f64::from(rank).powf(-1.1)).collect();
-            let (mut cut, mut rng) = (Cut::new(Mirostat { version, tau: 4.0, eta: 0.1 }), Rng::new(5));
+            let (mut cut, mut rng) =
+                (MirostatState::new(Mirostat { version, tau: 4.0, eta: 0.1 }), Rng::new(5));
             let mut bits = 0.0;
             for round in 0..6_000 {
                 let mut candidates = of(&zipf);

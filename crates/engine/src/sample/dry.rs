@@ -5,14 +5,14 @@ use crate::{Dry, Vocabulary};
 
 /// Where repeats must not be followed across, kept up to date as tokens come.
 #[derive(Debug, Default)]
-pub(crate) struct Breaks {
+pub(crate) struct SequenceBreaks {
     /// For each token of the sequence: whether an occurrence of a breaker ends inside it.
     ends_here: Vec<bool>,
     /// The last bytes of the text, for breakers that span tokens.
     tail: Vec<u8>,
 }
 
-impl Breaks {
+impl SequenceBreaks {
     pub(crate) fn push(&mut self, dry: &Dry, bytes: &[u8]) {
         let before = self.tail.len();
         self.tail.extend_from_slice(bytes);
@@ -43,7 +43,7 @@ fn contains(text: &[u8], pattern: &[u8]) -> bool {
 pub(crate) fn penalties(
     dry: &Dry,
     tokens: &[u32],
-    breaks: &Breaks,
+    breaks: &SequenceBreaks,
     suffixes: &mut Vec<u32>,
     mut punish: impl FnMut(u32, f32),
 ) {
@@ -105,7 +105,7 @@ mod tests {
         Dry { multiplier: 1.0, base: 2.0, allowed_length, ..Dry::default() }
     }
 
-    fn found(dry: &Dry, tokens: &[u32], breaks: &Breaks) -> BTreeMap<u32, f32> {
+    fn found(dry: &Dry, tokens: &[u32], breaks: &SequenceBreaks) -> BTreeMap<u32, f32> {
         let mut map = BTreeMap::new();
         penalties(dry, tokens, breaks, &mut Vec::new(), |token, penalty| {
             let most = map.entry(token).or_insert(0.0f32);
@@ -114,8 +114,8 @@ mod tests {
         map
     }
 
-    fn no_breaks(n: usize) -> Breaks {
-        Breaks { ends_here: vec![false; n], tail: Vec::new() }
+    fn no_breaks(n: usize) -> SequenceBreaks {
+        SequenceBreaks { ends_here: vec![false; n], tail: Vec::new() }
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_breaker_stops_the_repeat() {
         let dry = dry(2);
-        let mut breaks = Breaks::default();
+        let mut breaks = SequenceBreaks::default();
         for text in ["a", "b", "c", "x", "y", "a", "b:", "c"] {
             breaks.push(&dry, text.as_bytes());
         }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_breaker_may_span_tokens() {
         let dry = Dry { sequence_breakers: vec!["END".into()], ..dry(2) };
-        let mut breaks = Breaks::default();
+        let mut breaks = SequenceBreaks::default();
         for text in ["xE", "N", "D", "y"] {
             breaks.push(&dry, text.as_bytes());
         }

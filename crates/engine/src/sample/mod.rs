@@ -1,11 +1,12 @@
-//! From logits to a token.
+//! The sampler: from logits to a token.
 //!
-//! The order is llama.cpp's: what a constraint and the request's rules allow, logit bias, then penalties, DRY, top-n-sigma, top-k, typical,
-//! top-p, min-p, XTC, temperature, draw; or, after DRY, temperature and mirostat.
-//! Greedy (temperature 0) takes the best after DRY: the filters would keep it anyway, and XTC, which would not, is
-//! left out so that temperature 0 stays repeatable. Log-probabilities are of the raw logits.
+//! The order is llama.cpp's: what a constraint and the request's rules allow, logit bias, then penalties, DRY,
+//! top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, draw; or, after DRY, temperature and mirostat. Greedy
+//! (temperature 0) takes the best after DRY: the filters would keep it anyway, and XTC, which would not, is left out so
+//! that temperature 0 stays repeatable. Log-probabilities are of the raw logits.
 //!
-//! One [`SamplerScratch`] serves all requests of an engine; nothing is allocated for a token unless log-probabilities are asked.
+//! One [`SamplerScratch`] serves all requests of an engine; nothing is allocated for a token unless log-probabilities
+//! are requested.
 
 mod constraint_state;
 mod draw;
@@ -13,21 +14,21 @@ mod dry;
 mod filter;
 mod rng;
 mod rules;
-mod wide;
+mod vocab_ops;
 
 pub(crate) use constraint_state::{ConstraintState, MaskWorker};
 use filter::Candidate;
 pub(crate) use rng::Rng;
-pub(crate) use rules::Ends;
-use rules::Rules;
+pub(crate) use rules::EndTokens;
+use rules::TokenRules;
 
 use crate::{Error, Params, TokenLogprobs, Vocabulary};
 
-/// Buffers for choosing tokens, sized once.
+/// Buffers of the sampler, sized once.
 pub(crate) struct SamplerScratch {
     /// `[vocab]`: the logits, as the request's options change them; minus infinity is banned.
     logits: Vec<f32>,
-    /// A number or two of each block of logits: what is largest in it, or what it weighs.
+    /// One or two numbers of each block of logits: its maximum, or its sum of weights.
     blocks: Vec<f32>,
     candidates: Vec<Candidate>,
     /// `[vocab]`: how often a token was seen lately; zero between picks.
@@ -36,7 +37,7 @@ pub(crate) struct SamplerScratch {
     repeats: Vec<f32>,
     punished: Vec<u32>,
     suffixes: Vec<u32>,
-    /// Works out what constrained sequences may choose next.
+    /// Computes the masks of constrained sequences.
     pub(crate) mask_worker: MaskWorker,
 }
 
@@ -44,7 +45,7 @@ impl SamplerScratch {
     pub(crate) fn new(vocab: usize, context: usize) -> SamplerScratch {
         SamplerScratch {
             logits: Vec::with_capacity(vocab),
-            blocks: Vec::with_capacity(2 * vocab.div_ceil(wide::BLOCK)),
+            blocks: Vec::with_capacity(2 * vocab.div_ceil(vocab_ops::BLOCK)),
             candidates: Vec::with_capacity(vocab),
             seen: vec![0; vocab],
             repeats: vec![0.0; vocab],
@@ -55,7 +56,7 @@ impl SamplerScratch {
     }
 }
 
-/// What attended_positions at the candidates, in this order.
+/// Filters of candidates, in the order in which they are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Filter {
     TopNSigma,
@@ -80,13 +81,13 @@ impl Filter {
     ];
 }
 
-/// How one request chooses its tokens.
+/// The sampler of one request.
 pub(crate) struct Sampler {
     params: Params,
-    rules: Rules,
-    cut: Option<draw::Cut>,
+    rules: TokenRules,
+    cut: Option<draw::MirostatState>,
     rng: Rng,
-    breaks: dry::Breaks,
+    breaks: dry::SequenceBreaks,
 }
 
 impl Sampler {
@@ -94,15 +95,15 @@ impl Sampler {
     pub(crate) fn new(
         mut params: Params,
         seed: u64,
-        ends: Ends,
+        ends: EndTokens,
         vocabulary: &dyn Vocabulary,
         prompt: &[u32],
     ) -> Sampler {
         let mut sampler = Sampler {
-            rules: Rules::new(&mut params, ends, prompt.len()),
-            cut: params.mirostat.map(draw::Cut::new),
+            rules: TokenRules::new(&mut params, ends, prompt.len()),
+            cut: params.mirostat.map(draw::MirostatState::new),
             rng: Rng::new(seed),
-            breaks: dry::Breaks::default(),
+            breaks: dry::SequenceBreaks::default(),
             params,
         };
         for id in prompt {
@@ -111,7 +112,7 @@ impl Sampler {
         sampler
     }
 
-    /// Takes note of a token that is now part of the text.
+    /// Records a token that is now part of the text.
     pub(crate) fn accept(&mut self, id: u32, vocabulary: &dyn Vocabulary) {
         if self.params.dry.multiplier > 0.0 {
             self.breaks.push(&self.params.dry, &vocabulary.bytes(id));
@@ -130,40 +131,41 @@ impl Sampler {
         check(logits, tokens.len() - 1)?;
         scratch.logits.clear();
         scratch.logits.extend_from_slice(logits);
-        let formed = constraint.map_or(Ok(false), |constraint| constraint.hold(&mut scratch.logits))?;
+        let formed = constraint.map_or(Ok(false), |constraint| constraint.apply_mask(&mut scratch.logits))?;
         self.bias(&mut scratch.logits);
-        self.rules.hold(&mut scratch.logits, tokens, formed);
+        self.rules.apply_mask(&mut scratch.logits, tokens, formed);
         self.penalise(tokens, scratch);
         self.penalise_repeats(tokens, vocabulary, scratch);
         if self.params.temperature == 0.0 {
-            return wide::best(&scratch.logits).ok_or(Error::NothingLeft);
+            return vocab_ops::best(&scratch.logits).ok_or(Error::NothingLeft);
         }
         let SamplerScratch { logits, blocks, candidates, .. } = scratch;
         let Params { temperature, top_k, top_p, min_p, .. } = self.params;
         if let Some(cut) = &mut self.cut {
-            wide::all(logits, candidates);
+            vocab_ops::all(logits, candidates);
             return cut.draw(candidates, temperature, logits.len(), &mut self.rng).ok_or(Error::NothingLeft);
         }
-        // A vocabulary is long: where it can be helped, no more of it become candidates than the first filter leaves.
-        let first = Filter::ALL.into_iter().find(|filter| self.asks(*filter));
+        // A vocabulary is long: where possible, only the tokens that pass the first filter become candidates.
+        let first = Filter::ALL.into_iter().find(|filter| self.is_enabled(*filter));
         let next = match first {
             None => {
-                return wide::draw(logits, temperature, self.rng.unit(), blocks).ok_or(Error::NothingLeft);
+                return vocab_ops::draw(logits, temperature, self.rng.unit(), blocks)
+                    .ok_or(Error::NothingLeft);
             }
             Some(Filter::TopK) => {
-                wide::likeliest(logits, top_k, blocks, candidates);
+                vocab_ops::likeliest(logits, top_k, blocks, candidates);
                 Filter::Typical
             }
             Some(Filter::TopP) => {
-                wide::nucleus(logits, top_p, blocks, candidates);
+                vocab_ops::nucleus(logits, top_p, blocks, candidates);
                 Filter::MinP
             }
             Some(Filter::MinP) => {
-                wide::at_least(logits, min_p, candidates);
+                vocab_ops::at_least(logits, min_p, candidates);
                 Filter::Xtc
             }
             Some(_) => {
-                wide::all(logits, candidates);
+                vocab_ops::all(logits, candidates);
                 Filter::TopNSigma
             }
         };
@@ -217,8 +219,8 @@ impl Sampler {
         }
     }
 
-    /// Whether the request asked for a filter.
-    fn asks(&self, filter: Filter) -> bool {
+    /// Whether the request enables a filter.
+    fn is_enabled(&self, filter: Filter) -> bool {
         let params = &self.params;
         match filter {
             Filter::TopNSigma => params.top_n_sigma > 0.0,
@@ -232,10 +234,10 @@ impl Sampler {
         }
     }
 
-    /// Applies what the request asked for, from the filter `next` on.
+    /// Applies the enabled filters, from `next` on.
     fn filter(&mut self, candidates: &mut Vec<Candidate>, next: Filter) {
         for filter in Filter::ALL.into_iter().filter(|filter| *filter >= next) {
-            if !self.asks(filter) {
+            if !self.is_enabled(filter) {
                 continue;
             }
             let params = &self.params;
@@ -270,9 +272,9 @@ pub(crate) fn score(
     Ok(logprobs(logits, given, count))
 }
 
-/// Refuses logits that are no numbers, of the token at `position`.
+/// Refuses logits that are not finite, of the token at `position`.
 fn check(logits: &[f32], position: usize) -> Result<(), Error> {
-    match wide::not_finite(logits) {
+    match vocab_ops::not_finite(logits) {
         Some((token, value)) => Err(Error::Logits { token, position, value }),
         None => Ok(()),
     }

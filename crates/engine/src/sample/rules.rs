@@ -1,11 +1,11 @@
-//! Which tokens a request takes out, whatever their logits.
+//! Tokens that a request excludes, whatever their logits.
 
-use super::wide::hold_to;
+use super::vocab_ops::apply_mask;
 use crate::Params;
 
-/// What becomes of the tokens that end an answer.
+/// How a request treats the tokens that end an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct EndTokens {
     /// Never chosen: the end tokens of a request that ignores them.
     pub(crate) never: Vec<u32>,
     /// Not chosen among the first `min_tokens`.
@@ -13,31 +13,31 @@ pub(crate) struct Ends {
     pub(crate) min_tokens: usize,
 }
 
-/// A request's rules, ready to be applied.
-pub(super) struct Rules {
-    ends: Ends,
+/// The tokens that a request excludes.
+pub(super) struct TokenRules {
+    ends: EndTokens,
     /// Bit `id % 32` of word `id / 32`; tokens beyond are not allowed.
     allowed: Option<Vec<u32>>,
     bad_words: Vec<Vec<u32>>,
     prompt_len: usize,
 }
 
-impl Rules {
-    pub(super) fn new(params: &mut Params, ends: Ends, prompt_len: usize) -> Rules {
+impl TokenRules {
+    pub(super) fn new(params: &mut Params, ends: EndTokens, prompt_len: usize) -> TokenRules {
         let allowed = params.allowed_ids.take().map(|ids| {
             let words = ids.iter().max().map_or(0, |most| *most as usize / 32 + 1);
             let mut allowed = vec![0u32; words];
             ids.iter().for_each(|id| allowed[*id as usize / 32] |= 1 << (id % 32));
             allowed
         });
-        Rules { ends, allowed, bad_words: std::mem::take(&mut params.bad_words), prompt_len }
+        TokenRules { ends, allowed, bad_words: std::mem::take(&mut params.bad_words), prompt_len }
     }
 
-    /// Takes away what must not follow `tokens`. `formed`: a form has taken its share, so that an end may be all that is
-    /// left; it comes early then.
-    pub(super) fn hold(&self, logits: &mut [f32], tokens: &[u32], formed: bool) {
+    /// Masks what must not follow `tokens`. With `formed` a constraint has been applied, so that an end token may be
+    /// all that is left; it is then allowed before `min_tokens`.
+    pub(super) fn apply_mask(&self, logits: &mut [f32], tokens: &[u32], formed: bool) {
         if let Some(allowed) = &self.allowed {
-            hold_to(allowed, logits);
+            apply_mask(allowed, logits);
         }
         let answer = &tokens[self.prompt_len.min(tokens.len())..];
         for id in &self.ends.never {

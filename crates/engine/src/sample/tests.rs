@@ -16,7 +16,7 @@ fn logits(probabilities: &[f32]) -> Vec<f32> {
 /// Shares of 40,000 draws after `tokens`.
 fn shares(params: Params, logits: &[f32], tokens: &[u32]) -> Vec<f64> {
     let mut scratch = SamplerScratch::new(logits.len(), 64);
-    let mut sampler = Sampler::new(params, 11, Ends::default(), &FakeVocabulary, tokens);
+    let mut sampler = Sampler::new(params, 11, EndTokens::default(), &FakeVocabulary, tokens);
     let mut counts = vec![0usize; logits.len()];
     for _ in 0..40_000 {
         counts[sampler.pick(logits, tokens, None, &FakeVocabulary, &mut scratch).unwrap() as usize] += 1;
@@ -26,7 +26,7 @@ fn shares(params: Params, logits: &[f32], tokens: &[u32]) -> Vec<f64> {
 
 fn pick(params: Params, logits: &[f32], tokens: &[u32]) -> Result<u32, Error> {
     let mut scratch = SamplerScratch::new(logits.len(), 64);
-    Sampler::new(params, 11, Ends::default(), &FakeVocabulary, tokens).pick(
+    Sampler::new(params, 11, EndTokens::default(), &FakeVocabulary, tokens).pick(
         logits,
         tokens,
         None,
@@ -75,8 +75,13 @@ fn the_penalties_are_llama_cpps() {
     let params = Params { repeat_penalty: 2.0, frequency_penalty: 0.5, presence_penalty: 0.25, ..plain() };
     // Tokens 0 (twice) and 1 (once) lie in the last four; token 2 does not.
     let tokens = [2, 0, 1, 0, 3];
-    let sampler =
-        Sampler::new(Params { repeat_last_n: 4, ..params }, 0, Ends::default(), &FakeVocabulary, &tokens);
+    let sampler = Sampler::new(
+        Params { repeat_last_n: 4, ..params },
+        0,
+        EndTokens::default(),
+        &FakeVocabulary,
+        &tokens,
+    );
     let mut scratch = SamplerScratch::new(4, 64);
     scratch.logits.extend(raw);
     sampler.penalise(&tokens, &mut scratch);
@@ -134,7 +139,7 @@ fn only_allowed_tokens_come() {
 fn a_bad_word_is_not_completed() {
     let params = Params { bad_words: vec![vec![1, 2], vec![3]], ..Params::greedy() };
     // The answer begins after the prompt's last token.
-    let mut sampler = Sampler::new(params, 1, Ends::default(), &FakeVocabulary, &[0, 1]);
+    let mut sampler = Sampler::new(params, 1, EndTokens::default(), &FakeVocabulary, &[0, 1]);
     let mut scratch = SamplerScratch::new(4, 64);
     let mut after = |tokens: &[u32], logits: &[f32]| {
         sampler.pick(logits, tokens, None, &FakeVocabulary, &mut scratch).unwrap()
@@ -148,7 +153,7 @@ fn a_bad_word_is_not_completed() {
 
 #[test]
 fn ends_wait_for_the_least_number_of_tokens() {
-    let ends = Ends { late: vec![0, 2], min_tokens: 2, ..Ends::default() };
+    let ends = EndTokens { late: vec![0, 2], min_tokens: 2, ..EndTokens::default() };
     let mut sampler = Sampler::new(Params::greedy(), 1, ends, &FakeVocabulary, &[5]);
     let mut scratch = SamplerScratch::new(4, 64);
     let mut after = |tokens: &[u32]| {
@@ -160,10 +165,10 @@ fn ends_wait_for_the_least_number_of_tokens() {
 #[test]
 fn where_a_form_leaves_only_the_end_it_comes_early() {
     let rules = |mut params: Params| {
-        Rules::new(&mut params, Ends { late: vec![0], min_tokens: 9, ..Ends::default() }, 0)
+        TokenRules::new(&mut params, EndTokens { late: vec![0], min_tokens: 9, ..EndTokens::default() }, 0)
     };
     let end = |mut logits: [f32; 3], formed| {
-        rules(Params::greedy()).hold(&mut logits, &[1], formed);
+        rules(Params::greedy()).apply_mask(&mut logits, &[1], formed);
         logits[0]
     };
     assert_eq!(end([1.0, f32::NEG_INFINITY, f32::NEG_INFINITY], true), 1.0);
@@ -232,7 +237,7 @@ fn nothing_is_allocated_after_the_first_token() {
         [b.candidates.capacity(), b.seen.capacity(), b.punished.capacity(), b.suffixes.capacity()]
     };
     let before = sizes(&scratch);
-    let mut sampler = Sampler::new(params, 1, Ends::default(), &FakeVocabulary, &tokens);
+    let mut sampler = Sampler::new(params, 1, EndTokens::default(), &FakeVocabulary, &tokens);
     for _ in 0..50 {
         sampler.pick(&logits, &tokens, None, &FakeVocabulary, &mut scratch).unwrap();
     }

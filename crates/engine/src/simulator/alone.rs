@@ -86,9 +86,10 @@ fn batch_work_ends_beside_a_flood_and_yields_its_place_once() {
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let counters = Arc::new(Counters::default());
     let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
-    let mut core = Core::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let mut core =
+        EngineCore::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
     let now = || *clock.lock().unwrap();
-    let submit = |core: &mut Core<_>, priority, seed| {
+    let submit = |core: &mut EngineCore<_>, priority, seed| {
         let request = Request {
             prompt: (0..8).map(|i| 1 + ((seed + i) % 30) as u32).collect(),
             max_tokens: Some(8),
@@ -125,7 +126,8 @@ struct Guessed {
     took: Duration,
 }
 
-/// One answer by itself, greedily, of a model with so much habit, where a row takes `row` and a step `step` beside its rows.
+/// One answer by itself, greedily, of a model with so much habit, where a row takes `row` and a step `step` beside its
+/// rows.
 fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed {
     const LONG: usize = 2048;
     let clock = Arc::new(Mutex::new(Duration::ZERO));
@@ -142,7 +144,8 @@ fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed 
     let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
     let counters = Arc::new(Counters::default());
     let (wait, watch) = (Duration::from_secs(3600), Box::new(Unwatched));
-    let mut core = Core::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
+    let mut core =
+        EngineCore::new(forward, vocabulary.clone(), bounds, wait, counters.clone(), watch, None, true);
     let now = || *clock.lock().unwrap();
     let params = Params { temperature: 0.0, ..Params::default() };
     let request = Request {
@@ -165,7 +168,8 @@ fn guessed(habit: f32, step: Duration, row: Duration, tokens: usize) -> Guessed 
     Guessed { steps, tokens, proposed: stats.proposed_tokens, accepted: stats.accepted_tokens, took: now() }
 }
 
-/// AcceptanceEstimate are made as long as a token is had sooner with them than without, by what steps were seen to take.
+/// Proposals are made as long as a token is had sooner with them than without, by what steps were seen to
+/// take.
 #[test]
 fn guesses_are_made_where_they_pay_and_only_tried_where_they_do_not() {
     let (step, tokens) = (Duration::from_millis(10), 1500);

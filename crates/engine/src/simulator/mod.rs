@@ -1,6 +1,6 @@
 //! The engine under seeded chance: arrivals, cancellations, readers that leave, a queue that overflows its time, a pool
-//! of blocks so small that sequences are preempted; one engine by itself, and several on one device that come and go. A failure
-//! names its seed, and the seed replays it.
+//! of blocks so small that sequences are preempted; one engine by itself, and several on one device that come and go. A
+//! failure names its seed, and the seed replays it.
 
 mod alone;
 mod shared_device;
@@ -15,7 +15,7 @@ use crate::limits::StepBounds;
 use crate::sample::Rng;
 use crate::sequence::Sequence;
 use crate::stats::{Counters, Unwatched};
-use crate::step::{Core, Turn};
+use crate::step::{EngineCore, Turn};
 use crate::{
     Caller, Error, Event, FinishReason, Forward, Outbox, Params, Priority, ReceiverGone, Request, Rows,
     Speculation, Stats, TokenLogprobs, Usage, Vocabulary,
@@ -106,7 +106,8 @@ impl Turn for Undivided {
     fn computed(&mut self) {}
 }
 
-/// The fake model, checking the step's bounds, with a clock that its steps drive: `step`, and `row` for each of its rows.
+/// The fake model, checking the step's bounds, with a clock that its steps drive: `step`, and `row` for each of its
+/// rows.
 fn timed(
     model: FakeModel,
     bounds: StepBounds,
@@ -156,7 +157,7 @@ fn oracle(request: &Request, seed: u64, habit: f32, prefill_differs: bool) -> (V
     let mut sampler = crate::sample::Sampler::new(
         request.params.clone(),
         seed,
-        crate::sample::Ends::default(),
+        crate::sample::EndTokens::default(),
         &vocabulary,
         &request.prompt,
     );
@@ -239,7 +240,7 @@ struct Asked {
 
 /// An engine over the fake model, with a clock that its steps drive.
 struct SimulatedEngine {
-    core: Core<Box<dyn Forward>>,
+    core: EngineCore<Box<dyn Forward>>,
     clock: Arc<Mutex<Duration>>,
     counters: Arc<Counters>,
     vocabulary: Arc<dyn Vocabulary>,
@@ -288,7 +289,7 @@ impl SimulatedEngine {
         let vocabulary: Arc<dyn Vocabulary> = Arc::new(FakeVocabulary);
         let (words, counts) = (vocabulary.clone(), counters.clone());
         let watch = Box::new(Unwatched);
-        let core = Core::new(forward, words, bounds, MAX_WAIT, counts, watch, drafts, remembers);
+        let core = EngineCore::new(forward, words, bounds, MAX_WAIT, counts, watch, drafts, remembers);
         SimulatedEngine {
             core,
             clock,
@@ -361,7 +362,7 @@ impl SimulatedEngine {
         let zero = (stats.running, stats.waiting, stats.waiting_tokens, stats.kv_blocks_used);
         assert_eq!(zero, (0, 0, 0, 0), "seed {seed}: something is left");
         assert_eq!(self.core.draft_blocks_used(), 0, "seed {seed}: blocks of the draft model are left");
-        assert!(self.remembers || (stats.cached_tokens, stats.kv_blocks_remembered) == (0, 0), "seed {seed}");
+        assert!(self.remembers || (stats.cached_tokens, stats.kv_blocks_cached) == (0, 0), "seed {seed}");
         let told = [stats.prompt_time, stats.completion_time];
         assert_eq!(charged, told, "seed {seed}: what requests used is what is told of all");
         let all = told[0] + told[1] + stats.waiting_time + stats.idle_time;

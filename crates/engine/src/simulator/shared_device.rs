@@ -317,7 +317,8 @@ fn engines_that_share_a_device_answer_as_if_alone_while_others_come_and_go() {
 
 const LONG: usize = 8192;
 
-/// An engine whose steps take a millisecond and a quarter of one for each row, and whose streams may wait for `max_stall`.
+/// An engine whose steps take a millisecond and a quarter of one for each row, and whose streams may wait for
+/// `max_stall`.
 fn steady(max_stall: Duration) -> SimulatedEngine {
     let bounds = StepBounds {
         max_running: 4,
@@ -346,7 +347,8 @@ fn submit(world: &mut World, index: usize, prompt: usize, tokens: usize) {
     world.schedule(world.now, index, Happens::Arrives);
 }
 
-/// The gap between two tokens is at most twice the longest stall, while another engine reads 4,096 tokens, and while two do.
+/// The gap between two tokens is at most twice the longest stall, while another engine reads 4,096 tokens, and while
+/// two do.
 #[test]
 fn tokens_keep_coming_while_other_engines_read_long_prompts() {
     for readers in 1..=3 {

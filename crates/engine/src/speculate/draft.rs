@@ -1,48 +1,48 @@
-//! A second, smaller model that goes ahead (Leviathan et al., 2023; Chen et al., 2023), greedily, with KV blocks of its
-//! own. It follows the text of the sequences it drafts for; what it wrote after a wrong guess is written over.
+//! The draft model (Leviathan et al., 2023; Chen et al., 2023): greedy, with KV blocks of its own. It follows the text
+//! of the sequences that it drafts for; its KV cache after a rejected token is overwritten.
 
 use std::time::Duration;
 
-use super::acceptance::{AcceptanceEstimate, AcceptanceStats, MARGIN};
+use super::acceptance::{AcceptanceEstimate, AcceptanceStats, MIN_SPEEDUP};
 use super::guess::DraftState;
 use super::proposal::{ANY_DRAFT, margin_class};
-use crate::blocks::Pool;
+use crate::blocks::BlockPool;
 use crate::costs::StepCosts;
 use crate::running::Running;
 use crate::sequence::Sequence;
 use crate::{Forward, Rows, SequenceRows, Speculation};
 
-/// A sequence whose text has run so far ahead of the draft model, in tokens, is not drafted for any more: reading it
-/// all would cost more than it is likely to bring.
-const MOST_BEHIND: usize = 256;
-/// Steps in which drafting was declined before it is tried all the same.
+/// Most tokens that the draft model may lag behind a sequence: to catch up with more would cost more than drafting is
+/// likely to bring.
+const MAX_LAG: usize = 256;
+/// Steps without drafting before it is tried all the same.
 const PROBE_EVERY: u32 = 256;
 
 /// The draft model and what it costs.
 pub(super) struct Drafter {
     forward: Box<dyn Forward>,
-    pool: Pool,
+    pool: BlockPool,
     costs: StepCosts,
     /// Most rows of text read in one step to catch up.
     catch_up: usize,
     declined: u32,
-    /// Tokens that the large model knows.
+    /// Vocabulary size of the large model.
     vocab: usize,
-    /// It failed once, and is not asked again.
+    /// It failed once and is not used any more.
     failed: bool,
     tokens: Vec<u32>,
     want: Vec<usize>,
 }
 
 impl Drafter {
-    /// Goes ahead of a model of `vocab` tokens.
+    /// A drafter for a model of `vocab` tokens.
     pub(super) fn new(
         forward: Box<dyn Forward>,
         vocab: usize,
         max_running: usize,
         catch_up: usize,
     ) -> Drafter {
-        let pool = Pool::new(forward.blocks(), forward.block_tokens());
+        let pool = BlockPool::new(forward.blocks(), forward.block_tokens());
         Drafter {
             pool,
             costs: StepCosts::new(max_running),
@@ -62,7 +62,7 @@ impl Drafter {
     }
 
     /// Proposes for those that decode and have no proposal yet, as many tokens as promise to pay. `costs` are those of
-    /// the large model, `all` the odds of all sequences.
+    /// the large model, `all` the acceptance rates of all sequences.
     pub(super) fn propose(
         &mut self,
         options: &Speculation,
@@ -76,7 +76,7 @@ impl Drafter {
         }
         let decoding = running.iter().filter(|r| r.rows > 0).count();
         let others: usize = running.iter().map(|r| r.speculation.proposal.len()).sum();
-        let taking_part = self.choose(options, running);
+        let taking_part = self.select(options, running);
         if taking_part == 0 {
             return;
         }
@@ -94,24 +94,24 @@ impl Drafter {
     }
 
     /// Marks the sequences that can be drafted for; returns how many.
-    fn choose(&mut self, options: &Speculation, running: &mut [Running<Sequence>]) -> usize {
+    fn select(&mut self, options: &Speculation, running: &mut [Running<Sequence>]) -> usize {
         let mut count = 0;
         for running in running.iter_mut() {
             let Running { sequence, speculation, rows, .. } = running;
             let behind = sequence.tokens.len() - speculation.draft.computed;
-            let reachable = speculation.draft.computed == 0 || behind <= MOST_BEHIND.max(self.catch_up);
+            let reachable = speculation.draft.computed == 0 || behind <= MAX_LAG.max(self.catch_up);
             if !reachable {
                 speculation.draft.table = None;
             }
             let fits = sequence.tokens.len() + options.tokens <= self.forward.context();
-            let free = *rows > 0 && speculation.proposal.is_empty() && sequence.room() > 0;
+            let free = *rows > 0 && speculation.proposal.is_empty() && sequence.max_proposal() > 0;
             speculation.draft.takes_part = free && reachable && fits;
             count += usize::from(speculation.draft.takes_part);
         }
         count
     }
 
-    /// How many tokens ahead promise the most tokens a second, going by how often drafts were right. 0 if none do.
+    /// The draft length that promises the most tokens a second, by acceptance rates so far; 0 if none pays.
     fn depth(
         &mut self,
         costs: &StepCosts,
@@ -124,7 +124,7 @@ impl Drafter {
         let drafting = || running.iter().filter(|r| r.speculation.draft.takes_part);
         let count = drafting().count();
         let draft_step = self.costs.estimate(count).unwrap_or(0.0);
-        let mut best = (decoding as f32 / plain * MARGIN, 0);
+        let mut best = (decoding as f32 / plain * MIN_SPEEDUP, 0);
         for deep in 1..=most {
             let expected: f32 = drafting()
                 .map(|r| {
@@ -146,14 +146,14 @@ impl Drafter {
         self.declined += 1;
         let behind =
             drafting().map(|r| r.sequence.tokens.len() - r.speculation.draft.computed).sum::<usize>();
-        if self.declined < PROBE_EVERY || behind > MOST_BEHIND {
+        if self.declined < PROBE_EVERY || behind > MAX_LAG {
             return 0;
         }
         self.declined = 0;
         most.min(2)
     }
 
-    /// Reads what it has not read yet, then goes `deep` tokens ahead, or less where it is not sure.
+    /// Catches up with the text, then drafts `deep` tokens, or fewer where acceptance is unlikely.
     fn draft(
         &mut self,
         deep: usize,
@@ -167,20 +167,20 @@ impl Drafter {
         let mut left = self.catch_up;
         for running in running.iter_mut() {
             let behind = running.sequence.tokens.len() - running.speculation.draft.computed;
-            self.place(running, behind.min(left));
+            self.plan_rows(running, behind.min(left));
             left -= running.speculation.draft.rows;
         }
         for step in 1..=deep {
-            if self.pass(all, running, clock)? == 0 {
+            if self.forward_pass(all, running, clock)? == 0 {
                 break;
             }
-            let least = if options.always { 0.0 } else { self.least_odds(costs, decoding, running) };
+            let least = if options.always { 0.0 } else { self.min_acceptance(costs, decoding, running) };
             for running in running.iter_mut() {
                 let Running { sequence, speculation, .. } = &*running;
-                let right = speculation.proposal.sure()
+                let right = speculation.proposal.joint_probability()
                     * AcceptanceEstimate { own: &speculation.acceptance, all }.probability(ANY_DRAFT);
-                let goes_on = step < deep.min(sequence.room()) && speculation.proposal.len() == step;
-                self.place(running, usize::from(goes_on && right >= least));
+                let goes_on = step < deep.min(sequence.max_proposal()) && speculation.proposal.len() == step;
+                self.plan_rows(running, usize::from(goes_on && right >= least));
             }
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Drafter {
 
     /// The least probability at which one more token pays: what it costs to draft and to verify, in tokens of a step
     /// without proposals.
-    fn least_odds(&self, costs: &StepCosts, decoding: usize, running: &[Running<Sequence>]) -> f32 {
+    fn min_acceptance(&self, costs: &StepCosts, decoding: usize, running: &[Running<Sequence>]) -> f32 {
         let rows = decoding + running.iter().map(|r| r.speculation.proposal.len()).sum::<usize>();
         let seconds = |rows| costs.estimate(rows).unwrap_or(0.0);
         let drafting = running.iter().filter(|r| r.speculation.draft.takes_part).count().max(1);
@@ -198,7 +198,7 @@ impl Drafter {
     }
 
     /// Plans `rows` more rows of a sequence that takes part; without blocks for them it does no more.
-    fn place(&mut self, running: &mut Running<Sequence>, rows: usize) {
+    fn plan_rows(&mut self, running: &mut Running<Sequence>, rows: usize) {
         let drafted = &mut running.speculation.draft;
         drafted.rows = 0;
         if !drafted.takes_part || rows == 0 {
@@ -214,7 +214,7 @@ impl Drafter {
 
     /// One pass over the planned rows. Those that reach the end of their text get one more proposed token. Returns how
     /// many rows there were.
-    fn pass(
+    fn forward_pass(
         &mut self,
         all: &AcceptanceStats,
         running: &mut [Running<Sequence>],
@@ -242,7 +242,7 @@ impl Drafter {
         }
         let width = forward.vocab();
         let began = clock();
-        // What it proposes is verified, however it was computed.
+        // Its tokens are verified, so it does not matter whether prefill and decode differ in numerics.
         let decode_rows = tokens.len();
         let logits = forward.forward(&Rows { tokens, sequences: &sequences, want, decode_rows })?;
         drop(sequences);
@@ -256,7 +256,9 @@ impl Drafter {
             if speculation.draft.computed < sequence.tokens.len() + speculation.proposal.len() {
                 continue;
             }
-            if let Some((token, margin)) = logits.next().and_then(best).filter(|b| (b.0 as usize) < *vocab) {
+            if let Some((token, margin)) =
+                logits.next().and_then(best_with_margin).filter(|b| (b.0 as usize) < *vocab)
+            {
                 let class = margin_class(margin);
                 let odds = AcceptanceEstimate { own: &speculation.acceptance, all }.probability(class);
                 speculation.proposal.push(token, class, odds);
@@ -267,8 +269,8 @@ impl Drafter {
     }
 }
 
-/// The likeliest token and how far its logit is above the next one; none of what is not a number.
-fn best(logits: &[f32]) -> Option<(u32, f32)> {
+/// The likeliest token and the margin of its logit over the second; none if the logits are not finite.
+fn best_with_margin(logits: &[f32]) -> Option<(u32, f32)> {
     let (mut best, mut at, mut second) = (f32::NEG_INFINITY, 0, f32::NEG_INFINITY);
     for (index, &logit) in (0u32..).zip(logits) {
         if logit > best {

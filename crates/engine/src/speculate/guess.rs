@@ -2,7 +2,7 @@
 
 use super::acceptance::AcceptanceStats;
 use super::proposal::Proposal;
-use crate::blocks::Table;
+use crate::blocks::BlockTable;
 
 /// What a running sequence keeps for speculation.
 #[derive(Debug, Default)]
@@ -16,8 +16,8 @@ pub(crate) struct SpeculationState {
 /// What the draft model has of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct DraftState {
-    pub(super) table: Option<Table>,
-    /// Tokens whose keys and values are in its blocks.
+    pub(super) table: Option<BlockTable>,
+    /// Tokens whose KV cache is in its blocks.
     pub(super) computed: usize,
     /// Rows of it in the current pass of the draft model.
     pub(super) rows: usize,

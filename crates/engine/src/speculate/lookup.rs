@@ -1,18 +1,24 @@
-//! Prompt lookup (Saxena, 2023): the last tokens stood here before, so what followed them then may follow again.
+//! Prompt lookup (Saxena, 2023): proposes what followed the last tokens where they occurred before in the same text.
 
 use super::acceptance::AcceptanceEstimate;
 use super::proposal::{Proposal, match_class};
 
-/// Shorter repeats say little.
-const LEAST_MATCH: usize = 2;
-/// Longer repeats say no more.
-const MOST_MATCH: usize = 16;
+/// Least length of a match, in tokens: shorter ones predict little.
+const MIN_MATCH: usize = 2;
+/// Longest match that is looked for, in tokens: longer ones predict no better.
+const MAX_MATCH: usize = 16;
 /// Most tokens searched, the latest ones: 128 KiB, some microseconds.
 const WINDOW: usize = 32_768;
 
-/// Goes on with `proposal`, which is the end of `tokens`, by at most `most` tokens, for which it has room: those after the longest earlier
-/// match of that end, the latest of equals. A match that runs into the end goes on with what is proposed, as a text that repeats itself does.
-pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guesses: &AcceptanceEstimate<'_>) {
+/// Extends `proposal`, whose tokens are the last of `tokens`, by at most `most` tokens: those after the longest earlier
+/// match of the end of `tokens`, the latest of equals. A match that reaches the end goes on with the proposed tokens,
+/// as a text that repeats itself does.
+pub(super) fn extend(
+    proposal: &mut Proposal,
+    tokens: &[u32],
+    most: usize,
+    estimate: &AcceptanceEstimate<'_>,
+) {
     let Some((next, length)) = longest_match(tokens) else { return };
     let before = proposal.len();
     for step in 0..most {
@@ -22,7 +28,7 @@ pub(super) fn extend(proposal: &mut Proposal, tokens: &[u32], most: usize, guess
             Some(own) => proposal.tokens()[before + own],
         };
         let class = match_class(length + step);
-        proposal.push(token, class, guesses.probability(class));
+        proposal.push(token, class, estimate.probability(class));
     }
 }
 
@@ -37,10 +43,10 @@ fn longest_match(tokens: &[u32]) -> Option<(usize, usize)> {
             continue;
         }
         let back = tokens[first..end].iter().rev().zip(tokens[..tokens_before].iter().rev());
-        let length = 1 + back.take(MOST_MATCH - 1).take_while(|(a, b)| a == b).count();
-        if length >= LEAST_MATCH && best.is_none_or(|(_, longest)| length > longest) {
+        let length = 1 + back.take(MAX_MATCH - 1).take_while(|(a, b)| a == b).count();
+        if length >= MIN_MATCH && best.is_none_or(|(_, longest)| length > longest) {
             best = Some((end + 1, length));
-            if length == MOST_MATCH {
+            if length == MAX_MATCH {
                 break;
             }
         }
@@ -89,7 +95,7 @@ mod tests {
         /// Against the definition: try every length, longest first, and every place, latest first.
         #[test]
         fn as_a_search_of_everything(tokens in prop::collection::vec(0u32..4, 0..60), most in 0usize..8) {
-            let naive = (LEAST_MATCH..=MOST_MATCH.min(tokens.len())).rev().find_map(|length| {
+            let naive = (MIN_MATCH..=MAX_MATCH.min(tokens.len())).rev().find_map(|length| {
                 let tail = &tokens[tokens.len() - length..];
                 (length..tokens.len()).rev().find(|end| &tokens[end - length..*end] == tail)
             });

@@ -1,9 +1,8 @@
-//! Several tokens from one pass over the weights: tokens are proposed, computed in one batch after the last one, and
-//! kept as far as they are what the sampler chooses there. `docs/decisions/0012-speculation.md` has the reasons.
+//! Speculative decoding: proposed tokens are computed in one batch after a sequence's last token, and accepted as far
+//! as the sampler chooses the same. `docs/decisions/0012-speculation.md` has the reasons.
 //!
-//! At each row the request's own sampler picks as it always does, so the text is the same with proposals, with others
-//! and without, for every sampler and seed. What is decided here changes speed only; it may be decided from
-//! measured times.
+//! At each row the request's own sampler chooses as always, so the text is the same with and without proposals, for
+//! every sampler and seed. What is decided here changes speed only, so it may depend on measured times.
 //!
 //! Deliberately absent: trees of proposals, rejection sampling (it would change the text of a seed), proposals beside
 //! prompts (those steps are bound by arithmetic already).
@@ -16,10 +15,10 @@ pub(crate) mod proposal;
 
 use std::time::Duration;
 
-use acceptance::{AcceptanceEstimate, AcceptanceStats, MARGIN};
+use acceptance::{AcceptanceEstimate, AcceptanceStats, MIN_SPEEDUP};
 use draft::Drafter;
 use guess::SpeculationState;
-use proposal::{FORESEEN, LAST_FORESEEN, Proposal};
+use proposal::{FORCED, LAST_FORCED, Proposal};
 
 use crate::costs::StepCosts;
 use crate::limits::StepBounds;
@@ -29,26 +28,26 @@ use crate::{Forward, Speculation};
 
 /// Most rows of text that a draft model reads in one step to catch up.
 const CATCH_UP: usize = 64;
-/// Steps in which proposals are declined before one is tried all the same; and steps with proposals before one goes
-/// without, so that both costs stay known.
+/// Steps without proposals before some are tried all the same, and steps with proposals before one goes without, so
+/// that the costs of both stay known.
 const PROBE_EVERY: u32 = 64;
-/// Tokens of a proposal that is tried all the same.
+/// Tokens of a proposal that is tried although it does not promise to pay.
 const PROBE_TOKENS: usize = 4;
-/// Plain steps measured before anything is proposed: the first ones after a start are slow.
+/// Steps measured before anything is proposed: the first ones after a start are slow.
 const WARM_UP: u32 = 3;
-/// What a new try leaves of the older counts: of a sequence, and of all.
-const FADE_OWN: f32 = 0.95;
-const FADE_ALL: f32 = 0.995;
+/// Decay of older counts with each new one: of a sequence, and of all.
+const SEQUENCE_DECAY: f32 = 0.95;
+const GLOBAL_DECAY: f32 = 0.995;
 
-/// Decides which tokens to propose, from what was measured.
+/// Decides which tokens to propose, from measured costs and acceptance rates.
 pub(crate) struct Speculator {
     options: Speculation,
-    /// Tokens that the model knows.
+    /// Vocabulary size of the model.
     vocab: usize,
     drafter: Option<Drafter>,
     costs: StepCosts,
     acceptance: AcceptanceStats,
-    /// Plain steps measured.
+    /// Steps without proposals that were measured.
     plain: u32,
     /// Steps since the last one with proposals, of those that had some to make.
     declined: u32,
@@ -59,7 +58,7 @@ pub(crate) struct Speculator {
 }
 
 impl Speculator {
-    /// For steps within `bounds` of a model of `vocab` tokens; `draft` proposes too, if there is one.
+    /// A speculator for steps within `bounds` of a model of `vocab` tokens, with a draft model if there is one.
     pub(crate) fn new(bounds: &StepBounds, vocab: usize, draft: Option<Box<dyn Forward>>) -> Speculator {
         let options = Speculation {
             tokens: bounds.speculation.tokens.min(Speculation::MAX_TOKENS),
@@ -85,21 +84,21 @@ impl Speculator {
         self.drafter.as_ref().map_or(0, Drafter::blocks_used)
     }
 
-    /// Gives sequences of a step that only decodes their proposals, with blocks for them.
+    /// Proposes tokens for the sequences of a step that only decodes, and takes KV blocks for them.
     pub(crate) fn propose(&mut self, running: &mut [Running<Sequence>], clock: &dyn Fn() -> Duration) {
         let plain = running.iter().filter(|r| r.rows > 0).count();
-        if self.options.tokens == 0 || plain == 0 || self.must_measure() {
+        if self.options.tokens == 0 || plain == 0 || self.is_baseline_step() {
             return;
         }
         self.guess(running);
         if let Some(drafter) = &mut self.drafter {
             drafter.propose(&self.options, &self.costs, &self.acceptance, running, clock);
         }
-        let taken = self.take_what_pays(running, plain);
+        let taken = self.trim_to_best(running, plain);
         self.streak = if taken > 0 { self.streak + 1 } else { 0 };
         for running in running.iter_mut().filter(|r| !r.speculation.proposal.is_empty()) {
             let rows = running.rows + running.speculation.proposal.len();
-            // Nothing goes beside the last row of a prompt.
+            // Nothing is proposed beside the last row of a prompt.
             if running.is_generated() && running.table.grow_to(running.computed + rows).is_ok() {
                 running.rows = rows;
             } else {
@@ -109,7 +108,7 @@ impl Speculator {
     }
 
     /// Whether this step goes without proposals to learn what that costs.
-    fn must_measure(&mut self) -> bool {
+    fn is_baseline_step(&mut self) -> bool {
         if self.options.always || (self.plain >= WARM_UP && self.streak < PROBE_EVERY) {
             return false;
         }
@@ -117,32 +116,32 @@ impl Speculator {
         true
     }
 
-    /// Proposes what the forms of answers foresee, then what followed such text before.
+    /// Proposes the tokens that constraints force, then prompt lookup.
     fn guess(&self, running: &mut [Running<Sequence>]) {
         for Running { sequence, speculation, .. } in running.iter_mut().filter(|r| r.rows > 0) {
-            let most = self.options.tokens.min(sequence.room());
-            let guesses = AcceptanceEstimate { own: &speculation.acceptance, all: &self.acceptance };
+            let most = self.options.tokens.min(sequence.max_proposal());
+            let estimate = AcceptanceEstimate { own: &speculation.acceptance, all: &self.acceptance };
             let mut proposal = Proposal::default();
-            let foreseen = sequence.foreseen();
-            // What the model has no row for cannot be computed.
-            let known = foreseen.iter().take_while(|token| (**token as usize) < self.vocab);
+            let forced = sequence.forced_tokens();
+            // A token beyond the embedding cannot be computed.
+            let known = forced.iter().take_while(|token| (**token as usize) < self.vocab);
             for (at, token) in known.enumerate().take(most) {
-                let class = if at + 1 < foreseen.len() { FORESEEN } else { LAST_FORESEEN };
-                proposal.push(*token, class, guesses.probability(class));
+                let class = if at + 1 < forced.len() { FORCED } else { LAST_FORCED };
+                proposal.push(*token, class, estimate.probability(class));
             }
             if self.options.lookup {
                 let own = sequence.tokens.len();
                 sequence.tokens.extend_from_slice(proposal.tokens());
                 let rest = most - proposal.len();
-                lookup::extend(&mut proposal, &sequence.tokens, rest, &guesses);
+                lookup::extend(&mut proposal, &sequence.tokens, rest, &estimate);
                 sequence.tokens.truncate(own);
             }
             speculation.proposal = proposal;
         }
     }
 
-    /// Cuts the proposals to what promises the most tokens a second; returns how many rows are left of them.
-    fn take_what_pays(&mut self, running: &mut [Running<Sequence>], plain: usize) -> usize {
+    /// Trims the proposals to what promises the most tokens a second; returns how many rows are left.
+    fn trim_to_best(&mut self, running: &mut [Running<Sequence>], plain: usize) -> usize {
         if running.iter().all(|r| r.speculation.proposal.is_empty()) {
             return 0;
         }
@@ -168,7 +167,7 @@ impl Speculator {
         let Speculator { options, costs, grown, .. } = self;
         grown.clear();
         let per_second = |tokens: f32, rows| costs.estimate(rows).map_or(0.0, |seconds| tokens / seconds);
-        let mut most = per_second(plain as f32, plain) * MARGIN;
+        let mut most = per_second(plain as f32, plain) * MIN_SPEEDUP;
         let (mut tokens, mut best) = (plain as f32, 0);
         while grown.len() < options.max_rows() {
             let next = running.iter().enumerate().filter_map(|(at, r)| {
@@ -186,7 +185,7 @@ impl Speculator {
         best
     }
 
-    /// A step that only decoded took so long to compute.
+    /// Records the time of a step that only decoded.
     pub(crate) fn measured(&mut self, rows: usize, proposed: usize, took: Duration) {
         self.costs.observe(rows, took.as_secs_f32());
         if proposed == 0 {
@@ -194,8 +193,8 @@ impl Speculator {
         }
     }
 
-    /// Of `proposal`, the first `accepted` tokens were what the sampler chose. `speculation` is of the sequence that goes on,
-    /// and has `len` tokens now.
+    /// Of `proposal`, the first `accepted` tokens were what the sampler chose. `speculation` is of the sequence that
+    /// goes on, and has `len` tokens now.
     pub(crate) fn verified(
         &mut self,
         speculation: &mut SpeculationState,
@@ -203,8 +202,8 @@ impl Speculator {
         accepted: usize,
         len: usize,
     ) {
-        speculation.acceptance.observe(proposal, accepted, FADE_OWN);
-        self.acceptance.observe(proposal, accepted, FADE_ALL);
+        speculation.acceptance.observe(proposal, accepted, SEQUENCE_DECAY);
+        self.acceptance.observe(proposal, accepted, GLOBAL_DECAY);
         speculation.draft.keep(len - 1);
     }
 }

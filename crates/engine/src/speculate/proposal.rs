@@ -1,18 +1,18 @@
-//! Tokens that are guessed to come next, and how sure each guess is.
+//! Proposed tokens of one sequence, and the estimated probability that each is accepted.
 
 /// Most tokens proposed for one sequence in one step.
 pub(super) const MAX_TOKENS: usize = crate::Speculation::MAX_TOKENS;
-/// Kinds of guesses whose odds are counted apart: by length of the match, by the draft model's margin, what an answer's form leaves
-/// no choice about, and the draft model's all together.
+/// Classes of proposed tokens whose acceptance is counted apart: by length of the match, by the draft model's margin,
+/// what an answer's form leaves no choice about, and the draft model's all together.
 pub(crate) const CLASSES: usize = 13;
-/// What a form foresees.
-pub(crate) const FORESEEN: usize = 10;
-/// The last token of what a form foresees: what follows may become part of it.
-pub(crate) const LAST_FORESEEN: usize = 11;
-/// All guesses of the draft model.
+/// Tokens that a constraint forces.
+pub(crate) const FORCED: usize = 10;
+/// The last token that a constraint forces: the text after it may merge with it into another token.
+pub(crate) const LAST_FORCED: usize = 11;
+/// All tokens of the draft model.
 pub(crate) const ANY_DRAFT: usize = CLASSES - 1;
 
-/// What one sequence might say next.
+/// Tokens that may come next in one sequence.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Proposal {
     tokens: [u32; MAX_TOKENS],
@@ -64,7 +64,7 @@ impl Proposal {
     /// Adds a token that is right with probability `odds` if those before it are. Past [`MAX_TOKENS`] nothing happens.
     pub(crate) fn push(&mut self, token: u32, class: usize, odds: f32) {
         if self.len < MAX_TOKENS {
-            self.survival[self.len] = self.sure() * odds;
+            self.survival[self.len] = self.joint_probability() * odds;
             self.tokens[self.len] = token;
             self.classes[self.len] = class as u8;
             self.len += 1;
@@ -76,7 +76,7 @@ impl Proposal {
     }
 
     /// The probability that all of it is accepted.
-    pub(crate) fn sure(&self) -> f32 {
+    pub(crate) fn joint_probability(&self) -> f32 {
         self.len.checked_sub(1).map_or(1.0, |last| self.survival[last])
     }
 

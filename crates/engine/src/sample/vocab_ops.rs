@@ -1,5 +1,5 @@
-//! What touches the logits of a whole vocabulary. These loops are as long as a vocabulary, a hundred thousand and more,
-//! for every token of every answer: each is one that the compiler turns into vector instructions.
+//! Operations on the logits of a whole vocabulary. These loops are as long as a vocabulary, a hundred thousand and
+//! more, for every token of every answer: each is one that the compiler turns into vector instructions.
 
 use super::filter::{Candidate, top_k, top_p};
 
@@ -30,7 +30,7 @@ pub(super) fn not_finite(logits: &[f32]) -> Option<(u32, f32)> {
 }
 
 /// Takes every token away whose bit is not set: bit `id % 32` of word `id / 32`. Those beyond the words go.
-pub(super) fn hold_to(allowed: &[u32], logits: &mut [f32]) {
+pub(super) fn apply_mask(allowed: &[u32], logits: &mut [f32]) {
     let words = allowed.iter().copied().chain(std::iter::repeat(0));
     for (logits, word) in logits.chunks_mut(32).zip(words) {
         if word == u32::MAX {
@@ -64,7 +64,8 @@ pub(super) fn likeliest(logits: &[f32], k: usize, blocks: &mut Vec<f32>, candida
         all(logits, candidates);
         return top_k(candidates, k);
     }
-    // Each of k blocks has a logit as large as the k-th largest of the blocks' largest, so none of the k likeliest is less.
+    // Each of k blocks has a logit as large as the k-th largest of the blocks' largest, so none of the k likeliest is
+    // less.
     candidates.clear();
     blocks.clear();
     blocks.extend(logits.chunks(BLOCK).map(largest));
@@ -108,7 +109,8 @@ pub(super) fn at_least(logits: &[f32], p: f32, candidates: &mut Vec<Candidate>) 
     add(logits, 0, (most + p.ln()).clamp(f32::MIN, most.max(f32::MIN)), candidates);
 }
 
-/// Draws from all tokens in proportion to exp(logit / temperature); `unit` is from 0 to below 1. None if all are banned.
+/// Draws from all tokens in proportion to exp(logit / temperature); `unit` is from 0 to below 1. None if all are
+/// banned.
 pub(super) fn draw(logits: &[f32], temperature: f32, unit: f64, blocks: &mut Vec<f32>) -> Option<u32> {
     let most = largest(logits);
     if most == f32::NEG_INFINITY {
@@ -156,8 +158,9 @@ fn weigh(logits: &[f32], most: f32, temperature: f32, blocks: &mut Vec<f32>) -> 
     blocks.iter().map(|sum| f64::from(*sum)).sum()
 }
 
-/// The exponential of what is not positive, to a millionth of probabilities that matter: two to the whole part, times the series
-/// of the rest. Zero below two to the -125th, as of what is banned. No branch, so that many are computed at once.
+/// The exponential of what is not positive, to a millionth of probabilities that matter: two to the whole part, times
+/// the series of the rest. Zero below two to the -125th, as of what is banned. No branch, so that many are computed at
+/// once.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Added and taken away, it rounds to whole numbers, which are then the lowest bits.
@@ -219,7 +222,7 @@ mod tests {
     fn what_is_banned_is_never_the_best() {
         assert_eq!(best(&[f32::NEG_INFINITY; 40]), None);
         let mut logits = [f32::NEG_INFINITY; 40];
-        hold_to(&[1 << 7, 1 << 1], &mut [0.0; 40]);
+        apply_mask(&[1 << 7, 1 << 1], &mut [0.0; 40]);
         logits[33] = -5.0;
         logits[7] = -5.0;
         assert_eq!(best(&logits), Some(7));
