@@ -92,6 +92,26 @@ impl Drop for Lease {
     }
 }
 
+/// A request that waits for its model, until this is dropped: it may be served, refused, or have left.
+struct Waiting<'a> {
+    registry: &'a Registry,
+    index: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(registry: &'a Registry, index: usize) -> Waiting<'a> {
+        registry.table().wait(index, Instant::now());
+        Waiting { registry, index }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.registry.table().stop_waiting(self.index);
+        self.registry.changed.notify_waiters();
+    }
+}
+
 /// How long an engine may take to end that has nothing to do.
 const UNLOAD: Duration = Duration::from_secs(30);
 
@@ -170,7 +190,9 @@ impl Registry {
     pub async fn acquire(self: &Arc<Self>, index: usize) -> Result<Lease, Fault> {
         let end = tokio::time::Instant::now() + self.longest_wait;
         let bytes = self.need_bytes(index).await?;
+        let mut waiting = None;
         loop {
+            let mut wake = end;
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on no change is missed.
@@ -179,7 +201,7 @@ impl Registry {
                 Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model }),
                 Answer::Load => self.begin_load(index),
                 Answer::Unload(going) => self.begin_unload(going),
-                Answer::Wait => {}
+                Answer::Wait(until) => wake = until.map_or(end, |until| end.min(until.into())),
                 Answer::Failed(why) => return Err(self.failed(index, &why)),
                 Answer::TooLarge { bytes, limit, pinned } => {
                     let message = format!(
@@ -189,7 +211,9 @@ impl Registry {
                     return Err(Fault::unavailable("model_too_large", message, 60));
                 }
             }
-            if tokio::time::timeout_at(end, changed).await.is_err() {
+            waiting.get_or_insert_with(|| Waiting::begin(self, index));
+            let timed_out = tokio::time::timeout_at(wake, changed).await.is_err();
+            if timed_out && tokio::time::Instant::now() >= end {
                 return Err(self.late(index));
             }
         }
@@ -253,7 +277,7 @@ impl Registry {
             }
             Answer::Load => self.run_load(index),
             Answer::Failed(why) => return Err(self.failed(index, &why)),
-            Answer::Wait | Answer::Unload(_) | Answer::TooLarge { .. } => {
+            Answer::Wait(_) | Answer::Unload(_) | Answer::TooLarge { .. } => {
                 return Err(self.failed(index, "there is no room for it"));
             }
         }

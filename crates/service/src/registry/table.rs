@@ -1,4 +1,12 @@
 //! Which model is loaded, which is unloaded for it, and who must wait: a plain table, with the time as an argument.
+//!
+//! When the models that are wanted do not fit together, they take turns (decision 57). A model that is loaded answers
+//! everything that comes for it; the requests for the others wait and are then answered together. It goes
+//!
+//! * when it has been idle for as long as its load took: waiting for its next request longer would cost more than loading
+//!   it again (the rule of ski rental, at most twice the cost of the best choice in hindsight); or
+//! * when it has been loaded for [`RESIDENCY`] times its load: from then on it takes no new requests, finishes what it has,
+//!   and makes room for whoever has waited longest, so that loads take a bounded share of the time and nobody starves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +15,13 @@ use crate::LoadedModel;
 
 /// After a load that failed, requests are told so for this long before it is tried again.
 const FAILED_FOR: Duration = Duration::from_secs(10);
+
+/// A model that is wanted stays at least this many times as long as its load took, so that loads of one place take at most a
+/// ninth of the time.
+const RESIDENCY: u32 = 8;
+/// Bounds of that time: whoever waited for the model has taken it by then, and others do not wait longer for one that took
+/// minutes to load.
+const RESIDENCY_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// Where a model is between not loaded and in use.
 pub enum State<M = LoadedModel> {
@@ -87,14 +102,46 @@ pub(super) struct Entry<M> {
     last: Instant,
     /// When the last load failed.
     failed: Option<Instant>,
+    /// When the last load began, and how long it took once it has ended.
+    load: Option<(Instant, Duration)>,
+    /// Since when it has been ready.
+    ready: Instant,
+    /// Requests that wait for it, and since when there have been any.
+    waiters: usize,
+    waiting: Instant,
+    /// The model that it makes room for: it takes no new requests while that one is waited for.
+    yields_to: Option<usize>,
+}
+
+impl<M> Entry<M> {
+    fn load_time(&self) -> Duration {
+        self.load.map_or(Duration::ZERO, |(_, took)| took)
+    }
+
+    /// When it has been loaded for long enough to make room for others.
+    fn turn_ends(&self) -> Instant {
+        let (least, most) = RESIDENCY_BOUNDS;
+        self.ready + (self.load_time() * RESIDENCY).clamp(least, most)
+    }
+
+    /// When it may be unloaded for others if nobody uses it until then; requests that wait for it are about to.
+    fn idle_enough(&self) -> Instant {
+        let idle = self.last + self.load_time();
+        if self.waiters > 0 { self.turn_ends() } else { idle.min(self.turn_ends()) }
+    }
+
+    /// Whether it is not loaded and requests wait for it.
+    fn is_waited_for(&self) -> bool {
+        self.waiters > 0 && matches!(self.state, State::Registered | State::Failed(_))
+    }
 }
 
 /// The answer to a request for a model.
 pub(super) enum Answer<M> {
     /// The model may be used; it is counted as in use.
     Use(Arc<M>),
-    /// Something must end first.
-    Wait,
+    /// Something must end first, or this time must have come.
+    Wait(Option<Instant>),
     /// The model is marked as loading: whoever asked loads it.
     Load,
     /// These are marked as draining: whoever asked unloads them, and then asks again.
@@ -152,6 +199,11 @@ impl<M> Table<M> {
             uses: 0,
             last: now,
             failed: None,
+            load: None,
+            ready: now,
+            waiters: 0,
+            waiting: now,
+            yields_to: None,
         });
         self.entries.len() - 1
     }
@@ -159,15 +211,16 @@ impl<M> Table<M> {
     /// Takes the model that takes `bytes` when it is loaded. Marks what the answer says.
     pub(super) fn ask(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
         let closed = self.closed;
+        let yields = self.yields(index);
         let entry = &mut self.entries[index];
-        entry.last = now;
         match &entry.state {
+            State::Ready(_) if yields => return Answer::Wait(None),
             State::Ready(model) => {
                 let model = model.clone();
-                entry.uses += 1;
+                (entry.uses, entry.last, entry.yields_to) = (entry.uses + 1, now, None);
                 return Answer::Use(model);
             }
-            State::Loading(_) | State::Draining => return Answer::Wait,
+            State::Loading(_) | State::Draining => return Answer::Wait(None),
             State::Failed(why) if entry.failed.is_some_and(|at| now < at + FAILED_FOR) => {
                 return Answer::Failed(why.clone());
             }
@@ -180,6 +233,26 @@ impl<M> Table<M> {
         self.room(index, bytes, now)
     }
 
+    /// Whether a model takes no new requests, for another one that is still waited for.
+    fn yields(&self, index: usize) -> bool {
+        self.entries[index].yields_to.is_some_and(|other| self.entries[other].is_waited_for())
+    }
+
+    /// A request begins to wait for a model; [`Table::stop_waiting`] ends it.
+    pub(super) fn wait(&mut self, index: usize, now: Instant) {
+        let entry = &mut self.entries[index];
+        if entry.waiters == 0 {
+            entry.waiting = now;
+        }
+        entry.waiters += 1;
+    }
+
+    /// A request no longer waits.
+    pub(super) fn stop_waiting(&mut self, index: usize) {
+        let entry = &mut self.entries[index];
+        entry.waiters = entry.waiters.saturating_sub(1);
+    }
+
     /// Reserves room for a model and marks it as loading, or says what must go first.
     fn room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
         let pinned: u64 = self.entries.iter().filter(|entry| entry.pinned).map(|entry| entry.reserved).sum();
@@ -187,29 +260,67 @@ impl<M> Table<M> {
             return Answer::TooLarge { bytes, limit: self.limit, pinned };
         }
         let free = self.limit.saturating_sub(self.reserved());
+        let mine = &self.entries[index];
+        let since = if mine.waiters > 0 { mine.waiting } else { now };
+        // Room goes to whoever has waited longest: otherwise small models would take what a large one waits for.
+        let others =
+            self.entries.iter().enumerate().filter(|(at, entry)| *at != index && entry.is_waited_for());
+        if others.min_by_key(|(_, entry)| entry.waiting).is_some_and(|(_, entry)| entry.waiting < since) {
+            return Answer::Wait(None);
+        }
         if bytes <= free {
             let entry = &mut self.entries[index];
             (entry.reserved, entry.state) = (bytes, State::Loading("waiting for the file".into()));
+            entry.load = Some((now, Duration::ZERO));
             return Answer::Load;
         }
         // What is on its way out already counts: nobody else is unloaded for it.
         let draining = self.entries.iter().filter(|entry| matches!(entry.state, State::Draining));
         let coming: u64 = draining.map(|entry| entry.reserved).sum();
         if bytes <= free + coming {
-            return Answer::Wait;
+            return Answer::Wait(None);
         }
-        let going = self.least_used(bytes - free - coming, now);
-        if going.is_empty() {
-            return Answer::Wait;
-        }
-        Answer::Unload(going.into_iter().filter_map(|index| Some((index, self.drain(index)?))).collect())
+        self.make_room(index, bytes - free - coming, now)
     }
 
-    /// Models that are not in use, the one that was used longest ago first, until they free so many bytes; none if all of
-    /// them together do not.
+    /// Chooses the models that go so that so many bytes become free. Those whose turn is over while they are in use take no
+    /// new requests from now on.
+    fn make_room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
+        let going = self.least_used(bytes, now);
+        if !going.is_empty() {
+            let drained = going.into_iter().filter_map(|index| Some((index, self.drain(index)?)));
+            return Answer::Unload(drained.collect());
+        }
+        let may_go = |entry: &Entry<M>| matches!(entry.state, State::Ready(_)) && !entry.pinned;
+        let mut candidates: Vec<usize> =
+            (0..self.entries.len()).filter(|at| may_go(&self.entries[*at])).collect();
+        candidates.sort_by_key(|at| self.entries[*at].turn_ends());
+        let mut freed = 0;
+        let mut until: Option<Instant> = None;
+        for at in candidates {
+            if freed >= bytes {
+                break;
+            }
+            let entry = &mut self.entries[at];
+            let over = entry.turn_ends() <= now;
+            if over {
+                freed += entry.reserved;
+                entry.yields_to = Some(index);
+            }
+            let next = if entry.uses == 0 { entry.idle_enough() } else { entry.turn_ends() };
+            if !over || entry.uses == 0 {
+                until = Some(until.map_or(next, |until| until.min(next)));
+            }
+        }
+        Answer::Wait(until.filter(|until| *until > now))
+    }
+
+    /// Models that are not in use and may go, the one that was used longest ago first, until they free so many bytes; none
+    /// if all of them together do not.
     fn least_used(&self, bytes: u64, now: Instant) -> Vec<usize> {
         let idle = |(_, entry): &(usize, &Entry<M>)| {
-            matches!(entry.state, State::Ready(_)) && entry.uses == 0 && !entry.pinned
+            let unused = matches!(entry.state, State::Ready(_)) && entry.uses == 0 && !entry.pinned;
+            unused && entry.idle_enough() <= now
         };
         let mut idle: Vec<(usize, &Entry<M>)> = self.entries.iter().enumerate().filter(idle).collect();
         idle.sort_by_key(|(_, entry)| std::cmp::Reverse(now.saturating_duration_since(entry.last)));
@@ -243,7 +354,8 @@ impl<M> Table<M> {
     /// A load has ended.
     pub(super) fn loaded(&mut self, index: usize, outcome: Result<Arc<M>, String>, now: Instant) {
         let entry = &mut self.entries[index];
-        entry.last = now;
+        (entry.last, entry.ready, entry.yields_to) = (now, now, None);
+        entry.load = entry.load.map(|(began, _)| (began, now.saturating_duration_since(began)));
         match outcome {
             Ok(model) => entry.state = State::Ready(model),
             Err(why) => {

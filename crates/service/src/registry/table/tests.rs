@@ -38,11 +38,11 @@ fn the_model_that_was_used_longest_ago_makes_room() {
     table.release(0, now + Duration::from_secs(3));
     assert_eq!(unloads(table.ask(2, 50, now + Duration::from_secs(4))), [1]);
     // Until its memory is free nothing else is unloaded for the same wish.
-    assert!(matches!(table.ask(2, 50, now + Duration::from_secs(4)), Answer::Wait));
+    assert!(matches!(table.ask(2, 50, now + Duration::from_secs(4)), Answer::Wait(_)));
     table.unloaded(1);
     assert!(matches!(table.ask(2, 50, now + Duration::from_secs(4)), Answer::Load));
     // One load, however many ask.
-    assert!(matches!(table.ask(2, 50, now + Duration::from_secs(5)), Answer::Wait));
+    assert!(matches!(table.ask(2, 50, now + Duration::from_secs(5)), Answer::Wait(_)));
 }
 
 #[test]
@@ -52,12 +52,15 @@ fn what_is_in_use_loading_or_pinned_stays() {
     load(&mut table, 0, 40, now);
     load(&mut table, 1, 40, now);
     assert!(matches!(table.ask(1, 40, now), Answer::Use(_)));
-    assert!(matches!(table.ask(2, 60, now), Answer::Wait), "the other one is in use, the first one pinned");
+    assert!(
+        matches!(table.ask(2, 60, now), Answer::Wait(_)),
+        "the other one is in use, the first one pinned"
+    );
     table.release(1, now);
     assert_eq!(unloads(table.ask(2, 60, now)), [1]);
     table.unloaded(1);
     assert!(matches!(table.ask(2, 60, now), Answer::Load));
-    assert!(matches!(table.ask(3, 30, now), Answer::Wait), "a load goes on");
+    assert!(matches!(table.ask(3, 30, now), Answer::Wait(_)), "a load goes on");
     let Answer::TooLarge { bytes, limit, pinned } = table.ask(3, 61, now) else { panic!("too large") };
     assert_eq!((bytes, limit, pinned), (61, 100, 40));
 }
@@ -89,6 +92,149 @@ fn models_that_nobody_asks_for_are_unloaded_after_their_time() {
     assert_eq!(gone.into_iter().map(|(index, _)| index).collect::<Vec<_>>(), [1]);
 }
 
+/// A request of a closed loop of clients, each of which asks for one model after another.
+#[derive(Clone, Copy)]
+struct Client {
+    wants: usize,
+    /// Since when it wants the model; when its answer is done, while it is served.
+    since: Instant,
+    done: Option<Instant>,
+    waits: bool,
+}
+
+/// What a simulated hour, or as long as it takes, came to.
+struct Outcome {
+    loads: usize,
+    waits: Vec<Duration>,
+    took: Duration,
+}
+
+/// Clients in a closed loop, which ask for models at random, each answer of which takes `serve`; loads take `load`.
+fn simulate(
+    models: usize,
+    room: u64,
+    clients: usize,
+    requests: usize,
+    load: Duration,
+    serve: Duration,
+) -> Outcome {
+    const TICK: Duration = Duration::from_millis(5);
+    let start = Instant::now();
+    let mut now = start;
+    let mut table = table(room, models, false, now);
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 33) as usize % models
+    };
+    let fresh = |wants, now| Client { wants, since: now, done: None, waits: false };
+    let mut all: Vec<Client> = (0..clients).map(|_| fresh(next(), now)).collect();
+    let mut loading: Vec<(usize, Instant)> = Vec::new();
+    let mut outcome = Outcome { loads: 0, waits: Vec::new(), took: Duration::ZERO };
+    while outcome.waits.len() < requests {
+        now += TICK;
+        assert!(now - start < Duration::from_secs(36_000), "{} answered in ten hours", outcome.waits.len());
+        for (index, _) in loading.extract_if(.., |(_, end)| *end <= now) {
+            table.loaded(index, Ok(Arc::new(index)), now);
+        }
+        for client in &mut all {
+            if let Some(done) = client.done {
+                if done <= now {
+                    table.release(client.wants, now);
+                    *client = fresh(next(), now);
+                }
+                continue;
+            }
+            match table.ask(client.wants, 1, now) {
+                Answer::Use(_) => {
+                    if client.waits {
+                        table.stop_waiting(client.wants);
+                    }
+                    outcome.waits.push(now - client.since);
+                    client.done = Some(now + serve);
+                    continue;
+                }
+                Answer::Load => {
+                    outcome.loads += 1;
+                    loading.push((client.wants, now + load));
+                }
+                Answer::Unload(going) => going.into_iter().for_each(|(index, _)| table.unloaded(index)),
+                Answer::Wait(_) => {}
+                Answer::Failed(_) | Answer::TooLarge { .. } => panic!("no load fails here"),
+            }
+            if !client.waits {
+                table.wait(client.wants, now);
+                client.waits = true;
+            }
+        }
+    }
+    outcome.took = now - start;
+    outcome.waits.sort();
+    outcome
+}
+
+/// Issue 47: a random mix of more models than there is room for is answered in turns. Without them nearly every request
+/// would load its model: two thirds of 2,000.
+#[test]
+fn models_that_do_not_fit_together_take_turns() {
+    let (load, serve) = (Duration::from_millis(400), Duration::from_millis(200));
+    for clients in [1, 4, 16, 64] {
+        let outcome = simulate(3, 2, clients, 2_000, load, serve);
+        let share = load * outcome.loads as u32;
+        assert!(
+            share.as_secs_f64() < 0.5 * outcome.took.as_secs_f64() || clients == 1,
+            "{clients} clients: {} loads in {:?}",
+            outcome.loads,
+            outcome.took
+        );
+        let longest = outcome.waits[outcome.waits.len() - 1];
+        // Nobody waits longer than the turns of the others take, with their loads and last answers.
+        assert!(longest < 3 * (load * 10 + serve), "{clients} clients: {longest:?}");
+    }
+}
+
+#[test]
+fn a_model_in_use_makes_room_when_its_turn_is_over() {
+    let now = Instant::now();
+    let seconds = Duration::from_secs;
+    let mut table = table(100, 2, false, now);
+    assert!(matches!(table.ask(0, 100, now), Answer::Load));
+    table.loaded(0, Ok(Arc::new(0)), now + seconds(1));
+    assert!(matches!(table.ask(0, 100, now + seconds(1)), Answer::Use(_)));
+    // Its load took a second, so it has eight; it answers until then.
+    table.wait(1, now + seconds(2));
+    let Answer::Wait(Some(until)) = table.ask(1, 100, now + seconds(2)) else { panic!("when does it end?") };
+    assert_eq!(until, now + seconds(9));
+    assert!(matches!(table.ask(0, 100, now + seconds(8)), Answer::Use(_)));
+    assert!(matches!(table.ask(1, 100, now + seconds(9)), Answer::Wait(None)));
+    // From now on it only finishes what it has.
+    table.wait(0, now + seconds(9));
+    assert!(matches!(table.ask(0, 100, now + seconds(9)), Answer::Wait(None)));
+    table.release(0, now + seconds(10));
+    assert!(matches!(table.ask(1, 100, now + seconds(10)), Answer::Wait(None)), "one answer is not done");
+    table.release(0, now + seconds(11));
+    assert_eq!(unloads(table.ask(1, 100, now + seconds(11))), [0]);
+    table.unloaded(0);
+    assert!(matches!(table.ask(0, 100, now + seconds(11)), Answer::Wait(None)), "it came later");
+    assert!(matches!(table.ask(1, 100, now + seconds(11)), Answer::Load));
+}
+
+#[test]
+fn a_model_goes_on_when_nobody_waits_any_more() {
+    let now = Instant::now();
+    let mut table = table(100, 2, false, now);
+    load(&mut table, 0, 100, now);
+    assert!(matches!(table.ask(0, 100, now), Answer::Use(_)));
+    let later = now + Duration::from_secs(1);
+    table.wait(1, later);
+    assert!(matches!(table.ask(1, 100, later), Answer::Wait(_)));
+    assert!(matches!(table.ask(0, 100, later), Answer::Wait(_)));
+    table.stop_waiting(1);
+    assert!(matches!(table.ask(0, 100, later), Answer::Use(_)));
+}
+
 proptest! {
     /// Whatever is asked, loaded, unloaded and released in whatever order: memory is never promised twice, nothing that is in use,
     /// loading or pinned is unloaded, and what is not possible is said.
@@ -96,12 +242,13 @@ proptest! {
     fn memory_is_promised_once(
         limit in 1u64..200,
         sizes in prop::collection::vec(1u64..120, 1..6),
-        acts in prop::collection::vec((0usize..6, 0usize..6, 0u64..40), 0..200),
+        acts in prop::collection::vec((0usize..8, 0usize..6, 0u64..40), 0..200),
     ) {
         let start = Instant::now();
         let mut now = start;
         let mut table = table(limit, sizes.len(), true, now);
         let mut uses = vec![0usize; sizes.len()];
+        let mut waiters = vec![0usize; sizes.len()];
         for (act, index, seconds) in acts {
             now += Duration::from_secs(seconds);
             let index = index % sizes.len();
@@ -117,7 +264,7 @@ proptest! {
                         prop_assert!(bytes > limit || index != 0);
                         Vec::new()
                     }
-                    Answer::Load | Answer::Wait | Answer::Failed(_) => Vec::new(),
+                    Answer::Load | Answer::Wait(_) | Answer::Failed(_) => Vec::new(),
                 },
                 3 => {
                     let ends = matches!(table.entries[index].state, State::Loading(_));
@@ -134,6 +281,18 @@ proptest! {
                         table.release(index, now);
                     } else if matches!(table.entries[index].state, State::Draining) {
                         table.unloaded(index);
+                    }
+                    Vec::new()
+                }
+                5 => {
+                    table.wait(index, now);
+                    waiters[index] += 1;
+                    Vec::new()
+                }
+                6 => {
+                    if waiters[index] > 0 {
+                        waiters[index] -= 1;
+                        table.stop_waiting(index);
                     }
                     Vec::new()
                 }
