@@ -13,6 +13,7 @@ mod docs;
 mod fuzz;
 mod http;
 mod models;
+mod outdated;
 mod page;
 mod peers;
 mod program;
@@ -35,6 +36,7 @@ usage: cargo xtask COMMAND
   aarch64                   build for AArch64 and run the tests of its vector code on emulated CPUs
   counts [--write]          count the instructions of the hot kernels under valgrind; check or write the record
   lengths                   name the functions and files that are long, and how many there are in each crate
+  outdated                  name the dependencies that have a newer version, and why they are held back
   models                    fetch the models and vocabularies that the ignored tests need
   peers [--help]            run ours and other engines in turn, and print or write the ratios
   start [--help]            start ours and llama.cpp's server in turn, and print how long each takes until it is ready
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ["counts"] => counts::check(),
         ["counts", "--write"] => counts::write(),
         ["lengths"] => lengths(),
+        ["outdated"] => outdated::check(),
         ["models"] => alone(models::pull),
         ["client"] => alone(client::check),
         ["agents"] => alone(|program| agents::check(program, &[])),

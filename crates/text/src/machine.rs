@@ -39,10 +39,10 @@ impl Machine {
     /// Puts the parts together; an added token whose id the pipeline would change is an error.
     pub(crate) fn build(parts: Parts) -> Result<Machine, Error> {
         let mut parse = Pipeline::new(parts.model);
-        parse.with_normalizer(parts.normalizer.map(Bounded::new));
+        let refused = |error: tokenizers::Error| Error::malformed("added tokens", error.to_string());
+        parse.with_normalizer(parts.normalizer.map(Bounded::new)).map_err(refused)?;
         parse.with_pre_tokenizer(parts.pre_tokenizer);
-        let tokens: Vec<AddedToken> = parts.added.iter().map(|(_, token)| token.clone()).collect();
-        parse.add_tokens(&tokens);
+        parse.add_tokens(parts.added.iter().map(|(_, token)| token.clone())).map_err(refused)?;
         for (id, token) in &parts.added {
             if token.content.is_empty() {
                 continue;
