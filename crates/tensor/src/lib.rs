@@ -11,4 +11,6 @@ mod parse;
 
 pub use dtype::Dtype;
 pub use error::Error;
-pub use format::{Blocked, Super, blocked, check_finite, codes, dequantize, quantize, sub_scales};
+pub use format::{
+    BlockShape, SuperScales, block_shape, check_finite, codes, dequantize, quantize, sub_scales,
+};

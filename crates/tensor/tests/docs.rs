@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use tensor::{Dtype, blocked};
+use tensor::{Dtype, block_shape};
 
 fn row(dtype: Dtype) -> String {
     let (weights, bytes) = (dtype.block_weights(), dtype.block_bytes());
-    let (group, min) = match blocked(dtype) {
+    let (group, min) = match block_shape(dtype) {
         None => ("–".to_owned(), "–"),
         Some(shape) => (format!("{} weights", shape.group), if shape.has_min { "yes" } else { "no" }),
     };

@@ -5,7 +5,7 @@
 use half::f16;
 use proptest::prelude::*;
 use tensor::format::{MAX_BLOCK_BYTES, MAX_BLOCK_WEIGHTS, MAX_GROUPS, indices, table};
-use tensor::{Dtype, Error, blocked, check_finite, codes, dequantize, quantize, sub_scales};
+use tensor::{Dtype, Error, block_shape, check_finite, codes, dequantize, quantize, sub_scales};
 
 fn quantized() -> impl Iterator<Item = Dtype> {
     Dtype::ALL.into_iter().filter(|d| d.is_quantized())
@@ -13,7 +13,7 @@ fn quantized() -> impl Iterator<Item = Dtype> {
 
 /// One block's codes, scales and minima.
 fn read(dtype: Dtype, block: &[u8]) -> (Vec<u8>, Vec<f32>, Vec<f32>) {
-    let (weights, shape) = (dtype.block_weights(), blocked(dtype).unwrap());
+    let (weights, shape) = (dtype.block_weights(), block_shape(dtype).unwrap());
     let groups = weights / shape.group;
     let (mut q, mut scale, mut min) = (vec![0xaa; weights], vec![7.0; groups], vec![7.0; groups]);
     codes(dtype, block, &mut q, &mut scale, &mut min);
@@ -65,15 +65,15 @@ fn sub_scales_are_the_parts_of_the_final_scales() {
                 continue;
             }
             let (_, scale, min) = read(dtype, &block);
-            let (mut sc, mut m) = (vec![99; scale.len()], vec![99; scale.len()]);
-            let Some(sup) = sub_scales(dtype, &block, &mut sc, &mut m) else {
+            let (mut subs, mut minima) = (vec![99; scale.len()], vec![99; scale.len()]);
+            let Some(sup) = sub_scales(dtype, &block, &mut subs, &mut minima) else {
                 assert_eq!(dtype, Dtype::MXFP4);
                 continue;
             };
             let (d, dmin) = (f16::from_bits(sup.d).to_f32(), f16::from_bits(sup.dmin).to_f32());
             for g in 0..scale.len() {
-                assert_eq!((d * f32::from(sc[g])).to_bits(), scale[g].to_bits(), "{dtype} group {g}");
-                assert_eq!(dmin * f32::from(m[g]), min[g], "{dtype} group {g}");
+                assert_eq!((d * f32::from(subs[g])).to_bits(), scale[g].to_bits(), "{dtype} group {g}");
+                assert_eq!(dmin * f32::from(minima[g]), min[g], "{dtype} group {g}");
             }
         }
     }
@@ -90,7 +90,7 @@ fn indices_look_up_the_codes() {
         };
         assert!(indices(dtype, &block, &mut index));
         let (q, _, _) = read(dtype, &block);
-        let offset = blocked(dtype).unwrap().offset;
+        let offset = block_shape(dtype).unwrap().offset;
         for (q, i) in q.iter().zip(&index) {
             assert_eq!(i32::from(*q) - offset, i32::from(table[usize::from(*i)]));
         }
@@ -131,7 +131,7 @@ proptest! {
     fn any_finite_block_decodes_to_the_law(bytes in proptest::collection::vec(any::<u8>(), MAX_BLOCK_BYTES)) {
         for dtype in quantized() {
             let block = &bytes[..dtype.block_bytes()];
-            let shape = blocked(dtype).unwrap();
+            let shape = block_shape(dtype).unwrap();
             let (q, scale, min) = read(dtype, block);
             prop_assert!(q.len() <= MAX_BLOCK_WEIGHTS && scale.len() <= MAX_GROUPS);
             prop_assert!(q.iter().all(|&q| q <= shape.max_code));

@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::{Lookup, Table, biased};
-use super::scales::Half;
+use super::scales::F16Scale;
 
 /// The format IQ4_NL.
 pub(crate) struct Iq4Nl;
@@ -12,7 +12,7 @@ pub(crate) struct Iq4Nl;
 impl Format for Iq4Nl {
     const DTYPE: Dtype = Dtype::IQ4_NL;
     type Codes = Lookup<Iq4Nl>;
-    type Scales = Half;
+    type Scales = F16Scale;
 }
 
 impl Table for Iq4Nl {

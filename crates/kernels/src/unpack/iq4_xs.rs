@@ -3,7 +3,7 @@
 use tensor::Dtype;
 
 use super::codes::Lookup;
-use super::scales::Super;
+use super::scales::SuperScale32;
 use super::{Format, Iq4Nl};
 
 /// The format IQ4_XS.
@@ -12,5 +12,5 @@ pub(crate) struct Iq4Xs;
 impl Format for Iq4Xs {
     const DTYPE: Dtype = Dtype::IQ4_XS;
     type Codes = Lookup<Iq4Nl>;
-    type Scales = Super;
+    type Scales = SuperScale32;
 }

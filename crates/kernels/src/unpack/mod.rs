@@ -1,4 +1,4 @@
-//! Weight formats in packed panels: layout, packing at load, and unpacking in the micro-kernels. One file a format, a
+//! Weight formats in packed panels: layout, packing at load, and unpacking in the micro-kernels. One file per format, a
 //! few lines each.
 //!
 //! At load, [`pack`] interleaves the rows of a matrix into *panels* of [`Simd::LANES`] rows, so that each lane of a
@@ -7,7 +7,7 @@
 //! ```text
 //! block      head: the block's scales (and minima), a vector each
 //!            then for each 32 weights (a sub-block):
-//!              the sub-block's own small scales, a vector of bytes each
+//!              the sub-block's own scales and minima, a vector of bytes each
 //!              the codes: byte vectors of LANES rows × 4 consecutive k
 //! ```
 //!
@@ -59,14 +59,14 @@ impl RawBlock {
     /// Parses `block`, a block of `F` as in a file.
     fn read<F: Format>(&mut self, block: &[u8]) {
         let weights = F::DTYPE.block_weights();
-        let groups = weights / F::BLOCKED.group;
+        let groups = weights / F::BLOCK_SHAPE.group;
         let codes = &mut self.codes[..weights];
         if !format::indices(F::DTYPE, block, codes) {
             let (mut scale, mut min) = ([0.0; MAX_GROUPS], [0.0; MAX_GROUPS]);
             format::codes(F::DTYPE, block, codes, &mut scale[..groups], &mut min[..groups]);
         }
-        let (small, small_min) = (&mut self.small[..groups], &mut self.small_min[..groups]);
-        match format::sub_scales(F::DTYPE, block, small, small_min) {
+        let (sub_scales, sub_minima) = (&mut self.sub_scales[..groups], &mut self.sub_minima[..groups]);
+        match format::sub_scales(F::DTYPE, block, sub_scales, sub_minima) {
             Some(factors) => (self.d, self.dmin) = (factors.d, factors.dmin),
             None => self.exponent = block[format::mxfp4::E],
         }
@@ -74,16 +74,17 @@ impl RawBlock {
 
     /// An upper bound of the magnitude of the block's weights.
     fn max_abs<F: Format>(&self) -> f32 {
-        let groups = F::WEIGHTS / F::BLOCKED.group;
-        let largest = |small: &mut dyn Iterator<Item = u8>| f32::from(small.max().unwrap_or_default());
-        let code = F::BLOCKED.offset.max(i32::from(F::BLOCKED.max_code) - F::BLOCKED.offset) as f32;
+        let groups = F::WEIGHTS / F::BLOCK_SHAPE.group;
+        let largest = |of: &mut dyn Iterator<Item = u8>| f32::from(of.max().unwrap_or_default());
+        let code =
+            F::BLOCK_SHAPE.offset.max(i32::from(F::BLOCK_SHAPE.max_code) - F::BLOCK_SHAPE.offset) as f32;
         let factor = |bits: u16| half::f16::from_bits(bits).to_f32().abs();
         if F::Scales::POWER_OF_TWO {
             return f32::exp2(f32::from(self.exponent) - 128.0) * code;
         }
         let scale =
-            factor(self.d) * largest(&mut self.small[..groups].iter().map(|small| small.unsigned_abs()));
-        scale * code + factor(self.dmin) * largest(&mut self.small_min[..groups].iter().copied())
+            factor(self.d) * largest(&mut self.sub_scales[..groups].iter().map(|scale| scale.unsigned_abs()));
+        scale * code + factor(self.dmin) * largest(&mut self.sub_minima[..groups].iter().copied())
     }
 }
 
@@ -97,14 +98,14 @@ pub(crate) trait Format: 'static {
     type Scales: Scales;
 
     /// The shape of its blocks, from its definition.
-    const BLOCKED: format::Blocked = match format::blocked(Self::DTYPE) {
-        Some(blocked) => blocked,
+    const BLOCK_SHAPE: format::BlockShape = match format::block_shape(Self::DTYPE) {
+        Some(shape) => shape,
         None => panic!("a quantized format"),
     };
     /// Weights in a block of the file.
     const WEIGHTS: usize = Self::DTYPE.block_weights();
     /// The zero point: the code that means zero. Table look-ups yield the value plus 128.
-    const ZERO_POINT: i32 = if Self::Codes::TABLE_LOOKUP { 128 } else { Self::BLOCKED.offset };
+    const ZERO_POINT: i32 = if Self::Codes::TABLE_LOOKUP { 128 } else { Self::BLOCK_SHAPE.offset };
 }
 
 /// Bytes of a panel's block for `lanes` rows.
@@ -176,10 +177,10 @@ pub(crate) fn unpack<'a, S: Simd, F: Format>(
     block: &'a [u8],
     i: usize,
 ) -> Unpacked<'a, S> {
-    let (small, codes) = sub_block::<S, F>(block, i);
-    let (scale, bias) = F::Scales::get(s, head, small);
+    let (stored, codes) = sub_block::<S, F>(block, i);
+    let (scale, bias) = F::Scales::get(s, head, stored);
     let sub_scales =
-        if int8_sub_scales::<S, F>() { F::Scales::sub_scales_i16(s, small) } else { [s.splat_i(0); 2] };
+        if int8_sub_scales::<S, F>() { F::Scales::sub_scales_i16(s, stored) } else { [s.splat_i(0); 2] };
     Unpacked { w: F::Codes::get(s, codes), codes, scale, bias, sub_scales, factor: head[0] }
 }
 
@@ -285,7 +286,11 @@ pub(crate) fn find_sub_block<S: Simd, F: Format>(
 /// Packs `rows` (each a row of the file) into a panel of `lanes` rows; missing rows stay zero. Returns an upper bound
 /// of the magnitude of the weights.
 pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]>, panel: &mut [u8]) -> f32 {
-    const { assert!(SUB / F::BLOCKED.group == F::Scales::GROUPS && F::BLOCKED.has_min == F::Scales::BIAS) };
+    const {
+        assert!(SUB / F::BLOCK_SHAPE.group == F::Scales::GROUPS);
+        assert!(F::BLOCK_SHAPE.has_min == F::Scales::BIAS);
+        assert!(F::Codes::BITS != 7, "`gemm::q8::dot_quads` has no arm for codes of 7 bits");
+    }
     let (mut raw, mut max_abs) = (RawBlock::new(), 0.0f32);
     for (lane, row) in rows.take(lanes).enumerate() {
         for (file, block) in
@@ -296,8 +301,8 @@ pub(crate) fn pack<F: Format>(lanes: usize, rows: &mut dyn Iterator<Item = &[u8]
             let (head, subs) = block.split_at_mut(F::Scales::HEAD_BYTES * lanes);
             F::Scales::put_head(&raw, lane, lanes, head);
             for (i, sub) in subs.chunks_exact_mut(lanes * sub_block_bytes_per_lane::<F>()).enumerate() {
-                let (small, codes) = sub.split_at_mut(F::Scales::SUB_BYTES * lanes);
-                F::Scales::put_small(&raw, i, lane, lanes, small);
+                let (sub_scales, codes) = sub.split_at_mut(F::Scales::SUB_BYTES * lanes);
+                F::Scales::put_sub_scales(&raw, i, lane, lanes, sub_scales);
                 if let Some(q) = raw.codes[i * SUB..].first_chunk::<SUB>() {
                     F::Codes::put(q, lane, codes);
                 }

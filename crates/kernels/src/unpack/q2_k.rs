@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::Two;
-use super::scales::SuperBias16;
+use super::scales::SuperScaleBias16;
 
 /// The format Q2_K.
 pub(crate) struct Q2K;
@@ -12,5 +12,5 @@ pub(crate) struct Q2K;
 impl Format for Q2K {
     const DTYPE: Dtype = Dtype::Q2_K;
     type Codes = Two;
-    type Scales = SuperBias16;
+    type Scales = SuperScaleBias16;
 }

@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::TwoAndBit;
-use super::scales::Super16;
+use super::scales::SuperScale16;
 
 /// The format Q3_K.
 pub(crate) struct Q3K;
@@ -12,5 +12,5 @@ pub(crate) struct Q3K;
 impl Format for Q3K {
     const DTYPE: Dtype = Dtype::Q3_K;
     type Codes = TwoAndBit;
-    type Scales = Super16;
+    type Scales = SuperScale16;
 }

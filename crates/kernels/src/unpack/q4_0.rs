@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::Nibble;
-use super::scales::Half;
+use super::scales::F16Scale;
 
 /// The format Q4_0.
 pub(crate) struct Q4_0;
@@ -12,5 +12,5 @@ pub(crate) struct Q4_0;
 impl Format for Q4_0 {
     const DTYPE: Dtype = Dtype::Q4_0;
     type Codes = Nibble;
-    type Scales = Half;
+    type Scales = F16Scale;
 }

@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::Nibble;
-use super::scales::HalfBias;
+use super::scales::F16ScaleBias;
 
 /// The format Q4_1.
 pub(crate) struct Q4_1;
@@ -12,5 +12,5 @@ pub(crate) struct Q4_1;
 impl Format for Q4_1 {
     const DTYPE: Dtype = Dtype::Q4_1;
     type Codes = Nibble;
-    type Scales = HalfBias;
+    type Scales = F16ScaleBias;
 }

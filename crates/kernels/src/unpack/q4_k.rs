@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::Nibble;
-use super::scales::SuperBias;
+use super::scales::SuperScaleBias32;
 
 /// The format Q4_K.
 pub(crate) struct Q4K;
@@ -12,5 +12,5 @@ pub(crate) struct Q4K;
 impl Format for Q4K {
     const DTYPE: Dtype = Dtype::Q4_K;
     type Codes = Nibble;
-    type Scales = SuperBias;
+    type Scales = SuperScaleBias32;
 }

@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::NibbleAndBit;
-use super::scales::Half;
+use super::scales::F16Scale;
 
 /// The format Q5_0.
 pub(crate) struct Q5_0;
@@ -12,5 +12,5 @@ pub(crate) struct Q5_0;
 impl Format for Q5_0 {
     const DTYPE: Dtype = Dtype::Q5_0;
     type Codes = NibbleAndBit;
-    type Scales = Half;
+    type Scales = F16Scale;
 }

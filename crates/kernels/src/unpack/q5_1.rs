@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::NibbleAndBit;
-use super::scales::HalfBias;
+use super::scales::F16ScaleBias;
 
 /// The format Q5_1.
 pub(crate) struct Q5_1;
@@ -12,5 +12,5 @@ pub(crate) struct Q5_1;
 impl Format for Q5_1 {
     const DTYPE: Dtype = Dtype::Q5_1;
     type Codes = NibbleAndBit;
-    type Scales = HalfBias;
+    type Scales = F16ScaleBias;
 }

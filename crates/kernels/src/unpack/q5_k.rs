@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::NibbleAndBit;
-use super::scales::SuperBias;
+use super::scales::SuperScaleBias32;
 
 /// The format Q5_K.
 pub(crate) struct Q5K;
@@ -12,5 +12,5 @@ pub(crate) struct Q5K;
 impl Format for Q5K {
     const DTYPE: Dtype = Dtype::Q5_K;
     type Codes = NibbleAndBit;
-    type Scales = SuperBias;
+    type Scales = SuperScaleBias32;
 }

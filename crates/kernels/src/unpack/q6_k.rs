@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::Six;
-use super::scales::Super16;
+use super::scales::SuperScale16;
 
 /// The format Q6_K.
 pub(crate) struct Q6K;
@@ -12,5 +12,5 @@ pub(crate) struct Q6K;
 impl Format for Q6K {
     const DTYPE: Dtype = Dtype::Q6_K;
     type Codes = Six;
-    type Scales = Super16;
+    type Scales = SuperScale16;
 }

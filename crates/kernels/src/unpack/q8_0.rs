@@ -4,7 +4,7 @@ use tensor::Dtype;
 
 use super::Format;
 use super::codes::Byte;
-use super::scales::Half;
+use super::scales::F16Scale;
 
 /// The format Q8_0.
 pub(crate) struct Q8_0;
@@ -12,5 +12,5 @@ pub(crate) struct Q8_0;
 impl Format for Q8_0 {
     const DTYPE: Dtype = Dtype::Q8_0;
     type Codes = Byte;
-    type Scales = Half;
+    type Scales = F16Scale;
 }

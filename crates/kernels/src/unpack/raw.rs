@@ -18,15 +18,15 @@ pub(crate) struct RawBlock {
     /// The scale as a power of two, where the format has that.
     pub(crate) exponent: u8,
     /// Sub-block scales, one for each group of the format.
-    pub(crate) small: [i8; MAX_GROUPS],
+    pub(crate) sub_scales: [i8; MAX_GROUPS],
     /// Sub-block minima, one for each group of the format.
-    pub(crate) small_min: [u8; MAX_GROUPS],
+    pub(crate) sub_minima: [u8; MAX_GROUPS],
 }
 
 impl RawBlock {
     /// A block of zeros.
     pub(super) fn new() -> RawBlock {
-        let (codes, small, small_min) = ([0; MAX_BLOCK_WEIGHTS], [0; MAX_GROUPS], [0; MAX_GROUPS]);
-        RawBlock { codes, d: 0, dmin: 0, exponent: 0, small, small_min }
+        let (codes, sub_scales, sub_minima) = ([0; MAX_BLOCK_WEIGHTS], [0; MAX_GROUPS], [0; MAX_GROUPS]);
+        RawBlock { codes, d: 0, dmin: 0, exponent: 0, sub_scales, sub_minima }
     }
 }

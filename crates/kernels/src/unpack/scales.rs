@@ -19,7 +19,7 @@ pub(crate) trait Scales {
     /// Writes the head of `lane`.
     fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]);
     /// Writes the scales of sub-block `i` of `lane`.
-    fn put_small(_raw: &RawBlock, _i: usize, _lane: usize, _lanes: usize, _small: &mut [u8]) {}
+    fn put_sub_scales(_raw: &RawBlock, _i: usize, _lane: usize, _lanes: usize, _sub_scales: &mut [u8]) {}
     /// Whether scales are powers of two only.
     const POWER_OF_TWO: bool = false;
     /// Whether scales are signed bytes, one for 16 weights, without a bias.
@@ -28,11 +28,11 @@ pub(crate) trait Scales {
     fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2];
     /// The scales of both halves as `i16`, twice in each lane, where [`Scales::INT8_SUB_SCALES`]; the head's factor is
     /// applied later.
-    fn sub_scales_i16<S: Simd>(s: S, _small: &[u8]) -> [S::I; 2] {
+    fn sub_scales_i16<S: Simd>(s: S, _sub_scales: &[u8]) -> [S::I; 2] {
         [s.splat_i(0); 2]
     }
     /// Scale and bias of each half, for all lanes.
-    fn get<S: Simd>(s: S, head: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]);
+    fn get<S: Simd>(s: S, head: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]);
 }
 
 fn put16(v: u16, lane: usize, out: &mut [u8]) {
@@ -57,9 +57,9 @@ fn factors<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
 }
 
 /// A half-precision scale for 32 weights.
-pub(crate) struct Half;
+pub(crate) struct F16Scale;
 
-impl Scales for Half {
+impl Scales for F16Scale {
     const HEAD_BYTES: usize = 2;
     const SUB_BYTES: usize = 0;
     const GROUPS: usize = 1;
@@ -78,9 +78,9 @@ impl Scales for Half {
 }
 
 /// A half-precision scale and bias (the minimum, negated) for 32 weights.
-pub(crate) struct HalfBias;
+pub(crate) struct F16ScaleBias;
 
-impl Scales for HalfBias {
+impl Scales for F16ScaleBias {
     const HEAD_BYTES: usize = 4;
     const SUB_BYTES: usize = 0;
     const GROUPS: usize = 1;
@@ -124,9 +124,9 @@ impl Scales for Exponent {
 
 /// Half-precision factors of scale and bias for 256 weights, each times a byte for 32 weights. The bias factor is
 /// stored negated, so that bias = factor · byte.
-pub(crate) struct SuperBias;
+pub(crate) struct SuperScaleBias32;
 
-impl Scales for SuperBias {
+impl Scales for SuperScaleBias32 {
     const HEAD_BYTES: usize = 4;
     const SUB_BYTES: usize = 2;
     const GROUPS: usize = 1;
@@ -134,26 +134,26 @@ impl Scales for SuperBias {
     fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]) {
         put_pair(raw, lane, lanes, head);
     }
-    fn put_small(raw: &RawBlock, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
-        small[lane] = raw.small[i].cast_unsigned();
-        small[lanes + lane] = raw.small_min[i];
+    fn put_sub_scales(raw: &RawBlock, i: usize, lane: usize, lanes: usize, sub_scales: &mut [u8]) {
+        sub_scales[lane] = raw.sub_scales[i].cast_unsigned();
+        sub_scales[lanes + lane] = raw.sub_minima[i];
     }
     #[inline(always)]
     fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
         factors(s, head)
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, [d, m]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        let scale = s.mul(d, s.load_u8(small));
-        let bias = s.mul(m, s.load_u8(&small[S::LANES..]));
+    fn get<S: Simd>(s: S, [d, m]: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let scale = s.mul(d, s.load_u8(sub_scales));
+        let bias = s.mul(m, s.load_u8(&sub_scales[S::LANES..]));
         ([scale; 2], [bias; 2])
     }
 }
 
-/// As [`SuperBias`], with a byte for 16 weights whose low nibble is the scale and whose high nibble the bias.
-pub(crate) struct SuperBias16;
+/// As [`SuperScaleBias32`], with a byte for 16 weights whose low nibble is the scale and whose high nibble the bias.
+pub(crate) struct SuperScaleBias16;
 
-impl Scales for SuperBias16 {
+impl Scales for SuperScaleBias16 {
     const HEAD_BYTES: usize = 4;
     const SUB_BYTES: usize = 2;
     const GROUPS: usize = 2;
@@ -161,10 +161,10 @@ impl Scales for SuperBias16 {
     fn put_head(raw: &RawBlock, lane: usize, lanes: usize, head: &mut [u8]) {
         put_pair(raw, lane, lanes, head);
     }
-    fn put_small(raw: &RawBlock, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+    fn put_sub_scales(raw: &RawBlock, i: usize, lane: usize, lanes: usize, sub_scales: &mut [u8]) {
         for half in 0..2 {
-            small[half * lanes + lane] =
-                raw.small[2 * i + half].cast_unsigned() | (raw.small_min[2 * i + half] << 4);
+            sub_scales[half * lanes + lane] =
+                raw.sub_scales[2 * i + half].cast_unsigned() | (raw.sub_minima[2 * i + half] << 4);
         }
     }
     #[inline(always)]
@@ -172,10 +172,10 @@ impl Scales for SuperBias16 {
         factors(s, head)
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, [d, m]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+    fn get<S: Simd>(s: S, [d, m]: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]) {
         let (mut scale, mut bias) = ([d; 2], [m; 2]);
         for half in 0..2 {
-            let both = s.load_u8(&small[half * S::LANES..]);
+            let both = s.load_u8(&sub_scales[half * S::LANES..]);
             // The high nibble: x/16 rounded down, as x/16 − 15/32 rounded to nearest.
             let high = s.round(s.fma(both, s.splat(0.0625), s.splat(-0.46875)));
             scale[half] = s.mul(d, s.fma(high, s.splat(-16.0), both));
@@ -186,9 +186,9 @@ impl Scales for SuperBias16 {
 }
 
 /// A half-precision factor for 256 weights times a signed byte for 32.
-pub(crate) struct Super;
+pub(crate) struct SuperScale32;
 
-impl Scales for Super {
+impl Scales for SuperScale32 {
     const HEAD_BYTES: usize = 2;
     const SUB_BYTES: usize = 1;
     const GROUPS: usize = 1;
@@ -196,23 +196,23 @@ impl Scales for Super {
     fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
         put16(raw.d, lane, head);
     }
-    fn put_small(raw: &RawBlock, i: usize, lane: usize, _: usize, small: &mut [u8]) {
-        small[lane] = raw.small[i].cast_unsigned();
+    fn put_sub_scales(raw: &RawBlock, i: usize, lane: usize, _: usize, sub_scales: &mut [u8]) {
+        sub_scales[lane] = raw.sub_scales[i].cast_unsigned();
     }
     #[inline(always)]
     fn head<S: Simd>(s: S, head: &[u8]) -> [S::F; 2] {
         factor(s, head)
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        ([s.mul(d, s.load_i8(small)); 2], [s.splat(0.0); 2])
+    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        ([s.mul(d, s.load_i8(sub_scales)); 2], [s.splat(0.0); 2])
     }
 }
 
 /// A half-precision factor for 256 weights times a signed byte for 16.
-pub(crate) struct Super16;
+pub(crate) struct SuperScale16;
 
-impl Scales for Super16 {
+impl Scales for SuperScale16 {
     const HEAD_BYTES: usize = 2;
     const SUB_BYTES: usize = 2;
     const GROUPS: usize = 2;
@@ -220,9 +220,9 @@ impl Scales for Super16 {
     fn put_head(raw: &RawBlock, lane: usize, _: usize, head: &mut [u8]) {
         put16(raw.d, lane, head);
     }
-    fn put_small(raw: &RawBlock, i: usize, lane: usize, lanes: usize, small: &mut [u8]) {
+    fn put_sub_scales(raw: &RawBlock, i: usize, lane: usize, lanes: usize, sub_scales: &mut [u8]) {
         for half in 0..2 {
-            small[half * lanes + lane] = raw.small[2 * i + half].cast_unsigned();
+            sub_scales[half * lanes + lane] = raw.sub_scales[2 * i + half].cast_unsigned();
         }
     }
     #[inline(always)]
@@ -230,13 +230,13 @@ impl Scales for Super16 {
         factor(s, head)
     }
     #[inline(always)]
-    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], small: &[u8]) -> ([S::F; 2], [S::F; 2]) {
-        let scale = [s.mul(d, s.load_i8(small)), s.mul(d, s.load_i8(&small[S::LANES..]))];
+    fn get<S: Simd>(s: S, [d, _]: [S::F; 2], sub_scales: &[u8]) -> ([S::F; 2], [S::F; 2]) {
+        let scale = [s.mul(d, s.load_i8(sub_scales)), s.mul(d, s.load_i8(&sub_scales[S::LANES..]))];
         (scale, [s.splat(0.0); 2])
     }
     const INT8_SUB_SCALES: bool = true;
     #[inline(always)]
-    fn sub_scales_i16<S: Simd>(s: S, small: &[u8]) -> [S::I; 2] {
-        [s.load_i8_dup_i16(small), s.load_i8_dup_i16(&small[S::LANES..])]
+    fn sub_scales_i16<S: Simd>(s: S, sub_scales: &[u8]) -> [S::I; 2] {
+        [s.load_i8_dup_i16(sub_scales), s.load_i8_dup_i16(&sub_scales[S::LANES..])]
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bits;
 use super::encode::{extreme, inverse, nearest};
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -11,13 +11,13 @@ pub const QS: usize = 2;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 16;
 /// The format's shape; codes are the table's values plus 128.
-pub const BLOCKED: Blocked = Blocked { group: 32, offset: 128, has_min: false, max_code: 241 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 128, has_min: false, max_code: 241 };
 /// What an index stands for: steps that widen away from zero, as weights thin out.
 pub const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
-    (sc[0], m[0]) = (1, 0);
-    Super { d: bits::half_bits(block, D), dmin: 0 }
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
+    (sub_scales[0], sub_minima[0]) = (1, 0);
+    SuperScales { d: bits::half_bits(block, D), dmin: 0 }
 });
 
 /// Replaces indices by the table's values plus 128.

@@ -5,7 +5,7 @@
 use super::bits;
 use super::encode::{inverse, nearest, signed};
 use super::iq4_nl::{TABLE, look_up};
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -18,7 +18,7 @@ pub const QS: usize = 8;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 128;
 /// The format's shape; codes are the table's values plus 128.
-pub const BLOCKED: Blocked = Blocked { group: 32, offset: 128, has_min: false, max_code: 241 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 128, has_min: false, max_code: 241 };
 
 /// Reads the eight sub-scales, -32..=31.
 pub fn unpack_scales(high: u16, low: &[u8; 4]) -> [i8; 8] {
@@ -46,10 +46,10 @@ fn scales(block: &[u8]) -> [i8; 8] {
     unpack_scales(bits::half_bits(block, SCALES_H), &low)
 }
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
-    sc.copy_from_slice(&scales(block));
-    m.fill(0);
-    Super { d: bits::half_bits(block, D), dmin: 0 }
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
+    sub_scales.copy_from_slice(&scales(block));
+    sub_minima.fill(0);
+    SuperScales { d: bits::half_bits(block, D), dmin: 0 }
 });
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {

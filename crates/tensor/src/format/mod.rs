@@ -1,10 +1,11 @@
-//! One file a format: its layout, and the scalar code that defines it.
+//! One file per format: its layout, and the scalar code that defines it.
 //!
-//! Every quantized format here obeys one law: a weight is `scale * (q - offset) - min`, with `scale` and `min` shared by
-//! a group of 16 or 32 weights and `q` a small unsigned code. So a format is its [`Blocked`] shape and a way to read
-//! codes, scales and minima from a block ([`codes`]); dequantizing is written once, on top of that. The results are bit
-//! for bit those of the `gguf` Python package, since each step is one IEEE operation on the same values in the same
-//! order. Layouts: `ggml/src/ggml-common.h` of llama.cpp; MXFP4 also in the OCP Microscaling Formats specification 1.0.
+//! Every quantized format here uses one formula: a weight is `scale * (q - offset) - min`, with `scale` and `min`
+//! shared by a group of 16 or 32 weights and `q` a small unsigned code. So a format is its [`BlockShape`] and a way to
+//! read codes, scales and minima from a block ([`codes`]); dequantizing is written once, on top of that. The results
+//! are bit for bit those of the `gguf` Python package, since each step is one IEEE operation on the same values in the
+//! same order. Layouts: `ggml/src/ggml-common.h` of llama.cpp; MXFP4 also in the OCP Microscaling Formats specification
+//! 1.0.
 
 mod bits;
 mod encode;
@@ -24,7 +25,7 @@ pub mod q6_k;
 pub mod q8_0;
 mod shape;
 
-pub use shape::{Blocked, Super};
+pub use shape::{BlockShape, SuperScales};
 
 use crate::{Dtype, Error};
 use shape::ReadSubScales;
@@ -48,9 +49,9 @@ struct Format {
 
 macro_rules! formats {
     ($($dtype:ident => $module:ident),* $(,)?) => {
-        const fn shape(dtype: Dtype) -> Option<Blocked> {
+        const fn shape(dtype: Dtype) -> Option<BlockShape> {
             match dtype {
-                $(Dtype::$dtype => Some($module::BLOCKED),)*
+                $(Dtype::$dtype => Some($module::BLOCK_SHAPE),)*
                 Dtype::F32 | Dtype::F16 | Dtype::BF16 => None,
             }
         }
@@ -69,10 +70,10 @@ macro_rules! formats {
         // What holds for every format.
         const _: () = {
             $(
-                let blocked = $module::BLOCKED;
+                let shape = $module::BLOCK_SHAPE;
                 let weights = Dtype::$dtype.block_weights();
-                assert!(weights <= MAX_BLOCK_WEIGHTS && weights.is_multiple_of(blocked.group));
-                assert!(weights / blocked.group <= MAX_GROUPS);
+                assert!(weights <= MAX_BLOCK_WEIGHTS && weights.is_multiple_of(shape.group));
+                assert!(weights / shape.group <= MAX_GROUPS);
                 assert!(Dtype::$dtype.block_bytes() <= MAX_BLOCK_BYTES);
                 assert!($module::BYTES == Dtype::$dtype.block_bytes());
             )*
@@ -97,7 +98,7 @@ formats! {
 }
 
 /// The shape of a quantized format; none for the plain floats.
-pub const fn blocked(dtype: Dtype) -> Option<Blocked> {
+pub const fn block_shape(dtype: Dtype) -> Option<BlockShape> {
     shape(dtype)
 }
 
@@ -105,33 +106,38 @@ pub const fn blocked(dtype: Dtype) -> Option<Blocked> {
 ///
 /// `block`: [`Dtype::block_bytes`]; `q`: `[block_weights]`, in weight order; `scale` and `min`: `[groups]`, `min` all 0
 /// where the format has none. For the formats with a table (IQ4_NL, IQ4_XS, MXFP4) `q` is the table's value plus the
-/// offset, so that the law holds for them too; [`indices`] gives their 4-bit indices.
+/// offset, so that the formula holds for them too; [`indices`] gives their 4-bit indices.
 ///
 /// # Panics
 /// On lengths other than these, and on plain floats, which have no codes: both are mistakes of the caller.
 pub fn codes(dtype: Dtype, block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {
-    let (Some(blocked), Some(format)) = (shape(dtype), format(dtype)) else {
+    let (Some(shape), Some(format)) = (shape(dtype), format(dtype)) else {
         panic!("{dtype} has no codes");
     };
-    let groups = dtype.block_weights() / blocked.group;
+    let groups = dtype.block_weights() / shape.group;
     assert_eq!(block.len(), dtype.block_bytes(), "{dtype}: bytes of a block");
     assert_eq!(q.len(), dtype.block_weights(), "{dtype}: weights of a block");
     assert_eq!((scale.len(), min.len()), (groups, groups), "{dtype}: groups of a block");
     (format.codes)(block, q, scale, min);
 }
 
-/// The raw scales of one block: `sc` and `m` (`[groups]`, `m` 0 where the format has none) under the two f16 that are
-/// returned. The formats with one scale a block have `sc` 1. None for plain floats, and for MXFP4, whose scale is a
-/// power of two.
+/// The raw scales of one block: `sub_scales` and `sub_minima` (`[groups]`, minima 0 where the format has none) under
+/// the two f16 that are returned. The formats with one scale a block have sub-scales of 1. None for plain floats, and
+/// for MXFP4, whose scale is a power of two.
 ///
 /// # Panics
 /// On lengths that are not a block and its groups.
-pub fn sub_scales(dtype: Dtype, block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Option<Super> {
-    let (blocked, read) = (shape(dtype)?, format(dtype)?.sub_scales?);
-    let groups = dtype.block_weights() / blocked.group;
+pub fn sub_scales(
+    dtype: Dtype,
+    block: &[u8],
+    sub_scales: &mut [i8],
+    sub_minima: &mut [u8],
+) -> Option<SuperScales> {
+    let (shape, read) = (shape(dtype)?, format(dtype)?.sub_scales?);
+    let groups = dtype.block_weights() / shape.group;
     assert_eq!(block.len(), dtype.block_bytes(), "{dtype}: bytes of a block");
-    assert_eq!((sc.len(), m.len()), (groups, groups), "{dtype}: groups of a block");
-    Some(read(block, sc, m))
+    assert_eq!((sub_scales.len(), sub_minima.len()), (groups, groups), "{dtype}: groups of a block");
+    Some(read(block, sub_scales, sub_minima))
 }
 
 /// The table that a format's 4-bit indices look up, if it has one.
@@ -169,21 +175,19 @@ pub fn dequantize(dtype: Dtype, bytes: &[u8], out: &mut [f32]) -> Result<(), Err
     if bytes.len() != need {
         return Err(Error::WrongLength { dtype, weights: out.len(), need, have: bytes.len() });
     }
-    let (Some(blocked), Some(format)) = (shape(dtype), format(dtype)) else {
+    let (Some(shape), Some(format)) = (shape(dtype), format(dtype)) else {
         plain::decode(dtype, bytes, out);
         return Ok(());
     };
     let weights = dtype.block_weights();
-    let groups = weights / blocked.group;
+    let groups = weights / shape.group;
     let (mut q, mut scale, mut min) = ([0; MAX_BLOCK_WEIGHTS], [0.0; MAX_GROUPS], [0.0; MAX_GROUPS]);
     for (block, out) in bytes.chunks_exact(dtype.block_bytes()).zip(out.chunks_exact_mut(weights)) {
         (format.codes)(block, &mut q[..weights], &mut scale[..groups], &mut min[..groups]);
-        for (g, (out, q)) in
-            out.chunks_exact_mut(blocked.group).zip(q.chunks_exact(blocked.group)).enumerate()
-        {
+        for (g, (out, q)) in out.chunks_exact_mut(shape.group).zip(q.chunks_exact(shape.group)).enumerate() {
             for (w, &q) in out.iter_mut().zip(q) {
                 // Taking away a minimum of 0 changes no bit, not even of a negative zero.
-                *w = scale[g] * (i32::from(q) - blocked.offset) as f32 - min[g];
+                *w = scale[g] * (i32::from(q) - shape.offset) as f32 - min[g];
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::bits;
 use super::encode::Affine;
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// First byte of the sub-scales and sub-minima.
 pub const SCALES: usize = 0;
@@ -16,13 +16,13 @@ pub const DMIN: usize = 82;
 /// Bytes of a block.
 pub const BYTES: usize = DMIN + 2;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 16, offset: 0, has_min: true, max_code: 3 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 16, offset: 0, has_min: true, max_code: 3 };
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
     for (g, &byte) in block[SCALES..QS].iter().enumerate() {
-        (sc[g], m[g]) = ((byte & 15) as i8, byte >> 4);
+        (sub_scales[g], sub_minima[g]) = ((byte & 15) as i8, byte >> 4);
     }
-    Super { d: bits::half_bits(block, D), dmin: bits::half_bits(block, DMIN) }
+    SuperScales { d: bits::half_bits(block, D), dmin: bits::half_bits(block, DMIN) }
 });
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {

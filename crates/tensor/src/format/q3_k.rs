@@ -3,7 +3,7 @@
 
 use super::bits;
 use super::encode::{inverse, signed};
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// First byte of the third bits.
 pub const HMASK: usize = 0;
@@ -16,7 +16,7 @@ pub const D: usize = 108;
 /// Bytes of a block.
 pub const BYTES: usize = D + 2;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 16, offset: 4, has_min: false, max_code: 7 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 16, offset: 4, has_min: false, max_code: 7 };
 
 /// Reads the 16 sub-scales, -32..=31, of their 12 bytes: eight hold the low four bits (of g in the low, of g + 8 in the
 /// high nibble), four the upper two bits (of g, g + 4, g + 8, g + 12).
@@ -45,10 +45,10 @@ fn scales(block: &[u8]) -> [i8; 16] {
     unpack_scales(&packed)
 }
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
-    sc.copy_from_slice(&scales(block));
-    m.fill(0);
-    Super { d: bits::half_bits(block, D), dmin: 0 }
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
+    sub_scales.copy_from_slice(&scales(block));
+    sub_minima.fill(0);
+    SuperScales { d: bits::half_bits(block, D), dmin: 0 }
 });
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {

@@ -2,22 +2,22 @@
 
 use super::bits;
 use super::encode::{inverse, range};
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// Byte of the scale.
 pub const D: usize = 0;
-/// Byte of `m`, which is added: the minimum of the common law is its negative.
+/// Byte of `m`, which is added: the minimum of the common formula is its negative.
 pub const M: usize = 2;
 /// First byte of the codes.
 pub const QS: usize = 4;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 16;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 32, offset: 0, has_min: true, max_code: 15 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 0, has_min: true, max_code: 15 };
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
-    (sc[0], m[0]) = (1, 1);
-    Super { d: bits::half_bits(block, D), dmin: bits::half_bits(block, M) ^ 0x8000 }
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
+    (sub_scales[0], sub_minima[0]) = (1, 1);
+    SuperScales { d: bits::half_bits(block, D), dmin: bits::half_bits(block, M) ^ 0x8000 }
 });
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {

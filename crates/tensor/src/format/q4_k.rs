@@ -3,7 +3,7 @@
 
 use super::bits;
 use super::encode::Affine;
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -16,7 +16,7 @@ pub const QS: usize = 16;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 128;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 32, offset: 0, has_min: true, max_code: 15 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 0, has_min: true, max_code: 15 };
 
 /// Reads eight sub-scales and eight sub-minima, 0..=63, of their 12 bytes (Q5_K has the same). The first four of each
 /// are six bits of bytes 0..4 and 4..8; the last four have their low bits in the nibbles of bytes 8..12 and their upper
@@ -46,11 +46,11 @@ pub(super) fn scales(block: &[u8]) -> ([u8; 8], [u8; 8]) {
     unpack_scales(&packed)
 }
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
     let (scales, mins) = scales(block);
-    sc.copy_from_slice(&scales.map(|s| s as i8));
-    m.copy_from_slice(&mins);
-    Super { d: bits::half_bits(block, D), dmin: bits::half_bits(block, DMIN) }
+    sub_scales.copy_from_slice(&scales.map(|s| s as i8));
+    sub_minima.copy_from_slice(&mins);
+    SuperScales { d: bits::half_bits(block, D), dmin: bits::half_bits(block, DMIN) }
 });
 
 /// The final scales and minima; Q5_K has them at the same place.

@@ -2,7 +2,7 @@
 
 use super::bits;
 use super::encode::{extreme, inverse};
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// Byte of the scale.
 pub const D: usize = 0;
@@ -13,11 +13,11 @@ pub const QS: usize = 6;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 16;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 32, offset: 16, has_min: false, max_code: 31 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 16, has_min: false, max_code: 31 };
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
-    (sc[0], m[0]) = (1, 0);
-    Super { d: bits::half_bits(block, D), dmin: 0 }
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
+    (sub_scales[0], sub_minima[0]) = (1, 0);
+    SuperScales { d: bits::half_bits(block, D), dmin: 0 }
 });
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {

@@ -1,7 +1,7 @@
 //! Q5_K: 256 weights in groups of 32, `d * sc * q - dmin * m`.
 //! Bytes: d, dmin and sub-scales as in Q4_K, 32 of fifth bits, 128 of nibbles as in Q4_K.
 
-use super::shape::{Blocked, ReadSubScales};
+use super::shape::{BlockShape, ReadSubScales};
 use super::{bits, q4_k};
 
 /// Byte of the scale.
@@ -17,7 +17,7 @@ pub const QS: usize = 48;
 /// Bytes of a block.
 pub const BYTES: usize = QS + 128;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 32, offset: 0, has_min: true, max_code: 31 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 32, offset: 0, has_min: true, max_code: 31 };
 
 pub(super) const SUB_SCALES: Option<ReadSubScales> = q4_k::SUB_SCALES;
 

@@ -3,7 +3,7 @@
 
 use super::bits;
 use super::encode::{inverse, signed};
-use super::shape::{Blocked, ReadSubScales, Super};
+use super::shape::{BlockShape, ReadSubScales, SuperScales};
 
 /// First byte of the low four bits.
 pub const QL: usize = 0;
@@ -16,14 +16,14 @@ pub const D: usize = 208;
 /// Bytes of a block.
 pub const BYTES: usize = D + 2;
 /// The format's shape.
-pub const BLOCKED: Blocked = Blocked { group: 16, offset: 32, has_min: false, max_code: 63 };
+pub const BLOCK_SHAPE: BlockShape = BlockShape { group: 16, offset: 32, has_min: false, max_code: 63 };
 
-pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sc, m| {
-    for (sc, &byte) in sc.iter_mut().zip(&block[SCALES..D]) {
-        *sc = byte as i8;
+pub(super) const SUB_SCALES: Option<ReadSubScales> = Some(|block, sub_scales, sub_minima| {
+    for (scale, &byte) in sub_scales.iter_mut().zip(&block[SCALES..D]) {
+        *scale = byte as i8;
     }
-    m.fill(0);
-    Super { d: bits::half_bits(block, D), dmin: 0 }
+    sub_minima.fill(0);
+    SuperScales { d: bits::half_bits(block, D), dmin: 0 }
 });
 
 pub(super) fn codes(block: &[u8], q: &mut [u8], scale: &mut [f32], min: &mut [f32]) {

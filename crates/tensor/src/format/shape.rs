@@ -2,7 +2,7 @@
 
 /// The shape of a quantized format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocked {
+pub struct BlockShape {
     /// Weights that share a scale: 16 or 32.
     pub group: usize,
     /// What is taken from a code before it is scaled.
@@ -13,9 +13,10 @@ pub struct Blocked {
     pub max_code: u8,
 }
 
-/// The raw scales of a block: group `g` has `scale = f16(d) * sc[g]` and `min = f16(dmin) * m[g]`.
+/// The raw scales of a block: group `g` has `scale = f16(d) * sub_scales[g]` and
+/// `min = f16(dmin) * sub_minima[g]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Super {
+pub struct SuperScales {
     /// Bits of the f16 that multiplies the sub-scales.
     pub d: u16,
     /// Bits of the f16 that multiplies the sub-minima; 0 where the format has none.
@@ -23,4 +24,4 @@ pub struct Super {
 }
 
 /// Reads the sub-scales and sub-minima of a block.
-pub(super) type ReadSubScales = fn(block: &[u8], sc: &mut [i8], m: &mut [u8]) -> Super;
+pub(super) type ReadSubScales = fn(block: &[u8], sub_scales: &mut [i8], sub_minima: &mut [u8]) -> SuperScales;
