@@ -67,7 +67,7 @@ pub fn add(c: &Compute, x: &mut [f32], y: &[f32]) {
 /// Adds `bias` to each row of `x`, `[rows, bias.len()]`.
 ///
 /// # Panics
-/// When `x` is no whole number of rows.
+/// When `x` is not a whole number of rows.
 pub fn add_bias(c: &Compute, x: &mut [f32], bias: &[f32]) {
     parallel_rows(c, x, bias.len(), &|_, x| {
         for row in x.chunks_exact_mut(bias.len()) {

@@ -18,7 +18,7 @@ pub enum Error {
         got: usize,
     },
     /// A row is not a whole number of the format's blocks.
-    #[error("rows of {cols} weights are no whole number of {dtype:?} blocks of {block}")]
+    #[error("rows of {cols} weights are not a whole number of {dtype:?} blocks of {block}")]
     RowLength {
         /// Input width.
         cols: usize,
@@ -28,7 +28,7 @@ pub enum Error {
         block: usize,
     },
     /// Bytes that are not this matrix packed in this layout.
-    #[error("{got} bytes of panels of {layout:?} are no {rows} × {cols} matrix of {dtype:?}")]
+    #[error("{got} bytes of panels of {layout:?} do not match a {rows} × {cols} matrix of {dtype:?}")]
     Panels {
         /// Output width.
         rows: usize,

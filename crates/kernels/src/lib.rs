@@ -56,7 +56,7 @@ pub use kv::{KvDtype, KvPool, KvShape};
 pub use kv_block::{BLOCK_TOKENS, MAX_HEAD_DIM};
 pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, rms_norm_in_place};
-pub use panels::PANELS;
+pub use panels::PANEL_FORMAT_VERSION;
 pub use rope::{Pairing, RopeTable, rope};
 pub use tune::has_pow2_scale;
 

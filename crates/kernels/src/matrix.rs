@@ -85,8 +85,8 @@ pub struct Matrix {
     /// Rows of a panel.
     pub(crate) lanes: usize,
     pub(crate) panel_bytes: usize,
-    /// An exponent: quantized weights are below 2^`power` in magnitude.
-    pub(crate) power: i32,
+    /// An exponent: quantized weights are below 2^`max_exponent` in magnitude.
+    pub(crate) max_exponent: i32,
     pub(crate) data: ReadonlyBytes,
 }
 
@@ -94,8 +94,8 @@ impl Matrix {
     /// Packs `bytes`, row-major blocks of `dtype` as in a file, for the tier and threads of `c`.
     ///
     /// # Errors
-    /// When the bytes are too few or too many, a row is no whole number of blocks, a weight is NaN or infinite, or memory
-    /// does not suffice.
+    /// When the bytes are too few or too many, a row is not a whole number of blocks, a weight is NaN or infinite, or
+    /// memory does not suffice.
     pub fn pack(
         c: &Compute,
         dtype: Dtype,
@@ -109,9 +109,9 @@ impl Matrix {
         Matrix::pack_into(c, &mut arena, dtype, rows, cols, bytes, p, &|_| ())
     }
 
-    /// As [`Matrix::pack`], into memory from `arena`. Calls `read`, from any of the threads, with parts of `bytes` that
-    /// will not be read again, so that the caller can drop the pages of the file and never holds a large tensor twice.
-    /// Eight parameters, as many as there are facts about a tensor.
+    /// As [`Matrix::pack`], into memory from `arena`. Calls `on_consumed`, from any of the threads, with parts of
+    /// `bytes` that will not be read again, so that the caller can drop the pages of the file and never holds a large
+    /// tensor twice.
     ///
     /// Each thread packs, and so touches first, the rows that [`matmul()`](crate::matmul()) gives to it.
     ///
@@ -125,7 +125,7 @@ impl Matrix {
         cols: usize,
         bytes: &[u8],
         p: Precision,
-        read: &(dyn Fn(Range<usize>) + Sync),
+        on_consumed: &(dyn Fn(Range<usize>) + Sync),
     ) -> Result<Matrix, Error> {
         let row_bytes =
             dtype.row_bytes(cols).ok_or(Error::RowLength { cols, dtype, block: dtype.block_weights() })?;
@@ -133,9 +133,9 @@ impl Matrix {
         if need != bytes.len() as u64 {
             return Err(Error::Bytes { rows, cols, dtype, need, got: bytes.len() });
         }
-        let file = File { dtype, rows, cols, row_bytes, bytes, read };
-        let (matrix, whole) = file.pack(c, arena, layout(dtype, cols, p, lanes(c.tier)), p)?;
-        if whole {
+        let file = File { dtype, rows, cols, row_bytes, bytes, on_consumed };
+        let (matrix, fits) = file.pack(c, arena, layout(dtype, cols, p, lanes(c.tier)), p)?;
+        if fits {
             return Ok(matrix);
         }
         // The weights have too many exceptions.
@@ -159,14 +159,14 @@ impl Matrix {
     }
 
     /// The exponent of the power of two that quantized weights are below: an argument of [`Matrix::from_panels`].
-    pub fn power(&self) -> i32 {
-        self.power
+    pub fn max_exponent(&self) -> i32 {
+        self.max_exponent
     }
 
     /// The scale of quantized weights that are dequantized to f16: below 2¹⁴, so that three times as much, which scaled
     /// codes may be before the bias is added, fits as well.
     pub(crate) fn f16_scale(&self) -> f32 {
-        power_of_two(14 - self.power)
+        power_of_two(14 - self.max_exponent)
     }
 
     /// Bytes that [`Matrix::pack`] would take on `tier`, without packing.
@@ -296,7 +296,7 @@ struct File<'a> {
     cols: usize,
     row_bytes: usize,
     bytes: &'a [u8],
-    read: &'a (dyn Fn(Range<usize>) + Sync),
+    on_consumed: &'a (dyn Fn(Range<usize>) + Sync),
 }
 
 impl File<'_> {
@@ -315,9 +315,9 @@ impl File<'_> {
         let memory = |source| no_memory(bytes.len(), source);
         let total = total.ok_or_else(|| memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut data = arena.take(total).map_err(memory)?;
-        let (finite, whole) = (AtomicBool::new(true), AtomicBool::new(true));
+        let (finite, fits) = (AtomicBool::new(true), AtomicBool::new(true));
         // Bits of floats that are not negative are ordered as the floats are.
-        let reach = AtomicU32::new(0);
+        let max_abs_bits = AtomicU32::new(0);
         if cols > 0 && rows > 0 {
             let panels = TASK_BYTES.div_ceil(panel_bytes).max(1);
             c.pool.chunks_mut(&mut data, panels * panel_bytes, &|task, chunk| {
@@ -329,15 +329,15 @@ impl File<'_> {
                     if tensor::check_finite(dtype, rows).is_err() {
                         finite.store(false, Ordering::Relaxed);
                     }
-                    if !whole.load(Ordering::Relaxed) {
+                    if !fits.load(Ordering::Relaxed) {
                         return;
                     }
                     match pack_panel(layout, dtype, lanes, cols, rows, panel) {
-                        Some(most) => _ = reach.fetch_max(most.to_bits(), Ordering::Relaxed),
-                        None => whole.store(false, Ordering::Relaxed),
+                        Some(max_abs) => _ = max_abs_bits.fetch_max(max_abs.to_bits(), Ordering::Relaxed),
+                        None => fits.store(false, Ordering::Relaxed),
                     }
                 }
-                (self.read)(start..end);
+                (self.on_consumed)(start..end);
             });
         }
         if !finite.into_inner() {
@@ -345,10 +345,11 @@ impl File<'_> {
             tensor::check_finite(dtype, bytes).map_err(Error::Weights)?;
         }
         let q16_activations = p == Precision::Fine;
-        let (data, power) = (data.freeze(), power_above(f32::from_bits(reach.into_inner())));
+        let max_exponent = power_above(f32::from_bits(max_abs_bits.into_inner()));
+        let (tier, data) = (c.tier, data.freeze());
         let matrix =
-            Matrix { layout, q16_activations, tier: c.tier, rows, cols, lanes, panel_bytes, power, data };
-        Ok((matrix, whole.into_inner()))
+            Matrix { layout, q16_activations, tier, rows, cols, lanes, panel_bytes, max_exponent, data };
+        Ok((matrix, fits.into_inner()))
     }
 }
 

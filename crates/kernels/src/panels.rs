@@ -8,8 +8,8 @@ use crate::matrix::{Layout, layout, pack_panel, panel_bytes};
 use crate::{Error, Matrix, Precision};
 
 /// The version of the packed bytes. It must be raised whenever the same weights are packed into other bytes, in any
-/// format: panels of another version are packed anew. `tests/kernels/panels.rs` knows the bytes.
-pub const PANELS: u32 = 2;
+/// format: panels of another version are packed anew. `tests/kernels/panels.rs` holds hashes of the bytes.
+pub const PANEL_FORMAT_VERSION: u32 = 2;
 
 impl Layout {
     fn name(self) -> &'static str {
@@ -57,14 +57,14 @@ impl Shape {
 
 impl Matrix {
     /// The packed weights. [`Matrix::from_panels`] makes the matrix from them again, on the same tier and with the same
-    /// [`PANELS`].
+    /// [`PANEL_FORMAT_VERSION`].
     pub fn panels(&self) -> &[u8] {
         &self.data
     }
 
     /// The panel of the file's `rows`, as [`Matrix::pack`] writes it for registers of `lanes` lanes, whether this
-    /// machine has them or not, in the layout with this name: what [`PANELS`] stands for. None for a layout that
-    /// packing does not choose, or for rows that do not fit it.
+    /// machine has them or not, in the layout with this name: the bytes of [`PANEL_FORMAT_VERSION`]. None for a layout
+    /// that packing does not choose, or for rows that do not fit it.
     pub fn panel_for(
         lanes: usize,
         dtype: Dtype,
@@ -97,8 +97,8 @@ impl Matrix {
     }
 
     /// The matrix with the packed weights `panels`, as [`Matrix::pack`] made them of `dtype` for `tier` and `p`, and
-    /// its [`Matrix::power`]. The bytes are not checked: others, or another power, give other sums, but no panic. Eight
-    /// parameters, the fields of a slot in a packed cache.
+    /// its [`Matrix::max_exponent`]. The bytes are not checked: others, or another exponent, give other sums, but no
+    /// panic. The parameters are the fields of a slot in a packed cache.
     ///
     /// # Errors
     /// A layout that packing does not choose for such a matrix, or bytes of another number.
@@ -109,7 +109,7 @@ impl Matrix {
         cols: usize,
         p: Precision,
         layout: &str,
-        power: i32,
+        max_exponent: i32,
         panels: ReadonlyBytes,
     ) -> Result<Matrix, Error> {
         let lanes = lanes(tier);
@@ -120,7 +120,17 @@ impl Matrix {
         };
         let q16_activations = p == Precision::Fine;
         // The range of float exponents.
-        let power = power.clamp(-126, 129);
-        Ok(Matrix { layout, q16_activations, tier, rows, cols, lanes, panel_bytes, power, data: panels })
+        let max_exponent = max_exponent.clamp(-126, 129);
+        Ok(Matrix {
+            layout,
+            q16_activations,
+            tier,
+            rows,
+            cols,
+            lanes,
+            panel_bytes,
+            max_exponent,
+            data: panels,
+        })
     }
 }

@@ -6,7 +6,7 @@
 use crate::found::Found;
 use crate::spec::Role;
 use cpu::{Arena, Backing, ReadonlyBytes, Tier};
-use kernels::{Compute, Matrix, PANELS, Precision};
+use kernels::{Compute, Matrix, PANEL_FORMAT_VERSION, Precision};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use weights::Opened;
@@ -63,7 +63,7 @@ impl<'a> PackedStore<'a> {
             return None;
         }
         let key = Key {
-            version: PANELS,
+            version: PANEL_FORMAT_VERSION,
             tier: tier.name().to_owned(),
             lanes: cpu::simd::lanes(tier),
             precision: format!("{precision:?}").to_lowercase(),
@@ -180,7 +180,7 @@ impl<'a> PackedStore<'a> {
     pub(crate) fn put(self, matrices: &Matrices, cached: &mut Cached) {
         let kept = self.matrices.into_iter().filter_map(|(weight, slot)| {
             let matrix = matrices.get(&weight.role)?;
-            let (layout, power) = (matrix.layout_name().to_owned(), matrix.power());
+            let (layout, power) = (matrix.layout_name().to_owned(), matrix.max_exponent());
             Some((Slot { layout, power, ..slot }, matrix.panels()))
         });
         match packed::write(&self.path, &self.model, self.key, kept.collect()) {

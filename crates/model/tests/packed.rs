@@ -144,7 +144,7 @@ fn another_reading_of_the_same_file_is_noticed() {
     let tier = Tier::best();
     let file = weights::packed::path_beside(&opened, tier.name()).expect("a file on disk");
     let key = weights::packed::Key {
-        version: kernels::PANELS,
+        version: kernels::PANEL_FORMAT_VERSION,
         tier: tier.name().to_owned(),
         lanes: cpu::simd::lanes(tier),
         precision: "fine".to_owned(),

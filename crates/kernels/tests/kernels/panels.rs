@@ -1,11 +1,12 @@
 //! Panels that are kept between starts: the version that stands for their bytes, and bytes that nobody packed.
 
 use cpu::{Pages, Pool, ReadonlyBytes, Tier};
-use kernels::{Activations, Compute, Matrix, PANELS, Precision, matmul};
+use kernels::{Activations, Compute, Matrix, PANEL_FORMAT_VERSION, Precision, matmul};
 use tensor::Dtype;
 
 /// What a panel of each format is, for registers of 4, 8 and 16 lanes: FNV-1a (Fowler, Noll, Vo) of its bytes, in
-/// hexadecimal. If packing is meant to write other bytes, raise [`PANELS`] and write here what the test says.
+/// hexadecimal. If packing is meant to write other bytes, raise [`PANEL_FORMAT_VERSION`] and write here what the test
+/// says.
 const KNOWN: (u32, &str) = (
     2,
     "\
@@ -86,8 +87,12 @@ fn packing_writes_the_bytes_that_this_version_stands_for() {
         });
         now += &format!("{layout}: {}\n", hashes.join(" "));
     }
-    let known = (PANELS, now.as_str()) == KNOWN;
-    assert!(known, "packing writes other bytes than version {}: raise PANELS, and note here\n{now}", KNOWN.0);
+    let known = (PANEL_FORMAT_VERSION, now.as_str()) == KNOWN;
+    assert!(
+        known,
+        "packing writes other bytes than version {}: raise PANEL_FORMAT_VERSION, and note here\n{now}",
+        KNOWN.0
+    );
 }
 
 #[test]
@@ -108,7 +113,7 @@ fn panels_make_the_matrix_that_they_came_from_and_no_other() {
                 let mut pages = Pages::new(len).unwrap();
                 let shared = len.min(packed.panels().len());
                 pages[..shared].copy_from_slice(&packed.panels()[..shared]);
-                Matrix::from_panels(tier, dtype, rows, COLS, p, layout, packed.power(), pages.freeze())
+                Matrix::from_panels(tier, dtype, rows, COLS, p, layout, packed.max_exponent(), pages.freeze())
             };
             let (name, len) = (packed.layout_name(), packed.panels().len());
             assert_eq!(Matrix::panels_bytes(tier, dtype, ROWS, COLS, p, name), Some(len));
