@@ -16,7 +16,7 @@ use crate::Compute;
 use crate::amx;
 use crate::elementwise::tanh;
 use crate::kv::{KvDtype, KvPool};
-use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, QUERY_TILE};
+use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, SMALL_QUERY_TILE};
 use crate::kv_layout::{Bf16Pair, F16, F32, KvFloat, KvFormat};
 use crate::kv_q8::KvQ8;
 use crate::partial::MAX_LANES;
@@ -76,7 +76,8 @@ pub fn attention(
     assert!(q.len() == out.len() && q.len().is_multiple_of(cols), "queries of {cols}");
     let seen = seqs.iter().all(|s| s.first_position + s.rows.len() <= s.blocks.len() * BLOCK_TOKENS);
     assert!(seen, "a block table shorter than its sequence");
-    let rows_a_task = if q.len() / cols > 4 * QUERY_TILE { 32 } else { (QUERY_TILE / group).max(1) };
+    let rows_a_task =
+        if q.len() / cols > 4 * SMALL_QUERY_TILE { 32 } else { (SMALL_QUERY_TILE / group).max(1) };
     let out = [Some(MatrixTiles { data: out, row_len: cols, tile_cols: group * shape.head_dim })];
     c.pool.tiles_mut(out, rows_a_task, &|TileOf { row, col: head, .. }, mut out| {
         let first = row * rows_a_task;
@@ -89,29 +90,30 @@ pub fn attention(
             match shape.dtype {
                 KvDtype::F32 => dispatch(
                     c.tier,
-                    Attend::<KvFloat<F32>> { head, q, cols, seq, part, first, out, with: () },
+                    Attend::<KvFloat<F32>> { head, q, cols, seq, part, first, out, token: () },
                 ),
                 KvDtype::F16 => {
                     dispatch(
                         c.tier,
-                        Attend::<KvFloat<F16>> { head, q, cols, seq, part, first, out, with: () },
+                        Attend::<KvFloat<F16>> { head, q, cols, seq, part, first, out, token: () },
                     );
                 }
                 KvDtype::Bf16 => {
                     #[cfg(target_arch = "x86_64")]
-                    if let Some(with) = Amx::for_tier(c.tier).filter(|_| amx::head_dim_fits(shape.head_dim)) {
+                    if let Some(token) = Amx::for_tier(c.tier).filter(|_| amx::head_dim_fits(shape.head_dim))
+                    {
                         // Only the registers of this tier go with AMX tiles.
-                        let lanes = with.lanes();
-                        lanes.call(Attend::<amx::AmxBf16> { head, q, cols, seq, part, first, out, with });
+                        let avx512 = token.avx512();
+                        avx512.call(Attend::<amx::AmxBf16> { head, q, cols, seq, part, first, out, token });
                         continue;
                     }
                     dispatch(
                         c.tier,
-                        Attend::<KvFloat<Bf16Pair>> { head, q, cols, seq, part, first, out, with: () },
+                        Attend::<KvFloat<Bf16Pair>> { head, q, cols, seq, part, first, out, token: () },
                     );
                 }
                 KvDtype::Q8_0 => {
-                    dispatch(c.tier, Attend::<KvQ8> { head, q, cols, seq, part, first, out, with: () });
+                    dispatch(c.tier, Attend::<KvQ8> { head, q, cols, seq, part, first, out, token: () });
                 }
             }
         }
@@ -139,7 +141,7 @@ struct Attend<'a, 'o, K: KvFormat> {
     /// The batch row of the first row of the output tile.
     first: usize,
     out: &'a mut Tile<'o, f32>,
-    with: K::With,
+    token: K::Token,
 }
 
 /// A query of a tile.
@@ -158,8 +160,8 @@ impl<K: KvFormat> Job for Attend<'_, '_, K> {
         let group = self.head.group;
         let total = self.part.len() * group;
         // Only prefill, which computes longer than it reads: few rows should read the KV cache as seldom as possible.
-        let prefill = self.part.len() > QUERY_TILE
-            && const { K::ALL_TILE_SIZES && tune::<S>().query_tile == QUERY_TILE };
+        let prefill = self.part.len() > SMALL_QUERY_TILE
+            && const { K::ALL_TILE_SIZES && tune::<S>().query_tile == SMALL_QUERY_TILE };
         let most =
             if prefill { PREFILL_QUERY_TILE } else { K::MAX_QUERIES.min(const { tune::<S>().query_tile }) };
         let mut at = 0;
@@ -243,16 +245,16 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         scratch: &mut TileScratch<K, N>,
     ) {
         let shape = self.head.kv.shape();
-        let (dim, wide) = (shape.head_dim, shape.value_dim());
+        let (dim, value_dim) = (shape.head_dim, shape.value_dim());
         let q: [&[f32]; N] = std::array::from_fn(|i| {
             let head = self.head.head * self.head.group + queries[i].head_in_group;
             &self.q[queries[i].row * self.cols + head * dim..][..dim]
         });
-        let format = K::begin(self.with, N);
+        let format = K::begin(self.token, N);
         let TileScratch { queries_ready, output } = scratch;
         format.queries::<S, N>(s, q, queries_ready);
         for i in 0..N {
-            output.0[i][..wide].fill(0.0);
+            output.0[i][..value_dim].fill(0.0);
         }
         let mut softmax =
             OnlineSoftmax { max: [f32::NEG_INFINITY; MAX_QUERIES], totals: [[0.0; MAX_LANES]; N] };
@@ -269,7 +271,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         };
         // The queries and the output of the next tile are prefetched meanwhile, some with each block. Those of a single
         // tile, or of a small one of decode rows, were just written.
-        let per_block = match more_follow && const { N > QUERY_TILE / 2 } {
+        let per_block = match more_follow && const { N > SMALL_QUERY_TILE / 2 } {
             true => N.div_ceil(blocks.len() - start),
             false => 0,
         };
@@ -301,12 +303,12 @@ impl<K: KvFormat> Attend<'_, '_, K> {
             let rescale = softmax.update(s, &mut scores.0, &visible, &self.head);
             for i in 0..N {
                 if rescale[i] != 1.0 {
-                    output.0[i][..wide].iter_mut().for_each(|v| *v *= rescale[i]);
+                    output.0[i][..value_dim].iter_mut().for_each(|v| *v *= rescale[i]);
                 }
             }
             // Positions past the tile's last were never written by this sequence: their values are not read.
             let written = (last + 1 - base).min(BLOCK_TOKENS);
-            format.add_values::<S, N>(s, &scores.0, values, wide, written, ahead, &mut output.0);
+            format.add_values::<S, N>(s, &scores.0, values, value_dim, written, ahead, &mut output.0);
         }
         for i in 0..N {
             let at = queries[i].head_in_group * dim;
@@ -360,7 +362,7 @@ impl<const N: usize> OnlineSoftmax<N> {
         }
         // All queries at a time. Mostly none changes, but predicting that costs more than computing it for many.
         let mut rescale = [1.0; MAX_QUERIES];
-        if N > QUERY_TILE / 2 || before[..N] != self.max[..N] {
+        if N > SMALL_QUERY_TILE / 2 || before[..N] != self.max[..N] {
             for at in (0..N).step_by(S::LANES) {
                 let delta = s.sub(s.load(&before[at..]), s.load(&self.max[at..]));
                 s.store(s.exp(delta), &mut rescale[at..]);
@@ -394,12 +396,12 @@ impl<const N: usize> OnlineSoftmax<N> {
     }
 }
 
-/// Sets the scores outside `visible` to `with`.
+/// Sets the scores outside `visible` to `masked`.
 #[inline(always)]
-fn apply_mask(scores: &mut [f32; BLOCK_TOKENS], visible: &Range<usize>, with: f32) {
+fn apply_mask(scores: &mut [f32; BLOCK_TOKENS], visible: &Range<usize>, masked: f32) {
     // Written so that it is vectorized.
     for (at, score) in scores.iter_mut().enumerate() {
         let seen = (at >= visible.start) & (at < visible.end);
-        *score = if seen { *score } else { with };
+        *score = if seen { *score } else { masked };
     }
 }

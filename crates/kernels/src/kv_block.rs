@@ -6,8 +6,8 @@ pub const BLOCK_TOKENS: usize = 32;
 /// The widest head.
 pub const MAX_HEAD_DIM: usize = 512;
 
-/// Queries of an attention tile.
-pub(crate) const QUERY_TILE: usize = 8;
+/// Most queries of an attention tile in registers; tiles of AMX take 16.
+pub(crate) const SMALL_QUERY_TILE: usize = 8;
 
 /// A value aligned to a cache line, so that none of its registers crosses one.
 #[repr(align(64))]

@@ -6,7 +6,7 @@ use cpu::simd::{DotKind, Simd};
 
 use crate::bf16::pair;
 use crate::kv_block::BLOCK_TOKENS;
-use crate::kv_block::{MAX_HEAD_DIM, QUERY_TILE};
+use crate::kv_block::{MAX_HEAD_DIM, SMALL_QUERY_TILE};
 use crate::tune::{self, tune};
 
 /// A float type in memory.
@@ -120,17 +120,17 @@ impl DotOperand for Bf16Pair {
 pub(crate) trait KvFormat {
     /// As of a [`Job`](cpu::simd::Job).
     const DOT_KIND: DotKind;
-    /// The argument of [`KvFormat::begin`].
-    type With: Copy;
+    /// What [`KvFormat::begin`] needs: a capability token beyond that of the registers (AMX), or nothing.
+    type Token: Copy;
     /// The most queries of a tile.
-    const MAX_QUERIES: usize = QUERY_TILE;
-    /// Whether there is code for each number of queries up to [`QUERY_TILE`]. Otherwise for powers of two only, and a
-    /// tile that is not full computes its last query again, which takes less time to compile.
+    const MAX_QUERIES: usize = SMALL_QUERY_TILE;
+    /// Whether there is code for each number of queries up to [`SMALL_QUERY_TILE`]. Otherwise for powers of two only,
+    /// and a tile that is not full computes its last query again, which takes less time to compile.
     const ALL_TILE_SIZES: bool;
     /// The queries of a tile, prepared once for all blocks.
     type Queries<const N: usize>;
     /// Begins a tile of `queries` queries.
-    fn begin(with: Self::With, queries: usize) -> Self;
+    fn begin(token: Self::Token, queries: usize) -> Self;
     /// A buffer for prepared queries.
     fn scratch<const N: usize>() -> Self::Queries<N>;
     /// Prepares queries `[head_dim]` in a buffer that held none of another width.
@@ -165,7 +165,7 @@ pub(crate) struct KvFloat<T>(PhantomData<T>);
 
 impl<T: DotOperand> KvFormat for KvFloat<T> {
     const DOT_KIND: DotKind = if T::VALUES == 2 { DotKind::Bf16 } else { DotKind::F32 };
-    type With = ();
+    type Token = ();
     const ALL_TILE_SIZES: bool = true;
     type Queries<const N: usize> = [[T::Factor; MAX_HEAD_DIM]; N];
 
@@ -245,9 +245,9 @@ pub(crate) fn set_factors<T: DotOperand, const N: usize, const X: usize>(
 pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
     match N {
         ..=2 => 4,
-        3 | 4 if tune::<S>().query_tile > QUERY_TILE => 4,
+        3 | 4 if tune::<S>().query_tile > SMALL_QUERY_TILE => 4,
         3..=6 => 2,
-        _ => 1 + (tune::<S>().query_tile > QUERY_TILE) as usize,
+        _ => 1 + (tune::<S>().query_tile > SMALL_QUERY_TILE) as usize,
     }
 }
 
@@ -258,7 +258,7 @@ const STRIP_REGISTERS: usize = 8;
 /// software prefetch: the hardware prefetcher then sees one stream (docs/lab/kv-cache-and-attention.md, 52). It would gain nothing for two
 /// queries.
 const fn split_by_2<S: Simd, const N: usize>() -> bool {
-    !tune::<S>().prefetch.gemv && tune::<S>().query_tile > QUERY_TILE && (N == 3 || N == 4)
+    !tune::<S>().prefetch.gemv_weights && tune::<S>().query_tile > SMALL_QUERY_TILE && (N == 3 || N == 4)
 }
 
 /// Whether a row of a head `width` wide is one strip; of two, the second would be read after the first of the next row.
@@ -388,11 +388,11 @@ fn add_strip<
         for k in 0..4 {
             parts[k] = &four[k * row + from..][..bytes];
         }
-        let next = next::<T, N, X>(factors, t, 4);
+        let factors = factors_at::<T, N, X>(factors, t, 4);
         for k in 0..4 {
             accumulate_operand::<S, T, N, U, PREFETCH>(
                 s,
-                &next,
+                &factors,
                 k,
                 parts[k],
                 &span[k * bytes..][..bytes],
@@ -403,10 +403,10 @@ fn add_strip<
         t += 4;
     }
     for one in fours.remainder().chunks_exact(row) {
-        let next = next::<T, N, X>(factors, t, 1);
+        let factors = factors_at::<T, N, X>(factors, t, 1);
         // The end of a block that is not full, or keys of no multiple of four: prefetches of their own lines suffice.
         let part = &one[from..][..bytes];
-        accumulate_operand::<S, T, N, U, PREFETCH>(s, &next, 0, part, part, prefetch_ahead, &mut sums);
+        accumulate_operand::<S, T, N, U, PREFETCH>(s, &factors, 0, part, part, prefetch_ahead, &mut sums);
         t += 1;
     }
     for i in 0..N {
@@ -419,16 +419,16 @@ fn add_strip<
 
 /// Factors `t` to `t + count - 1` of each row.
 #[inline(always)]
-fn next<T: DotOperand, const N: usize, const X: usize>(
+fn factors_at<T: DotOperand, const N: usize, const X: usize>(
     factors: &[[T::Factor; X]; N],
     t: usize,
     count: usize,
 ) -> [&[T::Factor]; N] {
-    let mut next: [&[T::Factor]; N] = [&[]; N];
+    let mut at: [&[T::Factor]; N] = [&[]; N];
     for i in 0..N {
-        next[i] = &factors[i][t..][..count];
+        at[i] = &factors[i][t..][..count];
     }
-    next
+    at
 }
 
 /// The bytes whose counterparts in the next block are prefetched while a strip of rows of `row` bytes is read, from

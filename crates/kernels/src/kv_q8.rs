@@ -152,7 +152,7 @@ pub(crate) struct KvQ8;
 
 impl KvFormat for KvQ8 {
     const DOT_KIND: DotKind = DotKind::Int8;
-    type With = ();
+    type Token = ();
     const ALL_TILE_SIZES: bool = false;
     type Queries<const N: usize> = Queries<N>;
 

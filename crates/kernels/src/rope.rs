@@ -68,11 +68,11 @@ pub fn rope(
     assert!(norm.is_none_or(|(weight, _)| weight.len() == head_dim), "norm weights");
     let cols = heads * head_dim;
     parallel_rows(c, x, cols, &|first, x| {
-        dispatch(c.tier, Turn { x, first, table, cols, head_dim, pairing, norm })
+        dispatch(c.tier, Rotate { x, first, table, cols, head_dim, pairing, norm })
     });
 }
 
-struct Turn<'a> {
+struct Rotate<'a> {
     x: &'a mut [f32],
     /// The row of the table for the first row of `x`.
     first: usize,
@@ -83,7 +83,7 @@ struct Turn<'a> {
     norm: Option<(&'a [f32], f32)>,
 }
 
-impl Job for Turn<'_> {
+impl Job for Rotate<'_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -96,14 +96,14 @@ impl Job for Turn<'_> {
                 norm::in_place(s, row, weight, eps);
             }
             for head in row.chunks_exact_mut(self.head_dim) {
-                turn(head, cos, sin, self.pairing);
+                rotate(head, cos, sin, self.pairing);
             }
         }
     }
 }
 
 #[inline(always)]
-fn turn(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing) {
+fn rotate(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing) {
     match pairing {
         Pairing::Halves => {
             let (a, b) = head.split_at_mut(cos.len());

@@ -1,4 +1,5 @@
-//! AMX (Sapphire Rapids and later): tile registers and their products, beside the registers of AVX-512.
+//! AMX (Sapphire Rapids and later): tile registers and their products, on top of the registers of AVX-512. Of the
+//! products, those of bf16 and f16; int8 (`TDPBSSD`) is deliberately absent: docs/lab/amx-tiles.md, decision 23.
 //!
 //! A tile is up to 16 rows of 64 bytes. `C[m][n] += Σ_k A[m][k] · B[k][n]`, where a row of `A` is a row of activations, a row of
 //! `C` its accumulators with 16 rows of weights, and a row of `B` a bf16 pair of consecutive `k` for each of these 16: what
@@ -20,7 +21,7 @@ use crate::probe::environment;
 /// Rows of a tile.
 pub const ROWS: usize = 16;
 
-/// Proof that this CPU has AMX for bf16 beside AVX-512 with VNNI, and that the system lets this process use it.
+/// Proof that this CPU has AMX for bf16 as well as AVX-512 with VNNI, and that the system lets this process use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Amx(Avx512<false>);
 
@@ -28,9 +29,9 @@ impl Amx {
     /// The token, if this CPU has the instructions and the system allows them. Asks the system once a process.
     pub fn new() -> Option<Amx> {
         static PERMITTED: OnceLock<bool> = OnceLock::new();
-        let lanes = Avx512::new()?;
+        let avx512 = Avx512::new()?;
         (*PERMITTED.get_or_init(|| missing_features().is_empty() && request_permission()))
-            .then_some(Amx(lanes))
+            .then_some(Amx(avx512))
     }
 
     /// The token, if `tier` is an AMX tier and it can be used: also decides whether activations are packed for tiles.
@@ -38,13 +39,14 @@ impl Amx {
         if matches!(tier, Tier::Amx | Tier::AmxFp16) { Amx::new() } else { None }
     }
 
-    /// The registers beside the tiles, those of [`super::dispatch`].
-    pub fn lanes(self) -> Avx512<false> {
+    /// The token of the registers that accompany the tiles, the one that [`super::dispatch`] uses.
+    pub fn avx512(self) -> Avx512<false> {
         self.0
     }
 }
 
-/// Proof that this CPU has f16 products in AMX tiles and f16 arithmetic in registers (Granite Rapids and later), beside [`Amx`].
+/// Proof that this CPU has f16 products in AMX tiles and f16 arithmetic in registers (Granite Rapids and later),
+/// besides [`Amx`].
 #[derive(Clone, Copy, Debug)]
 pub struct AmxFp16(Avx512<false, true>);
 
@@ -54,8 +56,8 @@ impl AmxFp16 {
     pub fn new() -> Option<AmxFp16> {
         static HERE: OnceLock<bool> = OnceLock::new();
         Amx::new()?;
-        let lanes = Avx512::new()?;
-        HERE.get_or_init(|| missing_fp16_features().is_empty()).then_some(AmxFp16(lanes))
+        let avx512 = Avx512::new()?;
+        HERE.get_or_init(|| missing_fp16_features().is_empty()).then_some(AmxFp16(avx512))
     }
 
     /// The token, if `tier` is the one that uses it.
@@ -63,13 +65,13 @@ impl AmxFp16 {
         if tier == Tier::AmxFp16 { AmxFp16::new() } else { None }
     }
 
-    /// The tiles.
+    /// The token of the tiles.
     pub fn amx(self) -> Amx {
         Amx(self.0.plain())
     }
 
-    /// The registers beside the tiles.
-    pub fn lanes(self) -> Avx512<false, true> {
+    /// The token of the registers that accompany the tiles.
+    pub fn avx512(self) -> Avx512<false, true> {
         self.0
     }
 }

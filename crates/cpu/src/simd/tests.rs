@@ -278,8 +278,8 @@ fn halves_are_those_of_the_definition() {
     }
     #[cfg(target_arch = "x86_64")]
     if let Some(halves) = amx::AmxFp16::new() {
-        halves.lanes().call(Halves);
-        halves.lanes().call(Everything);
+        halves.avx512().call(Halves);
+        halves.avx512().call(Everything);
     }
 }
 

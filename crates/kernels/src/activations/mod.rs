@@ -85,8 +85,8 @@ impl Activations {
     /// many rows ([`ActFormats::q8_decode_bf16_prefill`]). Which rows are which must not depend on the batch.
     ///
     /// # Panics
-    /// When `x` is no whole number of rows, fewer than `decode_rows`, or more than [`Activations::new`] reserved, and when `formats` has
-    /// both 8 and 16 bits ([`Precision::Fast`](crate::Precision) and `Fine`).
+    /// When `x` is not a whole number of rows, fewer than `decode_rows`, or more than [`Activations::new`] reserved,
+    /// and when `formats` has both 8 and 16 bits ([`Precision::Fast`](crate::Precision) and `Fine`).
     pub fn set(&mut self, c: &Compute, x: &[f32], cols: usize, formats: ActFormats, decode_rows: usize) {
         self.quantize_and_pack(c, RowSource::Plain(x), cols, formats, decode_rows);
         if formats.f32 {
@@ -100,7 +100,7 @@ impl Activations {
     }
 
     /// Sets the rows to `act(gate) · up`, fused: the same bits as [`gated`](crate::gated) and then [`Activations::set`], without writing
-    /// `f32` in between where no format needs it. May overwrite `gate`. Seven parameters beside the activations, as the two it stands for.
+    /// `f32` in between where no format needs it. May overwrite `gate`.
     ///
     /// # Panics
     /// As [`Activations::set`], and when the lengths differ.

@@ -19,13 +19,15 @@ impl Powers {
         let step = max_abs / 127.0;
         let low = f32::from_bits(step.to_bits() & POWER);
         let least = low * LEAST;
-        let more = step - low;
-        let more = if more > least { more } else { least };
-        let more = f32::from_bits(more.to_bits().wrapping_add(!POWER & 0x7fff_ffff) & POWER);
-        let neg_sums = low + low - step;
-        let neg_sums = if neg_sums > least { neg_sums } else { least };
-        let neg_sums = f32::from_bits(neg_sums.to_bits() & POWER);
-        let (first, second) = if more + more > low { (low + low, -neg_sums) } else { (low, more) };
+        // What the scale has above its leading power of two, rounded up to a power of two.
+        let excess = step - low;
+        let excess = if excess > least { excess } else { least };
+        let excess = f32::from_bits(excess.to_bits().wrapping_add(!POWER & 0x7fff_ffff) & POWER);
+        // What it lacks to the next one, rounded down.
+        let deficit = low + low - step;
+        let deficit = if deficit > least { deficit } else { least };
+        let deficit = f32::from_bits(deficit.to_bits() & POWER);
+        let (first, second) = if excess + excess > low { (low + low, -deficit) } else { (low, excess) };
         // Plain comparisons, so that it is vectorized.
         let usable = (step > 1e-30) & (step < 1e30);
         if usable { Powers { first, second } } else { Powers::default() }

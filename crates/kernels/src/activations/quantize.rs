@@ -53,7 +53,7 @@ impl Job for QuantizeRows<'_> {
                 let mut runs = out[parts * r..].chunks_mut(BLOCK_RUN * width).peekable();
                 for at in (self.from..to).step_by(RUN_VALUES) {
                     let Some(out) = runs.next() else { break };
-                    if const { tune::<S>().prefetch.gemm }
+                    if const { tune::<S>().prefetch.gemm_activations_and_output }
                         && matches!(self.x, RowSource::Gated { .. })
                         && let Some(next) = runs.peek_mut()
                     {
@@ -62,12 +62,12 @@ impl Job for QuantizeRows<'_> {
                         }
                     }
                     let values = self.x.values(s, row, at, RUN_VALUES.min(to - at), &mut scratch);
-                    let (to_int, part) = values.as_chunks::<BLOCK>();
-                    blocks(s, self.form, to_int, out, width);
-                    if !part.is_empty() {
+                    let (whole, tail) = values.as_chunks::<BLOCK>();
+                    blocks(s, self.form, whole, out, width);
+                    if !tail.is_empty() {
                         let mut padded = [0.0; BLOCK];
-                        padded[..part.len()].copy_from_slice(part);
-                        blocks(s, self.form, &[padded], &mut out[to_int.len() * width..], width);
+                        padded[..tail.len()].copy_from_slice(tail);
+                        blocks(s, self.form, &[padded], &mut out[whole.len() * width..], width);
                     }
                 }
             }
@@ -174,8 +174,8 @@ struct HalfSums<const N: usize> {
 }
 
 impl<const N: usize> HalfSums<N> {
-    /// The fields of [`Block`] beside `q`, transposed, for blocks with these `scales`, which are the sums of `powers` where those are given;
-    /// then the first block is an even one of its row.
+    /// The fields of [`Block`] other than `q`, transposed, for blocks with these `scales`, which are the sums of
+    /// `powers` where those are given; then the first block is an even one of its row.
     #[inline(always)]
     fn meta(&self, scales: &[f32; N], powers: Option<&[Powers; N]>) -> [[i32; N]; 8] {
         let HalfSums { first, second } = self;
@@ -200,13 +200,13 @@ impl<const N: usize> HalfSums<N> {
             }
             for i in 0..N {
                 let [first, second] = powers[i].magic();
-                let [from, second_delta] = [first, second].map(|x| x.to_bits().cast_signed());
-                meta[0][i] = from;
-                meta[1][i] = from.wrapping_add(8 * (neg_sums[0][i] + neg_sums[1][i]));
-                meta[2][i] = from.wrapping_add(128 * (neg_sums[0][i] + neg_sums[1][i]));
-                meta[3][i] = from.wrapping_add(32 * neg_sums[0][i]);
-                meta[4][i] = from.wrapping_add(32 * neg_sums[1][i]);
-                meta[5][i] = second_delta.wrapping_sub(from);
+                let [first_bits, second_bits] = [first, second].map(|x| x.to_bits().cast_signed());
+                meta[0][i] = first_bits;
+                meta[1][i] = first_bits.wrapping_add(8 * (neg_sums[0][i] + neg_sums[1][i]));
+                meta[2][i] = first_bits.wrapping_add(128 * (neg_sums[0][i] + neg_sums[1][i]));
+                meta[3][i] = first_bits.wrapping_add(32 * neg_sums[0][i]);
+                meta[4][i] = first_bits.wrapping_add(32 * neg_sums[1][i]);
+                meta[5][i] = second_bits.wrapping_sub(first_bits);
                 meta[6][i] = (-(first + second)).to_bits().cast_signed();
             }
         } else {

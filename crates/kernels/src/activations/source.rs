@@ -73,14 +73,14 @@ impl<'a> RowSource<'a> {
         let ahead = 4 * count;
         match self {
             RowSource::Plain(x) => {
-                if const { tune::<S>().prefetch.gemm } {
+                if const { tune::<S>().prefetch.gemm_activations_and_output } {
                     s.prefetch_span_l2(&x[these.clone()], ahead);
                 }
                 return &x[these];
             }
             RowSource::Gated { act, gate, up } => {
                 let (gate, up) = (&gate[these.clone()], &up[these]);
-                if const { tune::<S>().prefetch.gemm } {
+                if const { tune::<S>().prefetch.gemm_activations_and_output } {
                     s.prefetch_span_l2(gate, ahead);
                     s.prefetch_span_l2(up, ahead);
                 }

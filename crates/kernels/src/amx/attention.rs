@@ -25,7 +25,7 @@ pub(crate) struct AmxBf16 {
 
 impl KvFormat for AmxBf16 {
     const DOT_KIND: DotKind = DotKind::F32;
-    type With = Amx;
+    type Token = Amx;
     const MAX_QUERIES: usize = ROWS;
     const ALL_TILE_SIZES: bool = false;
     type Queries<const N: usize> = CacheAligned<[[u32; MAX_HEAD_DIM / 2]; N]>;

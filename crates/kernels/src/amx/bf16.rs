@@ -15,7 +15,7 @@ pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     if work.out.rows() >= BLOCKED_MIN_M {
         return blocked::<PrepackedTiles, _>(amx, PrepackedTiles, work, pairs, 0);
     }
-    amx.lanes().call(Bf16Gemm { amx, work, pairs });
+    amx.avx512().call(Bf16Gemm { amx, work, pairs });
 }
 
 /// NR in panels for one tile of rows: fewer accumulators would not hide latency.
@@ -134,8 +134,8 @@ impl Bf16Gemm<'_, '_> {
             let x: [&[[i8; 4]]; G] = std::array::from_fn(|g| &x[g][whole * rows..]);
             let mut last = [[0; TILE_BYTES]; P];
             for (panel, last) in panels.iter().zip(&mut last) {
-                let pending = &panel[whole * TILE_BYTES..];
-                last[..pending.len()].copy_from_slice(pending);
+                let tail = &panel[whole * TILE_BYTES..];
+                last[..tail.len()].copy_from_slice(tail);
             }
             multiply(tiles, &PrepackedTiles, x, last.each_ref().map(|w| w.as_slice()));
         }

@@ -29,11 +29,11 @@ pub(super) fn blocked<U, W: Weights>(
     pairs: &[[i8; 4]],
     first: usize,
 ) {
-    amx.lanes().call_in_unit::<U, _>(Blocked { amx, work, pairs, first, weights });
+    amx.avx512().call_in_unit::<U, _>(BlockedGemm { amx, work, pairs, first, weights });
 }
 
 /// The job of [`blocked`], for the registers that the weights choose.
-pub(super) struct Blocked<'w, 'a, W> {
+pub(super) struct BlockedGemm<'w, 'a, W> {
     pub(super) amx: Amx,
     pub(super) work: &'w mut Work<'a>,
     pub(super) pairs: &'w [[i8; 4]],
@@ -46,7 +46,7 @@ thread_local! {
     static ACCUMULATORS: Cell<Vec<Accumulators>> = const { Cell::new(Vec::new()) };
 }
 
-impl<W: Weights> Job for Blocked<'_, '_, W> {
+impl<W: Weights> Job for BlockedGemm<'_, '_, W> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
@@ -101,7 +101,7 @@ const PAIR_TILES: usize = 2 * TILES;
 /// A tile of rows.
 type Rows = [[i8; 4]; ROWS * PAIRS];
 
-impl<W: Weights> Blocked<'_, '_, W> {
+impl<W: Weights> BlockedGemm<'_, '_, W> {
     /// Rows `from..end` × all panels, an output block at a time, and within it the K-blocks.
     #[inline(always)]
     fn loop_n<S: Simd>(
@@ -196,8 +196,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// One K-block, from column `k` on: all rows of the output block × its `P` panels from `at` on. Nine values that change
-    /// independently of each other.
+    /// One K-block, from column `k` on: all rows of the output block × its `P` panels from `at` on.
     #[inline(always)]
     fn loop_m<S: Simd, const P: usize>(
         &mut self,
@@ -264,7 +263,7 @@ impl<W: Weights> Blocked<'_, '_, W> {
         }
     }
 
-    /// `G` tiles of rows × `P` panels over one K-block; a full 2 × 2 block goes to [`Blocked::full_block`].
+    /// `G` tiles of rows × `P` panels over one K-block; a full 2 × 2 block goes to [`BlockedGemm::full_block`].
     #[inline(always)]
     fn block<S: Simd, const G: usize, const P: usize>(
         &self,

@@ -38,18 +38,19 @@ impl<F: Format> Weights for DequantBf16<F> {
     }
 }
 
-/// A factor of the weights before their lower 16 bits are cut off: half a last place of bf16, on average over mantissas
-/// as they occur. Truncation then errs to both sides, and costs half of what rounding does.
+/// A factor of the weights before their lower 16 bits are cut off. `1 + ln 2 / 256` is the mean of half a unit in the
+/// last place of bf16, which makes truncation nearly unbiased, for half the instructions of rounding.
 const ROUNDING_BIAS: f32 = 1.0 + std::f32::consts::LN_2 / 256.0;
 
-/// A byte `q` in these bits of a float makes it 256 + q.
-const BITS: i32 = 0x007f_8000;
-const UP: f32 = 256.0;
+/// The upper eight bits of the mantissa: a byte `q` there makes [`CODE_BIAS`] 256 + q.
+const CODE_MASK: i32 = 0x007f_8000;
+/// The float whose last mantissa bits hold a code, and what its value is too large by.
+const CODE_BIAS: f32 = 256.0;
 
 /// Dequantizes a sub-block into a tile: a row for each pair of columns.
 #[inline(always)]
 fn dequant_tile<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u8]) {
-    let zero = UP + unpack::zero_point::<S, F>() as f32;
+    let zero = CODE_BIAS + unpack::zero_point::<S, F>() as f32;
     let (zero, rounding_bias) = (s.splat(-zero), s.splat(ROUNDING_BIAS));
     for half in 0..2 {
         // weight = scale · code + (bias - scale · zero)
@@ -70,10 +71,10 @@ fn dequant_tile<S: Simd, F: Format>(s: S, u: &unpack::Unpacked<S>, tile: &mut [u
     }
 }
 
-/// 256 + the byte at [`BITS`].
+/// 256 + the byte at [`CODE_MASK`].
 #[inline(always)]
 fn code<S: Simd>(s: S, v: S::I) -> S::F {
-    s.cast_f(s.or(s.and(v, s.splat_i(BITS)), s.splat_i(UP.to_bits().cast_signed())))
+    s.cast_f(s.or(s.and(v, s.splat_i(CODE_MASK)), s.splat_i(CODE_BIAS.to_bits().cast_signed())))
 }
 
 /// The upper halves of each lane's bits: of `low` in the lower half, of `high` in the upper.

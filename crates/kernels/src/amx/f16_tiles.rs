@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use cpu::simd::amx::{AmxFp16, ROWS, Tiles};
 use cpu::simd::{Job, Simd};
 
-use super::blocked::Blocked;
+use super::blocked::BlockedGemm;
 use super::tile::{Accumulators, TILE_BYTES, multiply};
 use super::tile::{DecodedKBlock, K_BLOCK, Weights};
 use crate::activations::{AMX_TILE_PAIRS as PAIRS, F16Rows};
@@ -30,9 +30,15 @@ const SMALL_M_ROWS: usize = 2 * ROWS;
 pub(crate) fn gemm<F: Format>(amx: AmxFp16, work: &mut Work<'_>, x: F16Rows<'_>, weight_scale: f32) {
     let weights = F16Weights::<F> { amx, weight_scale, row_descale: x.descale, format: PhantomData };
     if work.out.rows() <= SMALL_M_ROWS {
-        amx.lanes().call_in_unit::<F, _>(SmallM { work, pairs: x.pairs, weights });
+        amx.avx512().call_in_unit::<F, _>(SmallM { work, pairs: x.pairs, weights });
     } else {
-        amx.lanes().call_in_unit::<F, _>(Blocked { amx: amx.amx(), work, pairs: x.pairs, first: 0, weights });
+        amx.avx512().call_in_unit::<F, _>(BlockedGemm {
+            amx: amx.amx(),
+            work,
+            pairs: x.pairs,
+            first: 0,
+            weights,
+        });
     }
 }
 

@@ -272,7 +272,7 @@ impl<'a> Dict12Blocked<'_, 'a> {
         let count = (cols / 2 - k).min(bf16_dict12::K_BLOCK / 2);
         let last = k + count == cols / 2;
         let panels = NR.min(self.work.weights.count - panel);
-        if const { tune::<S>().prefetch.gemm } && last {
+        if const { tune::<S>().prefetch.gemm_activations_and_output } && last {
             self.work.prefetch_output(s, first..first + MR, panel..panel + panels);
         }
         sums = fma_k_block(s, now, &x, k..k + count, sums);

@@ -85,7 +85,7 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
         let panels = self.work.weights.count;
         // Prefetched rows are cheap to read again; a larger MC would displace more than it saves.
         let bytes = const {
-            if tune::<S>().prefetch.gemm && K::PREFETCH_ACTIVATIONS {
+            if tune::<S>().prefetch.gemm_activations_and_output && K::PREFETCH_ACTIVATIONS {
                 tune::<S>().mc_bytes / 2
             } else {
                 tune::<S>().mc_bytes
@@ -94,8 +94,11 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
         let mc = (bytes / K::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(mc) {
             let end = rows.min(first + mc);
-            if const { K::PANEL_PAIRS && tune::<S>().nr_panels == 2 && (!K::GEMV || tune::<S>().prefetch.gemv) }
-                || (const { maddubs_i16::<S>() } && end - first < K::I16_PAIRS_BELOW)
+            if const {
+                K::PANEL_PAIRS
+                    && tune::<S>().nr_panels == 2
+                    && (!K::GEMV || tune::<S>().prefetch.gemv_weights)
+            } || (const { maddubs_i16::<S>() } && end - first < K::I16_PAIRS_BELOW)
             {
                 if const { tune::<S>().nr_panels == 1 } || !(2..=ROW_GROUP).contains(&self.work.rows) {
                     for p in (0..panels).step_by(2) {
@@ -216,7 +219,7 @@ impl<K: MicroKernel> Gemm<'_, '_, K> {
         // A last panel without a neighbour is computed twice.
         let count = NR.min(self.work.weights.count - p);
         let panels = std::array::from_fn(|i| self.work.weights.panel(p + i.min(count - 1)));
-        if const { tune::<S>().prefetch.gemm && K::PREFETCH_ACTIVATIONS && MR == ROW_GROUP }
+        if const { tune::<S>().prefetch.gemm_activations_and_output && K::PREFETCH_ACTIVATIONS && MR == ROW_GROUP }
             && staging.is_none()
         {
             let (first, rows) = (first / planes, self.work.rows);

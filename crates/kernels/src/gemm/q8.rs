@@ -89,7 +89,7 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                 // registers, and spill the accumulators.
                 let x = &rows[at..at + MR];
                 at += step;
-                if const { tune::<S>().prefetch.gemm && MR == ROW_GROUP } && many {
+                if const { tune::<S>().prefetch.gemm_activations_and_output && MR == ROW_GROUP } && many {
                     s.prefetch_span_l2(x, const { tune::<S>().prefetch.activations });
                 }
                 // The next `NR - 1` panels are being read beside this one: the prefetch skips them.
@@ -110,7 +110,8 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                 for p in 1..NR {
                     u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
                 }
-                let prefetch = (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv })).then_some(prefetch);
+                let prefetch =
+                    (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv_weights })).then_some(prefetch);
                 if const { tune::<S>().nr_panels == 2 || (maddubs_i16::<S>() && F::Codes::EIGHT_BIT) } {
                     microkernel_dot::<S, F, MR, NR>(s, &u, x, prefetch, &mut sums);
                 } else {

@@ -118,7 +118,7 @@ impl<'a, const NR: usize> SubBlockOperands<'a, NR> {
         SubBlockOperands {
             codes,
             x,
-            prefetch: (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv })).then_some(prefetch),
+            prefetch: (MR >= 4 || (GEMV && const { tune::<S>().prefetch.gemv_weights })).then_some(prefetch),
         }
     }
 }

@@ -11,8 +11,8 @@ pub(super) const TUNE: Tune = Tune {
     query_tile: 8,
     prefetch: Prefetch {
         // Zen 3 decodes a third faster with it.
-        gemv: true,
-        gemm: false,
+        gemv_weights: true,
+        gemm_activations_and_output: false,
         distance: [3 << 10; 2],
         activations: 16 << 10,
         level: CacheLevel::L1,

@@ -10,8 +10,8 @@ pub(super) const TUNE: Tune = Tune {
     mc_bytes: 512 << 10,
     query_tile: 16,
     prefetch: Prefetch {
-        gemv: true,
-        gemm: true,
+        gemv_weights: true,
+        gemm_activations_and_output: true,
         distance: [3 << 10; 2],
         activations: 16 << 10,
         level: CacheLevel::L1,

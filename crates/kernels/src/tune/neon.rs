@@ -10,8 +10,8 @@ pub(super) const TUNE: Tune = Tune {
     mc_bytes: 512 << 10,
     query_tile: 8,
     prefetch: Prefetch {
-        gemv: false,
-        gemm: false,
+        gemv_weights: false,
+        gemm_activations_and_output: false,
         distance: [3 << 10; 2],
         activations: 16 << 10,
         level: CacheLevel::L1,

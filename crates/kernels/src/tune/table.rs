@@ -25,9 +25,9 @@ pub(crate) struct Tune {
 pub(crate) struct Prefetch {
     /// Prefetch weights for one or two rows (GEMV) too, and values of the KV cache that three or four queries share. Off where the
     /// hardware prefetcher keeps up with one stream; GEMV then takes one panel at a time, whatever [`Tune::nr_panels`] says.
-    pub(crate) gemv: bool,
+    pub(crate) gemv_weights: bool,
     /// Prefetch the activations, and the output that they fill, when M is large.
-    pub(crate) gemm: bool,
+    pub(crate) gemm_activations_and_output: bool,
     /// Prefetch distance of weights in bytes: of one stream, and of each of two that are read side by side. About 100 ns of reading.
     pub(crate) distance: [usize; 2],
     /// Prefetch distance of activations in bytes, where `gemm`.

@@ -9,7 +9,7 @@ use super::table::{CacheLevel, Int8Path, Prefetch, Tune};
 
 pub(super) const TUNE: Tune = Tune {
     prefetch: Prefetch {
-        gemv: false,
+        gemv_weights: false,
         // What counts is the bytes on their way in all: with 3 KiB, eight rows of Q8_0 took 1.68 times as long.
         distance: [8 << 10, 4 << 10],
         level: CacheLevel::L2,
