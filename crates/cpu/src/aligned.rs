@@ -6,7 +6,8 @@ use std::ops::{Deref, DerefMut};
 const LINE: usize = 64;
 
 /// `len` values aligned to a cache line. Allocators put large buffers 16 bytes behind the start of a page, where every
-/// access of a full register touches two lines: loading rows into AMX tiles takes twice as long (docs/lab/amx-tiles.md, 36).
+/// access of a full register touches two lines: loading rows into AMX tiles takes twice as long
+/// (docs/lab/amx-tiles.md#decision-36).
 pub struct AlignedVec<T> {
     room: Vec<T>,
     from: usize,

@@ -8,16 +8,18 @@ use std::str::FromStr;
 pub enum Tier {
     /// Plain Rust: the reference that the other tiers are tested against.
     Scalar,
-    /// Arm Advanced SIMD (`asimd`), which every AArch64 CPU has. The dot products of `asimddp` and `i8mm` are used where
-    /// they are there.
+    /// Arm Advanced SIMD (`asimd`), which every AArch64 CPU has. The dot products of `asimddp` and `i8mm` (`sdot`,
+    /// `usdot`) are used where they are there.
     Neon,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI. BF16 instructions are used where they are there.
     Avx512,
-    /// [`Tier::Avx512`] and AMX: bf16 weights and the bf16 KV cache are multiplied in tiles.
+    /// [`Tier::Avx512`] and AMX for bf16: bf16 weights, the bf16 KV cache, and prefill rows × quantized weights,
+    /// dequantized to bf16, are multiplied in tiles. There is no int8 path in tiles (decision 23).
     Amx,
-    /// [`Tier::Amx`] with f16 tiles and registers: quantized weights are multiplied in tiles too.
+    /// [`Tier::Amx`] with f16 tiles and registers: quantized weights, dequantized to f16, are multiplied in tiles for
+    /// any number of rows.
     AmxFp16,
 }
 

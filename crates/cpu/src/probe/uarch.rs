@@ -5,11 +5,13 @@ use std::sync::OnceLock;
 
 use super::environment;
 
-/// A CPU's micro-architecture, as far as kernels are tuned for it. It decides how fast they are and which of several equally exact
-/// quantizations of activations is used, never which instructions exist: that is [`Tier`](crate::Tier).
+/// A CPU's micro-architecture, as far as kernels are tuned for it. It decides how fast they are and which of several
+/// quantizations of activations is used (on Zen 4 a coarser one: docs/lab/zen-4.md), never which instructions exist:
+/// that is [`Tier`](crate::Tier).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Uarch {
-    /// Any that has no tuning of its own: the tier's defaults, measured on Zen 5, Sapphire Rapids, Zen 3 and Neoverse N1.
+    /// Any that has no tuning of its own: the tier's defaults, measured on Zen 5, Sapphire Rapids and Zen 3; on NEON
+    /// not measured.
     Generic,
     /// AMD family 19h with AVX-512.
     Zen4,

@@ -1,4 +1,4 @@
-//! Choosing the registers of a tier at run time.
+//! Choosing the token of a tier at run time.
 
 #[cfg(target_arch = "aarch64")]
 use super::neon;
@@ -10,7 +10,7 @@ use crate::Tier;
 #[cfg(target_arch = "x86_64")]
 use crate::Uarch;
 
-/// Runs `job` on the lanes of `tier`, or on the scalar ones when this CPU lacks the tier.
+/// Runs `job` with the token of `tier`, or with the scalar one when this CPU lacks the tier.
 #[inline]
 pub fn dispatch<J: Job>(tier: Tier, job: J) -> J::Out {
     dispatch_in_unit::<J, J>(tier, job)
@@ -58,15 +58,20 @@ pub fn dispatch_in_unit<U, J: Job>(tier: Tier, job: J) -> J::Out {
                 return s.call_in_unit::<U, J>(job);
             }
         }
-        _ => {}
+        Tier::Scalar => {}
+        // Tiers of other architectures. No catch-all: a new tier must not run as scalar unnoticed.
+        #[cfg(not(target_arch = "x86_64"))]
+        Tier::Avx2 | Tier::Avx512 | Tier::Amx | Tier::AmxFp16 => {}
+        #[cfg(not(target_arch = "aarch64"))]
+        Tier::Neon => {}
     }
     scalar::Scalar.call_in_unit::<U, J>(job)
 }
 
-/// As [`dispatch_in_unit`], on registers tuned for Zen 4 that have the bf16 dot product.
+/// As [`dispatch_in_unit`], with the token for Zen 4 that has the bf16 dot product.
 ///
 /// # Errors
-/// The job, where `tier` has no such registers on this CPU.
+/// The job, where `tier` has no such token on this CPU.
 pub fn dispatch_zen4_bf16_in_unit<U, J: Job>(tier: Tier, job: J) -> Result<J::Out, J> {
     #[cfg(target_arch = "x86_64")]
     if tier == Tier::Avx512
@@ -90,7 +95,7 @@ pub fn has_zen4_bf16(tier: Tier) -> bool {
     dispatch_zen4_bf16_in_unit::<Nothing, _>(tier, Nothing).is_ok()
 }
 
-/// The registers' width that [`dispatch`] would use: `LANES` of `tier` on this CPU.
+/// `LANES` of the token that [`dispatch`] uses for `tier` on this CPU: the register width in floats.
 pub fn lanes(tier: Tier) -> usize {
     struct Lanes;
     impl Job for Lanes {

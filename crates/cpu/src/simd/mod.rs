@@ -5,8 +5,8 @@
 //! given to `map`: it would be compiled without them, each intrinsic a call with its registers in memory (`cargo xtask
 //! counts` finds such calls). [`scalar::Scalar`] is the reference that the others are tested against.
 //!
-//! Deliberately absent: choosing the tier (the caller does, once a task of the pool), tuning (`kernels::tune`) and
-//! weight formats.
+//! `available.rs` says which tiers this CPU has and which is best ([`Tier::best`](crate::Tier::best)); callers pass the
+//! tier to [`dispatch()`], once a task of the pool. Deliberately absent: tuning (`kernels::tune`) and weight formats.
 
 #[cfg(target_arch = "x86_64")]
 pub mod amx;

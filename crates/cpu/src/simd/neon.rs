@@ -20,7 +20,8 @@ macro_rules! isa {
     };
 }
 
-/// Proof that this CPU has NEON, and `dotprod` (`asimddp`) when `DOTPROD`, and `i8mm` when `I8MM`, which wants both.
+/// Proof that this CPU has NEON, and `dotprod` (`asimddp`) when `DOTPROD`, and `i8mm` when `I8MM`, which requires
+/// `DOTPROD`. Of `i8mm`, `usdot` is used and `smmla` is not: docs/lab/neon.md, decision 15.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon<const DOTPROD: bool, const I8MM: bool>(());
 

@@ -5,7 +5,7 @@ use crate::{Tier, Uarch};
 /// The dot products of a [`Job`] for which some CPUs of a tier have instructions of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DotKind {
-    /// None beside FMA of `f32`.
+    /// None besides FMA of `f32`.
     F32,
     /// Eight-bit integers: [`Simd::dot`], [`Simd::dot_u8`], [`Simd::dot_quads`] (VNNI, `sdot`, `usdot`).
     Int8,
@@ -19,7 +19,7 @@ pub trait Job {
     type Out;
     /// The dot products that the kernel should have instructions for. It computes the same without them, slower.
     const DOT_KIND: DotKind = DotKind::F32;
-    /// Runs the kernel on the registers of `s`. Implementations are `#[inline(always)]`.
+    /// Runs the kernel with the instructions of the token `s`. Implementations are `#[inline(always)]`.
     fn run<S: Simd>(self, s: S) -> Self::Out;
 }
 
@@ -121,7 +121,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn prefetch(self, _x: &[u8], _ahead: usize) {}
     /// Returns `v` and keeps the compiler from moving prefetches across this place: it would issue them all at the end
-    /// of a loop. Other tiers than AVX-512 leave the order to it.
+    /// of a loop. On tiers other than AVX-512 it does nothing.
     #[inline(always)]
     fn prefetch_barrier(self, v: Self::I) -> Self::I {
         v
@@ -200,7 +200,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.dot_quad_by_quad::<QUADS, BITS>(acc, w, x, from)
     }
     /// `acc` + the sums of [`Simd::dot_quads`], each times its lane's number in `scale`, as [`Simd::load_i8_dup_i16`] reads it; `BITS` is
-    /// at most 7. Like that one fast on AVX2 only.
+    /// at most 7. Fast only on AVX2, like [`Simd::maddubs_i16`].
     #[inline(always)]
     fn dot_scaled<const QUADS: usize, const BITS: u32>(
         self,
@@ -270,7 +270,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
         acc
     }
     /// Rounds to nearest even and writes as little-endian `i16`: of four lanes the first and third to `even`, the
-    /// second and fourth to `odd`, the values in -32768..=32767. Like the two below fast on AVX2 only.
+    /// second and fourth to `odd`, the values in -32768..=32767. Fast only on AVX2, like [`Simd::widen_bytes`] and
+    /// [`Simd::dot_i16`].
     #[inline(always)]
     fn store_i16_split(self, x: Self::F, even: &mut [i8], odd: &mut [i8]) {
         let mut all = [0.0; 16];
