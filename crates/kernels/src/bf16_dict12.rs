@@ -18,8 +18,10 @@
 
 use cpu::simd::Simd;
 
-/// Columns of a K-block (KC): what is decoded at a time, and has a list of exceptions.
-pub(crate) const K_BLOCK: usize = 256;
+use crate::tune;
+
+/// Columns of a K-block: what is decoded at a time, and has a list of exceptions. Part of the packed layout.
+pub(crate) const K_BLOCK: usize = tune::KC;
 
 /// The number of columns must be a multiple of this.
 pub(crate) const K_MULTIPLE: usize = 32;

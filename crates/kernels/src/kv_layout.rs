@@ -241,13 +241,13 @@ pub(crate) fn set_factors<T: DotOperand, const N: usize, const X: usize>(
 }
 
 /// Registers of keys or values that `N` queries share: independent accumulators, which few queries need, and many have
-/// room for where there are 32 registers.
+/// room for with 32 registers.
 pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
     match N {
         ..=2 => 4,
-        3 | 4 if tune::<S>().query_tile > SMALL_QUERY_TILE => 4,
+        3 | 4 if tune::<S>().attention_32_registers => 4,
         3..=6 => 2,
-        _ => 1 + (tune::<S>().query_tile > SMALL_QUERY_TILE) as usize,
+        _ => 1 + tune::<S>().attention_32_registers as usize,
     }
 }
 
@@ -255,10 +255,10 @@ pub(crate) const fn unroll_factor<S: Simd, const N: usize>() -> usize {
 const STRIP_REGISTERS: usize = 8;
 
 /// Whether three and four queries pass over whole rows of values, two queries at a time, instead of strips, without
-/// software prefetch: the hardware prefetcher then sees one stream (docs/lab/kv-cache-and-attention.md, 52). It would gain nothing for two
-/// queries.
+/// software prefetch: the hardware prefetcher then sees one stream (docs/lab/kv-cache-and-attention.md#decision-52). It
+/// would gain nothing for two queries.
 const fn split_by_2<S: Simd, const N: usize>() -> bool {
-    !tune::<S>().prefetch.gemv_weights && tune::<S>().query_tile > SMALL_QUERY_TILE && (N == 3 || N == 4)
+    !tune::<S>().prefetch.gemv_weights && tune::<S>().attention_32_registers && (N == 3 || N == 4)
 }
 
 /// Whether a row of a head `width` wide is one strip; of two, the second would be read after the first of the next row.
@@ -266,7 +266,7 @@ fn one_strip<S: Simd>(width: usize) -> bool {
     width.is_power_of_two() && width <= STRIP_REGISTERS * S::LANES
 }
 
-/// [`add_strips`] of rows of [`one_strip`], one after the other, without prefetch; generic as that.
+/// [`add_strips`] of rows of [`one_strip`], one after the other, without prefetch.
 #[inline(always)]
 fn add_whole_rows<S: Simd, T: DotOperand, const N: usize, const X: usize, const W: usize>(
     s: S,
@@ -289,8 +289,7 @@ fn add_whole_rows<S: Simd, T: DotOperand, const N: usize, const X: usize, const 
 }
 
 /// `out[i][c] += Σ_t factors[i][t] · rows[t][c]` over the first `k_len` rows of `width` columns: scores from queries
-/// and transposed keys, or outputs from attention weights and values. With `PREFETCH`, prefetches the next block. Its
-/// sizes are const generics, so that accumulators stay in registers.
+/// and transposed keys, or outputs from attention weights and values. With `PREFETCH`, prefetches the next block.
 #[inline(always)]
 fn add_strips<
     S: Simd,
@@ -348,8 +347,8 @@ fn add_strips<
     }
 }
 
-/// [`add_strips`] for `U` registers, from column `at` on; returns `U`. Seven generics: each size is a compile-time
-/// constant of the register tile `N` × `U`.
+/// [`add_strips`] for `U` registers, from column `at` on; returns `U`. The register tile is `N` × `U`; sizes are const
+/// generics, so that it stays in registers.
 #[inline(always)]
 fn add_strip<
     S: Simd,
@@ -438,8 +437,9 @@ pub(crate) fn prefetch_span(rows: &[u8], from: usize, row: usize) -> &[u8] {
     &rows[from * (rows.len() / row)..]
 }
 
-/// Adds to `sums` the products of `U` registers of operands, loaded from `bytes`, and factor `k` of each row; generic as [`add_strip`]. With
-/// `PREFETCH`, prefetches what is `prefetch_ahead` bytes behind `prefetch_span`.
+/// Adds to `sums` the products of `U` registers of operands, loaded from `bytes`, and factor `k` of each row: the
+/// innermost loop of attention over floats, both q·k and weights·v. With `PREFETCH`, prefetches what is
+/// `prefetch_ahead` bytes behind `prefetch_span`.
 #[inline(always)]
 fn accumulate_operand<S: Simd, T: DotOperand, const N: usize, const U: usize, const PREFETCH: bool>(
     s: S,

@@ -65,7 +65,7 @@ impl PlainBlock {
     }
 }
 
-/// Scale and sums of 32 activations `q` whose scale is `2^a ± 2^b` (docs/lab/zen-4.md, 50).
+/// Scale and sums of 32 activations `q` whose scale is `2^a ± 2^b` (docs/lab/zen-4.md#decision-50).
 ///
 /// An `i32` accumulator that starts from the bits of the float `MAGIC · 2^a` is, read as a float, `(MAGIC + Σ) · 2^a`: the scale is applied
 /// by additions alone.

@@ -7,7 +7,7 @@ use cpu::simd::Simd;
 use super::block::BLOCK;
 use crate::elementwise::{self, Activation};
 use crate::norm::{RowNorm, RowStats};
-use crate::tune::tune;
+use crate::tune::{RUNS_AHEAD, tune};
 
 /// Consecutive blocks of a row that are quantized together, so that scalar work for each block is vectorized.
 pub(super) const BLOCK_RUN: usize = 16;
@@ -69,8 +69,7 @@ impl<'a> RowSource<'a> {
     {
         let these = at + from..at + from + count;
         let scratch = &mut scratch[..count];
-        // The next run, or the first of the next row.
-        let ahead = 4 * count;
+        let ahead = RUNS_AHEAD * size_of::<f32>() * count;
         match self {
             RowSource::Plain(x) => {
                 if const { tune::<S>().prefetch.gemm_activations_and_output } {

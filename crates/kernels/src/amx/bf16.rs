@@ -8,6 +8,7 @@ use super::blocked::blocked;
 use super::tile::{Accumulators, BLOCKED_MIN_M, DecodedKBlock, TILE_BYTES, Weights, multiply};
 use crate::activations::AMX_TILE_PAIRS as PAIRS;
 use crate::gemm::work::Work;
+use crate::tune::amx::GEMV_PANELS;
 use crate::tune::tune;
 
 /// Computes `work`: bf16 weights × rows in AMX tile order.
@@ -17,9 +18,6 @@ pub(crate) fn gemm(amx: Amx, work: &mut Work<'_>, pairs: &[[i8; 4]]) {
     }
     amx.avx512().call(Bf16Gemm { amx, work, pairs });
 }
-
-/// NR in panels for one tile of rows: fewer accumulators would not hide latency.
-const GEMV_PANELS: usize = 4;
 
 struct Bf16Gemm<'w, 'a> {
     amx: Amx,

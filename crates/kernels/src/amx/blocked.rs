@@ -32,7 +32,7 @@ pub(super) fn blocked<U, W: Weights>(
     amx.avx512().call_in_unit::<U, _>(BlockedGemm { amx, work, pairs, first, weights });
 }
 
-/// The job of [`blocked`], for the registers that the weights choose.
+/// The job of [`blocked`], run with the token that the weights choose.
 pub(super) struct BlockedGemm<'w, 'a, W> {
     pub(super) amx: Amx,
     pub(super) work: &'w mut Work<'a>,
@@ -333,8 +333,8 @@ impl<W: Weights> BlockedGemm<'_, '_, W> {
         }
     }
 
-    /// The micro-kernel: two full tiles of rows × two panels over one K-block. Its accumulators stay in the tile registers until those
-    /// of the next such block are loaded.
+    /// The micro-kernel for large M: two full tiles of rows × two panels over one K-block. Its accumulators stay in the
+    /// tile registers until those of the next such block are loaded.
     #[inline(always)]
     fn full_block<S: Simd>(
         &self,

@@ -7,7 +7,7 @@
 //! back, so that neither overflow nor underflow loses anything.
 //!
 //! Up to 32 rows, a sub-block is dequantized while the one before it is multiplied, which together take less time than
-//! memory takes to deliver the next one (docs/lab/amx-tiles.md, 35). More rows use [`super::blocked`].
+//! memory takes to deliver the next one (docs/lab/amx-tiles.md#decision-35). More rows use [`super::blocked`].
 
 use std::marker::PhantomData;
 

@@ -1,13 +1,16 @@
 //! GEMM and attention on AMX tiles. A tile multiplies bf16 pairs many times as fast as registers do, but sums in an
 //! order of its own: what uses tiles does so for any number of rows, so that batched equals alone.
 //!
+//! Products are of bf16 (`TDPBF16PS`) or f16 (`TDPFP16PS`). Int8 tiles (`TDPBSSD`) are deliberately not used: the sums
+//! of quantized weights would leave the tiles every 32 weights to be scaled (decisions 23 and 24).
+//!
 //! | file | what |
 //! |---|---|
-//! | `tile.rs` | tiles, accumulators, the micro-kernel |
-//! | `blocked.rs` | cache blocking for many rows (MC, KC, NC in [`crate::tune::amx`]) |
+//! | `tile.rs` | tiles, accumulators; `multiply`, the micro-kernel for small M and edges |
+//! | `blocked.rs` | cache blocking for many rows (MC, NC in [`crate::tune::amx`], KC in [`crate::tune`]); `full_block`, the micro-kernel of 2 × 2 tiles |
 //! | `bf16.rs`, `bf16_dict12.rs` | bf16 weights, plain and dictionary-compressed |
-//! | `f16_tiles.rs` | quantized weights dequantized to f16, where tiles and registers have it (docs/lab/amx-tiles.md, 35) |
-//! | `dequant_bf16.rs` | quantized weights × prefill rows, dequantized to bf16 (docs/decisions/0024): it takes longer than a row or two in registers |
+//! | `f16_tiles.rs` | quantized weights dequantized to f16, where tiles and registers have it (docs/lab/amx-tiles.md#decision-35) |
+//! | `dequant_bf16.rs` | quantized weights × prefill rows, dequantized to bf16 (docs/decisions/0024): slower than VNNI for one or two rows, so decode rows do not use it |
 //! | `attention.rs` | the bf16 KV cache |
 
 mod attention;

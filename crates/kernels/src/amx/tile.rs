@@ -1,4 +1,5 @@
-//! AMX tiles of weights and accumulators, and the micro-kernel for any number of them.
+//! AMX tiles of weights and accumulators, and the micro-kernel for small M and the edges of blocks; that of full blocks
+//! of 2 × 2 tiles is `BlockedGemm::full_block` in `blocked.rs`.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ pub(super) const TILE_BYTES: usize = 64 * PAIRS;
 pub(super) const TILE_COLS: usize = 2 * PAIRS;
 
 /// KC: columns of a K-block.
-pub(super) const K_BLOCK: usize = tune::amx::KC;
+pub(super) const K_BLOCK: usize = tune::KC;
 
 /// Tiles of a K-block of one panel.
 pub(super) const TILES: usize = K_BLOCK / TILE_COLS;
@@ -67,8 +68,8 @@ pub(super) trait Weights {
     }
 }
 
-/// The micro-kernel: a tile of each of `G` groups of rows × one of each of `P` panels. Accumulators 0 to `P - 1` are
-/// those of the first group, then come those of the second.
+/// The micro-kernel for small M and edges: a tile of each of `G` groups of rows × one of each of `P` panels.
+/// Accumulators 0 to `P - 1` are those of the first group, then come those of the second.
 #[inline(always)]
 pub(super) fn multiply<W: Weights, const G: usize, const P: usize>(
     tiles: &Tiles,

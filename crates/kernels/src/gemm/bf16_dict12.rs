@@ -14,12 +14,9 @@ use super::work::{Work, unrolled};
 use crate::activations::PAIR_CHUNK;
 use crate::bf16_dict12;
 use crate::partial::MAX_LANES;
+use crate::tune::bf16_dict12::{MC, NR_PANELS, PREFETCH_GROUPS};
 use crate::tune::{self, tune};
 use crate::unpack;
-
-/// The most rows for which decoding once a register tile ([`Dict12Rows`]) is faster than K-blocking ([`Dict12Blocked`]): half of its time
-/// for 16 rows, three quarters for 32 (Zen 5).
-pub(super) const DECODE_TILE_MAX_M: usize = 64;
 
 /// Dictionary-compressed weights × few rows.
 pub(super) struct Dict12Rows<'a>(pub(super) Bf16Rows<'a>);
@@ -90,9 +87,9 @@ impl MicroKernel for Dict12Rows<'_> {
     }
 }
 
-/// Returns `sums` plus the products of the groups `range`, which have no exceptions, with the next columns of `x`. Prefetches later groups;
-/// past the `bytes_left` bytes of the panel, `wrap_skip` bytes are skipped. By value, so that `sums` stays in registers. Nine parameters:
-/// all are the caller's loop state, and a struct of references would put the accumulators in memory.
+/// Returns `sums` plus the products of the groups `range`, which have no exceptions, with the next columns of `x`.
+/// Prefetches later groups; past the `bytes_left` bytes of the panel, `wrap_skip` bytes are skipped. By value, so that
+/// `sums` stays in registers; a struct of references would put the accumulators in memory.
 #[inline(always)]
 fn fma_groups<S: Simd, const MR: usize, const NR: usize>(
     s: S,
@@ -126,9 +123,6 @@ fn fma_groups<S: Simd, const MR: usize, const NR: usize>(
     sums
 }
 
-/// NR in panels of [`Dict12Blocked`]. Two: the eight accumulators of one panel do not hide the latency of two products a cycle.
-const NR_PANELS: usize = 2;
-
 /// A decoded K-block of these panels as bf16 pairs, for the widest registers: the panels' vectors of the same columns side by side.
 #[repr(align(64))]
 struct DecodedKBlock([u8; NR_PANELS * bf16_dict12::k_block_bytes(MAX_LANES)]);
@@ -136,15 +130,9 @@ struct DecodedKBlock([u8; NR_PANELS * bf16_dict12::k_block_bytes(MAX_LANES)]);
 /// The accumulators of a row × these panels.
 type RowAccumulators = [f32; NR_PANELS * MAX_LANES];
 
-/// Prefetch distance of the weights that are decoded, in groups of eight columns.
-const PREFETCH_GROUPS: usize = 4;
-
-/// MC: the most rows that pass over a K-block before the next one.
-const SPILL_ROWS: usize = 256;
-
 /// Accumulator spill buffer between K-blocks.
 #[repr(align(64))]
-struct AccumulatorSpill([RowAccumulators; SPILL_ROWS]);
+struct AccumulatorSpill([RowAccumulators; MC]);
 
 /// Dictionary-compressed weights × many rows, with double-buffered K-blocks: while the micro-kernel consumes one, the next is decoded into
 /// the other L1 buffer, part by part between the register tiles. Accumulators are spilled to a dense buffer; in the output they would be
@@ -175,7 +163,7 @@ impl Job for Dict12Blocked<'_, '_> {
         loop {
             let next = self.next_block(step);
             let mut decoders = next.map(|next| self.decoders::<S>(next));
-            let end = self.work.rows.min(step.row + SPILL_ROWS);
+            let end = self.work.rows.min(step.row + MC);
             let mut t = step.row;
             while t < end {
                 let spill = &mut spill.0[t - step.row..];
@@ -229,8 +217,8 @@ impl<'a> Dict12Blocked<'_, 'a> {
         if (step.k_block + 1) * bf16_dict12::K_BLOCK < cols {
             return Some(KBlock { k_block: step.k_block + 1, ..step });
         }
-        if step.row + SPILL_ROWS < rows {
-            return Some(KBlock { row: step.row + SPILL_ROWS, k_block: 0, ..step });
+        if step.row + MC < rows {
+            return Some(KBlock { row: step.row + MC, k_block: 0, ..step });
         }
         let panel = step.panel + NR_PANELS;
         (panel < weights.count).then_some(KBlock { panel, row: 0, k_block: 0 })

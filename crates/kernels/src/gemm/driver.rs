@@ -1,4 +1,6 @@
-//! The loops around the micro-kernels, written once for all formats, tiers and numbers of rows.
+//! The loops around the micro-kernels, written once for every path but AMX (`amx/blocked.rs`) and dictionary-compressed
+//! bf16 with many rows (`gemm/bf16_dict12.rs`), which block K and have loops of their own. GEMV (M ≤ 2) runs the same
+//! loops.
 //!
 //! ```text
 //! for rows in chunks of MC                     Gemm::run
@@ -29,7 +31,7 @@ pub(super) trait MicroKernel {
     const PANEL_PAIRS: bool = false;
     /// Whether M ≤ 2: NR is then two panels only where weights are prefetched for GEMV.
     const GEMV: bool = false;
-    /// NR is two panels below so many rows with [`Int8Path::MaddubsI16`](crate::tune::Int8Path).
+    /// Row count below which NR is two panels, with [`Int8Path::MaddubsI16`](crate::tune::Int8Path).
     const I16_PAIRS_BELOW: usize = 0;
     /// Independent accumulators that hide the latency of a multiply-add; with fewer rows, more panels go side by side.
     const MIN_ACCUMULATORS: usize;
@@ -94,6 +96,7 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
         let mc = (bytes / K::row_bytes(self.work.cols)).max(16) / 16 * 16;
         for first in (0..rows).step_by(mc) {
             let end = rows.min(first + mc);
+            // Two panels: quantized weights (GEMV included) and `bf16_dict12` on AVX-512; quantized weights on AVX2.
             if const {
                 K::PANEL_PAIRS
                     && tune::<S>().nr_panels == 2
@@ -120,7 +123,8 @@ impl<K: MicroKernel> Job for Gemm<'_, '_, K> {
                 }
                 continue;
             }
-            // GEMV: panels side by side, so that there are accumulators enough.
+            // Float weights, NEON and scalar, and with one panel at a time AVX2 and GEMV on Zen 4. Of float weights,
+            // few rows take several panels side by side, so that there are accumulators enough.
             let gemv_panels = K::MIN_ACCUMULATORS.min(const { tune::<S>().mr }) / (end - first);
             let gemv_panels = if const { tune::<S>().nr_panels_float == 2 && K::MIN_ACCUMULATORS > 1 } {
                 gemv_panels.max(2)

@@ -2,14 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `mod.rs` | entry points, partition into tasks of the thread pool, dispatch by weight layout |
+//! | `mod.rs` | entry points, partition into tasks of the thread pool (NC, and M for many rows), dispatch by weight layout |
 //! | `driver.rs` | the loops around a micro-kernel: MC, NR, MR; output staging |
-//! | `q8.rs` | micro-kernel of quantized weights × 8- or 16-bit activations (VNNI, `sdot`) |
-//! | `q8_i16.rs` | the same without VNNI: `vpmaddubsw`, accumulated in 16 bits |
-//! | `q8_pow2.rs` | the same for Zen 4: power-of-two activation scales |
+//! | `q8.rs` | micro-kernel of quantized weights × 8- or 16-bit activations: VNNI; `sdot`, `usdot`; AVX2 with M ≤ 2, and `Q2_K` |
+//! | `q8_i16.rs` | the same on AVX2 with M ≥ 3: `vpmaddubsw`, accumulated in 16 bits; `Q3_K` and `Q6_K` with M ≤ 2 |
+//! | `q8_pow2.rs` | the same for Zen 4 and 8-bit activations: power-of-two activation scales |
+//! | `zero_point.rs` | the start of integer accumulators, for each zero point that formats have |
 //! | `float.rs`, `bf16.rs` | micro-kernels of `f32`, `f16` and bf16 weights |
-//! | `bf16_dict12.rs` | micro-kernels of dictionary-compressed bf16 weights |
-//! | [`crate::amx`] | the same on AMX tiles |
+//! | `bf16_dict12.rs` | micro-kernels of dictionary-compressed bf16 weights; for M > 64 with K-blocking loops of its own |
+//! | [`crate::amx`] | the same on AMX tiles, with loops of its own |
 //!
 //! Threads split N, and M when it is large; never K. A task owns some panels of the output and passes its rows over them.
 
@@ -31,7 +32,7 @@ use cpu::simd::{dispatch, dispatch_in_unit, dispatch_zen4_bf16_in_unit, has_tile
 use cpu::{MatrixTiles, Tier, Tile, TileOf};
 
 use bf16::Bf16Rows;
-use bf16_dict12::{DECODE_TILE_MAX_M, Dict12Blocked, Dict12Rows};
+use bf16_dict12::{Dict12Blocked, Dict12Rows};
 use driver::{Gemm, MicroKernel};
 use float::F32Rows;
 use q8::Q8Rows;
@@ -45,6 +46,7 @@ use crate::kv_layout::{F16, F32};
 use crate::matrix::{Layout, Matrix, with_format};
 #[cfg(target_arch = "x86_64")]
 use crate::tune;
+use crate::tune::bf16_dict12::DECODE_TILE_MAX_M;
 use crate::unpack::Format;
 
 /// The most matrices of a [`matmul_group`].
@@ -87,8 +89,9 @@ pub fn matmul_group(c: &Compute, jobs: &mut [(&Matrix, &mut [f32])], x: &Activat
     });
 }
 
-/// The least rows of a thread when threads split M. Reading all weights once a thread costs little beside multiplying so many rows, and
-/// activations stay in the cache of the core that quantized them (docs/lab/gemm-register-tiles.md, 51).
+/// Minimum rows per thread when threads split M. Rereading the weights per thread is cheap compared with multiplying
+/// that many rows, and activations stay in the cache of the core that quantized them (docs/lab/gemm-register-tiles.md,
+/// decision 51).
 const MC_PER_THREAD: usize = 64;
 
 /// The number of ranges that M is split into.

@@ -1,9 +1,16 @@
-//! The micro-kernel of quantized weights × quantized activations: [`microkernel_dot`] for one sub-block of 32 columns, and the loop over K
-//! around it.
+//! The micro-kernel of quantized weights × quantized activations: [`microkernel_dot`] for one sub-block of 32 columns,
+//! and the loop over K around it.
 //!
 //! `acc[n, m] += scale[n] · scale[m] · Σ_k code[n, k] · q[m, k]`, the inner sum in `i32` by dot-product instructions of four bytes (VNNI,
-//! `sdot`). A register holds one quad (four consecutive k) of a panel's rows; a quad of activations is broadcast. Without VNNI see
-//! [`super::q8_i16`], on Zen 4 see [`super::q8_pow2`].
+//! `sdot`). A register holds one quad (four consecutive k) of a panel's rows; a quad of activations is broadcast.
+//!
+//! | token | what multiplies |
+//! |---|---|
+//! | AVX-512 | [`microkernel_dot`], MR × NR interleaved; M = 1 with one panel [`dot_quads`] |
+//! | Zen 4, 8-bit activations | [`super::q8_pow2`] |
+//! | AVX2, M ≥ 3 | [`super::q8_i16`]; `Q2_K` as NEON |
+//! | AVX2, M ≤ 2 | 8-bit codes [`microkernel_dot`]; `Q3_K`, `Q6_K` [`gemv_i16_scaled`]; others as NEON |
+//! | NEON, scalar | row by row and panel by panel [`dot_quads`], a chain of eight dot products; the tile's rows share the unpacking |
 
 use std::array::from_ref;
 
@@ -96,7 +103,7 @@ impl<F: Format, const GEMV: bool> MicroKernel for Q8Rows<'_, F, GEMV> {
                 let prefetch = Prefetcher::new::<S, F>(blocks, i, bytes_left, (NR - 1) * panels[0].len());
                 if const { maddubs_i16::<S>() && !GEMV && unpack::i16_accumulable::<F>() } {
                     prefetch.issue::<S, F>(s, 0, 1);
-                    // Register tile of 4 rows × 2 panels: more accumulators do not fit into 16 registers.
+                    // Register tile of 4 rows × 2 panels, or 8 × 1: more accumulators do not fit into 16 registers.
                     match (MR, NR) {
                         (8, 2) => {
                             microkernel_i16::<S, F, 4, MR, NR>(s, &heads, &blocks, i, x, 0, &mut sums);
@@ -158,7 +165,7 @@ fn microkernel_dot<S: Simd, F: Format, const MR: usize, const NR: usize>(
     }
 }
 
-/// The columns of [`microkernel_dot`] that share a scale: all 32, or half `HALF`. Five generics, the register tile and what is unrolled.
+/// The columns of [`microkernel_dot`] that share a scale: all 32, or half `HALF`.
 #[inline(always)]
 fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, const HALF: usize>(
     s: S,
@@ -234,7 +241,8 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
     });
 }
 
-/// `acc` + the dot products of quads `from` to `from + QUADS - 1`, for one row and panel.
+/// `acc` + the dot products of quads `from` to `from + QUADS - 1`, for one row and panel. There are no codes of 7 bits:
+/// they would need an arm (asserted in `unpack::pack`).
 #[inline(always)]
 fn dot_quads<S: Simd, F: Format, const QUADS: usize>(
     s: S,

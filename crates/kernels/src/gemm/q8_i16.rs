@@ -1,4 +1,5 @@
 //! The micro-kernel of quantized weights without VNNI ([`Int8Path::MaddubsI16`](crate::tune::Int8Path)): AVX2.
+//! M ≤ 2 goes through [`super::q8`], which calls [`gemv_i16_scaled`] for `Q3_K` and `Q6_K`.
 //!
 //! `vpmaddubsw` multiplies bytes and adds pairs in `i16`. Products of narrow codes are accumulated there, over as many quads as cannot
 //! overflow ([`i16_quads`]), and widened to `i32` once by `vpmaddwd`, which also applies integer scales of 16 weights.
@@ -14,8 +15,8 @@ use crate::unpack::{self, Format, QUADS};
 
 /// The micro-kernel: adds to the accumulators `sums` one sub-block of 32 columns of `NR` panels × rows `from` to `from + SUB_MR - 1`.
 ///
-/// Loop order as in [`super::q8`]: quads of K outer, rows × panels inner. `SUB_MR` × `NR` is 4 × 2 at most: accumulators in `i16` and
-/// `i32`, weights and a broadcast fill 16 registers. Each of its sizes is a const generic, so that it is unrolled.
+/// Loop order as in [`super::q8`]: quads of K outer, rows × panels inner. `SUB_MR` × `NR` is 4 × 2, or 8 × 1 where
+/// unpacking dominates: accumulators in `i16` and `i32`, weights and a broadcast fill 16 registers.
 #[inline(always)]
 pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR: usize, const NR: usize>(
     s: S,
@@ -107,6 +108,7 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR:
 }
 
 /// One row × one panel, where scales of 16 weights are integers ([`unpack::int8_sub_scales`]): one `i32` accumulator for both halves.
+/// Codes of more than 3 bits are multiplied as codes of 6.
 #[inline(always)]
 pub(super) fn gemv_i16_scaled<S: Simd, F: Format>(
     s: S,

@@ -2,9 +2,11 @@
 //!
 //! VNNI, FMA and conversions share the same two units there, so it spends as few of the latter as possible:
 //!
-//! - Scales of activations are sums of two powers of two, which additions alone apply to the integer sums (docs/lab/zen-4.md, 50).
-//! - Minima of two sub-blocks are multiplied by their activations at once, as bf16 pairs (docs/lab/zen-4.md, 49). Codes count from the
-//!   middle of their range, so that minima, and their rounding errors, are small.
+//! - Scales of activations are sums of two powers of two, which additions alone apply to the integer sums
+//!   (docs/lab/zen-4.md#decision-50).
+//! - Minima of two sub-blocks are multiplied by their activations at once, as bf16 pairs
+//!   (docs/lab/zen-4.md#decision-49). Codes count from the middle of their range, so that minima, and their rounding
+//!   errors, are small.
 //!
 //! Applying scales and minima is a chain of dependent instructions. The out-of-order window does not reach past those of eight rows, so
 //! they are software-pipelined: written between the dot products of the next sub-block.
@@ -21,7 +23,7 @@ use crate::unpack::scales::Scales;
 use crate::unpack::{self, Format, Prefetcher, QUADS, SUB, SubBlock};
 
 /// The accumulators of rows `first` to `first + MR - 1` of `grouped` × `NR` panels; as
-/// [`MicroKernel::register_tile`](super::driver::MicroKernel::register_tile) of the micro-kernel, whose generics are added to its own.
+/// [`MicroKernel::register_tile`](super::driver::MicroKernel::register_tile).
 #[inline(always)]
 pub(crate) fn tile<S: Simd, F: Format, const GEMV: bool, const MR: usize, const NR: usize>(
     s: S,

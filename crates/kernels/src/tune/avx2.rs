@@ -9,6 +9,7 @@ pub(super) const TUNE: Tune = Tune {
     int8: Int8Path::MaddubsI16,
     mc_bytes: 512 << 10,
     query_tile: 8,
+    attention_32_registers: false,
     prefetch: Prefetch {
         // Zen 3 decodes a third faster with it.
         gemv_weights: true,

@@ -9,6 +9,7 @@ pub(super) const TUNE: Tune = Tune {
     int8: Int8Path::Dot,
     mc_bytes: 512 << 10,
     query_tile: 16,
+    attention_32_registers: true,
     prefetch: Prefetch {
         gemv_weights: true,
         gemm_activations_and_output: true,

@@ -1,4 +1,5 @@
-//! NEON, four lanes. The tier has no prefetch instruction in [`cpu::simd`]; distances are unused.
+//! NEON, four lanes; not measured, for want of a machine. The tier has no prefetch instruction in [`cpu::simd`]:
+//! distances are unused.
 
 use super::table::{CacheLevel, Int8Path, Prefetch, Tune};
 
@@ -9,6 +10,7 @@ pub(super) const TUNE: Tune = Tune {
     int8: Int8Path::Dot,
     mc_bytes: 512 << 10,
     query_tile: 8,
+    attention_32_registers: false,
     prefetch: Prefetch {
         gemv_weights: false,
         gemm_activations_and_output: false,
