@@ -1,8 +1,9 @@
 //! Causal attention over the blocks of the KV cache, with an online softmax (Milakov and Gimelshein, 2018).
 //!
 //! A task takes some rows of the batch and one KV head; the queries that share the head are computed in tiles of up to
-//! 8 or 16, so that a tile reads the KV cache once. A query takes the blocks of its own sequence in order of position,
-//! so its result depends on nothing else.
+//! 8, or 16 in AMX tiles, so that a tile reads the KV cache once. The loop over blocks is `Attend::tile`; what
+//! multiplies is of the KV format: `kv_layout.rs` (`accumulate_operand`), `kv_q8.rs` (`add_dots`), `amx/attention.rs`.
+//! A query takes the blocks of its own sequence in order of position, so its result depends on nothing else.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ use crate::kv_q8::KvQ8;
 use crate::partial::MAX_LANES;
 use crate::tune::tune;
 
-/// Prefill queries of a tile where there are 16 registers: as many as leave two for keys.
+/// Prefill queries of a tile where [`Tune::query_tile`](crate::tune::Tune) is [`SMALL_QUERY_TILE`] (AVX2, NEON): of 16
+/// registers, as many as leave two for keys.
 const PREFILL_QUERY_TILE: usize = 6;
 
 /// The most queries of a tile in any KV format.
@@ -102,7 +104,7 @@ pub fn attention(
                     #[cfg(target_arch = "x86_64")]
                     if let Some(token) = Amx::for_tier(c.tier).filter(|_| amx::head_dim_fits(shape.head_dim))
                     {
-                        // Only the registers of this tier go with AMX tiles.
+                        // The token of the registers that accompany the tiles.
                         let avx512 = token.avx512();
                         avx512.call(Attend::<amx::AmxBf16> { head, q, cols, seq, part, first, out, token });
                         continue;
@@ -288,7 +290,7 @@ impl<K: KvFormat> Attend<'_, '_, K> {
                 s.prefetch_span_l2(out, 0);
             }
             let base = b * BLOCK_TOKENS;
-            // The distance to the next block, wrapping round.
+            // The prefetch distance: to the next block, wrapping round.
             let next = blocks.get(b + 1).map_or(next_head_cell, |&next| kv.cell_offset(head, next));
             let ahead = next.wrapping_sub(cell);
             cell = next;

@@ -116,8 +116,8 @@ impl KvShape {
 }
 
 /// Blocks whose cells of one head are adjacent in memory: 16 KiB pieces are read at two thirds of the bandwidth, 256
-/// KiB pieces at nine tenths (docs/lab/kv-cache-and-attention.md, 39). Where pages are large, memory is taken by the group; which sequence
-/// owns which of its blocks does not matter.
+/// KiB pieces at nine tenths (docs/lab/kv-cache-and-attention.md#decision-39). Where pages are large, memory is taken
+/// by the group; which sequence owns which of its blocks does not matter.
 const BLOCK_GROUP: usize = 16;
 
 /// The layout of cells, computed once.
@@ -270,7 +270,8 @@ impl KvPool {
     }
 }
 
-/// Values of keys below which one thread writes them. Two of them take a cache line each, from memory.
+/// Key values below which one thread writes them. Each pair of values touches a cache line of its own, which comes from
+/// memory.
 const PARALLEL_MIN_VALUES: usize = 512;
 
 /// First row and length of each run of rows in one block.

@@ -322,7 +322,7 @@ fn value_strip<S: Simd, const N: usize, const U: usize>(
 
 /// `dots[i][u] += Σ_t rows[t][4 (at + u LANES)..] · codes[i][from + 4 t..]` over rows of `width` bytes, four at a time
 /// in each lane; the products of the coarse plane count 128 times. `KEYS` are codes plus 128 and their factors are
-/// signed; values are signed and their factors are not negative. Generic as [`add_dots`].
+/// signed; values are signed and their factors are not negative.
 #[inline(always)]
 fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const KEYS: bool>(
     s: S,
@@ -346,8 +346,8 @@ fn add_products<S: Simd, const N: usize, const U: usize, const X: usize, const K
     add_dots::<S, N, U, X, KEYS, true>(s, second, from, rows, width, at, prefetch_ahead, dots);
 }
 
-/// One of the two passes of [`add_products`]. Six generics: the register tile `N` × `U`, the row length, and what is
-/// multiplied are compile-time constants.
+/// One of the two passes of [`add_products`]: the innermost loop of attention over 8 bits. The register tile is `N` ×
+/// `U`.
 #[inline(always)]
 fn add_dots<
     S: Simd,

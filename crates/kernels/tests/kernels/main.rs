@@ -1,5 +1,5 @@
-//! The arithmetic through the room's door. In one program, and apart from the library: unit tests would compile all of it a
-//! second time, which takes minutes.
+//! The arithmetic through the public API. In one program, and apart from the library: unit tests would compile all of
+//! it a second time, which takes minutes.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 

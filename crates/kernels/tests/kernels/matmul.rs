@@ -50,12 +50,12 @@ fn random_weights(dtype: Dtype, rows: usize, cols: usize, noise: &mut Noise) -> 
     bytes
 }
 
-/// The product with rows of decode_rows.
+/// The product with rows that are all decode rows.
 fn run(c: &Compute, w: &Matrix, x: &[f32]) -> Vec<f32> {
     mixed(c, w, x, x.len() / w.cols())
 }
 
-/// The product with rows of which the first `decode_rows` are of decode_rows.
+/// The product with rows of which the first `decode_rows` are decode rows, the others prefill rows.
 fn mixed(c: &Compute, w: &Matrix, x: &[f32], decode_rows: usize) -> Vec<f32> {
     let rows = x.len() / w.cols();
     let mut a = Activations::new(rows, w.cols());
@@ -127,11 +127,11 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
             }
             for (first, count, beside) in [(0, 1, 0), (3, 7, 2), (0, 36, 5), (1, 39, 17)] {
                 let alone = mixed(&c, &w, &x[first * cols..(first + count) * cols], beside);
-                let (answering, reading) = alone.split_at(beside * outputs);
+                let (decode, prefill) = alone.split_at(beside * outputs);
                 let at = (first + beside) * outputs;
-                assert_eq!(answering, &decode_rows[first * outputs..at], "{tier} {dtype:?} {first}+{count}");
+                assert_eq!(decode, &decode_rows[first * outputs..at], "{tier} {dtype:?} {first}+{count}");
                 assert_eq!(
-                    reading,
+                    prefill,
                     &prompts[at..(first + count) * outputs],
                     "{tier} {dtype:?} {first}+{count}"
                 );
