@@ -4,27 +4,52 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | GEMM entry, partition into tasks of the thread pool, dispatch | `gemm/mod.rs`: [`matmul`], [`matmul_group`] |
-//! | the loops around the micro-kernel (MC, NR, MR) | `gemm/driver.rs` |
-//! | the GEMM's micro-kernel, quantized weights | `gemm/q8.rs`: `microkernel_dot` (VNNI, `sdot`); `gemm/q8_i16.rs` (AVX2); `gemm/q8_pow2.rs` (Zen 4) |
-//! | micro-kernels of float weights | `gemm/float.rs`, `gemm/bf16.rs`, `gemm/bf16_dict12.rs` (lossless 12-bit bf16) |
-//! | AMX tiles: micro-kernel, cache blocking | `amx/tile.rs`, `amx/blocked.rs` |
-//! | MR, NR, MC, int8 path, prefetch distances | `tune/`: one table for each micro-architecture; KC, MC, NC of AMX in `tune/amx.rs` |
-//! | software prefetch of weights | `unpack/mod.rs`: `Prefetcher`, by the distances of `tune/` |
-//! | weight formats: packed layout, unpacking in registers | `unpack/`, one file a format, as `tensor/format` defines it |
-//! | packing at load, packed cache | `matrix.rs`, `panels.rs` |
+//! | GEMM entry, partition into tasks (NC), dispatch by weight layout and tier | `gemm/mod.rs`: [`matmul`], [`matmul_group`], `gemm_task` |
+//! | the loops around the micro-kernel (MC, NR, MR), for GEMV too | `gemm/driver.rs`: `Gemm::run`, `loop_m` |
+//! | loops that also block K (KC) | `amx/blocked.rs`; `gemm/bf16_dict12.rs`: `Dict12Blocked` |
+//! | micro-kernels | the next table |
+//! | MR, NR, KC, MC, NC, int8 path, prefetch distances, by micro-architecture | `tune/`: its `mod.rs` has all in tables |
+//! | software prefetch of weights | `unpack/mod.rs`: `Prefetcher` |
+//! | weight formats: packed layout, unpacking in registers | `unpack/`, one file per format, of a code layout (`codes.rs`) and a scale layout (`scales.rs`); what a file's bytes mean is in `tensor/format` |
+//! | packing at load | `matrix.rs`: [`Matrix::pack_into`], `pack_panel`; `unpack/mod.rs`: `pack` |
+//! | packed cache | `panels.rs` |
 //! | quantization of activations | `activations/` |
-//! | KV cache and attention | `kv.rs`, `kv_layout.rs` (f32, f16, bf16), `kv_q8.rs`, `attention.rs` |
+//! | KV cache: blocks, writing | `kv.rs`, `kv_q8.rs` (8 bits) |
+//! | attention: tiles of queries, loop over KV blocks, online softmax | `attention.rs`: `Attend::tile`, `OnlineSoftmax` |
+//! | attention: innermost loops, q·k and weights·v | `kv_layout.rs`: `accumulate_operand` (f32, f16, bf16); `kv_q8.rs`: `add_dots`; `amx/attention.rs`: `add_scores`, `add_weighted` |
 //!
-//! In short: a panel has as many rows of the weight matrix as a register has lanes, interleaved in quads of k. The micro-kernel broadcasts a
-//! quad of activations and computes MR rows × NR panels (8 × 2 with AVX-512) over all of K; K is not blocked but where weights are
-//! decoded into L1 first. A format is an *unpacker*; the loops are written once, generic over it and over [`cpu::simd::Simd`], which
-//! says which instructions there are. The tier is dispatched once for each task. The scalar tier is the reference of all tests.
+//! The micro-kernel of GEMM and GEMV, by instruction set (M rows of activations):
 //!
-//! A row's result never depends on the rows around it, on the tile it is in or on the number of threads: sums run over K in one fixed
-//! order, and threads split M and N, never K. Batched equals alone, bit for bit.
+//! | | quantized weights | `f32`, `f16` | bf16 |
+//! |---|---|---|---|
+//! | AVX-512 (VNNI) | `gemm/q8.rs`: `microkernel_dot` | `gemm/float.rs` | `gemm/bf16_dict12.rs` (lossless 12 bits), `gemm/bf16.rs` |
+//! | Zen 4 | 8-bit activations `gemm/q8_pow2.rs`: `tile`; 16-bit ones as AVX-512 | as AVX-512 | as AVX-512 |
+//! | AVX2 | M ≥ 3: `gemm/q8_i16.rs`: `microkernel_i16`; M ≤ 2, and `Q2_K`: `gemm/q8.rs`: `dot_quads`, `microkernel_dot`, or `gemv_i16_scaled` | `gemm/float.rs` | `gemm/bf16.rs` |
+//! | NEON (`sdot`, `usdot`) | `gemm/q8.rs`: `dot_quads`, one row × one panel at a time | `gemm/float.rs` | `gemm/bf16.rs` |
+//! | AMX (bf16 tiles) | prefill rows with [`Compute::prompt_tiles`]: `amx/dequant_bf16.rs`; all others, and 16-bit activations, as AVX-512 | as AVX-512 | `amx/bf16_dict12.rs`, `amx/bf16.rs` |
+//! | AMX-FP16 (f16 tiles) | any M: `amx/f16_tiles.rs` | as AVX-512 | as AMX |
 //!
-//! Deliberately absent: `unsafe`, I/O, the clock, logging, and allocation outside constructors.
+//! What multiplies AMX tiles is `amx/tile.rs`: `multiply` (small M, edges) and `amx/blocked.rs`: `full_block` (2 × 2
+//! tiles). Where `dot_quads` or `dot_scaled` is named, the instructions are in `cpu::simd`, in the file of the token.
+//!
+//! Deliberately not used: int8 AMX tiles (decisions 23 and 24: sums would leave the tiles every 32 weights), and of
+//! NEON
+//! `smmla` and `bfdot` (decision 15). There is no tier for AVX-VNNI in 256 bits (such CPUs run AVX2) or SVE (they run
+//! NEON). A new format or instruction set goes where `CONTRIBUTING.md` lists ("A weight format", "A SIMD tier").
+//!
+//! In short: a panel has as many rows of the weight matrix as a register has lanes, interleaved in quads of k (bf16: in
+//! pairs; `f32` and `f16`: one k at a time). The micro-kernel broadcasts a quad of activations and computes MR rows ×
+//! NR panels (8 × 2 with AVX-512) over all of K; K is blocked only where weights are decoded into L1 first. Each format
+//! supplies its unpacking code (the trait `Format`); the loops are written once for every path but AMX and K-blocked
+//! 12-bit bf16, generic over the format and over [`cpu::simd::Simd`], which says which instructions there are. The tier
+//! is dispatched once for each task. The scalar tier is the reference of all tests.
+//!
+//! A row's result never depends on the rows around it, on the tile it is in or on the number of threads: sums run over
+//! K in one fixed order, and threads split M and N, never K. Batched equals alone, bit for bit.
+//!
+//! Deliberately absent: `unsafe`, I/O, the clock, logging, and allocation outside constructors and packing. Two
+//! exceptions: `amx/blocked.rs` allocates a thread's accumulators at its first large GEMM, and [`KvPool::write`] grows
+//! its lists when a step touches more than 512 blocks.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
@@ -62,7 +87,7 @@ pub use tune::has_pow2_scale;
 
 use cpu::{Pool, Tier};
 
-/// What computes: a SIMD tier and a thread pool.
+/// Execution context: a SIMD tier and a thread pool.
 pub struct Compute {
     /// The tier of instructions.
     pub tier: Tier,
@@ -73,7 +98,7 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// Kernels of `tier` on `pool`, prefill rows as decode rows.
+    /// Kernels of `tier` on `pool`, computing prefill rows like decode rows.
     pub fn new(tier: Tier, pool: Pool) -> Compute {
         Compute { tier, pool, prompt_tiles: false }
     }
