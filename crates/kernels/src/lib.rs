@@ -33,9 +33,8 @@
 //! tiles). Where `dot_quads` or `dot_scaled` is named, the instructions are in `cpu::simd`, in the file of the token.
 //!
 //! Deliberately not used: int8 AMX tiles (decisions 23 and 24: sums would leave the tiles every 32 weights), and of
-//! NEON
-//! `smmla` and `bfdot` (decision 15). There is no tier for AVX-VNNI in 256 bits (such CPUs run AVX2) or SVE (they run
-//! NEON). A new format or instruction set goes where `CONTRIBUTING.md` lists ("A weight format", "A SIMD tier").
+//! NEON `smmla` and `bfdot` (decision 15). There is no tier for AVX-VNNI in 256 bits (such CPUs run AVX2) or SVE (they
+//! run NEON). A new format or instruction set goes where `CONTRIBUTING.md` lists ("A weight format", "A SIMD tier").
 //!
 //! In short: a panel has as many rows of the weight matrix as a register has lanes, interleaved in quads of k (bf16: in
 //! pairs; `f32` and `f16`: one k at a time). The micro-kernel broadcasts a quad of activations and computes MR rows ×
