@@ -18,10 +18,9 @@
 
 use cpu::simd::Simd;
 
-use crate::tune;
-
-/// Columns of a K-block: what is decoded at a time, and has a list of exceptions. Part of the packed layout.
-pub(crate) const K_BLOCK: usize = tune::KC;
+/// Columns of a K-block: what is decoded at a time, and has a list of exceptions. Part of the packed layout, so a number of
+/// its own; where it is decoded a K-block at a time it must equal `tune::KC`, which `amx/bf16_dict12.rs` asserts.
+pub(crate) const K_BLOCK: usize = 256;
 
 /// The number of columns must be a multiple of this.
 pub(crate) const K_MULTIPLE: usize = 32;
