@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use rand::RngExt;
+use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 //! Common short English words are one token each in nearly every vocabulary, so N of them are N tokens. Whoever can
 //! count (a local tokenizer, or the server) is asked first, and words that are not one token are left out.
 
-use rand::RngExt;
+use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 /// The word that every text begins with: a first word has no space before it, which makes it another token.
