@@ -45,16 +45,22 @@ pub fn ask(port: u16, path: &str, body: &Value) -> Result<(u16, String), String>
     answer(send(port, path, body)?)
 }
 
+/// Status and body of what is at `path`.
+pub fn get(port: u16, path: &str) -> Result<(u16, String), String> {
+    get_within(port, path, PATIENCE)
+}
+
+fn get_within(port: u16, path: &str, patience: Duration) -> Result<(u16, String), String> {
+    let mut stream = connect(port)?;
+    stream.set_read_timeout(Some(patience)).map_err(|e| e.to_string())?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(|e| e.to_string())?;
+    answer(stream)
+}
+
 /// Whether the server says that it is ready.
 pub fn healthy(port: u16) -> bool {
-    let ask = || {
-        let mut stream = connect(port)?;
-        stream.set_read_timeout(Some(HEALTH_WITHIN)).map_err(|e| e.to_string())?;
-        let request = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        stream.write_all(request).map_err(|e| e.to_string())?;
-        answer(stream)
-    };
-    ask().is_ok_and(|(status, _)| status == 200)
+    get_within(port, "/health", HEALTH_WITHIN).is_ok_and(|(status, _)| status == 200)
 }
 
 fn answer(mut stream: TcpStream) -> Result<(u16, String), String> {

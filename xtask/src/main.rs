@@ -19,6 +19,7 @@ mod peers;
 mod program;
 mod shell;
 mod soak;
+mod soak_models;
 
 use program::Program;
 use shell::Done;
@@ -42,6 +43,7 @@ usage: cargo xtask COMMAND
   start [--help]            start ours and llama.cpp's server in turn, and print how long each takes until it is ready
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
   soak --abuse              the same of huge, abandoned and slow bodies and slow readers, for a minute and a half
+  soak --models             serve three models where there is room for two, to 2,000 mixed requests; some minutes
   client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
   agents [claude|codex]     serve a 1.5B model and have Claude Code and Codex (npm) edit a file with it; some minutes
   schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)

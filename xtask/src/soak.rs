@@ -17,7 +17,7 @@ use crate::shell::Done;
 
 /// What the command line says of it.
 pub const HELP: &str = "\
-usage: cargo xtask soak [--minutes N | --abuse] [--binary PATH] [--seed N]
+usage: cargo xtask soak [--minutes N | --abuse | --models] [--binary PATH] [--seed N]
 
 Serves the default model with places for 12 requests and sends it the traffic of 24 clients for N minutes (default 30):
 whole and streamed answers, clients that leave, that read slowly, that send half a body or nonsense. Fails on any 5xx, on any
@@ -25,6 +25,10 @@ answer that differs from the one its request got alone, and if anonymous memory 
 
 --abuse: bodies of 4 MB, abandoned, slow and mixed, and slow readers, for a minute and a half. Fails if a request of one token beside
 them takes more than a second, if memory grows by more than 500 MB, or if SIGTERM does not end the server in its drain time.
+
+--models: three models where there is room for two, 2,000 mixed requests (--requests N), 1,000 loads and unloads (--cycles N), and one
+model's tokens while another one reads 4,096 tokens. Fails on an answer that differs from the one its request got alone, if models
+hold more than their budget, if memory grows by more than 2 %, or if a gap is longer than twice --max-stall-ms.
 ";
 
 const PARALLEL: usize = 4;
@@ -40,6 +44,9 @@ const MOST_GROWTH: f64 = 0.02;
 struct Options {
     minutes: f64,
     abuse: bool,
+    models: bool,
+    requests: usize,
+    cycles: usize,
     binary: Option<String>,
     seed: u64,
 }
@@ -71,6 +78,9 @@ pub fn run(args: &[&str]) -> Done {
     if options.abuse {
         return crate::abuse::run(&program);
     }
+    if options.models {
+        return crate::soak_models::run(&program, options.requests, options.cycles, options.seed);
+    }
     let parallel = PARALLEL.to_string();
     let queued = QUEUED.to_string();
     let body = BODY_LIMIT.to_string();
@@ -99,11 +109,23 @@ pub fn run(args: &[&str]) -> Done {
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
-    let mut options = Options { minutes: 30.0, abuse: false, binary: None, seed: 1 };
+    let mut options = Options {
+        minutes: 30.0,
+        abuse: false,
+        models: false,
+        requests: 2_000,
+        cycles: 1_000,
+        binary: None,
+        seed: 1,
+    };
     let mut words = args.iter();
     while let Some(word) = words.next() {
-        if *word == "--abuse" {
-            options.abuse = true;
+        match *word {
+            "--abuse" => options.abuse = true,
+            "--models" => options.models = true,
+            _ => {}
+        }
+        if matches!(*word, "--abuse" | "--models") {
             continue;
         }
         let value = words.next().ok_or_else(|| format!("`{word}` needs a value\n{HELP}"))?;
@@ -111,6 +133,8 @@ fn options(args: &[&str]) -> Result<Options, String> {
         match *word {
             "--minutes" => options.minutes = number()?,
             "--seed" => options.seed = number()? as u64,
+            "--requests" => options.requests = number()? as usize,
+            "--cycles" => options.cycles = number()? as usize,
             "--binary" => options.binary = Some((*value).to_owned()),
             _ => return Err(format!("`{word}` is no flag of `cargo xtask soak`\n{HELP}")),
         }
@@ -145,10 +169,14 @@ fn said(answer: &str) -> Option<String> {
 }
 
 /// xorshift64*: a run is repeated by its seed, as far as time allows.
-struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -158,7 +186,7 @@ impl Chance {
 
 /// One client, until the end.
 fn drive(port: u16, references: &[Reference], tally: &Tally, end: Instant, seed: u64) {
-    let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut chance = Chance::new(seed);
     while Instant::now() < end {
         let reference = &references[chance.below(references.len() as u64) as usize];
         let outcome = match chance.below(100) {

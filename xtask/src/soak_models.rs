@@ -1,0 +1,275 @@
+//! Three real models where there is room for two (`cargo xtask soak --models`).
+//!
+//! What must hold: each answer is the one that its request got when all models were loaded and nobody else was there,
+//! the models' memory stays within its budget, loading and unloading a model a thousand times takes no memory, and one
+//! model's tokens keep coming while another one reads a long prompt.
+
+use std::io::{BufRead, BufReader};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::Server;
+use crate::http::{CHAT, ask, get, send};
+use crate::program::Program;
+use crate::shell::Done;
+use crate::soak::Chance;
+
+const MODELS: [&str; 3] = ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct", "gemma3-270m"];
+/// What is loaded and unloaded, and what reads the long prompt.
+const SMALLEST: &str = MODELS[0];
+/// What answers beside the long prompt.
+const BESIDE: &str = MODELS[1];
+const CLIENTS: usize = 12;
+/// Different requests to each model.
+const REFERENCES: usize = 12;
+const PROMPT_TOKENS: usize = 4_096;
+const MAX_STALL_MS: u64 = 100;
+const CONTEXT: &str = "4608";
+/// Of anonymous memory between the first and the last tenth of the loads, beyond what an allocator's noise is.
+const MOST_GROWTH: f64 = 0.02;
+const MEGABYTE: f64 = 1e6;
+
+struct Reference {
+    body: Value,
+    text: String,
+}
+
+/// Runs all of it.
+pub fn run(program: &Program, requests: usize, cycles: usize, seed: u64) -> Done {
+    let parallel = CLIENTS.to_string();
+    let stall = MAX_STALL_MS.to_string();
+    let mut flags = MODELS.to_vec();
+    flags.extend(["--context", CONTEXT, "--parallel", &parallel, "--max-stall-ms", &stall]);
+    let (references, budget) = {
+        let server = Server::start(program, &flags)?;
+        let references =
+            MODELS.iter().map(|model| references(server.port, model)).collect::<Result<Vec<_>, _>>()?;
+        let mut bytes = memory_of_models(server.port)?;
+        bytes.sort_unstable();
+        gap(&server)?;
+        (references, bytes[1] + bytes[2])
+    };
+    eprintln!(
+        "{} requests answered alone; {} MB for three models",
+        MODELS.len() * REFERENCES,
+        budget / 1_000_000
+    );
+    let memory = budget.to_string();
+    flags.extend(["--model-memory", &memory]);
+    let server = Server::start(program, &flags)?;
+    mixed(&server, &references, requests, budget, seed)?;
+    loads(&server, cycles)
+}
+
+fn references(port: u16, model: &str) -> Result<Vec<Reference>, String> {
+    let topics =
+        ["a mill", "the sea", "bread", "a river in spring", "wheels", "winter", "an old map", "rain"];
+    let reference = |i: usize| {
+        let text = format!("Tell me about {} in {} words.", topics[i % topics.len()], 10 + i);
+        let body = json!({"model": model, "prompt": text, "max_tokens": 4 + 2 * i, "seed": i,
+            "temperature": [0.0, 0.8][i % 2]});
+        let (status, answer) = ask(port, "/v1/completions", &body)?;
+        let text =
+            completed(&answer).ok_or_else(|| format!("request {i} to {model} alone: {status} {answer}"))?;
+        Ok(Reference { body, text })
+    };
+    (0..REFERENCES).map(reference).collect()
+}
+
+fn completed(answer: &str) -> Option<String> {
+    let json: Value = serde_json::from_str(answer).ok()?;
+    json["choices"][0]["text"].as_str().map(str::to_owned)
+}
+
+/// Bytes that the models hold which are loaded.
+fn memory_of_models(port: u16) -> Result<Vec<u64>, String> {
+    let (_, answer) = get(port, "/v1/models")?;
+    let list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;
+    let models = list["data"].as_array().ok_or("/v1/models has no list")?;
+    let held = models.iter().filter(|model| model["state"] != "registered");
+    Ok(held.filter_map(|model| model["memory_bytes"].as_u64()).collect())
+}
+
+/// The longest time between two tokens of one model while another one reads a long prompt.
+fn gap(server: &Server) -> Done {
+    let port = server.port;
+    let over = AtomicBool::new(false);
+    let (mut alone, mut beside) = (Duration::ZERO, Duration::ZERO);
+    std::thread::scope(|scope| -> Done {
+        let started = AtomicBool::new(false);
+        let reader = scope.spawn(|| -> Result<Duration, String> {
+            while !started.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let prompt: Vec<u32> = (0..PROMPT_TOKENS as u32).map(|i| 1_000 + i * 7 % 20_000).collect();
+            let began = Instant::now();
+            let (status, answer) =
+                ask(port, "/v1/completions", &json!({"model": SMALLEST, "prompt": prompt, "max_tokens": 1}))?;
+            over.store(true, Relaxed);
+            if status == 200 {
+                Ok(began.elapsed())
+            } else {
+                Err(format!("the long prompt: {status} {answer}"))
+            }
+        });
+        let body = json!({"model": BESIDE, "stream": true, "max_tokens": 400, "ignore_eos": true,
+            "messages": [{"role": "user", "content": "Count from one to a thousand, in words."}]});
+        let mut last: Option<Instant> = None;
+        let mut tokens = 0;
+        for line in BufReader::new(send(port, CHAT, &body)?).lines() {
+            let line = line.map_err(|error| format!("a stream broke: {error}"))?;
+            if !line.starts_with("data: {") {
+                continue;
+            }
+            let (now, reading) = (Instant::now(), started.load(Relaxed));
+            if let Some(last) = last {
+                let longest = if reading { &mut beside } else { &mut alone };
+                *longest = now.duration_since(last).max(*longest);
+            }
+            last = Some(now);
+            tokens += 1;
+            match tokens {
+                40 => started.store(true, Relaxed),
+                _ if over.load(Relaxed) => break,
+                _ => {}
+            }
+        }
+        started.store(true, Relaxed);
+        let took = reader.join().map_err(|_| "the reader panicked")??;
+        eprintln!(
+            "a prompt of {PROMPT_TOKENS} tokens took {:.1} s; between tokens of another model at most {} ms beside it, \
+             {} ms alone",
+            took.as_secs_f64(),
+            beside.as_millis(),
+            alone.as_millis()
+        );
+        Ok(())
+    })?;
+    let most = Duration::from_millis(2 * MAX_STALL_MS);
+    if beside > most {
+        return Err(format!(
+            "{} ms between two tokens, the limit is {} ms",
+            beside.as_millis(),
+            most.as_millis()
+        ));
+    }
+    Ok(())
+}
+
+/// Requests to all models at random, by clients each of which sends one after the other.
+fn mixed(server: &Server, references: &[Vec<Reference>], requests: usize, budget: u64, seed: u64) -> Done {
+    let next = AtomicUsize::new(0);
+    let times = Mutex::new(Vec::with_capacity(requests));
+    let wrong = Mutex::new(Vec::new());
+    let most_memory = AtomicUsize::new(0);
+    let began = Instant::now();
+    let client = |at: u64| {
+        let mut chance = Chance::new(seed + at);
+        while next.fetch_add(1, Relaxed) < requests {
+            let model = &references[chance.below(MODELS.len() as u64) as usize];
+            let reference = &model[chance.below(REFERENCES as u64) as usize];
+            let began = Instant::now();
+            let outcome = ask(server.port, "/v1/completions", &reference.body);
+            let took = began.elapsed().as_secs_f64();
+            times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(took);
+            let fault = match outcome {
+                Ok((200, answer)) if completed(&answer).as_deref() == Some(&reference.text) => continue,
+                Ok((status, answer)) => {
+                    format!("{}: {status} {answer}, alone {:?}", reference.body, reference.text)
+                }
+                Err(error) => error,
+            };
+            wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(fault);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS as u64).map(|at| scope.spawn(move || client(at))).collect();
+        while !clients.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let held = memory_of_models(server.port).unwrap_or_default().iter().sum::<u64>();
+            most_memory.fetch_max(held as usize, Relaxed);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let mut times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
+    let most_memory = most_memory.into_inner() as f64;
+    eprintln!(
+        "{requests} requests to three models with room for two, {CLIENTS} at a time, in {:.0} s: {:.2} s (median), {:.2} s \
+         (95 %), {:.2} s (longest); models held at most {:.0} MB of {:.0} MB, the process {:.0} MB at most",
+        began.elapsed().as_secs_f64(),
+        at(0.5),
+        at(0.95),
+        times.last().copied().unwrap_or(f64::NAN),
+        most_memory / MEGABYTE,
+        budget as f64 / MEGABYTE,
+        server.memory("VmHWM").unwrap_or(f64::NAN) / MEGABYTE,
+    );
+    tell_waits(server.port)?;
+    let wrong = wrong.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(first) = wrong.first() {
+        return Err(format!("{} of {requests} requests went wrong, the first: {first}", wrong.len()));
+    }
+    if most_memory > budget as f64 {
+        return Err(format!("the models held {most_memory} bytes, the budget is {budget}"));
+    }
+    Ok(())
+}
+
+/// Prints what the server counted of loads and of waiting for them.
+fn tell_waits(port: u16) -> Done {
+    let (_, metrics) = get(port, "/metrics")?;
+    for line in metrics.lines().filter(|line| line.contains("model_load") && !line.starts_with('#')) {
+        if !line.contains("_bucket") {
+            eprintln!("{line}");
+        }
+    }
+    Ok(())
+}
+
+/// Loads and unloads a model so often, and sees that it takes no memory.
+fn loads(server: &Server, cycles: usize) -> Done {
+    let act = |what: &str| {
+        let (status, answer) = ask(server.port, &format!("/v1/models/{SMALLEST}/{what}"), &json!({}))?;
+        if status == 200 { Ok(()) } else { Err(format!("{what}: {status} {answer}")) }
+    };
+    let mut memory = Vec::with_capacity(cycles);
+    let began = Instant::now();
+    for _ in 0..cycles {
+        act("load")?;
+        act("unload")?;
+        wait_until_unloaded(server.port)?;
+        memory.push(server.memory("RssAnon").ok_or("no memory figures")?);
+    }
+    let tenth = (cycles / 10).max(1);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let (early, late) = (mean(&memory[tenth..2 * tenth]), mean(&memory[cycles - tenth..]));
+    eprintln!(
+        "{cycles} loads and unloads of {SMALLEST} in {:.0} s; anonymous memory {:.1} MB early, {:.1} MB late ({:+.2} %)",
+        began.elapsed().as_secs_f64(),
+        early / MEGABYTE,
+        late / MEGABYTE,
+        (late / early - 1.0) * 100.0
+    );
+    if late > early * (1.0 + MOST_GROWTH) {
+        return Err(format!("memory grew by {:.1} MB", (late - early) / MEGABYTE));
+    }
+    Ok(())
+}
+
+/// An unload is answered when it has begun.
+fn wait_until_unloaded(port: u16) -> Done {
+    for _ in 0..2_000 {
+        let (_, answer) = get(port, "/v1/models")?;
+        let list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;
+        let model = list["data"].as_array().and_then(|all| all.iter().find(|model| model["id"] == SMALLEST));
+        if model.is_some_and(|model| model["state"] == "registered") {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("{SMALLEST} was not unloaded within ten seconds"))
+}
