@@ -69,8 +69,8 @@ fn references(port: u16, model: &str) -> Result<Vec<Reference>, String> {
         ["a mill", "the sea", "bread", "a river in spring", "wheels", "winter", "an old map", "rain"];
     let reference = |i: usize| {
         let text = format!("Tell me about {} in {} words.", topics[i % topics.len()], 10 + i);
-        let body = json!({"model": model, "prompt": text, "max_tokens": 4 + 2 * i, "seed": i,
-            "temperature": [0.0, 0.8][i % 2]});
+        let temperature = if i.is_multiple_of(2) { 0.0 } else { 0.8 };
+        let body = json!({"model": model, "prompt": text, "max_tokens": 4 + 2 * i, "seed": i, "temperature": temperature});
         let (status, answer) = ask(port, "/v1/completions", &body)?;
         let text =
             completed(&answer).ok_or_else(|| format!("request {i} to {model} alone: {status} {answer}"))?;
@@ -96,10 +96,9 @@ fn memory_of_models(port: u16) -> Result<Vec<u64>, String> {
 /// The longest time between two tokens of one model while another one reads a long prompt.
 fn gap(server: &Server) -> Done {
     let port = server.port;
-    let over = AtomicBool::new(false);
+    let (started, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut alone, mut beside) = (Duration::ZERO, Duration::ZERO);
     std::thread::scope(|scope| -> Done {
-        let started = AtomicBool::new(false);
         let reader = scope.spawn(|| -> Result<Duration, String> {
             while !started.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
@@ -115,30 +114,20 @@ fn gap(server: &Server) -> Done {
                 Err(format!("the long prompt: {status} {answer}"))
             }
         });
-        let body = json!({"model": BESIDE, "stream": true, "max_tokens": 400, "ignore_eos": true,
-            "messages": [{"role": "user", "content": "Count from one to a thousand, in words."}]});
-        let mut last: Option<Instant> = None;
-        let mut tokens = 0;
-        for line in BufReader::new(send(port, CHAT, &body)?).lines() {
-            let line = line.map_err(|error| format!("a stream broke: {error}"))?;
-            if !line.starts_with("data: {") {
-                continue;
-            }
-            let (now, reading) = (Instant::now(), started.load(Relaxed));
+        let streamed = stream(port, |now, last, tokens| {
             if let Some(last) = last {
-                let longest = if reading { &mut beside } else { &mut alone };
+                let longest = if started.load(Relaxed) { &mut beside } else { &mut alone };
                 *longest = now.duration_since(last).max(*longest);
             }
-            last = Some(now);
-            tokens += 1;
-            match tokens {
-                40 => started.store(true, Relaxed),
-                _ if over.load(Relaxed) => break,
-                _ => {}
+            if tokens == 40 {
+                started.store(true, Relaxed);
             }
-        }
+            !over.load(Relaxed)
+        });
+        // The reader goes on in any case, and ends.
         started.store(true, Relaxed);
         let took = reader.join().map_err(|_| "the reader panicked")??;
+        streamed?;
         eprintln!(
             "a prompt of {PROMPT_TOKENS} tokens took {:.1} s; between tokens of another model at most {} ms beside it, \
              {} ms alone",
@@ -155,6 +144,26 @@ fn gap(server: &Server) -> Done {
             beside.as_millis(),
             most.as_millis()
         ));
+    }
+    Ok(())
+}
+
+/// Streams an answer and calls `each` with the time of each token, that of the one before and the number of tokens so far, until it
+/// says to stop or the answer ends.
+fn stream(port: u16, mut each: impl FnMut(Instant, Option<Instant>, usize) -> bool) -> Done {
+    let body = json!({"model": BESIDE, "stream": true, "max_tokens": 400, "ignore_eos": true,
+        "messages": [{"role": "user", "content": "Count from one to a thousand, in words."}]});
+    let mut last = None;
+    let events = BufReader::new(send(port, CHAT, &body)?).lines();
+    for (tokens, line) in
+        events.filter(|line| !line.as_ref().is_ok_and(|line| !line.starts_with("data: {"))).enumerate()
+    {
+        line.map_err(|error| format!("a stream broke: {error}"))?;
+        let now = Instant::now();
+        if !each(now, last, tokens + 1) {
+            return Ok(());
+        }
+        last = Some(now);
     }
     Ok(())
 }
