@@ -28,6 +28,8 @@ const REFERENCES: usize = 12;
 const PROMPT_TOKENS: usize = 4_096;
 const MAX_STALL_MS: u64 = 100;
 const CONTEXT: &str = "4608";
+/// Given, so that a model takes the same whatever is left for it.
+const KV_MEMORY: &str = "256M";
 /// Of anonymous memory between the first and the last tenth of the loads, beyond what an allocator's noise is.
 const MOST_GROWTH: f64 = 0.02;
 const MEGABYTE: f64 = 1e6;
@@ -42,7 +44,16 @@ pub fn run(program: &Program, requests: usize, cycles: usize, seed: u64) -> Done
     let parallel = CLIENTS.to_string();
     let stall = MAX_STALL_MS.to_string();
     let mut flags = MODELS.to_vec();
-    flags.extend(["--context", CONTEXT, "--parallel", &parallel, "--max-stall-ms", &stall]);
+    flags.extend([
+        "--context",
+        CONTEXT,
+        "--kv-memory",
+        KV_MEMORY,
+        "--parallel",
+        &parallel,
+        "--max-stall-ms",
+        &stall,
+    ]);
     let (references, budget) = {
         let server = Server::start(program, &flags)?;
         let references =
@@ -252,6 +263,9 @@ fn loads(server: &Server, cycles: usize) -> Done {
         act("unload")?;
         wait_until_unloaded(server.port)?;
         memory.push(server.memory("RssAnon").ok_or("no memory figures")?);
+        if memory.len().is_multiple_of(cycles.div_ceil(10)) {
+            eprintln!("{} loads: {:.1} MB anonymous", memory.len(), memory[memory.len() - 1] / MEGABYTE);
+        }
     }
     let tenth = (cycles / 10).max(1);
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
