@@ -237,6 +237,37 @@ fn arrivals_keep_the_rate_and_failures_are_counted() {
 }
 
 #[test]
+fn several_models_share_the_requests() {
+    let fake = Fake::start(Manner { counts: true, ..Manner::default() });
+    let load =
+        ["--num-prompts", "8", "--max-concurrency", "4", "--output-len", "2", "--num-warmups", "2", "--json"];
+    let models = ["--model", "a=3,b"];
+    let json: Value = serde_json::from_str(&said(&fake.bench(&[&load[..], &models].concat()))).unwrap();
+    assert_eq!((&json["model_id"], &json["completed"]), (&"a,b".into(), &8.into()));
+    let [a, b] = [&json["models"][0], &json["models"][1]];
+    assert_eq!(
+        (&a["model_id"], &a["completed"], &a["total_output_tokens"]),
+        (&"a".into(), &6.into(), &12.into())
+    );
+    assert_eq!(
+        (&b["model_id"], &b["completed"], &b["total_output_tokens"]),
+        (&"b".into(), &2.into(), &4.into())
+    );
+    within(&b["median_ttft_ms"], FIRST_MS as f64, FIRST_MS as f64 + 60.0);
+    let asked: Vec<Value> = fake.completions().iter().map(|body| body["model"].clone()).collect();
+    assert_eq!(asked.iter().filter(|model| **model == "b").count(), 3, "2, and the second to warm up");
+    let named: Vec<&Value> = json["model_ids"].as_array().unwrap().iter().collect();
+    assert_eq!(named.iter().filter(|model| **model == "b").count(), 2);
+
+    let again = ["--num-prompts", "2", "--output-len", "1", "--model", "a", "--model", "b"];
+    let table = said(&fake.bench(&again));
+    assert!(table.contains("Model:                                   all        a          b"), "{table}");
+    assert!(table.contains("Successful requests:                     2          1          1"), "{table}");
+    let twice = support::run(&["bench", "serve", "--model", "a,a=2"]);
+    assert!(failure(&twice, 2).contains("--model a is there twice"));
+}
+
+#[test]
 fn conversations_carry_their_answers() {
     let fake = Fake::start(Manner::default());
     let args = [

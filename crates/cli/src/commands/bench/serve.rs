@@ -14,6 +14,7 @@ mod drive;
 mod events;
 mod html;
 mod metrics;
+mod mix;
 mod plot;
 mod report;
 mod statistics;
@@ -39,7 +40,7 @@ use client::{Client, Reach};
 use counter::Counter;
 use dataset::{Conversation, Prompt, Source, Turn};
 use drive::Load;
-use metrics::{Metrics, Outcome};
+use metrics::{Figures, Metrics, Outcome};
 use report::{Metric, Setting};
 
 /// Failures that are printed.
@@ -57,9 +58,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::new(format!("cannot start the HTTP thread: {error}")))?;
     let run = runtime.block_on(measure(args, &checked))?;
-    let metrics = Metrics::of(&run.outcomes, run.duration, checked.goal.as_ref());
-    tell(args, &checked, &run, &metrics)?;
-    if metrics.completed == 0 {
+    let models = run.setting.models.len();
+    let figures = Figures::of(&run.outcomes, run.duration, checked.goal.as_ref(), models);
+    tell(args, &checked, &run, &figures)?;
+    if figures.total.completed == 0 {
         let why = run.outcomes.iter().find_map(|o| o.error.clone()).unwrap_or_default();
         let count = run.outcomes.len();
         return Err(Failure::new(format!(
@@ -86,29 +88,41 @@ async fn measure(args: &Args, checked: &Checked) -> Result<Run, Failure> {
         timeout: Duration::from_secs(args.timeout),
     })?);
     let ready_by = Instant::now() + Duration::from_secs(args.ready_timeout);
-    let model = model(args, &client, ready_by).await?;
+    let models = models(args, &client, ready_by).await?;
     let extra = body::extra(&args.sampling(), args.ignores_eos(), args.extra_body.as_deref())?;
-    let style = Arc::new(Style { endpoint: args.endpoint.clone(), model, extra });
-    ready(&client, &style, ready_by).await?;
+    let style = |model: &String| {
+        Arc::new(Style { endpoint: args.endpoint.clone(), model: model.clone(), extra: extra.clone() })
+    };
+    let styles: Vec<Arc<Style>> = models.iter().map(style).collect();
+    for style in &styles {
+        ready(&client, style, ready_by).await?;
+    }
+    // Whatever model it is for, a prompt is made of what is a token to the first.
+    let style = &styles[0];
     let local = args.tokenizer.as_deref().map(tokenizer).transpose()?;
     let counter = match local {
         // Ids are counted by themselves.
-        None if checked.form == Form::Tokens => Counter::Usage(&client, &style),
-        local => Counter::find(local, &client, &style).await,
+        None if checked.form == Form::Tokens => Counter::Usage(&client, style),
+        local => Counter::find(local, &client, style).await,
     };
     let prompts = Prompts::new(args, checked, &counter).await?;
-    let warmups = prompts.make(args.num_warmups, WARMUP_STREAM).await?;
-    let conversations = prompts.make(args.num_prompts, 0).await?;
-    let setting = setting(args, &style.model, conversations.len());
+    let mut warmups = prompts.make(args.num_warmups, WARMUP_STREAM).await?;
+    let mut conversations = prompts.make(args.num_prompts, 0).await?;
+    let setting = setting(args, models, conversations.len());
     if !warmups.is_empty() {
-        warm_up(&client, &style, warmups, args.max_concurrency).await?;
+        // Whatever their weights, each model is to be loaded.
+        let in_turn: Vec<usize> = (0..warmups.len()).map(|index| index % styles.len()).collect();
+        assign(&mut warmups, &in_turn);
+        warm_up(&client, &styles, warmups, args.max_concurrency).await?;
     }
     let requests: usize = conversations.iter().map(|c| c.turns.len()).sum();
     let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
     rng.set_stream(u64::MAX);
     let times = checked.arrivals.times(conversations.len(), &mut rng);
+    let drawn = checked.mix.draw(conversations.len(), &mut rng);
+    assign(&mut conversations, &drawn);
     let max_concurrency = args.max_concurrency;
-    let load = Load { client: client.clone(), style: style.clone(), conversations, times, max_concurrency };
+    let load = Load { client: client.clone(), styles: styles.clone(), conversations, times, max_concurrency };
     let bar = bar(requests);
     let (mut outcomes, duration) = load.run(&bar).await?;
     bar.finish_and_clear();
@@ -116,16 +130,22 @@ async fn measure(args: &Args, checked: &Checked) -> Result<Run, Failure> {
     Ok(Run { setting, outcomes, duration })
 }
 
-/// The model to ask for.
-async fn model(args: &Args, client: &Client, ready_by: Instant) -> Result<String, Failure> {
-    if let Some(model) = &args.model {
-        return Ok(model.clone());
+fn assign(conversations: &mut [Conversation], models: &[usize]) {
+    for (conversation, model) in conversations.iter_mut().zip(models) {
+        conversation.model = *model;
+    }
+}
+
+/// The models to ask for: one at least.
+async fn models(args: &Args, client: &Client, ready_by: Instant) -> Result<Vec<String>, Failure> {
+    if !args.model.is_empty() {
+        return Ok(args.model.iter().map(|one| one.model.clone()).collect());
     }
     loop {
         match client.json("/v1/models", None).await {
             Ok(list) => {
                 let first = list["data"][0]["id"].as_str().map(str::to_owned);
-                return first.ok_or_else(|| {
+                return first.map(|model| vec![model]).ok_or_else(|| {
                     Failure::new(format!("{}/v1/models lists no model; name one with --model", args.base_url))
                 });
             }
@@ -223,14 +243,14 @@ impl<'a> Prompts<'a> {
 
 async fn warm_up(
     client: &Arc<Client>,
-    style: &Arc<Style>,
+    styles: &[Arc<Style>],
     conversations: Vec<Conversation>,
     max_concurrency: Option<usize>,
 ) -> Result<(), Failure> {
     let bar = bar(conversations.iter().map(|c| c.turns.len()).sum());
     let times = vec![0.0; conversations.len()];
-    let (client, style) = (client.clone(), style.clone());
-    let (outcomes, _) = Load { client, style, conversations, times, max_concurrency }.run(&bar).await?;
+    let (client, styles) = (client.clone(), styles.to_vec());
+    let (outcomes, _) = Load { client, styles, conversations, times, max_concurrency }.run(&bar).await?;
     bar.finish_and_clear();
     match outcomes.into_iter().find_map(|o| o.error) {
         Some(error) => Err(Failure::new(format!("a request to warm up failed: {error}"))),
@@ -250,12 +270,12 @@ async fn recount(counter: &Counter<'_>, outcomes: &mut [Outcome]) -> Result<(), 
     Ok(())
 }
 
-fn setting(args: &Args, model: &str, num_prompts: usize) -> Setting {
+fn setting(args: &Args, models: Vec<String>, num_prompts: usize) -> Setting {
     Setting {
         date: stamp(SystemTime::now()),
         label: args.label.clone(),
         backend: args.endpoint.backend(),
-        model: model.to_owned(),
+        models,
         tokenizer: args.tokenizer.clone(),
         base_url: args.base_url.clone(),
         dataset: args.dataset_name.name(),
@@ -274,14 +294,15 @@ fn bar(requests: usize) -> ProgressBar {
 }
 
 /// Prints the result and writes what is to be written.
-fn tell(args: &Args, checked: &Checked, run: &Run, metrics: &Metrics) -> Result<(), Failure> {
+fn tell(args: &Args, checked: &Checked, run: &Run, figures: &Figures) -> Result<(), Failure> {
     let Run { setting, outcomes, .. } = run;
-    let json = |detailed| report::json(setting, &checked.selection, metrics, outcomes, detailed);
+    let metrics = &figures.total;
+    let json = |detailed| report::json(setting, &checked.selection, figures, outcomes, detailed);
     let only_json = args.json.as_deref() == Some(Path::new("-"));
     if only_json {
         term::json(&json(true))?;
     } else {
-        out!("{}", table::table(metrics, &checked.selection));
+        out!("{}", table::table(figures, &setting.models, &checked.selection));
     }
     if args.histogram && !only_json {
         for metric in [Metric::Ttft, Metric::Tpot, Metric::Itl, Metric::E2el] {
@@ -297,7 +318,7 @@ fn tell(args: &Args, checked: &Checked, run: &Run, metrics: &Metrics) -> Result<
         write(&result_file(args, setting), &json(args.save_detailed).to_string())?;
     }
     if let Some(file) = &args.html {
-        write(file, &html::page(setting, &checked.selection, metrics, outcomes))?;
+        write(file, &html::page(setting, &checked.selection, figures, outcomes))?;
     }
     Ok(())
 }
@@ -332,7 +353,8 @@ fn result_file(args: &Args, setting: &Setting) -> PathBuf {
     let name = args.result_filename.clone().unwrap_or_else(|| {
         let most = args.max_concurrency.map_or_else(String::new, |most| format!("-concurrency{most}"));
         let label = setting.label.as_deref().unwrap_or(setting.backend);
-        let model = setting.model.rsplit('/').next().unwrap_or_default();
+        let models: Vec<&str> = setting.models.iter().filter_map(|model| model.rsplit('/').next()).collect();
+        let model = models.join("+");
         let name = format!("{label}-{}qps{most}-{model}-{}.json", args.request_rate, setting.date);
         // A model's name is the server's word and stays in the folder.
         PathBuf::from(name.replace(['/', '\\'], "_"))

@@ -8,6 +8,7 @@ use super::arrivals::Arrivals;
 use super::body::Endpoint;
 use super::dataset::{Lengths, Made};
 use super::metrics::Goal;
+use super::mix::{Mix, Weighted};
 use super::report::{Metric, Selection};
 
 /// Requests of a run; more would not fit what is kept of each.
@@ -27,9 +28,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHICH", default_value = "completions", value_parser = Endpoint::parse)]
     pub(super) endpoint: Endpoint,
 
-    /// What requests say in `model` [default: the first that the server lists].
-    #[arg(long, value_name = "NAME")]
-    pub(super) model: Option<String>,
+    /// What requests say in `model` [default: the first that the server lists]; several share the requests by their
+    /// weights (1 each), in an order drawn from the seed.
+    #[arg(long, value_name = "NAME[=WEIGHT],…", value_delimiter = ',', value_parser = Weighted::parse)]
+    pub(super) model: Vec<Weighted>,
 
     /// Shown as `Authorization: Bearer KEY`.
     #[arg(long, value_name = "KEY", env = "OPENAI_API_KEY", hide_env_values = true)]
@@ -249,6 +251,7 @@ pub(super) struct Checked {
     pub(super) selection: Selection,
     pub(super) lengths: Lengths,
     pub(super) form: Form,
+    pub(super) mix: Mix,
 }
 
 impl Checked {
@@ -269,8 +272,8 @@ impl Checked {
             max_concurrency: args.max_concurrency,
             request_rate: args.request_rate,
         };
-        let lengths = lengths(args)?;
-        Ok(Checked { arrivals, goal, selection, lengths, form: form(args)? })
+        let (lengths, mix) = (lengths(args)?, Mix::new(&args.model)?);
+        Ok(Checked { arrivals, goal, selection, lengths, form: form(args)?, mix })
     }
 }
 

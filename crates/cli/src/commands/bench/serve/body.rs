@@ -157,7 +157,8 @@ mod tests {
     fn conversation() -> Conversation {
         let turn =
             |text: &str| Turn { prompt: Prompt::Text(text.to_owned()), input_tokens: 1, output_tokens: 5 };
-        Conversation { system: Some("S".to_owned()), system_tokens: 1, turns: vec![turn("A"), turn("B")] }
+        let turns = vec![turn("A"), turn("B")];
+        Conversation { system: Some("S".to_owned()), system_tokens: 1, turns, ..Conversation::default() }
     }
 
     fn read(bytes: &Bytes) -> Value {

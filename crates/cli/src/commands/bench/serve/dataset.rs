@@ -17,6 +17,8 @@ use super::words::Words;
 /// Requests that follow each other, each after the answer to the one before; most have one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conversation {
+    /// Index of the model that is asked.
+    pub(super) model: usize,
     /// The system prompt.
     pub(super) system: Option<String>,
     /// Tokens of the system prompt.
@@ -141,7 +143,7 @@ impl Made {
         });
         let turns = turns.collect();
         let system_tokens = if system.is_some() { self.prefix } else { 0 };
-        Conversation { system, system_tokens, turns }
+        Conversation { model: 0, system, system_tokens, turns }
     }
 }
 

@@ -17,7 +17,8 @@ use super::metrics::Outcome;
 /// A load, ready to be put on a server.
 pub(super) struct Load {
     pub(super) client: Arc<Client>,
-    pub(super) style: Arc<Style>,
+    /// How to ask each model.
+    pub(super) styles: Vec<Arc<Style>>,
     pub(super) conversations: Vec<Conversation>,
     /// Seconds from the start at which each conversation begins, in order.
     pub(super) times: Vec<f64>,
@@ -39,14 +40,17 @@ impl Load {
         for (index, (conversation, at)) in self.conversations.into_iter().zip(self.times).enumerate() {
             let due = began + Duration::try_from_secs_f64(at).unwrap_or_default();
             tokio::time::sleep_until(due.into()).await;
-            let (client, style, places) = (self.client.clone(), self.style.clone(), places.clone());
+            let (client, places) = (self.client.clone(), places.clone());
+            let style = self.styles[conversation.model].clone();
             let (arrived, bar) = (Instant::now(), bar.clone());
             tasks.spawn(async move {
                 // The semaphore is never closed.
                 let place = places.acquire_owned().await;
                 let outcomes = talk(&client, &style, &conversation, began, arrived, &bar).await;
                 drop(place);
-                (index, outcomes)
+                let model = conversation.model;
+                let outcomes = outcomes.into_iter().map(|outcome| Outcome { model, ..outcome });
+                (index, outcomes.collect())
             });
         }
         let mut all: Vec<Vec<Outcome>> = vec![Vec::new(); count];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::metrics::{Metrics, Outcome};
+use super::metrics::{Figures, Metrics, Outcome};
 use super::plot::{Plot, number};
 use super::report::{Metric, Selection, Setting};
 use crate::svg::escaped;
@@ -37,10 +37,11 @@ svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--dim);
 pub(super) fn page(
     setting: &Setting,
     selection: &Selection,
-    metrics: &Metrics,
+    figures: &Figures,
     outcomes: &[Outcome],
 ) -> String {
-    let title = format!("{} · {}", setting.model, setting.dataset);
+    let metrics = &figures.total;
+    let title = format!("{} · {}", setting.models.join(", "), setting.dataset);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -49,6 +50,7 @@ pub(super) fn page(
     );
     page.push_str(&about(setting, selection));
     page.push_str(&totals(metrics));
+    page.push_str(&by_model(setting, figures));
     page.push_str(&latencies(metrics, &selection.percentiles));
     page.push_str("<h2>Share of requests (ITL: of gaps) within a time</h2>\n<div class=\"plots\">\n");
     for metric in [Metric::Ttft, Metric::Tpot, Metric::Itl, Metric::E2el] {
@@ -106,6 +108,26 @@ fn totals(metrics: &Metrics) -> String {
     let rows: String =
         rows.iter().map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>\n")).collect();
     format!("<table>\n{rows}</table>\n")
+}
+
+/// A row a model, if there are several.
+fn by_model(setting: &Setting, figures: &Figures) -> String {
+    if figures.by_model.is_empty() {
+        return String::new();
+    }
+    let mut table = "<h2>By model</h2>\n<table>\n<tr><th></th><th>answered</th><th>failed</th>\
+         <th>output tokens a second</th><th>median TTFT (ms)</th><th>median TPOT (ms)</th><th>median E2EL (ms)</th></tr>\n"
+        .to_owned();
+    for (name, metrics) in setting.models.iter().zip(&figures.by_model) {
+        let medians = [Metric::Ttft, Metric::Tpot, Metric::E2el].map(|m| m.of(metrics).sorted_ms.median());
+        let counts = [metrics.completed, metrics.failed].map(|count| count.to_string());
+        let numbers = [metrics.rate(metrics.output_tokens)].into_iter().chain(medians);
+        let cells = counts.into_iter().chain(numbers.map(|number| format!("{number:.2}")));
+        let cells: String = cells.map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
+        let _ = writeln!(table, "<tr><th>{}</th>{cells}</tr>", escaped(name));
+    }
+    table.push_str("</table>\n");
+    table
 }
 
 fn latencies(metrics: &Metrics, percentiles: &[f64]) -> String {
@@ -225,7 +247,7 @@ mod tests {
             date: "19700101-000000".to_owned(),
             label: Some("<script>alert(1)</script>".to_owned()),
             backend: "openai",
-            model: "a & b".to_owned(),
+            models: vec!["a & b".to_owned(), "<i>c".to_owned()],
             tokenizer: None,
             base_url: "http://127.0.0.1:1".to_owned(),
             dataset: "random",
@@ -239,8 +261,8 @@ mod tests {
             max_concurrency: Some(2),
             request_rate: f64::INFINITY,
         };
-        let metrics = Metrics::of(outcomes, 3.0, None);
-        page(&setting, &selection, &metrics, outcomes)
+        let figures = Figures::of(outcomes, 3.0, None, 2);
+        page(&setting, &selection, &figures, outcomes)
     }
 
     #[test]
@@ -260,7 +282,11 @@ mod tests {
             (page.matches("class=\"failed\"").count(), page.matches("class=\"wait\"").count()),
             (1, 1)
         );
-        assert!(page.contains("a &amp; b") && page.contains("503: &lt;b&gt;full"));
+        assert!(
+            page.contains("a &amp; b, &lt;i&gt;c · random")
+                && page.contains("<th>&lt;i&gt;c</th><td")
+                && page.contains("503: &lt;b&gt;full")
+        );
         for outside in ["<script", "http-equiv", "src=", "href=", "url(", "@import", "NaN", "inf\""] {
             assert!(!page.contains(outside), "{outside}");
         }

@@ -7,6 +7,8 @@ use super::statistics::{Sorted, deviation, mean};
 /// What became of one request. Times are in seconds; `start` counts from the run's start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Outcome {
+    /// Index of the model that was asked.
+    pub(super) model: usize,
     /// Tokens of the prompt: the server's `usage.prompt_tokens`, else what was aimed at.
     pub(super) prompt_tokens: usize,
     /// Tokens that the prompt was made to have.
@@ -102,6 +104,23 @@ impl Latency {
     }
 }
 
+/// The figures of a run: all requests, and those of each model if there are several.
+#[derive(Clone, Debug)]
+pub(super) struct Figures {
+    pub(super) total: Metrics,
+    /// By the index of the model; empty for one model.
+    pub(super) by_model: Vec<Metrics>,
+}
+
+impl Figures {
+    /// As [`Metrics::of`], for so many models. Rates of a model are over the whole run too, so they add up.
+    pub(super) fn of(outcomes: &[Outcome], duration: f64, goal: Option<&Goal>, models: usize) -> Figures {
+        let of_model = |model| Metrics::of(outcomes.iter().filter(|o| o.model == model), duration, goal);
+        let by_model = if models > 1 { (0..models).map(of_model).collect() } else { Vec::new() };
+        Figures { total: Metrics::of(outcomes, duration, goal), by_model }
+    }
+}
+
 /// The totals of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
@@ -124,12 +143,17 @@ pub(super) struct Metrics {
 
 impl Metrics {
     /// `duration` is the wall time of the run in seconds, from the first arrival's clock to the last answer.
-    pub(super) fn of(outcomes: &[Outcome], duration: f64, goal: Option<&Goal>) -> Metrics {
-        let done: Vec<&Outcome> = outcomes.iter().filter(|o| o.error.is_none()).collect();
+    pub(super) fn of<'a>(
+        outcomes: impl IntoIterator<Item = &'a Outcome>,
+        duration: f64,
+        goal: Option<&Goal>,
+    ) -> Metrics {
+        let (done, failed): (Vec<&Outcome>, Vec<&Outcome>) =
+            outcomes.into_iter().partition(|o| o.error.is_none());
         Metrics {
             duration,
             completed: done.len(),
-            failed: outcomes.len() - done.len(),
+            failed: failed.len(),
             good: goal.map(|goal| done.iter().filter(|o| goal.met(o)).count()),
             input_tokens: done.iter().map(|o| o.prompt_tokens).sum(),
             cached_tokens: done.iter().map(|o| o.cached_tokens).sum(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::metrics::{Latency, Metrics, Outcome};
+use super::metrics::{Figures, Latency, Metrics, Outcome};
 
 /// A latency that can be chosen with `--percentile-metrics`.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,8 @@ pub(super) struct Setting {
     pub(super) label: Option<String>,
     /// `openai` or `openai-chat`.
     pub(super) backend: &'static str,
-    pub(super) model: String,
+    /// One or more.
+    pub(super) models: Vec<String>,
     pub(super) tokenizer: Option<String>,
     pub(super) base_url: String,
     pub(super) dataset: &'static str,
@@ -88,17 +89,54 @@ pub(super) struct Setting {
     pub(super) burstiness: f64,
 }
 
+impl Setting {
+    /// The names of all models, with commas between them.
+    pub(super) fn model(&self) -> String {
+        self.models.join(",")
+    }
+}
+
 /// The JSON of a run. `detailed` adds what there is one of for each request; without it only the totals are there, as in
 /// vLLM without `--save-detailed`.
 pub(super) fn json(
     setting: &Setting,
     selection: &Selection,
-    metrics: &Metrics,
+    figures: &Figures,
     outcomes: &[Outcome],
     detailed: bool,
 ) -> Value {
     let mut all = head(setting, selection);
-    let totals = json!({
+    extend(&mut all, totals(&figures.total));
+    if detailed {
+        extend(&mut all, each(outcomes));
+    }
+    if detailed && !figures.by_model.is_empty() {
+        let asked = outcomes.iter().filter_map(|o| setting.models.get(o.model));
+        all.insert("model_ids".to_owned(), asked.cloned().collect());
+    }
+    let queues: Value = outcomes.iter().map(|o| o.queue).collect();
+    all.insert("queue_times".to_owned(), queues);
+    measured(&mut all, &figures.total, &selection.percentiles);
+    if !figures.by_model.is_empty() {
+        let models = setting.models.iter().zip(&figures.by_model);
+        let models = models.map(|(name, metrics)| of_model(name, metrics, &selection.percentiles));
+        all.insert("models".to_owned(), models.collect());
+    }
+    Value::Object(all)
+}
+
+/// The totals and latencies of one of several models.
+fn of_model(name: &str, metrics: &Metrics, percentiles: &[f64]) -> Value {
+    let mut one = Map::new();
+    one.insert("model_id".to_owned(), name.into());
+    one.insert("num_requests".to_owned(), (metrics.completed + metrics.failed).into());
+    extend(&mut one, totals(metrics));
+    measured(&mut one, metrics, percentiles);
+    Value::Object(one)
+}
+
+fn totals(metrics: &Metrics) -> Value {
+    json!({
         "duration": metrics.duration,
         "completed": metrics.completed,
         "failed": metrics.failed,
@@ -109,23 +147,21 @@ pub(super) fn json(
         "request_goodput": metrics.good.map(|good| metrics.rate(good)),
         "output_throughput": metrics.rate(metrics.output_tokens),
         "total_token_throughput": metrics.rate(metrics.input_tokens + metrics.output_tokens),
-    });
-    extend(&mut all, totals);
-    if detailed {
-        extend(&mut all, each(outcomes));
-    }
+    })
+}
+
+/// Peaks and latencies.
+fn measured(all: &mut Map<String, Value>, metrics: &Metrics, percentiles: &[f64]) {
     let peaks = json!({
-        "queue_times": outcomes.iter().map(|o| o.queue).collect::<Vec<_>>(),
         "max_output_tokens_per_s": metrics.peak.chunks() as f64,
         "max_concurrent_requests": metrics.peak.requests,
     });
-    extend(&mut all, peaks);
+    extend(all, peaks);
     let latencies = [Metric::Ttft, Metric::Tpot, Metric::Itl, Metric::E2el, Metric::ClientQueueTime];
     for metric in latencies {
-        latency(&mut all, metric.key(), metric.of(metrics), &selection.percentiles);
+        latency(all, metric.key(), metric.of(metrics), percentiles);
     }
-    latency(&mut all, "first_text", &metrics.first_text, &selection.percentiles);
-    Value::Object(all)
+    latency(all, "first_text", &metrics.first_text, percentiles);
 }
 
 fn head(setting: &Setting, selection: &Selection) -> Map<String, Value> {
@@ -135,7 +171,7 @@ fn head(setting: &Setting, selection: &Selection) -> Map<String, Value> {
         "endpoint_type": setting.backend,
         "backend": setting.backend,
         "label": setting.label,
-        "model_id": setting.model,
+        "model_id": setting.model(),
         "tokenizer_id": setting.tokenizer,
         "base_url": setting.base_url,
         "dataset_name": setting.dataset,
@@ -184,17 +220,17 @@ fn extend(all: &mut Map<String, Value>, more: Value) {
 mod tests {
     use super::*;
 
-    fn written(detailed: bool) -> Value {
+    fn written(detailed: bool, models: usize) -> Value {
         let outcomes = [
             Outcome { output_tokens: 2, ttft: 0.5, itls: vec![0.5], latency: 1.0, ..Outcome::default() },
-            Outcome { error: Some("503: full".to_owned()), ..Outcome::default() },
+            Outcome { model: models - 1, error: Some("503: full".to_owned()), ..Outcome::default() },
         ];
-        let metrics = Metrics::of(&outcomes, 2.0, None);
+        let figures = Figures::of(&outcomes, 2.0, None, models);
         let setting = Setting {
             date: "19700101-000000".to_owned(),
             label: None,
             backend: "openai",
-            model: "m".to_owned(),
+            models: (0..models).map(|model| format!("m{model}")).collect(),
             tokenizer: None,
             base_url: "http://127.0.0.1:1".to_owned(),
             dataset: "random",
@@ -208,13 +244,13 @@ mod tests {
             max_concurrency: None,
             request_rate: f64::INFINITY,
         };
-        json(&setting, &selection, &metrics, &outcomes, detailed)
+        json(&setting, &selection, &figures, &outcomes, detailed)
     }
 
     /// The keys that vLLM writes with `--save-detailed`, as its `benchmark` and `main_async` list them.
     #[test]
     fn keys_are_vllms() {
-        let json = written(true);
+        let json = written(true, 1);
         let keys = "date endpoint_type backend label model_id tokenizer_id num_prompts request_rate burstiness \
                     max_concurrency duration completed failed total_input_tokens total_output_tokens \
                     request_throughput request_goodput output_throughput total_token_throughput input_lens \
@@ -233,6 +269,22 @@ mod tests {
             (json["mean_tpot_ms"].as_f64(), json["output_throughput"].as_f64()),
             (Some(500.0), Some(1.0))
         );
-        assert!(written(false).get("ttfts").is_none());
+        assert!(written(false, 1).get("ttfts").is_none());
+        assert!(json.get("models").is_none() && json.get("model_ids").is_none());
+    }
+
+    #[test]
+    fn each_model_has_its_figures() {
+        let json = written(true, 2);
+        assert_eq!((&json["model_id"], &json["completed"]), (&"m0,m1".into(), &1.into()));
+        assert_eq!(json["model_ids"], json!(["m0", "m1"]));
+        let [first, second] = [&json["models"][0], &json["models"][1]];
+        assert_eq!(
+            (&first["model_id"], &first["completed"], &first["failed"]),
+            (&"m0".into(), &1.into(), &0.into())
+        );
+        assert_eq!((&second["completed"], &second["failed"]), (&0.into(), &1.into()));
+        assert_eq!((&first["mean_tpot_ms"], &first["output_throughput"]), (&500.0.into(), &1.0.into()));
+        assert!(written(false, 2).get("model_ids").is_none());
     }
 }

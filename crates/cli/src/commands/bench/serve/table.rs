@@ -2,77 +2,118 @@
 
 use std::fmt::Write;
 
-use super::metrics::{Latency, Metrics};
-use super::report::Selection;
+use super::metrics::{Figures, Metrics};
+use super::report::{Metric, Selection};
 use super::statistics::Sorted;
 
 const WIDTH: usize = 50;
 
-/// The lines of vLLM's table: labels padded to 40, values to 10, sections between hyphens.
-pub(super) fn table(metrics: &Metrics, selection: &Selection) -> String {
-    let mut table = Table(String::new());
+/// Characters of a value's column.
+const VALUE: usize = 10;
+
+/// The lines of vLLM's table: labels padded to 40, values to 10, sections between hyphens. Where there are several
+/// models, each has a column after that of all.
+pub(super) fn table(figures: &Figures, models: &[String], selection: &Selection) -> String {
+    let mut columns = vec![Column { metrics: &figures.total, width: VALUE }];
+    let of_model = |(metrics, name): (_, &String)| Column { metrics, width: name.chars().count().max(VALUE) };
+    columns.extend(figures.by_model.iter().zip(models).map(of_model));
+    let mut table = Table { text: String::new(), columns };
     table.heading('=', " Serving Benchmark Result ");
-    table.count("Successful requests:", metrics.completed);
-    table.count("Failed requests:", metrics.failed);
+    if !figures.by_model.is_empty() {
+        let names = std::iter::once("all").chain(models.iter().map(String::as_str));
+        table.row("Model:", names.map(str::to_owned).collect());
+    }
+    table.count("Successful requests:", |m| m.completed);
+    table.count("Failed requests:", |m| m.failed);
     if let Some(most) = selection.max_concurrency {
-        table.count("Maximum request concurrency:", most);
+        table.once("Maximum request concurrency:", most.to_string());
     }
     if selection.request_rate.is_finite() {
-        table.number("Request rate configured (RPS):", selection.request_rate);
+        table.once("Request rate configured (RPS):", format!("{:.2}", selection.request_rate));
     }
-    table.number("Benchmark duration (s):", metrics.duration);
-    table.count("Total input tokens:", metrics.input_tokens);
-    if metrics.cached_tokens > 0 {
-        table.count("Cached input tokens:", metrics.cached_tokens);
+    table.once("Benchmark duration (s):", format!("{:.2}", figures.total.duration));
+    table.count("Total input tokens:", |m| m.input_tokens);
+    if figures.total.cached_tokens > 0 {
+        table.count("Cached input tokens:", |m| m.cached_tokens);
     }
-    table.count("Total generated tokens:", metrics.output_tokens);
-    table.number("Request throughput (req/s):", metrics.rate(metrics.completed));
-    if let Some(good) = metrics.good {
-        table.number("Request goodput (req/s):", metrics.rate(good));
+    table.count("Total generated tokens:", |m| m.output_tokens);
+    table.number("Request throughput (req/s):", |m| m.rate(m.completed));
+    if figures.total.good.is_some() {
+        table.number("Request goodput (req/s):", |m| m.rate(m.good.unwrap_or(0)));
     }
-    table.number("Output token throughput (tok/s):", metrics.rate(metrics.output_tokens));
-    table.number("Peak output token throughput (tok/s):", metrics.peak.chunks() as f64);
-    table.number("Peak concurrent requests:", metrics.peak.requests as f64);
-    let tokens = metrics.input_tokens + metrics.output_tokens;
-    table.number("Total token throughput (tok/s):", metrics.rate(tokens));
+    table.number("Output token throughput (tok/s):", |m| m.rate(m.output_tokens));
+    table.number("Peak output token throughput (tok/s):", |m| m.peak.chunks() as f64);
+    table.number("Peak concurrent requests:", |m| m.peak.requests as f64);
+    table.number("Total token throughput (tok/s):", |m| m.rate(m.input_tokens + m.output_tokens));
     for metric in &selection.metrics {
         table.heading('-', metric.heading());
-        table.latency(metric.label(), metric.of(metrics), &selection.percentiles);
+        table.latency(*metric, &selection.percentiles);
     }
-    table.0.push_str(&"=".repeat(WIDTH));
-    table.0
+    let width = table.width();
+    table.text.push_str(&"=".repeat(width));
+    table.text
 }
 
-struct Table(String);
+/// The figures of one column.
+struct Column<'a> {
+    metrics: &'a Metrics,
+    width: usize,
+}
 
-impl Table {
+struct Table<'a> {
+    text: String,
+    /// All requests, then those of each model.
+    columns: Vec<Column<'a>>,
+}
+
+impl Table<'_> {
+    fn width(&self) -> usize {
+        WIDTH + self.columns.iter().skip(1).map(|column| column.width + 1).sum::<usize>()
+    }
+
     fn heading(&mut self, fill: char, text: &str) {
-        let missing = WIDTH.saturating_sub(text.chars().count());
+        let missing = self.width().saturating_sub(text.chars().count());
         let left = fill.to_string().repeat(missing / 2);
         let right = fill.to_string().repeat(missing - missing / 2);
         self.line(&format!("{left}{text}{right}"));
     }
 
-    fn count(&mut self, label: &str, value: usize) {
-        self.line(&format!("{label:<40} {value:<10}"));
+    fn count(&mut self, label: &str, of: impl Fn(&Metrics) -> usize) {
+        self.row(label, self.columns.iter().map(|column| of(column.metrics).to_string()).collect());
     }
 
-    fn number(&mut self, label: &str, value: f64) {
-        self.line(&format!("{label:<40} {value:<10.2}"));
+    fn number(&mut self, label: &str, of: impl Fn(&Metrics) -> f64) {
+        self.row(label, self.columns.iter().map(|column| format!("{:.2}", of(column.metrics))).collect());
     }
 
-    fn latency(&mut self, label: &str, latency: &Latency, percentiles: &[f64]) {
-        self.number(&format!("Mean {label} (ms):"), latency.mean_ms);
-        self.number(&format!("Median {label} (ms):"), latency.sorted_ms.median());
+    /// What holds for the whole run.
+    fn once(&mut self, label: &str, value: String) {
+        self.row(label, vec![value]);
+    }
+
+    fn row(&mut self, label: &str, values: Vec<String>) {
+        let mut line = format!("{label:<40}");
+        for (column, value) in self.columns.iter().zip(values) {
+            // Writing into a string does not fail.
+            let _ = write!(line, " {value:<width$}", width = column.width);
+        }
+        self.line(&line);
+    }
+
+    fn latency(&mut self, metric: Metric, percentiles: &[f64]) {
+        let label = metric.label();
+        self.number(&format!("Mean {label} (ms):"), |m| metric.of(m).mean_ms);
+        self.number(&format!("Median {label} (ms):"), |m| metric.of(m).sorted_ms.median());
         for percent in percentiles {
             // 99 is P99 and 99.9 is P99.9, as in vLLM.
-            self.number(&format!("P{percent} {label} (ms):"), latency.sorted_ms.percentile(*percent));
+            let name = format!("P{percent} {label} (ms):");
+            self.number(&name, |m| metric.of(m).sorted_ms.percentile(*percent));
         }
     }
 
     fn line(&mut self, line: &str) {
-        self.0.push_str(line);
-        self.0.push('\n');
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 }
 
@@ -109,7 +150,6 @@ pub(super) fn histogram(title: &str, values: &Sorted) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::metrics::Outcome;
-    use super::super::report::Metric;
     use super::*;
 
     fn outcomes() -> Vec<Outcome> {
@@ -129,7 +169,7 @@ mod tests {
     /// What vLLM's format strings give for the same numbers.
     #[test]
     fn lines_are_vllms() {
-        let metrics = Metrics::of(&outcomes(), 2.0, None);
+        let figures = Figures::of(&outcomes(), 2.0, None, 1);
         let selection = Selection {
             metrics: vec![Metric::Ttft, Metric::Tpot],
             percentiles: vec![99.0, 99.9],
@@ -160,7 +200,29 @@ Median TPOT (ms):                        200.00
 P99 TPOT (ms):                           200.00    
 P99.9 TPOT (ms):                         200.00    
 ==================================================";
-        assert_eq!(table(&metrics, &selection), expected);
+        assert_eq!(table(&figures, &["m".to_owned()], &selection), expected);
+    }
+
+    #[test]
+    fn models_have_columns() {
+        let outcomes: Vec<Outcome> =
+            outcomes().into_iter().enumerate().map(|(model, o)| Outcome { model, ..o }).collect();
+        let figures = Figures::of(&outcomes, 2.0, None, 2);
+        let selection = Selection {
+            metrics: vec![Metric::Ttft],
+            percentiles: vec![],
+            max_concurrency: Some(4),
+            request_rate: f64::INFINITY,
+        };
+        let text = table(&figures, &["small".to_owned(), "a-longer-name".to_owned()], &selection);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let has = |line: &str| assert!(lines.contains(&line), "{line}\n{text}");
+        has("Model:                                   all        small      a-longer-name");
+        has("Successful requests:                     2          1          1");
+        has("Maximum request concurrency:             4");
+        has("Output token throughput (tok/s):         3.00       1.50       1.50");
+        has("Mean TTFT (ms):                          1000.00    500.00     1500.00");
+        assert!(lines.last().is_some_and(|line| line.len() == 75), "{text}");
     }
 
     #[test]
