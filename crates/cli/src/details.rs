@@ -14,10 +14,15 @@ pub(crate) fn of(opened: &Opened, spec: &model::Spec) -> ModelDetails {
         family: spec.family.to_owned(),
         parameters: spec.parameters(),
         quantization: most(opened).map_or_else(String::new, |element| element.name().to_uppercase()),
-        weight_bytes: opened.tensors().map(|tensor| tensor.bytes as u64).sum(),
+        weight_bytes: tensor_bytes(opened),
         width: spec.width,
         layers: spec.layers.len(),
     }
+}
+
+/// Bytes of all tensors as the file holds them.
+pub(crate) fn tensor_bytes(opened: &weights::Opened) -> u64 {
+    opened.tensors().map(|tensor| tensor.bytes as u64).sum()
 }
 
 /// The format of most numbers of its weights.

@@ -16,7 +16,7 @@ use text::{ChatTemplate, Tokenizer};
 
 use crate::store::size;
 use crate::tuned::{Setting, Tuned};
-use crate::{Failure, flags, term};
+use crate::{Failure, details, flags, term};
 
 /// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
 pub(crate) const OTHER_BYTES: u64 = 64 << 20;
@@ -125,11 +125,6 @@ impl Reading {
     }
 }
 
-/// Bytes of all tensors as the file holds them.
-pub(crate) fn tensor_bytes(opened: &weights::Opened) -> u64 {
-    opened.tensors().map(|tensor| tensor.bytes as u64).sum()
-}
-
 /// Loads the weights of a spec, and says how that went, in lines what is to be said of a file of packed weights.
 ///
 /// # Errors
@@ -150,7 +145,7 @@ pub(crate) fn read(
         progress(share);
     };
     let (model, cached) = Model::load_cached(spec, opened, compute, precision, cache, &mut until_loaded)?;
-    let (bytes, took) = (tensor_bytes(opened), loaded - began);
+    let (bytes, took) = (details::tensor_bytes(opened), loaded - began);
     let reading = Reading { bytes, took, backing: model.backing(), packed: cached.used };
     Ok((model, reading, remarks(&cached, loaded.elapsed())))
 }

@@ -6,7 +6,7 @@ use cpu::Tier;
 use cpu::probe::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, loading, store, term};
+use crate::{Failure, details, store, term};
 
 const KIND: &str = "tuned";
 /// A note of another version is not read.
@@ -60,7 +60,7 @@ pub(crate) struct Tried {
 impl Setting {
     pub(crate) fn of(opened: &weights::Opened, machine: &Machine, tier: Tier) -> Setting {
         Setting {
-            weight_bytes: loading::tensor_bytes(opened),
+            weight_bytes: details::tensor_bytes(opened),
             cpu: machine.model_name.clone(),
             tier: tier.to_string(),
             threads: machine.threads,

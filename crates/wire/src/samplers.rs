@@ -2,41 +2,47 @@
 
 use serde_json::Value;
 
-use crate::Sampling;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
 use crate::limits;
 
 const NAME: &str = "samplers";
 
-/// A sampler: its name, its letter, and how it is left out.
-type Entry = (&'static str, char, fn(&mut Sampling));
+/// What a list may leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sampler {
+    Penalties,
+    Dry,
+    TopNSigma,
+    TopK,
+    Typical,
+    TopP,
+    MinP,
+    Xtc,
+    Temperature,
+}
+
+/// A sampler, its name and its letter.
+type Entry = (Sampler, &'static str, char);
 
 /// The samplers in the order in which they act, which is llama.cpp's default.
 const ORDER: [Entry; 9] = [
-    ("penalties", 'e', |s| {
-        s.repetition_penalty = Some(1.0);
-        s.frequency_penalty = Some(0.0);
-        s.presence_penalty = Some(0.0);
-    }),
-    ("dry", 'd', |s| s.dry_multiplier = Some(0.0)),
-    ("top_n_sigma", 's', |s| s.top_n_sigma = Some(0.0)),
-    ("top_k", 'k', |s| s.top_k = Some(0)),
-    ("typ_p", 'y', |s| s.typical_p = Some(1.0)),
-    ("top_p", 'p', |s| s.top_p = Some(1.0)),
-    ("min_p", 'm', |s| s.min_p = Some(0.0)),
-    ("xtc", 'x', |s| s.xtc_probability = Some(0.0)),
-    ("temperature", 't', |s| {
-        s.temperature = Some(1.0);
-        s.dynatemp_range = Some(0.0);
-    }),
+    (Sampler::Penalties, "penalties", 'e'),
+    (Sampler::Dry, "dry", 'd'),
+    (Sampler::TopNSigma, "top_n_sigma", 's'),
+    (Sampler::TopK, "top_k", 'k'),
+    (Sampler::Typical, "typ_p", 'y'),
+    (Sampler::TopP, "top_p", 'p'),
+    (Sampler::MinP, "min_p", 'm'),
+    (Sampler::Xtc, "xtc", 'x'),
+    (Sampler::Temperature, "temperature", 't'),
 ];
 
-/// Turns off what a list leaves out. A list in another order is refused: the order is fixed.
-pub(crate) fn apply(body: &Fields<'_>, sampling: &mut Sampling) -> Result<(), Fault> {
+/// What a list leaves out; nothing without a list. One in another order is refused: the order is fixed.
+pub(crate) fn left_out(body: &Fields<'_>) -> Result<Vec<Sampler>, Fault> {
     let places = match body.get(NAME) {
-        None => return Ok(()),
-        Some(Value::String(letters)) if letters.is_empty() => return Ok(()),
+        None => return Ok(Vec::new()),
+        Some(Value::String(letters)) if letters.is_empty() => return Ok(Vec::new()),
         Some(Value::String(letters)) => {
             let letters =
                 fields::text(NAME, &Value::from(letters.as_str()), limits::SAMPLERS).map(|_| letters)?;
@@ -52,7 +58,7 @@ pub(crate) fn apply(body: &Fields<'_>, sampling: &mut Sampling) -> Result<(), Fa
         }
     };
     if places.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     if !places.is_sorted_by(|a, b| a < b) {
         return Err(Fault::unsupported(
@@ -60,16 +66,12 @@ pub(crate) fn apply(body: &Fields<'_>, sampling: &mut Sampling) -> Result<(), Fa
             format!("{NAME} has another order than {}: it is fixed", names()),
         ));
     }
-    for (i, (_, _, leave_out)) in ORDER.iter().enumerate() {
-        if !places.contains(&i) {
-            leave_out(sampling);
-        }
-    }
-    Ok(())
+    let left_out = ORDER.iter().enumerate().filter(|(i, _)| !places.contains(i));
+    Ok(left_out.map(|(_, (sampler, ..))| *sampler).collect())
 }
 
 fn place(name: &str, at: &str) -> Result<usize, Fault> {
-    let known = |(known, letter, _): &Entry| {
+    let known = |(_, known, letter): &Entry| {
         *known == name || letter.to_string() == name || (*known == "typ_p" && name == "typical_p")
     };
     ORDER.iter().position(known).ok_or_else(|| {
@@ -79,5 +81,5 @@ fn place(name: &str, at: &str) -> Result<usize, Fault> {
 }
 
 fn names() -> String {
-    ORDER.map(|(name, ..)| name).join(", ")
+    ORDER.map(|(_, name, _)| name).join(", ")
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::error::Fault;
 use crate::fields::{self, Fields};
-use crate::{limits, samplers};
+use crate::limits;
+use crate::samplers::{self, Sampler};
 
 /// The sampling part of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -123,8 +124,30 @@ impl Sampling {
             include_stop: body.boolean("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: body.boolean("ignore_eos")?.unwrap_or(false),
         };
-        samplers::apply(body, &mut sampling)?;
+        samplers::left_out(body)?.into_iter().for_each(|sampler| sampling.leave_out(sampler));
         Ok(sampling)
+    }
+
+    /// Sets the fields of a sampler so that it does nothing.
+    fn leave_out(&mut self, sampler: Sampler) {
+        match sampler {
+            Sampler::Penalties => {
+                self.repetition_penalty = Some(1.0);
+                self.frequency_penalty = Some(0.0);
+                self.presence_penalty = Some(0.0);
+            }
+            Sampler::Dry => self.dry_multiplier = Some(0.0),
+            Sampler::TopNSigma => self.top_n_sigma = Some(0.0),
+            Sampler::TopK => self.top_k = Some(0),
+            Sampler::Typical => self.typical_p = Some(1.0),
+            Sampler::TopP => self.top_p = Some(1.0),
+            Sampler::MinP => self.min_p = Some(0.0),
+            Sampler::Xtc => self.xtc_probability = Some(0.0),
+            Sampler::Temperature => {
+                self.temperature = Some(1.0);
+                self.dynatemp_range = Some(0.0);
+            }
+        }
     }
 }
 

@@ -102,7 +102,7 @@ fn fault_docs_limits_are_those_of_the_code() {
             "audit records that wait for the disk | {}",
             &thousands,
         ),
-        ("crates/cli/src/commands/serve/operations.rs", "SHORT_KEY", "at least {} characters", &plain),
+        ("crates/cli/src/commands/serve/reread.rs", "SHORT_KEY", "at least {} characters", &plain),
         (
             "crates/engine/src/limits.rs",
             "PROMPT_LOGIT_ROWS",

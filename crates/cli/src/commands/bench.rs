@@ -24,9 +24,6 @@ use report::{Format, Report, Row};
 use runner::Runner;
 use subject::Subject;
 
-/// Where random weights start; any number would do, and the same one makes runs comparable.
-const SEED: u64 = 1;
-
 /// Measures prefill (pp) and decode (tg) as llama-bench does, and says how far each is from the machine's limits.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -134,7 +131,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// Writes the shape `text` to `file`.
 fn write(text: &str, file: &Path, pool: &cpu::Pool) -> Result<(), Failure> {
     let (shape, recipe) = subject::shape(text)?;
-    let opened = shape.open(recipe, SEED, pool)?;
+    let opened = shape.open(recipe, subject::SEED, pool)?;
     let metadata = opened.metadata().gguf().cloned().unwrap_or_default();
     let tensors: Vec<weights::Tensor<'_>> =
         opened.tensors().filter_map(|tensor| opened.tensor(tensor.name)).collect();

@@ -2,93 +2,18 @@
 
 mod answer;
 mod chat;
+mod session;
 
 use std::io::{IsTerminal, Read};
-use std::path::Path;
-use std::time::Duration;
 
-use engine::{Device, Engine, Handle, Params, Request, Setup};
-use serde_json::{Map, Value, json};
-use text::{ChatTemplate, Special, Tokenizer};
+use serde_json::json;
 
-use crate::loading::{Loaded, Wish, plan};
-use crate::sampling::Sampling;
-use crate::term::err;
-use crate::{Failure, flags, term};
+use crate::{Failure, term};
+pub(crate) use session::Args;
+use session::Session;
 
 /// Longest prompt read from a pipe: far more than any context holds.
 const MAX_PROMPT_BYTES: u64 = 64 << 20;
-/// Bytes of a chat template.
-const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
-
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Catalog name, path, or source (hf:…, https://…, py:…).
-    #[arg(value_name = "MODEL")]
-    model: String,
-
-    /// What to answer; `-`, or none with something piped in, reads standard input; none on a terminal is a chat.
-    #[arg(value_name = "PROMPT")]
-    prompt: Option<String>,
-
-    /// Continue the text as it is: no chat template.
-    #[arg(long, conflicts_with_all = ["system", "template"])]
-    raw: bool,
-
-    /// Instructions before the conversation.
-    #[arg(long, value_name = "TEXT")]
-    system: Option<String>,
-
-    /// A chat template in place of the model's: a file, or one of the well-known names (chatml, llama3, …).
-    #[arg(long, value_name = "NAME|FILE")]
-    template: Option<String>,
-
-    /// Most tokens of the answer [default: as many as the context has room for].
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
-
-    /// The answer ends before this text; may be given again.
-    #[arg(long, value_name = "TEXT")]
-    stop: Vec<String>,
-
-    /// Never choose the model's end tokens.
-    #[arg(long)]
-    ignore_end: bool,
-
-    /// Report log-probabilities of each token and of the N likeliest (with --json).
-    #[arg(long, value_name = "N", requires = "json")]
-    logprobs: Option<usize>,
-
-    /// Print one object: text, tokens, prompt_tokens, finish_reason, timings.
-    #[arg(long)]
-    json: bool,
-
-    /// Say on standard error how long it took.
-    #[arg(long)]
-    timings: bool,
-
-    /// Tokens of prompt and answer together [default: the model's own, as far as memory allows].
-    #[arg(long, short = 'c', value_name = "N", help_heading = "Machine")]
-    context: Option<usize>,
-
-    #[command(flatten)]
-    compute: flags::Compute,
-
-    #[command(flatten)]
-    prompts: flags::Prompts,
-
-    #[command(flatten)]
-    kv: flags::Kv,
-
-    #[command(flatten)]
-    packed: flags::Packed,
-
-    #[command(flatten)]
-    speculate: flags::Speculate,
-
-    #[command(flatten)]
-    sampling: Sampling,
-}
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let prompt = prompt(&args)?;
@@ -127,103 +52,6 @@ fn stdin() -> Result<String, Failure> {
         let at = error.utf8_error().valid_up_to();
         Failure::new(format!("the prompt on standard input is not UTF-8: byte {at} begins no character"))
     })
-}
-
-/// A model ready to answer, and how it is to be asked.
-struct Session {
-    args: Args,
-    tokenizer: std::sync::Arc<Tokenizer>,
-    /// None: text is continued as it is.
-    template: Option<ChatTemplate>,
-    handle: Handle,
-    params: Params,
-    load: Duration,
-}
-
-impl Session {
-    fn open(args: Args) -> Result<Session, Failure> {
-        let wish = Wish {
-            model: &args.model,
-            compute: &args.compute,
-            precision: kernels::Precision::Fast,
-            prompts: args.prompts,
-            kv: args.kv,
-            context: args.context,
-            max_running: 1,
-            speculate: &args.speculate,
-            packed: args.packed,
-            kv_room: None,
-        };
-        let planned = plan(&wish)?;
-        let params = args.sampling.params(planned.vocab(), args.logprobs)?;
-        let mut bar = crate::loading::Bar::new(&args.model);
-        let loaded = planned.load(&mut |share| bar.set(share));
-        drop(bar);
-        let Loaded { model, tokenizer, draft, template, compute, limits, took, remarks, .. } = loaded?;
-        remarks.iter().for_each(|remark| err!("{remark}"));
-        let template = choose_template(&args, template)?;
-        let setup = Setup::new(tokenizer.clone(), limits);
-        let handle = Engine::start_on(&Device::of_one(compute), model, draft, setup)?;
-        Ok(Session { args, tokenizer, template, handle, params, load: took })
-    }
-
-    /// The conversation as tokens, ready for the assistant's turn.
-    fn conversation(&self, messages: &[Value]) -> Result<Vec<u32>, Failure> {
-        let Some(template) = &self.template else {
-            let text = messages.last().and_then(|m| m["content"].as_str()).unwrap_or_default();
-            return Ok(self.tokenizer.encode(text, Special::Parse, true)?);
-        };
-        let prompt = template.prompt(&self.tokenizer, messages, None, true, &Map::new())?;
-        // Later turns would only say it again.
-        if messages.len() <= 2 {
-            prompt.warnings.iter().for_each(|warning| err!("{warning}"));
-        }
-        // The template has written the control tokens, the first one included.
-        Ok(self.tokenizer.encode_prompt(&prompt)?)
-    }
-
-    fn request(&self, prompt: Vec<u32>) -> Request {
-        Request {
-            prompt,
-            max_tokens: self.args.max_tokens.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
-            params: self.params.clone(),
-            stop: self.args.stop.clone(),
-            ignore_end: self.args.ignore_end,
-            ..Request::default()
-        }
-    }
-
-    fn system(&self) -> Vec<Value> {
-        self.args.system.iter().map(|text| json!({ "role": "system", "content": text })).collect()
-    }
-}
-
-/// The template to use: the flag's, else the model's. A base model has none, and then text is continued.
-fn choose_template(args: &Args, own: Option<ChatTemplate>) -> Result<Option<ChatTemplate>, Failure> {
-    if args.raw {
-        return Ok(None);
-    }
-    let Some(wanted) = &args.template else {
-        if own.is_none() {
-            if args.system.is_some() {
-                return Err(Failure::usage(format!(
-                    "{} has no chat template for --system to go into; give one with --template",
-                    args.model
-                )));
-            }
-            err!("{} has no chat template: continuing the text as it is (--template gives one)", args.model);
-        }
-        return Ok(own);
-    };
-    if let Some(template) = ChatTemplate::named(wanted) {
-        return Ok(Some(template));
-    }
-    let path = Path::new(wanted);
-    let file = crate::files::read("--template", path, MAX_TEMPLATE_BYTES).map_err(|failure| {
-        let names: Vec<_> = ChatTemplate::names().collect();
-        Failure::new(format!("{}; names known: {}", failure.message, names.join(", ")))
-    })?;
-    Ok(Some(ChatTemplate::compile(file.text("--template", path)?)?))
 }
 
 /// One prompt, one answer.

@@ -3,6 +3,7 @@
 //! The socket is bound first and answers 503 while a thread loads the model, so that whoever waits for the server can
 //! tell "not yet" from "not there".
 
+mod args;
 mod audit;
 mod clients;
 mod descriptors;
@@ -13,34 +14,35 @@ mod name;
 #[cfg(not(feature = "otlp"))]
 mod no_traces;
 mod operations;
+mod prepare;
 mod price;
+mod reread;
 mod signals;
 #[cfg(feature = "otlp")]
 mod traces;
 
 use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cpu::probe::Machine;
-use cpu::usage::Meter;
 use engine::{Device, Engine, Setup};
-use kernels::{KvDtype, Precision};
-use server::{Audit, Cors, LoadedModel, ModelText, Options, Server, TextPipeline};
-use text::{ChatTemplate, Tokenizer};
+use kernels::KvDtype;
+use server::{Audit, Cors, LoadedModel, Options, Server};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use weights::store::DEFAULT_MODEL;
 
-use crate::loading::{Bar, Loaded, Planned, Wish, check_memory, plan};
+use crate::Failure;
+use crate::loading::{Bar, Loaded};
 use crate::store::{self, size};
 use crate::term::{self, number, out};
-use crate::{Failure, flags};
+pub(crate) use args::Args;
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
-use operations::{LogFormat, Reading};
+use operations::LogFormat;
+use prepare::{Wanted, measure, planned, text_of, threads};
+use reread::Reading;
 use signals::{Signals, end_at_once};
 #[cfg(feature = "otlp")]
 use traces::Traces;
@@ -52,151 +54,11 @@ const OTHER_THREADS: usize = 2;
 /// How long the end waits for preparing threads, which stop between two words once their clients are cut.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Catalog name, path, or source (hf:…, https://…, py:…); pulled if it is not there. Several are served side by side,
-    /// the first one to requests that name none [default: a small model of the catalog].
-    #[arg(value_name = "MODEL", num_args = 0..)]
-    model: Vec<String>,
-
-    #[command(flatten)]
-    many: many::Flags,
-
-    /// Address to listen on. Other than loopback only with an API key.
-    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
-    host: String,
-
-    /// Port to listen on; 0 takes a free one.
-    #[arg(long, default_value_t = 8080, value_name = "PORT")]
-    port: u16,
-
-    /// The name clients put into `model`; may be given again [default: a
-    /// catalog's name, a file's name without .gguf, a folder's name].
-    #[arg(long, value_name = "NAME")]
-    served_model_name: Vec<String>,
-
-    /// A key that clients must show as `Authorization: Bearer KEY`; may be given again. Other users of this machine
-    /// can see command lines: prefer the variable or the file.
-    #[arg(
-        long,
-        value_name = "KEY",
-        env = "GRISTMILL_API_KEY",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    #[arg(help_heading = "Access")]
-    api_key: Vec<String>,
-
-    /// A file of keys, one a line; `#` begins a comment.
-    #[arg(long, value_name = "FILE", help_heading = "Access")]
-    api_key_file: Option<PathBuf>,
-
-    /// Let everybody who reaches the address use the server without a key.
-    #[arg(long, help_heading = "Access")]
-    insecure_no_auth: bool,
-
-    /// Do not serve the page at `/`.
-    #[arg(long, help_heading = "Access")]
-    no_page: bool,
-
-    /// Tell the metrics under llama-server's names too.
-    #[arg(long)]
-    metrics_llamacpp: bool,
-
-    #[command(flatten)]
-    clients: clients::Flags,
-
-    #[command(flatten)]
-    limits: limits::Limits,
-
-    /// Tokens of prompt and answer together [default: the model's own, as far as memory allows].
-    #[arg(long, short = 'c', value_name = "N", help_heading = "Machine")]
-    context: Option<usize>,
-
-    /// Memory for keys and values of all answers at once, as 2G [default: half of what is left beside the weights,
-    /// at most --parallel full contexts].
-    #[arg(long, value_name = "BYTES", value_parser = door::bytes, help_heading = "Machine")]
-    kv_memory: Option<u64>,
-
-    /// How the model writes tool calls: auto (what its chat template shows), hermes, llama, mistral, phi or gemma.
-    #[arg(long, default_value = "auto", value_name = "STYLE", value_parser = tool_style)]
-    tool_call_parser: ToolStyle,
-
-    /// Whether an answer that is wholly a JSON object which names an offered tool, bare or fenced, is a call of it, as
-    /// small models write calls: auto (for models whose chat template shows no style of calls), on, off.
-    #[arg(long, default_value = "auto", value_name = "WHEN")]
-    tool_calls_from_json: When,
-
-    /// Do not keep keys and values of what ended for requests that begin alike.
-    #[arg(long, help_heading = "Machine")]
-    no_prefix_cache: bool,
-
-    #[command(flatten)]
-    operations: operations::Flags,
-
-    #[command(flatten)]
-    price: price::Pricing,
-
-    #[command(flatten)]
-    compute: flags::Compute,
-
-    #[command(flatten)]
-    prompts: flags::Prompts,
-
-    #[command(flatten)]
-    kv: flags::Kv,
-
-    #[command(flatten)]
-    packed: flags::Packed,
-
-    #[command(flatten)]
-    speculate: flags::Speculate,
-}
-
-impl Args {
-    /// The model that answers requests which name none.
-    fn model(&self) -> &str {
-        self.model.first().map_or(DEFAULT_MODEL, String::as_str)
-    }
-
-    /// What is loaded, for a line.
-    fn subject(&self) -> String {
-        if self.is_many() { "several models".into() } else { self.model().to_owned() }
-    }
-
-    /// Whether there is more than one model, or may be.
-    fn is_many(&self) -> bool {
-        self.model.len() > 1 || self.many.is_used()
-    }
-}
-
-/// When something is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum When {
-    Auto,
-    On,
-    Off,
-}
-
-/// A style of tool calls; none is what the template shows.
-#[derive(Debug, Clone, Copy)]
-struct ToolStyle(Option<text::Style>);
-
-fn tool_style(name: &str) -> Result<ToolStyle, String> {
-    let known = || text::Style::ALL.map(|(name, _)| name).join(", ");
-    match text::Style::named(name) {
-        None if name != "auto" => {
-            Err(format!("{name:?} is no style of tool calls; known are auto, {}", known()))
-        }
-        style => Ok(ToolStyle(style)),
-    }
-}
-
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let began = Instant::now();
     log_to_stderr(args.operations.log_format);
     let mut options = options(&args)?;
-    let tls = operations::tls(&args, Reading::First)?.map(|tls| {
+    let tls = reread::tls(&args, Reading::First)?.map(|tls| {
         tls.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
         tls.value
     });
@@ -245,7 +107,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let drain = args.limits.drain();
     let args = Arc::new(args);
-    let files = operations::watch(&args, &server)?;
+    let files = reread::watch(&args, &server)?;
     let signals = {
         let _inside = runtime.enter();
         Signals::new(files)?
@@ -258,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
-    let keys = operations::keys(args, Reading::First)?;
+    let keys = reread::keys(args, Reading::First)?;
     keys.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
     let body_bytes = args.limits.body_bytes()?;
     let threads = threads(args)?;
@@ -288,11 +150,6 @@ fn options(args: &Args) -> Result<Options, Failure> {
     };
     let (page, metrics_llamacpp) = (!args.no_page, args.metrics_llamacpp);
     Ok(Options { http, service, page, metrics_llamacpp, ..Options::default() })
-}
-
-/// Those that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
-fn threads(args: &Args) -> Result<usize, Failure> {
-    args.compute.threads(&cpu::probe::detect())
 }
 
 /// `GRISTMILL_LOG` chooses, as in `debug` or `server=debug`; warnings by default.
@@ -388,56 +245,6 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What one of several models is to have otherwise than the flags say.
-#[derive(Debug, Clone, Default)]
-struct Wanted {
-    model: Option<String>,
-    context: Option<usize>,
-    kv_memory: Option<u64>,
-    kv_room: Option<u64>,
-}
-
-/// The model found, and its memory planned as the flags say.
-fn planned(args: &Args, wanted: &Wanted) -> Result<Planned, Failure> {
-    let threads = threads(args)?;
-    let wish = Wish {
-        model: wanted.model.as_deref().unwrap_or_else(|| args.model()),
-        compute: &args.compute,
-        precision: Precision::Fast,
-        prompts: args.prompts,
-        kv: args.kv,
-        context: wanted.context.or(args.context),
-        max_running: args.limits.parallel(threads),
-        speculate: &args.speculate,
-        packed: args.packed,
-        kv_room: wanted.kv_room,
-    };
-    let mut planned = plan(&wish)?;
-    if let Some(kv_bytes) = wanted.kv_memory.or(args.kv_memory) {
-        let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
-        if kv_bytes < context_bytes {
-            return Err(Failure::usage(format!(
-                "--kv-memory {} does not hold one context of {} tokens, which takes {}; a smaller --context may",
-                size(kv_bytes),
-                planned.limits.context,
-                size(context_bytes)
-            )));
-        }
-        planned.set_kv_bytes(kv_bytes);
-        planned.need.kv = kv_bytes;
-        if wanted.kv_room.is_none() {
-            check_memory(&planned.machine, planned.need.total(), wish.model, "")?;
-        }
-    }
-    let tier = args.compute.tier()?;
-    let multiply_adds = planned.multiply_adds_per_token();
-    planned.limits.max_queued_tokens = args.limits.queued_tokens(tier, threads, multiply_adds);
-    planned.limits.max_stall = args.limits.max_stall();
-    planned.limits.prefix_cache = !args.no_prefix_cache;
-    planned.limits.max_queued = args.limits.requests(threads);
-    Ok(planned)
-}
-
 fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> {
     server.loading("finding the model");
     let planned = planned(args, &Wanted::default())?;
@@ -478,38 +285,6 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let text = text_of(args, loaded.tokenizer, loaded.template);
     server.ready(LoadedModel::new(names, engine, text).with_details(loaded.details), began);
     Ok(ready)
-}
-
-/// Tokens and chat format of a model, as the flags say.
-fn text_of(args: &Args, tokenizer: Arc<Tokenizer>, template: Option<ChatTemplate>) -> Arc<dyn TextPipeline> {
-    let mut text = ModelText::new(tokenizer, template);
-    if let ToolStyle(Some(style)) = args.tool_call_parser {
-        text = text.with_style(style);
-    }
-    if args.tool_calls_from_json != When::Auto {
-        text = text.with_calls_from_json(args.tool_calls_from_json == When::On);
-    }
-    Arc::new(text)
-}
-
-/// Lets the metrics tell what the kernel counts of this process.
-fn measure(server: &Server, machine: &Machine) {
-    let meter = Meter::new(machine);
-    let memory_limit_bytes = Some(machine.memory_limit_bytes);
-    server.measure(move || {
-        let used = meter.read();
-        events::Process {
-            resident_bytes: used.resident_bytes,
-            anonymous_bytes: used.anonymous_bytes,
-            virtual_bytes: used.virtual_bytes,
-            memory_limit_bytes,
-            cpu_s: used.cpu_s,
-            throttled_s: used.throttled_s,
-            open_files: used.open_files,
-            max_files: used.max_files,
-            started_unix_s: used.started_unix_s,
-        }
-    });
 }
 
 impl Ready {

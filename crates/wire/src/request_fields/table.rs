@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::Decision::{Honoured, Ignored, LeftOut, Refused};
-use super::Route::{
+use super::kinds::Decision::{Honoured, Ignored, LeftOut, Refused};
+use super::kinds::Route::{
     Chat, Completions, CountTokens, Generate, LlamaCompletion, Messages, OllamaChat, OllamaGenerate,
     OllamaOptions, Parameters, Responses, Tokenize,
 };
-use super::{Decision, Group, Route};
+use super::kinds::{Decision, Group, Route};
 
 /// How tokens are chosen and where an answer ends; `Sampling` reads them all.
 pub(super) const SAMPLING: &str = "temperature top_k top_p min_p typical_p typ_p repetition_penalty repeat_penalty \

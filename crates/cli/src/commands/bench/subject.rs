@@ -7,8 +7,10 @@ use model::shapes::{self, Recipe, Shape};
 use tensor::Dtype;
 use weights::{Element, Opened};
 
-use super::SEED;
-use crate::{Failure, loading, store};
+use crate::{Failure, details, store};
+
+/// Where random weights start; any number would do, and the same one makes runs comparable.
+pub(super) const SEED: u64 = 1;
 
 pub(super) enum Subject {
     File(String),
@@ -91,7 +93,7 @@ impl About {
             label,
             file: opened.path().display().to_string(),
             kind: format!("{} {main}", spec.family),
-            bytes: loading::tensor_bytes(opened),
+            bytes: details::tensor_bytes(opened),
             parameters: spec.parameters(),
             numbers: numbers(main),
         }

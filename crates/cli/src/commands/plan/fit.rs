@@ -1,71 +1,25 @@
 //! `plan fit`: which models run on a machine, how fast, in how much memory.
 
 mod against;
+mod args;
 mod ceilings;
-
-use std::path::PathBuf;
+mod predict;
 
 use kernels::KvDtype;
 use planner::Plan;
-use planner::step::{Batch, Roofline};
+use planner::step::Roofline;
 use serde::Serialize;
 
 use super::models::{self, Looked};
 use super::report::{Report, rate, time};
-use super::session::{Common, Session};
-use crate::{Failure, flags, loading, store};
+use super::session::Session;
+use crate::{Failure, loading, store};
+pub(crate) use args::Args;
 pub(super) use ceilings::{Place, Source};
+use predict::{decode_seconds, prefill_seconds};
 
 /// Formats that are tried when no model is named.
 const FORMATS: [&str; 3] = ["q4_k_m", "q8_0", "bf16"];
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    /// Models: catalog names, paths, sources, or published shapes (a model's measures without its weights), as
-    /// qwen3-4b:q4_k_m [default: all published shapes in three formats].
-    #[arg(value_name = "MODEL")]
-    models: Vec<String>,
-
-    /// A published shape, NAME:FORMAT; may be given again.
-    #[arg(long = "shape", value_name = "SHAPE")]
-    shapes: Vec<String>,
-
-    /// Requests that run together.
-    #[arg(long, short = 'b', value_name = "N,…", value_delimiter = ',', default_value = "1,4,16")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    streams: Vec<u32>,
-
-    /// Tokens of context that each of them may have.
-    #[arg(long, short = 'c', value_name = "N", default_value_t = 4096)]
-    #[arg(value_parser = clap::value_parser!(u32).range(2..=16_777_216))]
-    context: u32,
-
-    /// Tokens of the prompt whose time to the first token is told.
-    #[arg(long, short = 'p', value_name = "N", default_value_t = 512)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    prompt: u32,
-
-    /// Longest time to the first token, ms; the largest model that keeps it is named (slo.ttft_p95_ms).
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
-    ttft_ms: Option<String>,
-
-    /// Longest time for a token, ms, with as many streams as the first of --streams (slo.tpot_p95_ms).
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
-    tpot_ms: Option<String>,
-
-    /// Hold predictions against measurements of `gristmill bench -o json`; may be given again.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["models", "shapes", "ttft_ms", "tpot_ms"])]
-    against: Vec<PathBuf>,
-
-    #[command(flatten)]
-    source: Source,
-
-    #[command(flatten)]
-    kv: flags::Kv,
-
-    #[command(flatten)]
-    common: Common,
-}
 
 #[derive(Serialize)]
 struct Answer {
@@ -196,31 +150,6 @@ fn fit(args: &Args, plan: &Plan, place: &Place, looked: Looked, kv: KvDtype) -> 
         keeps_targets: (!slo.is_empty())
             .then(|| within(slo.ttft_p95_ms, ttft_ms) && within(slo.tpot_p95_ms, tpot_ms)),
         decode,
-    })
-}
-
-/// A prompt alone, cut into steps as the engine cuts it, after `depth` positions.
-fn prefill_seconds(roofline: &Roofline, prompt: usize, chunk: usize, depth: usize) -> f64 {
-    let (mut done, mut seconds) = (0, 0.0);
-    while done < prompt {
-        let rows = (prompt - done).min(chunk);
-        seconds += roofline.seconds(&Batch {
-            prompt_rows: rows as f64,
-            prompt_context: (depth + done) as f64 + rows as f64 / 2.0,
-            prompts_ended: f64::from(u8::from(done + rows == prompt)),
-            ..Batch::default()
-        });
-        done += rows;
-    }
-    seconds
-}
-
-/// A step of streams that all see `depth` positions.
-fn decode_seconds(roofline: &Roofline, streams: u32, depth: usize) -> f64 {
-    roofline.seconds(&Batch {
-        decode_rows: f64::from(streams),
-        decode_context: depth as f64,
-        ..Batch::default()
     })
 }
 

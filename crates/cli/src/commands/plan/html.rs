@@ -1,21 +1,16 @@
 //! A report as one page that needs nothing else: no script, no font, no address. Good on a screen and on paper.
 
+mod drawing;
 mod lines;
 mod tornado;
-
-use std::fmt::Write as _;
 
 use planner::Currency;
 
 use super::report::{Part, Report, Table};
-use crate::svg::{escaped, ticks};
+use crate::svg::escaped;
+use drawing::put;
 
 const STYLE: &str = include_str!("html/style.css");
-
-/// Colours of lines that stay apart in print and for most eyes (Okabe and Ito, 2008).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
-/// With them, dashes: a line is told by either.
-const DASHES: [&str; 7] = ["", "7 4", "2 3", "10 3 2 3", "4 2", "1 2", "12 4"];
 
 /// Rows of a table that is kept on one page.
 const SHORT: usize = 15;
@@ -56,10 +51,6 @@ fn inputs(command: &str, plan: &str, made_by: &str) -> String {
     )
 }
 
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a string takes all that is written");
-}
-
 fn figure(out: &mut String, title: &str, svg: &str) {
     put(out, format_args!("<figure>\n<figcaption>{}</figcaption>\n{svg}</figure>\n", escaped(title)));
 }
@@ -91,30 +82,10 @@ fn row(out: &mut String, tag: &str, found: &Table, cells: &[String]) {
     put(out, format_args!("</tr>\n"));
 }
 
-/// `1.5 M`, `250 k`, `0.05`.
-fn short(value: f64) -> String {
-    let (scaled, unit) = match value.abs() {
-        size if size >= 1e9 => (value / 1e9, " G"),
-        size if size >= 1e6 => (value / 1e6, " M"),
-        size if size >= 1e4 => (value / 1e3, " k"),
-        _ => (value, ""),
-    };
-    let digits = if scaled.abs() >= 100.0 || scaled.fract().abs() < 1e-9 { 0 } else { 2 };
-    let text = format!("{scaled:.digits$}");
-    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
-    format!("{text}{unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commands::plan::report::Lines;
-
-    #[test]
-    fn labels_are_short() {
-        let all: Vec<String> = [0.0, 0.05, 2.5, 1500.0, 25_000.0, 1.5e6, -4e9].map(short).to_vec();
-        assert_eq!(all, ["0", "0.05", "2.5", "1500", "25 k", "1.5 M", "-4 G"]);
-    }
 
     #[test]
     fn a_page_is_whole_and_holds_nothing_foreign() {

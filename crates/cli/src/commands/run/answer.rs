@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::{Event, FinishReason, Timings, TokenLogprobs, Usage};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::session::Session;
 use crate::term::err;
 use crate::{Failure, term};
 

@@ -9,7 +9,8 @@ use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use serde_json::{Value, json};
 
-use super::{Session, answer};
+use super::answer;
+use super::session::Session;
 use crate::term::err;
 use crate::{Failure, term};
 

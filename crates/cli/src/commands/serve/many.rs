@@ -1,105 +1,27 @@
 //! Several models behind one server: which, from where, and how each is loaded.
 
+pub(super) mod flags;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use engine::{Device, Engine, MemoryBudget, MemoryKind, Setup};
-use serde::Deserialize;
 use server::{LoadedModel, Server};
 use service::{Loader, Registration};
 
-use super::{Args, Wanted, door, measure, name, planned, text_of};
+use super::args::Args;
+use super::prepare::{Wanted, measure, planned, text_of};
+use super::{door, name};
 use crate::loading::{OTHER_BYTES, compute};
 use crate::store::size;
 use crate::{Failure, term};
+use flags::time;
 
 /// The share of the memory that can be had which models take together, unless a flag says otherwise.
 const SHARE: f64 = 0.8;
 /// Most models of one server.
 const MOST: usize = 1_024;
-
-#[derive(clap::Args)]
-#[command(next_help_heading = "Several models")]
-pub(super) struct Flags {
-    /// Serve every model in this folder: GGUF files, and folders with a config.json. Each is loaded when it is asked for.
-    #[arg(long, value_name = "DIR")]
-    models_dir: Option<PathBuf>,
-
-    /// Memory that models may take together, as 24G; one that was used longest ago is unloaded for another one [default:
-    /// four fifths of what can be had].
-    #[arg(long, value_name = "BYTES", value_parser = door::bytes)]
-    model_memory: Option<u64>,
-
-    /// Unload a model so long after its last request, as 90s or 5m [default: when its memory is wanted].
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    keep_alive: Option<Duration>,
-
-    /// Seconds that a request waits for its model to be loaded.
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
-    load_wait: u16,
-
-    /// A `[[model]]` table of the file of `--config`, as JSON.
-    #[arg(long, value_name = "JSON", hide = true, value_parser = table)]
-    model_table: Vec<Table>,
-}
-
-impl Flags {
-    /// Whether there is anything that one model alone has no use for.
-    pub(super) fn is_used(&self) -> bool {
-        self.models_dir.is_some() || !self.model_table.is_empty() || self.model_memory.is_some()
-    }
-
-    /// The longest that a request waits for its model.
-    pub(super) fn load_wait(&self) -> Duration {
-        Duration::from_secs(self.load_wait.into())
-    }
-}
-
-/// A `[[model]]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Table {
-    /// Catalog name, path, or source.
-    model: String,
-    /// The name that clients put into `model`, and others after it.
-    #[serde(default)]
-    names: Vec<String>,
-    /// Whether the model stays loaded whatever else is asked for.
-    #[serde(default)]
-    pinned: bool,
-    /// Whether the model is loaded at the start, not when it is asked for.
-    #[serde(default)]
-    preload: bool,
-    /// As `--keep-alive`.
-    keep_alive: Option<String>,
-    /// As `--context`.
-    context: Option<usize>,
-    /// As `--kv-memory`.
-    kv_memory: Option<String>,
-}
-
-fn table(json: &str) -> Result<Table, String> {
-    let table: Table = serde_json::from_str(json).map_err(|error| format!("a [[model]] table: {error}"))?;
-    let said = |error| format!("the [[model]] table of {}: {error}", table.model);
-    table.keep_alive.as_deref().map(time).transpose().map_err(said)?;
-    table.kv_memory.as_deref().map(door::bytes).transpose().map_err(said)?;
-    Ok(table)
-}
-
-/// A time as 90, 90s, 5m or 2h; 0 is at once.
-fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        _ => return Err(format!("{text:?} is no time; write it as 90s, 5m or 2h")),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| format!("{text:?} is no time; write it as 90s, 5m or 2h"))?;
-    Ok(Duration::from_secs(number.saturating_mul(factor).min(u64::from(u32::MAX))))
-}
 
 /// One of the models.
 struct Entry {
@@ -299,24 +221,6 @@ pub(super) fn limit(args: &Args, machine: &cpu::probe::Machine) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_and_tables_are_read() {
-        assert_eq!(time("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
-        assert!(time("5 m").is_err() && time("m").is_err() && time("5d").is_err());
-        let good = r#"{"model": "a.gguf", "names": ["a", "b"], "keep-alive": "5m", "pinned": true}"#;
-        assert_eq!(table(good).expect("a table").names, ["a", "b"]);
-        for (bad, words) in [
-            (r#"{"model": "a", "keep-alive": "soon"}"#, "no time"),
-            (r#"{"model": "a", "kv-memory": "2 horses"}"#, "unit"),
-            (r#"{"model": "a", "colour": 1}"#, "colour"),
-            (r#"{"names": ["a"]}"#, "model"),
-        ] {
-            let error = table(bad).expect_err(bad);
-            assert!(error.contains(words), "{bad}: {error}");
-        }
-    }
 
     #[test]
     fn a_folder_has_files_and_folders_of_models() {

@@ -2,7 +2,8 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::operations::{LogFormat, Rereader};
+use super::operations::LogFormat;
+use super::reread::Rereader;
 
 /// The signals that a server hears. Those that it does not act on are caught too: their default would end it without a
 /// drain.

@@ -4,7 +4,8 @@
 use planner::step::{Ceilings, Roofline};
 use serde::Serialize;
 
-use super::{Args, decode_seconds, prefill_seconds};
+use super::args::Args;
+use super::predict::{decode_seconds, prefill_seconds};
 use crate::Failure;
 use crate::commands::plan::bench_files::{Bench, Row};
 use crate::commands::plan::models::{self, Looked};

@@ -1,7 +1,8 @@
 //! Lines over one axis.
 
-use super::{COLOURS, DASHES, escaped, put, short, ticks};
+use super::drawing::{COLOURS, DASHES, put, short};
 use crate::commands::plan::report::Lines;
+use crate::svg::{escaped, ticks};
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 390.0;

@@ -1,7 +1,8 @@
 //! A bar for each input, from the answer with a fifth less of it to the answer with a fifth more, the widest on top.
 
-use super::{COLOURS, escaped, put, short, ticks};
+use super::drawing::{COLOURS, put, short};
 use crate::commands::plan::report::Tornado;
+use crate::svg::{escaped, ticks};
 
 const WIDTH: f64 = 800.0;
 const LEFT: f64 = 230.0;

@@ -13,7 +13,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::super::operations::{self, Reading};
+use super::super::reread::{self, Reading};
 use super::settings::Settings;
 use crate::Failure;
 
@@ -192,7 +192,7 @@ impl HttpClient for Client {
 fn roots(path: &Path) -> Result<RootCerts, Failure> {
     let at = path.display();
     let cannot = |why: String| Failure::new(format!("cannot trust the certificates of {at}: {why}"));
-    let pem = operations::read("OTEL_EXPORTER_OTLP_CERTIFICATE", path, Reading::First)?.bytes;
+    let pem = reread::read("OTEL_EXPORTER_OTLP_CERTIFICATE", path, Reading::First)?.bytes;
     let mut found = Vec::new();
     for item in parse_pem(&pem) {
         if let PemItem::Certificate(certificate) = item.map_err(|error| cannot(error.to_string()))? {

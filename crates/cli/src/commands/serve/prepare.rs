@@ -1,0 +1,105 @@
+//! What the flags say of a model: its memory, its text, and what is measured while it is served.
+
+use std::sync::Arc;
+
+use cpu::probe::Machine;
+use cpu::usage::Meter;
+use kernels::Precision;
+use server::{ModelText, Server, TextPipeline};
+use text::{ChatTemplate, Tokenizer};
+
+use super::args::{Args, ToolStyle, When};
+use crate::Failure;
+use crate::loading::{Planned, Wish, check_memory, plan};
+use crate::store::size;
+
+/// Those that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
+pub(super) fn threads(args: &Args) -> Result<usize, Failure> {
+    args.compute.threads(&cpu::probe::detect())
+}
+
+/// What one of several models is to have otherwise than the flags say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted {
+    pub(super) model: Option<String>,
+    pub(super) context: Option<usize>,
+    pub(super) kv_memory: Option<u64>,
+    pub(super) kv_room: Option<u64>,
+}
+
+/// The model found, and its memory planned as the flags say.
+pub(super) fn planned(args: &Args, wanted: &Wanted) -> Result<Planned, Failure> {
+    let threads = threads(args)?;
+    let wish = Wish {
+        model: wanted.model.as_deref().unwrap_or_else(|| args.model()),
+        compute: &args.compute,
+        precision: Precision::Fast,
+        prompts: args.prompts,
+        kv: args.kv,
+        context: wanted.context.or(args.context),
+        max_running: args.limits.parallel(threads),
+        speculate: &args.speculate,
+        packed: args.packed,
+        kv_room: wanted.kv_room,
+    };
+    let mut planned = plan(&wish)?;
+    if let Some(kv_bytes) = wanted.kv_memory.or(args.kv_memory) {
+        let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
+        if kv_bytes < context_bytes {
+            return Err(Failure::usage(format!(
+                "--kv-memory {} does not hold one context of {} tokens, which takes {}; a smaller --context may",
+                size(kv_bytes),
+                planned.limits.context,
+                size(context_bytes)
+            )));
+        }
+        planned.set_kv_bytes(kv_bytes);
+        planned.need.kv = kv_bytes;
+        if wanted.kv_room.is_none() {
+            check_memory(&planned.machine, planned.need.total(), wish.model, "")?;
+        }
+    }
+    let tier = args.compute.tier()?;
+    let multiply_adds = planned.multiply_adds_per_token();
+    planned.limits.max_queued_tokens = args.limits.queued_tokens(tier, threads, multiply_adds);
+    planned.limits.max_stall = args.limits.max_stall();
+    planned.limits.prefix_cache = !args.no_prefix_cache;
+    planned.limits.max_queued = args.limits.requests(threads);
+    Ok(planned)
+}
+
+/// Tokens and chat format of a model, as the flags say.
+pub(super) fn text_of(
+    args: &Args,
+    tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+) -> Arc<dyn TextPipeline> {
+    let mut text = ModelText::new(tokenizer, template);
+    if let ToolStyle(Some(style)) = args.tool_call_parser {
+        text = text.with_style(style);
+    }
+    if args.tool_calls_from_json != When::Auto {
+        text = text.with_calls_from_json(args.tool_calls_from_json == When::On);
+    }
+    Arc::new(text)
+}
+
+/// Lets the metrics tell what the kernel counts of this process.
+pub(super) fn measure(server: &Server, machine: &Machine) {
+    let meter = Meter::new(machine);
+    let memory_limit_bytes = Some(machine.memory_limit_bytes);
+    server.measure(move || {
+        let used = meter.read();
+        events::Process {
+            resident_bytes: used.resident_bytes,
+            anonymous_bytes: used.anonymous_bytes,
+            virtual_bytes: used.virtual_bytes,
+            memory_limit_bytes,
+            cpu_s: used.cpu_s,
+            throttled_s: used.throttled_s,
+            open_files: used.open_files,
+            max_files: used.max_files,
+            started_unix_s: used.started_unix_s,
+        }
+    });
+}
