@@ -1,12 +1,12 @@
-//! What tokens and requests cost on a machine of ours, and at an API.
+//! Prices of tokens and requests on an own machine and at an API.
 //!
-//! A machine costs the same whether it works or waits, so its tokens cost by how much of the hour it is used:
-//! `price an hour / (tokens a second * 3600 * utilization)`. Prompts and answers share the machine's time: a request takes
-//! `input * (1 - cached) / prompt rate + output / rate` seconds of it, both rates being of the whole machine.
+//! A machine costs the same busy or idle, so the price of a token depends on utilization:
+//! `price an hour / (tokens a second * 3600 * utilization)`. Prefill and decode share the machine's time: a request
+//! takes `input * (1 - cached) / prompt rate + output / rate` seconds, with both rates of the whole machine.
 
 use serde::Serialize;
 
-use crate::error::{Error, needed, not_negative, positive, share, utilization};
+use crate::error::{Error, not_negative, positive, required, share, utilization};
 use crate::money::Money;
 use crate::tables::ApiPrice;
 
@@ -14,27 +14,27 @@ use crate::tables::ApiPrice;
 pub const HOURS_A_MONTH: f64 = 730.0;
 const SECONDS_AN_HOUR: f64 = 3600.0;
 
-/// A machine that serves: what it costs and what it does.
+/// A serving machine: its price and its rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Server {
-    /// What an hour costs, used or not.
+    /// Price of an hour, busy or idle.
     pub price_per_hour: Money,
     /// Tokens generated a second, all streams together.
     pub tokens_per_s: f64,
-    /// Prompt tokens computed a second when nothing else is; none leaves prompts out of account.
+    /// Prompt tokens computed a second when nothing else is; none means that prompts take no time.
     pub prompt_tokens_per_s: Option<f64>,
-    /// Share of the time in which it has work, above 0 and up to 1.
+    /// Share of the time in which the machine is busy, above 0 and up to 1.
     pub utilization: f64,
 }
 
-/// What one request asks.
+/// The sizes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Request {
-    /// Tokens in.
+    /// Prompt tokens.
     pub input_tokens: u64,
-    /// Tokens out.
+    /// Generated tokens.
     pub output_tokens: u64,
-    /// Of the input tokens, the share that is found in a prompt cache, 0 to 1.
+    /// Share of the input tokens that a prompt cache holds, 0 to 1.
     pub cached_share: f64,
 }
 
@@ -60,19 +60,19 @@ impl Server {
         Ok(Server { price_per_hour, tokens_per_s, prompt_tokens_per_s, utilization: used })
     }
 
-    /// What a month of it costs.
+    /// Price of a month.
     #[must_use]
     pub fn price_per_month(&self) -> Money {
         self.price_per_hour.times(HOURS_A_MONTH)
     }
 
-    /// What a million generated tokens cost.
+    /// Price of a million generated tokens.
     #[must_use]
     pub fn output_per_million(&self) -> Money {
         self.per_million(self.tokens_per_s)
     }
 
-    /// What a million prompt tokens cost, where the rate is known.
+    /// Price of a million prompt tokens, where the rate is known.
     #[must_use]
     pub fn input_per_million(&self) -> Option<Money> {
         self.prompt_tokens_per_s.map(|rate| self.per_million(rate))
@@ -82,13 +82,13 @@ impl Server {
         self.price_per_hour.times(1e6 / (tokens_per_s * SECONDS_AN_HOUR * self.utilization))
     }
 
-    /// Tokens that it generates in a month at its utilization.
+    /// Tokens generated in a month at this utilization.
     #[must_use]
     pub fn tokens_per_month(&self) -> f64 {
         self.tokens_per_s * SECONDS_AN_HOUR * HOURS_A_MONTH * self.utilization
     }
 
-    /// Seconds of the whole machine that a request takes.
+    /// Seconds of the whole machine for a request.
     #[must_use]
     pub fn seconds(&self, request: &Request) -> f64 {
         let prompt = request.input_tokens as f64 * (1.0 - request.cached_share);
@@ -96,25 +96,25 @@ impl Server {
         prompt + request.output_tokens as f64 / self.tokens_per_s
     }
 
-    /// Requests an hour that it does at its utilization.
+    /// Requests an hour at this utilization.
     #[must_use]
     pub fn requests_per_hour(&self, request: &Request) -> f64 {
         SECONDS_AN_HOUR * self.utilization / self.seconds(request)
     }
 
-    /// Requests a month that it does at its utilization.
+    /// Requests a month at this utilization.
     #[must_use]
     pub fn requests_per_month(&self, request: &Request) -> f64 {
         self.requests_per_hour(request) * HOURS_A_MONTH
     }
 
-    /// What one request costs at its utilization.
+    /// Price of one request at this utilization.
     #[must_use]
     pub fn per_request(&self, request: &Request) -> Money {
         self.price_per_hour.times(self.seconds(request) / (SECONDS_AN_HOUR * self.utilization))
     }
 
-    /// Machines that so many requests in a period take, when one does `each`: none for none.
+    /// Machines for `requests` in a period in which one machine serves `each`; 0 for 0.
     #[must_use]
     pub fn machines(requests: f64, each: f64) -> u64 {
         // A millionth of a machine is a rounding error, not a machine.
@@ -135,7 +135,7 @@ impl Request {
 }
 
 impl ApiPrice {
-    /// What `count` equal requests cost there.
+    /// Price of `count` equal requests at this API.
     ///
     /// # Errors
     /// A cached share where the provider has no price for cached tokens.
@@ -147,7 +147,7 @@ impl ApiPrice {
             (None, 0) => Money::ZERO,
             (None, _) => {
                 let why = "work.cached_share is above 0 and this API has no price for cached tokens";
-                needed(&format!("price `{}`: cached", self.name), None, why)?
+                required(&format!("price `{}`: cached", self.name), None, why)?
             }
         };
         Ok(self.input.per_million(all - cached)
@@ -156,28 +156,28 @@ impl ApiPrice {
     }
 }
 
-/// What a machine was measured to do at one load.
+/// A machine's measured throughput and latency at one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperatingPoint {
-    /// Where the figures are from: a file, or a name.
+    /// Source of the figures: a file, or a name.
     pub name: String,
-    /// What an hour of the machine costs.
+    /// Price of an hour of the machine.
     pub price_per_hour: Money,
     /// Requests completed a second.
     pub requests_per_s: f64,
-    /// 95 of 100 requests took no longer, in milliseconds.
+    /// 95th percentile of latency, in milliseconds.
     pub p95_ms: f64,
 }
 
 impl OperatingPoint {
-    /// What a thousand requests cost at this load.
+    /// Price of a thousand requests at this load.
     #[must_use]
     pub fn per_thousand(&self) -> Money {
         self.price_per_hour.times(1000.0 / (self.requests_per_s * SECONDS_AN_HOUR))
     }
 }
 
-/// The published selection rule: of the loads that keep the target p95, the one whose 1,000 requests cost least.
+/// The load with the cheapest 1,000 requests of those that keep the target p95: the published selection rule.
 ///
 /// # Errors
 /// No points; a rate of zero or less; a target that none of them keeps, with the fastest.
@@ -198,8 +198,8 @@ pub fn cheapest_within(points: &[OperatingPoint], target_p95_ms: f64) -> Result<
     })
 }
 
-/// How much less `b` is than `a`, as a share of `a`; negative when it is more. None when `a` is nothing.
+/// What `b` saves against `a`, as a share of `a`; negative when `b` is more. None when `a` is zero.
 #[must_use]
-pub fn less(a: Money, b: Money) -> Option<f64> {
-    (a - b).over(a)
+pub fn saving_share(a: Money, b: Money) -> Option<f64> {
+    (a - b).ratio(a)
 }

@@ -1,36 +1,36 @@
-//! What is wrong with a question, by the name of its field.
+//! Errors of a plan, each with the name of the input field.
 
-/// Why a question has no answer.
+/// The reason why a plan cannot be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A value that makes no sense.
+    /// A value out of range.
     #[error("{field}: {value} is outside {expected}")]
     Range {
-        /// As the input file names it, `own.utilization`.
+        /// The field's name in the input file: `own.utilization`.
         field: String,
-        /// What it was.
+        /// The value given.
         value: String,
-        /// What is accepted.
+        /// The range of accepted values, in words.
         expected: String,
     },
-    /// A value that the question needs and that is not guessed.
+    /// A required value without a default.
     #[error("{field} is missing: {why}")]
     Missing {
-        /// As the input file names it.
+        /// The field's name in the input file.
         field: String,
-        /// What it is for, and how to give it.
+        /// What the value is for, and how to give it.
         why: String,
     },
     /// A name that no table has.
     #[error("{field}: no {what} is called `{name}`; there are: {known}")]
     Unknown {
-        /// As the input file names it.
+        /// The field's name in the input file.
         field: String,
-        /// `API model`, `machine`.
+        /// The kind of entry: `API model`, `machine`.
         what: &'static str,
-        /// What was asked for.
+        /// The name that was not found.
         name: String,
-        /// What there is, separated by commas.
+        /// The names in the table, separated by commas.
         known: String,
     },
     /// Amounts of two currencies in one plan.
@@ -38,70 +38,70 @@ pub enum Error {
         "{field} is in {found} and the plan in {wanted}: give it in {wanted}, or set currency = \"{found}\""
     )]
     Currency {
-        /// What is priced.
+        /// The priced item.
         field: String,
-        /// Its currency.
+        /// The currency of its price.
         found: String,
-        /// The plan's.
+        /// The currency of the plan.
         wanted: String,
     },
-    /// A service level that not even an empty machine keeps.
+    /// A service level that even an idle machine misses.
     #[error("{field}: {asked} is impossible: {limit}")]
     Impossible {
-        /// As the input file names it.
+        /// The field's name in the input file.
         field: String,
-        /// What was asked.
+        /// The requested level.
         asked: String,
-        /// What the limit is, and of what.
+        /// The level that is possible, and under which conditions.
         limit: String,
     },
     /// A list without entries.
     #[error("{what} is empty")]
     Empty {
-        /// As the input file names it, or the file.
+        /// The list's name in the input file, or the name of the file.
         what: String,
     },
-    /// Text that is no plan.
+    /// Text that cannot be parsed.
     #[error("{what}: {detail}")]
     Text {
-        /// Which text.
+        /// The name of the text: the plan with a line, a table file, a log with a line.
         what: String,
-        /// What the reader says, on one line.
+        /// The parser's message, on one line.
         detail: String,
     },
 }
 
 /// A number greater than zero, or an error that names the field.
 pub(crate) fn positive(field: &str, value: f64) -> Result<f64, Error> {
-    within(field, value, f64::MIN_POSITIVE, MOST, "numbers above 0 and up to 1e15")
+    in_range(field, value, f64::MIN_POSITIVE, MAX_NUMBER, "numbers above 0 and up to 1e15")
 }
 
 /// A number of zero or more.
 pub(crate) fn not_negative(field: &str, value: f64) -> Result<f64, Error> {
-    within(field, value, 0.0, MOST, "numbers from 0 to 1e15")
+    in_range(field, value, 0.0, MAX_NUMBER, "numbers from 0 to 1e15")
 }
 
-/// A share of one, zero included.
+/// A share from 0 to 1, zero included.
 pub(crate) fn share(field: &str, value: f64) -> Result<f64, Error> {
-    within(field, value, 0.0, 1.0, "0 to 1")
+    in_range(field, value, 0.0, 1.0, "0 to 1")
 }
 
-/// A share of one that is divided by.
+/// A share above 0 and up to 1, which may be a divisor.
 pub(crate) fn utilization(field: &str, value: f64) -> Result<f64, Error> {
-    within(field, value, f64::MIN_POSITIVE, 1.0, "numbers above 0 and up to 1")
+    in_range(field, value, f64::MIN_POSITIVE, 1.0, "numbers above 0 and up to 1")
 }
 
-/// Numbers beyond this are typing mistakes, and would not print as money.
-const MOST: f64 = 1e15;
+/// The greatest accepted number. Larger ones are typing mistakes, and would not print as money.
+const MAX_NUMBER: f64 = 1e15;
 
-fn within(field: &str, value: f64, low: f64, high: f64, expected: &str) -> Result<f64, Error> {
+fn in_range(field: &str, value: f64, low: f64, high: f64, expected: &str) -> Result<f64, Error> {
     if value.is_finite() && (low..=high).contains(&value) {
         return Ok(value);
     }
     Err(Error::Range { field: field.to_owned(), value: value.to_string(), expected: expected.to_owned() })
 }
 
-/// `value`, or an error that says what it is for.
-pub(crate) fn needed<T>(field: &str, value: Option<T>, why: &str) -> Result<T, Error> {
+/// The value of a required field, or [`Error::Missing`] with `why` it is required.
+pub(crate) fn required<T>(field: &str, value: Option<T>, why: &str) -> Result<T, Error> {
     value.ok_or_else(|| Error::Missing { field: field.to_owned(), why: why.to_owned() })
 }

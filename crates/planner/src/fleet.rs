@@ -1,11 +1,12 @@
-//! How many machines a load takes, and how long its requests wait: a simulation of the engine's steps.
+//! Discrete-event simulation of a fleet: the machines that a load needs, and the latency of its requests.
 //!
-//! Continuous batching has no closed form: a step's time depends on its rows, and a request's on its neighbours. So requests arrive,
-//! wait, are batched by the scheduler's own rules and leave, step by step, in simulated time. All randomness comes from a seed.
-//! Where one request runs at a time and times are exponential this is M/M/c, and [`queueing`] says what must come out.
+//! Continuous batching has no closed form: a step's time depends on its rows, and a request's on the other requests of
+//! the batch. So requests arrive, wait, are batched by the scheduler's rules and leave, step by step, in simulated
+//! time. Random numbers come from a seed. With one request at a time and exponential times this is an M/M/c queue; the
+//! tests compare it with the closed form ([`queueing`]).
 //!
-//! Not in here: the prefix cache, speculation, and preemption for lack of blocks; the pool of keys and values is taken to hold all that
-//! runs, which `plan fit` checks.
+//! Not modelled: the prefix cache, speculative decoding, and preemption for lack of KV blocks. The KV cache is assumed
+//! to hold all running requests, which `plan fit` checks.
 
 pub mod arrivals;
 pub mod lengths;
@@ -23,57 +24,57 @@ use crate::step::interpolate;
 use lengths::Lengths;
 pub use outcome::{Outcome, Spread};
 
-/// `[fleet]` of a plan.
+/// Settings of the simulation: `[fleet]` of a plan.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetPlan {
-    /// Requests an hour, all machines together; else the peak of `work.requests_by_hour`, or an average hour of the month.
+    /// Requests an hour of all machines; else the peak of `work.requests_by_hour`, or the month's average hour.
     pub requests_per_hour: Option<f64>,
-    /// A file of arrivals: seconds, tokens in, tokens out, separated by commas, one a line.
+    /// Path of an arrival log: seconds, prompt tokens, generated tokens, separated by commas, one request a line.
     pub log: Option<String>,
-    /// Tokens in; else `work.input_tokens` for each.
+    /// Prompt tokens of requests; else `work.input_tokens` for each.
     pub input: Option<Lengths>,
-    /// Tokens out.
+    /// Generated tokens of requests; else `work.output_tokens` for each.
     pub output: Option<Lengths>,
-    /// Machines; else the fewest that keep the service level.
+    /// Number of machines; else the fewest that keep the service level.
     pub machines: Option<usize>,
-    /// Most machines to try (200 unless given).
+    /// Upper bound of the machines to try (200 unless given).
     pub most_machines: usize,
-    /// Requests simulated (4000 unless given).
+    /// Number of simulated requests (4000 unless given).
     pub requests: usize,
-    /// Where the random numbers start (1 unless given).
+    /// Seed of the random numbers (1 unless given).
     pub seed: u64,
-    /// What a step takes: rows and milliseconds, by rows.
+    /// Measured step times: points of (rows, milliseconds), ascending by rows.
     pub step_ms: Option<Vec<(f64, f64)>>,
-    /// How many times as long as that steps take, from which second on (ascending; 1 before the first): a machine that others
-    /// share is not always as fast. For repeating what happened in a log's time.
+    /// Slowdown of steps over time: points of (second, factor), ascending, 1 before the first. Replays the varying
+    /// speed of a shared machine while a log was recorded.
     pub step_factor: Vec<(f64, f64)>,
-    /// Requests a machine computes together (8 unless given).
+    /// Requests that a machine runs concurrently (8 unless given).
     pub max_running: usize,
-    /// Requests that wait at a machine before it refuses (64 unless given).
+    /// Requests that may wait at a machine; further ones are refused (64 unless given).
     pub max_queued: usize,
-    /// Prompt rows of a step in which nothing decodes (256 unless given).
+    /// Prefill rows of a step without decode rows (256 unless given).
     pub prefill_chunk: usize,
-    /// Longest that a step with prompts may make those wait that decode, ms (100 unless given).
+    /// Longest time of a step with prefill rows while others decode, ms (100 unless given).
     pub max_stall_ms: f64,
-    /// How machines share the requests.
+    /// Load balancing between machines.
     pub balance: Balance,
 }
 
-/// How machines share the requests.
+/// Load balancing between machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// Each goes at once to the machine that has fewest, and waits there.
+    /// Each request goes at once to the machine with the fewest requests, and waits there.
     #[default]
     LeastRequests,
-    /// All wait in one queue, and each machine takes the next when it has room.
+    /// All requests wait in one queue, from which each machine takes the next when it has a free slot.
     OneQueue,
 }
 
 impl Default for FleetPlan {
     fn default() -> FleetPlan {
-        // The engine's own limits.
+        // The defaults of the engine.
         FleetPlan {
             requests_per_hour: None,
             log: None,
@@ -95,6 +96,8 @@ impl Default for FleetPlan {
 }
 
 impl FleetPlan {
+    /// Checks the limits and the points of `step_factor`.
+    ///
     /// # Errors
     /// A limit of zero, or beyond what can be simulated in reasonable time.
     pub fn check(&self) -> Result<(), Error> {
@@ -128,34 +131,36 @@ impl FleetPlan {
         not_negative("fleet.max_stall_ms", self.max_stall_ms).map(drop)
     }
 
-    /// How many times as long steps take at a moment.
+    /// The slowdown of steps at a time.
     pub(crate) fn factor_at(&self, now_s: f64) -> f64 {
         let from = self.step_factor.partition_point(|(second, _)| *second <= now_s);
         from.checked_sub(1).map_or(1.0, |at| self.step_factor[at].1)
     }
 }
 
-/// `[slo]`: what 95 of 100 requests must keep.
+/// The service level, as 95th percentiles: `[slo]` of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slo {
-    /// Time to the first token, ms.
+    /// Upper bound of the time to first token, ms.
     pub ttft_p95_ms: Option<f64>,
-    /// Time for each further token, ms.
+    /// Upper bound of the mean time per output token after the first, ms.
     pub tpot_p95_ms: Option<f64>,
-    /// Time to the last token, ms.
+    /// Upper bound of the time to the last token, ms.
     pub latency_p95_ms: Option<f64>,
 }
 
 impl Slo {
-    /// Whether anything is asked.
+    /// Whether no bound is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Slo::default()
     }
 
+    /// Checks the bounds.
+    ///
     /// # Errors
-    /// A time of zero or less.
+    /// A bound of zero or less.
     pub fn check(&self) -> Result<(), Error> {
         for (name, value) in self.fields() {
             value.map_or(Ok(0.0), |value| positive(&format!("slo.{name}"), value))?;
@@ -172,18 +177,19 @@ impl Slo {
     }
 }
 
-/// What a step takes: rows, and the seconds that a step of so many takes; ascending. Between them on straight lines, beyond the
-/// last as the last two go on.
+/// Time of a step by its rows: points of (rows, seconds), ascending. Interpolated linearly between them, extrapolated
+/// from the last two beyond them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepCost(Vec<(f64, f64)>);
 
-/// Milliseconds by rows that never fall with more rows, nearest in squares to what `points` (rows, milliseconds, and how much a
-/// point weighs) say: where more rows seem to take less, those points take what they do together. Ascending by rows, which differ.
+/// Isotonic regression of step times: the non-decreasing milliseconds by rows with the least weighted squared distance
+/// from `points` (rows, milliseconds, weight). Returns points of (rows, milliseconds), ascending by rows; of equal rows
+/// the first is kept.
 #[must_use]
-pub fn never_falling(mut points: Vec<(f64, f64, f64)>) -> Vec<(f64, f64)> {
+pub fn isotonic_regression(mut points: Vec<(f64, f64, f64)>) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points.dedup_by_key(|point| point.0);
-    // Pools of points that violated the order (pool adjacent violators): the mean, its weight, and how many points.
+    // Pool adjacent violators: a pool is the weighted mean, the sum of the weights and the number of its points.
     let mut pools: Vec<(f64, f64, usize)> = Vec::new();
     for (_, ms, weight) in &points {
         let mut pool = (*ms, *weight, 1);
@@ -198,10 +204,10 @@ pub fn never_falling(mut points: Vec<(f64, f64, f64)>) -> Vec<(f64, f64)> {
 }
 
 impl StepCost {
-    /// From rows and milliseconds.
+    /// Step times from measured points of (rows, milliseconds).
     ///
     /// # Errors
-    /// No points; rows that do not ascend, a time of zero or less, or one less than that of fewer rows.
+    /// No points, rows that do not ascend, a time of zero or less, or a time less than that of fewer rows.
     pub fn measured(step_ms: &[(f64, f64)]) -> Result<StepCost, Error> {
         if step_ms.is_empty() {
             return Err(Error::Empty { what: "fleet.step_ms".to_owned() });
@@ -220,7 +226,7 @@ impl StepCost {
         Ok(StepCost(step_ms.iter().map(|(rows, ms)| (*rows, ms / 1e3)).collect()))
     }
 
-    /// Seconds that a step of `rows` rows takes.
+    /// Seconds of a step of `rows` rows.
     #[must_use]
     pub fn seconds(&self, rows: f64) -> f64 {
         match self.0[..] {
@@ -232,7 +238,7 @@ impl StepCost {
     }
 }
 
-/// Of sorted values, the one that a share `of` is no greater than (nearest rank); none of none.
+/// The quantile `of` (0 to 1) of sorted values, by nearest rank. None without values.
 #[must_use]
 pub fn quantile(sorted: &[f64], of: f64) -> Option<f64> {
     let rank = (of * sorted.len() as f64).ceil().max(1.0) as usize;
@@ -258,13 +264,13 @@ mod tests {
     fn more_rows_never_take_less() {
         // Two that fell, one of which was seen three times, take what they do together; the others stay.
         let points = vec![(8.0, 30.0, 1.0), (1.0, 10.0, 5.0), (2.0, 14.0, 1.0), (4.0, 10.0, 3.0)];
-        assert_eq!(never_falling(points), [(1.0, 10.0), (2.0, 11.0), (4.0, 11.0), (8.0, 30.0)]);
+        assert_eq!(isotonic_regression(points), [(1.0, 10.0), (2.0, 11.0), (4.0, 11.0), (8.0, 30.0)]);
         // All of them, down to the first.
         let falling = vec![(1.0, 30.0, 1.0), (2.0, 20.0, 1.0), (3.0, 10.0, 1.0)];
-        assert_eq!(never_falling(falling), [(1.0, 20.0), (2.0, 20.0), (3.0, 20.0)]);
+        assert_eq!(isotonic_regression(falling), [(1.0, 20.0), (2.0, 20.0), (3.0, 20.0)]);
         // Of as many rows, the first.
-        assert_eq!(never_falling(vec![(1.0, 5.0, 1.0), (1.0, 9.0, 1.0)]), [(1.0, 5.0)]);
-        assert_eq!(never_falling(Vec::new()), []);
+        assert_eq!(isotonic_regression(vec![(1.0, 5.0, 1.0), (1.0, 9.0, 1.0)]), [(1.0, 5.0)]);
+        assert_eq!(isotonic_regression(Vec::new()), []);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What it costs to serve a model, what it takes, and who would do it for less.
+//! Capacity planning: the cost of serving a model, the machines needed, and the cheapest way to serve it.
 //!
-//! The room is arithmetic: numbers in, numbers out, and an error that names the field where a number makes no sense. Time is
-//! simulated, randomness comes from a seed, prices and machines from two tables that ship with it and that a plan extends. So
-//! every answer can be computed again by another person from the plan alone.
+//! The crate is pure arithmetic: numbers in, numbers out, and an error that names the field of a value out of range.
+//! Time is simulated, random numbers come from a seed, prices and machines from two shipped tables that a plan extends.
+//! So anyone can recompute every result from the plan alone.
 //!
 //! Deliberately absent: files, clocks, threads, terminals. `cli` reads the plan, measures the machine and draws.
 

@@ -1,7 +1,7 @@
-//! Amounts of money, exact: a whole number of millionths of a millionth of the currency's unit.
+//! Exact amounts of money: fixed-point numbers in units of 1e-12 of the currency.
 //!
-//! A price of 0.075 for a million tokens is 75 billionths for one, so sums and products by whole numbers are exact.
-//! What is divided by a measured rate is rounded once, to a part in 1e12. Rounding for the eye is half away from zero.
+//! A price of 0.075 a million tokens is 75e-9 a token, so sums and products with integers are exact. Quotients by a
+//! measured rate are rounded once, to 1e-12. Text is rounded half away from zero.
 
 use std::fmt;
 use std::iter::Sum;
@@ -16,18 +16,18 @@ const UNIT: i128 = 1_000_000_000_000;
 /// Decimal places of [`UNIT`].
 const PLACES: usize = 12;
 
-/// An amount, of a currency that the plan names once.
+/// An amount in the plan's currency, in units of 1e-12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Money(i128);
 
 impl Money {
-    /// Nothing.
+    /// The amount 0.
     pub const ZERO: Money = Money(0);
 
-    /// The amount that the shortest decimal meaning `value` says. Not a number becomes nothing; what has more than 18 digits
-    /// before the point stays at 1e18.
+    /// The amount of the shortest decimal that rounds to `value`. NaN becomes zero; larger absolute values than 1e18
+    /// are clamped to that.
     #[must_use]
-    pub fn of(value: f64) -> Money {
+    pub fn from_f64(value: f64) -> Money {
         let most = Money(UNIT * 1_000_000_000_000_000_000);
         match Money::parse(&value.to_string()) {
             Some(amount) => amount,
@@ -37,7 +37,7 @@ impl Money {
         }
     }
 
-    /// The amount that `text` says: digits, a point, digits; commas between thousands are passed over.
+    /// The amount in `text`: digits, a point, digits. Commas between thousands are skipped. None for other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Money> {
         let plain: String = text.trim().chars().filter(|c| *c != ',').collect();
@@ -63,37 +63,37 @@ impl Money {
         Some(Money(if negative { -amount } else { amount }))
     }
 
-    /// In units of the currency, for plots and ratios.
+    /// The amount in units of the currency, for plots and ratios.
     #[must_use]
     pub fn value(self) -> f64 {
         self.0 as f64 / UNIT as f64
     }
 
-    /// So many times as much.
+    /// The amount times `factor`, rounded to 1e-12.
     #[must_use]
     pub fn times(self, factor: f64) -> Money {
         Money((self.0 as f64 * factor).round() as i128)
     }
 
-    /// `count` times, exactly.
+    /// The amount times `count`, exactly.
     #[must_use]
-    pub fn each(self, count: u64) -> Money {
+    pub fn times_int(self, count: u64) -> Money {
         Money(self.0.saturating_mul(i128::from(count)))
     }
 
-    /// What `tokens` tokens cost when a million costs this, to the nearest 1e-12.
+    /// The price of `tokens` tokens where `self` is the price of a million, rounded to 1e-12.
     #[must_use]
     pub fn per_million(self, tokens: u64) -> Money {
         Money(divide(self.0.saturating_mul(i128::from(tokens)), 1_000_000))
     }
 
-    /// This over `other`; none when that is nothing.
+    /// `self` divided by `other`; none when `other` is zero.
     #[must_use]
-    pub fn over(self, other: Money) -> Option<f64> {
+    pub fn ratio(self, other: Money) -> Option<f64> {
         (other.0 != 0).then(|| self.0 as f64 / other.0 as f64)
     }
 
-    /// With `places` decimals and thousands separated: `1,234,567.80`.
+    /// The amount as text with `places` decimals and thousands separators: `1,234,567.80`.
     #[must_use]
     pub fn text(self, places: usize) -> String {
         let places = places.min(PLACES);
@@ -109,13 +109,13 @@ impl Money {
     }
 }
 
-/// To the nearest, halves away from zero.
+/// The quotient, rounded to the nearest integer, halves away from zero.
 fn divide(amount: i128, by: i128) -> i128 {
     let (quotient, rest) = (amount / by, amount % by);
     if rest.abs() * 2 >= by { quotient + rest.signum() } else { quotient }
 }
 
-/// `1234567` as `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 #[must_use]
 pub fn thousands(number: u128) -> String {
     let digits = number.to_string();
@@ -156,14 +156,14 @@ impl Sum for Money {
     }
 }
 
-/// A number with at most six decimals, as JSON has no other.
+/// Serialized as a number with at most six decimals.
 impl Serialize for Money {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(divide(self.0, UNIT / 1_000_000) as f64 / 1e6)
     }
 }
 
-/// A number, or text such as `"1,234.50"`. A float is taken for the shortest decimal that means it.
+/// Deserialized from a number, or text such as `"1,234.50"`. A float is read as the shortest decimal that rounds to it.
 impl<'de> Deserialize<'de> for Money {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Money, D::Error> {
         struct Amount;
@@ -189,7 +189,7 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
-/// A currency by its three letters (ISO 4217). It is named with every amount that is shown.
+/// A currency, by its three letters (ISO 4217). Every amount in a report names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Currency([u8; 3]);
 
@@ -197,10 +197,10 @@ impl Currency {
     /// United States dollars, in which most published prices are.
     pub const USD: Currency = Currency(*b"USD");
 
-    /// Three capital letters.
+    /// The currency with this code of three capital letters.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other text.
     pub fn named(name: &str) -> Result<Currency, Error> {
         match name.as_bytes() {
             &[a, b, c] if [a, b, c].iter().all(u8::is_ascii_uppercase) => Ok(Currency([a, b, c])),
@@ -212,19 +212,19 @@ impl Currency {
         }
     }
 
-    /// Its three letters.
+    /// The currency's three letters.
     #[must_use]
     pub fn name(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("???")
     }
 
-    /// `1,234.50 USD`.
+    /// An amount with two decimals and the currency: `1,234.50 USD`.
     #[must_use]
     pub fn show(&self, amount: Money) -> String {
         format!("{} {}", amount.text(2), self.name())
     }
 
-    /// A small amount, such as that of one request: at least two places, and four significant digits where these are not zeros.
+    /// A small amount, such as the price of a request: at least two decimals, up to four significant digits.
     #[must_use]
     pub fn show_small(&self, amount: Money) -> String {
         let size = amount.value().abs();
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(text("1.005"), "1.01", "the float nearest to 1.005 is below it");
         assert_eq!(text("2.675"), "2.68");
         assert_eq!(text("-1234.5"), "-1,234.50");
-        assert_eq!(Money::of(1e9).text(0), "1,000,000,000");
-        assert_eq!(Currency::USD.show(Money::of(0.1 + 0.2)), "0.30 USD");
+        assert_eq!(Money::from_f64(1e9).text(0), "1,000,000,000");
+        assert_eq!(Currency::USD.show(Money::from_f64(0.1 + 0.2)), "0.30 USD");
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(Money::parse(text), None, "{text}");
         }
         assert!(Currency::named("usd").is_err() && Currency::named("EURO").is_err());
-        assert_eq!(Currency::named("EUR").unwrap().show(Money::of(2.0)), "2.00 EUR");
+        assert_eq!(Currency::named("EUR").unwrap().show(Money::from_f64(2.0)), "2.00 EUR");
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
             let amount = Money::parse(&format!("{}{}.{:02}", if cents < 0 { "-" } else { "" },
                 cents.unsigned_abs() / 100, cents.unsigned_abs() % 100)).unwrap();
             prop_assert_eq!(Money::parse(&amount.text(2)).unwrap(), amount);
-            prop_assert_eq!(amount, Money::of(cents as f64 / 100.0));
+            prop_assert_eq!(amount, Money::from_f64(cents as f64 / 100.0));
         }
     }
 }

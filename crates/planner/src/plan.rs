@@ -1,12 +1,12 @@
-//! A plan: all that an answer is computed from, as one TOML text.
+//! The plan: all inputs of the planner, as one TOML text.
 //!
-//! Every field may be absent; a question names those it needs. Sections are read strictly, so that a misspelt field is refused
-//! and not passed over.
+//! Every field may be absent; a computation that needs a missing field returns an error that names it. Unknown fields
+//! are errors, so that a misspelt one is not ignored.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{HOURS_A_MONTH, Request, Server};
-use crate::error::{Error, needed, not_negative, positive};
+use crate::error::{Error, not_negative, positive, required};
 use crate::fleet::{FleetPlan, Slo};
 use crate::money::{Currency, Money};
 use crate::tables::{self, ApiPrice, RentedMachine};
@@ -17,83 +17,83 @@ use crate::tco::{Purchase, Rent};
 #[serde(deny_unknown_fields, default)]
 pub struct Plan {
     currency: Option<String>,
-    /// A machine of ours, on its CPU.
-    pub own: Machine,
+    /// An own machine, on its CPU.
+    pub own: ServerPlan,
     /// A machine with a GPU.
-    pub gpu: Machine,
+    pub gpu: ServerPlan,
     /// A commercial API.
     pub api: Api,
-    /// What is asked for.
+    /// The requests to serve.
     pub work: Work,
-    /// How soon it must be answered.
+    /// The service level to keep.
     pub slo: Slo,
-    /// What is bought.
+    /// Bought hardware.
     pub purchase: Option<Purchase>,
-    /// What is rented.
+    /// Rented machines.
     pub rent: Option<Rent>,
-    /// Of buying and renting.
+    /// Settings of the comparison of buying and renting.
     pub tco: Tco,
-    /// Of the simulation.
+    /// Settings of the simulation.
     pub fleet: FleetPlan,
-    /// What a recommendation goes by.
+    /// Settings of the recommendation.
     pub choose: Choose,
-    /// Prices in place of the shipped ones, or beside them.
+    /// Prices that replace shipped ones of the same name, or are added.
     pub price: Vec<ApiPrice>,
-    /// Machines, likewise.
+    /// Machines that replace shipped ones of the same name, or are added.
     pub machine: Vec<RentedMachine>,
 }
 
-/// What serves: `[own]` or `[gpu]`.
+/// A serving machine: `[own]` or `[gpu]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Machine {
-    /// A name of the machine table, for its price.
+pub struct ServerPlan {
+    /// Name of an entry of the machine table, for the price.
     pub machine: Option<String>,
-    /// What an hour costs.
+    /// Price of an hour.
     pub price_per_hour: Option<Money>,
-    /// What a month costs, in place of an hour.
+    /// Price of a month, in place of that of an hour.
     pub price_per_month: Option<Money>,
     /// Tokens generated a second, all streams together.
     pub tokens_per_s: Option<f64>,
     /// Prompt tokens computed a second.
     pub prompt_tokens_per_s: Option<f64>,
-    /// Share of the time in which it has work (1 unless given).
+    /// Share of the time in which the machine is busy (1 unless given).
     pub utilization: Option<f64>,
 }
 
-/// `[api]`: a name of the price table.
+/// `[api]`: names of entries of the price table.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Api {
-    /// The model that requests would go to.
+    /// The API model that serves requests.
     pub model: Option<String>,
-    /// A larger one, for those that are escalated.
+    /// A larger API model, for escalated requests.
     pub large: Option<String>,
 }
 
-/// `[work]`: what is asked for.
+/// `[work]`: the requests to serve.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Work {
     /// Requests a month.
     pub requests_per_month: Option<f64>,
-    /// Tokens in, of the average request.
+    /// Prompt tokens of the average request.
     pub input_tokens: Option<u64>,
-    /// Tokens out.
+    /// Generated tokens of the average request.
     pub output_tokens: Option<u64>,
-    /// Of the tokens in, the share that a prompt cache has (0 unless given).
+    /// Share of the prompt tokens that a prompt cache holds, 0 to 1 (0 unless given).
     pub cached_share: f64,
-    /// Of the requests, the share that goes on to a large model (0 unless given).
+    /// Share of the requests that are escalated to a large model, 0 to 1 (0 unless given).
     pub escalated_share: f64,
     /// Requests in each hour of a period that repeats: a day, a week.
     pub requests_by_hour: Option<Vec<f64>>,
 }
 
-/// `[tco]`.
+/// `[tco]`: settings of the comparison of buying and renting.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tco {
-    /// How far to look (36 unless given).
+    /// The horizon, in months (36 unless given).
     pub months: u32,
 }
 
@@ -103,38 +103,38 @@ impl Default for Tco {
     }
 }
 
-/// `[choose]`: what no number says.
+/// `[choose]`: settings of the recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Choose {
-    /// Whether the data may leave the house.
+    /// Sensitivity of the data.
     pub data: Option<Sensitivity>,
     /// Parameters of the smallest model that is good enough, in 1e9.
     pub model_billions: Option<f64>,
-    /// What may be spent a month.
+    /// Upper bound of the price of a month.
     pub budget_per_month: Option<Money>,
 }
 
-/// Whether data may leave the house.
+/// Where the data may be processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sensitivity {
-    /// Anyone may see it.
+    /// The data is public.
     Public,
-    /// An API under contract may.
+    /// The data may go to an API under contract.
     Internal,
-    /// It stays on machines of one's own.
+    /// The data stays on own machines.
     Secret,
 }
 
 impl Plan {
-    /// Reads `text`, with `settings` (`section.field`, value) over what it says, and gives the plan back as the text that
-    /// means it: what a report prints.
+    /// Parses a plan from `text`, overridden by `settings` (pairs of `section.field` and value). Returns the plan, and
+    /// the resulting TOML for reports.
     ///
-    /// A setting's value is TOML, or plain text where it is none.
+    /// A setting's value is TOML; what cannot be parsed as TOML is a string.
     ///
     /// # Errors
-    /// Text that is no TOML, a field that no plan has, a value of the wrong kind.
+    /// Invalid TOML, an unknown field, a value of the wrong type.
     pub fn read(text: &str, settings: &[(String, String)]) -> Result<(Plan, String), Error> {
         let of = |what: &str, error: toml::de::Error| Error::Text {
             what: what.to_owned(),
@@ -150,22 +150,22 @@ impl Plan {
         let printed = toml::to_string(&table)
             .map_err(|error| Error::Text { what: "the plan".to_owned(), detail: error.to_string() })?;
         let plan: Plan = toml::from_str(&printed).map_err(|error| {
-            let at = error.span().map(|span| place(&printed, span.start)).unwrap_or_default();
+            let at = error.span().map(|span| location(&printed, span.start)).unwrap_or_default();
             of(&format!("the plan{at}"), error)
         })?;
         plan.currency()?;
         Ok((plan, printed))
     }
 
-    /// The currency of all amounts.
+    /// The currency of all amounts; USD unless given.
     ///
     /// # Errors
-    /// A name that is none.
+    /// An invalid currency code.
     pub fn currency(&self) -> Result<Currency, Error> {
         self.currency.as_deref().map_or(Ok(Currency::USD), Currency::named)
     }
 
-    /// The machine table with the plan's own.
+    /// The machine table, merged with the plan's entries.
     ///
     /// # Errors
     /// As [`tables::machines`].
@@ -176,13 +176,13 @@ impl Plan {
     /// The machine called `name` in the table.
     ///
     /// # Errors
-    /// None of that name, with those that there are.
+    /// An unknown name, with the known ones.
     pub fn machine(&self, field: &str, name: &str) -> Result<RentedMachine, Error> {
         let all = self.machines()?;
         tables::find(field, "machine", &all, name, |machine| &machine.name).cloned()
     }
 
-    /// The prices in the plan's currency; where there are none of it, all are of another.
+    /// The prices in the plan's currency; empty where all are in another.
     ///
     /// # Errors
     /// As [`tables::prices`].
@@ -192,15 +192,15 @@ impl Plan {
         Ok(all.into_iter().filter(|price| price.currency == currency.name()).collect())
     }
 
-    /// The API that requests would go to, if the plan names one.
+    /// The API that serves requests, if the plan names one.
     ///
     /// # Errors
-    /// A name that the table has not, or a price in another currency.
+    /// An unknown name, or a price in another currency.
     pub fn api(&self) -> Result<Option<ApiPrice>, Error> {
         self.api_named("api.model", self.api.model.as_deref())
     }
 
-    /// The larger one, likewise.
+    /// The API for escalated requests, if the plan names one.
     ///
     /// # Errors
     /// As [`Plan::api`].
@@ -219,15 +219,16 @@ impl Plan {
     /// The average request.
     ///
     /// # Errors
-    /// What is missing, or a share outside 0 to 1.
+    /// Missing token counts, or a share outside 0 to 1.
     pub fn request(&self) -> Result<Request, Error> {
-        let input = needed("work.input_tokens", self.work.input_tokens, "tokens in, of the average request")?;
+        let input =
+            required("work.input_tokens", self.work.input_tokens, "tokens in, of the average request")?;
         let output =
-            needed("work.output_tokens", self.work.output_tokens, "tokens out, of the average request")?;
+            required("work.output_tokens", self.work.output_tokens, "tokens out, of the average request")?;
         Request::new(input, output, self.work.cached_share)
     }
 
-    /// Requests a month: as given, or as the load curve sums up.
+    /// Requests a month: as given, or the sum of the load curve.
     ///
     /// # Errors
     /// Neither given, or a negative number.
@@ -235,38 +236,38 @@ impl Plan {
         let curve = self.work.requests_by_hour.as_ref().filter(|load| !load.is_empty());
         let summed = curve.map(|load| load.iter().sum::<f64>() * HOURS_A_MONTH / load.len() as f64);
         let given = self.work.requests_per_month.or(summed);
-        let requests = needed("work.requests_per_month", given, "give it, or work.requests_by_hour")?;
+        let requests = required("work.requests_per_month", given, "give it, or work.requests_by_hour")?;
         not_negative("work.requests_per_month", requests)
     }
 
-    /// What an hour of our machine costs.
+    /// Price of an hour of the own machine.
     ///
     /// # Errors
-    /// No price: it is asked for.
+    /// A missing or negative price, an unknown machine, a price in another currency.
     pub fn own_price(&self) -> Result<Money, Error> {
         self.price_of("own", &self.own)
     }
 
-    /// Our machine.
+    /// The own machine.
     ///
     /// # Errors
-    /// No price or no rate, or one that makes no sense.
+    /// A price or rate that is missing or out of range.
     pub fn own(&self) -> Result<Server, Error> {
         self.server("own", &self.own)
     }
 
-    /// The machine with a GPU, if the plan says anything of one.
+    /// The machine with a GPU, if the plan has one.
     ///
     /// # Errors
     /// As [`Plan::own`].
     pub fn gpu(&self) -> Result<Option<Server>, Error> {
-        if self.gpu == Machine::default() {
+        if self.gpu == ServerPlan::default() {
             return Ok(None);
         }
         self.server("gpu", &self.gpu).map(Some)
     }
 
-    fn price_of(&self, section: &str, machine: &Machine) -> Result<Money, Error> {
+    fn price_of(&self, section: &str, machine: &ServerPlan) -> Result<Money, Error> {
         let field = format!("{section}.price_per_hour");
         if let Some(price) = machine.price_per_hour {
             not_negative(&field, price.value())?;
@@ -285,11 +286,11 @@ impl Plan {
             }
             why = format!("nobody looked up what `{name}` costs an hour (prices are never guessed)");
         }
-        needed(&field, None, &why)
+        required(&field, None, &why)
     }
 
-    fn server(&self, section: &str, machine: &Machine) -> Result<Server, Error> {
-        let rate = needed(
+    fn server(&self, section: &str, machine: &ServerPlan) -> Result<Server, Error> {
+        let rate = required(
             &format!("{section}.tokens_per_s"),
             machine.tokens_per_s,
             "tokens generated a second, all streams together; or a bench JSON",
@@ -299,7 +300,7 @@ impl Plan {
         Server::new(section, price, rate, machine.prompt_tokens_per_s, used)
     }
 
-    /// Parameters of the model that is wanted, in 1e9, if the plan says.
+    /// Parameters of the smallest model that is good enough, in 1e9, if the plan gives them.
     ///
     /// # Errors
     /// Zero or less.
@@ -308,7 +309,7 @@ impl Plan {
     }
 }
 
-/// Puts `value` at `section.field`.
+/// Sets the field `key` (`section.field`) to `value`, creating the section if needed.
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Error> {
     let refused = |detail: &str| Error::Text { what: key.to_owned(), detail: detail.to_owned() };
     let value = match toml::from_str::<toml::Table>(&format!("value = {value}")) {
@@ -326,8 +327,8 @@ fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// `, [own] tokens_per_s` for a byte of the printed plan.
-fn place(printed: &str, byte: usize) -> String {
+/// The section and field at a byte offset of the printed plan, for error messages: `, [own] tokens_per_s`.
+fn location(printed: &str, byte: usize) -> String {
     let mut section = "";
     let mut seen = 0;
     for line in printed.split_inclusive('\n') {

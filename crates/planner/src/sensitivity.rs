@@ -1,38 +1,38 @@
-//! How much an answer moves when one input does.
+//! One-at-a-time sensitivity analysis: how far a result moves when one input does.
 
 use serde::Serialize;
 
 use crate::error::Error;
 
-/// What an input is moved by, of itself, either way.
-pub const STEP: f64 = 0.2;
+/// The relative change of an input, in both directions.
+pub const RELATIVE_CHANGE: f64 = 0.2;
 
-/// An input's weight.
+/// The results for one input, changed in both directions: a bar of a tornado chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Swing {
-    /// As the plan names it.
+    /// The input's name in the plan.
     pub input: String,
-    /// What it is.
+    /// The input's value in the plan.
     pub value: f64,
-    /// The answer with a fifth less of it.
+    /// The result with the input reduced by a fifth.
     pub low: f64,
-    /// The answer with a fifth more.
+    /// The result with the input increased by a fifth.
     pub high: f64,
 }
 
 impl Swing {
-    /// How far apart the two answers are.
+    /// The distance between the two results.
     #[must_use]
     pub fn width(&self) -> f64 {
         (self.high - self.low).abs()
     }
 }
 
-/// Moves each input that is not zero by a fifth either way, the others as they are; the widest swing first. Where `answer` fails
-/// for a moved input (a utilization above 1), the input stays where it was.
+/// Changes each non-zero input by a fifth in both directions, one at a time. Returns the widest swing first. Where
+/// `answer` fails for a changed input (a utilization above 1), the result of the plan is taken.
 ///
 /// # Errors
-/// What `answer` says of the inputs as they are.
+/// The error of `answer` for the unchanged inputs.
 pub fn swings(
     inputs: &[(&str, f64)],
     answer: impl Fn(&[f64]) -> Result<f64, Error>,
@@ -46,7 +46,7 @@ pub fn swings(
             values[index] = value * factor;
             answer(&values).unwrap_or(base)
         };
-        let (low, high) = (moved(1.0 - STEP), moved(1.0 + STEP));
+        let (low, high) = (moved(1.0 - RELATIVE_CHANGE), moved(1.0 + RELATIVE_CHANGE));
         all.push(Swing { input: (*name).to_owned(), value: *value, low, high });
     }
     all.sort_by(|a, b| b.width().total_cmp(&a.width()));

@@ -1,92 +1,92 @@
-//! How long a step of the engine takes, from the model's weights and the machine's measured ceilings.
+//! Roofline model of a step: its time from the model's weights and the machine's measured bandwidth and peaks.
 //!
-//! A step computes a batch of rows: one for each sequence that decodes, and chunks of prompts. It reads all weights once, and
-//! the keys and values of every sequence; it multiplies each row by each weight; it does work of one thread or none in particular
-//! (norms, rope, rounding) for each row. Reading and multiplying overlap in part:
+//! A step computes a batch of rows: a decode row of each decoding sequence, and prefill chunks. It reads all weights
+//! once and the KV cache of every sequence, multiplies each row by each weight, and does elementwise work (norms, rope,
+//! activation quantization) on each row. Memory reads and products overlap in part:
 //!
 //! `t = (memory^p + products^p)^(1/p) + elementwise + attention`
 //!
-//! The constants were fitted once for each kind of CPU, on the shapes and batches that docs/planner-predictions.md names, and are
-//! checked there on others: below, and in `kernels.toml`.
+//! The constants, here and in `kernels.toml`, were fitted once for each kind of CPU, on the shapes and batches that
+//! docs/planner-predictions.md names, and are validated there on others.
 
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 use crate::error::{Error, positive};
 
-/// Products of the head take so many times as long as the same multiply-adds of the body (fitted).
-const HEAD_PRODUCTS: f64 = 1.44;
-/// Of the peak in bfloat16 (f32 where there is none), what attention reaches.
-const ATTENTION_SHARE: f64 = 0.65;
+/// Time of the output head's products over that of as many multiply-adds of the body (fitted).
+const HEAD_COST_FACTOR: f64 = 1.44;
+/// Multiply-adds of attention as a share of the bfloat16 peak, or of the f32 peak without bfloat16.
+const ATTENTION_EFFICIENCY: f64 = 0.65;
 
-/// Weights of one format, all of the body or all of the head.
+/// All weights of one format, of the body or of the output head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Part {
-    /// As GGUF names it, `Q4_K`.
+pub struct WeightGroup {
+    /// The format's GGUF name: `Q4_K`.
     pub format: String,
-    /// Multiply-adds of one row, if it uses all of it.
+    /// Multiply-adds of one row that uses all weights of the group.
     pub multiply_adds: f64,
-    /// Bytes as they lie in memory.
+    /// Bytes of the weights in memory.
     pub bytes: f64,
-    /// Of how many experts each row uses how many.
+    /// Mixture of experts: number of experts, and experts used by a row. None for dense weights.
     pub experts: Option<(f64, f64)>,
 }
 
-/// Layers that see the same.
+/// Attention layers with the same window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Attention {
-    /// Multiply-adds of one row for each position that it sees, all of these layers.
+pub struct AttentionLayers {
+    /// Multiply-adds of one row for each attended position, summed over the layers.
     pub multiply_adds: f64,
-    /// Bytes of keys and values of a position, all of these layers.
+    /// Bytes of the KV cache of one position, summed over the layers.
     pub bytes: f64,
-    /// Positions that they see at most.
+    /// Sliding window, in positions; none without one.
     pub window: Option<f64>,
 }
 
-/// A model, as work.
+/// The work of a model's forward pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelWork {
-    /// What every row is multiplied by.
-    pub body: Vec<Part>,
-    /// What only rows are whose logits are wanted.
-    pub head: Vec<Part>,
-    /// Keys and values.
-    pub attention: Vec<Attention>,
-    /// Elements of a row that something is done with besides products, all layers.
+    /// Weights of the layers, which every row is multiplied by.
+    pub body: Vec<WeightGroup>,
+    /// Weights of the output head, which only rows with logits are multiplied by.
+    pub head: Vec<WeightGroup>,
+    /// Attention over the KV cache.
+    pub attention: Vec<AttentionLayers>,
+    /// Elements of a row with elementwise work, summed over the layers.
     pub elements: f64,
 }
 
-/// What a machine was measured to do, all compute threads together.
+/// A machine's measured bandwidth and peaks, of all compute threads together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ceilings {
-    /// Instruction tier of the kernels.
+    /// ISA tier of the kernels.
     pub tier: String,
-    /// Reading memory, GB/s (1e9 bytes).
+    /// Read bandwidth of memory, GB/s (1e9 bytes).
     pub read_gb_per_s: f64,
-    /// Multiply-adds a second in eight bits, 1e9.
+    /// Eight-bit multiply-adds, 1e9 a second.
     pub int8_g_per_s: f64,
-    /// In bfloat16.
+    /// bfloat16 multiply-adds, 1e9 a second.
     pub bf16_g_per_s: f64,
-    /// In f32.
+    /// f32 multiply-adds, 1e9 a second.
     pub f32_g_per_s: f64,
 }
 
-/// Rows of one step.
+/// The rows of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// Rows that decode one token each; the logits of all are wanted.
+    /// Decode rows, all with logits.
     pub decode_rows: f64,
-    /// Positions that each of them sees, on average.
+    /// Mean number of positions that a decode row attends to.
     pub decode_context: f64,
-    /// Rows of prompts.
+    /// Prefill rows.
     pub prompt_rows: f64,
-    /// Positions that each of those sees, on average.
+    /// Mean number of positions that a prefill row attends to.
     pub prompt_context: f64,
-    /// Prompts that end in this step: the logits of one row of each are wanted.
+    /// Prompts that end in this step, each with one row with logits.
     pub prompts_ended: f64,
 }
 
-/// A model on a machine: the time of any step.
+/// The roofline model of a model on a machine: the time of any step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Roofline {
     work: ModelWork,
@@ -97,36 +97,38 @@ pub struct Roofline {
 struct KernelFile {
     rows: Vec<f64>,
     step: Vec<StepConstants>,
-    share: Vec<KernelShare>,
+    share: Vec<KernelEfficiency>,
 }
 
-/// What a step is made of, on the CPUs of a tier.
+/// Fitted constants of a step on the CPUs of a tier: `[[step]]` of `kernels.toml`.
 #[derive(Deserialize)]
 struct StepConstants {
     tier: String,
-    /// How much reading and multiplying overlap: 1 would be not at all, infinity fully.
+    /// The exponent `p` of the overlap of memory reads and products: 1 is no overlap, infinity is full overlap.
     overlap: f64,
-    /// Of the read bandwidth measured in long streams, what reading weights reaches.
+    /// Bandwidth of reading weights as a share of the measured read bandwidth of long streams.
     read_share: f64,
-    /// Work on each element of a row besides products, in multiply-adds of the f32 peak.
+    /// Elementwise work on an element of a row, in f32 multiply-adds at peak.
     element_cost: f64,
 }
 
 impl StepConstants {
-    /// Those of `tier`; tiers without their own have those of the first.
+    /// The constants of `tier`, or the first ones for tiers without an entry.
     fn of(tier: &str) -> &'static StepConstants {
         let all = &kernels().step;
         all.iter().find(|step| step.tier == tier).unwrap_or(&all[0])
     }
 }
 
+/// The share of peak of the kernels of a tier for a format: `[[share]]` of `kernels.toml`.
 #[derive(Deserialize)]
-struct KernelShare {
+struct KernelEfficiency {
     tier: String,
     format: String,
     numbers: String,
     of_peak: Vec<f64>,
-    /// Where prompts are multiplied in another way: with as many rows as the last of those, or more. Fewer take as long.
+    /// Share of peak of prefill rows where another kernel multiplies them (AMX tiles), with at least the last of
+    /// `rows`. Fewer rows take as long as that.
     prompts: Option<f64>,
 }
 
@@ -136,6 +138,8 @@ fn kernels() -> &'static KernelFile {
 }
 
 impl Roofline {
+    /// The roofline model of `work` on a machine with these `ceilings`.
+    ///
     /// # Errors
     /// A ceiling of zero or less, or a format whose kernels were not measured.
     pub fn new(work: ModelWork, ceilings: Ceilings) -> Result<Roofline, Error> {
@@ -148,12 +152,12 @@ impl Roofline {
             positive(&format!("machine {name}"), value)?;
         }
         for part in work.body.iter().chain(&work.head) {
-            share(&ceilings.tier, &part.format)?;
+            kernel_efficiency(&ceilings.tier, &part.format)?;
         }
         Ok(Roofline { work, ceilings })
     }
 
-    /// Seconds that a step with this batch takes; nothing for no rows.
+    /// Seconds of a step with this batch; 0 for no rows.
     #[must_use]
     pub fn seconds(&self, batch: &Batch) -> f64 {
         let rows = batch.decode_rows + batch.prompt_rows;
@@ -164,14 +168,14 @@ impl Roofline {
         let &StepConstants { overlap, read_share, element_cost, .. } = StepConstants::of(&self.ceilings.tier);
         let memory = self.bytes(batch) / (read_share * self.ceilings.read_gb_per_s * 1e9);
         let products = self.products(&self.work.body, batch.decode_rows, batch.prompt_rows)
-            + HEAD_PRODUCTS * self.products(&self.work.head, wanted, 0.0);
+            + HEAD_COST_FACTOR * self.products(&self.work.head, wanted, 0.0);
         let together = (memory.powf(overlap) + products.powf(overlap)).powf(1.0 / overlap);
         let elementwise = rows * self.work.elements * element_cost / (self.ceilings.f32_g_per_s * 1e9);
         together + elementwise + self.attention(batch)
     }
 
-    /// Rows and milliseconds of steps, for [`crate::fleet::StepCost::measured`]: up to `decode_rows` rows that decode, then rows of
-    /// prompts up to `prompt_rows`, all at `context` positions.
+    /// Points of (rows, milliseconds) for [`crate::fleet::StepCost::measured`]: steps of up to `decode_rows` decode
+    /// rows, then of up to `prompt_rows` prefill rows, all at `context` positions.
     #[must_use]
     pub fn points(&self, decode_rows: u32, prompt_rows: u32, context: f64) -> Vec<(f64, f64)> {
         let decode = (1..=decode_rows).filter(|rows| rows.is_power_of_two() || *rows == decode_rows);
@@ -194,32 +198,32 @@ impl Roofline {
         decode.chain(prompt).map(ms).collect()
     }
 
-    /// Bytes of weights, keys and values that the step reads.
+    /// Bytes of weights and KV cache that a step reads.
     #[must_use]
     pub fn bytes(&self, batch: &Batch) -> f64 {
         let rows = batch.decode_rows + batch.prompt_rows;
-        let used = |part: &Part| match part.experts {
+        let used = |part: &WeightGroup| match part.experts {
             Some((count, used)) => part.bytes * (used * rows / count).min(1.0),
             None => part.bytes,
         };
         let wanted = batch.decode_rows + batch.prompts_ended;
         let head = if wanted > 0.0 { self.work.head.iter().map(used).sum() } else { 0.0 };
-        let seen = |context: f64, layers: &Attention| {
+        let seen = |context: f64, layers: &AttentionLayers| {
             layers.bytes * layers.window.map_or(context, |window| context.min(window))
         };
-        let kv = |layers: &Attention| {
-            // A chunk reads what its rows see once for all of them.
+        let kv = |layers: &AttentionLayers| {
+            // A prefill chunk reads its KV cache once for all its rows.
             let chunk = if batch.prompt_rows > 0.0 { seen(batch.prompt_context, layers) } else { 0.0 };
             batch.decode_rows * seen(batch.decode_context, layers) + chunk
         };
         self.work.body.iter().map(used).sum::<f64>() + head + self.work.attention.iter().map(kv).sum::<f64>()
     }
 
-    fn products(&self, parts: &[Part], decode: f64, prompts: f64) -> f64 {
-        let time = |part: &Part| {
-            let Ok(share) = share(&self.ceilings.tier, &part.format) else { return 0.0 };
-            let peak = self.peak(&share.numbers) * 1e9;
-            // Rows spread over the experts: each expert sees fewer of them.
+    fn products(&self, parts: &[WeightGroup], decode: f64, prompts: f64) -> f64 {
+        let time = |part: &WeightGroup| {
+            let Ok(kernel) = kernel_efficiency(&self.ceilings.tier, &part.format) else { return 0.0 };
+            let peak = self.peak(&kernel.numbers) * 1e9;
+            // Rows are spread over the experts, so each expert multiplies fewer.
             let used = part.experts.map_or(1.0, |(count, used)| used / count);
             let by = |rows: f64, of_peak: &dyn Fn(f64) -> f64| match rows {
                 ..=0.0 => 0.0,
@@ -228,8 +232,8 @@ impl Roofline {
                     rows * used * part.multiply_adds / (of_peak(each) * peak)
                 }
             };
-            let together = |rows: f64| share_at(&share.of_peak, rows);
-            match share.prompts {
+            let together = |rows: f64| efficiency_at(&kernel.of_peak, rows);
+            match kernel.prompts {
                 Some(of_peak) => {
                     let most = kernels().rows.last().copied().unwrap_or(1.0);
                     by(decode, &together) + by(prompts, &|rows| of_peak * (rows / most).min(1.0))
@@ -241,17 +245,17 @@ impl Roofline {
     }
 
     fn attention(&self, batch: &Batch) -> f64 {
-        let seen = |layers: &Attention| {
+        let seen = |layers: &AttentionLayers| {
             let within = |context: f64| layers.window.map_or(context, |window| context.min(window));
             let positions = batch.decode_rows * within(batch.decode_context)
                 + batch.prompt_rows * within(batch.prompt_context);
             layers.multiply_adds * positions
         };
         let sum: f64 = self.work.attention.iter().map(seen).sum();
-        // Attention is computed in registers, whose products of pairs are at most two multiply-adds: what tiles do beyond that
-        // does not count.
+        // Attention runs on vector registers, where bf16 pairs reach about twice the f32 peak. The higher peak of AMX
+        // tiles does not apply.
         let peak = self.ceilings.bf16_g_per_s.min(2.2 * self.ceilings.f32_g_per_s);
-        sum / (ATTENTION_SHARE * peak * 1e9)
+        sum / (ATTENTION_EFFICIENCY * peak * 1e9)
     }
 
     fn peak(&self, numbers: &str) -> f64 {
@@ -263,11 +267,12 @@ impl Roofline {
     }
 }
 
-fn share(tier: &str, format: &str) -> Result<&'static KernelShare, Error> {
+/// The measured kernel of a tier for a format, or an error with the formats that were measured.
+fn kernel_efficiency(tier: &str, format: &str) -> Result<&'static KernelEfficiency, Error> {
     let measured =
         |tier: &str| kernels().share.iter().find(|share| share.tier == tier && share.format == format);
     let own = measured(tier);
-    // What was not measured runs on the registers of another tier, or of one that comes near.
+    // Tiers and formats without a measurement take that of the tier with the same, or the most similar, instructions.
     let tier = match tier {
         "neon" | "scalar" => "avx2",
         "amx-fp16" => "amx",
@@ -284,14 +289,14 @@ fn share(tier: &str, format: &str) -> Result<&'static KernelShare, Error> {
     })
 }
 
-/// Between the numbers of rows measured along the logarithm, and flat beyond them.
-fn share_at(of_peak: &[f64], rows: f64) -> f64 {
+/// The share of peak at a number of rows: interpolated over the logarithm of rows, constant beyond the points.
+fn efficiency_at(of_peak: &[f64], rows: f64) -> f64 {
     let points = kernels().rows.iter().copied().zip(of_peak.iter().copied());
     interpolate(points, rows.max(1.0), f64::ln)
 }
 
-/// The value at `x` on straight lines between points in ascending order, flat beyond them; `scale` bends the axis. None for no
-/// points is nothing.
+/// Linear interpolation at `x` between points in ascending order, constant beyond them, with `scale` applied to the x
+/// axis. 0 without points.
 pub(crate) fn interpolate(
     points: impl IntoIterator<Item = (f64, f64)>,
     x: f64,
@@ -316,10 +321,11 @@ pub(crate) fn interpolate(
 mod tests {
     use super::*;
 
-    /// A gigabyte of Q4_K and no head.
+    /// A model of `bytes` bytes of Q4_K, without an output head.
     fn model(bytes: f64) -> ModelWork {
-        let part = Part { format: "Q4_K".to_owned(), multiply_adds: bytes * 1.78, bytes, experts: None };
-        let attention = Attention { multiply_adds: 1e5, bytes: 1e5, window: None };
+        let part =
+            WeightGroup { format: "Q4_K".to_owned(), multiply_adds: bytes * 1.78, bytes, experts: None };
+        let attention = AttentionLayers { multiply_adds: 1e5, bytes: 1e5, window: None };
         ModelWork { body: vec![part], head: Vec::new(), attention: vec![attention], elements: 1e5 }
     }
 
@@ -399,7 +405,7 @@ mod tests {
                 share.format
             );
         }
-        assert!(share("neon", "Q4_K").is_ok());
+        assert!(kernel_efficiency("neon", "Q4_K").is_ok());
         for same in kernels().share.iter().filter(|share| share.tier == "avx512") {
             assert!(
                 kernels().share.iter().any(|s| s.tier == "amx" && s.format == same.format),
@@ -407,7 +413,7 @@ mod tests {
                 same.format
             );
         }
-        let unknown = share("avx512", "Q9_Z").err().map(|error| error.to_string()).unwrap();
+        let unknown = kernel_efficiency("avx512", "Q9_Z").err().map(|error| error.to_string()).unwrap();
         assert!(
             unknown.starts_with("model: no measured kernel is called `Q9_Z on avx512`; there are: F32, "),
             "{unknown}"

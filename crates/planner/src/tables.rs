@@ -1,4 +1,4 @@
-//! The two tables that the planner comes with, and how a plan's own entries join them.
+//! The shipped tables of API prices and machines, and their merge with a plan's own entries.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,24 +8,24 @@ use crate::money::{Currency, Money};
 const PRICES: &str = include_str!("../prices.toml");
 const MACHINES: &str = include_str!("../machines.toml");
 
-/// What a commercial API asks for a million tokens.
+/// A commercial API's prices of a million tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiPrice {
-    /// What it is asked for by.
+    /// The entry's name, as plans refer to it.
     pub name: String,
-    /// A million input tokens.
+    /// Price of a million input tokens.
     pub input: Money,
-    /// A million output tokens.
+    /// Price of a million output tokens.
     pub output: Money,
-    /// A million input tokens that the provider has cached; absent where it caches nothing.
+    /// Price of a million input tokens in the provider's cache; none where it has no cache.
     pub cached: Option<Money>,
-    /// Of all three.
+    /// ISO 4217 code of the three prices' currency.
     #[serde(default = "usd")]
     pub currency: String,
-    /// When this was so, `YYYY-MM-DD`.
+    /// Date of the prices, `YYYY-MM-DD`.
     pub date: String,
-    /// Where it was read.
+    /// Source of the prices.
     pub source: String,
 }
 
@@ -33,36 +33,36 @@ pub struct ApiPrice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RentedMachine {
-    /// What it is asked for by.
+    /// The entry's name, as plans refer to it.
     pub name: String,
-    /// Its processor, for people.
+    /// The processor and the number of vCPUs, for reports.
     pub title: String,
-    /// The instruction tier that the kernels would take: `scalar`, `avx2`, `avx512`, `amx`, `amx-fp16`, `neon`.
+    /// The ISA tier that the kernels would run on: `scalar`, `avx2`, `avx512`, `amx`, `amx-fp16`, `neon`.
     pub tier: String,
-    /// Physical cores that it has for itself.
+    /// Physical cores of the machine.
     pub cores: u32,
     /// Memory, in GiB.
     pub memory_gib: f64,
     /// Memory channels of the processor.
     pub memory_channels: u32,
-    /// What all channels of the processor can carry, GB/s (1e9 bytes).
+    /// Peak bandwidth of all memory channels of the processor, GB/s (1e9 bytes).
     pub socket_gb_per_s: f64,
-    /// Cores of the processor: the machine's share of the bandwidth is its share of these.
+    /// Cores of the processor. The machine's share of the bandwidth is `cores / socket_cores`.
     pub socket_cores: u32,
     /// Eight-bit multiply-adds of one core in one cycle.
     pub int8_per_cycle: f64,
-    /// Cycles that all cores hold under load, in 1e9 a second.
+    /// Clock that all cores sustain under load, GHz.
     pub ghz: f64,
-    /// What an hour costs; absent where nobody looked it up.
+    /// Price of an hour; none where no source was found.
     pub price_per_hour: Option<Money>,
-    /// Of the price.
+    /// ISO 4217 code of the price's currency.
     #[serde(default = "usd")]
     pub currency: String,
-    /// When this was so, `YYYY-MM-DD`.
+    /// Date of the entry, `YYYY-MM-DD`.
     pub date: String,
-    /// Where it was read.
+    /// Source of the entry.
     pub source: String,
-    /// Fields for which there is no source.
+    /// Names of the fields without a source.
     #[serde(default)]
     pub unverified: Vec<String>,
 }
@@ -71,19 +71,19 @@ pub(crate) fn usd() -> String {
     "USD".to_owned()
 }
 
-/// Of the bandwidth that channels could carry, what reading in long streams gets: two to four fifths on servers. Only
-/// for machines that nobody measured.
-const READ_SHARE: f64 = 0.75;
+/// Read bandwidth of long streams as a share of the memory channels' peak: 0.4 to 0.8 on servers. Used only for
+/// machines without a measurement.
+const READ_EFFICIENCY: f64 = 0.75;
 
 impl RentedMachine {
-    /// What its cores could read of memory, GB/s: an estimate from the channels.
+    /// Estimated read bandwidth of the machine's cores, GB/s (1e9 bytes), from the memory channels.
     #[must_use]
     pub fn read_gb_per_s(&self) -> f64 {
         let share = f64::from(self.cores) / f64::from(self.socket_cores.max(1));
-        self.socket_gb_per_s * share.min(1.0) * READ_SHARE
+        self.socket_gb_per_s * share.min(1.0) * READ_EFFICIENCY
     }
 
-    /// What its cores could multiply and add in eight bits, 1e9 a second: an estimate from the clock.
+    /// Estimated peak of eight-bit multiply-adds of the machine's cores, 1e9 a second, from the clock.
     #[must_use]
     pub fn int8_g_per_s(&self) -> f64 {
         f64::from(self.cores) * self.int8_per_cycle * self.ghz
@@ -130,24 +130,24 @@ struct MachineFile {
     machine: Vec<RentedMachine>,
 }
 
-/// The shipped prices with `own` ones in place of those of the same name, then the new ones.
+/// The shipped prices merged with `own`: an entry of the same name is replaced, others are appended.
 ///
 /// # Errors
-/// A negative price, or a currency that is none.
+/// A negative price, or an invalid currency.
 pub fn prices(own: &[ApiPrice]) -> Result<Vec<ApiPrice>, Error> {
     let file: PriceFile = read("prices.toml", PRICES)?;
     own.iter().try_for_each(ApiPrice::check)?;
-    Ok(joined(file.price, own, |price| &price.name))
+    Ok(merged(file.price, own, |price| &price.name))
 }
 
-/// The shipped machines, likewise.
+/// The shipped machines merged with `own`, as [`prices`] does.
 ///
 /// # Errors
-/// A number of zero or less.
+/// A number of zero or less, or an invalid currency.
 pub fn machines(own: &[RentedMachine]) -> Result<Vec<RentedMachine>, Error> {
     let file: MachineFile = read("machines.toml", MACHINES)?;
     own.iter().try_for_each(RentedMachine::check)?;
-    Ok(joined(file.machine, own, |machine| &machine.name))
+    Ok(merged(file.machine, own, |machine| &machine.name))
 }
 
 fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, Error> {
@@ -155,7 +155,7 @@ fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, Err
         .map_err(|error| Error::Text { what: what.to_owned(), detail: error.message().to_owned() })
 }
 
-fn joined<T: Clone>(mut shipped: Vec<T>, own: &[T], name: impl Fn(&T) -> &String) -> Vec<T> {
+fn merged<T: Clone>(mut shipped: Vec<T>, own: &[T], name: impl Fn(&T) -> &String) -> Vec<T> {
     for entry in own {
         match shipped.iter_mut().find(|old| name(old) == name(entry)) {
             Some(old) => *old = entry.clone(),
@@ -165,7 +165,7 @@ fn joined<T: Clone>(mut shipped: Vec<T>, own: &[T], name: impl Fn(&T) -> &String
     shipped
 }
 
-/// The entry called `wanted`, in the plan's currency where it has a price.
+/// The entry of `all` called `wanted`, or [`Error::Unknown`] with the names that exist.
 pub(crate) fn find<'a, T>(
     field: &str,
     what: &'static str,
@@ -181,7 +181,7 @@ pub(crate) fn find<'a, T>(
     })
 }
 
-/// Refuses a price of another currency than the plan's.
+/// Checks that a price is in the plan's currency.
 pub(crate) fn same_currency(field: &str, found: &str, wanted: Currency) -> Result<(), Error> {
     if found == wanted.name() {
         return Ok(());
@@ -219,8 +219,8 @@ mod tests {
     fn own_entries_replace_and_add() {
         let own = |name: &str| ApiPrice {
             name: name.to_owned(),
-            input: Money::of(9.0),
-            output: Money::of(9.0),
+            input: Money::from_f64(9.0),
+            output: Money::from_f64(9.0),
             cached: None,
             currency: usd(),
             date: "2026-01-01".to_owned(),
@@ -229,8 +229,8 @@ mod tests {
         let shipped = prices(&[]).unwrap().len();
         let joined = prices(&[own("gpt-4o-mini"), own("ours")]).unwrap();
         assert_eq!(joined.len(), shipped + 1);
-        assert_eq!(joined[0].input, Money::of(9.0));
-        let negative = ApiPrice { input: Money::of(-1.0), ..own("bad") };
+        assert_eq!(joined[0].input, Money::from_f64(9.0));
+        let negative = ApiPrice { input: Money::from_f64(-1.0), ..own("bad") };
         let refused = prices(&[negative]).unwrap_err().to_string();
         assert_eq!(refused, "price `bad`: input: -1 is outside numbers from 0 to 1e15");
     }

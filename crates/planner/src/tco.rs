@@ -1,89 +1,89 @@
-//! Buying against renting, month by month.
+//! Total cost of ownership: buying against renting, month by month.
 //!
-//! Bought hardware is paid at once and again when it is written off; power, staff and the like are paid each month. Rent is paid
-//! each month, and perhaps something to begin. No interest and no tax: a plan over three years is decided by the inputs, whose
-//! weight [`sensitivity`] shows.
+//! Hardware is paid at the start and again whenever it is written off. Power, staff and other costs are paid each
+//! month. Rent is paid each month, after an optional setup fee. There is no interest and no tax: over three years the
+//! inputs matter more, and [`sensitivity`] shows how much.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cost::HOURS_A_MONTH;
-use crate::error::{Error, needed, not_negative, positive, share};
+use crate::error::{Error, not_negative, positive, required, share};
 use crate::money::Money;
 use crate::sensitivity::{Swing, swings};
 
-/// What is bought, and what it takes to run. `[purchase]` of a plan.
+/// Bought hardware and its running costs: `[purchase]` of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Purchase {
-    /// All machines, in place.
+    /// Price of all machines, installed.
     pub hardware: Money,
-    /// Watts that they draw together, on average.
+    /// Average power of all machines together, in watts.
     pub power_watts: f64,
-    /// Watts at the meter for each at the machine: cooling and losses. 1 for none.
+    /// Power usage effectiveness: watts at the meter per watt at the machines, 1 to 10; 0 counts as 1.
     pub pue: f64,
-    /// A kilowatt-hour.
+    /// Price of a kilowatt-hour.
     pub price_per_kwh: Money,
-    /// People, a month.
+    /// Staff, a month.
     pub staff_per_month: Money,
-    /// Room, network, support contracts, a month.
+    /// Colocation, network, support contracts, a month.
     pub other_per_month: Money,
     /// Months after which the hardware is replaced.
     pub amortization_months: f64,
-    /// What it then fetches, of its price, 0 to 1.
+    /// Resale value of replaced hardware, as a share of its price, 0 to 1.
     pub resale_share: f64,
 }
 
-/// What is rented. `[rent]` of a plan.
+/// Rented machines, or an API: `[rent]` of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rent {
-    /// All machines, or the API's bill, a month.
+    /// Rent of all machines, or the API's bill, a month.
     pub per_month: Money,
-    /// People, a month.
+    /// Staff, a month.
     pub staff_per_month: Money,
-    /// Anything else, a month.
+    /// Other costs, a month.
     pub other_per_month: Money,
-    /// To begin with.
+    /// Setup fee, paid once.
     pub setup: Money,
 }
 
-/// The two over a horizon.
+/// Buying and renting over a horizon.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Months looked at.
+    /// The horizon, in months.
     pub months: u32,
-    /// What running the bought machines costs a month.
+    /// Running costs of the bought machines, a month.
     pub own_running_per_month: Money,
-    /// The same with the hardware spread over its life.
+    /// Running costs plus depreciation of the hardware, a month.
     pub own_per_month: Money,
-    /// What renting costs a month.
+    /// Cost of renting, a month.
     pub rent_per_month: Money,
-    /// Bought: paid by the end of month 0, 1, … `months`.
+    /// Buying: amount paid by the end of month 0, 1, … `months`.
     pub own: Vec<Money>,
-    /// Rented, likewise.
+    /// Renting: amount paid by the end of month 0, 1, … `months`.
     pub rent: Vec<Money>,
-    /// Months after which buying has cost no more; none within the life of the hardware or the horizon, whichever is longer.
+    /// Months after which buying has cost no more than renting; none if that is not before the first replacement.
     pub break_even_months: Option<f64>,
-    /// What buying saves by the end; negative if it costs more.
+    /// What buying saves by the end of the horizon; negative if buying costs more.
     pub saved: Money,
-    /// Of what renting costs.
+    /// `saved` as a share of the cost of renting.
     pub saved_share: Option<f64>,
 }
 
 impl Purchase {
-    /// What power costs a month.
+    /// Cost of power, a month.
     #[must_use]
     pub fn power_per_month(&self) -> Money {
         self.price_per_kwh.times(self.power_watts / 1000.0 * self.pue() * HOURS_A_MONTH)
     }
 
-    /// What is paid each month once it is bought.
+    /// Running costs of the bought machines, a month.
     #[must_use]
     pub fn running_per_month(&self) -> Money {
         self.power_per_month() + self.staff_per_month + self.other_per_month
     }
 
-    /// Absent means none.
+    /// Power usage effectiveness; 1 where the plan gives none.
     fn pue(&self) -> f64 {
         if self.pue == 0.0 { 1.0 } else { self.pue }
     }
@@ -102,7 +102,7 @@ impl Purchase {
         share("purchase.resale_share", self.resale_share)?;
         let field = "purchase.amortization_months";
         if self.amortization_months == 0.0 {
-            return needed(field, None, "the months after which the hardware is replaced, such as 36");
+            return required(field, None, "the months after which the hardware is replaced, such as 36");
         }
         positive(field, self.amortization_months)?;
         if !(1.0..=10.0).contains(&self.pue()) {
@@ -115,7 +115,7 @@ impl Purchase {
         Ok(())
     }
 
-    /// Paid by the end of `month`. What was bought at the start of a month is worth its resale when it is replaced.
+    /// Amount paid by the end of `month`. Each replacement is paid less the resale value of the old hardware.
     fn paid(&self, month: f64) -> Money {
         let replaced = ((month / self.amortization_months) - 1e-9).floor().max(0.0);
         let net = self.hardware.times(1.0 - self.resale_share);
@@ -124,7 +124,7 @@ impl Purchase {
 }
 
 impl Rent {
-    /// What is paid each month.
+    /// Cost of renting, a month.
     #[must_use]
     pub fn running_per_month(&self) -> Money {
         self.per_month + self.staff_per_month + self.other_per_month
@@ -150,19 +150,19 @@ fn money_fields(section: &str, fields: &[(&str, Money)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Most months of a plan: fifty years.
-pub const MOST_MONTHS: u32 = 600;
+/// Upper bound of a plan's months: fifty years.
+pub const MAX_MONTHS: u32 = 600;
 
-/// Buying beside renting for `months` months.
+/// Compares buying with renting over `months` months.
 ///
 /// # Errors
-/// A horizon outside 1 to 600 months, a negative amount, hardware without a life.
+/// A horizon outside 1 to 600 months, a negative amount, no amortization period, a PUE outside 1 to 10.
 pub fn compare(purchase: &Purchase, rent: &Rent, months: u32) -> Result<Comparison, Error> {
-    if !(1..=MOST_MONTHS).contains(&months) {
+    if !(1..=MAX_MONTHS).contains(&months) {
         return Err(Error::Range {
             field: "tco.months".to_owned(),
             value: months.to_string(),
-            expected: format!("1 to {MOST_MONTHS}"),
+            expected: format!("1 to {MAX_MONTHS}"),
         });
     }
     purchase.check()?;
@@ -174,9 +174,9 @@ pub fn compare(purchase: &Purchase, rent: &Rent, months: u32) -> Result<Comparis
     let saved = rented(f64::from(months)) - purchase.paid(f64::from(months));
     let monthly = rent_running - own_running;
     let gap = purchase.hardware - rent.setup;
-    // Before the hardware is replaced both lines are straight.
+    // Both amounts are linear in time until the hardware is first replaced.
     let reach = purchase.amortization_months.max(f64::from(months));
-    let crossing = if gap <= Money::ZERO { Some(0.0) } else { gap.over(monthly).filter(|m| *m > 0.0) };
+    let crossing = if gap <= Money::ZERO { Some(0.0) } else { gap.ratio(monthly).filter(|m| *m > 0.0) };
     let wear = purchase.hardware.times((1.0 - purchase.resale_share) / purchase.amortization_months);
     Ok(Comparison {
         months,
@@ -187,11 +187,11 @@ pub fn compare(purchase: &Purchase, rent: &Rent, months: u32) -> Result<Comparis
         rent: rent_paid,
         break_even_months: crossing.filter(|m| *m <= reach.min(purchase.amortization_months)),
         saved,
-        saved_share: saved.over(rented(f64::from(months))),
+        saved_share: saved.ratio(rented(f64::from(months))),
     })
 }
 
-/// What a fifth less and a fifth more of each input does to the savings at the end, the one that matters most first.
+/// The savings at the end of the horizon with each input changed by a fifth, the widest swing first.
 ///
 /// # Errors
 /// As [`compare`].
@@ -209,7 +209,7 @@ pub fn sensitivity(purchase: &Purchase, rent: &Rent, months: u32) -> Result<Vec<
         ("rent.setup", rent.setup.value()),
     ];
     swings(&inputs, |values| {
-        let money = |index: usize| Money::of(values[index]);
+        let money = |index: usize| Money::from_f64(values[index]);
         let bought = Purchase {
             hardware: money(0),
             power_watts: values[1],
@@ -235,16 +235,16 @@ mod tests {
 
     fn plan() -> (Purchase, Rent) {
         let purchase = Purchase {
-            hardware: Money::of(12_000.0),
+            hardware: Money::from_f64(12_000.0),
             power_watts: 500.0,
             pue: 1.2,
-            price_per_kwh: Money::of(0.30),
-            staff_per_month: Money::of(100.0),
+            price_per_kwh: Money::from_f64(0.30),
+            staff_per_month: Money::from_f64(100.0),
             amortization_months: 36.0,
             resale_share: 0.1,
             ..Purchase::default()
         };
-        (purchase, Rent { per_month: Money::of(900.0), ..Rent::default() })
+        (purchase, Rent { per_month: Money::from_f64(900.0), ..Rent::default() })
     }
 
     #[test]
@@ -266,12 +266,12 @@ mod tests {
     #[test]
     fn never_is_never() {
         let (purchase, mut rent) = plan();
-        rent.per_month = Money::of(200.0);
+        rent.per_month = Money::from_f64(200.0);
         let found = compare(&purchase, &rent, 24).unwrap();
         assert_eq!(found.break_even_months, None);
         assert!(found.saved < Money::ZERO);
         // Rent that is dearer by so little that the hardware is gone before.
-        rent.per_month = Money::of(240.0);
+        rent.per_month = Money::from_f64(240.0);
         assert_eq!(compare(&purchase, &rent, 24).unwrap().break_even_months, None);
     }
 
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(said(purchase.clone(), 0), "tco.months: 0 is outside 1 to 600");
         let lifeless = Purchase { amortization_months: 0.0, ..purchase.clone() };
         assert!(said(lifeless, 12).starts_with("purchase.amortization_months is missing"));
-        let paid_to_take = Purchase { hardware: Money::of(-1.0), ..purchase };
+        let paid_to_take = Purchase { hardware: Money::from_f64(-1.0), ..purchase };
         assert!(said(paid_to_take, 12).starts_with("purchase.hardware: -1 is outside"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a month's volume costs in each way of serving it, and from which volume on one is cheaper than another.
+//! The price of a month's requests on machines and at an API, and the volumes where one becomes cheaper.
 
 use serde::Serialize;
 
@@ -7,48 +7,48 @@ use crate::error::{Error, not_negative};
 use crate::money::Money;
 use crate::tables::ApiPrice;
 
-/// A month on machines of one kind.
+/// Machines of one kind for a month.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fleet {
-    /// How many it takes, each up to its utilization.
+    /// Number of machines, each busy up to its utilization.
     pub machines: u64,
-    /// What they cost.
+    /// Price of all machines, a month.
     pub price_per_month: Money,
-    /// Share of their whole time that the work takes.
+    /// Share of the machines' time that the requests take, 0 to 1.
     pub used: f64,
 }
 
-/// The machines that `requests` a month take, spread evenly. At least one, even for no request: a service that is not there answers
-/// none.
+/// The machines for `requests` a month, spread evenly. At least one, even for no request: the service must be up.
 #[must_use]
 pub fn fleet(server: &Server, request: &Request, requests: f64) -> Fleet {
-    fleet_of(server, request, requests, 1)
+    fleet_of_at_least(server, request, requests, 1)
 }
 
-/// The same, of `least` machines or more: as many as a busy hour takes.
+/// As [`fleet`], with `least` machines or more: those of the busiest hour.
 #[must_use]
-pub fn fleet_of(server: &Server, request: &Request, requests: f64, least: u64) -> Fleet {
+pub fn fleet_of_at_least(server: &Server, request: &Request, requests: f64, least: u64) -> Fleet {
     let each = server.requests_per_month(request);
     let machines = Server::machines(requests, each).max(least).max(1);
     let used = requests / (each / server.utilization) / machines as f64;
-    Fleet { machines, price_per_month: server.price_per_month().each(machines), used }
+    Fleet { machines, price_per_month: server.price_per_month().times_int(machines), used }
 }
 
 /// Where machines become cheaper than a price for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Crossover {
-    /// The least monthly requests at which machines cost no more. None if they never do.
+    /// The least monthly requests at which machines cost no more than the API. None if there is no such volume.
     pub first: Option<f64>,
-    /// The monthly requests from which on they never cost more again: a machine more for a few requests can make the API
-    /// cheaper for a while.
+    /// The monthly requests above which machines never cost more. Greater than `first` because each added machine can
+    /// make the API cheaper until it is used.
     pub always: Option<f64>,
 }
 
-/// Where a fleet of `server`s becomes cheaper than `each` a request.
+/// The volumes at which a fleet of `server`s becomes cheaper than an API at `each` a request.
 ///
-/// With `c` a machine's month, `n` its requests, `a` the price of one elsewhere: `k` machines do up to `k n`, and cost no more from
-/// `k c / a` on. So the first crossing is at `c / a` if that is no more than `n`, and the last is that of the greatest `k` whose
-/// crossing lies after `(k - 1) n`, where the k-th machine is bought.
+/// Let `c` be the price of a machine a month, `n` its requests a month and `a` the API's price of a request. `k`
+/// machines serve up to `k n` requests, and cost no more than the API from `k c / a` on. So the first crossing is at
+/// `c / a` if that is at most `n`. The last is that of the greatest `k` whose crossing lies above `(k - 1) n`, where
+/// the k-th machine is added.
 ///
 /// # Errors
 /// A negative price.
@@ -56,8 +56,8 @@ pub fn crossover(server: &Server, request: &Request, each: Money) -> Result<Cros
     not_negative("the price of a request", each.value())?;
     let (month, capacity) = (server.price_per_month(), server.requests_per_month(request));
     let never = Crossover { first: None, always: None };
-    let Some(step) = month.over(each) else {
-        // Nothing to pay elsewhere: machines that cost nothing tie from the start.
+    let Some(step) = month.ratio(each) else {
+        // The API is free: only free machines cost no more.
         let free = month == Money::ZERO;
         return Ok(if free { Crossover { first: Some(0.0), always: Some(0.0) } } else { never });
     };
@@ -71,8 +71,8 @@ pub fn crossover(server: &Server, request: &Request, each: Money) -> Result<Cros
     Ok(Crossover { first: Some(step), always })
 }
 
-/// The least monthly requests at which a fleet of `a` costs no more than one of `b`, and one request more or fewer
-/// does not hide it: looked for at the volumes where either buys a machine, up to a thousand of them.
+/// The least monthly requests at which a fleet of `a` costs no more than one of `b`. Searched at the volumes where
+/// either fleet adds a machine, up to a thousand machines.
 #[must_use]
 pub fn cheaper_from(a: &Server, b: &Server, request: &Request) -> Option<f64> {
     let cost = |server: &Server, requests: f64| fleet(server, request, requests).price_per_month;
@@ -85,7 +85,7 @@ pub fn cheaper_from(a: &Server, b: &Server, request: &Request) -> Option<f64> {
     volumes.into_iter().find(|&requests| cost(a, requests) <= cost(b, requests))
 }
 
-/// One month at an API.
+/// Price of `requests` requests at an API.
 ///
 /// # Errors
 /// A cached share without a price.
@@ -93,12 +93,12 @@ pub fn api_month(price: &ApiPrice, request: &Request, requests: u64) -> Result<M
     price.requests(request, requests)
 }
 
-/// One request at an API, to the nearest 1e-12: a crossing needs no more.
+/// Price of one request at an API, rounded to 1e-12.
 ///
 /// # Errors
 /// A cached share without a price.
-pub fn api_each(price: &ApiPrice, request: &Request) -> Result<Money, Error> {
-    // A million at once, so that a share of the tokens of one request is not rounded away.
+pub fn api_per_request(price: &ApiPrice, request: &Request) -> Result<Money, Error> {
+    // The price of a million requests, so that a cached share of one request's tokens is not rounded away.
     Ok(price.requests(request, 1_000_000)?.times(1e-6))
 }
 
@@ -112,9 +112,9 @@ mod tests {
         /// The closed form against a walk over volumes.
         #[test]
         fn crossings_are_where_a_walk_finds_them(price in 0.05..5.0_f64, rate in 5.0..200.0_f64, each in 1e-5..1e-2_f64) {
-            let server = Server::new("own", Money::of(price), rate, None, 0.9).unwrap();
+            let server = Server::new("own", Money::from_f64(price), rate, None, 0.9).unwrap();
             let request = Request::new(0, 300, 0.0).unwrap();
-            let api = Money::of(each);
+            let api = Money::from_f64(each);
             let found = crossover(&server, &request, api).unwrap();
             let capacity = server.requests_per_month(&request);
             let own = |v: f64| fleet(&server, &request, v).price_per_month.value();
@@ -150,25 +150,25 @@ mod tests {
     #[test]
     fn a_busy_hour_needs_its_machines() {
         // 360 requests an hour each.
-        let server = Server::new("own", Money::of(0.10), 10.0, None, 1.0).unwrap();
+        let server = Server::new("own", Money::from_f64(0.10), 10.0, None, 1.0).unwrap();
         let request = Request::new(0, 100, 0.0).unwrap();
         let month = 300.0 * 730.0;
         assert_eq!(fleet(&server, &request, month).machines, 1);
         let full = Capacity::by_throughput(&server, &request);
-        let found = fleet_of(&server, &request, month, full.machines(1000.0));
+        let found = fleet_of_at_least(&server, &request, month, full.machines(1000.0));
         assert_eq!((found.machines, (found.used * 1000.0).round()), (3, 278.0));
         // A level that takes them half empty.
-        let half = Capacity::found([(1, 180.0)]).unwrap();
-        let found = fleet_of(&server, &request, month, half.machines(1000.0));
+        let half = Capacity::from_points([(1, 180.0)]).unwrap();
+        let found = fleet_of_at_least(&server, &request, month, half.machines(1000.0));
         assert_eq!((found.machines, (found.used * 1000.0).round()), (6, 139.0));
     }
 
     #[test]
     fn a_dear_machine_never_crosses() {
-        let server = Server::new("own", Money::of(0.79), 60.0, None, 1.0).unwrap();
+        let server = Server::new("own", Money::from_f64(0.79), 60.0, None, 1.0).unwrap();
         let request = Request::new(500, 300, 0.0).unwrap();
         let none = Crossover { first: None, always: None };
-        assert_eq!(crossover(&server, &request, Money::of(0.000_255)).unwrap(), none);
+        assert_eq!(crossover(&server, &request, Money::from_f64(0.000_255)).unwrap(), none);
         assert_eq!(crossover(&server, &request, Money::ZERO).unwrap(), none);
     }
 }

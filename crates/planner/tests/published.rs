@@ -45,7 +45,7 @@ fn a_month_of_79_cents_an_hour() {
     let month = server("0.79", 60.0).price_per_month();
     assert_eq!(month.text(2), "576.70");
     let rounded = |price: &str| server(price, 60.0).price_per_month();
-    assert!((rounded("0.785")..rounded("0.795")).contains(&Money::of(575.0)));
+    assert!((rounded("0.785")..rounded("0.795")).contains(&Money::from_f64(575.0)));
 }
 
 #[test]
@@ -91,36 +91,36 @@ fn machines_for_ten_tokens_a_second() {
 #[test]
 fn a_chatbot_of_5000_requests_a_day() {
     let gpu = Money::parse("0.70").unwrap().times(HOURS_A_MONTH);
-    let cpu = Money::of(60.0).each(3);
+    let cpu = Money::from_f64(60.0).times_int(3);
     assert_eq!((gpu.text(2).as_str(), cpu.text(2).as_str()), ("511.00", "180.00"));
-    assert_eq!((cost::less(gpu, cpu).unwrap() * 1000.0).round() / 10.0, 64.8);
+    assert_eq!((cost::saving_share(gpu, cpu).unwrap() * 1000.0).round() / 10.0, 64.8);
 }
 
 #[test]
 fn a_hybrid_of_nine_tenths() {
-    let blended = hybrid::blended(0.9, Money::parse("0.20").unwrap(), Money::of(2.0)).unwrap();
+    let blended = hybrid::blended(0.9, Money::parse("0.20").unwrap(), Money::from_f64(2.0)).unwrap();
     assert_eq!(blended.text(2), "0.38");
 }
 
 /// Published as "55 % less".
 #[test]
 fn three_years_in_three_parts() {
-    let total = |parts: [f64; 3]| parts.into_iter().map(|part| Money::of(part * 1000.0)).sum::<Money>();
+    let total = |parts: [f64; 3]| parts.into_iter().map(|part| Money::from_f64(part * 1000.0)).sum::<Money>();
     let (gpu, cpu) = (total([420.0, 380.0, 60.0]), total([180.0, 45.0, 120.0]));
     assert_eq!((gpu.text(0).as_str(), cpu.text(0).as_str()), ("860,000", "345,000"));
-    assert_eq!((cost::less(gpu, cpu).unwrap() * 1000.0).round() / 10.0, 59.9);
+    assert_eq!((cost::saving_share(gpu, cpu).unwrap() * 1000.0).round() / 10.0, 59.9);
 }
 
 /// Published as "month 9" and "280 k$ by month 24".
 #[test]
 fn breaking_even() {
     let purchase = Purchase {
-        hardware: Money::of(160_000.0),
-        other_per_month: Money::of(10_000.0),
+        hardware: Money::from_f64(160_000.0),
+        other_per_month: Money::from_f64(10_000.0),
         amortization_months: 36.0,
         ..Purchase::default()
     };
-    let rent = Rent { per_month: Money::of(23_000.0), ..Rent::default() };
+    let rent = Rent { per_month: Money::from_f64(23_000.0), ..Rent::default() };
     let found = tco::compare(&purchase, &rent, 24).unwrap();
     assert_eq!((found.break_even_months.unwrap() * 10.0).round() / 10.0, 12.3);
     assert_eq!(found.saved.text(2), "152,000.00");
@@ -136,7 +136,7 @@ fn eleven_tokens_a_second_at_a_quarter() {
 fn the_cheapest_load_within_the_target() {
     let point = |name: &str, requests_per_s, p95_ms| OperatingPoint {
         name: name.to_owned(),
-        price_per_hour: Money::of(0.36),
+        price_per_hour: Money::from_f64(0.36),
         requests_per_s,
         p95_ms,
     };
@@ -155,10 +155,10 @@ fn the_cheapest_load_within_the_target() {
 fn a_cached_prompt_costs_less_in_both_ways() {
     let plain = Request::new(2000, 100, 0.0).unwrap();
     let cached = Request { cached_share: 0.75, ..plain };
-    let own = Server::new("own", Money::of(0.36), 50.0, Some(500.0), 1.0).unwrap();
+    let own = Server::new("own", Money::from_f64(0.36), 50.0, Some(500.0), 1.0).unwrap();
     // 4 s of prompt and 2 s of answer; cached, 1 s and 2 s.
     assert_eq!((own.seconds(&plain), own.seconds(&cached)), (6.0, 3.0));
-    assert_eq!(own.per_request(&plain), own.per_request(&cached).each(2));
+    assert_eq!(own.per_request(&plain), own.per_request(&cached).times_int(2));
     let mini = api("gpt-4o-mini");
     // A million: 2,000 M in at 0.15 and 100 M out at 0.60; 1,500 M of those in at 0.075.
     assert_eq!(mini.requests(&plain, 1_000_000).unwrap().text(2), "360.00");

@@ -1,27 +1,27 @@
-//! When requests come, and how long they are.
+//! Arrivals of requests: random ones, and those of a log.
 
 use super::lengths::Lengths;
 use super::random::Random;
 use crate::error::{Error, positive};
 
-/// One request.
+/// A request's arrival time and lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
-    /// Seconds after the first possible one.
+    /// Arrival time, in seconds since the start.
     pub at_s: f64,
-    /// Tokens in.
+    /// Prompt tokens.
     pub input: u32,
-    /// Tokens out, at least 1.
+    /// Generated tokens, at least 1.
     pub output: u32,
 }
 
-/// Most lines of a log.
-pub const MOST_ARRIVALS: usize = 1_000_000;
+/// Upper bound of the requests of a log.
+pub const MAX_ARRIVALS: usize = 1_000_000;
 
-/// `count` requests that come at random, on average `per_hour` an hour (a Poisson process).
+/// `count` arrivals of a Poisson process with a mean of `per_hour` an hour.
 ///
 /// # Errors
-/// A rate of zero or less, or lengths that are none.
+/// A rate of zero or less, or invalid lengths.
 pub fn poisson(
     per_hour: f64,
     count: usize,
@@ -32,7 +32,7 @@ pub fn poisson(
     positive("fleet.requests_per_hour", per_hour)?;
     input.check("fleet.input")?;
     output.check("fleet.output")?;
-    // Streams of their own, so that another rate meets the same requests.
+    // Separate random streams for times and lengths, so that the lengths do not depend on the rate.
     let (mut times, mut lengths) = (Random::new(seed), Random::new(seed ^ 0x5851_f42d_4c95_7f2d));
     let mut at_s = 0.0;
     let next = |_| {
@@ -40,14 +40,14 @@ pub fn poisson(
         let (input, output) = (input.draw(&mut lengths, 1), output.draw(&mut lengths, 1));
         Arrival { at_s, input, output }
     };
-    Ok((0..count.min(MOST_ARRIVALS)).map(next).collect())
+    Ok((0..count.min(MAX_ARRIVALS)).map(next).collect())
 }
 
-/// Requests of a log: on each line seconds, tokens in and tokens out, separated by commas; a first line of names and empty
-/// lines are passed over. The first request comes at time zero.
+/// Parses a log: on each line seconds, prompt tokens and generated tokens, separated by commas. A header line and empty
+/// lines are skipped. Times are shifted so that the first request arrives at 0.
 ///
 /// # Errors
-/// A line that is none, by its number; times that go back; an empty log, or one too long.
+/// An invalid line, with its number; times that do not ascend; an empty log; more than [`MAX_ARRIVALS`] requests.
 pub fn log(name: &str, text: &str) -> Result<Vec<Arrival>, Error> {
     let mut all: Vec<Arrival> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -62,8 +62,8 @@ pub fn log(name: &str, text: &str) -> Result<Vec<Arrival>, Error> {
         if let Some(last) = all.last().filter(|last| last.at_s > arrival.at_s) {
             return Err(at_line(format!("{} s comes after {} s", arrival.at_s, last.at_s)));
         }
-        if all.len() == MOST_ARRIVALS {
-            return Err(at_line(format!("a log has at most {MOST_ARRIVALS} requests")));
+        if all.len() == MAX_ARRIVALS {
+            return Err(at_line(format!("a log has at most {MAX_ARRIVALS} requests")));
         }
         all.push(arrival);
     }
@@ -85,7 +85,7 @@ fn parse(line: &str) -> Option<Arrival> {
     (whole && short).then_some(Arrival { at_s, input: input.max(1), output })
 }
 
-/// Requests an hour over the whole of `arrivals`; none for fewer than two.
+/// Mean requests an hour of `arrivals`; none for fewer than two, or all at one time.
 #[must_use]
 pub fn per_hour(arrivals: &[Arrival]) -> Option<f64> {
     let span = arrivals.last()?.at_s - arrivals.first()?.at_s;

@@ -1,43 +1,45 @@
-//! How many tokens requests have.
+//! Distributions of prompt and answer lengths.
 
 use serde::{Deserialize, Serialize};
 
 use super::random::Random;
 use crate::error::{Error, positive};
 
-/// Lengths longer than this are typing mistakes.
-const MOST_TOKENS: f64 = 1e7;
-/// How many deviations above the mean 95 of 100 normal values stay.
+/// Upper bound of a length, in tokens. Longer ones are typing mistakes.
+const MAX_TOKENS: f64 = 1e7;
+/// 95th percentile of the standard normal distribution.
 const Z95: f64 = 1.644_853_626_951;
 
 /// A distribution of lengths, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Lengths {
-    /// `500`
+    /// One length: `500`.
     Fixed(u32),
-    /// `{ mean = 500, p95 = 1200 }`: log-normal, which prompts and answers of people are close to.
+    /// Log-normal: `{ mean = 500, p95 = 1200 }`. Real prompts and answers are close to it.
     LogNormal {
-        /// The mean.
+        /// Mean, in tokens.
         mean: f64,
-        /// 95 of 100 are no longer.
+        /// 95th percentile, in tokens.
         p95: f64,
     },
-    /// `{ min = 100, max = 900 }`: each as likely.
+    /// Uniform: `{ min = 100, max = 900 }`.
     Uniform {
-        /// The shortest.
+        /// Least length, in tokens.
         min: f64,
-        /// The longest.
+        /// Greatest length, in tokens.
         max: f64,
     },
-    /// `{ exponential = 500 }`: what closed queueing formulas take.
+    /// Exponential: `{ exponential = 500 }`, as the closed forms of queueing theory assume.
     Exponential {
-        /// The mean.
+        /// Mean, in tokens.
         exponential: f64,
     },
 }
 
 impl Lengths {
+    /// Checks the parameters; `field` names them in errors.
+    ///
     /// # Errors
     /// A length of zero or less, a p95 that no log-normal distribution of this mean has, a maximum below the minimum.
     pub fn check(&self, field: &str) -> Result<(), Error> {
@@ -51,8 +53,8 @@ impl Lengths {
         };
         for number in numbers {
             positive(field, number)?;
-            if number > MOST_TOKENS {
-                return refuse(number.to_string(), format!("lengths up to {MOST_TOKENS} tokens"));
+            if number > MAX_TOKENS {
+                return refuse(number.to_string(), format!("lengths up to {MAX_TOKENS} tokens"));
             }
         }
         match *self {
@@ -67,7 +69,7 @@ impl Lengths {
         }
     }
 
-    /// The mean.
+    /// The mean length, in tokens.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match *self {
@@ -78,7 +80,7 @@ impl Lengths {
         }
     }
 
-    /// One of them, at least `least`.
+    /// A random length, at least `least`.
     pub(super) fn draw(&self, random: &mut Random, least: u32) -> u32 {
         let value = match *self {
             Lengths::Fixed(length) => f64::from(length),
@@ -87,17 +89,17 @@ impl Lengths {
                 (mean.ln() - sigma * sigma / 2.0 + sigma * random.normal()).exp()
             }
             Lengths::Uniform { min, max } => min + (max - min) * random.unit(),
-            // Rounded up, an exponential is geometric; this one has the mean that was asked.
+            // An exponential variable rounded up is geometric; the rate is chosen so that its mean is `exponential`.
             Lengths::Exponential { exponential } if exponential > 1.0 => {
                 random.exponential(-1.0 / (1.0 - 1.0 / exponential).ln()).ceil()
             }
             Lengths::Exponential { .. } => 1.0,
         };
-        (value.round().min(MOST_TOKENS) as u32).max(least)
+        (value.round().min(MAX_TOKENS) as u32).max(least)
     }
 }
 
-/// Of a log-normal distribution: ln(p95 / mean) = z sigma - sigma^2 / 2, the smaller root.
+/// Sigma of the log-normal distribution: the smaller root of ln(p95 / mean) = z sigma - sigma^2 / 2.
 fn sigma(mean: f64, p95: f64) -> Option<f64> {
     let ratio = (p95 / mean).ln();
     let root = Z95 * Z95 - 2.0 * ratio;

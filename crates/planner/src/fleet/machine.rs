@@ -1,56 +1,64 @@
-//! One machine: which rows its next step computes, as the engine's scheduler decides, and what they come to.
+//! A simulated machine, which chooses the rows of each step as the engine's scheduler does.
 
 use std::collections::VecDeque;
 
 use super::arrivals::Arrival;
 use super::{FleetPlan, StepCost};
 
-/// Prompt rows beside rows that decode, at least: the engine's `pace`.
-const FEWEST: u32 = 4;
-/// What prompt rows may add to a step that decodes, of its own time, however long that is; likewise.
-const LEAST_SHARE: f64 = 1.0;
-/// The engine tells numbers of rows apart that differ by one in so many: its `costs`.
-const CLASS: u32 = 8;
-/// Seconds of prompt that a second of waiting is worth: the engine's `queue`.
-const PATIENCE: f64 = 0.5;
+/// Least prefill rows of a step with decode rows, as in the engine's `pace`.
+const MIN_PROMPT_ROWS: u32 = 4;
+/// Time that prefill rows may always add to a step, as a share of its decode rows' time; as in the engine's `pace`.
+const MIN_PROMPT_SHARE: f64 = 1.0;
+/// Classes of steps grow by `rows / CLASS_GROWTH` rows, as in the engine's `costs`.
+const CLASS_GROWTH: u32 = 8;
+/// Seconds of prefill that a second of waiting offsets in the order of the queue, as in the engine's `queue`.
+const AGING: f64 = 0.5;
 
-/// A request that is in a machine or waits for one.
+/// A waiting or running request.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct QueuedRequest {
     pub(super) arrival: Arrival,
+    /// Whether the request is part of the statistics (it did not arrive in the warm-up).
     pub(super) counted: bool,
 }
 
-/// A request that runs.
-pub(super) struct Running {
-    pub(super) request: Request,
+/// A running request.
+pub(super) struct RunningRequest {
+    pub(super) request: QueuedRequest,
+    /// Start of the first step with a row of the request, in seconds.
     pub(super) began_s: f64,
+    /// Time of the first token, in seconds; 0 before it.
     pub(super) first_s: f64,
-    /// Tokens of the prompt not computed yet.
+    /// Prompt tokens not yet computed.
     prompt_left: u32,
+    /// Tokens generated.
     pub(super) generated: u32,
-    /// Rows in the step that runs.
+    /// Rows of the request in the current step.
     rows: u32,
 }
 
+/// A machine with its queue and its running requests.
 #[derive(Default)]
-pub(super) struct Machine {
-    pub(super) waiting: VecDeque<Request>,
-    running: Vec<Running>,
+pub(super) struct SimulatedMachine {
+    pub(super) waiting: VecDeque<QueuedRequest>,
+    running: Vec<RunningRequest>,
+    /// Seconds of all steps.
     pub(super) busy_s: f64,
+    /// Whether a step is being computed.
     pub(super) stepping: bool,
 }
 
-impl Machine {
+impl SimulatedMachine {
+    /// The number of waiting and running requests.
     pub(super) fn requests(&self) -> usize {
         self.waiting.len() + self.running.len()
     }
 
-    /// Plans the next step; new requests come from `shared`, if there is one, else from its own queue. Gives back the seconds
-    /// that the step takes; none if there is nothing to do.
+    /// Plans the next step. New requests come from the queue `shared` if given, else from the machine's own. Returns
+    /// the seconds of the step; none without rows.
     pub(super) fn begin_step(
         &mut self,
-        shared: Option<&mut VecDeque<Request>>,
+        shared: Option<&mut VecDeque<QueuedRequest>>,
         pace: &Pace<'_>,
         now_s: f64,
     ) -> Option<f64> {
@@ -73,13 +81,13 @@ impl Machine {
         }
         let waiting = shared.unwrap_or(&mut self.waiting);
         while left > 0 && self.running.len() < pace.of.plan.max_running {
-            let of = |request: &Request| urgency(request.arrival.input, &request.arrival);
+            let of = |request: &QueuedRequest| urgency(request.arrival.input, &request.arrival);
             let next = (0..waiting.len()).min_by(|a, b| of(&waiting[*a]).total_cmp(&of(&waiting[*b])));
             let Some(request) = next.and_then(|at| waiting.remove(at)) else { break };
             let prompt_left = request.arrival.input;
             let rows = prompt_left.min(left);
             left -= rows;
-            self.running.push(Running {
+            self.running.push(RunningRequest {
                 request,
                 began_s: now_s,
                 first_s: 0.0,
@@ -95,8 +103,9 @@ impl Machine {
         seconds
     }
 
-    /// Gives each row of the step what it computed. Returns the tokens generated; those that are done go to `done`.
-    pub(super) fn end_step(&mut self, now_s: f64, mut done: impl FnMut(&Running)) -> u64 {
+    /// Ends the step: updates the requests with rows in it and passes finished ones to `done`. Returns the tokens
+    /// generated.
+    pub(super) fn end_step(&mut self, now_s: f64, mut done: impl FnMut(&RunningRequest)) -> u64 {
         let mut tokens = 0;
         self.running.retain_mut(|running| {
             let decodes = running.prompt_left == 0;
@@ -119,11 +128,11 @@ impl Machine {
     }
 }
 
-/// What the scheduler knows of time.
+/// The scheduler's cost model of a step.
 pub(super) struct Pace<'a> {
     cost: &'a StepCost,
     plan: &'a FleetPlan,
-    /// The rows of a step that the engine tells apart, ascending, and the seconds that it takes with so many.
+    /// The engine's classes of steps: points of (rows, seconds), ascending.
     classes: Vec<(u32, f64)>,
 }
 
@@ -131,34 +140,35 @@ impl<'a> Pace<'a> {
     pub(super) fn new(cost: &'a StepCost, plan: &'a FleetPlan) -> Pace<'a> {
         let rows = |count| u32::try_from(count).unwrap_or(u32::MAX);
         let most = rows(plan.prefill_chunk).saturating_add(rows(plan.max_running));
-        let next = |rows: &u32| Some((rows + (rows / CLASS).max(1)).min(most)).filter(|next| next > rows);
+        let next =
+            |rows: &u32| Some((rows + (rows / CLASS_GROWTH).max(1)).min(most)).filter(|next| next > rows);
         let classes = std::iter::successors(Some(1), next);
         let classes = classes.map(|rows| (rows, cost.seconds(f64::from(rows)))).collect();
         Pace { cost, plan, classes }
     }
 
-    /// At a moment.
-    pub(super) fn at(&self, now_s: f64) -> Now<'_> {
-        Now { of: self, now_s, factor: self.plan.factor_at(now_s) }
+    /// The cost model at a time.
+    pub(super) fn at(&self, now_s: f64) -> PaceAt<'_> {
+        PaceAt { of: self, now_s, factor: self.plan.factor_at(now_s) }
     }
 }
 
-/// The same at a moment: the engine's scheduler goes by what steps took lately.
-pub(super) struct Now<'a> {
+/// The cost model at a time, with the current slowdown: the engine's scheduler measures recent steps.
+pub(super) struct PaceAt<'a> {
     of: &'a Pace<'a>,
     now_s: f64,
-    /// How many times as long steps take.
+    /// Slowdown of steps.
     factor: f64,
 }
 
-impl Now<'_> {
+impl PaceAt<'_> {
     fn seconds(&self, rows: f64) -> f64 {
         self.of.cost.seconds(rows) * self.factor
     }
 
-    /// Rows of prompts for a step: a whole chunk where nothing decodes, else as many as keep the step within the longest stall,
-    /// or within twice what it takes without them. With those that decode they are one of the classes: in the mean a sixteenth
-    /// fewer than would fit, which a machine that is nearly full feels.
+    /// Prefill rows of a step: a whole chunk without decode rows. Else as many as keep the step within the longest
+    /// stall, or within twice the time of its decode rows. Decode and prefill rows together are one of the classes: on
+    /// average a sixteenth fewer than would fit, which matters on a machine close to saturation.
     pub(super) fn prompt_rows(&self, decoding: u32) -> u32 {
         let Pace { plan, classes, .. } = self.of;
         let chunk = u32::try_from(plan.prefill_chunk).unwrap_or(u32::MAX);
@@ -166,15 +176,15 @@ impl Now<'_> {
             return chunk;
         }
         let alone = self.seconds(f64::from(decoding));
-        let target = (plan.max_stall_ms / 1e3).max(alone * (1.0 + LEAST_SHARE));
+        let target = (plan.max_stall_ms / 1e3).max(alone * (1.0 + MIN_PROMPT_SHARE));
         let fit = classes.partition_point(|(_, seconds)| seconds * self.factor <= target);
         let most = fit.checked_sub(1).map_or(0, |at| classes[at].0);
-        most.saturating_sub(decoding).max(FEWEST).min(chunk)
+        most.saturating_sub(decoding).max(MIN_PROMPT_ROWS).min(chunk)
     }
 
-    /// Who comes first, the least: the shortest prompt, but who has waited goes before.
+    /// Rank in the queue, the least first: seconds of remaining prefill less the credit for waiting.
     fn urgency(&self, tokens: u32, arrival: &Arrival) -> f64 {
         let chunk = f64::from(tokens).min(self.of.plan.prefill_chunk as f64).max(1.0);
-        self.seconds(chunk) * f64::from(tokens) / chunk - PATIENCE * (self.now_s - arrival.at_s)
+        self.seconds(chunk) * f64::from(tokens) / chunk - AGING * (self.now_s - arrival.at_s)
     }
 }

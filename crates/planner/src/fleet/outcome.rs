@@ -1,47 +1,47 @@
-//! What a simulation came to.
+//! Results of a simulation.
 
 use serde::Serialize;
 
-use super::machine::Running;
+use super::machine::RunningRequest;
 use super::quantile;
 
-/// What came out.
+/// The results of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Machines.
+    /// Number of machines.
     pub machines: usize,
-    /// Requests that were counted.
+    /// Finished requests, without those of the warm-up.
     pub requests: usize,
-    /// Requests refused because too many waited.
+    /// Requests refused because a queue was full.
     pub refused: usize,
-    /// Share of their time in which machines computed.
+    /// Share of the time in which machines computed, 0 to 1.
     pub utilization: f64,
-    /// Time to the first token.
+    /// Time to first token, ms.
     pub ttft_ms: Spread,
-    /// Time for each further token; of requests with more than one.
+    /// Mean time per output token after the first, ms, of requests with more than one.
     pub tpot_ms: Spread,
-    /// Time to the last token.
+    /// Time to the last token, ms.
     pub latency_ms: Spread,
-    /// Time until the first step with a row of the request.
+    /// Time until the first step with a row of the request, ms.
     pub wait_ms: Spread,
-    /// Requests that a machine has, waiting or running, over time.
+    /// Waiting and running requests of a machine, averaged over time.
     pub in_machine: f64,
-    /// Requests waiting, all machines, when one comes.
+    /// Waiting requests of all machines at each arrival.
     pub queued: Spread,
     /// Tokens generated a second, all machines.
     pub tokens_per_s: f64,
 }
 
-/// A distribution.
+/// Mean and percentiles of a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,
-    /// Half are no greater.
+    /// The median.
     pub p50: f64,
-    /// 95 of 100.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
@@ -54,6 +54,7 @@ impl Spread {
     }
 }
 
+/// Times of the counted requests in milliseconds, and queue lengths at arrivals.
 #[derive(Default)]
 pub(super) struct Samples {
     pub(super) ttft: Vec<f64>,
@@ -64,7 +65,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn add(&mut self, done: &Running, now: f64) {
+    pub(super) fn add(&mut self, done: &RunningRequest, now: f64) {
         let came = done.request.arrival.at_s;
         self.ttft.push((done.first_s - came) * 1e3);
         self.latency.push((now - came) * 1e3);

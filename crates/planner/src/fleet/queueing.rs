@@ -1,21 +1,21 @@
-//! Closed forms to hold the simulation against: M/M/c, one queue, `c` servers, exponential gaps and times (Erlang, 1917; any
-//! textbook, e.g. Kleinrock, Queueing Systems I, section 3.5).
+//! Closed form of the M/M/c queue (one queue, `c` servers, exponential arrivals and service), which the simulation is
+//! tested against. Erlang, 1917; any textbook, e.g. Kleinrock, Queueing Systems I, section 3.5.
 
-/// What an M/M/c queue does in the long run.
+/// Steady state of an M/M/c queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Erlang {
-    /// Share of the time in which a server works.
+    /// Share of the time in which a server is busy.
     pub utilization: f64,
-    /// How likely a request waits.
+    /// Probability that a request waits.
     pub waits: f64,
-    /// Seconds that requests wait, on average.
+    /// Mean waiting time, in seconds.
     pub mean_wait_s: f64,
-    /// Seconds from coming to leaving, on average.
+    /// Mean time from arrival to departure, in seconds.
     pub mean_response_s: f64,
 }
 
-/// M/M/c at `per_s` requests a second that take `service_s` seconds each on one of `servers`. None where more comes than can
-/// leave, or a number makes no sense.
+/// The steady state at `per_s` requests a second with a mean service time of `service_s` seconds on `servers` servers.
+/// None for an overloaded queue, or numbers that are not positive.
 #[must_use]
 pub fn mmc(per_s: f64, service_s: f64, servers: usize) -> Option<Erlang> {
     let load = per_s * service_s;
@@ -23,7 +23,7 @@ pub fn mmc(per_s: f64, service_s: f64, servers: usize) -> Option<Erlang> {
     if !(load > 0.0 && utilization < 1.0) {
         return None;
     }
-    // Erlang B by its recursion, which neither overflows nor cancels; then C from B.
+    // Erlang B by its recursion, which neither overflows nor cancels; then Erlang C from B.
     let blocked = (1..=servers).fold(1.0, |b, k| load * b / (k as f64 + load * b));
     let waits = blocked / (1.0 - utilization * (1.0 - blocked));
     let mean_wait_s = waits * service_s / (c - load);

@@ -1,5 +1,4 @@
-//! Random numbers from a seed, the same on every machine and in every version: a plan that is computed again must give the
-//! same answer.
+//! Seeded random numbers, the same on every machine and in every version, so that a plan's results can be reproduced.
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): one multiply-xorshift mix of a counter.
 #[derive(Clone, Debug)]
@@ -18,17 +17,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Above 0 and up to 1.
+    /// A uniform number above 0 and up to 1.
     pub(super) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Exponential with this mean.
+    /// An exponential number with this mean.
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * self.unit().ln()
     }
 
-    /// Standard normal (Box and Muller, 1958; one of the two).
+    /// A standard normal number (Box and Muller, 1958; the first of the pair).
     pub(super) fn normal(&mut self) -> f64 {
         (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }

@@ -1,34 +1,34 @@
-//! Requests through machines, step by step.
+//! The event loop of the simulation: requests arrive at machines, which compute steps.
 //!
-//! A machine plans each step as the engine's scheduler does: a row of every request that decodes, then chunks of prompts, the
-//! shortest first but none forever, as many rows as stall the others no longer than they may; then new requests in the same order,
-//! while there are rows and places. The step ends after what [`StepCost`] says, and each row that decoded, and each prompt that
-//! ended, has a token more.
+//! A machine plans each step as the engine's scheduler does: the decode rows first, then prefill chunks of running
+//! requests, shortest prompt first with aging, as many rows as keep the longest stall; then new requests in the same
+//! order, while rows and slots are left. The step ends after the seconds of [`StepCost`]. Then each decode row and each
+//! finished prompt has one more token.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::arrivals::Arrival;
-use super::machine::{Machine, Pace, Request};
+use super::machine::{Pace, QueuedRequest, SimulatedMachine};
 use super::outcome::{Outcome, Samples, Spread};
 use super::{Balance, FleetPlan, StepCost};
 
-/// Of the requests, the share at the start that is not counted: the machines were empty.
+/// Share of the requests at the start that are left out of the statistics, because machines were empty.
 const WARM_UP: f64 = 0.1;
-/// A time that can be ordered; no time here is NaN.
+/// A time in seconds with a total order; never NaN.
 #[derive(Clone, Copy, PartialEq)]
-struct At(f64);
+struct OrderedTime(f64);
 
-impl Eq for At {}
+impl Eq for OrderedTime {}
 
-impl Ord for At {
-    fn cmp(&self, other: &At) -> std::cmp::Ordering {
+impl Ord for OrderedTime {
+    fn cmp(&self, other: &OrderedTime) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for At {
-    fn partial_cmp(&self, other: &At) -> Option<std::cmp::Ordering> {
+impl PartialOrd for OrderedTime {
+    fn partial_cmp(&self, other: &OrderedTime) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -36,32 +36,33 @@ impl PartialOrd for At {
 struct Simulation<'a> {
     plan: &'a FleetPlan,
     pace: Pace<'a>,
-    machines: Vec<Machine>,
-    /// Of [`Balance::OneQueue`].
-    shared: VecDeque<Request>,
-    ends: BinaryHeap<Reverse<(At, usize)>>,
+    machines: Vec<SimulatedMachine>,
+    /// The queue of [`Balance::OneQueue`].
+    shared: VecDeque<QueuedRequest>,
+    /// Ends of the running steps, with the index of the machine.
+    ends: BinaryHeap<Reverse<(OrderedTime, usize)>>,
     now_s: f64,
-    /// Requests that came, were not refused and have not left.
-    held: usize,
-    /// The same, times the seconds that there were so many.
-    held_s: f64,
+    /// Waiting and running requests.
+    in_system: usize,
+    /// The integral of `in_system` over time, in request-seconds.
+    in_system_s: f64,
     refused: usize,
     tokens: u64,
     samples: Samples,
 }
 
-/// Sends `arrivals` through `machines` machines with the limits of `plan`.
+/// Simulates `arrivals` on `machines` machines with the limits of `plan`.
 #[must_use]
 pub fn run(arrivals: &[Arrival], machines: usize, cost: &StepCost, plan: &FleetPlan) -> Outcome {
     let mut simulation = Simulation {
         plan,
         pace: Pace::new(cost, plan),
-        machines: (0..machines.max(1)).map(|_| Machine::default()).collect(),
+        machines: (0..machines.max(1)).map(|_| SimulatedMachine::default()).collect(),
         shared: VecDeque::new(),
         ends: BinaryHeap::new(),
         now_s: 0.0,
-        held: 0,
-        held_s: 0.0,
+        in_system: 0,
+        in_system_s: 0.0,
         refused: 0,
         tokens: 0,
         samples: Samples::default(),
@@ -69,32 +70,34 @@ pub fn run(arrivals: &[Arrival], machines: usize, cost: &StepCost, plan: &FleetP
     let uncounted = (arrivals.len() as f64 * WARM_UP) as usize;
     for (index, arrival) in arrivals.iter().enumerate() {
         simulation.advance(arrival.at_s);
-        simulation.arrive(Request { arrival: *arrival, counted: index >= uncounted });
+        simulation.arrive(QueuedRequest { arrival: *arrival, counted: index >= uncounted });
     }
     simulation.advance(f64::INFINITY);
     simulation.outcome(arrivals.last().map_or(0.0, |last| last.at_s))
 }
 
 impl Simulation<'_> {
-    /// Ends every step that ends by `until`.
+    /// Processes all ends of steps up to the time `until`.
     fn advance(&mut self, until: f64) {
-        while let Some(&Reverse((At(end), machine))) = self.ends.peek().filter(|next| next.0.0.0 <= until) {
+        while let Some(&Reverse((OrderedTime(end), machine))) =
+            self.ends.peek().filter(|next| next.0.0.0 <= until)
+        {
             self.ends.pop();
-            self.pass(end);
+            self.advance_clock(end);
             self.end_step(machine);
             self.begin_step(machine);
         }
         if until.is_finite() {
-            self.pass(until);
+            self.advance_clock(until);
         }
     }
 
-    fn pass(&mut self, to: f64) {
-        self.held_s += self.held as f64 * (to - self.now_s);
+    fn advance_clock(&mut self, to: f64) {
+        self.in_system_s += self.in_system as f64 * (to - self.now_s);
         self.now_s = to;
     }
 
-    fn arrive(&mut self, request: Request) {
+    fn arrive(&mut self, request: QueuedRequest) {
         let queued = self.shared.len() + self.machines.iter().map(|m| m.waiting.len()).sum::<usize>();
         if request.counted {
             self.samples.queued.push(queued as f64);
@@ -106,7 +109,7 @@ impl Simulation<'_> {
                     self.refused += 1;
                     return;
                 }
-                self.held += 1;
+                self.in_system += 1;
                 self.shared.push_back(request);
                 let idle = (0..self.machines.len()).find(|&m| !self.machines[m].stepping);
                 if let Some(machine) = idle {
@@ -121,7 +124,7 @@ impl Simulation<'_> {
                     self.refused += 1;
                     return;
                 }
-                self.held += 1;
+                self.in_system += 1;
                 machine.waiting.push_back(request);
                 if !machine.stepping {
                     self.begin_step(index);
@@ -130,7 +133,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Plans the next step of a machine and sets it off; nothing if it has nothing to do.
+    /// Plans and starts the next step of a machine, if it has rows.
     fn begin_step(&mut self, index: usize) {
         let shared = match self.plan.balance {
             Balance::OneQueue => Some(&mut self.shared),
@@ -138,14 +141,14 @@ impl Simulation<'_> {
         };
         let seconds = self.machines[index].begin_step(shared, &self.pace, self.now_s);
         if let Some(seconds) = seconds {
-            self.ends.push(Reverse((At(self.now_s + seconds), index)));
+            self.ends.push(Reverse((OrderedTime(self.now_s + seconds), index)));
         }
     }
 
     fn end_step(&mut self, index: usize) {
-        let (now_s, samples, held) = (self.now_s, &mut self.samples, &mut self.held);
+        let (now_s, samples, in_system) = (self.now_s, &mut self.samples, &mut self.in_system);
         self.tokens += self.machines[index].end_step(now_s, |running| {
-            *held -= 1;
+            *in_system -= 1;
             if running.request.counted {
                 samples.add(running, now_s);
             }
@@ -165,7 +168,7 @@ impl Simulation<'_> {
             tpot_ms: Spread::of(self.samples.tpot),
             latency_ms: Spread::of(self.samples.latency),
             wait_ms: Spread::of(self.samples.wait),
-            in_machine: self.held_s / (span * machines as f64),
+            in_machine: self.in_system_s / (span * machines as f64),
             queued: Spread::of(self.samples.queued),
             tokens_per_s: self.tokens as f64 / span,
         }
@@ -187,7 +190,7 @@ mod tests {
         StepCost::measured(&[(1.0, ms), (4096.0, ms)]).unwrap()
     }
 
-    /// From the second at which the machine is half as fast, a request takes twice as long, and prompts have half the room beside it.
+    /// Once the machine is half as fast, a request takes twice as long, and half as many prefill rows fit beside it.
     #[test]
     fn a_slow_machine_takes_longer_and_reads_less_at_once() {
         let plan = FleetPlan { step_factor: vec![(10.0, 2.0)], ..plan(8, Balance::OneQueue) };

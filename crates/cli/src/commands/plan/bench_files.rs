@@ -211,7 +211,7 @@ fn steps_served(text: &str) -> Option<String> {
 
 /// Points (rows, milliseconds, weight) as a plan keeps them; none of none.
 fn written(points: Vec<(f64, f64, f64)>) -> Option<String> {
-    let points = planner::fleet::never_falling(points);
+    let points = planner::fleet::isotonic_regression(points);
     let shown: Vec<String> = points.iter().map(|(rows, ms)| format!("[{rows:.2}, {ms:.3}]")).collect();
     (!shown.is_empty()).then(|| format!("[{}]", shown.join(", ")))
 }

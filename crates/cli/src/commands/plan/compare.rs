@@ -1,7 +1,7 @@
 //! `plan compare`: a month's volume in each way of serving it, and where the ways cross.
 
 use planner::cost::{Request, Server};
-use planner::hybrid::{self, Level};
+use planner::hybrid::{self, HybridLevel};
 use planner::tables::ApiPrice;
 use planner::volume::{self, Crossover, Fleet};
 use planner::{Capacity, Money, cost};
@@ -55,10 +55,10 @@ pub(super) struct ApiMonth {
 
 #[derive(Serialize)]
 pub(super) struct Hybrid {
-    pub(super) cheapest: Level,
+    pub(super) cheapest: HybridLevel,
     pub(super) per_month: Money,
     pub(super) peak_to_mean: f64,
-    levels: Vec<Level>,
+    levels: Vec<HybridLevel>,
 }
 
 #[derive(Serialize)]
@@ -80,14 +80,14 @@ impl Month {
         let busiest = plan.work.requests_by_hour.iter().flatten().copied().fold(0.0, f64::max);
         let (capacity, counted, peak) = match fleet::capacity(session) {
             Ok(None) => (full(&own), Counted::Throughput, busiest),
-            Ok(Some((kept, load))) => (kept.within(&full(&own)), Counted::Level, busiest.max(load)),
+            Ok(Some((kept, load))) => (kept.pointwise_min(&full(&own)), Counted::Level, busiest.max(load)),
             Err(why @ planner::Error::Impossible { .. }) => {
                 (full(&own), Counted::Refused(why.to_string()), busiest)
             }
             Err(other) => return Err(other.into()),
         };
         let month = |server: &Server, capacity: &Capacity, peak: f64| {
-            volume::fleet_of(server, &request, requests, capacity.machines(peak))
+            volume::fleet_of_at_least(server, &request, requests, capacity.machines(peak))
         };
         let cpu = month(&own, &capacity, peak);
         let api = plan.api()?.map(|price| api_month(price, &request, requests)).transpose()?;
@@ -141,7 +141,7 @@ impl Month {
 }
 
 fn api_month(price: ApiPrice, request: &Request, requests: f64) -> Result<ApiMonth, Failure> {
-    let each = volume::api_each(&price, request)?;
+    let each = volume::api_per_request(&price, request)?;
     let per_month = price.requests(request, requests.round() as u64)?;
     Ok(ApiMonth { price, each, per_month })
 }
@@ -177,7 +177,7 @@ fn escalated(
             "api.large is missing: work.escalated_share is above 0, and it says to which API",
         ));
     };
-    let (small_each, large_each) = (own.per_request(request), volume::api_each(&large, request)?);
+    let (small_each, large_each) = (own.per_request(request), volume::api_per_request(&large, request)?);
     let each = hybrid::escalated(small_each, large_each, share)?;
     let per_month = fleet + large_each.times(requests * share);
     Ok(Some(Escalated { share, to: large.name, small_each, large_each, each, per_month }))
@@ -284,7 +284,7 @@ impl Month {
                     .to_owned(),
             });
             if let Some(less) =
-                cost::less(gpu.price_per_month, self.cpu.price_per_month).filter(|less| *less > 0.0)
+                cost::saving_share(gpu.price_per_month, self.cpu.price_per_month).filter(|less| *less > 0.0)
             {
                 report.text(format!(
                     "At this volume our machines cost {} less than GPU machines.",
@@ -296,7 +296,7 @@ impl Month {
 
     fn hybrid_table(&self, session: &Session<'_>, report: &mut Report) {
         let Some(hybrid) = &self.hybrid else { return };
-        let line = |level: &Level| {
+        let line = |level: &HybridLevel| {
             let best = if *level == hybrid.cheapest { " ← cheapest" } else { "" };
             vec![
                 format!("{}{best}", level.machines),
@@ -307,7 +307,7 @@ impl Month {
             ]
         };
         // The ends, and what is near the cheapest.
-        let near = |level: &&Level| {
+        let near = |level: &&HybridLevel| {
             level.machines.abs_diff(hybrid.cheapest.machines) <= 3
                 || level.machines == 0
                 || level.machines as usize + 1 == hybrid.levels.len()

@@ -83,7 +83,7 @@ fn apis(session: &Session<'_>, request: Option<&Request>) -> Result<Vec<ApiLine>
     // A misspelt name is refused even here, where all are listed.
     session.plan.api()?;
     let line = |price: ApiPrice| {
-        let per_request = request.map(|request| volume::api_each(&price, request)).transpose()?;
+        let per_request = request.map(|request| volume::api_per_request(&price, request)).transpose()?;
         Ok(ApiLine { per_request, price })
     };
     session.plan.prices()?.into_iter().map(line).collect()
@@ -110,7 +110,7 @@ fn sensitivity(server: &Server) -> Result<Vec<Swing>, planner::Error> {
         ("own.utilization", server.utilization),
     ];
     swings(&inputs, |values| {
-        let moved = Server::new("own", Money::of(values[0]), values[1], None, values[2])?;
+        let moved = Server::new("own", Money::from_f64(values[0]), values[1], None, values[2])?;
         Ok(moved.output_per_million().value())
     })
 }
@@ -132,7 +132,7 @@ fn say(session: &Session<'_>, answer: &Answer, report: &mut Report) {
     }
     if let (Some(each), Some(uncached)) = (answer.per_request, answer.per_request_uncached) {
         facts.push(("a request".to_owned(), small(each)));
-        facts.push(("a thousand requests".to_owned(), money(each.each(1000))));
+        facts.push(("a thousand requests".to_owned(), money(each.times_int(1000))));
         if uncached != each {
             facts.push(("a request without the prompt cache".to_owned(), small(uncached)));
         }

@@ -100,16 +100,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     plan.check()?;
     session.plan.slo.check()?;
     let outcome = match plan.machines {
-        Some(machines) => load.on(machines, &cost, plan),
-        None => sizing::fewest(&load, &session.plan.slo, &cost, plan)?,
+        Some(machines) => load.simulate(machines, &cost, plan),
+        None => sizing::min_machines(&load, &session.plan.slo, &cost, plan)?,
     };
     let slo = &session.plan.slo;
     let sweep = sizing::sweep(&load, outcome.machines, slo, &cost, plan);
     let answer = Answer {
         requests_per_hour: load.per_hour,
         price_per_month: month(&session, outcome.machines)?,
-        slo_kept: (!slo.is_empty()).then(|| slo.kept(&outcome)),
-        scale_at_requests: sizing::scale_at(&sweep),
+        slo_kept: (!slo.is_empty()).then(|| slo.is_met(&outcome)),
+        scale_at_requests: sizing::scale_out_threshold(&sweep),
         machines_by_hour: by_hour(&session, &load, &cost, outcome.machines),
         outcome,
         sweep,
@@ -193,7 +193,7 @@ fn month(session: &Session<'_>, machines: usize) -> Result<Option<Money>, Failur
         return Ok(None);
     }
     let hour = session.plan.own_price()?;
-    Ok(Some(hour.times(planner::cost::HOURS_A_MONTH).each(machines as u64)))
+    Ok(Some(hour.times(planner::cost::HOURS_A_MONTH).times_int(machines as u64)))
 }
 
 /// The fewest that keep the service level in each hour; where the machines were given, as many for its load as the peak has for
@@ -203,7 +203,7 @@ fn by_hour(session: &Session<'_>, load: &Load, cost: &StepCost, machines: usize)
     let hours = plan.work.requests_by_hour.as_ref()?;
     let capacity = match plan.fleet.machines {
         None => sizing::capacity(load, machines, &plan.slo, cost, &plan.fleet),
-        Some(_) => Capacity::alike(machines, hours.iter().copied().fold(0.0, f64::max)),
+        Some(_) => Capacity::uniform(machines, hours.iter().copied().fold(0.0, f64::max)),
     }?;
     Some(hours.iter().map(|requests| capacity.machines(*requests).max(1)).collect())
 }
@@ -217,7 +217,7 @@ pub(super) fn capacity(session: &Session<'_>) -> Result<Option<(Capacity, f64)>,
     }
     let said = |failure: Failure| planner::Error::Text { what: "fleet".to_owned(), detail: failure.message };
     let (load, cost) = (load(session).map_err(said)?, cost(plan).map_err(said)?);
-    let all = sizing::fewest(&load, slo, &cost, plan)?.machines;
+    let all = sizing::min_machines(&load, slo, &cost, plan)?.machines;
     Ok(sizing::capacity(&load, all, slo, &cost, plan).map(|found| (found, load.per_hour)))
 }
 

@@ -2,7 +2,7 @@
 
 use kernels::{KvDtype, Precision};
 use model::{Feed, PackedWeight, Part as Place, Role, Spec, shapes};
-use planner::step::{Attention, ModelWork, Part};
+use planner::step::{AttentionLayers, ModelWork, WeightGroup};
 
 use crate::{Failure, loading, store};
 
@@ -66,7 +66,7 @@ fn work(spec: &Spec, packed: &[PackedWeight], kv: KvDtype) -> ModelWork {
 }
 
 /// Joins a weight with those of its format.
-fn add(parts: &mut Vec<Part>, weight: &PackedWeight, experts: Option<(f64, f64)>) {
+fn add(parts: &mut Vec<WeightGroup>, weight: &PackedWeight, experts: Option<(f64, f64)>) {
     let format = weight.dtype.name();
     let multiply_adds = weight.rows as f64 * weight.cols as f64;
     let bytes = weight.bytes as f64;
@@ -75,14 +75,14 @@ fn add(parts: &mut Vec<Part>, weight: &PackedWeight, experts: Option<(f64, f64)>
             part.multiply_adds += multiply_adds;
             part.bytes += bytes;
         }
-        None => parts.push(Part { format: format.to_owned(), multiply_adds, bytes, experts }),
+        None => parts.push(WeightGroup { format: format.to_owned(), multiply_adds, bytes, experts }),
     }
 }
 
 /// Layers by what they see.
-fn attention(spec: &Spec, kv: KvDtype) -> Vec<Attention> {
+fn attention(spec: &Spec, kv: KvDtype) -> Vec<AttentionLayers> {
     let one = spec.kv_bytes_per_token(kv) as f64 / spec.layers.len().max(1) as f64;
-    let mut all: Vec<Attention> = Vec::new();
+    let mut all: Vec<AttentionLayers> = Vec::new();
     for layer in &spec.layers {
         let window = layer.window.map(|window| window as f64);
         // Scores, and the mix of values.
@@ -92,7 +92,7 @@ fn attention(spec: &Spec, kv: KvDtype) -> Vec<Attention> {
                 group.multiply_adds += multiply_adds;
                 group.bytes += one;
             }
-            None => all.push(Attention { multiply_adds, bytes: one, window }),
+            None => all.push(AttentionLayers { multiply_adds, bytes: one, window }),
         }
     }
     all

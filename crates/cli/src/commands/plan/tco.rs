@@ -108,7 +108,7 @@ fn say(session: &Session<'_>, purchase: &Purchase, rent: &Rent, answer: &Answer,
         format!("After {last} months buying has cost {} more{share}.", money(-found.saved))
     });
     let weights = answer.sensitivity.iter().map(|swing| {
-        let show = |value: f64| money(Money::of(value));
+        let show = |value: f64| money(Money::from_f64(value));
         vec![swing.input.clone(), show(swing.low), show(swing.high), show(swing.width())]
     });
     let title = format!("Saved after {last} months, with a fifth less and more of each input");
