@@ -9,7 +9,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use events::Rejection;
-use inference::{Full, Owner, Share, Shares};
+use inference::{LimitReached, Owner, Share, Shares};
 use tokio_stream::StreamExt;
 use wire::Fault;
 
@@ -101,7 +101,7 @@ async fn collect(
     owner: Owner,
 ) -> Result<Bytes, Fault> {
     let limit = edge.options.body_bytes;
-    let full = |shares: &Arc<Shares>, full: Full| {
+    let full = |shares: &Arc<Shares>, full: LimitReached| {
         let (most, each) = (shares.most(), shares.most_each());
         edge.refused(Rejection::BodyMemory, full_of(full, "bytes of bodies are held", most, each))
     };
@@ -131,9 +131,11 @@ async fn collect(
     Ok(Bytes { bytes, encoding, owner, memory })
 }
 
-fn full_of(full: Full, what: &str, most: usize, each: usize) -> Fault {
+fn full_of(full: LimitReached, what: &str, most: usize, each: usize) -> Fault {
     match full {
-        Full::Sum => Fault::busy(format!("too many {what}: {most} is the limit"), 2),
-        Full::Own => Fault::busy(format!("too many {what} for this client: {each} is its limit"), 2),
+        LimitReached::Total => Fault::busy(format!("too many {what}: {most} is the limit"), 2),
+        LimitReached::PerOwner => {
+            Fault::busy(format!("too many {what} for this client: {each} is its limit"), 2)
+        }
     }
 }

@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use events::Rejection;
 use hyper::body::{Frame, SizeHint};
-use inference::{Full, Share};
+use inference::{LimitReached, Share};
 use wire::Fault;
 
 use crate::edge::Edge;
@@ -37,8 +37,8 @@ pub(crate) async fn hold(Shared(edge): Shared<Arc<Edge>>, request: Request, next
         Ok(share) => held(response, size, share).await,
         Err(full) => {
             let (most, whose) = match full {
-                Full::Sum => (edge.answer_memory.most(), "all answers"),
-                Full::Own => (edge.answer_memory.most_each(), "this client's answers"),
+                LimitReached::Total => (edge.answer_memory.most(), "all answers"),
+                LimitReached::PerOwner => (edge.answer_memory.most_each(), "this client's answers"),
             };
             let message = format!(
                 "the answer has {size} bytes; {whose} that wait for their readers may have {most} bytes together"
@@ -107,7 +107,7 @@ mod tests {
         let owner = Owner::Key(1);
         let take = || shares.take(owner, 400_000);
         let response = held(Response::new(Body::from(vec![7; 400_000])), 400_000, take().unwrap()).await;
-        assert_eq!(take().unwrap_err(), Full::Own);
+        assert_eq!(take().unwrap_err(), LimitReached::PerOwner);
         let mut body = response.into_body();
         assert_eq!(body.size_hint().exact(), Some(400_000));
         let mut parts = Vec::new();
@@ -118,7 +118,7 @@ mod tests {
         drop(body);
         assert_eq!(parts.iter().map(Bytes::len).sum::<usize>(), 400_000);
         parts.truncate(1);
-        assert_eq!(take().unwrap_err(), Full::Own, "a part of it is on its way");
+        assert_eq!(take().unwrap_err(), LimitReached::PerOwner, "a part of it is on its way");
         parts.clear();
         take().unwrap();
     }

@@ -61,7 +61,7 @@ pub(crate) async fn name_and_count(
     }
     add_security(response.headers_mut());
     let (status, took) = (response.status().as_u16(), began.elapsed());
-    context.answered(status);
+    context.record_status(status);
     if let Some(handler) = handler {
         edge.metrics.record(Event::HttpAnswered { handler, method, status, took });
     }
@@ -162,7 +162,7 @@ fn let_in(edge: &Edge, request: &Request, allowance: &Arc<Allowance>) -> Result<
     match allowance.enter(Instant::now()) {
         Ok(place) => {
             if let Some(context) = context {
-                context.holds(Box::new(place));
+                context.attach_place(Box::new(place));
             }
             Ok(())
         }

@@ -1,8 +1,8 @@
-//! One request from its head to the last byte that it caused: who asked, what it took, how it ended.
+//! The context of a request, from its head to its last byte: client, resources used, and ending.
 //!
-//! A [`RequestContext`] is held by the layer that began it, by the thread that prepares the request and by each of its
-//! answers in the engine. When the last of them lets go, the key's place is free, its tokens are spent, and the audit log
-//! gets its record: also when a client left, a handler panicked or the server was drained.
+//! A [`RequestContext`] is shared by the HTTP layer, by the thread that prepares the request and by each of its answers
+//! in the engine. When the last reference is dropped, the key's concurrency slot is freed, its tokens are charged, and
+//! the audit log gets a record: also when the client left, a handler panicked or the server was drained.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,96 +12,96 @@ use serde::Serialize;
 
 use crate::{Client, Owner};
 
-/// Where in a caller's trace a request began: W3C's Trace Context.
+/// The parent span of a request, from the `traceparent` header (W3C Trace Context).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceParent {
-    /// Not all zero.
+    /// Trace id; not all zero.
     pub trace_id: [u8; 16],
-    /// The caller's span; not all zero.
+    /// Id of the caller's span; not all zero.
     pub span_id: [u8; 8],
-    /// Bit 0: the caller keeps this trace. Bit 1: the trace id is random.
+    /// Trace flags. Bit 0: sampled. Bit 1: the trace id is random.
     pub flags: u8,
-    /// `tracestate` as it was sent, its lines joined; none if it has more than 4,096 bytes or others than visible ones.
+    /// The `tracestate` header, lines joined; none if it has more than 4,096 bytes or bytes that are not visible ASCII.
     pub state: Option<String>,
 }
 
-/// A request's place among those of its key. Dropped, the place is free.
+/// A concurrency slot of an API key, held by one request and freed on drop.
 pub trait Place: Send {
-    /// Takes `tokens` from the key's minute.
+    /// Charges `tokens` to the key's quota of tokens a minute.
     fn spend(&self, tokens: usize, now: Instant);
 }
 
-/// Takes a record of every request. Called from any thread, the engine's too: it must not wait.
+/// A sink for the records of ended requests. Called from any thread, including the engine's, so it must not block.
 pub trait Audit: Send + Sync {
-    /// A request is over.
+    /// Records an ended request.
     fn note(&self, record: &Record);
 }
 
-/// Each of them, in their order.
+/// Passes each record to all sinks, in order.
 impl Audit for Vec<Arc<dyn Audit>> {
     fn note(&self, record: &Record) {
         self.iter().for_each(|audit| audit.note(record));
     }
 }
 
-/// A request that is over. Times are in milliseconds. It never holds text of a prompt or an answer.
+/// The record of an ended request. Times are in milliseconds. It never holds text of a prompt or an answer.
 #[derive(Debug, Clone, Serialize, PartialEq)]
 pub struct Record {
-    /// When its head was read.
+    /// Time when the request's head was read.
     #[serde(skip)]
     pub at: SystemTime,
-    /// `x-request-id`.
+    /// The `x-request-id` header, or a generated id.
     pub request_id: String,
     /// The key's name; none where no key was shown or needed.
     pub key: Option<String>,
     /// The client's address.
     pub peer: Option<String>,
-    /// `GET`, `POST`, …
+    /// HTTP method: `GET`, `POST`, …
     pub method: &'static str,
-    /// The route, without what a client put into it.
+    /// The route's pattern, without values from the client.
     pub path: &'static str,
-    /// The model that answered; none where none did.
+    /// The model that answered; none if the request reached no model.
     pub model: Option<String>,
     /// HTTP status; 0 when the client left before there was one.
     pub status: u16,
     /// Tokens of the prompts, each prompt once.
     pub prompt_tokens: usize,
-    /// Of these, tokens that the prefix cache had.
+    /// Prompt tokens found in the prefix cache.
     pub cached_tokens: usize,
     /// Tokens of all answers.
     pub completion_tokens: usize,
     /// How each answer ended: `stop`, `length`, `abort` or `error`.
     pub endings: Vec<&'static str>,
-    /// The longest wait of an answer for its turn.
+    /// The longest time that an answer was queued.
     pub queued_ms: f64,
-    /// Share of the machine's time that its answers used.
+    /// Time of the whole machine charged to the answers.
     pub machine_ms: f64,
-    /// To the first token; none without one.
+    /// Time from the head to the first token; none without a token.
     pub first_token_ms: Option<f64>,
-    /// To the end of the last answer.
+    /// Time from the head to the end of the last answer.
     pub duration_ms: f64,
-    /// Whose trace it is part of, if its head said so.
+    /// The caller's span, if the head had a `traceparent`.
     #[serde(skip)]
     pub parent: Option<TraceParent>,
-    /// When its answers got how far.
+    /// Times at which the answers reached the stages of the engine.
     #[serde(skip)]
     pub stages: Stages,
 }
 
-/// How far a request's answers got, in milliseconds since its head was read; none where none of them did. The first token
-/// is [`Record::first_token_ms`].
+/// Times at which a request's answers reached each stage, in milliseconds since the head was read; none if no answer
+/// reached it. The first token is [`Record::first_token_ms`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stages {
-    /// The first was handed to the engine.
+    /// The first answer was submitted to the engine.
     pub submitted_ms: Option<f64>,
-    /// The first step with a row of one began.
+    /// The first step with a row of an answer began.
     pub started_ms: Option<f64>,
-    /// The last has ended.
+    /// The last answer ended.
     pub ended_ms: Option<f64>,
 }
 
 impl Record {
-    /// A request that began at `at`, of which nothing else is known.
+    /// An empty record of a request that began at `at`.
     pub fn begun(at: SystemTime) -> Record {
         Record {
             at,
@@ -126,7 +126,7 @@ impl Record {
     }
 }
 
-/// One request under way; see the module.
+/// The shared state of a request in progress; see the module.
 pub struct RequestContext {
     began: Instant,
     address: Option<IpAddr>,
@@ -138,34 +138,34 @@ struct Inner {
     record: Record,
     client: Client,
     place: Option<Box<dyn Place>>,
-    /// Tokens of its texts, before there were answers.
-    prepared: usize,
+    /// Tokens of the request's texts, counted during preparation.
+    prepared_tokens: usize,
     warnings: Vec<String>,
 }
 
-/// Most warnings of a request; further ones are dropped.
-const WARNINGS: usize = 8;
+/// Upper bound of a request's warnings; further ones are dropped.
+const MAX_WARNINGS: usize = 8;
 
-/// What one answer took.
+/// The resources that one answer used.
 pub struct RequestUsage {
-    /// Tokens of its prompt; 0 where another answer to the same prompt has counted them.
+    /// Tokens of the prompt; 0 where another answer to the same prompt has counted them.
     pub prompt_tokens: usize,
-    /// Of these, tokens that the prefix cache had.
+    /// Prompt tokens found in the prefix cache.
     pub cached_tokens: usize,
     /// Tokens of the answer.
     pub completion_tokens: usize,
-    /// How it ended: `stop`, `length`, `abort` or `error`.
+    /// How the answer ended: `stop`, `length`, `abort` or `error`.
     pub ending: &'static str,
-    /// Its wait for its turn.
+    /// Time in the queue.
     pub queued: Duration,
-    /// Whether it left the queue.
+    /// Whether the answer left the queue.
     pub started: bool,
-    /// Share of the machine's time that it used.
+    /// Time of the whole machine charged to the answer.
     pub machine: Duration,
 }
 
 impl RequestContext {
-    /// `path` is none for what is not recorded.
+    /// The context of a request whose head was just read. `path` is none for requests that are not recorded.
     pub fn new(
         audit: Option<Arc<dyn Audit>>,
         request_id: String,
@@ -182,7 +182,7 @@ impl RequestContext {
             record,
             client: Client::default(),
             place: None,
-            prepared: 0,
+            prepared_tokens: 0,
             warnings: Vec::new(),
         });
         Arc::new(RequestContext {
@@ -193,32 +193,32 @@ impl RequestContext {
         })
     }
 
-    /// The client that asks.
+    /// The client of the request.
     pub fn client(&self) -> Client {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).client
     }
 
-    /// Whom the bounds count it for.
+    /// The owner that shared limits count the request for.
     pub fn owner(&self) -> Owner {
         Owner::new(self.client(), self.address)
     }
 
-    /// When it began.
+    /// Time when the head was read.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// Its name, for logs and for the ids of answers.
+    /// The request's id, for logs and for the ids of answers.
     pub fn request_id(&self) -> String {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).record.request_id.clone()
     }
 
-    /// Tokens that were worked out of its texts: spent also when no answer comes of them.
-    pub fn prepares(&self, tokens: usize) {
-        self.change(|inner| inner.prepared += tokens);
+    /// Adds tokens of the request's texts. They are charged to the key even if no answer is computed.
+    pub fn add_prepared(&self, tokens: usize) {
+        self.change(|inner| inner.prepared_tokens += tokens);
     }
 
-    /// Whose key was shown, and the key's name.
+    /// Sets the client and the name of its API key.
     pub fn identify(&self, client: Client, name: &str) {
         self.change(|inner| {
             inner.client = client;
@@ -226,34 +226,34 @@ impl RequestContext {
         });
     }
 
-    /// The place on the key that it takes.
-    pub fn holds(&self, place: Box<dyn Place>) {
+    /// Attaches the concurrency slot that the request holds.
+    pub fn attach_place(&self, place: Box<dyn Place>) {
         self.change(|inner| inner.place = Some(place));
     }
 
-    /// Tells the client, in a header of the answer, that something of its request is left out or approximated.
+    /// Adds a warning for the client, sent in a header: a part of the request was ignored or approximated.
     pub fn warn(&self, warning: String) {
         self.change(|inner| {
-            if inner.warnings.len() < WARNINGS && !inner.warnings.contains(&warning) {
+            if inner.warnings.len() < MAX_WARNINGS && !inner.warnings.contains(&warning) {
                 inner.warnings.push(warning);
             }
         });
     }
 
-    /// The warnings so far; each is given out once.
+    /// Removes and returns the warnings so far.
     pub fn take_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         self.change(|inner| std::mem::swap(&mut warnings, &mut inner.warnings));
         warnings
     }
 
-    /// The HTTP status of its answer.
-    pub fn answered(&self, status: u16) {
+    /// Records the HTTP status of the response.
+    pub fn record_status(&self, status: u16) {
         self.change(|inner| inner.record.status = status);
     }
 
-    /// Its answers are about to be handed to this model's engine.
-    pub fn submits(&self, model: &str) {
+    /// Records that the answers are being submitted to a model's engine.
+    pub fn record_submission(&self, model: &str) {
         let after = ms(self.began.elapsed());
         self.change(|inner| {
             inner.record.model = Some(model.to_owned());
@@ -261,16 +261,16 @@ impl RequestContext {
         });
     }
 
-    /// Its first token has come.
-    pub fn first_token(&self) {
+    /// Records the time of the first token.
+    pub fn record_first_token(&self) {
         let after = ms(self.began.elapsed());
         self.change(|inner| {
             inner.record.first_token_ms.get_or_insert(after);
         });
     }
 
-    /// One of its answers has ended.
-    pub fn ended(&self, usage: &RequestUsage) {
+    /// Adds the usage of an ended answer.
+    pub fn record_ending(&self, usage: &RequestUsage) {
         let after = ms(self.began.elapsed());
         self.change(|inner| {
             let record = &mut inner.record;
@@ -300,8 +300,8 @@ impl Drop for RequestContext {
         let record = &mut inner.record;
         record.duration_ms = ms(self.began.elapsed());
         if let Some(place) = inner.place.take() {
-            // The prompts that the engine counted are among the texts that were prepared.
-            let read = record.prompt_tokens.max(inner.prepared);
+            // The prompts that the engine counted are among the prepared texts.
+            let read = record.prompt_tokens.max(inner.prepared_tokens);
             place.spend(read + record.completion_tokens, Instant::now());
         }
         if let Some(audit) = &self.audit {
@@ -310,7 +310,7 @@ impl Drop for RequestContext {
     }
 }
 
-/// Microseconds are as fine as a log needs.
+/// Milliseconds, rounded to microseconds.
 fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -335,10 +335,10 @@ mod tests {
         let context =
             RequestContext::new(Some(Arc::new(twice)), "id".to_owned(), "POST", Some("/v1/x"), None, None);
         let answer = context.clone();
-        context.answered(200);
+        context.record_status(200);
         drop(context);
         assert!(kept.0.lock().unwrap().is_empty(), "an answer is under way");
-        answer.submits("tiny");
+        answer.record_submission("tiny");
         for (prompt_tokens, queued_ms) in [(7, 1), (0, 3)] {
             let usage = RequestUsage {
                 prompt_tokens,
@@ -349,7 +349,7 @@ mod tests {
                 started: true,
                 machine: Duration::from_millis(4),
             };
-            answer.ended(&usage);
+            answer.record_ending(&usage);
         }
         drop(answer);
         let records = kept.0.lock().unwrap();

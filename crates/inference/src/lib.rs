@@ -1,7 +1,7 @@
-//! The contract between whoever asks and whatever answers.
+//! The interface between the API layers and what answers requests: a local model, another machine, or a router.
 //!
-//! A request is an operation on a model of some name, with a [`RequestContext`]: who asks, how long it may take, what it
-//! has used. Whether this machine answers or another one does is not part of the contract.
+//! A request is an operation on a named model, with a [`RequestContext`]: the client, the time limit, and the resources
+//! used. Whether this machine or another one answers is not part of the interface.
 //!
 //! Deliberately absent: HTTP, the engine, async runtimes.
 
@@ -23,41 +23,41 @@ pub use output::{
     End, Event, Events, Generation, Output, Part, PromptFacts, PromptScores, Score as TokenScore,
     ScoredToken, Token, TokenText, Tokens,
 };
-pub use shares::{Full, Share, Shares};
+pub use shares::{LimitReached, Share, Shares};
 
-/// Something that answers requests: the models of this machine, another machine, or a choice among several.
+/// A backend that answers requests: the models of this machine, another machine, or a router over several.
 pub trait Inference: Send + Sync {
-    /// Answers a request. Dropping the future, or the output, cancels the work.
+    /// Submits a request. Dropping the future, or the output, cancels the work.
     fn submit<'a>(&'a self, request: Request) -> Submitted<'a>;
 
-    /// What can be asked.
+    /// The models that can be asked, with their operations.
     fn capabilities(&self) -> Vec<Capability>;
 
-    /// How much work there is.
+    /// The current load.
     fn load(&self) -> Load;
 }
 
-/// An output that is awaited.
+/// The future of a submitted request.
 pub type Submitted<'a> = Pin<Box<dyn Future<Output = Result<Output, Fault>> + Send + 'a>>;
 
-/// A model that can be asked.
+/// A model and its operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capability {
-    /// The names that it goes by; the first is the one that answers carry.
+    /// The model's names; answers carry the first.
     pub names: Vec<String>,
-    /// Tokens that one request may have, answer included; none while that is not known.
+    /// Context length: most tokens of prompt and answer together; none while it is not known.
     pub context: Option<usize>,
-    /// The operations that it takes, by their names ([`Operation::name`]).
+    /// Names of the operations that the model supports ([`Operation::name`]).
     pub operations: Vec<&'static str>,
 }
 
-/// How much work there is.
+/// Counts of running and waiting work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Answers that are being computed.
+    /// Answers being computed.
     pub running: usize,
-    /// Answers that wait for their turn.
+    /// Answers in the queue.
     pub waiting: usize,
-    /// Tokens of prompts that wait.
+    /// Prompt tokens in the queue.
     pub waiting_tokens: usize,
 }

@@ -1,4 +1,4 @@
-//! What can be asked of a model.
+//! The operations of a model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use wire::{ChatRequest, CompletionRequest};
 
 use crate::RequestContext;
 
-/// An operation, and on whose behalf it is done.
+/// An operation with its context and time limit.
 pub struct Request {
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// Who asks, and what is told of it.
+    /// The context: the client, and what is recorded of the request.
     pub context: Arc<RequestContext>,
-    /// Longest time from here to the last token, where the operation does not say; none is no limit.
+    /// Upper bound of the time to the last token, where the operation sets none; none is no limit.
     pub time_limit: Option<Duration>,
 }
 
-/// What can be asked of a model.
+/// An operation of a model.
 #[derive(Debug)]
 pub enum Operation {
-    /// Text that continues a conversation or a text.
+    /// Generation: text that continues a conversation or a text.
     Generate(Generate),
-    /// Tokens of texts, and texts of tokens.
+    /// Tokenization and detokenization.
     Tokenize(Tokenize),
-    /// A vector for each text.
+    /// Embedding: a vector for each text.
     Embed(Embed),
-    /// Documents in the order in which they answer a query.
+    /// Reranking: the relevance of documents to a query.
     Rerank(Rerank),
-    /// A class for each text.
+    /// Classification: a class for each text.
     Classify(Classify),
-    /// How well the two texts of each pair go together.
+    /// Scoring: the similarity of the two texts of each pair.
     Score(Score),
 }
 
 impl Operation {
-    /// The name of the model that is asked; none is the default one.
+    /// The name of the requested model; none is the default model.
     pub fn model(&self) -> Option<&str> {
         match self {
             Operation::Generate(Generate { prompt: Prompt::Chat(chat), .. })
@@ -51,7 +51,7 @@ impl Operation {
         }
     }
 
-    /// What it does, in a word.
+    /// The operation's name: `generate`, `tokenize`, `embed`, `rerank`, `classify` or `score`.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Generate(_) => "generate",
@@ -64,77 +64,77 @@ impl Operation {
     }
 }
 
-/// What is continued.
+/// The prompt of a generation.
 #[derive(Debug)]
 pub enum Prompt {
     /// A conversation, through the model's chat template.
     Chat(Box<ChatRequest>),
-    /// Texts or tokens, each by itself.
+    /// One or more texts or lists of tokens, each continued separately.
     Text(Box<CompletionRequest>),
 }
 
-/// Text that continues a prompt.
+/// Generation of text that continues a prompt.
 #[derive(Debug)]
 pub struct Generate {
-    /// What is continued, and how.
+    /// The prompt, with the generation's parameters.
     pub prompt: Prompt,
-    /// The name of the request's field that has the prompt, for errors.
+    /// Name of the request field of the prompt, for errors.
     pub field: &'static str,
-    /// Whether the answer needs the prompts as text.
+    /// Whether the output must include the prompts as text.
     pub wants_text: bool,
 }
 
 impl Generate {
-    /// A conversation to go on with.
+    /// Generation of the next message of a conversation.
     pub fn chat(request: ChatRequest) -> Generate {
         Generate { prompt: Prompt::Chat(Box::new(request)), field: "messages", wants_text: false }
     }
 
-    /// Texts to continue; those that are echoed come back as text.
+    /// Generation of continuations. Includes the prompts as text if the request echoes them.
     pub fn text(request: CompletionRequest) -> Generate {
         let wants_text = request.echo;
         Generate { prompt: Prompt::Text(Box::new(request)), field: "prompt", wants_text }
     }
 }
 
-/// Tokens of texts, and texts of tokens.
+/// Tokenization and detokenization.
 #[derive(Debug)]
 pub enum Tokenize {
     /// The tokens of a text.
     Encode {
-        /// The model asked for.
+        /// Name of the requested model; none is the default model.
         model: Option<String>,
         /// The text.
         text: String,
-        /// With the tokens that the model wants around a text.
+        /// Whether to add the model's special tokens (BOS, EOS) around the text.
         wrapped: bool,
     },
-    /// The tokens of a conversation.
+    /// The tokens of a conversation, through the chat template.
     Chat(Box<ChatRequest>),
-    /// A conversation as the text that the model continues.
+    /// The text of a conversation, through the chat template.
     Render(Box<ChatRequest>),
     /// The text of tokens.
     Decode {
-        /// The model asked for.
+        /// Name of the requested model; none is the default model.
         model: Option<String>,
         /// Token ids.
         ids: Vec<u32>,
     },
 }
 
-/// A vector for each text.
+/// Embedding: a vector for each text.
 #[derive(Debug)]
 pub struct Embed {
-    /// The model asked for.
+    /// Name of the requested model; none is the default model.
     pub model: Option<String>,
     /// The texts.
     pub texts: Vec<String>,
 }
 
-/// Documents in the order in which they answer a query.
+/// Reranking: the relevance of documents to a query.
 #[derive(Debug)]
 pub struct Rerank {
-    /// The model asked for.
+    /// Name of the requested model; none is the default model.
     pub model: Option<String>,
     /// The query.
     pub query: String,
@@ -142,19 +142,19 @@ pub struct Rerank {
     pub documents: Vec<String>,
 }
 
-/// A class for each text.
+/// Classification: a class for each text.
 #[derive(Debug)]
 pub struct Classify {
-    /// The model asked for.
+    /// Name of the requested model; none is the default model.
     pub model: Option<String>,
     /// The texts.
     pub texts: Vec<String>,
 }
 
-/// How well the two texts of each pair go together.
+/// Scoring: the similarity of the two texts of each pair.
 #[derive(Debug)]
 pub struct Score {
-    /// The model asked for.
+    /// Name of the requested model; none is the default model.
     pub model: Option<String>,
     /// The pairs.
     pub pairs: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! What comes back.
+//! Outputs of operations: generated events, tokens, texts, vectors and scores.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use wire::logprobs::{Position, Scored};
 use wire::{Fault, StopReason, Usage};
 
-/// The answer to an operation.
+/// The output of an operation.
 pub enum Output {
-    /// Of [`Generate`](crate::Operation::Generate): answers, token by token.
+    /// Answers, token by token, for [`Generate`](crate::Operation::Generate).
     Generation(Generation),
     /// Tokens of a text, for [`Tokenize`](crate::Operation::Tokenize).
     Tokens(Tokens),
@@ -20,57 +20,57 @@ pub enum Output {
     Scores(Vec<f32>),
 }
 
-/// Tokens of a text.
+/// The tokens of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tokens {
-    /// Their ids.
+    /// Token ids.
     pub ids: Vec<u32>,
-    /// The bytes of each; may be part of a character.
+    /// Bytes of each token; may be an incomplete UTF-8 character.
     pub bytes: Vec<Vec<u8>>,
-    /// Tokens that one request of the model may have, answer included.
+    /// Context length of the model: most tokens of prompt and answer together.
     pub context: usize,
 }
 
-/// The answers to one or more prompts, as they come. Dropped, it cancels those that have not ended.
+/// A stream of the answers to one or more prompts. Dropping it cancels the answers that have not ended.
 pub struct Generation {
-    /// The name of the model that answers.
+    /// Name of the answering model.
     pub model: String,
-    /// Tokens that one request of the model may have, answer included.
+    /// Context length of the model: most tokens of prompt and answer together.
     pub context: usize,
     /// The prompts, in the request's order.
     pub prompts: Vec<PromptFacts>,
-    /// Answers to each prompt. Answer `k` to prompt `p` is choice `p * n + k`.
+    /// Number of answers to each prompt. Answer `k` to prompt `p` is choice `p * n + k`.
     pub n: usize,
-    /// Where the events come from.
+    /// The source of the events.
     pub events: Box<dyn Events>,
 }
 
-/// What is known of a prompt.
+/// Properties of a prompt.
 #[derive(Debug, Clone, Default)]
 pub struct PromptFacts {
-    /// How many tokens it has.
+    /// Number of tokens.
     pub tokens: usize,
-    /// Their ids, if the request asked for them.
+    /// Token ids, if requested.
     pub ids: Option<Arc<[u32]>>,
-    /// Its text, if the request asked for it.
+    /// The prompt's text, if requested.
     pub text: Option<String>,
 }
 
 impl Generation {
-    /// How many answers there will be.
+    /// Number of answers to all prompts.
     pub fn choices(&self) -> usize {
         self.prompts.len() * self.n
     }
 
-    /// The prompt that a choice answers.
+    /// The prompt of a choice.
     pub fn prompt_of(&self, choice: usize) -> Option<&PromptFacts> {
         self.prompts.get(choice / self.n.max(1))
     }
 
-    /// The next event, with the choice that it belongs to.
+    /// The next event, with the index of its choice.
     ///
     /// # Errors
-    /// When the answers cannot go on.
+    /// When the generation fails.
     pub async fn next(&mut self) -> Result<(usize, Event), Fault> {
         std::future::poll_fn(|context| self.events.poll(context)).await
     }
@@ -80,45 +80,45 @@ impl Generation {
         self.events.is_over()
     }
 
-    /// Counts so far; a prompt counts once, however many answers it has.
+    /// Token counts so far. A prompt counts once, regardless of its number of answers.
     pub fn usage(&self) -> Usage {
         self.events.usage()
     }
 }
 
-/// Where the events of a generation come from: this machine or another one.
+/// The source of a generation's events: this machine or another one.
 pub trait Events: Send {
-    /// The next event, with the choice that it belongs to.
+    /// Polls for the next event, with the index of its choice.
     ///
     /// # Errors
-    /// When the answers cannot go on. There is no event after an error.
+    /// When the generation fails. There is no event after an error.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(usize, Event), Fault>>;
 
     /// Whether every choice has ended.
     fn is_over(&self) -> bool;
 
-    /// Counts so far.
+    /// Token counts so far.
     fn usage(&self) -> Usage;
 }
 
-/// What a choice has to say.
+/// An event of a choice.
 #[derive(Debug)]
 pub enum Event {
-    /// The log-probabilities of its prompt, before its first token, if they were asked for.
+    /// Log-probabilities of the choice's prompt, before the first token, if requested.
     Prompt(PromptScores),
-    /// A token.
+    /// A generated token.
     Token(Token),
-    /// The end, with what was held back until now.
+    /// The end of the choice.
     Done {
-        /// Parts of the answer that are certain now.
+        /// Parts of the answer that were held back until the end.
         parts: Vec<Part>,
-        /// Why it ended.
+        /// Why the answer ended.
         end: End,
     },
 }
 
 impl Event {
-    /// The parts, and at the end why it is one.
+    /// The event's parts, and the ending of an [`Event::Done`].
     pub fn split(self) -> (Vec<Part>, Option<End>) {
         match self {
             Event::Prompt(_) => (Vec::new(), None),
@@ -131,35 +131,35 @@ impl Event {
 /// A token of an answer.
 #[derive(Debug)]
 pub struct Token {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// The parts of the answer that it made certain: perhaps none.
+    /// Parts of the answer completed by the token; may be empty.
     pub parts: Vec<Part>,
-    /// Whether it ends the answer, and so has no text.
+    /// Whether the token ends the answer, and so has no text.
     pub ends: bool,
-    /// How likely it was, if that was asked for.
+    /// The token's log-probability and alternatives, if requested.
     pub score: Option<Score>,
 }
 
 /// One piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// What is said.
+    /// Text of the answer.
     Content(String),
-    /// What is thought.
+    /// Text of the reasoning.
     Reasoning(String),
-    /// A tool is called: the `index`-th call of the answer, from 0. Its arguments follow.
+    /// The start of a tool call. The arguments follow.
     Call {
-        /// From 0, without gaps.
+        /// Index of the call in the answer, from 0, without gaps.
         index: usize,
-        /// The call's id, which its result names.
+        /// Id of the call, by which its result refers to it.
         id: String,
         /// The tool's name.
         name: String,
     },
-    /// More of the JSON text of a call's arguments.
+    /// A piece of the JSON text of a call's arguments.
     Arguments {
-        /// Which call.
+        /// Index of the call.
         index: usize,
         /// Text to append.
         text: String,
@@ -169,14 +169,14 @@ pub enum Part {
 /// Why an answer ended.
 #[derive(Debug, Clone, Default)]
 pub struct End {
-    /// `stop`, `length` or `tool_calls`.
+    /// Finish reason: `stop`, `length` or `tool_calls`.
     pub reason: &'static str,
-    /// Which of the request's stops was met.
+    /// The stop string or token that matched.
     pub stop: Option<StopReason>,
 }
 
 impl End {
-    /// The stop string that was met.
+    /// The stop string that matched.
     pub fn sequence(&self) -> Option<&str> {
         match &self.stop {
             Some(StopReason::Text(text)) => Some(text),
@@ -188,43 +188,43 @@ impl End {
 /// A token as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenText {
-    /// The token's id.
+    /// Token id.
     pub id: u32,
-    /// The bytes of its text; may be part of a character.
+    /// Bytes of the token's text; may be an incomplete UTF-8 character.
     pub bytes: Vec<u8>,
-    /// Whether it is a control token, which is no part of a text.
+    /// Whether it is a control token, which has no text.
     pub special: bool,
 }
 
-/// A token and how likely it was, natural logarithm.
+/// A token with its log-probability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoredToken {
     /// The token.
     pub token: TokenText,
-    /// ln p.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
 }
 
 impl ScoredToken {
-    /// In the wire's form; `named` calls it by its id.
+    /// The token as `wire` serializes it; `named` adds the id, for `return_tokens_as_token_ids`.
     pub fn scored(&self, named: bool) -> Scored {
         Scored { bytes: self.token.bytes.clone(), id: named.then_some(self.token.id), logprob: self.logprob }
     }
 }
 
-/// A token of a text, how likely it was, and what was likelier.
+/// A token of a text with its log-probability, rank, and the most likely alternatives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Score {
-    /// The token that the text has.
+    /// The token in the text.
     pub chosen: ScoredToken,
-    /// Its place among all tokens, from 1; as likely ones share it.
+    /// Rank of the token among all tokens, from 1; equally likely tokens share a rank.
     pub rank: usize,
-    /// The likeliest tokens, best first; as many as were asked for.
+    /// The requested number of most likely tokens, the most likely first.
     pub top: Vec<ScoredToken>,
 }
 
 impl Score {
-    /// In the wire's form, with at most `most` alternatives; `named` calls tokens by their ids.
+    /// The position as `wire` serializes it, with at most `most` alternatives; `named` adds token ids.
     pub fn position(&self, most: usize, named: bool) -> Position {
         Position {
             chosen: self.chosen.scored(named),
@@ -236,8 +236,8 @@ impl Score {
 /// The log-probabilities of a prompt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PromptScores {
-    /// Its first token, which nothing comes before.
+    /// The first token, which has no log-probability.
     pub first: TokenText,
-    /// The others.
+    /// The tokens after the first.
     pub rest: Vec<Score>,
 }

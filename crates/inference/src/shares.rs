@@ -1,20 +1,20 @@
-//! An amount that all clients share, of which none may hold more than a part.
+//! A shared limit with a limit per owner: of request bodies, answer memory, queued tokens and the like.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Owner;
 
-/// Which of the two bounds is reached.
+/// The limit that a request for a share exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Full {
-    /// All clients together hold as much as there is.
-    Sum,
-    /// This client holds its part.
-    Own,
+pub enum LimitReached {
+    /// The limit of all owners together.
+    Total,
+    /// The limit of one owner.
+    PerOwner,
 }
 
-/// A bounded amount, and who holds how much of it.
+/// A limited amount, with the part that each owner holds.
 #[derive(Debug)]
 pub struct Shares {
     most: usize,
@@ -25,11 +25,11 @@ pub struct Shares {
 #[derive(Debug, Default)]
 struct Held {
     sum: usize,
-    /// Only owners that hold something, so at most as many as there are shares.
-    by: HashMap<Owner, usize>,
+    /// Amount held by each owner; only owners that hold something.
+    by_owner: HashMap<Owner, usize>,
 }
 
-/// What one request holds; dropped, it is free again.
+/// The amount held by one request, released on drop.
 #[derive(Debug)]
 pub struct Share {
     shares: Arc<Shares>,
@@ -38,24 +38,27 @@ pub struct Share {
 }
 
 impl Shares {
-    /// `most` in all and `most_each` for one owner.
+    /// A limit of `most` in total and `most_each` for one owner.
     pub fn new(most: usize, most_each: usize) -> Arc<Shares> {
         Arc::new(Shares { most, most_each: most_each.min(most), held: Mutex::default() })
     }
 
-    /// An amount for `owner`, at once or not at all.
-    pub fn take(self: &Arc<Self>, owner: Owner, amount: usize) -> Result<Share, Full> {
+    /// Takes an amount for `owner` without waiting.
+    ///
+    /// # Errors
+    /// The limit that would be exceeded.
+    pub fn take(self: &Arc<Self>, owner: Owner, amount: usize) -> Result<Share, LimitReached> {
         let mut share = Share { shares: self.clone(), owner, amount: 0 };
         share.grow(amount)?;
         Ok(share)
     }
 
-    /// The bound of one owner.
+    /// The limit of one owner.
     pub fn most_each(&self) -> usize {
         self.most_each
     }
 
-    /// The bound of all owners together.
+    /// The limit of all owners together.
     pub fn most(&self) -> usize {
         self.most
     }
@@ -66,19 +69,22 @@ impl Shares {
 }
 
 impl Share {
-    /// Holds `more` from now on, at once or not at all.
-    pub fn grow(&mut self, more: usize) -> Result<(), Full> {
+    /// Adds `more` to the share without waiting.
+    ///
+    /// # Errors
+    /// The limit that would be exceeded; the share is unchanged.
+    pub fn grow(&mut self, more: usize) -> Result<(), LimitReached> {
         let mut held = self.shares.lock();
-        let own = held.by.get(&self.owner).copied().unwrap_or(0);
+        let own = held.by_owner.get(&self.owner).copied().unwrap_or(0);
         if own.saturating_add(more) > self.shares.most_each {
-            return Err(Full::Own);
+            return Err(LimitReached::PerOwner);
         }
         if held.sum.saturating_add(more) > self.shares.most {
-            return Err(Full::Sum);
+            return Err(LimitReached::Total);
         }
         if more > 0 {
             held.sum += more;
-            held.by.insert(self.owner, own + more);
+            held.by_owner.insert(self.owner, own + more);
             self.amount += more;
         }
         Ok(())
@@ -89,10 +95,10 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut held = self.shares.lock();
         held.sum -= self.amount;
-        if let Some(own) = held.by.get_mut(&self.owner) {
+        if let Some(own) = held.by_owner.get_mut(&self.owner) {
             *own -= self.amount;
             if *own == 0 {
-                held.by.remove(&self.owner);
+                held.by_owner.remove(&self.owner);
             }
         }
     }
@@ -107,15 +113,15 @@ mod tests {
         let shares = Shares::new(10, 4);
         let (a, b, c) = (Owner::Key(1), Owner::Key(2), Owner::of_peer(None));
         let mut first = shares.take(a, 3).unwrap();
-        assert_eq!(first.grow(2), Err(Full::Own));
+        assert_eq!(first.grow(2), Err(LimitReached::PerOwner));
         first.grow(1).unwrap();
-        assert_eq!(shares.take(a, 1).unwrap_err(), Full::Own);
+        assert_eq!(shares.take(a, 1).unwrap_err(), LimitReached::PerOwner);
         let _others = [shares.take(b, 4).unwrap(), shares.take(c, 2).unwrap()];
-        assert_eq!(shares.take(c, 1).unwrap_err(), Full::Sum);
+        assert_eq!(shares.take(c, 1).unwrap_err(), LimitReached::Total);
         drop(first);
         let left = {
             let held = shares.lock();
-            (held.sum, held.by.len())
+            (held.sum, held.by_owner.len())
         };
         assert_eq!(left, (6, 2));
         shares.take(a, 4).unwrap();

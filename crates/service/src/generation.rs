@@ -73,7 +73,7 @@ pub(crate) fn start(
         return Err(core.refused(Rejection::Context, fault));
     }
     let price = price(core, &plan)?;
-    context.submits(model.name());
+    context.record_submission(model.name());
     let (facts, prompts) = facts(&mut plan);
     let choices = facts.len() * plan.n;
     let prompt_tokens = facts.iter().map(|prompt| prompt.tokens).sum();

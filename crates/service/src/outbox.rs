@@ -71,7 +71,7 @@ impl Outbox {
         let now = Instant::now();
         self.metrics.record(match self.last {
             None => {
-                self.context.first_token();
+                self.context.record_first_token();
                 Event::FirstToken { after: now - self.context.began() }
             }
             Some(last) => Event::NextToken { after: now - last },
@@ -95,7 +95,7 @@ impl Outbox {
         });
         let counts_prompt = self.choice.is_multiple_of(self.group.n.max(1));
         let of_prompt = |tokens: usize| if counts_prompt { tokens } else { 0 };
-        self.context.ended(&RequestUsage {
+        self.context.record_ending(&RequestUsage {
             prompt_tokens: of_prompt(usage.prompt_tokens),
             cached_tokens: of_prompt(usage.cached_tokens),
             completion_tokens: usage.completion_tokens,

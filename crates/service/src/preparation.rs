@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use inference::{Full, Owner, RequestContext, Share, Shares};
+use inference::{LimitReached, Owner, RequestContext, Share, Shares};
 use text::{Limit, Prompt, Unencoded};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
@@ -52,7 +52,7 @@ pub(crate) struct Preparation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoSlot {
     /// Too many wait.
-    Queue(Full),
+    Queue(LimitReached),
     /// The wait was too long.
     Late,
 }
@@ -60,11 +60,11 @@ pub(crate) enum NoSlot {
 impl NoSlot {
     pub(crate) fn fault(self) -> Fault {
         match self {
-            NoSlot::Queue(Full::Own) => {
+            NoSlot::Queue(LimitReached::PerOwner) => {
                 let message = format!("{WAITING_EACH} requests of this client wait to be read, its limit");
                 Fault::busy(message, 1)
             }
-            NoSlot::Queue(Full::Sum) => {
+            NoSlot::Queue(LimitReached::Total) => {
                 Fault::busy(format!("{WAITING} requests wait to be read, the limit"), 2)
             }
             NoSlot::Late => {
@@ -251,7 +251,7 @@ impl Work {
 
     /// Takes tokens from the key's minute, whatever becomes of the request.
     pub(crate) fn charge(&self, tokens: usize) {
-        self.context.prepares(tokens);
+        self.context.add_prepared(tokens);
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
         for wait in &mut waiting {
             assert!(futures_are_pending(wait).await);
         }
-        assert_eq!(preparation.enter(one, LARGE).await.unwrap_err(), NoSlot::Queue(Full::Own));
+        assert_eq!(preparation.enter(one, LARGE).await.unwrap_err(), NoSlot::Queue(LimitReached::PerOwner));
         drop(preparation.enter(one, LARGE - 1).await.unwrap());
         drop(waiting);
         assert!(futures_are_pending(&mut Box::pin(preparation.enter(one, LARGE))).await);
