@@ -58,15 +58,15 @@ impl Gathered {
         logprobs.sum::<f64>() / self.scored.len().max(1) as f64
     }
 
-    pub(crate) fn said(self) -> chat::Said {
+    pub(crate) fn said(self) -> chat::AssistantMessage {
         let whole = |call: Call| chat::ToolCall {
             index: None,
             id: Some(call.id),
             r#type: Some("function"),
-            function: chat::Function { name: Some(call.name), arguments: call.arguments },
+            function: chat::FunctionCall { name: Some(call.name), arguments: call.arguments },
         };
         let tool_calls: Vec<chat::ToolCall> = self.calls.into_iter().map(whole).collect();
-        chat::Said {
+        chat::AssistantMessage {
             role: "assistant",
             content: Some(self.text).filter(|text| !text.is_empty() || tool_calls.is_empty()),
             refusal: None,
@@ -162,7 +162,7 @@ fn chat_json(
         token_ids: returned(shown, &mut gathered),
         message: gathered.said(),
     };
-    let answer = chat::Answer {
+    let answer = chat::ChatCompletion {
         id,
         object: "chat.completion",
         created: unix_seconds(),

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use axum::response::Response;
 use wire::Fault;
-use wire::routes::{HEALTH, LIVE, METRICS, READY, Shape};
+use wire::routes::{ErrorFormat, HEALTH, LIVE, METRICS, READY};
 
 use crate::{faults, page};
 
@@ -29,7 +29,7 @@ impl httpd::Site for Paths {
         let shape = wire::routes::at(path).next().map(|route| route.shape);
         match shape {
             _ if path.starts_with("/v1/messages") => faults::anthropic(fault),
-            Some(Shape::Tgi) if path != "/" => faults::tgi(fault),
+            Some(ErrorFormat::Tgi) if path != "/" => faults::tgi(fault),
             _ => faults::of_path(path, fault),
         }
     }

@@ -155,7 +155,7 @@ impl Writer {
     }
 
     fn part(&mut self, choice: usize, part: Part, beside: Beside<'_>, out: &mut String) {
-        let mut saying = chat::Saying::default();
+        let mut saying = chat::MessageDelta::default();
         match part {
             Part::Content(text) => return self.text(choice, text, beside, out),
             Part::Reasoning(text) => saying.reasoning_content = Some(text),
@@ -163,13 +163,13 @@ impl Writer {
                 index: Some(index),
                 id: Some(id),
                 r#type: Some("function"),
-                function: chat::Function { name: Some(name), arguments: String::new() },
+                function: chat::FunctionCall { name: Some(name), arguments: String::new() },
             }),
             Part::Arguments { index, text } => saying.tool_calls.push(chat::ToolCall {
                 index: Some(index),
                 id: None,
                 r#type: None,
-                function: chat::Function { name: None, arguments: text },
+                function: chat::FunctionCall { name: None, arguments: text },
             }),
         }
         self.piece(choice, saying, String::new(), beside, out);
@@ -179,10 +179,10 @@ impl Writer {
     /// event is the time to the first token.
     fn begin(&mut self, generation: &Generation, choice: usize, out: &mut String) {
         if self.shown.chat {
-            let saying = chat::Saying {
+            let saying = chat::MessageDelta {
                 role: Some("assistant"),
                 content: Some(String::new()),
-                ..chat::Saying::default()
+                ..chat::MessageDelta::default()
             };
             self.piece(choice, saying, String::new(), Beside::default(), out);
         } else if let Some(echo) = self.echo(generation, choice) {
@@ -207,17 +207,17 @@ impl Writer {
 
     fn text(&mut self, choice: usize, text: String, beside: Beside<'_>, out: &mut String) {
         if self.shown.chat {
-            let saying = chat::Saying { content: Some(text), ..chat::Saying::default() };
+            let saying = chat::MessageDelta { content: Some(text), ..chat::MessageDelta::default() };
             self.piece(choice, saying, String::new(), beside, out);
         } else {
-            self.piece(choice, chat::Saying::default(), text, beside, out);
+            self.piece(choice, chat::MessageDelta::default(), text, beside, out);
         }
     }
 
     fn piece(
         &mut self,
         index: usize,
-        delta: chat::Saying,
+        delta: chat::MessageDelta,
         text: String,
         beside: Beside<'_>,
         out: &mut String,
@@ -228,7 +228,7 @@ impl Writer {
         let prompt = self.prompts[index].take();
         if self.shown.chat {
             let logprobs = (!positions.is_empty()).then(|| logprobs::Chat::new(positions));
-            let delta = chat::Delta { index, delta, logprobs, finish_reason, stop_reason, token_ids };
+            let delta = chat::ChoiceDelta { index, delta, logprobs, finish_reason, stop_reason, token_ids };
             self.chat_chunk(vec![delta], prompt.as_deref(), None, out);
             return;
         }
@@ -261,12 +261,12 @@ impl Writer {
 
     fn chat_chunk(
         &self,
-        choices: Vec<chat::Delta>,
+        choices: Vec<chat::ChoiceDelta>,
         prompt_token_ids: Option<&[u32]>,
         usage: Option<Usage>,
         out: &mut String,
     ) {
-        let chunk = chat::Chunk {
+        let chunk = chat::ChatCompletionChunk {
             id: &self.id,
             object: "chat.completion.chunk",
             created: self.created,
@@ -323,7 +323,7 @@ impl Dialect for Writer {
         }
         if end.is_some() {
             let beside = Beside { end, ..Beside::default() };
-            self.piece(choice, chat::Saying::default(), String::new(), beside, out);
+            self.piece(choice, chat::MessageDelta::default(), String::new(), beside, out);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Every reader of a request body, by name: what fuzzing and property tests go over.
+//! All parsers of request bodies, by path, for fuzzing and property tests.
 
 use crate::llamacpp::LlamaRequest;
 use crate::ollama::{OllamaRequest, ShowRequest};
@@ -6,11 +6,11 @@ use crate::tgi::Generate;
 use crate::tokens::{self, Tokenize};
 use crate::{ChatRequest, CompletionRequest, Fault, ResponsesRequest, anthropic, json};
 
-/// A reader: it gives back nothing but whether the body is one.
+/// A parser that discards the request and returns only whether the body is valid.
 pub type Reader = fn(&[u8]) -> Result<(), Fault>;
 
-/// The readers and the paths whose bodies they read. None of them panics, whatever the bytes, and each refuses with a client
-/// error of one readable line.
+/// The paths and the parsers of their bodies. None of them panics on any input; invalid bodies give a client error with
+/// a message of one line.
 pub const ALL: [(&str, Reader); 12] = [
     ("/v1/chat/completions", |body| ChatRequest::parse(body).map(drop)),
     ("/v1/completions", |body| CompletionRequest::parse(body).map(drop)),

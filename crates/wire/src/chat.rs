@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`.
+//! `POST /v1/chat/completions`: requests, responses and stream events.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,59 +13,59 @@ use crate::{
     request_fields, sampling, thinking,
 };
 
-/// A request, checked.
+/// A validated chat request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
-    /// The model asked for; none is the one there is.
+    /// Name of the requested model; none is the default model.
     pub model: Option<String>,
-    /// Messages in the form that templates expect: `content` is a string.
+    /// Messages in the form that chat templates expect: `content` is a string.
     pub messages: Vec<Value>,
-    /// Tools, for the template.
+    /// Tools, for the chat template.
     pub tools: Option<Vec<Value>>,
-    /// Whether the model may call them.
+    /// Whether the model may, must or must not call tools.
     pub tool_choice: ToolChoice,
-    /// Whether an answer may have more than one call.
+    /// Whether an answer may have more than one tool call.
     pub parallel_tool_calls: bool,
-    /// Whether what the model thinks is part of the answer.
+    /// Whether the response includes the reasoning.
     pub include_reasoning: bool,
-    /// More variables of the template (`chat_template_kwargs`, `reasoning_effort`).
+    /// Further variables of the chat template (`chat_template_kwargs`, `reasoning_effort`).
     pub template_arguments: Map<String, Value>,
-    /// Whether the template ends with the start of an answer.
+    /// Whether the prompt ends with the start of an assistant message.
     pub add_generation_prompt: bool,
-    /// Whether the answer goes on where the last message ends, as a part of it.
+    /// Whether the answer continues the last message.
     pub continue_final_message: bool,
-    /// Most tokens of the answer; none is as many as fit.
+    /// Most tokens of the answer; none is limited by the context only.
     pub max_tokens: Option<usize>,
-    /// Answers wanted, 1 to [`limits::N`].
+    /// Number of answers, 1 to [`limits::N`].
     pub n: usize,
-    /// How tokens are chosen.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// How it is handled beside others.
+    /// Scheduling options.
     pub handling: Handling,
-    /// What it says of token ids.
+    /// Options about token ids.
     pub ids: Ids,
-    /// Log-probabilities wanted, with so many alternatives.
+    /// Number of alternatives of the answer's log-probabilities; none without log-probabilities.
     pub logprobs: Option<usize>,
-    /// Log-probabilities of the prompt wanted, with so many alternatives; not streamed.
+    /// Number of alternatives of the prompt's log-probabilities; none without them. Not with `stream`.
     pub prompt_logprobs: Option<usize>,
-    /// What the answer must be like.
+    /// Constraint on the answer (structured output).
     pub guided: Option<Guided>,
-    /// Most tokens of a thought: then it is ended.
+    /// Most tokens of the reasoning, after which it is ended.
     pub thinking_budget: Option<usize>,
-    /// Whether to send the answer as it comes.
+    /// Streaming options.
     pub stream: Stream,
-    /// What of the request is left out or approximated, each a sentence for the client.
+    /// Warnings about ignored or approximated fields, as sentences for the client.
     pub warnings: Vec<String>,
-    /// Numbers of the body that a double does not hold.
+    /// Numbers of the body that a double cannot represent exactly.
     pub exact: Vec<Exact>,
 }
 
-/// How an answer is sent.
+/// Streaming options of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// As events rather than whole.
+    /// Whether the answer is sent as server-sent events.
     pub on: bool,
-    /// With a last event that has the usage.
+    /// Whether the last event has the usage (`stream_options.include_usage`).
     pub usage: bool,
 }
 
@@ -86,18 +86,24 @@ impl Stream {
 }
 
 impl ChatRequest {
-    /// Reads a body. Never panics, whatever the bytes.
+    /// Parses a body. Never panics.
+    ///
+    /// # Errors
+    /// Invalid JSON, or a field with an invalid or unsupported value.
     pub fn parse(body: &[u8]) -> Result<ChatRequest, Fault> {
         let value = json::read(body)?;
         ChatRequest::read_exact(&value, numbers::exact(body))
     }
 
-    /// Reads a request that is JSON already.
+    /// Reads a request from parsed JSON.
+    ///
+    /// # Errors
+    /// A field with an invalid or unsupported value.
     pub fn read(value: &Value) -> Result<ChatRequest, Fault> {
         ChatRequest::read_exact(value, Vec::new())
     }
 
-    /// Reads a request with the numbers of its text that a double does not hold.
+    /// Reads a request, given the numbers of its text that a double cannot represent exactly.
     fn read_exact(value: &Value, exact: Vec<Exact>) -> Result<ChatRequest, Fault> {
         let body = Fields::body(value)?;
         let warnings = request_fields::check(&body, Route::Chat)?;
@@ -142,7 +148,7 @@ impl ChatRequest {
 }
 
 impl ChatRequest {
-    /// OpenAI's chat has no `best_of`: all answers are sent, whichever is the best.
+    /// Checks `best_of`, which OpenAI's chat does not have: answers are not ranked.
     fn check_best_of(&self, body: &Fields<'_>) -> Result<(), Fault> {
         match body.count("best_of", 1..=limits::N)? {
             Some(best_of) if best_of != self.n && best_of != 1 => {
@@ -190,16 +196,16 @@ pub(crate) fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault>
     }
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Debug, Clone, Serialize)]
-pub struct Answer {
-    /// `chatcmpl-…`
+pub struct ChatCompletion {
+    /// Id: `chatcmpl-…`.
     pub id: String,
-    /// `chat.completion`
+    /// Always `chat.completion`.
     pub object: &'static str,
-    /// Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: u64,
-    /// The model's name.
+    /// Name of the answering model.
     pub model: String,
     /// Version of the server.
     pub system_fingerprint: &'static str,
@@ -207,130 +213,130 @@ pub struct Answer {
     pub choices: Vec<Choice>,
     /// Token counts.
     pub usage: Usage,
-    /// If asked for.
+    /// Token ids of the prompt, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
-    /// If asked for.
+    /// Log-probabilities of the prompt, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<logprobs::Prompt>,
 }
 
-/// One whole answer of several.
+/// One answer of a whole response.
 #[derive(Debug, Clone, Serialize)]
 pub struct Choice {
-    /// From 0.
+    /// Index of the choice, from 0.
     pub index: usize,
-    /// What was said.
-    pub message: Said,
-    /// If asked for.
+    /// The answer.
+    pub message: AssistantMessage,
+    /// Log-probabilities, if requested.
     pub logprobs: Option<logprobs::Chat>,
-    /// `stop`, `length` or `tool_calls`.
+    /// Finish reason: `stop`, `length` or `tool_calls`.
     pub finish_reason: &'static str,
-    /// Which of the request's stops was met.
+    /// The stop string or token that matched.
     pub stop_reason: Option<StopReason>,
-    /// If asked for.
+    /// Token ids of the answer, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
 }
 
-/// An assistant's message.
+/// A message of the assistant.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Said {
-    /// `assistant`
+pub struct AssistantMessage {
+    /// Always `assistant`.
     pub role: &'static str,
-    /// The text; null where tools were called and nothing was said.
+    /// The text; null for tool calls without text.
     pub content: Option<String>,
     /// Always null.
     pub refusal: Option<String>,
-    /// What the model thought, if it did.
+    /// The reasoning, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// The tools that it calls.
+    /// Tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
 }
 
-/// A call of a tool, or in a stream what is new in it.
+/// A tool call, or in a stream a piece of one.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolCall {
-    /// In a stream, which call of the answer; else absent.
+    /// Index of the call in the answer, in a stream only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// By which a message with the result refers to it; in a call's first event.
+    /// Id by which the message with the result refers to the call; in a stream only in the call's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `function`; in a call's first event.
+    /// Always `function`; in a stream only in the call's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<&'static str>,
-    /// What is called.
-    pub function: Function,
+    /// The called function.
+    pub function: FunctionCall,
 }
 
 /// A function and its arguments.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Function {
-    /// Its name; in a call's first event.
+pub struct FunctionCall {
+    /// The function's name; in a stream only in the call's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// JSON text, or a piece of it.
+    /// Arguments as JSON text, or in a stream a piece of it.
     pub arguments: String,
 }
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Debug, Clone, Serialize)]
-pub struct Chunk<'a> {
-    /// The same in all events of an answer.
+pub struct ChatCompletionChunk<'a> {
+    /// Id of the response, the same in all events.
     pub id: &'a str,
-    /// `chat.completion.chunk`
+    /// Always `chat.completion.chunk`.
     pub object: &'static str,
-    /// Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: u64,
-    /// The model's name.
+    /// Name of the answering model.
     pub model: &'a str,
     /// Version of the server.
     pub system_fingerprint: &'static str,
-    /// One choice, or none in the event that has the usage.
-    pub choices: Vec<Delta>,
-    /// If asked for, in a choice's first event.
+    /// One choice, or none in the event with the usage.
+    pub choices: Vec<ChoiceDelta>,
+    /// Token ids of the prompt, if requested, in a choice's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<&'a [u32]>,
-    /// Null until the last event, absent when it was not asked for.
+    /// Token counts in the last event, null before; absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Option<Usage>>,
 }
 
-/// What is new in one choice.
+/// The new part of a choice.
 #[derive(Debug, Clone, Serialize)]
-pub struct Delta {
-    /// From 0.
+pub struct ChoiceDelta {
+    /// Index of the choice, from 0.
     pub index: usize,
-    /// The new text.
-    pub delta: Saying,
-    /// If asked for.
+    /// The new part of the message.
+    pub delta: MessageDelta,
+    /// Log-probabilities of the new tokens, if requested.
     pub logprobs: Option<logprobs::Chat>,
-    /// In a choice's last event.
+    /// Finish reason, in the choice's last event.
     pub finish_reason: Option<&'static str>,
-    /// In a choice's last event: which of the request's stops was met.
+    /// The stop string or token that matched, in the choice's last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<Option<StopReason>>,
-    /// If asked for.
+    /// Ids of the new tokens, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
 }
 
-/// New text.
+/// The new part of a message.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Saying {
-    /// `assistant`, in the first event of a choice.
+pub struct MessageDelta {
+    /// Always `assistant`; in the choice's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<&'static str>,
-    /// Text to append.
+    /// Text to append to the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Text to append to what is thought.
+    /// Text to append to the reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// Calls that begin or go on.
+    /// Pieces of tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
 }

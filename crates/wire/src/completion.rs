@@ -1,4 +1,4 @@
-//! `POST /v1/completions`.
+//! `POST /v1/completions`: requests, responses and stream events.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,66 +13,72 @@ use crate::{
     sampling,
 };
 
-/// Tokens of an answer when the request does not say (OpenAI's default).
+/// Default of `max_tokens`, as OpenAI's.
 pub const DEFAULT_MAX_TOKENS: usize = 16;
 
-/// A request, checked.
+/// A validated completion request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompletionRequest {
-    /// The model asked for; none is the one there is.
+    /// Name of the requested model; none is the default model.
     pub model: Option<String>,
-    /// At least one, at most [`limits::PROMPTS`].
+    /// Prompts, 1 to [`limits::PROMPTS`].
     pub prompts: Vec<Prompt>,
-    /// Whether a text prompt gets the tokens that the model wants at the start.
+    /// Whether the model's special tokens (BOS) are added to text prompts.
     pub add_special_tokens: bool,
-    /// Most tokens of an answer; 0, with `echo` only, is no answer. None is as many as fit.
+    /// Most tokens of an answer; 0, with `echo` only, is no answer. None is limited by the context only.
     pub max_tokens: Option<usize>,
-    /// Answers wanted for each prompt, 1 to [`limits::N`].
+    /// Number of answers to each prompt, 1 to [`limits::N`].
     pub n: usize,
-    /// Answers computed for each prompt, of which the `n` likeliest are sent: `n` to [`limits::N`]. Prompts × best_of is
-    /// at most [`limits::CHOICES`].
+    /// Answers computed for each prompt, of which the `n` most likely are sent: `n` to [`limits::N`]. Prompts × best_of
+    /// is at most [`limits::CHOICES`].
     pub best_of: usize,
     /// Whether the text starts with the prompt.
     pub echo: bool,
-    /// How tokens are chosen.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// How it is handled beside others.
+    /// Scheduling options.
     pub handling: Handling,
-    /// What it says of token ids.
+    /// Options about token ids.
     pub ids: Ids,
-    /// Log-probabilities wanted, with so many alternatives.
+    /// Number of alternatives of the answer's log-probabilities; none without log-probabilities.
     pub logprobs: Option<usize>,
-    /// Log-probabilities of the prompt wanted, with so many alternatives; not streamed.
+    /// Number of alternatives of the prompt's log-probabilities; none without them. Not with `stream`.
     pub prompt_logprobs: Option<usize>,
-    /// What the answer must be like.
+    /// Constraint on the answer (structured output).
     pub guided: Option<Guided>,
-    /// Whether to send the answer as it comes.
+    /// Streaming options.
     pub stream: Stream,
-    /// What of the request is left out or approximated, each a sentence for the client.
+    /// Warnings about ignored or approximated fields, as sentences for the client.
     pub warnings: Vec<String>,
 }
 
-/// What to continue.
+/// A prompt to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// Text. Special tokens that it spells are taken as such.
+    /// Text. Special tokens in it are parsed.
     Text(String),
-    /// Token ids, taken as they are.
+    /// Token ids, used unchanged.
     Tokens(Vec<u32>),
 }
 
 impl CompletionRequest {
-    /// Reads a body. Never panics, whatever the bytes.
+    /// Parses a body. Never panics.
+    ///
+    /// # Errors
+    /// Invalid JSON, or a field with an invalid or unsupported value.
     pub fn parse(body: &[u8]) -> Result<CompletionRequest, Fault> {
         CompletionRequest::read_exact(&json::read(body)?, &numbers::exact(body))
     }
 
-    /// Reads a request that is JSON already.
+    /// Reads a request from parsed JSON.
+    ///
+    /// # Errors
+    /// A field with an invalid or unsupported value.
     pub fn read(value: &Value) -> Result<CompletionRequest, Fault> {
         CompletionRequest::read_exact(value, &[])
     }
 
-    /// Reads a request with the numbers of its text that a double does not hold.
+    /// Reads a request, given the numbers of its text that a double cannot represent exactly.
     pub(crate) fn read_exact(value: &Value, exact: &[Exact]) -> Result<CompletionRequest, Fault> {
         let body = Fields::body(value)?;
         let warnings = request_fields::check(&body, Route::Completions)?;
@@ -82,7 +88,7 @@ impl CompletionRequest {
             model: body.text("model", usize::MAX)?.map(str::to_owned),
             prompts: prompts(&body)?,
             add_special_tokens: body.boolean("add_special_tokens")?.unwrap_or(true),
-            max_tokens: most(&body)?,
+            max_tokens: max_tokens(&body)?,
             n,
             best_of: best_of(&body, n)?,
             echo: body.boolean("echo")?.unwrap_or(false),
@@ -127,8 +133,8 @@ impl CompletionRequest {
     }
 }
 
-/// OpenAI's default where nothing is said; llama.cpp's -1 says "no bound".
-fn most(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
+/// `max_tokens`, with OpenAI's default; llama.cpp's `n_predict` of -1 is no limit.
+fn max_tokens(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     let unbounded = body.get("n_predict").is_some_and(|most| *most == -1);
     let most = sampling::max_tokens(body, 0)?;
     Ok(if unbounded { most } else { most.or(Some(DEFAULT_MAX_TOKENS)) })
@@ -144,7 +150,7 @@ pub(crate) fn best_of(body: &Fields<'_>, n: usize) -> Result<usize, Fault> {
     }
 }
 
-/// An integer; vLLM and OpenAI count alternatives here. `true` and `false` are llama.cpp's form.
+/// `logprobs`: the number of alternatives (OpenAI, vLLM), or a boolean (llama.cpp).
 fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     match body.get("logprobs") {
         Some(Value::Bool(on)) => Ok(on.then_some(0)),
@@ -186,47 +192,47 @@ fn tokens(param: &str, ids: &[Value]) -> Result<Prompt, Fault> {
     Ok(Prompt::Tokens(sampling::token_ids(param, ids)?))
 }
 
-/// A whole answer, or one event of a stream.
+/// A whole response, or an event of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer<'a> {
-    /// `cmpl-…`
+    /// Id: `cmpl-…`.
     pub id: &'a str,
-    /// `text_completion`, in streams too.
+    /// Always `text_completion`, also in streams.
     pub object: &'static str,
-    /// Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: u64,
-    /// The model's name.
+    /// Name of the answering model.
     pub model: &'a str,
     /// Version of the server.
     pub system_fingerprint: &'static str,
     /// The answers: those of the first prompt, then those of the second, and so on.
     pub choices: Vec<Choice>,
-    /// Token counts. In a stream: null until the last event, absent when it was not asked for.
+    /// Token counts. In a stream null before the last event, absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Option<Usage>>,
 }
 
-/// One answer, or what is new in it.
+/// One answer, or the new part of one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Choice {
-    /// Prompt × n + answer, from 0.
+    /// Index of the choice: prompt × n + answer, from 0.
     pub index: usize,
-    /// The text.
+    /// The text, or in a stream the new text.
     pub text: String,
-    /// If asked for.
+    /// Log-probabilities, if requested.
     pub logprobs: Option<logprobs::Completion>,
-    /// `stop` or `length`; null while a stream goes on.
+    /// Finish reason, `stop` or `length`; in a stream null before the choice's last event.
     pub finish_reason: Option<&'static str>,
-    /// Which of the request's stops was met; absent while a stream goes on.
+    /// The stop string or token that matched; in a stream absent before the choice's last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<Option<StopReason>>,
-    /// If asked for.
+    /// Token ids of the answer, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
-    /// If asked for; in a stream in a choice's first event.
+    /// Token ids of the prompt, if requested; in a stream in the choice's first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
-    /// If asked for; never in a stream.
+    /// Log-probabilities of the prompt, if requested; never in a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<logprobs::Prompt>,
 }

@@ -1,8 +1,8 @@
-//! Errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`, with their HTTP status.
+//! Errors in OpenAI's format, `{"error": {"message", "type", "param", "code"}}`, with their HTTP status.
 
 use serde::Serialize;
 
-/// An answer that is not a 2xx. Each constructor is one row of the table that `docs/api-reference.md` prints.
+/// An error response. Each constructor is one row of the table in `docs/api-reference.md`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
@@ -10,18 +10,18 @@ pub struct Fault {
     pub status: u16,
     /// What is wrong, with the value and the limit.
     pub message: String,
-    /// OpenAI's `type`.
+    /// OpenAI's `type`: `invalid_request_error`, `rate_limit_error`, …
     pub kind: &'static str,
-    /// The field at fault, as a path: `messages[2].content`.
+    /// Path of the field at fault: `messages[2].content`.
     pub param: Option<String>,
-    /// A word that programs may match on.
+    /// Stable error code for programs: `invalid_value`, `queue_full`, …
     pub code: Option<&'static str>,
-    /// Seconds after which another try makes sense (`Retry-After`).
+    /// Seconds after which to retry (the `Retry-After` header).
     pub retry_after_s: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct Shape<'a> {
+struct ErrorObject<'a> {
     message: &'a str,
     r#type: &'static str,
     param: Option<&'a str>,
@@ -29,8 +29,8 @@ struct Shape<'a> {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
-    error: Shape<'a>,
+struct ErrorBody<'a> {
+    error: ErrorObject<'a>,
 }
 
 impl Fault {
@@ -38,14 +38,14 @@ impl Fault {
         Fault { status, message: message.into(), kind, param: None, code, retry_after_s: None }
     }
 
-    /// 400: a field has a value that it must not have.
+    /// 400: a field has an invalid value.
     pub fn field(param: impl Into<String>, message: impl Into<String>) -> Fault {
         let mut fault = Fault::new(400, "invalid_request_error", Some("invalid_value"), message);
         fault.param = Some(param.into());
         fault
     }
 
-    /// The same fault where the field `from` is called `to`: in `param`, and where the message begins with it.
+    /// The fault with the field `from` renamed to `to`, in `param` and at the start of the message.
     #[must_use]
     pub(crate) fn renamed(mut self, from: &str, to: &str) -> Fault {
         let ends = |rest: &str| rest.chars().next().is_none_or(|c| !c.is_alphanumeric() && c != '_');
@@ -58,7 +58,7 @@ impl Fault {
         self
     }
 
-    /// 400: a field that the endpoint needs is not there.
+    /// 400: a required field is missing.
     pub fn missing(param: impl Into<String>) -> Fault {
         let param = param.into();
         let mut fault = Fault::field(param.clone(), format!("{param} is required"));
@@ -66,7 +66,7 @@ impl Fault {
         fault
     }
 
-    /// 400: an option that other servers have and this one does not.
+    /// 400: an option of other servers that this one does not support.
     pub fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Fault {
         let mut fault = Fault::field(param, message);
         fault.code = Some("unsupported_parameter");
@@ -79,12 +79,12 @@ impl Fault {
         Fault::new(400, "invalid_request_error", Some("invalid_json"), message)
     }
 
-    /// 400: the body is wrong as a whole.
+    /// 400: the body as a whole is invalid.
     pub fn body(message: impl Into<String>) -> Fault {
         Fault::new(400, "invalid_request_error", None, message)
     }
 
-    /// 400: the prompt leaves no room in the context.
+    /// 400: the prompt leaves no space for an answer in the context.
     pub fn context(param: &str, tokens: usize, context: usize) -> Fault {
         let mut fault = Fault::field(
             param,
@@ -97,8 +97,8 @@ impl Fault {
         fault
     }
 
-    /// 400: the prompt leaves no room in the context; it was not tokenized to its end. `counts` where the limit is not the
-    /// context but what is counted at most.
+    /// 400: as [`Fault::context`], for a prompt that was not tokenized to its end. `counts` where the limit is not the
+    /// context but the most tokens that the server counts.
     pub fn context_at_least(param: &str, tokens: usize, limit: usize, counts: bool) -> Fault {
         let limit = match counts {
             false => format!(
@@ -111,24 +111,24 @@ impl Fault {
         fault
     }
 
-    /// 400: the chat template refused the messages, or failed on them.
+    /// 400: the chat template rejected the messages or failed.
     pub fn template(message: impl Into<String>) -> Fault {
         let mut fault = Fault::field("messages", message);
         fault.code = Some("chat_template_error");
         fault
     }
 
-    /// 401: no key, or one that is not known.
+    /// 401: no API key, or an unknown one.
     pub fn unauthorized(message: impl Into<String>) -> Fault {
         Fault::new(401, "authentication_error", Some("invalid_api_key"), message)
     }
 
-    /// 403: a page of an origin that may not use the server.
+    /// 403: a web page of an origin that is not allowed.
     pub fn origin(message: impl Into<String>) -> Fault {
         Fault::new(403, "permission_error", Some("origin_not_allowed"), message)
     }
 
-    /// 415: the body is compressed in a way that is not undone here.
+    /// 415: the body has an unsupported compression.
     pub fn content_encoding(found: &str) -> Fault {
         let message = format!(
             "the request has content-encoding {}; it must be gzip, deflate or identity",
@@ -143,7 +143,7 @@ impl Fault {
         Fault::new(404, "invalid_request_error", Some("not_found"), message)
     }
 
-    /// 404: a response that is not kept, or not for this client.
+    /// 404: a response that is not stored, or is another client's.
     pub fn no_response(id: &str) -> Fault {
         let message =
             format!("there is no response {}: it was not stored, or is not kept any more", quote(id));
@@ -152,7 +152,7 @@ impl Fault {
         fault
     }
 
-    /// 404: a part of the Responses API that is not built.
+    /// 404: conversations, a part of the Responses API that is not supported.
     pub fn no_conversations() -> Fault {
         let message = "conversations are not kept here; use previous_response_id, or send the items as input";
         Fault::new(404, "invalid_request_error", Some("not_found"), message)
@@ -166,7 +166,7 @@ impl Fault {
         fault
     }
 
-    /// 405: the path is there, the method is not.
+    /// 405: a known path without this method.
     pub fn method(method: &str, path: &str) -> Fault {
         let message = format!("{} does not answer {}", shorten(path), shorten(method));
         Fault::new(405, "invalid_request_error", Some("method_not_allowed"), message)
@@ -178,7 +178,7 @@ impl Fault {
         Fault::new(408, "invalid_request_error", Some("request_timeout"), message)
     }
 
-    /// 408: the request's own time limit came first. Sent again with the same limit it would likely fail again.
+    /// 408: the request's own time limit passed. A retry with the same limit would likely fail again.
     pub fn expired(message: impl Into<String>) -> Fault {
         Fault::new(408, "timeout_error", Some("time_limit_exceeded"), message)
     }
@@ -189,7 +189,7 @@ impl Fault {
         Fault::new(413, "invalid_request_error", Some("body_too_large"), message)
     }
 
-    /// 413: the body has more JSON values than are parsed.
+    /// 413: the body has too many JSON values.
     pub fn too_many_values(values: usize, limit: usize) -> Fault {
         let message = format!(
             "the body has {values} JSON values (an object counts as {}); the limit is {limit}",
@@ -198,14 +198,14 @@ impl Fault {
         Fault::new(413, "invalid_request_error", Some("body_too_complex"), message)
     }
 
-    /// 415: the body does not say that it is JSON.
+    /// 415: the body's content type is not JSON.
     pub fn media_type(found: Option<&str>) -> Fault {
         let found = found.map_or("no content-type".to_owned(), |f| format!("content-type {}", quote(f)));
         let message = format!("the request has {found}; it must be application/json");
         Fault::new(415, "invalid_request_error", Some("unsupported_media_type"), message)
     }
 
-    /// 421: a host name that does not point at a server on this machine.
+    /// 421: a `Host` header that is not a loopback name.
     pub fn misdirected(host: &str) -> Fault {
         let message = format!(
             "Host {} is not a name of this machine's loopback; a server without an API key answers to \
@@ -215,50 +215,50 @@ impl Fault {
         Fault::new(421, "invalid_request_error", Some("misdirected_request"), message)
     }
 
-    /// 429: no room in the queue now.
+    /// 429: the queue is full.
     pub fn busy(message: impl Into<String>, retry_after_s: u32) -> Fault {
         let mut fault = Fault::new(429, "rate_limit_error", Some("queue_full"), message);
         fault.retry_after_s = Some(retry_after_s);
         fault
     }
 
-    /// 429: the queue is longer than anybody is let wait.
+    /// 429: the estimated wait exceeds the limit.
     pub fn overdue(message: impl Into<String>, retry_after_s: u32) -> Fault {
         Fault { code: Some("wait_too_long"), ..Fault::busy(message, retry_after_s) }
     }
 
-    /// 429: the key has used up one of its own limits.
+    /// 429: the API key has reached one of its limits.
     pub fn key_limit(message: impl Into<String>, retry_after_s: u32) -> Fault {
         let mut fault = Fault::new(429, "rate_limit_error", Some("rate_limit_exceeded"), message);
         fault.retry_after_s = Some(retry_after_s);
         fault
     }
 
-    /// 500: the server's own fault.
+    /// 500: an error of the server.
     pub fn internal(message: impl Into<String>) -> Fault {
         Fault::new(500, "server_error", Some("internal_error"), message)
     }
 
-    /// 503: loading, or on the way out.
+    /// 503: the model is loading, or the server is shutting down.
     pub fn unavailable(code: &'static str, message: impl Into<String>, retry_after_s: u32) -> Fault {
         let mut fault = Fault::new(503, "server_error", Some(code), message);
         fault.retry_after_s = Some(retry_after_s);
         fault
     }
 
-    /// The body of the answer.
+    /// The body of the error response.
     pub fn json(&self) -> String {
-        let error = Shape {
+        let error = ErrorObject {
             message: &self.message,
             r#type: self.kind,
             param: self.param.as_deref(),
             code: self.code,
         };
-        serde_json::to_string(&Body { error }).expect("strings only, which serialize")
+        serde_json::to_string(&ErrorBody { error }).expect("strings only, which serialize")
     }
 }
 
-/// At most 80 characters of what a client sent, so that an error never echoes a whole body.
+/// The first 80 characters of a client's text, so that an error never echoes a whole body.
 pub(crate) fn shorten(text: &str) -> String {
     const KEPT: usize = 80;
     match text.char_indices().nth(KEPT) {
@@ -267,8 +267,8 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
-/// What a client sent as an error message shows it: in double quotes, escaped as in JSON, at most 80 characters. Control
-/// characters are escaped too, those above U+007F included, so that a log shows what was sent and obeys none of it.
+/// A client's text for an error message: in double quotes, escaped as in JSON, at most 80 characters. Control
+/// characters are escaped too, including those above U+007F, so that a terminal that shows a log does not obey them.
 pub fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in shorten(text).chars() {

@@ -1,4 +1,4 @@
-//! A reader of JSON objects whose every error names the field, the value and the limit. `null` means absent.
+//! Typed access to the fields of JSON objects. Errors name the field, the value and the limit. `null` means absent.
 
 use std::ops::RangeInclusive;
 
@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::error::{Fault, quote, shorten};
 
-/// An object of the body, and where it stands in it.
+/// An object of the body, with its path in the body.
 pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
     path: String,
 }
 
 impl<'a> Fields<'a> {
-    /// The body's outermost object.
+    /// The fields of the body's outermost object.
     pub(crate) fn body(value: &'a Value) -> Result<Fields<'a>, Fault> {
         match value {
             Value::Object(map) => Ok(Fields { map, path: String::new() }),
@@ -21,7 +21,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An object found at `path`.
+    /// The fields of an object at `path`.
     pub(crate) fn at(value: &'a Value, path: String) -> Result<Fields<'a>, Fault> {
         match value {
             Value::Object(map) => Ok(Fields { map, path }),
@@ -62,7 +62,7 @@ impl<'a> Fields<'a> {
         integer(&self.param(name), value, range).map(Some)
     }
 
-    /// A count of tokens or entries: a number that cannot be negative.
+    /// A count of tokens or entries; a negative number within `range` becomes 0.
     pub(crate) fn count(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<usize>, Fault> {
         Ok(self.integer(name, range)?.map(|n| usize::try_from(n).unwrap_or(0)))
     }
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A name that may be the client's own, in a message: at most 80 characters, none of them a control character.
+/// A client's name for an error message: at most 80 characters, control characters replaced.
 pub(crate) fn shown_name(name: &str) -> String {
     shorten(name).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
@@ -95,8 +95,8 @@ pub(crate) fn shown_name(name: &str) -> String {
 pub(crate) fn float(param: &str, value: &Value, range: RangeInclusive<f32>) -> Result<f32, Fault> {
     let number = value.as_f64().ok_or_else(|| wrong(param, value, "a number"))?;
     let (low, high) = (*range.start(), *range.end());
-    // Rounded as the ends of the range are: 0.001 in f64 is a little less than in f32. 1e300 becomes infinite, which no
-    // range holds.
+    // Rounded as the bounds of the range are: 0.001 in f64 is a little less than in f32. 1e300 becomes infinite, which
+    // is outside any range.
     #[expect(clippy::cast_possible_truncation, reason = "the number nearest to it is meant")]
     let rounded = number as f32;
     if range.contains(&rounded) {
@@ -151,7 +151,7 @@ pub(crate) fn wrong(param: &str, value: &Value, expected: &str) -> Fault {
     fault
 }
 
-/// A value as the error message shows it, cut short.
+/// A value as error messages show it, shortened.
 pub(crate) fn show(value: &Value) -> String {
     match value {
         Value::Array(_) | Value::Object(_) => kind(value),
@@ -160,7 +160,7 @@ pub(crate) fn show(value: &Value) -> String {
     }
 }
 
-/// A word that a request says, as the error message shows it; "missing" where it says none.
+/// A text as error messages show it; "missing" for none.
 pub(crate) fn said(word: Option<&str>) -> String {
     word.map_or_else(|| "missing".to_owned(), quote)
 }

@@ -1,4 +1,4 @@
-//! Answers that must have a form: `response_format`, `structured_outputs` and their older names.
+//! Structured output: `response_format`, `structured_outputs` and their older names.
 
 use serde_json::Value;
 
@@ -7,56 +7,56 @@ use crate::fields::{self, Fields};
 use crate::limits;
 use crate::numbers::{self, Exact};
 
-/// The form asked for, and the field that asks.
+/// A constraint on the answer, with the request field that sets it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guided {
-    /// For an error about the form itself.
+    /// Path of the request field, for errors about the form.
     pub field: String,
-    /// What the answer must be like.
+    /// The form of the answer.
     pub form: Form,
-    /// Space between the parts of JSON.
+    /// Whitespace in JSON answers.
     pub space: Space,
 }
 
-/// Space between the parts of JSON.
+/// Whitespace between the tokens of JSON.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Space {
-    /// One after a comma or a colon, or none.
+    /// At most one space, after a comma or a colon.
     #[default]
     One,
-    /// None.
+    /// No whitespace.
     Compact,
-    /// What this regular expression matches, wherever JSON lets space stand.
+    /// Text matched by this regular expression, wherever JSON allows whitespace.
     Pattern(String),
 }
 
-/// A JSON schema, as a request has it.
+/// A JSON schema of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     /// The schema: an object.
     pub value: Value,
-    /// Numbers in it that a double does not hold, by their place in the schema.
+    /// Numbers of the schema that a double cannot represent exactly, with JSON pointers relative to the schema.
     pub exact: Vec<Exact>,
-    /// Objects have no properties but those that the schema names: `strict`.
+    /// Whether objects have no other properties than those of the schema (`strict`).
     pub closed: bool,
 }
 
-/// What an answer must be like.
+/// The form of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {
     /// Any JSON object.
     Object,
-    /// JSON that a schema describes.
+    /// JSON that is valid under a schema.
     Schema(Schema),
     /// Text that a regular expression matches as a whole.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// Text of a grammar.
+    /// Text that a grammar accepts.
     Grammar(String),
 }
 
-/// Reads the one field of many that asks for a form. `exact` has the numbers of the body that a double does not hold.
+/// Reads the constraint, from at most one of many fields. `exact` has the body's numbers that are not exact doubles.
 pub(crate) fn read(body: &Fields<'_>, exact: &[Exact]) -> Result<Option<Guided>, Fault> {
     let space = space(body)?;
     let mut found: Vec<Guided> = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn read(body: &Fields<'_>, exact: &[Exact]) -> Result<Option<Guided>,
     add("grammar".into(), grammar.map(|grammar| Form::Grammar(grammar.to_owned())));
     if let [Guided { field, form: Form::Schema(schema), .. }] = found.as_mut_slice() {
         schema.closed |= closed;
-        // The numbers of a schema that came as text are known already.
+        // The exact numbers of a schema given as text were collected by `schema`.
         let at = if field == "response_format" { "response_format.schema" } else { field.as_str() };
         schema.exact.extend(numbers_within(exact, &format!("/{}", at.replace('.', "/"))));
     }
@@ -110,7 +110,7 @@ pub(crate) fn read(body: &Fields<'_>, exact: &[Exact]) -> Result<Option<Guided>,
     }
 }
 
-/// The numbers inside of a value of the body, by their place in that value.
+/// The numbers within the value at `pointer`, with pointers relative to that value.
 #[must_use]
 pub fn numbers_within(exact: &[Exact], pointer: &str) -> Vec<Exact> {
     let inside = |(at, digits): &Exact| {
@@ -120,7 +120,7 @@ pub fn numbers_within(exact: &[Exact], pointer: &str) -> Vec<Exact> {
     exact.iter().filter_map(inside).collect()
 }
 
-/// vLLM's two names for an expression of what may stand between the parts of JSON, and its switch for nothing.
+/// vLLM's two fields for a regular expression of JSON whitespace, and its switch for none.
 fn space(body: &Fields<'_>) -> Result<Space, Fault> {
     let mut space = Space::One;
     let mut add = |pattern: Option<&str>| {
@@ -138,7 +138,7 @@ fn space(body: &Fields<'_>) -> Result<Space, Fault> {
     Ok(space)
 }
 
-/// OpenAI's field, with llama.cpp's `schema` beside `json_object`.
+/// OpenAI's `response_format`, with llama.cpp's `schema` of `json_object`.
 fn response_format(body: &Fields<'_>) -> Result<(String, Option<Form>), Fault> {
     let name = "response_format";
     let Some(value) = body.get(name) else { return Ok((String::new(), None)) };
@@ -173,7 +173,7 @@ fn response_format(body: &Fields<'_>) -> Result<(String, Option<Form>), Fault> {
     }
 }
 
-/// vLLM's four: a schema, a regular expression, texts to choose from, a grammar.
+/// vLLM's four fields: a schema, a regular expression, texts to choose from, a grammar.
 fn named<'n>(body: &Fields<'_>, names: [&'n str; 4]) -> Result<[(&'n str, Option<Form>); 4], Fault> {
     let [json, regex, choice, grammar] = names;
     let text = |name: &str, max| body.text(name, max).map(|text| text.map(str::to_owned));
@@ -185,7 +185,7 @@ fn named<'n>(body: &Fields<'_>, names: [&'n str; 4]) -> Result<[(&'n str, Option
     ])
 }
 
-/// A schema as an object, or as its JSON text, which vLLM takes too.
+/// A schema, given as an object or, as in vLLM, as JSON text.
 pub(crate) fn schema(body: &Fields<'_>, name: &str) -> Result<Option<Form>, Fault> {
     let param = body.param(name);
     let parsed;

@@ -1,4 +1,4 @@
-//! How a request is to be handled beside others: the fields that all endpoints share.
+//! Scheduling options of a request: the fields that all generating endpoints share.
 
 use serde_json::Value;
 
@@ -6,27 +6,27 @@ use crate::error::Fault;
 use crate::fields::{Fields, wrong};
 use crate::limits;
 
-/// How urgent a request is.
+/// Scheduling class of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Somebody waits for it.
+    /// Served before the others: a person is waiting.
     Interactive,
-    /// The usual.
+    /// The class without `priority`.
     Default,
-    /// It runs in what others leave.
+    /// Served with the capacity that the other classes leave.
     Batch,
 }
 
-/// The handling part of a request.
+/// Scheduling options of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Handling {
     /// `priority`, by name or as vLLM's number (below 0 is more urgent, above 0 less), or OpenAI's `service_tier`.
     pub priority: Option<Priority>,
-    /// Seconds until the request fails if it is not done (`timeout`).
+    /// Seconds after which an unfinished request fails (`timeout`).
     pub timeout_s: Option<f32>,
-    /// Remembered beginnings are shared only with requests of the same salt.
+    /// Salt of the prefix cache: entries are shared only between requests with the same salt.
     pub cache_salt: Option<String>,
-    /// `usage` is to say what the request cost.
+    /// Whether `usage` includes the request's cost.
     pub include_cost: bool,
 }
 
@@ -62,7 +62,7 @@ fn priority(body: &Fields<'_>) -> Result<Option<Priority>, Fault> {
 
 const PRIORITIES: &str = "\"interactive\", \"default\", \"batch\" or a whole number";
 
-/// OpenAI's tiers, as far as they mean an order.
+/// OpenAI's `service_tier`: `priority` and `flex` map to a priority, others have no effect.
 fn service_tier(body: &Fields<'_>) -> Result<Option<Priority>, Fault> {
     let tier = body.text("service_tier", limits::NAME_BYTES)?;
     Ok(tier.and_then(|tier| match tier {

@@ -1,4 +1,4 @@
-//! What a request says of tokens rather than of text: vLLM's fields.
+//! vLLM's request fields about token ids.
 
 use serde::Serialize;
 
@@ -6,23 +6,23 @@ use crate::error::Fault;
 use crate::fields::Fields;
 use crate::limits;
 
-/// Token ids in requests and answers.
+/// Options about token ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ids {
-    /// The answer has the ids of prompt and answer (`return_token_ids`).
+    /// Whether the response has the token ids of prompt and answer (`return_token_ids`).
     pub returned: bool,
-    /// Log-probabilities name tokens as `token_id:N` (`return_tokens_as_token_ids`).
+    /// Whether log-probabilities name tokens as `token_id:N` (`return_tokens_as_token_ids`).
     pub as_names: bool,
-    /// Only the end of a long prompt counts (`truncate_prompt_tokens`).
+    /// Truncation of the prompt to its last tokens (`truncate_prompt_tokens`).
     pub truncate: Option<Truncate>,
 }
 
-/// How much of a prompt counts.
+/// The length that a prompt is truncated to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truncate {
-    /// What the context has room for beside the answer.
+    /// As many last tokens as fit into the context together with the answer.
     Context,
-    /// So many last tokens.
+    /// This many last tokens.
     Last(usize),
 }
 
@@ -48,12 +48,12 @@ impl Ids {
     }
 }
 
-/// `stop_reason` of a choice: the request's stop that was met.
+/// `stop_reason` of a choice: the stop string or token that matched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum StopReason {
-    /// One of `stop_token_ids`.
+    /// A token of `stop_token_ids`.
     Id(u32),
-    /// One of `stop`.
+    /// A string of `stop`.
     Text(String),
 }

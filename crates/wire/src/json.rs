@@ -1,7 +1,7 @@
-//! A body as JSON: one reader for every endpoint, so that the same bytes get the same answer everywhere.
+//! The JSON parser of request bodies, shared by all endpoints.
 //!
-//! Stricter than `serde_json` in one way: a key that stands twice in an object is an error. Parsers disagree on which of
-//! the two counts, so a proxy that checks the one may let through the other.
+//! Stricter than `serde_json` in one way: a duplicate key in an object is an error. Parsers disagree on which of the
+//! two counts, so a proxy that checks the one may let through the other.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,25 +12,27 @@ use serde_json::Value;
 
 use crate::error::{Fault, quote};
 
-/// Keys of one object that are compared one by one; beyond them a set is made.
-const FEW: usize = 16;
-/// The byte order mark that some editors put before UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+/// Number of keys of an object that are searched linearly; further ones are kept in a hash set.
+const MAX_LINEAR_KEYS: usize = 16;
+/// The byte order mark of UTF-8, which some editors write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a body. A byte order mark before it is skipped.
+/// Parses a body. A byte order mark is skipped.
 ///
 /// # Errors
-/// With line and column, and with what is likely meant where that is known: `NaN`, single quotes, a compressed body.
+/// Invalid JSON, with line and column, and a hint for common mistakes: `NaN`, single quotes, a compressed body.
 pub fn read(body: &[u8]) -> Result<Value, Fault> {
-    let body = body.strip_prefix(MARK).unwrap_or(body);
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     let value = serde_json::from_slice(body).map_err(|error| Fault::not_json(explain(body, &error)))?;
     let mut reader = serde_json::Deserializer::from_slice(body);
     let mut seen = Vec::new();
-    Keys { seen: &mut seen }.deserialize(&mut reader).map_err(|error| Fault::not_json(error.to_string()))?;
+    DuplicateKeys { seen: &mut seen }
+        .deserialize(&mut reader)
+        .map_err(|error| Fault::not_json(error.to_string()))?;
     Ok(value)
 }
 
-/// The error in words, with a hint for common slips.
+/// The error message, with a hint for common mistakes.
 fn explain(body: &[u8], error: &serde_json::Error) -> String {
     let said = error.to_string();
     if body.iter().all(u8::is_ascii_whitespace) {
@@ -56,7 +58,7 @@ fn hint(body: &[u8], error: &serde_json::Error) -> Option<&'static str> {
     let line = body.split(|byte| *byte == b'\n').nth(error.line().checked_sub(1)?)?;
     let from = error.column().saturating_sub(2).min(line.len());
     let near = line.get(from..)?;
-    // The error stands at the first wrong byte or just behind it.
+    // The error position is the first wrong byte or the one after it.
     let near: String = near.iter().take(12).map(|byte| char::from(*byte)).collect();
     let begins = |words: &[&str]| {
         let at = |skip: usize| near.get(skip..).is_some_and(|text| words.iter().any(|w| text.starts_with(w)));
@@ -73,13 +75,13 @@ fn hint(body: &[u8], error: &serde_json::Error) -> Option<&'static str> {
     }
 }
 
-/// Walks over a document that is known to be JSON and compares the keys of each object.
-struct Keys<'s, 'de> {
-    /// The keys of all objects that are open, the innermost one's last.
+/// Walks over valid JSON and fails on a duplicate key in an object.
+struct DuplicateKeys<'s, 'de> {
+    /// The keys of all open objects, those of the innermost object last.
     seen: &'s mut Vec<Cow<'de, str>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Keys<'_, 'de> {
+impl<'de> DeserializeSeed<'de> for DuplicateKeys<'_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -87,7 +89,7 @@ impl<'de> DeserializeSeed<'de> for Keys<'_, 'de> {
     }
 }
 
-impl<'de> Visitor<'de> for Keys<'_, 'de> {
+impl<'de> Visitor<'de> for DuplicateKeys<'_, 'de> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +121,7 @@ impl<'de> Visitor<'de> for Keys<'_, 'de> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Keys { seen: &mut *self.seen })?.is_some() {}
+        while list.next_element_seed(DuplicateKeys { seen: &mut *self.seen })?.is_some() {}
         Ok(())
     }
 
@@ -131,13 +133,13 @@ impl<'de> Visitor<'de> for Keys<'_, 'de> {
             if few.contains(&key) || many.contains(&key) {
                 return Err(A::Error::custom(format_args!("the key {} is there twice", quote(&key))));
             }
-            if few.len() < FEW {
+            if few.len() < MAX_LINEAR_KEYS {
                 self.seen.push(key);
             } else {
                 many.insert(key);
             }
             let open = self.seen.len();
-            map.next_value_seed(Keys { seen: &mut *self.seen })?;
+            map.next_value_seed(DuplicateKeys { seen: &mut *self.seen })?;
             self.seen.truncate(open);
         }
         self.seen.truncate(start);
@@ -145,7 +147,7 @@ impl<'de> Visitor<'de> for Keys<'_, 'de> {
     }
 }
 
-/// A key, borrowed from the body where it has no escapes.
+/// An object's key, borrowed from the body unless it has escapes.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {

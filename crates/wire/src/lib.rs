@@ -1,10 +1,9 @@
-//! The public API on paper: what a request may say, what an answer looks like, what an error is.
+//! The types of the public API: requests, responses and errors of all dialects.
 //!
-//! A request body goes through two doors. First it must be JSON (`serde_json`, which bounds nesting at 128 levels);
-//! then every field this server knows is read by hand through `fields`, so that a bad value is answered with the
-//! field's own name in `param` and with the value and the limit in the message. Fields nobody knows are ignored, as
-//! OpenAI's server does; fields that are known elsewhere but not built here are refused ([`request_fields`]), because an
-//! option that is silently dropped changes the answer without saying so.
+//! A request body is parsed in two steps. First as JSON (`serde_json`, which limits nesting to 128 levels). Then each
+//! supported field is read through `fields`, so that an error names the field in `param`, and the value and the limit
+//! in its message. Unknown fields are ignored, as OpenAI's server does. Fields that other servers support and this one
+//! does not are errors ([`request_fields`]), because silently dropping an option changes the answer.
 //!
 //! Deliberately absent: HTTP, clocks, random ids, tokens of any model. The `server` crate supplies those.
 

@@ -1,14 +1,14 @@
-//! Every bound on a request, in one place. `docs/limits.md` and `docs/api-reference.md` list them; a test there keeps the two equal.
+//! All limits of requests. `docs/limits.md` and `docs/api-reference.md` list them; a test compares the two.
 
-/// Bytes of a request body, unless the server is told otherwise.
+/// Bytes of a request body, unless the server is configured otherwise.
 pub const BODY_BYTES: usize = 4 << 20;
 /// JSON values in a request body.
 pub const BODY_VALUES: usize = 400_000;
-/// What an object counts as among them.
+/// Weight of a JSON object in the count of [`BODY_VALUES`].
 pub const VALUES_OF_AN_OBJECT: usize = 8;
-/// Most tokens that `/tokenize` and `count_tokens` count; a longer context is the limit instead.
+/// Most tokens that `/tokenize` and `count_tokens` count; if the context is longer, its length is the limit.
 pub const COUNTED_TOKENS: usize = 262_144;
-/// Bytes of text that `/detokenize` answers with.
+/// Bytes of text that `/detokenize` returns.
 pub const DETOKENIZED_BYTES: usize = 8 << 20;
 /// Messages in a conversation.
 pub const MESSAGES: usize = 4_096;
@@ -54,7 +54,7 @@ pub const DRY_BREAKER_BYTES: usize = 64;
 pub const TOKENS: i64 = 16 << 20;
 /// Entries of `metadata`.
 pub const METADATA: usize = 16;
-/// Seconds that a request may allow itself (`timeout`).
+/// Greatest `timeout` of a request, in seconds.
 pub const TIMEOUT_S: f32 = 86_400.0;
 /// Entries of `chat_template_kwargs`.
 pub const TEMPLATE_ARGUMENTS: usize = 64;

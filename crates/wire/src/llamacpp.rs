@@ -1,4 +1,4 @@
-//! `POST /completion` and `/completions`: llama.cpp's own form of a completion.
+//! `POST /completion` and `/completions`: llama.cpp's completion API.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -10,27 +10,27 @@ use crate::fields::Fields;
 use crate::request_fields::{self, Route};
 use crate::{Handling, Ids, Sampling, guided, json, limits, numbers, sampling};
 
-/// Names in `response_fields`.
-const FIELDS: usize = 64;
+/// Upper bound of the names in `response_fields`.
+const MAX_RESPONSE_FIELDS: usize = 64;
 
-/// A request, checked.
+/// A validated request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LlamaRequest {
-    /// What is continued, and how. `logprobs` is `n_probs`.
+    /// The equivalent completion request, with `n_probs` as `logprobs`.
     pub completion: CompletionRequest,
-    /// Whether the whole answer has the ids of its tokens; events always have.
+    /// Whether a whole response has the token ids of the answer; stream events always do.
     pub return_tokens: bool,
-    /// Fields of the answer that are wanted; empty is all. A name with slashes leads into objects.
+    /// Names of the response's fields to send; empty is all. `a/b` is the field `b` of the object `a`.
     pub response_fields: Vec<String>,
-    /// Whether the prompt was a list, so that the answer is one.
+    /// Whether the prompt was a list, so that the response is one.
     pub listed: bool,
 }
 
 impl LlamaRequest {
-    /// Reads a body. Never panics, whatever the bytes.
+    /// Parses a body. Never panics.
     ///
     /// # Errors
-    /// When a field has a wrong value or asks for what is not built here.
+    /// Invalid JSON, or a field with an invalid or unsupported value.
     pub fn parse(body: &[u8]) -> Result<LlamaRequest, Fault> {
         let exact = numbers::exact(body);
         let value = json::read(body)?;
@@ -52,7 +52,7 @@ impl LlamaRequest {
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             ids: Ids::default(),
-            logprobs: probabilities(&body)?,
+            logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: None,
             guided: guided::read(&body, &exact)?,
             stream,
@@ -68,8 +68,8 @@ impl LlamaRequest {
     }
 }
 
-/// Alternatives a token; 0 is none, and no probabilities at all.
-fn probabilities(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
+/// The number of alternatives of each token (`n_probs` or `logprobs`); 0 is no probabilities at all.
+fn logprobs_wanted(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     for name in ["n_probs", "logprobs"] {
         match body.get(name) {
             Some(Value::Bool(false)) | None => {}
@@ -81,14 +81,14 @@ fn probabilities(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
 
 fn response_fields(body: &Fields<'_>) -> Result<Vec<String>, Fault> {
     let name = "response_fields";
-    let entries = body.list(name, FIELDS)?.unwrap_or_default();
+    let entries = body.list(name, MAX_RESPONSE_FIELDS)?.unwrap_or_default();
     let text = |(i, entry)| {
         crate::fields::text(&format!("{name}[{i}]"), entry, limits::NAME_BYTES).map(str::to_owned)
     };
     entries.iter().enumerate().map(text).collect()
 }
 
-/// The fields of `answer` that are wanted: `a/b` is what `a` has under `b`, and is then called `b`. What is not there is
+/// The requested fields of `answer`. `a/b` is the field `b` of the object `a`, returned as `b`. Missing fields are
 /// left out.
 pub fn selected(answer: Value, wanted: &[String]) -> Value {
     if wanted.is_empty() {
@@ -105,7 +105,7 @@ pub fn selected(answer: Value, wanted: &[String]) -> Value {
     Value::Object(out)
 }
 
-/// Why an answer ended, in llama.cpp's words.
+/// llama.cpp's `stop_type` for a finish reason: `limit`, `word` or `eos`.
 pub fn stop_type(finish_reason: &str, word: bool) -> &'static str {
     match finish_reason {
         "length" => "limit",
@@ -114,69 +114,69 @@ pub fn stop_type(finish_reason: &str, word: bool) -> &'static str {
     }
 }
 
-/// A piece of a streamed answer.
+/// An event of a streamed answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Piece<'a> {
-    /// Which answer, from 0.
+    /// Index of the answer, from 0.
     pub index: usize,
-    /// What is new in it.
+    /// New text.
     pub content: &'a str,
-    /// The tokens that came.
+    /// New token ids.
     pub tokens: &'a [u32],
-    /// Always false: the last event is a whole answer.
+    /// Always false; the last event is an [`Answer`].
     pub stop: bool,
-    /// Always -1: there are no slots to choose from.
+    /// Always -1: slots cannot be chosen.
     pub id_slot: i32,
-    /// Tokens of the answer so far.
+    /// Number of answer tokens so far.
     pub tokens_predicted: usize,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     pub tokens_evaluated: usize,
-    /// If asked for.
+    /// Log-probabilities of the new tokens, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_probabilities: Option<Vec<Probability>>,
 }
 
-/// A token and how likely it was.
+/// A token with its log-probability.
 #[derive(Debug, Clone, Serialize)]
 pub struct Probability {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its text; part of a character is U+FFFD.
+    /// Text of the token; an incomplete character is U+FFFD.
     pub token: String,
-    /// Its bytes.
+    /// Bytes of the token's text.
     pub bytes: Vec<u8>,
-    /// ln p.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
-    /// The likeliest tokens; absent in those themselves.
+    /// The most likely tokens; absent in an alternative.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_logprobs: Option<Vec<Probability>>,
 }
 
-/// How long an answer took by the clock, milliseconds.
+/// Wall-clock times and token rates of an answer.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Timings {
-    /// Prompt tokens that were remembered.
+    /// Prompt tokens found in the prefix cache.
     pub cache_n: usize,
-    /// Prompt tokens that were computed.
+    /// Prompt tokens computed.
     pub prompt_n: usize,
-    /// To the first token, the time in the queue included.
+    /// Milliseconds to the first token, including the time in the queue.
     pub prompt_ms: f64,
-    /// That, for each token.
+    /// Milliseconds for each computed prompt token.
     pub prompt_per_token_ms: f64,
-    /// The inverse, a second.
+    /// Computed prompt tokens a second.
     pub prompt_per_second: f64,
     /// Tokens of the answer.
     pub predicted_n: usize,
-    /// From the first token to the end.
+    /// Milliseconds from the first token to the end.
     pub predicted_ms: f64,
-    /// That, for each token.
+    /// Milliseconds for each token of the answer.
     pub predicted_per_token_ms: f64,
-    /// The inverse, a second.
+    /// Tokens of the answer a second.
     pub predicted_per_second: f64,
 }
 
 impl Timings {
-    /// Of these counts and times.
+    /// The timings of these counts and milliseconds.
     pub fn new(cached: usize, prompt: usize, prompt_ms: f64, predicted: usize, predicted_ms: f64) -> Timings {
         let each = |ms: f64, n: usize| ms / n.max(1) as f64;
         let rate = |ms: f64, n: usize| if ms > 0.0 { n as f64 * 1e3 / ms } else { 0.0 };
@@ -197,39 +197,39 @@ impl Timings {
 /// A whole answer, and the last event of a streamed one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer<'a> {
-    /// Which answer, from 0.
+    /// Index of the answer, from 0.
     pub index: usize,
-    /// The text; empty in the last event of a stream.
+    /// Text of the answer; empty in the last event of a stream.
     pub content: String,
-    /// Its tokens, if asked for.
+    /// Token ids of the answer, if requested.
     pub tokens: Vec<u32>,
-    /// Always -1.
+    /// Always -1: slots cannot be chosen.
     pub id_slot: i32,
     /// Always true.
     pub stop: bool,
-    /// The model's name.
+    /// Name of the answering model.
     pub model: &'a str,
-    /// Tokens of the answer.
+    /// Number of answer tokens.
     pub tokens_predicted: usize,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     pub tokens_evaluated: usize,
-    /// How tokens were chosen.
+    /// The sampling parameters.
     pub generation_settings: Value,
-    /// The prompt as text.
+    /// Text of the prompt.
     pub prompt: &'a str,
-    /// Whether the text has a line end.
+    /// Whether the text has a newline.
     pub has_new_line: bool,
-    /// Always false: prompts are never cut.
+    /// Always false: prompts are never truncated.
     pub truncated: bool,
-    /// `eos`, `limit` or `word`.
+    /// Why the answer ended: `eos`, `limit` or `word`.
     pub stop_type: &'static str,
-    /// The stop string that was met.
+    /// The stop string that matched.
     pub stopping_word: &'a str,
-    /// Prompt tokens that were remembered.
+    /// Prompt tokens found in the prefix cache.
     pub tokens_cached: usize,
-    /// How long it took.
+    /// Times and token rates.
     pub timings: Timings,
-    /// If asked for, and not streamed.
+    /// Log-probabilities of the answer's tokens, if requested; not in a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_probabilities: Option<Vec<Probability>>,
 }

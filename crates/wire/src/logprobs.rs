@@ -1,4 +1,4 @@
-//! Log-probabilities in the styles of the API: a list of records for chat, four parallel lists for completions, and vLLM's
+//! Log-probabilities in the API's formats: a list of records for chat, four parallel lists for completions, and vLLM's
 //! list of maps for prompts.
 
 use serde::ser::{SerializeMap, SerializeSeq};
@@ -8,14 +8,14 @@ use crate::error::Fault;
 use crate::fields::Fields;
 use crate::limits;
 
-/// A token and how likely it was, natural logarithm.
+/// A token with its log-probability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scored {
-    /// The bytes of its text; may be part of a character.
+    /// Bytes of the token's text; may be an incomplete UTF-8 character.
     pub bytes: Vec<u8>,
-    /// Its id, if it is to be named by that.
+    /// Token id, if the token is named by it (`return_tokens_as_token_ids`).
     pub id: Option<u32>,
-    /// ln p.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
 }
 
@@ -26,21 +26,21 @@ impl Scored {
     }
 }
 
-/// The token chosen and its best alternatives, most likely first.
+/// A token of a text with its alternatives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Position {
-    /// The token that the answer has.
+    /// The token in the text.
     pub chosen: Scored,
-    /// As many as were asked for.
+    /// The requested number of alternatives, the most likely first.
     pub top: Vec<Scored>,
 }
 
-/// JSON has no infinities; vLLM writes −9999 for "never".
+/// A finite log-probability: JSON has no infinities, so −∞ is written as −9999, as in vLLM.
 fn finite(logprob: f32) -> f32 {
     if logprob.is_finite() { logprob } else { -9_999.0 }
 }
 
-/// A token as text. Part of a character becomes `bytes:\xe2\x80`, as OpenAI writes it, so that two of them differ.
+/// A token as text. An incomplete character becomes `bytes:\xe2\x80`, as in OpenAI's API, so that tokens stay distinct.
 pub fn token_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -79,7 +79,7 @@ impl From<&Scored> for Entry {
 }
 
 impl Chat {
-    /// The records of some positions.
+    /// The records of these positions.
     pub fn new(positions: &[Position]) -> Chat {
         let record = |p: &Position| Record {
             chosen: Entry::from(&p.chosen),
@@ -99,7 +99,7 @@ pub struct Completion {
     text_offset: Vec<usize>,
 }
 
-/// A map by text. Its figures are written as those of `token_logprobs` are, so that readers find equal ones equal.
+/// A map from token text to log-probability, formatted as in `token_logprobs`, so that equal values compare equal.
 #[derive(Debug, Clone)]
 struct Top(Vec<(String, f32)>);
 
@@ -110,8 +110,8 @@ impl Serialize for Top {
 }
 
 impl Completion {
-    /// The lists for some positions, the first of which starts `offset` characters into the choice's text.
-    /// Gives back the offset after the last.
+    /// The lists of these positions, the first of which starts `offset` characters into the choice's text. Also returns
+    /// the offset after the last.
     pub fn new(positions: &[Position], offset: usize) -> (Completion, usize) {
         let mut lists = Completion::default();
         let mut at = offset;
@@ -122,8 +122,8 @@ impl Completion {
         (lists, at)
     }
 
-    /// The lists for an echoed prompt: its first token, which has no probability, and the others, each with the character
-    /// of the choice's text that it starts at.
+    /// The lists of an echoed prompt: the first token, which has no probability, and the others, each with its offset
+    /// in the choice's text, in characters.
     pub fn of_prompt<'a>(
         first: &Scored,
         others: impl IntoIterator<Item = (&'a Position, usize)>,
@@ -142,7 +142,7 @@ impl Completion {
         let mut top: Vec<(String, f32)> = Vec::with_capacity(position.top.len());
         for scored in &position.top {
             let name = scored.name();
-            // Two tokens of one text: the likelier one stands.
+            // Of two tokens with the same text, the more likely one is kept.
             if top.iter().all(|(known, _)| *known != name) {
                 top.push((name, finite(scored.logprob)));
             }
@@ -153,7 +153,7 @@ impl Completion {
         self.text_offset.push(at);
     }
 
-    /// These lists, then `more`.
+    /// These lists, followed by `more`.
     #[must_use]
     pub fn then(mut self, more: Completion) -> Completion {
         self.tokens.extend(more.tokens);
@@ -164,25 +164,25 @@ impl Completion {
     }
 }
 
-/// `prompt_logprobs`: null for the first token, then a map for each, of the token and its likeliest rivals by id.
+/// `prompt_logprobs`: null for the first token, then a map by token id for each, of the token and its alternatives.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Prompt(Vec<Vec<Ranked>>);
 
-/// A token of a prompt, or one that could have stood there.
+/// A token of a prompt, or an alternative to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranked {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its place among all tokens by probability, from 1.
+    /// Rank of the token by probability, from 1.
     pub rank: usize,
-    /// ln p.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
-    /// Its text; part of a character is U+FFFD, as in vLLM.
+    /// Text of the token; an incomplete character is U+FFFD, as in vLLM.
     pub text: String,
 }
 
 impl Prompt {
-    /// Of the tokens from the second on: each one first, then the likeliest, of which one may be the same.
+    /// From one list for each token from the second on: the token, then its alternatives, which may include it.
     pub fn new(others: Vec<Vec<Ranked>>) -> Prompt {
         Prompt(others)
     }
@@ -192,13 +192,13 @@ impl Serialize for Prompt {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(1 + self.0.len()))?;
         list.serialize_element(&())?;
-        self.0.iter().try_for_each(|ranked| list.serialize_element(&At(ranked)))?;
+        self.0.iter().try_for_each(|ranked| list.serialize_element(&PromptPosition(ranked)))?;
         list.end()
     }
 }
 
-/// The map of one position.
-struct At<'a>(&'a [Ranked]);
+/// The map of a position, by token id.
+struct PromptPosition<'a>(&'a [Ranked]);
 
 #[derive(Serialize)]
 struct RankedEntry<'a> {
@@ -207,7 +207,7 @@ struct RankedEntry<'a> {
     decoded_token: &'a str,
 }
 
-impl Serialize for At<'_> {
+impl Serialize for PromptPosition<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (at, ranked) in self.0.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Serialize for At<'_> {
     }
 }
 
-/// `prompt_logprobs` of a request. They are of the whole answer: streams have no place for them.
+/// Reads `prompt_logprobs` of a request: the number of alternatives. Not allowed with `stream`.
 pub(crate) fn of_prompt_wanted(body: &Fields<'_>, streamed: bool) -> Result<Option<usize>, Fault> {
     let name = "prompt_logprobs";
     match body.count(name, 0..=limits::LOGPROBS)? {
@@ -233,7 +233,7 @@ pub(crate) fn of_prompt_wanted(body: &Fields<'_>, streamed: bool) -> Result<Opti
     }
 }
 
-/// Characters that begin in these bytes: a character split over tokens counts once, where it starts.
+/// Number of UTF-8 characters that start in these bytes: a character split over tokens counts once.
 pub fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| **b & 0xC0 != 0x80).count()
 }

@@ -1,7 +1,7 @@
-//! Messages of a conversation, checked and brought into the form that chat templates expect.
+//! Validation of a conversation's messages, and conversion to the form that chat templates expect.
 //!
-//! Templates are written for Hugging Face's `apply_chat_template`: `content` is a string, a tool call's `arguments` is
-//! an object rather than the JSON text that the API carries.
+//! Templates are written for Hugging Face's `apply_chat_template`: `content` is a string, and a tool call's `arguments`
+//! is an object instead of the API's JSON text.
 
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ fn read(message: &Value, path: String) -> Result<Value, Fault> {
     let calls = tool_calls(&message)?;
     let text = match content(&message)? {
         Some(text) => text,
-        // An assistant that called tools may have said nothing; an empty string suits every template.
+        // An assistant message with tool calls may have no text; every template accepts an empty string.
         None if role == "assistant" => String::new(),
         None => return Err(Fault::missing(message.param("content"))),
     };
@@ -57,7 +57,7 @@ fn read(message: &Value, path: String) -> Result<Value, Fault> {
     Ok(Value::Object(out))
 }
 
-/// A string, or text parts joined by line ends as vLLM and llama.cpp join them.
+/// The content: a string, or text parts joined by newlines, as in vLLM and llama.cpp.
 fn content(message: &Fields<'_>) -> Result<Option<String>, Fault> {
     let param = message.param("content");
     let parts = match message.get("content") {
@@ -128,7 +128,7 @@ fn tool_call(call: &Value, path: String) -> Result<Value, Fault> {
     Ok(Value::Object(out))
 }
 
-/// Reads `tools`, for the template. None when there are none.
+/// Reads `tools`, for the chat template. None for an empty list.
 pub(crate) fn tools(body: &Fields<'_>) -> Result<Option<Vec<Value>>, Fault> {
     let list = body.list("tools", limits::TOOLS)?.unwrap_or_default();
     for (i, tool) in list.iter().enumerate() {
@@ -158,18 +158,18 @@ pub(crate) fn tools(body: &Fields<'_>) -> Result<Option<Vec<Value>>, Fault> {
 /// Whether the model may, must or must not call tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// It must not.
+    /// The model must not call tools.
     None,
-    /// It may.
+    /// The model may call tools.
     #[default]
     Auto,
-    /// It must call one or more.
+    /// The model must call at least one tool.
     Required,
-    /// It must call this one.
+    /// The model must call the tool of this name.
     Named(String),
 }
 
-/// Reads `tool_choice`, which must fit `tools`.
+/// Reads `tool_choice` and checks it against `tools`.
 pub(crate) fn choice(body: &Fields<'_>, tools: Option<&[Value]>) -> Result<ToolChoice, Fault> {
     let name = "tool_choice";
     let choice = match body.get(name) {
@@ -206,7 +206,7 @@ pub(crate) fn choice(body: &Fields<'_>, tools: Option<&[Value]>) -> Result<ToolC
     }
 }
 
-/// The names of tools that were read here.
+/// The names of validated tools.
 pub fn tool_names(tools: &[Value]) -> impl Iterator<Item = &str> {
     tools.iter().filter_map(|tool| tool.get("function")?.get("name")?.as_str())
 }

@@ -2,31 +2,31 @@
 
 use serde::Serialize;
 
-/// One model that the server answers for.
+/// A model in the list of `/v1/models`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Card {
-    /// The name to put into `model`.
+    /// The model's name, as requests use it in `model`.
     pub id: String,
     /// Always `model`.
     pub object: &'static str,
-    /// When it was loaded, Unix seconds.
+    /// Time when the model was loaded, in Unix seconds.
     pub created: u64,
     /// Always `gristmill`.
     pub owned_by: &'static str,
-    /// Tokens of context a request may use, prompt and answer together (vLLM's field); none until it is loaded.
+    /// Context length: most tokens of prompt and answer together (vLLM's field); none until the model is loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_model_len: Option<usize>,
-    /// `registered` (loaded when it is asked for), `loading`, `ready`, `draining` or `failed`.
+    /// Loading state: `registered` (loaded on first use), `loading`, `ready`, `draining` or `failed`.
     pub state: &'static str,
-    /// Bytes of memory that it takes when it is loaded, once that is known.
+    /// Memory of the loaded model in bytes, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Whether it stays loaded whatever else is asked for.
+    /// Whether the model is never unloaded for another one.
     pub pinned: bool,
 }
 
 impl Card {
-    /// The card of a model that is loaded.
+    /// The card of a loaded model.
     pub fn new(id: impl Into<String>, created: u64, context: Option<usize>) -> Card {
         Card {
             id: id.into(),
@@ -46,7 +46,7 @@ impl Card {
 pub struct List {
     /// Always `list`.
     pub object: &'static str,
-    /// The cards.
+    /// One card for each name.
     pub data: Vec<Card>,
 }
 

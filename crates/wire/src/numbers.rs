@@ -1,30 +1,31 @@
-//! Numbers of a JSON text that a double does not hold: where they are, and their digits.
+//! Numbers of a JSON text that a double cannot represent exactly: their positions and digits.
 
 use crate::error::Fault;
 
-/// Most such numbers that are found in a text.
-const MOST: usize = 1_024;
+/// Upper bound of the numbers returned by [`exact`].
+const MAX_NUMBERS: usize = 1_024;
 
-/// A JSON pointer, and the number there as it is written.
+/// A JSON pointer, and the text of the number there.
 pub type Exact = (String, String);
 
-/// Finds the numbers of `text`, which is valid JSON, whose value is another once it is read as a double or a 64-bit integer.
-/// At most 1,024 are looked for.
+/// The numbers of `text`, which is valid JSON, whose value changes when parsed as a double or a 64-bit integer. At most
+/// 1,024.
 #[must_use]
 pub fn exact(text: &[u8]) -> Vec<Exact> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let mut scan = Scan { text, at: 0, path: Vec::new(), found: Vec::new() };
-    // Most bodies have no long number at all.
+    let mut scan = NumberScan { text, at: 0, path: Vec::new(), found: Vec::new() };
+    // Fast path: most bodies have no long number.
     if scan.any_long() {
         scan.value();
     }
     scan.found
 }
 
-/// Refuses such numbers where a schema lists values, for requests that are translated before they are read.
+/// Checks that the values listed by schemas (`const`, `enum`) are exact, for requests that are translated to another
+/// API before parsing.
 ///
 /// # Errors
-/// The first one.
+/// The first number that is not exact.
 pub fn refuse_in_schemas(text: &[u8]) -> Result<(), Fault> {
     let listed = |at: &str| at.contains("/const") || at.contains("/enum");
     match exact(text).into_iter().find(|(at, _)| listed(at)) {
@@ -42,28 +43,28 @@ pub fn refuse_in_schemas(text: &[u8]) -> Result<(), Fault> {
     }
 }
 
-struct Scan<'t> {
+struct NumberScan<'t> {
     text: &'t [u8],
     at: usize,
     path: Vec<String>,
     found: Vec<Exact>,
 }
 
-impl Scan<'_> {
-    /// Whether there is a run of digits, points and exponents that could be too long.
+impl NumberScan<'_> {
+    /// Whether the text has a run of at least 16 characters of numbers.
     fn any_long(&self) -> bool {
         let number = |byte: &u8| byte.is_ascii_digit() || b".eE+-".contains(byte);
         self.text.split(|byte| !number(byte)).any(|run| run.len() >= 16)
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
         }
     }
 
     fn value(&mut self) {
-        self.space();
+        self.skip_whitespace();
         match self.text.get(self.at) {
             Some(b'{') => self.entries(b'}', true),
             Some(b'[') => self.entries(b']', false),
@@ -82,7 +83,7 @@ impl Scan<'_> {
     fn entries(&mut self, close: u8, keyed: bool) {
         self.at += 1;
         for index in 0.. {
-            self.space();
+            self.skip_whitespace();
             match self.text.get(self.at) {
                 None => return,
                 Some(byte) if *byte == close => {
@@ -91,14 +92,14 @@ impl Scan<'_> {
                 }
                 Some(b',') => {
                     self.at += 1;
-                    self.space();
+                    self.skip_whitespace();
                 }
                 Some(_) => {}
             }
             let before = self.at;
             let step = if keyed {
                 let key = self.string();
-                self.space();
+                self.skip_whitespace();
                 self.at += 1;
                 key.replace('~', "~0").replace('/', "~1")
             } else {
@@ -132,15 +133,15 @@ impl Scan<'_> {
             self.at += 1;
         }
         let Ok(digits) = std::str::from_utf8(&self.text[start..self.at]) else { return };
-        if self.found.len() < MOST && !held(digits) {
+        if self.found.len() < MAX_NUMBERS && !round_trips(digits) {
             let path = self.path.iter().flat_map(|step| ["/", step.as_str()]).collect();
             self.found.push((path, digits.to_owned()));
         }
     }
 }
 
-/// Whether reading a number and writing it again gives its value.
-fn held(digits: &str) -> bool {
+/// Whether parsing and printing a number preserves its value.
+fn round_trips(digits: &str) -> bool {
     if digits.len() < 16 {
         return true;
     }
@@ -148,7 +149,7 @@ fn held(digits: &str) -> bool {
     read.is_ok_and(|number| significant(&number.to_string()) == significant(digits))
 }
 
-/// Digits without zeros at either end, and the power of ten of the first of them.
+/// Sign, digits without leading and trailing zeros, and the decimal exponent of the first digit.
 fn significant(text: &str) -> (bool, String, i64) {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) =

@@ -1,4 +1,4 @@
-//! The API as an OpenAPI 3.1 document, for clients that are made from it. Bounds are those of [`crate::limits`].
+//! The OpenAPI 3.1 document of the API, for generating clients. Limits are those of [`crate::limits`].
 
 mod ollama;
 mod parts;
@@ -6,17 +6,17 @@ mod parts;
 use serde_json::{Value, json};
 
 use crate::limits;
-use crate::routes::{ROUTES, Route, Sent, Shape};
+use crate::routes::{ErrorFormat, ROUTES, ResponseMode, Route};
 use parts::{count, extras, flag, joined, message, number, object, reference, shared, text};
 
-/// The document, for a server of this version.
+/// The OpenAPI document of a server of this version.
 pub fn document(version: &str) -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Gristmill",
             "version": version,
-            "description": "Language models on CPUs, with the OpenAI API. Fields that are not listed and not known are ignored.",
+            "description": "LLM inference on CPUs with the OpenAI API. Unknown fields are ignored.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{}, {"key": []}],
@@ -42,38 +42,38 @@ fn body(description: &str, schema: &str) -> Value {
     json!({"description": description, "content": {"application/json": {"schema": reference(schema)}}})
 }
 
-/// Every answer that is not one, in OpenAI's shape.
+/// Status codes and descriptions of the error responses.
 fn faults() -> Vec<(&'static str, &'static str)> {
     vec![
-        ("400", "A field has a wrong value, or asks for what is not built here."),
-        ("401", "No key, or one that is not known."),
-        ("403", "A page of an origin that may not use the server."),
-        ("404", "No such path, model or response."),
-        ("405", "The path does not answer this method."),
-        ("408", "The body was late, or the request's own time is over."),
+        ("400", "A field has an invalid or unsupported value."),
+        ("401", "The API key is missing or unknown."),
+        ("403", "The web page's origin is not allowed."),
+        ("404", "The path, model or response does not exist."),
+        ("405", "The path does not support this method."),
+        ("408", "The body did not arrive in time, or the request's timeout passed."),
         ("413", "The body is too large."),
-        ("415", "The body is not JSON, or compressed in another way than gzip or deflate."),
-        ("421", "Host is not a loopback name, on a server without a key."),
-        ("429", "No room now: see Retry-After."),
-        ("431", "The head is too large."),
-        ("500", "The server's own fault."),
-        ("503", "The model is loading, or the server is on its way out: see Retry-After."),
+        ("415", "The body is not JSON, or its compression is not gzip or deflate."),
+        ("421", "Host is not a loopback name, on a server without API keys."),
+        ("429", "The queue is full or a rate limit is reached: see Retry-After."),
+        ("431", "The request headers are too large."),
+        ("500", "Internal server error."),
+        ("503", "The model is loading, or the server is shutting down: see Retry-After."),
     ]
 }
 
 fn operation(route: &Route, tag: &str) -> Value {
     let error = match route.shape {
-        Shape::OpenAi => "Error",
-        Shape::Anthropic => "AnthropicError",
-        Shape::Tgi => "TgiError",
-        Shape::Ollama => "OllamaError",
+        ErrorFormat::OpenAi => "Error",
+        ErrorFormat::Anthropic => "AnthropicError",
+        ErrorFormat::Tgi => "TgiError",
+        ErrorFormat::Ollama => "OllamaError",
     };
     let mut responses = json!({"200": success(route)});
     for (status, description) in faults() {
         responses[status] = body(description, error);
     }
-    if route.shape == Shape::Tgi {
-        responses["422"] = body("A field has a wrong value, or asks for what is not built here.", error);
+    if route.shape == ErrorFormat::Tgi {
+        responses["422"] = body("A field has an invalid or unsupported value.", error);
     }
     let mut operation = json!({
         "tags": [tag], "summary": route.summary, "operationId": route.id, "responses": responses,
@@ -93,19 +93,19 @@ fn operation(route: &Route, tag: &str) -> Value {
     operation
 }
 
-/// What a route answers, whole or as events.
+/// The description of a route's successful response.
 fn success(route: &Route) -> Value {
     let mut said = body(route.answers, route.answer);
     match route.sent {
-        Sent::Whole => {}
-        Sent::Either => {
-            let description = format!("{} As server-sent events if `stream` is true.", route.answers);
+        ResponseMode::Whole => {}
+        ResponseMode::Either => {
+            let description = format!("{} Sent as server-sent events if `stream` is true.", route.answers);
             said["description"] = description.into();
             said["content"]["text/event-stream"] = json!({});
         }
-        Sent::Streamed => said["content"]["text/event-stream"] = json!({}),
-        Sent::Lines => {
-            let description = format!("{} As lines of JSON unless `stream` is false.", route.answers);
+        ResponseMode::Streamed => said["content"]["text/event-stream"] = json!({}),
+        ResponseMode::Lines => {
+            let description = format!("{} Sent as lines of JSON unless `stream` is false.", route.answers);
             said["description"] = description.into();
             said["content"]["application/x-ndjson"] = json!({});
         }
@@ -113,7 +113,7 @@ fn success(route: &Route) -> Value {
     said
 }
 
-/// Adds what asks for a part of a list.
+/// Adds the query parameters of a paginated list.
 fn add_page(operation: &mut Value) {
     if let Some(parameters) = operation["parameters"].as_array_mut() {
         let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
@@ -145,11 +145,11 @@ fn schemas() -> Value {
             "messages": messages(),
             "max_completion_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
             "tools": {"type": ["array", "null"], "maxItems": limits::TOOLS, "items": tool, "description": "Functions that the model may call."},
-            "logprobs": flag("Log-probabilities of the chosen tokens."),
-            "top_logprobs": count(0, limits::LOGPROBS, "Alternatives; logprobs must be true."),
-            "continue_final_message": flag("The answer goes on where the last message, the assistant's, ends."),
-            "add_generation_prompt": flag("Whether the template begins an answer; not with continue_final_message."),
-            "reasoning_effort": text(limits::NAME_BYTES, "Handed to the template."),
+            "logprobs": flag("Return log-probabilities of the generated tokens."),
+            "top_logprobs": count(0, limits::LOGPROBS, "Number of alternatives of each token; logprobs must be true."),
+            "continue_final_message": flag("Continue the last message, which must be the assistant's."),
+            "add_generation_prompt": flag("Whether the prompt ends with the start of an assistant message; not with continue_final_message."),
+            "reasoning_effort": text(limits::NAME_BYTES, "Reasoning effort, a variable of the chat template."),
             "chat_template_kwargs": {"type": ["object", "null"], "maxProperties": limits::TEMPLATE_ARGUMENTS},
         }),
         &["messages"],
@@ -159,10 +159,10 @@ fn schemas() -> Value {
         {"type": "array", "minItems": 1, "maxItems": limits::PROMPTS, "items": {"type": "string", "minLength": 1}}]});
     let completion = object(
         joined(shared(), extras()),
-        json!({"prompt": prompt, "echo": flag("The text begins with the prompt; with logprobs its tokens have theirs too."),
-            "logprobs": count(0, limits::LOGPROBS, "Alternatives."),
-            "max_tokens": count(0, limits::TOKENS, "Most tokens of the answer; 0, with echo only, is none."),
-            "best_of": count(1, limits::N, "Answers computed for each prompt, of which the n likeliest are sent; at least n, not streamed.")}),
+        json!({"prompt": prompt, "echo": flag("Start the text with the prompt; with logprobs, including the prompt's log-probabilities."),
+            "logprobs": count(0, limits::LOGPROBS, "Number of alternatives of each token."),
+            "max_tokens": count(0, limits::TOKENS, "Most tokens of the answer; 0 is allowed with echo only."),
+            "best_of": count(1, limits::N, "Answers computed for each prompt, of which the n most likely are sent; at least n; not streamed.")}),
         &["prompt"],
     );
     let turn = object(
@@ -174,8 +174,8 @@ fn schemas() -> Value {
     let counted = json!({"model": {"type": ["string", "null"]}, "messages": turns, "system": {"type": ["string", "null"]}});
     let asked = json!({
         "max_tokens": {"type": "integer", "minimum": 1, "maximum": limits::TOKENS},
-        "temperature": number(0.0, 2.0, "0 is greedy."),
-        "stream": flag("As server-sent events."),
+        "temperature": number(0.0, 2.0, "Sampling temperature; 0 is greedy."),
+        "stream": flag("Send the answer as server-sent events."),
         "stop_sequences": {"type": ["array", "null"], "maxItems": limits::STOPS,
             "items": {"type": "string", "minLength": 1, "maxLength": limits::STOP_BYTES}},
     });
@@ -184,9 +184,9 @@ fn schemas() -> Value {
         "input": {"type": "string"},
         "instructions": {"type": ["string", "null"]},
         "max_output_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
-        "temperature": number(0.0, 2.0, "0 is greedy."),
-        "stream": flag("As server-sent events."),
-        "store": flag("Whether it can be asked for later."),
+        "temperature": number(0.0, 2.0, "Sampling temperature; 0 is greedy."),
+        "stream": flag("Send the answer as server-sent events."),
+        "store": flag("Whether the response is stored for later retrieval."),
     });
     json!({
         "ChatRequest": chat,
@@ -194,8 +194,8 @@ fn schemas() -> Value {
         "ResponsesRequest": object(response, json!({}), &["input"]),
         "MessagesRequest": object(counted.clone(), asked, &["messages", "max_tokens"]),
         "CountRequest": object(counted, json!({}), &["messages"]),
-        "TokenizeRequest": object(json!({"prompt": {"type": "string"}, "add_special_tokens": flag("With the tokens around a text."),
-            "return_token_strs": flag("With the tokens' texts.")}), json!({}), &["prompt"]),
+        "TokenizeRequest": object(json!({"prompt": {"type": "string"}, "add_special_tokens": flag("Add the model's special tokens (BOS, EOS) around the text."),
+            "return_token_strs": flag("Return the text of each token.")}), json!({}), &["prompt"]),
         "DetokenizeRequest": object(json!({"tokens": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}}}),
             json!({}), &["tokens"]),
         "GenerateRequest": generate(),
@@ -234,31 +234,31 @@ fn schemas() -> Value {
     })
 }
 
-/// A text to continue, in the form of text-generation-inference.
+/// The schema of a text-generation-inference request.
 fn generate() -> Value {
     let parameters = json!({
         "max_new_tokens": count(1, limits::TOKENS, "Most tokens of the answer."),
-        "do_sample": flag("Sample rather than take the likeliest."),
-        "temperature": number(0.0, 2.0, "0 is greedy."),
-        "top_p": number(0.0, 1.0, "Nucleus."),
-        "top_k": count(-1, limits::TOKENS, "-1 and 0 keep all."),
-        "repetition_penalty": number(0.01, 100.0, "Divides or multiplies logits of tokens seen."),
-        "details": flag("The answer says how it came about."),
-        "decoder_input_details": flag("And says so of the prompt's tokens; not streamed."),
-        "return_full_text": flag("The text begins with the prompt."),
-        "truncate": count(1, limits::TOKENS, "Only so many last tokens of the prompt count."),
-        "top_n_tokens": count(0, limits::LOGPROBS, "Alternatives of each token."),
-        "best_of": count(1, limits::N, "Answers of which the likeliest is sent; not streamed."),
+        "do_sample": flag("Sample instead of greedy decoding."),
+        "temperature": number(0.0, 2.0, "Sampling temperature; 0 is greedy."),
+        "top_p": number(0.0, 1.0, "Nucleus sampling: cumulative probability of the tokens kept."),
+        "top_k": count(-1, limits::TOKENS, "Number of most likely tokens kept; -1 and 0 keep all."),
+        "repetition_penalty": number(0.01, 100.0, "Divides positive and multiplies negative logits of repeated tokens."),
+        "details": flag("Return details of the answer: finish reason, tokens, log-probabilities."),
+        "decoder_input_details": flag("Include the prompt's tokens in the details; not streamed."),
+        "return_full_text": flag("Start the text with the prompt."),
+        "truncate": count(1, limits::TOKENS, "Truncate the prompt to this many last tokens."),
+        "top_n_tokens": count(0, limits::LOGPROBS, "Number of alternatives of each token."),
+        "best_of": count(1, limits::N, "Answers computed, of which the most likely is sent; not streamed."),
     });
     object(
         json!({"inputs": {"type": "string", "minLength": 1},
-            "parameters": {"type": ["object", "null"], "properties": parameters}, "stream": flag("As server-sent events.")}),
+            "parameters": {"type": ["object", "null"], "properties": parameters}, "stream": flag("Send the answer as server-sent events.")}),
         json!({}),
         &["inputs"],
     )
 }
 
-/// A text to continue, in the form of llama.cpp.
+/// The schema of a llama.cpp completion request.
 fn llama() -> Value {
     object(
         joined(shared(), extras_of_llama()),
@@ -270,14 +270,14 @@ fn llama() -> Value {
 fn extras_of_llama() -> Value {
     json!({
         "n_predict": {"oneOf": [{"type": "null"}, {"const": -1}, {"type": "integer", "minimum": 1, "maximum": limits::TOKENS}],
-            "description": "Most tokens of the answer; -1 is as many as fit."},
-        "n_probs": count(0, limits::LOGPROBS, "Alternatives of each token; 0 tells none."),
-        "return_tokens": flag("The answer has the ids of its tokens."),
-        "cache_prompt": flag("Ignored: beginnings are remembered anyway."),
+            "description": "Most tokens of the answer; -1 is no limit."},
+        "n_probs": count(0, limits::LOGPROBS, "Number of alternatives of each token; 0 returns no probabilities."),
+        "return_tokens": flag("Return the token ids of the answer."),
+        "cache_prompt": flag("Ignored: the prefix cache is always used."),
     })
 }
 
-/// An answer of this `object`, with these fields at least.
+/// The schema of a response with this `object` and these required fields.
 fn answer(kind: &str, required: &[&str]) -> Value {
     json!({"type": "object", "properties": {"id": {"type": "string"}, "object": {"const": kind}}, "required": required})
 }

@@ -1,54 +1,54 @@
-//! Every path of the API, once: the router, the labels of the metrics and the OpenAPI document are made from this table.
+//! The table of routes, from which the router, the metrics' labels and the OpenAPI document are built.
 
-/// The shape that an API's faults have.
+/// The format of an API's errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// OpenAI's.
+pub enum ErrorFormat {
+    /// OpenAI: `{"error": {"message", "type", "param", "code"}}`.
     OpenAi,
-    /// Anthropic's.
+    /// Anthropic: `{"type": "error", "error": {"type", "message"}}`.
     Anthropic,
-    /// text-generation-inference's.
+    /// text-generation-inference: `{"error", "error_type", "param", "code"}`.
     Tgi,
-    /// Ollama's.
+    /// Ollama: `{"error"}`.
     Ollama,
 }
 
-/// How an answer is sent.
+/// How a response body is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
-    /// Whole.
+pub enum ResponseMode {
+    /// One JSON object.
     Whole,
-    /// Whole, or as server-sent events if the body asks for it.
+    /// One JSON object, or server-sent events if the request sets `stream`.
     Either,
-    /// As server-sent events.
+    /// Server-sent events.
     Streamed,
-    /// As JSON objects, one a line, or whole if the body asks for it.
+    /// JSON objects, one a line, or a single one if the request sets `stream` to false.
     Lines,
 }
 
-/// One method of one path.
+/// A route: one method of one path.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The path; `{id}` stands for a segment, `{*id}` for the rest.
+    /// Path pattern; `{id}` matches one segment, `{*id}` the rest.
     pub path: &'static str,
-    /// `GET`, `POST` or `DELETE`.
+    /// HTTP method: `GET`, `POST` or `DELETE`.
     pub method: &'static str,
-    /// The operation's id, OpenAI's where OpenAI has one.
+    /// `operationId` of the OpenAPI document: OpenAI's where it has one.
     pub id: &'static str,
-    /// The group that the OpenAPI document puts it into; none leaves it out of the document.
+    /// Tag of the OpenAPI document; none leaves the route out of it.
     pub tag: Option<&'static str>,
-    /// What it does.
+    /// Summary of the operation, a sentence.
     pub summary: &'static str,
-    /// What comes back.
+    /// Description of the response, a sentence.
     pub answers: &'static str,
-    /// The schema of its body, if it takes one.
+    /// Name of the request body's schema; none without a body.
     pub request: Option<&'static str>,
-    /// The schema of its answer.
+    /// Name of the response's schema.
     pub answer: &'static str,
-    /// How the answer is sent.
-    pub sent: Sent,
-    /// The shape of its faults.
-    pub shape: Shape,
+    /// How the response is sent.
+    pub sent: ResponseMode,
+    /// Format of the route's errors.
+    pub shape: ErrorFormat,
 }
 
 const GET: Route = Route {
@@ -60,24 +60,25 @@ const GET: Route = Route {
     answers: "",
     request: None,
     answer: "Object",
-    sent: Sent::Whole,
-    shape: Shape::OpenAi,
+    sent: ResponseMode::Whole,
+    shape: ErrorFormat::OpenAi,
 };
 const POST: Route = Route { method: "POST", tag: Some("completions"), ..GET };
 const PROBE: Route = Route { tag: None, ..GET };
-const OLLAMA: Route = Route { tag: Some("ollama"), sent: Sent::Lines, shape: Shape::Ollama, ..POST };
-const OLLAMA_GET: Route = Route { tag: Some("ollama"), shape: Shape::Ollama, ..GET };
+const OLLAMA: Route =
+    Route { tag: Some("ollama"), sent: ResponseMode::Lines, shape: ErrorFormat::Ollama, ..POST };
+const OLLAMA_GET: Route = Route { tag: Some("ollama"), shape: ErrorFormat::Ollama, ..GET };
 
-/// Paths that probes ask.
+/// Path of the health check.
 pub const HEALTH: &str = "/health";
-/// Whether the process is worth keeping.
+/// Path of the liveness probe: whether the process should be kept running.
 pub const LIVE: &str = "/health/live";
-/// Whether to send requests here.
+/// Path of the readiness probe: whether to route requests to this server.
 pub const READY: &str = "/health/ready";
-/// Prometheus's.
+/// Path of the Prometheus metrics.
 pub const METRICS: &str = "/metrics";
 
-/// Every route of the API, but those of the page.
+/// All routes of the API, without those of the web page.
 pub const ROUTES: &[Route] = &[
     Route { path: HEALTH, id: "health", ..PROBE },
     Route { path: LIVE, id: "healthLive", ..PROBE },
@@ -87,39 +88,39 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/v1/chat/completions",
         id: "createChatCompletion",
-        summary: "Answers a conversation.",
-        answers: "The answers to the conversation.",
+        summary: "Generates the next message of a conversation.",
+        answers: "The generated messages.",
         request: Some("ChatRequest"),
         answer: "ChatCompletion",
-        sent: Sent::Either,
+        sent: ResponseMode::Either,
         ..POST
     },
     Route {
         path: "/v1/completions",
         id: "createCompletion",
-        summary: "Continues a text.",
+        summary: "Generates a continuation of a text.",
         answers: "The continuations of the prompts.",
         request: Some("CompletionRequest"),
         answer: "Completion",
-        sent: Sent::Either,
+        sent: ResponseMode::Either,
         ..POST
     },
     Route {
         path: "/v1/responses",
         id: "createResponse",
         tag: Some("responses"),
-        summary: "Answers, and keeps the answer.",
+        summary: "Generates a response and stores it.",
         answers: "The response.",
         request: Some("ResponsesRequest"),
         answer: "Response",
-        sent: Sent::Either,
+        sent: ResponseMode::Either,
         ..POST
     },
     Route {
         path: "/v1/responses/{id}",
         id: "getResponse",
         tag: Some("responses"),
-        summary: "A response that is kept.",
+        summary: "Retrieves a stored response.",
         answers: "The response with this id.",
         answer: "Response",
         ..GET
@@ -129,8 +130,8 @@ pub const ROUTES: &[Route] = &[
         method: "DELETE",
         id: "deleteResponse",
         tag: Some("responses"),
-        summary: "Forgets a response.",
-        answers: "The id of the response that is gone.",
+        summary: "Deletes a stored response.",
+        answers: "The id of the deleted response.",
         answer: "Deleted",
         ..GET
     },
@@ -138,8 +139,8 @@ pub const ROUTES: &[Route] = &[
         path: "/v1/responses/{id}/cancel",
         id: "cancelResponse",
         tag: Some("responses"),
-        summary: "Cancels a response that is computed in the background.",
-        answers: "The response as it is now.",
+        summary: "Cancels a background response.",
+        answers: "The response in its current state.",
         answer: "Response",
         ..POST
     },
@@ -147,7 +148,7 @@ pub const ROUTES: &[Route] = &[
         path: "/v1/responses/{id}/input_items",
         id: "listInputItems",
         tag: Some("responses"),
-        summary: "What a response answers, as items.",
+        summary: "Lists the input items of a response.",
         answers: "A page of the items.",
         answer: "ItemList",
         ..GET
@@ -156,30 +157,30 @@ pub const ROUTES: &[Route] = &[
         path: "/v1/messages",
         id: "createMessage",
         tag: Some("messages"),
-        summary: "Answers a conversation, in Anthropic's form.",
-        answers: "The message that answers.",
+        summary: "Generates the next message of a conversation (Anthropic).",
+        answers: "The generated message.",
         request: Some("MessagesRequest"),
         answer: "Message",
-        sent: Sent::Either,
-        shape: Shape::Anthropic,
+        sent: ResponseMode::Either,
+        shape: ErrorFormat::Anthropic,
         ..POST
     },
     Route {
         path: "/v1/messages/count_tokens",
         id: "countMessageTokens",
         tag: Some("messages"),
-        summary: "Counts a conversation's tokens.",
+        summary: "Counts the tokens of a conversation.",
         answers: "The number of tokens.",
         request: Some("CountRequest"),
         answer: "Count",
-        shape: Shape::Anthropic,
+        shape: ErrorFormat::Anthropic,
         ..POST
     },
     Route {
         path: "/v1/models",
         id: "listModels",
         tag: Some("models"),
-        summary: "The names of the models.",
+        summary: "Lists the models.",
         answers: "A card for each name.",
         answer: "ModelList",
         ..GET
@@ -198,7 +199,7 @@ pub const ROUTES: &[Route] = &[
         id: "unloadModel",
         tag: Some("models"),
         summary: "Unloads a model that is not in use.",
-        answers: "The card of the model as it is now.",
+        answers: "The card of the model in its current state.",
         answer: "Model",
         ..POST
     },
@@ -206,8 +207,8 @@ pub const ROUTES: &[Route] = &[
         path: "/v1/models/{*id}",
         id: "retrieveModel",
         tag: Some("models"),
-        summary: "The model of one name.",
-        answers: "The card of the name.",
+        summary: "Retrieves a model by name.",
+        answers: "The card of the model.",
         answer: "Model",
         ..GET
     },
@@ -215,7 +216,7 @@ pub const ROUTES: &[Route] = &[
         path: "/tokenize",
         id: "tokenize",
         tag: Some("tokens"),
-        summary: "A text or a conversation as tokens.",
+        summary: "Tokenizes a text or a conversation.",
         answers: "The tokens.",
         request: Some("TokenizeRequest"),
         answer: "Tokens",
@@ -225,7 +226,7 @@ pub const ROUTES: &[Route] = &[
         path: "/detokenize",
         id: "detokenize",
         tag: Some("tokens"),
-        summary: "Tokens as text.",
+        summary: "Detokenizes token ids.",
         answers: "The text.",
         request: Some("DetokenizeRequest"),
         answer: "Text",
@@ -235,7 +236,7 @@ pub const ROUTES: &[Route] = &[
         path: "/apply-template",
         id: "applyTemplate",
         tag: Some("tokens"),
-        summary: "A conversation as the text that the model continues.",
+        summary: "Renders a conversation with the chat template.",
         answers: "The text.",
         request: Some("ChatRequest"),
         answer: "Text",
@@ -245,7 +246,7 @@ pub const ROUTES: &[Route] = &[
         path: "/tokenizer_info",
         id: "tokenizerInfo",
         tag: Some("tokens"),
-        summary: "What is known of the tokenizer.",
+        summary: "Describes the tokenizer.",
         answers: "The tokenizer's class, size and special tokens.",
         answer: "TokenizerInfo",
         ..GET
@@ -253,75 +254,75 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/generate",
         id: "generate",
-        summary: "Continues a text, in the form of text-generation-inference.",
+        summary: "Generates a continuation of a text (text-generation-inference).",
         answers: "The continuation.",
         request: Some("GenerateRequest"),
         answer: "Generated",
-        shape: Shape::Tgi,
+        shape: ErrorFormat::Tgi,
         ..POST
     },
     Route {
         path: "/generate_stream",
         id: "generateStream",
-        summary: "Continues a text, as events of text-generation-inference.",
+        summary: "Streams a continuation of a text (text-generation-inference).",
         answers: "An event for each token.",
         request: Some("GenerateRequest"),
         answer: "Generated",
-        sent: Sent::Streamed,
-        shape: Shape::Tgi,
+        sent: ResponseMode::Streamed,
+        shape: ErrorFormat::Tgi,
         ..POST
     },
     Route {
         path: "/",
         id: "compatGenerate",
-        summary: "Continues a text, whole or streamed, in the form of text-generation-inference.",
+        summary: "Generates a continuation of a text, whole or streamed (text-generation-inference).",
         answers: "The continuation, in a list.",
         request: Some("GenerateRequest"),
         answer: "GeneratedList",
-        sent: Sent::Either,
-        shape: Shape::Tgi,
+        sent: ResponseMode::Either,
+        shape: ErrorFormat::Tgi,
         ..POST
     },
     Route {
         path: "/info",
         id: "info",
-        summary: "The model and its limits, in the form of text-generation-inference.",
+        summary: "Describes the model and its limits (text-generation-inference).",
         answers: "The model's name and the server's limits.",
-        shape: Shape::Tgi,
+        shape: ErrorFormat::Tgi,
         ..GET
     },
     Route {
         path: "/completion",
         id: "llamaCompletion",
-        summary: "Continues a text, in the form of llama.cpp.",
+        summary: "Generates a continuation of a text (llama.cpp).",
         answers: "The continuation.",
         request: Some("LlamaRequest"),
         answer: "LlamaCompletion",
-        sent: Sent::Either,
+        sent: ResponseMode::Either,
         ..POST
     },
     Route {
         path: "/completions",
         id: "llamaCompletions",
-        summary: "Continues a text, in the form of llama.cpp, under its other name.",
+        summary: "Generates a continuation of a text (llama.cpp's alias).",
         answers: "The continuation.",
         request: Some("LlamaRequest"),
         answer: "LlamaCompletion",
-        sent: Sent::Either,
+        sent: ResponseMode::Either,
         ..POST
     },
     Route {
         path: "/slots",
         id: "slots",
-        summary: "Answers that are computed, as slots.",
-        answers: "A slot for each answer that can be computed at once.",
+        summary: "Lists the slots (llama.cpp).",
+        answers: "One slot for each answer that can run concurrently.",
         answer: "Slots",
         ..GET
     },
     Route {
         path: "/version",
         id: "version",
-        summary: "The server's version.",
+        summary: "Returns the server's version.",
         answers: "The version.",
         answer: "Version",
         ..GET
@@ -329,15 +330,15 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/props",
         id: "props",
-        summary: "The model's and the server's properties, in the form of llama.cpp.",
-        answers: "The defaults of a request, and the server's properties.",
+        summary: "Returns properties of the model and the server (llama.cpp).",
+        answers: "The default parameters of requests, and the server's properties.",
         ..GET
     },
     Route {
         path: "/api/chat",
         id: "ollamaChat",
-        summary: "Answers a conversation, in the form of Ollama.",
-        answers: "The message that answers.",
+        summary: "Generates the next message of a conversation (Ollama).",
+        answers: "The generated message.",
         request: Some("OllamaChatRequest"),
         answer: "OllamaAnswer",
         ..OLLAMA
@@ -345,7 +346,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/generate",
         id: "ollamaGenerate",
-        summary: "Answers a prompt, or continues a text, in the form of Ollama.",
+        summary: "Answers a prompt or continues a text (Ollama).",
         answers: "The answer.",
         request: Some("OllamaGenerateRequest"),
         answer: "OllamaAnswer",
@@ -354,7 +355,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/tags",
         id: "ollamaTags",
-        summary: "The models, in the form of Ollama.",
+        summary: "Lists the models (Ollama).",
         answers: "An entry for each name.",
         answer: "OllamaModels",
         ..OLLAMA_GET
@@ -362,7 +363,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/ps",
         id: "ollamaPs",
-        summary: "The models that are loaded, in the form of Ollama.",
+        summary: "Lists the loaded models (Ollama).",
         answers: "An entry for each model.",
         answer: "OllamaModels",
         ..OLLAMA_GET
@@ -371,8 +372,8 @@ pub const ROUTES: &[Route] = &[
         path: "/api/show",
         method: "POST",
         id: "ollamaShow",
-        summary: "What is known of a model, in the form of Ollama.",
-        answers: "The model's figures, template and capabilities.",
+        summary: "Describes a model (Ollama).",
+        answers: "The model's details, template and capabilities.",
         request: Some("OllamaShowRequest"),
         answer: "OllamaShow",
         ..OLLAMA_GET
@@ -380,28 +381,28 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/version",
         id: "ollamaVersion",
-        summary: "The server's version, where clients of Ollama look for it.",
+        summary: "Returns the server's version (Ollama).",
         answers: "The version.",
         answer: "Version",
         ..OLLAMA_GET
     },
-    // Where the page is not served.
+    // If the web page is not served.
     Route { path: "/", id: "ollamaRunning", ..PROBE },
 ];
 
-/// The routes of this path, one for each of its methods.
+/// The routes that match a path, one for each method.
 pub fn at(path: &str) -> impl Iterator<Item = &'static Route> {
     let exact = ROUTES.iter().any(|route| route.path == path);
     ROUTES.iter().filter(move |route| if exact { route.path == path } else { route.matches(path) })
 }
 
 impl Route {
-    /// The path as documents write it.
+    /// The path in the syntax of OpenAPI.
     pub fn documented_path(&self) -> String {
         self.path.replace("{*", "{")
     }
 
-    /// Whether this is a path of the route.
+    /// Whether the route's pattern matches a path.
     fn matches(&self, path: &str) -> bool {
         if let Some((start, rest)) = self.path.split_once("{*") {
             let end = rest.split_once('}').map_or("", |(_, end)| end);

@@ -1,11 +1,11 @@
-//! What a body would take in memory once it is parsed, found without parsing it.
+//! A bound on the memory of a parsed body, checked before parsing.
 
 use crate::Fault;
 use crate::limits::{BODY_VALUES, VALUES_OF_AN_OBJECT};
 
-/// Refuses a body with more than [`BODY_VALUES`] JSON values, an object counting as [`VALUES_OF_AN_OBJECT`]: parsed, a
-/// number takes up to 72 bytes and an object some 600, so a body of `[0,0,…]` would take many times its size.
-/// Whether it is JSON at all is not looked at. Time: one pass over the bytes.
+/// Checks that a body has at most [`BODY_VALUES`] JSON values, where an object counts as [`VALUES_OF_AN_OBJECT`]. A
+/// parsed number takes up to 72 bytes and an object some 600, so a body of `[0,0,…]` would take many times its size.
+/// Does not check that the body is JSON. One pass over the bytes.
 ///
 /// # Errors
 /// A 413 with the count and the limit.

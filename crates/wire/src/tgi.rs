@@ -1,5 +1,5 @@
-//! `POST /generate`, `/generate_stream` and `/`: text-generation-inference's API, and `/generate` with `prompt`, the short form
-//! that many guides show.
+//! `POST /generate`, `/generate_stream` and `/`: the API of text-generation-inference (TGI), and the short form of
+//! `/generate` with `prompt` that many guides show.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use crate::numbers::{self, Exact};
 use crate::request_fields::{self, Route};
 use crate::{Handling, Ids, Sampling, Truncate, limits};
 
-/// Tokens of an answer when the request does not say: that server's default.
+/// Default of `max_new_tokens`, as TGI's.
 pub const DEFAULT_MAX_TOKENS: usize = 1_024;
 
-/// Either form of `/generate`.
+/// A request of `/generate`, in either form.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Generate {
     /// `inputs` and `parameters`.
@@ -25,26 +25,26 @@ pub enum Generate {
     Prompt(Box<CompletionRequest>),
 }
 
-/// A request with `inputs`, checked.
+/// A validated request with `inputs`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TgiRequest {
-    /// What is continued, and how. Of `best_of` answers the likeliest is sent.
+    /// The equivalent completion request. Of `best_of` answers the most likely is sent.
     pub completion: CompletionRequest,
-    /// Whether the text begins with the prompt.
+    /// Whether the text starts with the prompt.
     pub full_text: bool,
-    /// Whether the answer says how it came about.
+    /// Whether the response has [`Details`].
     pub details: bool,
-    /// Whether it also says so of the prompt's tokens.
+    /// Whether the details include the prompt's tokens.
     pub prefill: bool,
-    /// Alternatives that are told for each token.
+    /// Number of alternatives of each token.
     pub alternatives: usize,
 }
 
 impl Generate {
-    /// Reads a body. Never panics, whatever the bytes.
+    /// Parses a body. Never panics.
     ///
     /// # Errors
-    /// When a field has a wrong value or asks for what is not built here.
+    /// Invalid JSON, or a field with an invalid or unsupported value.
     pub fn parse(body: &[u8]) -> Result<Generate, Fault> {
         let value = crate::json::read(body)?;
         let exact = numbers::exact(body);
@@ -85,7 +85,7 @@ impl TgiRequest {
                 sampling: sampling(&parameters)?,
                 handling: Handling::read(&parameters)?,
                 ids: Ids { truncate: truncate(&parameters)?, ..Ids::default() },
-                // Each token is told with its own, in streams always.
+                // Details have the log-probability of each token, stream events always.
                 logprobs: (details || stream.on || alternatives > 0).then_some(alternatives),
                 prompt_logprobs: prefill.then_some(0),
                 guided: grammar(&parameters, exact)?,
@@ -101,10 +101,10 @@ impl TgiRequest {
         Ok(request)
     }
 
-    /// Says that the answer is streamed, whatever the body says.
+    /// The request with `stream` set, for `/generate_stream`.
     ///
     /// # Errors
-    /// When something is asked for that a stream has no place for.
+    /// An option that is not supported in streams.
     pub fn streamed(mut self) -> Result<TgiRequest, Fault> {
         self.completion.stream.on = true;
         self.completion.logprobs = Some(self.alternatives);
@@ -112,10 +112,10 @@ impl TgiRequest {
         Ok(self)
     }
 
-    /// Whether a stream has a place for what is asked for.
+    /// Checks a streamed request.
     ///
     /// # Errors
-    /// When it has not.
+    /// An option that is not supported in streams.
     pub fn check_stream(&self) -> Result<(), Fault> {
         if !self.completion.stream.on {
             return Ok(());
@@ -136,8 +136,8 @@ impl TgiRequest {
     }
 }
 
-/// That server's defaults: greedy unless something about sampling is said, and then no filter that was not asked for. The
-/// stop string that is met is part of the text.
+/// The sampling parameters, with TGI's defaults: greedy unless a sampling parameter is given, and then without other
+/// filters. The stop string that matched is part of the text.
 fn sampling(parameters: &Fields<'_>) -> Result<Sampling, Fault> {
     let mut sampling = Sampling::read(parameters)?;
     let asked = [&sampling.temperature, &sampling.top_p, &sampling.typical_p].iter().any(|p| p.is_some());
@@ -154,7 +154,7 @@ fn truncate(parameters: &Fields<'_>) -> Result<Option<Truncate>, Fault> {
     Ok(parameters.count("truncate", 1..=limits::TOKENS)?.map(Truncate::Last))
 }
 
-/// `{"type": "json" | "json_schema" | "regex", "value": …}`.
+/// Reads `grammar`: `{"type": "json" | "json_schema" | "regex", "value": …}`.
 fn grammar(parameters: &Fields<'_>, exact: &[Exact]) -> Result<Option<Guided>, Fault> {
     let name = "grammar";
     let Some(value) = parameters.get(name) else { return Ok(None) };
@@ -187,7 +187,7 @@ fn grammar(parameters: &Fields<'_>, exact: &[Exact]) -> Result<Option<Guided>, F
     }
 }
 
-/// A fault in that server's shape, and the status that it has there.
+/// A fault in TGI's format, with TGI's HTTP status for it.
 pub fn fault(fault: &Fault) -> (u16, Value) {
     let (status, kind) = match fault.status {
         400 => (422, "validation"),
@@ -205,7 +205,7 @@ pub fn fault(fault: &Fault) -> (u16, Value) {
     (status, body)
 }
 
-/// Why an answer ended, in that server's words.
+/// TGI's finish reason: `length`, `stop_sequence` or `eos_token`.
 pub fn finish_reason(reason: &str, stop: bool) -> &'static str {
     match reason {
         "length" => "length",
@@ -217,76 +217,76 @@ pub fn finish_reason(reason: &str, stop: bool) -> &'static str {
 /// A token of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Token {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its text. In a stream, the text that it made certain: the texts of all tokens are the answer's.
+    /// Text of the token. In a stream, the text completed by the token; the texts of all tokens add up to the answer.
     pub text: String,
-    /// ln p.
+    /// Natural logarithm of the token's probability.
     pub logprob: f32,
-    /// Whether it is a control token, which has no part in the text.
+    /// Whether it is a control token, which has no text.
     pub special: bool,
 }
 
 /// A token of a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prefill {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its text.
+    /// Text of the token.
     pub text: String,
-    /// ln p; null for the first.
+    /// Natural logarithm of the token's probability; null for the first token.
     pub logprob: Option<f32>,
 }
 
-/// How an answer came about.
+/// Details of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Details {
-    /// `length`, `eos_token` or `stop_sequence`.
+    /// Finish reason: `length`, `eos_token` or `stop_sequence`.
     pub finish_reason: &'static str,
-    /// Tokens of the answer.
+    /// Number of answer tokens.
     pub generated_tokens: usize,
     /// The request's seed.
     pub seed: Option<u64>,
-    /// The prompt's tokens, if asked for.
+    /// Tokens of the prompt, if requested.
     pub prefill: Vec<Prefill>,
-    /// The answer's tokens.
+    /// Tokens of the answer.
     pub tokens: Vec<Token>,
-    /// The likeliest tokens at each place, if asked for.
+    /// The most likely tokens at each position, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub top_tokens: Vec<Vec<Token>>,
-    /// The answers that were not the likeliest.
+    /// The less likely answers of `best_of`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub best_of_sequences: Vec<BestOf>,
 }
 
-/// One of the answers that were not the likeliest.
+/// One of the less likely answers of `best_of`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BestOf {
-    /// Its text.
+    /// Text of the answer.
     pub generated_text: String,
-    /// How it came about.
+    /// Details of the answer.
     #[serde(flatten)]
     pub details: Box<Details>,
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// The text.
+    /// Text of the answer.
     pub generated_text: String,
-    /// If asked for.
+    /// Details of the answer, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
 }
 
-/// The end of a streamed answer.
+/// Details of a streamed answer, in the last event.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamDetails {
-    /// `length`, `eos_token` or `stop_sequence`.
+    /// Finish reason: `length`, `eos_token` or `stop_sequence`.
     pub finish_reason: &'static str,
-    /// Tokens of the answer.
+    /// Number of answer tokens.
     pub generated_tokens: usize,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     pub input_length: usize,
     /// The request's seed.
     pub seed: Option<u64>,
@@ -295,27 +295,27 @@ pub struct StreamDetails {
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Piece {
-    /// From 1.
+    /// Index of the token, from 1.
     pub index: usize,
-    /// What came.
+    /// The token.
     pub token: Token,
-    /// The likeliest tokens there, if asked for.
+    /// The most likely tokens at this position, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub top_tokens: Vec<Token>,
     /// The whole text, in the last event.
     pub generated_text: Option<String>,
-    /// In the last event, if asked for.
+    /// Details of the answer, in the last event, if requested.
     pub details: Option<StreamDetails>,
 }
 
-/// An answer to `/generate` with `prompt`.
+/// A response of `/generate` with `prompt`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Short {
-    /// The text; a list of texts where there are several answers. In a stream, what is new.
+    /// The text, or a list of texts for several answers. In a stream, the new text.
     pub text: Value,
-    /// `stop` or `length`; null while a stream goes on. A list where there are several answers.
+    /// Finish reason, `stop` or `length`, or a list of them for several answers; null before a stream's last event.
     pub finish_reason: Value,
-    /// Which answer, in a stream of several.
+    /// Index of the answer, in a stream of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
     /// Token counts; at the end of a stream.

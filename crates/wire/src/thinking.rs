@@ -1,4 +1,4 @@
-//! What a chat request says of the thought before an answer, under the names that servers have for it.
+//! Reasoning options of a chat request, under the field names of several servers.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::limits;
 const SWITCH: &str = "enable_thinking";
 const EFFORT: &str = "reasoning_effort";
 
-/// Whether the thought is sent: `include_reasoning`, or OpenRouter's `reasoning.exclude`.
+/// Whether the response includes the reasoning: `include_reasoning`, or OpenRouter's `reasoning.exclude`.
 pub(crate) fn included(body: &Fields<'_>) -> Result<bool, Fault> {
     if let Some(included) = body.boolean("include_reasoning")? {
         return Ok(included);
@@ -21,7 +21,7 @@ pub(crate) fn included(body: &Fields<'_>) -> Result<bool, Fault> {
     Ok(!excluded.unwrap_or(false))
 }
 
-/// vLLM's name, llama.cpp's (whose -1 is no budget), and OpenRouter's `reasoning.max_tokens`.
+/// Most reasoning tokens: vLLM's and llama.cpp's fields (-1 is no budget), or OpenRouter's `reasoning.max_tokens`.
 pub(crate) fn budget(body: &Fields<'_>) -> Result<Option<usize>, Fault> {
     for name in
         ["thinking_token_budget", "reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens"]
@@ -50,7 +50,7 @@ fn reasoning<'a>(body: &Fields<'a>) -> Result<Option<Fields<'a>>, Fault> {
     }
 }
 
-/// Variables of the template: those of `chat_template_kwargs`, and those that fields of their own stand for.
+/// Variables of the chat template: those of `chat_template_kwargs`, and those that other fields set.
 pub(crate) fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
     let name = "chat_template_kwargs";
     let mut arguments = body.object(name, limits::TEMPLATE_ARGUMENTS)?.cloned().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(crate) fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>
         if ["messages", "tools", "add_generation_prompt"].contains(&key.as_str()) {
             return Err(Fault::field(at, format!("{name} has \"{key}\"; give it as a field of the request")));
         }
-        // Every template takes a text that is not empty for true.
+        // Templates treat any non-empty text as true.
         if value.as_str().is_some_and(|text| ["true", "false"].contains(&text.to_ascii_lowercase().as_str()))
         {
             return Err(wrong(&at, value, "true or false without quotes"));
@@ -73,7 +73,7 @@ pub(crate) fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>
         set(SWITCH, on.into());
     }
     if let Some(effort) = effort(body)? {
-        // Templates of models that think at will have a switch; those that take an effort know its name.
+        // Templates have either a switch for reasoning or a variable for its effort: `none` sets both.
         if effort == "none" {
             set(SWITCH, false.into());
         }
@@ -82,7 +82,7 @@ pub(crate) fn template_arguments(body: &Fields<'_>) -> Result<Map<String, Value>
     Ok(arguments)
 }
 
-/// Whether the model is to think: `enable_thinking`, `think`, `thinking.type` or `reasoning.enabled`.
+/// Whether reasoning is switched on: `enable_thinking`, `think`, `thinking.type` or `reasoning.enabled`.
 fn switch(body: &Fields<'_>) -> Result<Option<bool>, Fault> {
     if let Some(on) = body.boolean(SWITCH)? {
         return Ok(Some(on));

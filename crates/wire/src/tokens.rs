@@ -1,4 +1,4 @@
-//! `POST /tokenize`, `/detokenize` and `/apply-template`: between text and tokens, with vLLM's names and llama.cpp's.
+//! `POST /tokenize`, `/detokenize` and `/apply-template`, with vLLM's and llama.cpp's field names.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,29 +8,29 @@ use crate::fields::{self, Fields};
 use crate::request_fields::{self, Route};
 use crate::{ChatRequest, json, limits};
 
-/// What is to be turned into tokens.
+/// A request of `/tokenize`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tokenize {
     /// A text.
     Text {
-        /// The model asked for.
+        /// Name of the requested model; none is the default model.
         model: Option<String>,
-        /// It.
+        /// The text.
         text: String,
-        /// With the tokens that the model wants around a text.
+        /// Whether to add the model's special tokens (BOS, EOS) around the text.
         wrapped: bool,
-        /// Whether the tokens' own texts are wanted.
+        /// Whether the response includes the text of each token.
         pieces: bool,
     },
-    /// A conversation, through the chat template.
+    /// A conversation, through the chat template, and whether the response includes the text of each token.
     Chat(Box<ChatRequest>, bool),
 }
 
 impl Tokenize {
-    /// Reads a body: vLLM's `prompt` or `messages`, or llama.cpp's `content`.
+    /// Parses a body: vLLM's `prompt` or `messages`, or llama.cpp's `content`.
     ///
     /// # Errors
-    /// When a field has a wrong value, or none of the three is there.
+    /// A field with an invalid value, or none of the three.
     pub fn parse(body: &[u8]) -> Result<Tokenize, Fault> {
         let value = json::read(body)?;
         let fields = Fields::body(&value)?;
@@ -54,23 +54,23 @@ impl Tokenize {
     }
 }
 
-/// Tokens of a text.
+/// The response of `/tokenize`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tokenized {
-    /// How many.
+    /// Number of tokens.
     pub count: usize,
-    /// Most tokens of prompt and answer together.
+    /// Context length: most tokens of prompt and answer together.
     pub max_model_len: usize,
-    /// They.
+    /// Token ids.
     pub tokens: Vec<u32>,
-    /// Their texts, if asked for; bytes that are no text are shown as U+FFFD.
+    /// Text of each token, if requested; incomplete UTF-8 characters are shown as U+FFFD.
     pub token_strs: Option<Vec<String>>,
 }
 
-/// Reads the tokens of a body for `/detokenize`.
+/// Parses a body of `/detokenize`: the requested model, and the token ids.
 ///
 /// # Errors
-/// When `tokens` is missing, too long or not a list of token ids.
+/// `tokens` is missing, too long or not a list of token ids.
 pub fn detokenize(body: &[u8]) -> Result<(Option<String>, Vec<u32>), Fault> {
     let value = json::read(body)?;
     let fields = Fields::body(&value)?;
@@ -83,12 +83,12 @@ pub fn detokenize(body: &[u8]) -> Result<(Option<String>, Vec<u32>), Fault> {
     Ok((fields.text("model", usize::MAX)?.map(str::to_owned), ids?))
 }
 
-/// The text of tokens, or of a conversation, under both servers' names for it.
+/// The response of `/detokenize` and `/apply-template`, with vLLM's and llama.cpp's field names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Text {
-    /// vLLM's.
+    /// The text (vLLM's name).
     pub prompt: String,
-    /// llama.cpp's.
+    /// The text again (llama.cpp's name).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }

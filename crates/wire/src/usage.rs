@@ -1,4 +1,4 @@
-//! Counts of tokens, as both endpoints report them.
+//! Token counts and cost, as OpenAI's endpoints report them.
 
 use serde::{Serialize, Serializer};
 
@@ -11,9 +11,9 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// The sum of both.
     pub total_tokens: usize,
-    /// What the prompts consisted of.
+    /// Details of the prompt tokens.
     pub prompt_tokens_details: PromptDetails,
-    /// What that cost, where it was asked for.
+    /// The request's cost, if requested (`include_cost`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
@@ -21,12 +21,12 @@ pub struct Usage {
 /// `usage.prompt_tokens_details`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PromptDetails {
-    /// Prompt tokens whose keys and values were already there.
+    /// Prompt tokens found in the prefix cache.
     pub cached_tokens: usize,
 }
 
 impl Usage {
-    /// From its three counts.
+    /// Usage with these counts, without a cost.
     pub fn new(prompt_tokens: usize, completion_tokens: usize, cached_tokens: usize) -> Usage {
         Usage {
             prompt_tokens,
@@ -41,22 +41,22 @@ impl Usage {
 /// `usage.cost`: the request's share of the machine's time, at the machine's price.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cost {
-    /// Of the amounts.
+    /// Currency of the amounts.
     pub currency: Currency,
-    /// All of it.
+    /// Cost of prompts and answers together.
     pub total: f64,
-    /// For reading the prompts.
+    /// Cost of prefill.
     pub prompt: f64,
-    /// For the answers.
+    /// Cost of decode.
     pub completion: f64,
-    /// Seconds of the whole machine that are paid for.
+    /// Charged time of the whole machine, in seconds.
     pub machine_seconds: f64,
-    /// Price of the machine an hour.
+    /// Price of an hour of the machine.
     pub price_per_hour: f64,
 }
 
 impl Cost {
-    /// At `price_per_hour`, of shares in seconds. Amounts are told to a millionth of a millionth.
+    /// The cost of these seconds of the whole machine at `price_per_hour`. Amounts are rounded to 1e-12.
     pub fn new(currency: Currency, price_per_hour: f64, prompt_s: f64, completion_s: f64) -> Cost {
         let amount = |seconds: f64| (seconds * price_per_hour / 3_600.0 * 1e12).round() / 1e12;
         let machine_seconds = prompt_s + completion_s;
@@ -71,18 +71,18 @@ impl Cost {
     }
 }
 
-/// A currency by its code of ISO 4217: three capital letters.
+/// A currency, by its ISO 4217 code of three capital letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Currency([u8; 3]);
 
 impl Currency {
-    /// From its code; none if it is no such code. Small letters are taken too.
+    /// The currency with this code of three letters, in upper or lower case; none for other text.
     pub fn new(code: &str) -> Option<Currency> {
         let letters: [u8; 3] = code.as_bytes().try_into().ok()?;
         letters.iter().all(u8::is_ascii_alphabetic).then(|| Currency(letters.map(|l| l.to_ascii_uppercase())))
     }
 
-    /// Its code.
+    /// The ISO 4217 code, in capital letters.
     pub fn code(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }

@@ -1,16 +1,16 @@
-//! Notes for the client about what of a request is left out or approximated.
+//! Warnings for the client about ignored or approximated parts of a request.
 
-/// Most notes of a request; an answer's headers carry fewer.
-const MOST: usize = 16;
+/// Upper bound of a request's warnings; the response's headers carry fewer.
+const MAX_WARNINGS: usize = 16;
 
-/// Sentences, each once.
+/// Warnings as sentences, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Vec<String>);
 
 impl Warnings {
-    /// Adds a sentence that is not there yet.
+    /// Adds a sentence, unless it is a duplicate or the list is full.
     pub(crate) fn add(&mut self, sentence: String) {
-        if self.0.len() < MOST && !self.0.contains(&sentence) {
+        if self.0.len() < MAX_WARNINGS && !self.0.contains(&sentence) {
             self.0.push(sentence);
         }
     }

@@ -1,11 +1,11 @@
-//! Answers in Anthropic's shapes.
+//! Responses and errors in Anthropic's format.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Fault;
 
-/// Why an answer ended, in this API's words. `sequence` is the stop string that was met, if one was.
+/// Anthropic's `stop_reason` for a finish reason. `sequence` is the stop string that matched, if any.
 pub fn stop_reason(finish_reason: &str, sequence: Option<&str>) -> &'static str {
     match finish_reason {
         "length" => "max_tokens",
@@ -15,24 +15,24 @@ pub fn stop_reason(finish_reason: &str, sequence: Option<&str>) -> &'static str 
     }
 }
 
-/// Token counts. What was cached is not among the input tokens.
+/// Token counts. Cached tokens are not included in `input_tokens`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Usage {
-    /// Prompt tokens that were computed.
+    /// Prompt tokens computed.
     pub input_tokens: usize,
-    /// Prompt tokens whose keys and values were kept from before.
+    /// Prompt tokens found in the prefix cache.
     pub cache_read_input_tokens: usize,
-    /// Nothing is paid for keeping them.
+    /// Always 0: writing the prefix cache is not charged.
     pub cache_creation_input_tokens: usize,
-    /// Tokens generated.
+    /// Generated tokens.
     pub output_tokens: usize,
-    /// What that cost, where it was asked for.
+    /// The request's cost, if requested (`include_cost`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<crate::Cost>,
 }
 
 impl Usage {
-    /// From the counts of a chat completion.
+    /// Converts the token counts of a chat completion.
     pub fn of(usage: &crate::Usage) -> Usage {
         let cached = usage.prompt_tokens_details.cached_tokens;
         Usage {
@@ -45,55 +45,55 @@ impl Usage {
     }
 }
 
-/// One block of an answer.
+/// A content block of a response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
-    /// What is said.
+    /// Text of the answer.
     Text {
         /// The text.
         text: String,
     },
-    /// What was thought.
+    /// Reasoning.
     Thinking {
-        /// The thought.
+        /// Text of the reasoning.
         thinking: String,
-        /// Always empty: nothing is signed here.
+        /// Always empty: reasoning is not signed.
         signature: String,
     },
-    /// A tool is called.
+    /// A tool call.
     ToolUse {
-        /// By which the result refers to it.
+        /// Id by which the result refers to the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// Its arguments, an object.
+        /// Arguments, an object.
         input: Value,
     },
 }
 
-/// A whole answer, or how one begins.
+/// A whole response, or the message of a stream's first event.
 #[derive(Debug, Clone, Serialize)]
 pub struct Message<'a> {
-    /// `msg_…`
+    /// Id: `msg_…`.
     pub id: &'a str,
-    /// `message`
+    /// Always `message`.
     pub r#type: &'static str,
-    /// `assistant`
+    /// Always `assistant`.
     pub role: &'static str,
-    /// The model's name.
+    /// Name of the answering model.
     pub model: &'a str,
-    /// What it says, in order.
+    /// Content blocks, in order.
     pub content: Vec<Block>,
-    /// Why it ended.
+    /// Why the answer ended; null while it is streamed.
     pub stop_reason: Option<&'static str>,
-    /// The stop string that was met.
+    /// The stop string that matched.
     pub stop_sequence: Option<&'a str>,
     /// Token counts.
     pub usage: Usage,
 }
 
-/// An error in this API's shape.
+/// An error in Anthropic's format.
 pub fn fault_json(fault: &Fault) -> Value {
     let kind = match fault.status {
         401 => "authentication_error",

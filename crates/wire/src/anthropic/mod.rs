@@ -1,7 +1,7 @@
-//! `POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's Messages API, told as a chat completion.
+//! `POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's Messages API, translated to chat completions.
 //!
-//! A request becomes the chat request that says the same, so that both are checked, bounded and answered alike. Formats
-//! are those of the public reference, API version 2023-06-01, and of the betas that agents send by default.
+//! A request becomes the equivalent chat request, so that both APIs share validation, limits and execution. Formats are
+//! those of the public reference, API version 2023-06-01, and of the betas that agents send by default.
 
 mod answer;
 mod tools;
@@ -17,14 +17,14 @@ use crate::request_fields::{self, Route};
 use crate::warnings::Warnings;
 use crate::{ChatRequest, limits};
 
-/// Fields that mean the same in both APIs, beside those that all generating endpoints share.
+/// Fields copied unchanged to the chat request, in addition to the sampling fields of all generating endpoints.
 const SAME: [&str; 7] =
     ["model", "stream", "priority", "timeout", "include_cost", "cache_salt", "chat_template_kwargs"];
 
-/// The chat request that asks for the same. `counted` leaves out what only an answer needs.
+/// Translates a body to the equivalent chat request. `counted` leaves out the fields that only generation needs.
 ///
 /// # Errors
-/// When a part of it has no meaning here, by its name in this API.
+/// An invalid or unsupported field, with its name in this API.
 pub fn read(body: &Value, counted: bool) -> Result<ChatRequest, Fault> {
     let (chat, warnings) = to_chat(body, counted)?;
     let mut request = ChatRequest::read(&chat).map_err(|fault| fault.renamed("stop", "stop_sequences"))?;
@@ -32,14 +32,14 @@ pub fn read(body: &Value, counted: bool) -> Result<ChatRequest, Fault> {
     Ok(request)
 }
 
-/// The body of that chat request, and what is left out of it.
+/// The body of the chat request, and warnings about ignored fields.
 fn to_chat(body: &Value, counted: bool) -> Result<(Value, Vec<String>), Fault> {
     let fields = Fields::body(body)?;
     let mut warnings = Warnings::default();
     let route = if counted { Route::CountTokens } else { Route::Messages };
     request_fields::check(&fields, route)?.into_iter().for_each(|warning| warnings.add(warning));
     let mut chat = Map::new();
-    // What chooses tokens has no part in counting them.
+    // Counting tokens needs no sampling parameters.
     let shared = request_fields::shared().filter(|_| !counted);
     for name in SAME.into_iter().chain(shared) {
         if let Some(value) = fields.get(name) {
@@ -55,7 +55,7 @@ fn to_chat(body: &Value, counted: bool) -> Result<(Value, Vec<String>), Fault> {
         chat.insert("stop".into(), stops.clone());
     }
     let messages = turns::messages(&fields, &mut warnings)?;
-    // A last turn of the assistant's is the beginning of the answer.
+    // A last turn of the assistant is the start of the answer.
     let begun = messages.last().is_some_and(|last: &Value| {
         let text = last["content"].as_str().is_some_and(|text| !text.trim().is_empty());
         last["role"] == "assistant" && text && last.get("tool_calls").is_none()
@@ -101,7 +101,7 @@ fn add_thinking(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<()
     Ok(())
 }
 
-/// `output_config` (`effort`, `format`), and `output_format` as the format was called in its beta.
+/// Reads `output_config` (`effort`, `format`) and `output_format`, the format's name in its beta.
 fn add_output(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), Fault> {
     let mut format = fields.get("output_format").map(|format| (format, "output_format"));
     if let Some(config) = fields.get("output_config") {
@@ -130,13 +130,13 @@ fn add_output(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(), 
     }
 }
 
-/// What another server would do beside answering, and this one does not. None of it changes what the model is told.
+/// Warns about ignored features of other servers that do not change the prompt.
 fn leave_out(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<(), Fault> {
     if let Some(context) = fields.get("context_management") {
         let context = Fields::at(context, "context_management".into())?;
         for edit in context.list("edits", limits::PARTS)?.unwrap_or_default() {
             let kind = edit.get("type").and_then(Value::as_str).unwrap_or_default();
-            // All thoughts stay as it is.
+            // Keeping all reasoning is what this server does anyway.
             if !(kind.starts_with("clear_thinking") && edit["keep"] == "all") {
                 let shown = said(Some(kind));
                 warnings.add(format!(

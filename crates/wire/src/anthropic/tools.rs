@@ -1,4 +1,4 @@
-//! Tools and the choice among them.
+//! Translation of `tools` and `tool_choice`.
 
 use serde_json::{Map, Value, json};
 
@@ -7,13 +7,13 @@ use crate::fields::{Fields, said};
 use crate::limits;
 use crate::warnings::Warnings;
 
-/// `tools` and `tool_choice`.
+/// Adds `tools` and `tool_choice` to the chat request.
 pub(super) fn add(
     fields: &Fields<'_>,
     chat: &mut Map<String, Value>,
     warnings: &mut Warnings,
 ) -> Result<(), Fault> {
-    // Names of the tools that are left out, with their types.
+    // Names and types of the ignored tools.
     let mut absent: Vec<(&str, &str)> = Vec::new();
     if let Some(tools) = fields.list("tools", limits::TOOLS)? {
         let mut functions = Vec::with_capacity(tools.len());
@@ -39,13 +39,12 @@ pub(super) fn add(
     Ok(())
 }
 
+/// A tool of the request.
 enum Found<'a> {
+    /// A function that the client runs, in the format of chat requests.
     Function(Value),
-    /// One that the server would have to run.
-    Hosted {
-        name: &'a str,
-        kind: &'a str,
-    },
+    /// A tool that the server would have to run.
+    Hosted { name: &'a str, kind: &'a str },
 }
 
 fn function<'a>(tool: &Fields<'a>) -> Result<Found<'a>, Fault> {
@@ -60,7 +59,7 @@ fn function<'a>(tool: &Fields<'a>) -> Result<Found<'a>, Fault> {
             name.ok_or_else(|| Fault::missing(tool.param("name")))?;
             return Err(Fault::missing(tool.param("input_schema")));
         }
-        // Sets of tools have no name.
+        // Toolsets have no name.
         (None, None) => return Ok(Found::Hosted { name: name.unwrap_or_default(), kind }),
     };
     let name = name.ok_or_else(|| Fault::missing(tool.param("name")))?;
@@ -71,7 +70,7 @@ fn function<'a>(tool: &Fields<'a>) -> Result<Found<'a>, Fault> {
     Ok(Found::Function(json!({"type": "function", "function": function})))
 }
 
-/// Tools that a client runs and whose arguments the API defines, by the beginning of their type: description and arguments.
+/// Description and parameters of a client tool that the API defines, by the prefix of its type.
 fn of_the_api(kind: &str) -> Option<(&'static str, Value)> {
     let text = || json!({"type": "string"});
     let commands = |names: &[&str]| json!({"type": "string", "enum": names});
@@ -104,7 +103,7 @@ fn of_the_api(kind: &str) -> Option<(&'static str, Value)> {
     None
 }
 
-/// `tool_choice` in the words of a chat request.
+/// `tool_choice` in the format of chat requests.
 fn chosen(choice: &Fields<'_>, absent: &[(&str, &str)]) -> Result<Value, Fault> {
     let at = choice.param("type");
     Ok(match choice.text("type", limits::NAME_BYTES)? {

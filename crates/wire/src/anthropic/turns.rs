@@ -1,4 +1,4 @@
-//! Turns and their blocks as messages.
+//! Translation of turns and their content blocks to chat messages.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::fields::{Fields, said, wrong};
 use crate::limits;
 use crate::warnings::Warnings;
 
-/// Agents write a line about themselves as the first block of `system`, meant for the provider's accounts. It differs from
-/// conversation to conversation, so as a prompt it would spoil the prefix that they share.
+/// Start of a line that agents write as the first block of `system`, for the provider's billing. It differs between
+/// conversations, so in the prompt it would prevent hits in the prefix cache; it is left out.
 const BILLING: &str = "x-anthropic-billing-header:";
 
-/// `system` and `messages`.
+/// Translates `system` and `messages`.
 pub(super) fn messages(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<Vec<Value>, Fault> {
     let mut messages = system(fields)?;
     let turns = fields.list("messages", limits::MESSAGES)?.ok_or_else(|| Fault::missing("messages"))?;
@@ -36,7 +36,7 @@ fn system(fields: &Fields<'_>) -> Result<Vec<Value>, Fault> {
     Ok(if text.is_empty() { Vec::new() } else { vec![json!({"role": "system", "content": text})] })
 }
 
-/// The text of a block that can only be text.
+/// The text of a block, or an error for other types of blocks.
 fn text_of(block: &Value, at: String) -> Result<&str, Fault> {
     let fields = Fields::at(block, at)?;
     match fields.text("type", limits::NAME_BYTES)? {
@@ -52,7 +52,7 @@ fn not_text(block: &Fields<'_>, kind: &str) -> Fault {
     Fault::unsupported(at, message)
 }
 
-/// One turn is one message, but for results of tools, which are a message each.
+/// Adds a turn as one message, and each tool result as a message of its own.
 fn add_turn(turn: &Fields<'_>, messages: &mut Vec<Value>, warnings: &mut Warnings) -> Result<(), Fault> {
     let role = turn.text("role", limits::NAME_BYTES)?.ok_or_else(|| Fault::missing(turn.param("role")))?;
     if !matches!(role, "user" | "assistant" | "system") {
@@ -83,7 +83,7 @@ fn add_turn(turn: &Fields<'_>, messages: &mut Vec<Value>, warnings: &mut Warning
     Ok(())
 }
 
-/// What the blocks of a turn say together.
+/// The content of a turn's blocks.
 #[derive(Default)]
 struct Said {
     text: Option<String>,
@@ -110,7 +110,7 @@ impl Said {
             }
             ("assistant", "thinking") => self.thought.push_str(needed("thinking", usize::MAX)?),
             ("assistant", "redacted_thinking") => {}
-            // What was said so far in few words, in place of it.
+            // A summary that replaces earlier turns.
             (_, "compaction") => {
                 let text = block.text("content", usize::MAX)?.unwrap_or_default();
                 self.text.get_or_insert_default().push_str(text);
@@ -129,7 +129,7 @@ impl Said {
                 let id = needed("tool_use_id", limits::NAME_BYTES)?;
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
             }
-            // Tools that another server ran, and what they found, which it alone can read.
+            // Calls of tools that another server ran, with results that only that server can decode.
             (_, kind)
                 if kind == "server_tool_use" || kind == "mcp_tool_use" || kind.ends_with("_tool_result") =>
             {
@@ -162,7 +162,7 @@ impl Said {
     }
 }
 
-/// A document or a search result as text, with its title; none where it is not text.
+/// The text of a document or a search result, with its title; none if it is not text.
 fn written(block: &Fields<'_>, kind: &str) -> Result<Option<String>, Fault> {
     let mut lines: Vec<&str> = Vec::new();
     lines.extend(block.text("title", usize::MAX)?);
@@ -201,8 +201,8 @@ fn written(block: &Fields<'_>, kind: &str) -> Result<Option<String>, Fault> {
     Ok(Some(lines.join("\n")))
 }
 
-/// A result's text. What a tool found that is no text leaves a note: an agent's conversation could not go on if it were
-/// refused, as it stays in the conversation.
+/// The text of a tool result. Parts that are not text are replaced by a note instead of an error: they stay in the
+/// agent's conversation, which could not continue otherwise.
 fn result_text(result: &Fields<'_>, warnings: &mut Warnings) -> Result<String, Fault> {
     let at = result.param("content");
     let text = match result.get("content") {
@@ -229,7 +229,7 @@ fn result_block(block: &Fields<'_>, warnings: &mut Warnings) -> Result<String, F
             block.text("text", usize::MAX)?.ok_or_else(|| Fault::missing(block.param("text")))?.to_owned(),
         ),
         "document" | "search_result" => written(block, kind)?,
-        // All tools are shown to the model: what a search for them found says nothing new.
+        // All tools are in the prompt, so the name is enough as result of a tool search.
         "tool_reference" => Some(block.text("tool_name", limits::NAME_BYTES)?.unwrap_or_default().to_owned()),
         _ => None,
     };

@@ -10,14 +10,14 @@ pub(super) fn schemas() -> Value {
     json!({
         "OllamaChatRequest": object(common(), json!({
             "messages": {"type": ["array", "null"], "maxItems": limits::MESSAGES, "items": message(),
-                "description": "Without any, the model is loaded."},
+                "description": "Messages of the conversation; without any, the model is only loaded."},
             "tools": {"type": ["array", "null"], "maxItems": limits::TOOLS, "items": {"type": "object"},
                 "description": "Functions that the model may call."},
         }), &[]),
         "OllamaGenerateRequest": object(common(), json!({
-            "prompt": {"type": ["string", "null"], "description": "Without one, the model is loaded."},
+            "prompt": {"type": ["string", "null"], "description": "Text to answer or continue; without it, the model is only loaded."},
             "system": {"type": ["string", "null"], "description": "A system message before the prompt."},
-            "raw": flag("The prompt is continued as it is, without a template."),
+            "raw": flag("Continue the prompt without a chat template."),
         }), &[]),
         "OllamaShowRequest": object(json!({"model": {"type": "string", "minLength": 1}}), json!({}), &["model"]),
         "OllamaAnswer": object(json!({"model": {"type": "string"}, "created_at": {"type": "string"},
@@ -36,27 +36,27 @@ pub(super) fn schemas() -> Value {
     })
 }
 
-/// What both generating endpoints have.
+/// The fields shared by `/api/chat` and `/api/generate`.
 fn common() -> Value {
     let duration = json!({"oneOf": [{"type": "null"}, {"type": "number"}, {"type": "string"}],
         "description": "How long the model stays loaded: seconds, or a duration such as 5m."});
     json!({
-        "model": {"type": ["string", "null"], "description": "A served name; may be left out."},
-        "stream": {"type": ["boolean", "null"], "description": "As lines of JSON; true unless it is said."},
+        "model": {"type": ["string", "null"], "description": "Name of a served model; may be omitted."},
+        "stream": {"type": ["boolean", "null"], "description": "Send the answer as lines of JSON; true by default."},
         "format": {"oneOf": [{"type": "null"}, {"enum": ["", "json"]}, {"type": "object"}],
-            "description": "What the answer must be like: any JSON object, or what a JSON schema describes."},
+            "description": "Constraint on the answer: any JSON object, or a JSON schema."},
         "options": {"oneOf": [{"type": "null"}, reference("OllamaOptions")]},
         "think": {"oneOf": [{"type": "null"}, {"type": "boolean"}, {"enum": ["low", "medium", "high", "max"]}],
-            "description": "Whether the model is to think first."},
+            "description": "Whether the model reasons first, or the reasoning effort."},
         "keep_alive": duration,
-        "logprobs": flag("Log-probabilities of the chosen tokens."),
-        "top_logprobs": count(0, limits::LOGPROBS, "Alternatives; logprobs must be true."),
+        "logprobs": flag("Return log-probabilities of the generated tokens."),
+        "top_logprobs": count(0, limits::LOGPROBS, "Number of alternatives of each token; logprobs must be true."),
         "timeout": number(0.001, f64::from(limits::TIMEOUT_S), "Seconds after which the request fails."),
-        "cache_salt": text(limits::NAME_BYTES, "Kept beginnings are shared only with requests of the same salt."),
+        "cache_salt": text(limits::NAME_BYTES, "Share prefix-cache entries only between requests with the same salt."),
     })
 }
 
-/// The object `options`: what chooses tokens, under the names of the other APIs too.
+/// The object `options`: sampling parameters, also under the names of the other APIs.
 fn options() -> Value {
     let of_request =
         ["model", "max_tokens", "n", "stream", "priority", "timeout", "include_cost", "cache_salt"];
@@ -67,8 +67,8 @@ fn options() -> Value {
         all.retain(|name, _| !of_request.contains(&name.as_str()) && !of_ids.contains(&name.as_str()));
     }
     let more = json!({
-        "num_predict": count(-2, limits::TOKENS, "Most tokens of the answer; 0, -1 and -2 are no bound."),
-        "num_ctx": count(0, limits::TOKENS, "Tokens of context that the client counts on."),
+        "num_predict": count(-2, limits::TOKENS, "Most tokens of the answer; 0, -1 and -2 are no limit."),
+        "num_ctx": count(0, limits::TOKENS, "Context length that the client expects, in tokens."),
     });
     object(properties, more, &[])
 }

@@ -1,4 +1,4 @@
-//! Items of the input as messages.
+//! Translation of input items to chat messages.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::fields::{Fields, said, wrong};
 use crate::limits;
 use crate::warnings::Warnings;
 
-/// `input`.
+/// Translates `input`.
 pub(super) fn messages(
     fields: &Fields<'_>,
     tools: &Tools,
@@ -77,7 +77,7 @@ fn add_item(
                 messages.push(json!({"role": "assistant", "content": "", "reasoning_content": thought}));
             }
         }
-        // What another server's own tools did: the answer after it says what came of it.
+        // Calls of tools that another server ran; the assistant's message after them has the outcome.
         kind @ ("web_search_call"
         | "file_search_call"
         | "code_interpreter_call"
@@ -103,7 +103,7 @@ fn add_item(
     Ok(())
 }
 
-/// Adds a call to the assistant's turn that the conversation ends with, which is begun if it does not.
+/// Adds a call to the last message if it is the assistant's, else to a new assistant message.
 fn add_call(messages: &mut Vec<Value>, id: &str, name: &str, arguments: &str) {
     let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     if messages.last().is_none_or(|last| last["role"] != "assistant") {
@@ -116,8 +116,8 @@ fn add_call(messages: &mut Vec<Value>, id: &str, name: &str, arguments: &str) {
     }
 }
 
-/// Text, whole or in parts. Parts that are no text are refused, but where there are `warnings`: what a tool found leaves a note,
-/// as an agent's conversation could not go on if it were refused.
+/// The text of a field, given as a string or in parts. Parts that are not text are an error, but with `warnings` (tool
+/// results) are replaced by a note: they stay in the agent's conversation, which could not continue otherwise.
 fn content(item: &Fields<'_>, name: &str, mut warnings: Option<&mut Warnings>) -> Result<String, Fault> {
     let at = item.param(name);
     match item.get(name) {

@@ -1,6 +1,6 @@
-//! `POST /v1/responses`: OpenAI's Responses API, told as a chat completion.
+//! `POST /v1/responses`: OpenAI's Responses API, translated to chat completions.
 //!
-//! A request becomes the chat request that says the same, so that both are checked, bounded and answered alike.
+//! A request becomes the equivalent chat request, so that both APIs share validation, limits and execution.
 
 mod input;
 mod tools;
@@ -15,7 +15,7 @@ use crate::request_fields::{self, Route};
 use crate::warnings::Warnings;
 use crate::{ChatRequest, Usage, limits};
 
-/// Fields that mean the same in both APIs, beside those that all generating endpoints share.
+/// Fields copied unchanged to the chat request, in addition to the sampling fields of all generating endpoints.
 const SAME: [&str; 10] = [
     "model",
     "stream",
@@ -29,36 +29,36 @@ const SAME: [&str; 10] = [
     "chat_template_kwargs",
 ];
 
-/// A request, told as a chat request, and what only this API knows.
+/// A validated request: the fields of the chat request, and those that only this API has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponsesRequest {
-    /// The chat request, but for the messages of `previous`, which come after its system message.
+    /// Fields of the chat request, without `messages`.
     pub chat: Map<String, Value>,
-    /// What the model is told first.
+    /// The system message.
     pub instructions: Option<String>,
-    /// What is new in the conversation.
+    /// New messages of the conversation.
     pub messages: Vec<Value>,
-    /// The response that this one goes on from.
+    /// Id of the response that this one continues (`previous_response_id`).
     pub previous: Option<String>,
-    /// Whether the response can be asked for later.
+    /// Whether the response is stored for later retrieval.
     pub store: bool,
-    /// Whether it is computed after the answer to this request.
+    /// Whether the response is computed in the background, after this request was answered.
     pub background: bool,
-    /// Whether it is sent as events.
+    /// Whether the response is sent as server-sent events.
     pub stream: bool,
-    /// What the functions that the model may call are in this API.
+    /// The request's tools, by the functions that the model may call.
     pub tools: Tools,
-    /// Fields that the response repeats as they were given.
+    /// Fields that the response repeats unchanged.
     pub repeated: Map<String, Value>,
-    /// What of it is left out, each a sentence for the client.
+    /// Warnings about ignored fields, as sentences for the client.
     pub warnings: Vec<String>,
 }
 
 impl ResponsesRequest {
-    /// Reads a body. Never panics, whatever the bytes.
+    /// Parses a body. Never panics.
     ///
     /// # Errors
-    /// When a part of it has no meaning here, by its name in this API.
+    /// An invalid or unsupported field, with its name in this API.
     pub fn parse(body: &[u8]) -> Result<ResponsesRequest, Fault> {
         let value: Value = crate::json::read(body)?;
         crate::numbers::refuse_in_schemas(body)?;
@@ -103,10 +103,10 @@ impl ResponsesRequest {
         })
     }
 
-    /// The whole chat request, with the conversation before between the instructions and what is new.
+    /// The chat request: the instructions, the messages `before` of the previous response, and the new messages.
     ///
     /// # Errors
-    /// Those of a chat request.
+    /// Those of [`ChatRequest::read`].
     pub fn chat_request(&self, before: &[Value]) -> Result<ChatRequest, Fault> {
         let renamed = |fault: Fault| fault.renamed("response_format.json_schema", "text.format");
         let mut request = ChatRequest::read(&self.chat(before)).map_err(renamed)?;
@@ -114,7 +114,7 @@ impl ResponsesRequest {
         Ok(request)
     }
 
-    /// The body of that request.
+    /// The body of the chat request.
     fn chat(&self, before: &[Value]) -> Value {
         let mut chat = self.chat.clone();
         let system = self.instructions.iter().map(|text| json!({"role": "system", "content": text}));
@@ -125,7 +125,7 @@ impl ResponsesRequest {
     }
 }
 
-/// What another server would do, and this one would silently not.
+/// Rejects unsupported fields that would change the answer.
 fn refuse(fields: &Fields<'_>) -> Result<(), Fault> {
     for (name, why) in [
         ("conversation", "conversations are not kept here; use previous_response_id or input"),
@@ -145,7 +145,7 @@ fn refuse(fields: &Fields<'_>) -> Result<(), Fault> {
     }
 }
 
-/// What another server would do beside answering, and this one does not.
+/// Warns about ignored fields that do not change the answer's text.
 fn leave_out(fields: &Fields<'_>, warnings: &mut Warnings) -> Result<(), Fault> {
     let never_cut = "a conversation is never cut here, and refused when it is too long";
     if fields.text("truncation", limits::NAME_BYTES)? == Some("auto") {
@@ -173,7 +173,7 @@ fn add_reasoning(fields: &Fields<'_>, chat: &mut Map<String, Value>) -> Result<(
     Ok(())
 }
 
-/// `text.format` is `response_format` with one level less.
+/// Translates `text.format` to `response_format`, which has one level more.
 fn add_format(
     fields: &Fields<'_>,
     chat: &mut Map<String, Value>,
@@ -207,7 +207,7 @@ fn add_format(
     Ok(())
 }
 
-/// What a response says of its request, with the API's defaults where nothing was said.
+/// The fields of the request that the response repeats, with the API's defaults.
 fn repeated(fields: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
     let mut repeated = Map::new();
     for (name, default) in [
@@ -236,7 +236,7 @@ fn repeated(fields: &Fields<'_>) -> Result<Map<String, Value>, Fault> {
     Ok(repeated)
 }
 
-/// Token counts in this API's shape.
+/// Token counts in the format of the Responses API.
 pub fn usage_json(usage: &Usage, reasoning_tokens: usize) -> Value {
     let mut object = json!({
         "input_tokens": usage.prompt_tokens,

@@ -1,7 +1,8 @@
-//! Tools of every kind as functions, and calls of these as what the request's tools are.
+//! Translation of all kinds of tools to functions, and of function calls back to items of the request's tools.
 //!
-//! A namespace's functions go by `namespace__name`; a custom tool, whose input is text, is a function with one argument;
-//! `local_shell` is a function with the arguments that the API defines. What a server would run itself is left out.
+//! A function in a namespace is called `namespace__name`. A custom tool, whose input is text, is a function with one
+//! parameter. `local_shell` is a function with the parameters that the API defines. Tools that a server would run
+//! itself are left out.
 
 use serde_json::{Map, Value, json};
 
@@ -10,16 +11,16 @@ use crate::fields::{Fields, said};
 use crate::limits;
 use crate::warnings::Warnings;
 
-/// The function that stands for the tool of this type.
+/// Name of the function for a tool of type `local_shell`.
 const LOCAL_SHELL: &str = "local_shell";
 
-/// What the functions that the model may call are in the request.
+/// The request's tools, by the functions that the model may call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tools(Vec<Tool>);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Tool {
-    /// As the model knows it.
+    /// Name of the function in the prompt.
     function: String,
     namespace: Option<String>,
     name: String,
@@ -34,11 +35,11 @@ enum Kind {
 }
 
 impl Tools {
-    /// What the functions are of a request that was taken, by its `tools`.
+    /// The tools of a validated request, from its `tools` field.
     pub fn of_request(tools: &Value) -> Tools {
         let (mut known, mut functions) = (Tools::default(), Vec::new());
         for tool in tools.as_array().into_iter().flatten() {
-            // It was read before: nothing in it is wrong.
+            // The field was validated before, so there are no errors.
             if let Ok(tool) = Fields::at(tool, "tools".into()) {
                 let _ = add_tool(&tool, None, &mut known, &mut functions, &mut Warnings::default());
             }
@@ -46,7 +47,7 @@ impl Tools {
         known
     }
 
-    /// The type of the item that a call of this function is, and the beginning of the item's id.
+    /// The item type of a call of this function, and the prefix of the item's id.
     pub fn item_type(&self, function: &str) -> (&'static str, &'static str) {
         match self.find(function).map(|tool| tool.kind) {
             Some(Kind::Custom) => ("custom_tool_call", "ctc"),
@@ -55,7 +56,7 @@ impl Tools {
         }
     }
 
-    /// The item of a call, without `id` and `status`.
+    /// The item for a call, without `id` and `status`.
     pub fn item(&self, function: &str, call_id: &str, arguments: &str) -> Value {
         let mut item = json!({"type": self.item_type(function).0, "call_id": call_id});
         let tool = self.find(function);
@@ -77,14 +78,14 @@ impl Tools {
         self.0.iter().find(|tool| tool.function == function)
     }
 
-    /// The function that a call in the conversation is of.
+    /// The function name for a call in the conversation.
     pub(super) fn function(&self, namespace: Option<&str>, name: &str) -> String {
         let is = |tool: &&Tool| tool.name == name && tool.namespace.as_deref() == namespace;
         let known = self.0.iter().find(is).map(|tool| tool.function.clone());
         known.unwrap_or_else(|| flat(namespace, name))
     }
 
-    /// A name that no other function has.
+    /// Adds a tool and returns its function name, which no other function has.
     fn add(&mut self, namespace: Option<&str>, name: &str, kind: Kind) -> String {
         let mut function = flat(namespace, name);
         while namespace.is_some() && self.find(&function).is_some() {
@@ -104,7 +105,7 @@ fn flat(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// The text in the argument of a custom tool; arguments of another form are the text as they are.
+/// The input of a custom tool from the function's arguments; malformed arguments are the input unchanged.
 fn custom_input(arguments: &str) -> String {
     let Ok(Value::Object(parsed)) = serde_json::from_str(arguments) else { return arguments.to_owned() };
     let only = parsed.values().next().filter(|_| parsed.len() == 1);
@@ -112,7 +113,7 @@ fn custom_input(arguments: &str) -> String {
     text.unwrap_or(arguments).to_owned()
 }
 
-/// What a shell is to run. A command that is one string is a line for a shell.
+/// The action of a `local_shell` call. A command given as one string is run by `bash -lc`.
 fn action(arguments: &str) -> Value {
     let given: Value = serde_json::from_str(arguments).unwrap_or_default();
     let command = match &given["command"] {
@@ -129,7 +130,7 @@ fn action(arguments: &str) -> Value {
     action
 }
 
-/// The arguments of a call of [`LOCAL_SHELL`] that asks for this.
+/// The arguments of a call of [`LOCAL_SHELL`] for an action.
 pub(super) fn shell_arguments(action: &Value) -> String {
     let mut arguments = json!({"command": action["command"]});
     for (ours, theirs) in [("workdir", "working_directory"), ("timeout_ms", "timeout_ms")] {
@@ -140,7 +141,7 @@ pub(super) fn shell_arguments(action: &Value) -> String {
     arguments.to_string()
 }
 
-/// `tools` and `tool_choice`.
+/// Adds `tools` and `tool_choice` to the chat request.
 pub(super) fn add(
     fields: &Fields<'_>,
     chat: &mut Map<String, Value>,
@@ -238,7 +239,8 @@ fn add_tool(
     Ok(())
 }
 
-/// A function with one argument that is text. A regular expression becomes part of the schema; a grammar is told in words.
+/// The function for a custom tool, with one text parameter. A regular expression becomes part of the schema, a grammar
+/// part of the description.
 fn custom(tool: &Fields<'_>, name: &str, warnings: &mut Warnings) -> Result<Value, Fault> {
     let mut description = tool.text("description", usize::MAX)?.unwrap_or_default().to_owned();
     let mut input = json!({"type": "string", "description": "The whole input of the tool, as plain text."});
@@ -265,7 +267,7 @@ fn custom(tool: &Fields<'_>, name: &str, warnings: &mut Warnings) -> Result<Valu
     Ok(json!({"description": description, "parameters": parameters}))
 }
 
-/// A choice that is an object. `allowed_tools` leaves the others out.
+/// Translates a `tool_choice` object. `allowed_tools` removes all other functions.
 fn choose(choice: &Fields<'_>, tools: &Tools, functions: &mut Vec<Value>) -> Result<Value, Fault> {
     let kind = choice.text("type", limits::NAME_BYTES)?.unwrap_or("function");
     let named = |choice: &Fields<'_>| -> Result<String, Fault> {
@@ -294,7 +296,7 @@ fn choose(choice: &Fields<'_>, tools: &Tools, functions: &mut Vec<Value>) -> Res
             }
             functions.retain(|tool| allowed.iter().any(|name| tool["function"]["name"] == name.as_str()));
             let mode = choice.text("mode", limits::NAME_BYTES)?.unwrap_or("auto");
-            // With nothing allowed, nothing is called.
+            // Without allowed tools, no tool is called.
             Ok(if functions.is_empty() && mode == "auto" { json!("none") } else { json!(mode) })
         }
         hosted => {
