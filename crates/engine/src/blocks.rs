@@ -1,10 +1,10 @@
-//! Who holds which KV block.
+//! Allocation of KV blocks.
 //!
-//! A pool hands out numbered blocks; a [`BlockTable`] is one sequence's list of them in order of position and gives
-//! them back when dropped. Several tables may hold one block: the full blocks of equal prefixes, which are never
-//! written more (see [`crate::prefix`]). Taking and giving back are O(1) a block but for the cache's own order. The
-//! last freed is the first handed out again, as it may still be in a cache. The pool lives on the engine's thread:
-//! `Rc`, no lock.
+//! A pool allocates numbered blocks; a [`BlockTable`] is one sequence's list of them in order of position and frees
+//! them on drop. Several tables may share a block: the full blocks of equal prefixes, which are immutable (see
+//! [`crate::prefix`]). Allocating and freeing are O(1) a block, except for the LRU order of the prefix cache. The block
+//! freed last is allocated first, as it may still be in a CPU cache. The pool belongs to the engine's thread: `Rc`, no
+//! lock.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub(crate) struct BlockPool(Rc<RefCell<Blocks>>);
 
 #[derive(Debug)]
 struct Blocks {
-    /// Blocks that are neither held nor cached; the next one handed out is the last.
+    /// Free blocks: neither held nor cached. The last one is allocated next.
     free: Vec<u32>,
     /// Tables that hold a block, by block.
     holders: Vec<u32>,
@@ -35,12 +35,12 @@ pub(crate) struct BlockTable {
     pool: BlockPool,
 }
 
-/// The pool has fewer free blocks than were asked for; nothing was taken.
+/// The pool has fewer free blocks than requested; nothing was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfBlocks;
 
 impl BlockPool {
-    /// A pool that forgets what is given back.
+    /// A pool without a prefix cache: freed blocks are not kept.
     pub(crate) fn new(total: usize, block_tokens: usize) -> BlockPool {
         let free = (0..total as u32).rev().collect();
         BlockPool(Rc::new(RefCell::new(Blocks {
@@ -165,8 +165,8 @@ impl BlockTable {
         computed.max(self.shared * block_tokens)
     }
 
-    /// Lets others read the full blocks of the first `computed` of `tokens`. Where another has computed the same, its
-    /// block is taken and the own one given back.
+    /// Adds the full blocks of the first `computed` of `tokens` to the prefix cache. Where the cache has an equal
+    /// block, the table takes that and frees its own.
     pub(crate) fn share(&mut self, tokens: &[u32], computed: usize, salt: u64) {
         let mut pool = self.pool.0.borrow_mut();
         let block_tokens = pool.block_tokens;

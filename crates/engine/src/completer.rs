@@ -12,7 +12,7 @@ use crate::speculate::Speculator;
 use crate::stats::{Counters, Watch};
 use crate::{Error, FinishReason, Vocabulary};
 
-/// What sampling needs beside the logits, for all sequences of an engine.
+/// Chooses the next tokens of sequences from logits, with the shared state for it: vocabulary, meter and scratch.
 pub(crate) struct Completer {
     vocabulary: Arc<dyn Vocabulary>,
     pub(crate) counters: Arc<Counters>,
@@ -21,16 +21,16 @@ pub(crate) struct Completer {
     scratch: SamplerScratch,
 }
 
-/// Logits `[rows, vocab]` of a step, handed out from the first row on.
+/// Logits `[rows, vocab]` of a step, consumed from the first row on.
 pub(crate) struct LogitRows<'a> {
     left: &'a [f32],
     vocab: usize,
 }
 
-/// What a step did to a sequence.
+/// The result of a step for a sequence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completed {
-    /// Tokens that it got.
+    /// Tokens added to the sequence.
     pub(crate) tokens: usize,
     pub(crate) next: Next,
 }

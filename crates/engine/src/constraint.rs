@@ -10,7 +10,7 @@ pub trait Constrain: Send + Sync + fmt::Debug {
     fn begin(&self) -> Box<dyn Constraint>;
 }
 
-/// Decides which tokens one sequence may choose. Must depend on nothing but the tokens it is told.
+/// The constraint on one sequence's tokens. Must depend only on the tokens passed to it.
 pub trait Constraint: Send {
     /// Computes the mask of tokens that may come next: once before each choice, while the model computes.
     ///
@@ -21,14 +21,14 @@ pub trait Constraint: Send {
     /// The mask: bit `id % 32` of word `id / 32` is set for a token that may come. None is every token.
     fn allowed(&self) -> Option<&[u32]>;
 
-    /// Takes the token that was chosen, and its bytes. Returns whether nothing may follow: the answer is over.
+    /// Advances the constraint by the chosen token, given with its bytes. Returns whether the answer is complete.
     ///
     /// # Errors
     /// A token that was not allowed; the request fails with it.
     fn accept(&mut self, id: u32, bytes: &[u8]) -> Result<bool, String>;
 
-    /// Adds to `tokens` those that the constraint forces next, in order. They are proposed speculatively, so that wrong
-    /// ones cost time and change nothing. Called after [`accept`](Constraint::accept) where speculation is on.
+    /// Adds to `tokens` those that the constraint forces next, in order. They are proposals of speculative decoding:
+    /// wrong ones cost time but change no text. Called after [`accept`](Constraint::accept) if speculation is on.
     fn forced_tokens(&mut self, _tokens: &mut Vec<u32>) {}
 }
 

@@ -1,6 +1,6 @@
 //! Measured seconds of a step, by its number of rows.
 
-/// Outlier bound: a measurement counts as at most so many times the estimate.
+/// Outlier bound: a measurement counts as at most this multiple of the estimate.
 const MAX_OUTLIER_RATIO: f32 = 2.0;
 /// Weight of a new measurement in the moving average.
 const NEW_SAMPLE_WEIGHT: f32 = 0.125;
@@ -54,9 +54,9 @@ impl StepCosts {
         };
     }
 
-    /// Lowers the estimates of larger steps than the chosen one of `rows` rows, at most to the same cost a row. They
-    /// are not measured while they are not tried, so one slow step would shut them out for ever; if they are as slow as
-    /// estimated, the occasional step that tries them restores the estimate.
+    /// Lowers the estimates of larger steps than the chosen one of `rows` rows, at most to the same cost a row. Larger
+    /// steps are not measured while they are not chosen, so one slow step would exclude them for ever. If they are as
+    /// slow as estimated, the next one restores the estimate.
     pub(crate) fn decay_untried(&mut self, rows: usize) {
         let Some(a_row) = self.estimate(rows).map(|seconds| seconds / rows.max(1) as f32) else { return };
         let more = self.rows.partition_point(|r| *r <= rows);

@@ -18,29 +18,29 @@ use crate::{
 
 /// A smaller model of the same vocabulary, which guesses what a larger one will say.
 pub struct DraftModel {
-    /// Its weights.
+    /// The draft model's weights.
     pub model: Arc<Model>,
-    /// Its words, to be checked against the larger one's.
+    /// The draft model's vocabulary, which must match the larger model's.
     pub vocabulary: Arc<dyn Vocabulary>,
 }
 
-/// What an engine is started with, beside its model.
+/// Configuration of an engine, without its model.
 pub struct Setup {
-    /// What it is called in metrics and in the device's accounts of time and memory.
+    /// Name of the engine in metrics and in the device's accounting of time and memory.
     pub name: String,
     /// Tokens as text.
     pub vocabulary: Arc<dyn Vocabulary>,
-    /// Its bounds.
+    /// Limits of the engine.
     pub limits: Limits,
     /// Told what happens.
     pub watch: Box<dyn Watch>,
-    /// Memory that was reserved for the model's weights, for instance. It is given back when the engine has ended and
-    /// has freed what it holds.
+    /// Memory reservations that the engine holds, such as those of the model's weights. Released after the engine has
+    /// ended and freed its memory.
     pub memory: Vec<Reservation>,
 }
 
 impl Setup {
-    /// An engine that nobody watches, called `model`.
+    /// A configuration without an observer, named `model`.
     pub fn new(vocabulary: Arc<dyn Vocabulary>, limits: Limits) -> Setup {
         Setup { name: "model".into(), vocabulary, limits, watch: Box::new(Unwatched), memory: Vec::new() }
     }
@@ -168,10 +168,10 @@ impl Turn for Member {
     }
 }
 
-/// Most rows of logits that one of two models may have past the words they share: padding.
+/// Most rows of logits that one model may have beyond the shared vocabulary: padding.
 const MAX_VOCAB_PADDING: usize = 1024;
 
-/// Refuses a draft whose token ids mean other words: everything it proposed would be wrong.
+/// Checks that the token ids of the draft model have the same texts as the model's; else all proposals would be wrong.
 fn check_vocabularies(
     main: &dyn Vocabulary,
     draft: &dyn Vocabulary,

@@ -1,4 +1,4 @@
-//! What can go wrong, and why a submission is refused.
+//! Errors of requests, and reasons to refuse a submission.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum Error {
     /// Every token was banned by biases, or by them and a constraint.
     #[error("no token is left to choose from: logit_bias bans every one that may come next")]
     NothingLeft,
-    /// What the answer must be like could not be held.
+    /// The constraint on the answer failed.
     #[error("the answer's form could not be held: {0}")]
     Constraint(String),
     /// The model refused the batch.
@@ -56,7 +56,7 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The prompt leaves no room for one token of an answer.
+    /// The prompt leaves no space for an answer token in the context.
     #[error(
         "the prompt has {tokens} tokens and the context holds {context}, of which at least 1 is for the answer"
     )]
@@ -84,9 +84,9 @@ pub enum Refused {
     InvalidParam {
         /// The parameter's name in the API.
         name: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What is accepted.
+        /// The accepted values, in words.
         expected: String,
     },
 }

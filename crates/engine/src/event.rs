@@ -1,10 +1,10 @@
-//! What comes out of the engine: the events of a request.
+//! The engine's output: the events of a request.
 
 use std::time::Duration;
 
 use crate::Error;
 
-/// What happened to a request. After `Done` or `Failed` nothing follows.
+/// An event of a request. `Done` or `Failed` is the last one.
 ///
 /// The service turns these into the events of the contract (`inference::Event`), where text is split into parts.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub enum Event {
         text: String,
         /// Why the answer ended.
         reason: FinishReason,
-        /// Which of the request's stops was met; none if it ended for another reason, an end token among them.
+        /// The stop string or token that matched; none for other endings, including an end token.
         matched_stop: Option<MatchedStop>,
         /// Token counts.
         usage: Usage,
@@ -40,7 +40,7 @@ pub enum Event {
     Failed {
         /// Why it failed.
         error: Error,
-        /// What it used until then, which is charged all the same.
+        /// Usage up to the failure, which is charged.
         usage: Usage,
         /// Where the time went.
         timings: Timings,
@@ -56,12 +56,12 @@ pub enum MatchedStop {
     Text(String),
 }
 
-/// The log-probability of a token, chosen or given, from the model's own logits before any sampler touched them.
+/// The log-probability of a generated or prompt token, from the model's logits before any sampler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
     /// Natural logarithm of the token's probability.
     pub logprob: f32,
-    /// Its place among all tokens, from 1; as likely ones share it.
+    /// Rank of the token among all tokens, from 1; equally likely tokens share a rank.
     pub rank: usize,
     /// The likeliest tokens and theirs, best first.
     pub top: Vec<(u32, f32)>,
@@ -89,8 +89,8 @@ impl FinishReason {
     }
 }
 
-/// What a request used: tokens, and its share of the machine's time. All requests' shares, the time of waiting for the
-/// device and the idle time sum to the engine's life (see [`Stats`](crate::Stats)).
+/// Resources that a request used: tokens, and its share of the machine's time. The shares of all requests, the time
+/// waiting for the device and the idle time sum to the engine's lifetime (see [`Stats`](crate::Stats)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt.

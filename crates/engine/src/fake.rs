@@ -1,4 +1,4 @@
-//! A tiny model and vocabulary whose answers can be worked out by hand: for tests of this crate and of those above it.
+//! A tiny model and vocabulary with predictable answers, for tests of this crate and of those that depend on it.
 //!
 //! The model keeps the tokens it is given in its KV slots and takes its logits from a hash of all tokens of the
 //! sequence as it finds them through the block table. So a block that is lost, shared or overwritten changes the text.
@@ -43,7 +43,7 @@ impl FakeModel {
         }
     }
 
-    /// What `token` counts as in a prompt, where that matters.
+    /// The value that stands for `token` in a prompt, in models that distinguish prompts from answers.
     pub fn in_prompt(token: u32) -> u32 {
         token | 1 << 31
     }

@@ -1,4 +1,4 @@
-//! What the engine needs of a model and of a tokenizer, as traits, so that fakes can stand in for them.
+//! The engine's interface to a model and a tokenizer, as traits, so that tests can use fakes.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! One mutex guards the inbox and is held for a few instructions on either side. The engine's thread owns everything
 //! else. It sleeps on `inbox_changed` while it has nothing to do, and on the device's condition variable while it waits
-//! for a turn; whatever changes the inbox wakes it from both. Whatever happens to that thread, each accepted request
-//! gets its `Done` or `Failed`.
+//! for a turn; a change of the inbox wakes it from both. Each accepted request gets its `Done` or `Failed`, even if the
+//! engine's thread panics.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::sequence::Sequence;
 use crate::stats::Counters;
 use crate::{Limits, Outbox, Refused, Request, Stats, Vocabulary};
 
-/// Most stop strings, and bytes of one of them.
+/// Upper bound of the number of stop strings, and of the bytes of one.
 pub const MAX_STOPS: usize = 64;
 /// Bytes of the longest stop string.
 pub const MAX_STOP_BYTES: usize = 1024;
@@ -37,7 +37,7 @@ pub struct Ticket {
     seed: u64,
 }
 
-/// What the handles and the engine's thread share.
+/// State shared by the handles and the engine's thread.
 pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
     /// Notified when the inbox changes or a ticket is dropped.
@@ -215,7 +215,7 @@ impl Shared {
         self.inbox_changed.wait(inbox).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes no more submissions and hands back what nobody will serve.
+    /// Closes the inbox to submissions and returns those that were not started.
     pub(crate) fn close(&self) -> VecDeque<Sequence> {
         let mut inbox = self.lock();
         inbox.closed = true;

@@ -1,13 +1,12 @@
-//! Who runs next.
+//! The inference engine: continuous batching of many requests on one model.
 //!
-//! The engine serves many requests with one model. Each [`Forward`] step computes one ragged batch: a row for every
-//! sequence that decodes, and chunks of the prompts of those that do not yet. It is a plain loop on a thread of its
-//! own: no async, no clock in the scheduler (the time is an argument), one seed a request. So a scheduling bug is
-//! replayed from a number, with a fake model.
+//! Each [`Forward`] step computes one ragged batch: a decode row of every decoding sequence, and prefill chunks of the
+//! others. The engine is a plain loop on its own thread: no async, no clock in the scheduler (the time is an argument),
+//! one seed a request. So a scheduling bug is reproduced from a seed, with a fake model.
 //!
-//! What is promised: a request's tokens are the same alone and in any batch; a cancelled request costs at most the step
-//! it is in; each accepted request gets `Done` or `Failed`, even if the engine's thread dies; nothing here grows
-//! with the number of requests served.
+//! Guarantees: a request's tokens are the same alone and in any batch; a cancelled request costs at most the step it is
+//! in; each accepted request gets `Done` or `Failed`, even if the engine's thread panics; memory does not grow with the
+//! number of requests served.
 //!
 //! Deliberately absent: HTTP, tokio, templates, metric names.
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernels::KvDtype;
 
-/// Bounds of an engine. Everything it holds is bounded by one of these.
+/// Limits of an engine, which bound all of its memory.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Most requests computed at once.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub kv_dtype: Option<KvDtype>,
     /// Most prompt rows in one step.
     pub prefill_chunk: usize,
-    /// Longest that a running stream should wait for its next token while prompts are read beside it.
+    /// Longest time between two tokens of a running answer while prompts are prefilled.
     pub max_stall: Duration,
     /// Whether KV blocks of ended requests are cached for requests with the same prefix.
     pub prefix_cache: bool,
@@ -145,13 +145,13 @@ pub(crate) struct StepBounds {
 impl StepBounds {
     /// Most rows a step can have.
     pub(crate) fn max_rows(&self) -> usize {
-        // Nothing is proposed beside a prompt.
+        // Steps with prefill rows have no proposals.
         self.prefill_chunk.max(self.speculation.max_rows()) + self.max_running
     }
 
     /// Most rows of a step whose logits are wanted.
     pub(crate) fn max_logit_rows(&self) -> usize {
-        // Nor is the log-probability of a prompt wanted beside proposals.
+        // Steps with proposals have no rows for a prompt's log-probabilities.
         self.max_running + self.speculation.max_rows().max(self.prompt_logits)
     }
 }

@@ -1,13 +1,12 @@
-//! Whose the machine's time was: every moment since the engine started is some sequence's, spent waiting for the
-//! device, or idle.
+//! Per-request accounting of compute time: all time since the engine started is charged to a sequence, to waiting for
+//! the device, or to idling.
 //!
-//! A step's time is split over its rows. Each row gets the same part of what steps of so many rows cost, as any order
-//! of adding rows could have made any of them the dear one; prompt rows get beside it what attention costs, by the
-//! positions they attend to. Choosing a token, or scoring a prompt's, is its own sequence's time. What lies between two
-//! steps goes to the later one, but for the wait for a turn on a shared device, which no sequence is charged for. The
-//! time without work is idle.
+//! A step's time is split over its rows. Each row is charged the same part of the cost of a step of that many rows;
+//! prefill rows are also charged for attention, by the positions they attend to. Sampling a token, or scoring a
+//! prompt's, is charged to its sequence. The time between two steps is charged to the later one, except for the wait
+//! for a turn on a shared device, which is charged to no sequence. The time without work is idle.
 //!
-//! Whole nanoseconds are handed on, so that the parts sum to the clock exactly.
+//! Times are whole nanoseconds, so that the parts sum to the clock exactly.
 
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ impl Meter {
         self.waits_since.get_or_insert(now);
     }
 
-    /// The wait is over.
+    /// Ends the wait for a turn.
     pub(crate) fn end_wait(&mut self, now: Duration, times: &TimeTotals) {
         let Some(since) = self.waits_since.take() else { return };
         if let Some(settled) = &mut self.settled {
@@ -86,7 +85,7 @@ impl Meter {
         }
         times.add_prompt(given - completion);
         times.add_completion(completion);
-        // What rounding left over waits for the next.
+        // The rounding remainder is charged with the next step.
         self.settled = self.settled.map(|settled| settled - Duration::from_nanos(all - given));
     }
 

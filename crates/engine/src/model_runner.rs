@@ -13,7 +13,7 @@ pub(crate) struct ModelRunner {
     compute: Arc<Compute>,
     kv: KvPool,
     scratch: Scratch,
-    /// Of the two above; given back after they are freed.
+    /// Reservations of the two fields above; released after them.
     _memory: [Reservation; 2],
     context: usize,
     /// Of the whole pool, and how many of them work at which step.
@@ -42,7 +42,7 @@ impl ModelRunner {
         ModelRunner::with_shape(model, device, owner, limits, shape, context, limits.max_logit_rows())
     }
 
-    /// A draft model beside this one: on the same device, with KV blocks for as many tokens.
+    /// A runner of a draft model: on the same device, with KV blocks for as many tokens.
     pub(crate) fn draft(
         &self,
         model: Arc<Model>,

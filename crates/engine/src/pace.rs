@@ -1,15 +1,15 @@
 //! Cost model of a step, fitted while serving, and how many prompt rows fit beside decode rows.
 //!
-//! A step's seconds are taken to be `f(rows) + k · Σ positions that its prompt rows attend to`. `f` is kept by number
-//! of rows (see [`StepCosts`]), so it assumes nothing about how cost grows; `k` is fitted to prefill steps. Both follow
-//! the machine: a neighbour, a quota, a lower clock.
+//! A step's seconds are modelled as `f(rows) + k · Σ positions that its prompt rows attend to`. `f` is measured by
+//! number of rows (see [`StepCosts`]), without assumptions about its growth; `k` is fitted to prefill steps. Both are
+//! moving averages, which follow changes of the machine's speed: noisy neighbours, quotas, lower clocks.
 
 use std::time::Duration;
 
 use crate::costs::StepCosts;
 
-/// Prompt rows beside decode rows before anything is measured, and the least at any time: with fewer, a prompt might
-/// never end.
+/// Prefill rows of a step with decode rows before anything is measured, and the minimum at any time: with fewer, a
+/// prefill might never end.
 const MIN_PROMPT_ROWS: usize = 4;
 /// Prompt rows may add so much of a decode step's own time, even past the longest stall: with less, a large model
 /// would read all of its weights again for a handful of rows.
@@ -38,7 +38,7 @@ pub(crate) struct Pace {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StepWork {
     pub(crate) rows: usize,
-    /// Prompt rows among them.
+    /// Prefill rows among `rows`.
     pub(crate) prompt_rows: usize,
     /// Positions that prompt rows attend to, summed over the rows.
     pub(crate) attended_positions: u64,

@@ -1,4 +1,4 @@
-//! What a request may ask of the sampler, with the ranges that are accepted.
+//! Sampling parameters of a request, with their accepted ranges.
 
 use crate::Refused;
 
@@ -44,7 +44,7 @@ pub struct Params {
     pub bad_words: Vec<Vec<u32>>,
     /// Where the random numbers start; none takes a seed from the operating system.
     pub seed: Option<u64>,
-    /// Report the log-probability of each chosen token, and of so many likeliest ones beside it (0 to 20).
+    /// Report the log-probability of each chosen token, and of this many most likely alternatives (0 to 20).
     pub logprobs: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ pub struct Params {
 pub struct Dry {
     /// The penalty of a repeat of `allowed_length` tokens; 0 is off.
     pub multiplier: f32,
-    /// What the penalty grows by with each further token; 1 or more.
+    /// Factor of the penalty for each further repeated token; 1 or more.
     pub base: f32,
     /// Repeats shorter than this are free.
     pub allowed_length: usize,
@@ -156,11 +156,11 @@ impl Default for Params {
 pub const MAX_LOGIT_BIAS: usize = 1024;
 /// Most tokens in [`Params::allowed_ids`].
 pub const MAX_ALLOWED_IDS: usize = 16_384;
-/// Most sequences in [`Params::bad_words`], and tokens in one of them.
+/// Upper bound of the sequences in [`Params::bad_words`], and of the tokens in one.
 pub const MAX_BAD_WORDS: usize = 256;
-/// Most likeliest tokens reported beside each chosen one.
+/// Upper bound of the alternatives reported with each chosen token.
 pub const MAX_LOGPROBS: usize = 20;
-/// Most strings in [`Dry::sequence_breakers`], and bytes in one of them.
+/// Upper bound of the strings in [`Dry::sequence_breakers`], and of the bytes in one.
 pub const MAX_BREAKERS: usize = 64;
 
 impl Params {

@@ -37,7 +37,7 @@ pub(crate) struct PrefixTree {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
-    /// It is in the tree, and the rest of this means something.
+    /// Whether the block is in the tree; the other fields are valid only then.
     known: bool,
     held: bool,
     parent: u32,

@@ -16,11 +16,11 @@ pub(crate) const AGING: f32 = 0.5;
 /// Most tokens of an answer that its request is charged for at its start: few answers are as long as `max_tokens`.
 const MAX_CHARGED_ANSWER: usize = 512;
 
-/// What decides the place of a waiting request.
+/// The properties that decide a waiting request's place in the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueRank {
     pub(crate) caller: Caller,
-    /// It was preempted: it comes first in its class.
+    /// Whether the request was preempted; it then comes first in its class.
     pub(crate) resumes: bool,
     /// Tokens to compute before the next one is sampled.
     pub(crate) tokens: usize,
@@ -38,7 +38,7 @@ pub(crate) struct FairShares {
 }
 
 impl FairShares {
-    /// Index in `waiting` of the request to start. `seconds` estimates the work of so many tokens.
+    /// Index in `waiting` of the request to start. `seconds` estimates the time to prefill a number of tokens.
     pub(crate) fn next<S>(
         &mut self,
         waiting: &VecDeque<S>,

@@ -10,20 +10,20 @@ use crate::{Constrain, Params};
 pub struct Request {
     /// Token ids, special ones included.
     pub prompt: Vec<u32>,
-    /// Most tokens to generate; none is as many as the context has room for. With 0 the prompt is read and nothing
-    /// chosen.
+    /// Most tokens to generate; none is limited by the context only. With 0 the prompt is prefilled and no token is
+    /// generated.
     pub max_tokens: Option<usize>,
     /// Sampling parameters.
     pub params: Params,
-    /// Report the log-probabilities of the prompt's tokens, and of so many likeliest ones at each (0 to 20). Such a
+    /// Report the log-probabilities of the prompt's tokens, and of this many most likely alternatives (0 to 20). Such a
     /// prompt is computed whole, without the prefix cache.
     pub prompt_logprobs: Option<usize>,
-    /// The answer ends before any of these; they are not part of the text.
+    /// Stop strings: the answer ends before the first one.
     pub stop: Vec<String>,
-    /// The answer ends at any of these tokens.
+    /// Stop tokens: the answer ends at the first one.
     pub stop_ids: Vec<u32>,
-    /// Choose no end token and no stop id, and look for no stop string, in so many first tokens. (A form that is
-    /// complete ends the answer all the same.)
+    /// Least tokens of the answer: end tokens, stop tokens and stop strings have no effect before. (A complete
+    /// constraint ends the answer anyway.)
     pub min_tokens: usize,
     /// The stop string or the stop id that is met is part of the text.
     pub show_stop: bool,
@@ -48,7 +48,7 @@ pub struct Request {
 pub struct Caller {
     /// How urgent it is.
     pub priority: Priority,
-    /// Who sent it, as a number; callers of one priority share the engine evenly.
+    /// Identity of the client; clients of one priority share the engine evenly.
     pub client: u64,
 }
 
@@ -60,7 +60,7 @@ pub enum Priority {
     /// No priority was given.
     #[default]
     Default,
-    /// Work that nobody waits for: it gets the smallest share and is preempted by more urgent requests.
+    /// Batch work: the smallest share, preempted by more urgent requests.
     Batch,
 }
 
@@ -68,7 +68,7 @@ impl Priority {
     /// All of them, the most urgent first.
     pub const ALL: [Priority; 3] = [Priority::Interactive, Priority::Default, Priority::Batch];
 
-    /// Its name in the API.
+    /// The priority's name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Priority::Interactive => "interactive",

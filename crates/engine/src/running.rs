@@ -7,28 +7,28 @@ use crate::blocks::BlockTable;
 use crate::queue::QueueRank;
 use crate::speculate::guess::SpeculationState;
 
-/// What the scheduler needs to know of a sequence.
+/// The scheduler's view of a sequence.
 pub(crate) trait SchedulerSequence {
-    /// Tokens it has, prompt and answer so far.
+    /// Tokens of prompt and answer so far.
     fn tokens(&self) -> &[u32];
-    /// For whom it is computed.
+    /// The client and priority that the sequence is computed for.
     fn caller(&self) -> Caller;
-    /// What decides its place in the queue.
+    /// The sequence's rank in the queue.
     fn rank(&self) -> QueueRank;
     /// Salt of the prefix cache: only blocks of the same salt are shared.
     fn salt(&self) -> u64;
-    /// Records that it lost its blocks.
+    /// Records a preemption: the sequence lost its blocks.
     fn preempted(&mut self);
-    /// Tokens of the prompt, which come first.
+    /// Number of prompt tokens, which come first.
     fn prompt_len(&self) -> usize;
     /// Tokens, from the first, whose KV blocks other sequences with the same prefix may use: all, or the prompt where
     /// the numerics of prefill and decode differ.
     fn shareable_tokens(&self) -> &[u32];
-    /// Records that so many of its tokens need not be computed.
+    /// Records that the first `tokens` tokens were found in the prefix cache.
     fn reused(&mut self, tokens: usize);
-    /// Positions before its last token whose logits are wanted; mostly none.
+    /// Positions before the last token whose logits are needed; usually none.
     fn unscored_positions(&self) -> Range<usize>;
-    /// Its tokens as far as others may have computed them: up to where logits are wanted.
+    /// The tokens that may come from the prefix cache: those up to the first position whose logits are needed.
     fn reusable(&self) -> &[u32] {
         let wanted = self.unscored_positions();
         if wanted.is_empty() { self.shareable_tokens() } else { &self.tokens()[..=wanted.start] }
@@ -39,11 +39,11 @@ pub(crate) trait SchedulerSequence {
 pub(crate) struct Running<S> {
     pub(crate) sequence: S,
     pub(crate) table: BlockTable,
-    /// Tokens whose KV cache is in its blocks.
+    /// Number of tokens whose keys and values are in the blocks.
     pub(crate) computed: usize,
-    /// Rows of it in the current step, proposed tokens included.
+    /// Rows of the sequence in the current step, including proposed tokens.
     pub(crate) rows: usize,
-    /// Proposed tokens, and how its proposals fared so far.
+    /// Proposed tokens, and the acceptance of proposals so far.
     pub(crate) speculation: SpeculationState,
 }
 
@@ -94,7 +94,7 @@ impl<S: SchedulerSequence> Running<S> {
         let most = if wanted.len() <= budget.logits {
             self.uncomputed()
         } else {
-            // What was computed and not scored does not go past this: see `SchedulerSequence::reusable`.
+            // Computed but unscored positions never exceed this: see `SchedulerSequence::reusable`.
             (wanted.start + budget.logits).saturating_sub(self.computed)
         };
         let alike =

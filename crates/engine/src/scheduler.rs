@@ -1,18 +1,17 @@
 //! The scheduler: which rows the next step computes.
 //!
-//! Continuous batching: each step takes one row of every sequence that decodes, then fills up with chunks of prompts,
-//! as many rows as fit into the longest stall ([`Pace`]), then admits from the queue ([`FairShares`]). Prompts are
-//! computed one after the other, the shortest first, with ageing: the first answers begin sooner than if all shared the
-//! steps, and an equal prefix is computed by the first of them only.
+//! Continuous batching: each step takes one row of every decoding sequence, then prefill chunks, as many rows as fit
+//! into the longest stall ([`Pace`]), then admits from the queue ([`FairShares`]). Prompts are prefilled one after the
+//! other, the shortest first, with ageing: the first answers begin sooner than if all prompts shared the steps, and an
+//! equal prefix is computed only once.
 //!
-//! KV blocks are taken as a sequence grows. When none is free the last running sequence, by priority and then by age,
-//! is preempted: it loses its blocks and goes back to the queue, to be computed again with what it has generated (as
-//! far as its blocks are not cached). The first always proceeds, and no sequence is longer than the pool, so this ends.
-//! Recomputing changes no text, as a row's result does not depend on its batch.
+//! KV blocks are allocated as a sequence grows. When none is free, the last running sequence, by priority and then by
+//! age, is preempted: it loses its blocks and returns to the queue, to be recomputed with its generated tokens (as far
+//! as its blocks are not cached). The first sequence always proceeds, and no sequence is longer than the pool, so this
+//! ends. Recomputing changes no text, as a row's result does not depend on its batch.
 //!
-//! Where the log-probabilities of a prompt are wanted, its rows come in chunks of at most
-//! [`crate::limits::PROMPT_LOGIT_ROWS`], as each has logits of its own; and cached blocks of it are of no use before
-//! its logits were computed.
+//! A prompt with log-probabilities is prefilled in chunks of at most [`crate::limits::PROMPT_LOGIT_ROWS`] rows, as each
+//! row has logits. Cached blocks of such a prompt are not used before its logits were computed.
 //!
 //! Plain data in, plain data out: no clock (the time is an argument), no randomness, no model.
 
@@ -44,7 +43,7 @@ pub(crate) struct Scheduler<S> {
 pub(crate) struct Plan {
     /// Rows in all; 0 only if there is nothing to do.
     pub(crate) rows: usize,
-    /// Rows that each decode one token; as many as `rows` if there is no prompt among them.
+    /// Decode rows among `rows`.
     pub(crate) decoding: usize,
     /// Sequences that lost their blocks and went back to the queue.
     pub(crate) preempted: usize,
@@ -66,8 +65,8 @@ impl<S: SchedulerSequence> Scheduler<S> {
         &self.pool
     }
 
-    /// Sets `rows` of every running sequence for the next step, with blocks for them. Another engine's streams on the
-    /// same device may wait `foreign_stall`, if there are such.
+    /// Sets `rows` of every running sequence for the next step and allocates their blocks. `foreign_stall` is the
+    /// longest stall of other engines' streams on the device; none without such streams.
     pub(crate) fn plan(&mut self, now: Duration, foreign_stall: Option<Duration>) -> Plan {
         for running in &mut self.running {
             running.rows = 0;
@@ -86,7 +85,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
         self.running.iter().map(|r| r.rows).sum()
     }
 
-    /// What the planned step does.
+    /// The work of the planned step.
     pub(crate) fn work(&self) -> StepWork {
         let mut work = StepWork::default();
         for running in self.running.iter().filter(|r| r.rows > 0) {
@@ -215,8 +214,8 @@ impl<S: SchedulerSequence> Scheduler<S> {
         self.shares.next(&self.waiting, SchedulerSequence::rank, now, seconds)
     }
 
-    /// Starts waiting sequences while there are rows, places and blocks for all of their tokens and, so that they do
-    /// not take the last ones from those that run, one more block for each of these.
+    /// Starts waiting sequences while there are rows, slots and blocks for all of their tokens. Reserves one more block
+    /// for each running sequence, so that new ones do not take the last blocks.
     fn admit(&mut self, mut budget: StepBudget, now: Duration) {
         while budget.rows > 0 && self.running.len() < self.bounds.max_running {
             let Some(at) = self.next(now) else { return };

@@ -51,7 +51,7 @@ pub(crate) struct Sequence {
     pub(crate) completion_time: Duration,
 }
 
-/// The log-probabilities of a prompt, as far as it was computed; a preemption takes nothing of them.
+/// The log-probabilities of a prompt, as far as it was computed; kept across preemptions.
 struct Scores {
     /// Likeliest tokens wanted at each position.
     count: usize,
@@ -59,12 +59,12 @@ struct Scores {
     found: Vec<TokenLogprobs>,
 }
 
-/// Whether a sequence goes on after a token.
+/// Whether a sequence continues after a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It goes on.
+    /// The sequence continues.
     Continue,
-    /// It is over, for this reason.
+    /// The sequence has ended, for this reason.
     Finish(FinishReason),
 }
 
@@ -152,7 +152,7 @@ impl Sequence {
         (self.is_new() && waited > limit).then_some(Error::Waited { waited, limit })
     }
 
-    /// The error of a sequence whose time limit is over.
+    /// The error of a sequence whose time limit has passed.
     pub(crate) fn expired(&self, now: Duration) -> Option<Error> {
         let deadline = self.deadline.filter(|deadline| now > *deadline)?;
         Some(Error::Expired { limit: deadline - self.submitted, tokens: self.tokens.len() - self.prompt_len })
@@ -180,8 +180,8 @@ impl Sequence {
         self.started.get_or_insert(now);
     }
 
-    /// Positions of the prompt whose logits are wanted and have not been there yet, beside the last one's, which choose
-    /// the first token.
+    /// Prompt positions whose log-probabilities are requested and not yet computed, without the last position, whose
+    /// logits choose the first token.
     pub(crate) fn unscored_positions(&self) -> Range<usize> {
         self.scores.as_ref().map_or(0..0, |scores| scores.found.len()..self.prompt_len - 1)
     }
@@ -266,7 +266,7 @@ impl Sequence {
             self.matched_stop.take().or_else(|| by_text.map(|stop| MatchedStop::Text(stop.to_owned())));
         let event =
             Event::Done { text, reason, matched_stop, usage: self.usage(), timings: self.timings(now) };
-        // Whether anybody receives it or not, the sequence is over.
+        // The sequence has ended even if the receiver is gone.
         let _ = self.outbox.put(event);
     }
 

@@ -61,7 +61,7 @@ pub struct Stats {
     pub idle_time: Duration,
 }
 
-/// What a step computed.
+/// Counts of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepReport {
     /// Rows in the batch.
@@ -80,7 +80,7 @@ pub struct StepReport {
 pub trait Watch: Send {
     /// A step ended.
     fn step(&mut self, _step: &StepReport) {}
-    /// A step verified tokens proposed for one sequence: so many, of which the first `accepted` were right.
+    /// A step verified `proposed` tokens of one sequence, of which the first `accepted` were accepted.
     fn verified(&mut self, _proposed: usize, _accepted: usize) {}
 }
 

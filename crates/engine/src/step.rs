@@ -31,7 +31,7 @@ pub(crate) struct EngineCore<F> {
     want: Vec<usize>,
 }
 
-/// An engine's turn on its device, as far as a step needs to know of it.
+/// A step's view of its engine's turn on the device.
 pub(crate) trait Turn {
     /// Longest that the step should take for the sake of other engines' streams; none if no other engine decodes.
     fn foreign_stall(&self) -> Option<Duration>;
@@ -150,7 +150,7 @@ impl<F: Forward> EngineCore<F> {
         Some(self.scheduler.urgency())
     }
 
-    /// The wait is over: the next step has a turn, or there is nothing left to wait for.
+    /// Ends the wait: the next step has a turn, or no work is left.
     pub(crate) fn end_wait(&mut self, now: Duration) {
         self.completer.meter.end_wait(now, &self.completer.counters.times);
     }
@@ -182,7 +182,7 @@ impl<F: Forward> EngineCore<F> {
             self.completer.counters.steps.fetch_add(1, Relaxed);
             let took = clock().saturating_sub(began);
             if plan.rows == rows {
-                // What verified proposals is the speculator's to learn from.
+                // The speculator observes steps with proposals.
                 self.scheduler.pace.observe(work, took);
             }
             let Plan { decoding, .. } = plan;

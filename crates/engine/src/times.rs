@@ -1,4 +1,4 @@
-//! Totals of an engine's time, which anyone may read while the engine's thread writes them.
+//! Totals of an engine's time, written by the engine's thread and readable by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! One memory budget for everything that is large: weights, KV caches, scratch buffers, other caches.
 //!
-//! Memory is reserved here before it is allocated. A [`Reservation`] gives its bytes back when it is dropped, so it is
-//! kept beside what it stands for. The budget counts; it does not allocate.
+//! Memory is reserved here before it is allocated. A [`Reservation`] releases its bytes on drop, so it is stored with
+//! the memory it stands for. The budget counts; it does not allocate.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ struct Account {
     owners: BTreeMap<Arc<str>, MemoryUse>,
 }
 
-/// What memory is reserved for.
+/// The purpose of reserved memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryKind {
     /// Packed weights.
@@ -44,11 +44,11 @@ pub struct MemoryUse {
     pub cache: u64,
 }
 
-/// The budget has less left than was asked for; nothing was reserved.
+/// The budget has less left than requested; nothing was reserved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} bytes of memory are wanted and {free} are free, of a budget of {limit}")]
 pub struct Full {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub wanted: u64,
     /// Bytes that were left.
     pub free: u64,
@@ -56,7 +56,7 @@ pub struct Full {
     pub limit: u64,
 }
 
-/// Reserved bytes, given back when this is dropped.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 #[must_use = "dropping a reservation gives its memory back"]
 pub struct Reservation {
@@ -123,7 +123,7 @@ impl MemoryBudget {
         self.account().free()
     }
 
-    /// What each owner has reserved, by name.
+    /// The memory reserved by each owner, by name.
     pub fn owners(&self) -> Vec<(Arc<str>, MemoryUse)> {
         self.account().owners.iter().map(|(name, used)| (name.clone(), *used)).collect()
     }
@@ -164,7 +164,7 @@ impl Reservation {
         self.bytes
     }
 
-    /// What the bytes are for.
+    /// The purpose of the bytes.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }

@@ -1,14 +1,13 @@
 //! The machine that several engines share: one thread pool, one memory budget, turns in milliseconds of compute.
 //!
-//! Every engine runs on a thread of its own and asks the device for a turn before each step of its model; while it
-//! holds the turn the pool is its own. So no job ever meets a busy pool, and no second pool competes for the cores. Who
-//! is next is decided in [`turns`], a plain struct; here are the lock and the condition variables around it. A turn
-//! ends before tokens are sampled if another engine comes first, which then computes meanwhile. See
-//! `docs/decisions/0056-device.md`.
+//! Every engine runs on its own thread and waits for a turn on the device before each step; during the turn it has the
+//! pool for itself. So no job ever meets a busy pool, and no second pool competes for the cores. The policy is in
+//! [`turns`], a plain struct; this module adds the lock and the condition variables. If another engine is next, a turn
+//! ends before tokens are sampled, so that the other one computes meanwhile. See `docs/decisions/0056-device.md`.
 //!
-//! The lock is held for the choice only, never while anything is computed. A waiter sleeps on its own condition
-//! variable until its turn begins, its engine has news (`Waiter::interrupt`), or the engine's drain is over. A member
-//! that panics leaves while it unwinds, which gives its turn back.
+//! The lock is held for the choice only, never during computation. A waiter sleeps on its own condition variable until
+//! its turn begins, its engine's inbox changes (`Waiter::interrupt`), or the engine's drain ends. A member that panics
+//! leaves the device while it unwinds, which ends its turn.
 
 mod budget;
 pub(crate) mod turns;
@@ -39,7 +38,7 @@ struct State {
     waiters: Vec<(MemberId, Arc<Waiter>)>,
 }
 
-/// What wakes one member.
+/// The wake-up signals of a member.
 pub(crate) struct Waiter {
     name: Arc<str>,
     signals: Mutex<Signals>,
@@ -52,16 +51,16 @@ struct Signals {
     interrupted: bool,
 }
 
-/// What an engine had of the device so far.
+/// The turns and compute time of an engine so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineTurns {
     /// The engine's name.
     pub engine: Arc<str>,
-    /// Its turns.
+    /// Totals of the engine's turns.
     pub turns: TurnTotals,
 }
 
-/// One engine's place on a device. Dropping it gives back whatever it holds.
+/// An engine's membership of a device. Dropping it ends the engine's turn.
 pub(crate) struct Member {
     device: Device,
     id: MemberId,
@@ -102,7 +101,7 @@ impl Device {
         &self.0.memory
     }
 
-    /// What each engine had of the device so far, in the order in which they started. Engines that ended are left out.
+    /// The turns of each running engine so far, in the order in which they started.
     pub fn engines(&self) -> Vec<EngineTurns> {
         let state = self.lock();
         let of = |(id, waiter): &(MemberId, Arc<Waiter>)| EngineTurns {
@@ -112,8 +111,8 @@ impl Device {
         state.waiters.iter().map(of).collect()
     }
 
-    /// Computes something beside the engines that is not an engine's step, such as a measurement: `work` runs on this
-    /// thread in a turn of its own, of urgency [`Urgency::Batch`], while all engines wait. It should be short.
+    /// Runs work that is not an engine's step, such as a measurement, in a turn of urgency [`Urgency::Batch`]. `work`
+    /// runs on this thread while all engines wait, so it should be short.
     pub fn exclusive<T>(&self, name: &str, work: impl FnOnce(&Compute) -> T) -> T {
         let mut member = self.join(name, Duration::MAX);
         // Nobody interrupts this member, so the first wait ends with its turn.
@@ -121,11 +120,11 @@ impl Device {
         work(&self.0.compute)
     }
 
-    /// Kernels that run on the calling thread alone, for long work beside the engines, such as loading a model: no turn
-    /// is needed, as the pool is not touched.
+    /// Kernels that run on the calling thread only, for long work concurrent with the engines, such as loading a model.
+    /// They need no turn, as they do not use the pool.
     ///
     /// # Errors
-    /// When the system refuses; a pool of one has no threads of its own.
+    /// Those of creating a pool of one, which starts no threads.
     pub fn single_threaded(&self) -> std::io::Result<Compute> {
         let Compute { tier, prompt_tiles, .. } = *self.0.compute;
         Ok(Compute { prompt_tiles, ..Compute::new(tier, cpu::Pool::new(1, None)?) })
@@ -152,7 +151,7 @@ impl Device {
 }
 
 impl State {
-    /// Tells the member whose turn has begun, if that is somebody.
+    /// Wakes the member whose turn has begun, if any.
     fn wake(&self, next: Option<MemberId>) {
         let waiter = next.and_then(|next| self.waiters.iter().find(|(id, _)| *id == next));
         if let Some((_, waiter)) = waiter {
@@ -197,7 +196,7 @@ impl Waiter {
 }
 
 impl Member {
-    /// What interrupts this member's waits.
+    /// The signals that interrupt this member's waits.
     pub(crate) fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
     }
@@ -207,8 +206,8 @@ impl Member {
         self.waiter.signals().interrupted = false;
     }
 
-    /// Begins a turn, after the one that this member may hold still. False when the wait for it ended by an interrupt
-    /// or at `until`: the member keeps its place, and the next call goes on waiting.
+    /// Waits for a turn and begins it, after ending one that this member still holds. False if the wait ended by an
+    /// interrupt or at `until`: the member keeps its place, and the next call continues to wait.
     pub(crate) fn begin(&mut self, urgency: Urgency, until: Option<Instant>) -> bool {
         let (holds, alone) = self.acquire(urgency, until);
         if holds {
@@ -233,7 +232,7 @@ impl Member {
         let alone = state.turns.len() == 1;
         drop(state);
         if self.holds {
-            // It may have begun while the engine looked at its inbox.
+            // The turn may have begun while the engine checked its inbox.
             self.waiter.signals().granted = false;
         } else {
             self.holds = self.waiter.wait(until);
@@ -241,8 +240,8 @@ impl Member {
         (self.holds, alone)
     }
 
-    /// The pool is not needed any more in this turn: ends it if another member comes first now. Else it goes on, as
-    /// this member would be the next in any case.
+    /// Ends the turn early, as the pool is not needed any more, if another member is next. Otherwise the turn
+    /// continues, as this member would be next anyway.
     pub(crate) fn yield_turn(&mut self) {
         if !self.holds {
             return;

@@ -1,4 +1,4 @@
-//! Who computes next on a shared device: the policy, as plain data with the time as an argument.
+//! The scheduling policy of a shared device: which engine computes next. Plain data, with the time as an argument.
 //!
 //! Each member (an engine) has a *virtual time*: the milliseconds that it computed, divided by the weight of what it
 //! computed. A free device goes to the waiting member of the most urgent class, and within a class to the one with the
@@ -7,7 +7,7 @@
 //!
 //! - *No starvation.* A waiter whose virtual time lags more than [`LAG`] behind that of the more urgent ones overtakes
 //!   them.
-//! - *Short gaps.* It overtakes none that a less urgent turn has kept waiting already. So between two steps of a
+//! - *Short gaps.* It overtakes no member that a less urgent turn has already kept waiting. So between two steps of a
 //!   decoding engine there is at most one step of less urgent engines, whose length [`Turns::max_stall`] bounds.
 //! - *No hoarding.* A member that was idle starts at the least virtual time of the busy ones, and a busy one is never
 //!   more than [`CREDIT`] behind the member that computed most.
@@ -24,7 +24,7 @@ const CREDIT: f64 = 500.0;
 /// How urgent the most urgent work of an engine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// A stream that somebody reads waits for its next token.
+    /// A running stream waits for its next token.
     Decode,
     /// A prompt waits to be read.
     Prompt,
@@ -36,7 +36,7 @@ impl Urgency {
     /// All of them, the most urgent first.
     pub const ALL: [Urgency; 3] = [Urgency::Decode, Urgency::Prompt, Urgency::Batch];
 
-    /// Its share of compute time beside the others'.
+    /// The class's weight in sharing compute time.
     fn weight(self) -> f64 {
         match self {
             Urgency::Decode | Urgency::Prompt => 4.0,
@@ -49,7 +49,7 @@ impl Urgency {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MemberId(u64);
 
-/// What a member had of the device since it joined.
+/// Totals of a member's turns since it joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnTotals {
     /// Turns taken.
@@ -96,7 +96,7 @@ struct Holder {
     urgency: Urgency,
 }
 
-/// The members of a device and the turn under way. While somebody waits, somebody holds a turn.
+/// The members of a device and the current turn. While any member waits, one holds a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     members: Vec<Member>,
@@ -124,9 +124,8 @@ impl Turns {
         next
     }
 
-    /// Asks for a turn, or says that the one asked for is of another urgency now. Returns whose turn begins now: this
-    /// member's, or nobody's while another holds the device. Then the turn begins when that other one's end returns
-    /// this member.
+    /// Requests a turn, or changes the urgency of a request. Returns this member if its turn begins now, none while
+    /// another holds the device. In that case the turn begins when the end of the other one's turn returns this member.
     pub(crate) fn ask(&mut self, id: MemberId, urgency: Urgency, now: Duration) -> Option<MemberId> {
         let (floor, least) = (self.floor(), self.most_served - CREDIT);
         let held_up = self.holder.is_some_and(|holder| holder.urgency > urgency);
@@ -206,12 +205,12 @@ impl Turns {
         self.members.len()
     }
 
-    /// What the member had so far, up to the last end of a turn.
+    /// Totals of the member up to the last end of a turn.
     pub(crate) fn totals(&self, id: MemberId) -> TurnTotals {
         self.members.iter().find(|member| member.id == id).map_or_else(TurnTotals::default, |m| m.totals)
     }
 
-    /// Charges the holder for its time up to now. The turn goes on.
+    /// Charges the holder for its time up to now, without ending the turn.
     fn charge(&mut self, now: Duration) {
         let Some(holder) = &mut self.holder else { return };
         let Holder { id, since, urgency } = *holder;

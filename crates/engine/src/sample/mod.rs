@@ -91,7 +91,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// `params` have been checked; `prompt` is what penalties see before the first token.
+    /// A sampler with checked `params`. Penalties apply to the tokens of `prompt` too.
     pub(crate) fn new(
         mut params: Params,
         seed: u64,

@@ -6,7 +6,7 @@ use crate::Params;
 /// How a request treats the tokens that end an answer.
 #[derive(Debug, Default)]
 pub(crate) struct EndTokens {
-    /// Never chosen: the end tokens of a request that ignores them.
+    /// Tokens that are never chosen: the end tokens of a request with `ignore_eos`.
     pub(crate) never: Vec<u32>,
     /// Not chosen among the first `min_tokens`.
     pub(crate) late: Vec<u32>,

@@ -9,7 +9,7 @@ const LANES: usize = 16;
 pub(super) const BLOCK: usize = 64;
 /// Tokens that are likely enough for most of what `top_p` asks.
 const NUCLEUS: usize = 256;
-/// With fewer blocks than so many for each token that is wanted, sorting all is as fast.
+/// Least number of blocks for each requested token; with fewer, sorting all tokens is as fast.
 const FEW_BLOCKS: usize = 8;
 
 /// The first logit that is infinite or not a number, with its token.
@@ -29,7 +29,7 @@ pub(super) fn not_finite(logits: &[f32]) -> Option<(u32, f32)> {
     (0u32..).zip(logits).map(|(id, logit)| (id, *logit)).find(|(_, logit)| !logit.is_finite())
 }
 
-/// Takes every token away whose bit is not set: bit `id % 32` of word `id / 32`. Those beyond the words go.
+/// Excludes every token whose bit (`id % 32` of word `id / 32`) is not set, and those beyond the words.
 pub(super) fn apply_mask(allowed: &[u32], logits: &mut [f32]) {
     let words = allowed.iter().copied().chain(std::iter::repeat(0));
     for (logits, word) in logits.chunks_mut(32).zip(words) {

@@ -28,7 +28,7 @@ pub(super) struct Drafter {
     declined: u32,
     /// Vocabulary size of the large model.
     vocab: usize,
-    /// It failed once and is not used any more.
+    /// Whether the draft model failed once; it is not used any more then.
     failed: bool,
     tokens: Vec<u32>,
     want: Vec<usize>,
@@ -242,7 +242,7 @@ impl Drafter {
         }
         let width = forward.vocab();
         let began = clock();
-        // Its tokens are verified, so it does not matter whether prefill and decode differ in numerics.
+        // The draft's tokens are verified, so different numerics of prefill and decode do not matter.
         let decode_rows = tokens.len();
         let logits = forward.forward(&Rows { tokens, sequences: &sequences, want, decode_rows })?;
         drop(sequences);

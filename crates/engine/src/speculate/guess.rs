@@ -1,10 +1,10 @@
-//! What a running sequence keeps for speculation.
+//! The state of a running sequence for speculative decoding.
 
 use super::acceptance::AcceptanceStats;
 use super::proposal::Proposal;
 use crate::blocks::BlockTable;
 
-/// What a running sequence keeps for speculation.
+/// The state of a running sequence for speculative decoding.
 #[derive(Debug, Default)]
 pub(crate) struct SpeculationState {
     /// Proposed after its last token, in this step.
@@ -13,7 +13,7 @@ pub(crate) struct SpeculationState {
     pub(super) draft: DraftState,
 }
 
-/// What the draft model has of one sequence.
+/// The draft model's state of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct DraftState {
     pub(super) table: Option<BlockTable>,
@@ -21,7 +21,7 @@ pub(super) struct DraftState {
     pub(super) computed: usize,
     /// Rows of it in the current pass of the draft model.
     pub(super) rows: usize,
-    /// It takes part in the current step.
+    /// Whether the sequence takes part in the current step.
     pub(super) takes_part: bool,
 }
 

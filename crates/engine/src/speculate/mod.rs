@@ -1,11 +1,11 @@
 //! Speculative decoding: proposed tokens are computed in one batch after a sequence's last token, and accepted as far
 //! as the sampler chooses the same. `docs/decisions/0012-speculation.md` has the reasons.
 //!
-//! At each row the request's own sampler chooses as always, so the text is the same with and without proposals, for
-//! every sampler and seed. What is decided here changes speed only, so it may depend on measured times.
+//! At each row the request's own sampler chooses as usual, so the text is the same with and without proposals, for
+//! every sampler and seed. The decisions of this module change speed only, so they may depend on measured times.
 //!
-//! Deliberately absent: trees of proposals, rejection sampling (it would change the text of a seed), proposals beside
-//! prompts (those steps are bound by arithmetic already).
+//! Deliberately absent: trees of proposals, rejection sampling (it would change the text of a seed), proposals in steps
+//! with prefill rows (which are bound by arithmetic already).
 
 mod acceptance;
 mod draft;
@@ -98,7 +98,7 @@ impl Speculator {
         self.streak = if taken > 0 { self.streak + 1 } else { 0 };
         for running in running.iter_mut().filter(|r| !r.speculation.proposal.is_empty()) {
             let rows = running.rows + running.speculation.proposal.len();
-            // Nothing is proposed beside the last row of a prompt.
+            // The last row of a prompt gets no proposals.
             if running.is_generated() && running.table.grow_to(running.computed + rows).is_ok() {
                 running.rows = rows;
             } else {
@@ -193,8 +193,8 @@ impl Speculator {
         }
     }
 
-    /// Of `proposal`, the first `accepted` tokens were what the sampler chose. `speculation` is of the sequence that
-    /// goes on, and has `len` tokens now.
+    /// Learns that the sampler chose the first `accepted` tokens of `proposal`. `speculation` is the state of the
+    /// sequence, which continues and has `len` tokens now.
     pub(crate) fn verified(
         &mut self,
         speculation: &mut SpeculationState,
