@@ -51,7 +51,7 @@ impl BlockPool {
         })))
     }
 
-    /// A pool that caches full blocks for as long as their memory is not wanted.
+    /// A pool with a prefix cache: freed full blocks are kept until their memory is needed.
     pub(crate) fn with_prefix_cache(total: usize, block_tokens: usize) -> BlockPool {
         let pool = BlockPool::new(total, block_tokens);
         pool.0.borrow_mut().prefixes = Some(PrefixTree::new(total, block_tokens));

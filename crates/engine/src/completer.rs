@@ -126,7 +126,7 @@ impl Completer {
         sequence.end_prompt()
     }
 
-    /// Ends a sequence, whatever its state: counts it, and tells its outbox.
+    /// Ends a sequence in any state: counts it, and sends the last event to its outbox.
     pub(crate) fn end(&self, sequence: &mut Sequence, outcome: Result<FinishReason, Error>, now: Duration) {
         if sequence.is_new() {
             self.counters.leaves_queue(sequence.prompt_len);

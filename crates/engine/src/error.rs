@@ -31,7 +31,7 @@ pub enum Error {
     /// The queue did not move in time.
     #[error("waited {waited:?} in the queue, the limit is {limit:?}")]
     Waited {
-        /// How long it waited.
+        /// Time in the queue.
         waited: Duration,
         /// The limit.
         limit: Duration,

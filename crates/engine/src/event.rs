@@ -9,7 +9,8 @@ use crate::Error;
 /// The service turns these into the events of the contract (`inference::Event`), where text is split into parts.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// The prompt has been read: before the first token, if [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) requests it.
+    /// Log-probabilities of the prompt, before the first token, if
+    /// [`Request::prompt_logprobs`](crate::Request::prompt_logprobs) requests them.
     Prompt {
         /// One for each token of the prompt but the first.
         logprobs: Vec<TokenLogprobs>,
@@ -38,7 +39,7 @@ pub enum Event {
     },
     /// The request could not go on.
     Failed {
-        /// Why it failed.
+        /// The error.
         error: Error,
         /// Usage up to the failure, which is charged.
         usage: Usage,
@@ -47,7 +48,7 @@ pub enum Event {
     },
 }
 
-/// The stop of a request that its answer ended at.
+/// The stop string or token that ended an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MatchedStop {
     /// One of [`Request::stop_ids`](crate::Request::stop_ids).
@@ -101,20 +102,20 @@ pub struct Usage {
     pub cached_tokens: usize,
     /// Share of the steps' time for rows of the prompt, and of rows computed again after a preemption.
     pub prompt_time: Duration,
-    /// Share of the steps' time for the answer's rows, guessed ones included, and the time to choose its tokens.
+    /// Share of the steps' time for the answer's rows, including proposed ones, and the time to sample its tokens.
     pub completion_time: Duration,
 }
 
-/// Where a request's time went; the parts sum to its life in the engine.
+/// A request's time in the engine, by phase; the parts sum to the whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// From submission to the first step that held one of its rows.
+    /// Time from submission to the first step with a row of the request.
     pub queued: Duration,
     /// From there to the first token.
     pub prefill: Duration,
     /// From the first token to the last.
     pub decode: Duration,
-    /// How often it lost its KV blocks to an older request and was computed again.
+    /// Number of preemptions: the request lost its KV blocks and was recomputed.
     pub preemptions: usize,
 }
 

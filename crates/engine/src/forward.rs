@@ -9,9 +9,9 @@ pub use kernels::SeqRows as SequenceRows;
 pub struct Rows<'a> {
     /// One token a row.
     pub tokens: &'a [u32],
-    /// Which rows belong to which sequence; they cover `tokens` in order.
+    /// The rows of each sequence, which cover `tokens` in order.
     pub sequences: &'a [SequenceRows<'a>],
-    /// Rows whose logits are wanted, ascending.
+    /// Rows whose logits are needed, ascending.
     pub want: &'a [usize],
     /// Rows of generated tokens, from the first. Those after them are of prompts.
     pub decode_rows: usize,
@@ -23,7 +23,7 @@ pub trait Forward: Send {
     fn vocab(&self) -> usize;
     /// Tokens that one sequence may have.
     fn context(&self) -> usize;
-    /// KV blocks it has, numbered from 0.
+    /// Number of KV blocks; they are numbered from 0.
     fn blocks(&self) -> usize;
     /// Tokens a block holds.
     fn block_tokens(&self) -> usize;
@@ -43,13 +43,13 @@ pub trait Vocabulary: Send + Sync {
     fn is_end(&self, id: u32) -> bool;
     /// All tokens that end an answer.
     fn ends(&self) -> Vec<u32>;
-    /// The token's bytes as they stand in text.
+    /// The bytes of a token in text.
     fn bytes(&self, id: u32) -> Vec<u8>;
     /// A detokenizer for one answer. Control tokens among `shown` are part of its text.
     fn detokenizer(self: Arc<Self>, shown: &[u32]) -> Box<dyn Detokenizer>;
 }
 
-/// Turns tokens into text as they come, whole characters only.
+/// Converts tokens to text one by one, emitting whole characters only.
 pub trait Detokenizer: Send {
     /// Appends the characters that `id` completes.
     fn push(&mut self, id: u32, out: &mut String);

@@ -169,7 +169,7 @@ impl Handle {
         !self.shared.lock().closed
     }
 
-    /// Takes no more requests from now on; those it has go on.
+    /// Closes the engine to new requests; accepted ones continue.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.wake();
@@ -204,7 +204,7 @@ impl Shared {
         self.began.checked_add(at)
     }
 
-    /// Lets the engine's thread look at the inbox, whatever it waits for.
+    /// Wakes the engine's thread to check its inbox.
     fn wake(&self) {
         self.inbox_changed.notify_all();
         self.turn.interrupt();

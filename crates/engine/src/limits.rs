@@ -94,14 +94,14 @@ impl Limits {
     }
 }
 
-/// How tokens are proposed ahead of the model. Speed depends on it, text never does.
+/// Methods of speculative decoding. They change speed, never text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Speculation {
-    /// Propose what followed the last tokens where they stood before in the same prompt and answer.
+    /// Prompt lookup: propose the tokens that followed the last ones at an earlier match in the same prompt and answer.
     pub lookup: bool,
     /// Most tokens proposed for a sequence in a step; at most 16, 0 for none.
     pub tokens: usize,
-    /// Propose whatever there is, whether it pays or not: for tests and measurements.
+    /// Propose all available tokens, whether it pays or not: for tests and measurements.
     pub always: bool,
 }
 
@@ -135,10 +135,10 @@ pub(crate) struct StepBounds {
     pub(crate) max_running: usize,
     /// Most prefill rows in a step without decode rows.
     pub(crate) prefill_chunk: usize,
-    /// Longest that a running stream should wait for its next token.
+    /// Longest time between two tokens of a running answer.
     pub(crate) max_stall: Duration,
     pub(crate) speculation: Speculation,
-    /// Most rows whose logits are wanted for the log-probabilities of prompts, at least 1.
+    /// Most rows with logits for the log-probabilities of prompts, at least 1.
     pub(crate) prompt_logits: usize,
 }
 
@@ -149,7 +149,7 @@ impl StepBounds {
         self.prefill_chunk.max(self.speculation.max_rows()) + self.max_running
     }
 
-    /// Most rows of a step whose logits are wanted.
+    /// Most rows of a step with logits.
     pub(crate) fn max_logit_rows(&self) -> usize {
         // Steps with proposals have no rows for a prompt's log-probabilities.
         self.max_running + self.speculation.max_rows().max(self.prompt_logits)

@@ -20,7 +20,7 @@ use crate::times::{TimeTotals, nanos};
 pub(crate) struct Meter {
     /// Until here all time is accounted for; none while there is nothing to do.
     settled: Option<Duration>,
-    /// Since when the engine waits for a turn, if it does.
+    /// Start of the current wait for a turn; none while the engine does not wait.
     waits_since: Option<Duration>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Pace {
     steps: StepCosts,
     /// Seconds for each position that a prompt row attends to.
     attention: Slope,
-    /// Seconds that a running stream may wait for its next token.
+    /// Longest time between two tokens of a running answer, in seconds.
     max_stall: f32,
 }
 

@@ -21,9 +21,9 @@ pub struct Params {
     pub repeat_penalty: f32,
     /// How many last tokens, of prompt and answer, the three penalties look at; -1 is all, 0 is none.
     pub repeat_last_n: i64,
-    /// Taken off a logit for each time its token was seen lately. -2 to 2.
+    /// Subtracted from a token's logit for each occurrence in the window of penalties. -2 to 2.
     pub frequency_penalty: f32,
-    /// Taken off a logit once if its token was seen lately. -2 to 2.
+    /// Subtracted once from the logit of a token that occurs in the window of penalties. -2 to 2.
     pub presence_penalty: f32,
     /// Drop tokens whose logit is more than this many standard deviations below the best one ("top-nσ", Tang et al.,
     /// 2024); 0 is off. 0 to 100.
@@ -96,9 +96,9 @@ pub enum MirostatVersion {
 /// XTC's parameters; a probability of 0 turns it off.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Xtc {
-    /// How often it acts. 0 to 1.
+    /// Probability that the filter is applied to a token. 0 to 1.
     pub probability: f32,
-    /// Tokens at least this likely are "top choices"; above 0.5 it never acts. 0 to 1.
+    /// Tokens at least this likely are "top choices"; above 0.5 the filter has no effect. 0 to 1.
     pub threshold: f32,
 }
 
@@ -169,7 +169,10 @@ impl Params {
         Params { temperature: 0.0, ..Params::default() }
     }
 
-    /// Refuses what is out of range, naming the parameter, its value and the range.
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// The first parameter out of range, with its value and range.
     pub fn check(&self, vocab: usize) -> Result<(), Refused> {
         within("temperature", self.temperature, 0.0, 100.0)?;
         within("top_p", self.top_p, 0.0, 1.0)?;

@@ -117,7 +117,7 @@ impl PrefixTree {
         }
     }
 
-    /// Forgets the leaf that was not used for the longest time; its block is free.
+    /// Evicts the least recently used leaf and returns its block.
     pub(crate) fn evict(&mut self) -> Option<u32> {
         let (_, block) = self.leaves.pop_first()?;
         self.idle -= 1;

@@ -43,16 +43,16 @@ pub struct Request {
     pub cache_salt: u64,
 }
 
-/// For whom a request is computed, which decides its place in the queue.
+/// The client and priority of a request, which decide its place in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Caller {
-    /// How urgent it is.
+    /// Priority of the request.
     pub priority: Priority,
     /// Identity of the client; clients of one priority share the engine evenly.
     pub client: u64,
 }
 
-/// How urgent a request is. Each class gets its share, so that none starves.
+/// Priority class of a request. Each class gets a share, so that none starves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
     /// A person waits for the answer.

@@ -51,22 +51,22 @@ pub(crate) struct Running<S> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepBudget {
     pub(crate) rows: usize,
-    /// Rows whose logits are wanted for the log-probabilities of prompts.
+    /// Rows with logits for the log-probabilities of prompts.
     pub(crate) logits: usize,
 }
 
 impl<S: SchedulerSequence> Running<S> {
-    /// Tokens not yet computed: 1 when it decodes.
+    /// Tokens not yet computed; 1 while the sequence decodes.
     pub(crate) fn uncomputed(&self) -> usize {
         self.sequence.tokens().len() - self.computed
     }
 
-    /// Whether its rows in this step are of generated tokens: no step computes both such and rows of its prompt.
+    /// Whether the sequence's rows in this step are decode rows; a step never mixes them with prefill rows.
     pub(crate) fn is_generated(&self) -> bool {
         self.computed >= self.sequence.prompt_len()
     }
 
-    /// Whether its rows are of a prompt, or of tokens that are computed again.
+    /// Whether the sequence's rows are of a prompt, or of recomputed tokens.
     pub(crate) fn is_prefill(&self) -> bool {
         self.uncomputed() > 1
     }
@@ -81,14 +81,14 @@ impl<S: SchedulerSequence> Running<S> {
         self.rows > 0 && self.rows == self.uncomputed() + self.speculation.proposal.len()
     }
 
-    /// Rows of this step, counted from its first one, whose logits are the log-probabilities of its prompt.
+    /// Rows of this step with log-probabilities of the prompt, counted from the sequence's first row.
     pub(crate) fn scored_rows(&self) -> Range<usize> {
         let Range { start, end } = self.sequence.unscored_positions();
         let end = end.min(self.computed + self.rows);
         start.saturating_sub(self.computed)..end.saturating_sub(self.computed)
     }
 
-    /// Plans as many of its next rows as the budget has left.
+    /// Plans as many of the sequence's next rows as the budget allows.
     pub(crate) fn plan_rows(&mut self, budget: &mut StepBudget) {
         let wanted = self.sequence.unscored_positions();
         let most = if wanted.len() <= budget.logits {
@@ -104,7 +104,7 @@ impl<S: SchedulerSequence> Running<S> {
         budget.logits -= self.scored_rows().len();
     }
 
-    /// Takes blocks that other sequences have computed of its text by now.
+    /// Takes blocks of the sequence's text that other sequences have computed meanwhile.
     pub(crate) fn reuse_cached_blocks(&mut self) {
         let tokens = self.sequence.reusable();
         let reached = self.table.reuse(tokens, self.computed, self.sequence.salt());
@@ -112,7 +112,7 @@ impl<S: SchedulerSequence> Running<S> {
         self.computed = reached;
     }
 
-    /// Puts the full blocks that it has computed into the prefix cache.
+    /// Adds the sequence's full blocks to the prefix cache.
     pub(crate) fn share_blocks(&mut self) {
         let common = self.sequence.shareable_tokens();
         self.table.share(common, self.computed.min(common.len()), self.sequence.salt());

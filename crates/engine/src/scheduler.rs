@@ -195,7 +195,7 @@ impl<S: SchedulerSequence> Scheduler<S> {
         }
     }
 
-    /// Preempts batch work for something more urgent, if no place is free; once a sequence, so that it ends some day.
+    /// Preempts batch work for a more urgent request if no slot is free; at most once a sequence, so that each ends.
     fn make_place(&mut self, preempted: &mut usize, now: Duration) {
         let yields =
             |r: &Running<S>| r.sequence.caller().priority == Priority::Batch && !r.sequence.rank().resumes;

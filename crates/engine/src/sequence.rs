@@ -13,7 +13,7 @@ use crate::{
     Usage, Vocabulary,
 };
 
-/// A request and everything it needs but KV blocks, which only running sequences have.
+/// A request with all of its state except KV blocks, which only running sequences have.
 pub(crate) struct Sequence {
     /// Prompt, then answer.
     pub(crate) tokens: Vec<u32>,
@@ -40,7 +40,7 @@ pub(crate) struct Sequence {
     pub(crate) salt: u64,
     /// The model computes generated tokens otherwise than prompts.
     pub(crate) prefill_differs: bool,
-    /// Prompt tokens that were not computed for it.
+    /// Prompt tokens found in the prefix cache.
     cached: usize,
     pub(crate) submitted: Duration,
     started: Option<Duration>,
@@ -53,7 +53,7 @@ pub(crate) struct Sequence {
 
 /// The log-probabilities of a prompt, as far as it was computed; kept across preemptions.
 struct Scores {
-    /// Likeliest tokens wanted at each position.
+    /// Number of alternatives at each position.
     count: usize,
     /// `[positions]`: of the token after each.
     found: Vec<TokenLogprobs>,
@@ -126,12 +126,12 @@ impl Sequence {
         self.answer_left().saturating_sub(1)
     }
 
-    /// Tokens that its constraint forces, next first.
+    /// Tokens that the constraint forces, in order.
     pub(crate) fn forced_tokens(&self) -> &[u32] {
         self.constraint.as_ref().map_or(&[], ConstraintState::forced_tokens)
     }
 
-    /// The flag that a ticket sets to cancel it.
+    /// The flag that a ticket sets to cancel the sequence.
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
         self.cancelled.clone()
     }
@@ -140,12 +140,12 @@ impl Sequence {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Whether no row of it was ever computed.
+    /// Whether no row of the sequence was ever computed.
     pub(crate) fn is_new(&self) -> bool {
         self.started.is_none()
     }
 
-    /// The error of a sequence that has waited longer than it may.
+    /// The error of a sequence that exceeded the maximum wait in the queue.
     pub(crate) fn overdue(&self, now: Duration, limit: Duration) -> Option<Error> {
         let limit = self.max_wait.unwrap_or(limit);
         let waited = now.saturating_sub(self.submitted);
@@ -158,14 +158,14 @@ impl Sequence {
         Some(Error::Expired { limit: deadline - self.submitted, tokens: self.tokens.len() - self.prompt_len })
     }
 
-    /// So many tokens of it need not be computed. (After a preemption they were, once.)
+    /// Records that `tokens` tokens were found in the prefix cache. (After a preemption they were computed once.)
     pub(crate) fn reused(&mut self, tokens: usize) {
         if self.preemptions == 0 {
             self.cached += tokens;
         }
     }
 
-    /// Whether it has no token of an answer yet.
+    /// Whether no answer token was generated yet.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.tokens.len() == self.prompt_len
     }
@@ -175,7 +175,7 @@ impl Sequence {
         self.end - self.tokens.len()
     }
 
-    /// Records the beginning of the first step with one of its rows.
+    /// Records the start of the first step with a row of the sequence.
     pub(crate) fn start(&mut self, now: Duration) {
         self.started.get_or_insert(now);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::FinishReason;
 use crate::times::{TimeSplit, TimeTotals};
 
-/// Gauges and totals. Each is exact; together they may be of slightly different moments.
+/// Gauges and totals. Each is exact, but they may be read at slightly different times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests being computed.
@@ -27,15 +27,15 @@ pub struct Stats {
     pub context: usize,
     /// Prompt rows computed, those computed again after a preemption included.
     pub prefill_rows: u64,
-    /// Tokens of prompts whose first answer token came.
+    /// Tokens of fully computed prompts.
     pub prompt_tokens: u64,
-    /// Those of them that the prefix cache had.
+    /// Prompt tokens found in the prefix cache.
     pub cached_tokens: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
-    /// Steps taken.
+    /// Steps computed.
     pub steps: u64,
-    /// Requests that lost their blocks to an older one.
+    /// Preemptions: a request lost its blocks to an older one.
     pub preemptions: u64,
     /// Requests ended by a stop.
     pub stopped: u64,
@@ -47,17 +47,17 @@ pub struct Stats {
     pub failed: u64,
     /// Submissions refused because the queue was full.
     pub refused_busy: u64,
-    /// Tokens proposed ahead of the model.
+    /// Tokens proposed by speculative decoding.
     pub proposed_tokens: u64,
-    /// Those of them that were what the sampler chose.
+    /// Proposed tokens that the sampler chose.
     pub accepted_tokens: u64,
     /// Time charged to requests for their prompts, up to the last step that ended.
     pub prompt_time: Duration,
     /// Time charged to requests for their answers.
     pub completion_time: Duration,
-    /// Time in which there was work and the device was another engine's.
+    /// Time with work, waiting for the device.
     pub waiting_time: Duration,
-    /// Time without work. With the other three the time since the engine's start, but for a step under way.
+    /// Time without work. The four times sum to the time since the engine's start, without the current step.
     pub idle_time: Duration,
 }
 
@@ -66,17 +66,17 @@ pub struct Stats {
 pub struct StepReport {
     /// Rows in the batch.
     pub rows: usize,
-    /// Sequences among them whose answer had begun.
+    /// Number of sequences in the decode phase.
     pub decoding: usize,
-    /// Rows of prompts among them; what is neither was proposed.
+    /// Prefill rows. Rows that are neither prefill nor decode were proposed.
     pub prompt_rows: usize,
-    /// Tokens of answers that it produced.
+    /// Generated tokens.
     pub decoded: usize,
-    /// How long the step took.
+    /// Duration of the step.
     pub took: Duration,
 }
 
-/// Told what happens, on the engine's thread: it must return at once.
+/// An observer of an engine. Called on the engine's thread, so it must not block.
 pub trait Watch: Send {
     /// A step ended.
     fn step(&mut self, _step: &StepReport) {}

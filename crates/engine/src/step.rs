@@ -27,7 +27,7 @@ pub(crate) struct EngineCore<F> {
     max_wait: Duration,
     /// `[rows]`: the tokens of the current step.
     tokens: Vec<u32>,
-    /// Rows whose logits are wanted, ascending.
+    /// Rows whose logits are needed, ascending.
     want: Vec<usize>,
 }
 
@@ -155,7 +155,7 @@ impl<F: Forward> EngineCore<F> {
         self.completer.meter.end_wait(now, &self.completer.counters.times);
     }
 
-    /// Drops what is cancelled or overdue, then computes one batch within `turn`. Returns how many rows it had.
+    /// Ends cancelled and overdue sequences, then computes one batch within `turn`. Returns its number of rows.
     pub(crate) fn step(&mut self, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
         let began = clock();
         self.end_wait(began);
@@ -196,7 +196,7 @@ impl<F: Forward> EngineCore<F> {
         rows
     }
 
-    /// Ends one sequence, if there is one, whatever its state.
+    /// Ends one sequence, if there is any, in any state.
     pub(crate) fn end_one(&mut self, outcome: &Result<FinishReason, Error>, now: Duration) {
         let running = self.scheduler.running.pop().map(|r| r.sequence);
         if let Some(mut sequence) = running.or_else(|| self.scheduler.waiting.pop_front()) {
@@ -226,7 +226,7 @@ impl<F: Forward> EngineCore<F> {
         scheduler.waiting.retain_mut(|sequence| !over(sequence));
     }
 
-    /// Computes the planned rows and advances the sequences that reach their end. Returns how many tokens they got.
+    /// Computes the planned rows and advances the sequences whose last row was computed. Returns the tokens generated.
     fn compute(&mut self, only_decodes: bool, clock: &dyn Fn() -> Duration, turn: &mut dyn Turn) -> usize {
         let EngineCore { forward, scheduler, completer, speculator, tokens, want, .. } = self;
         let mut sequences = Vec::with_capacity(scheduler.running.len());

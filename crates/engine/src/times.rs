@@ -34,7 +34,7 @@ impl Default for TimeTotals {
 }
 
 impl TimeTotals {
-    /// All of it, up to the end of the last step or, without work, up to `now`.
+    /// The total up to the end of the last step or, without work, up to `now`.
     pub(crate) fn read(&self, now: Duration) -> TimeSplit {
         let idle = loop {
             let since = self.idle_since.load(Ordering::Acquire);

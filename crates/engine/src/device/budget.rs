@@ -14,7 +14,7 @@ pub struct MemoryBudget(Arc<Mutex<Account>>);
 struct Account {
     limit: u64,
     reserved: u64,
-    /// By owner; those without reservations are left out, so that it does not grow with the models that came and went.
+    /// Reserved bytes by owner. Owners without reservations are removed, so the map does not grow with ended models.
     owners: BTreeMap<Arc<str>, MemoryUse>,
 }
 
@@ -67,7 +67,7 @@ pub struct Reservation {
 }
 
 impl MemoryUse {
-    /// All of it, bytes.
+    /// The whole budget, in bytes.
     pub fn total(&self) -> u64 {
         self.weights + self.kv_cache + self.scratch + self.cache
     }
@@ -169,10 +169,10 @@ impl Reservation {
         self.kind
     }
 
-    /// Makes it `bytes` in all: gives some back, or takes more.
+    /// Resizes the reservation to `bytes`.
     ///
     /// # Errors
-    /// [`Full`] when that many more are not left; it stays as it is.
+    /// [`Full`] when the budget has not that much left; the reservation is unchanged.
     pub fn resize(&mut self, bytes: u64) -> Result<(), Full> {
         let budget = self.budget.clone();
         let mut account = budget.account();

@@ -201,7 +201,7 @@ impl Member {
         &self.waiter
     }
 
-    /// Forgets interrupts so far: what they were about is looked at next.
+    /// Clears earlier interrupts, as the caller checks their causes next.
     pub(crate) fn clear_interrupt(&self) {
         self.waiter.signals().interrupted = false;
     }
@@ -276,7 +276,7 @@ impl Member {
         self.device.lock().turns.totals(self.id)
     }
 
-    /// Keeps this thread to the pool's first CPU if it is alone, and lets it run anywhere if not.
+    /// Pins this thread to the pool's first CPU if the member is alone on the device, else unpins it.
     fn pin(&mut self, alone: bool) {
         let before = match &mut self.pinning {
             Pinning::Unknown => Affinity::of_caller(),

@@ -45,7 +45,7 @@ impl Urgency {
     }
 }
 
-/// A member of a device, as long as it has not left.
+/// A member of a device that has not left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MemberId(u64);
 
@@ -65,15 +65,15 @@ pub struct TurnTotals {
 #[derive(Debug)]
 struct Member {
     id: MemberId,
-    /// Longest that a stream of this member should wait for its next token.
+    /// Longest time between two tokens of a stream of this member.
     max_stall: Duration,
     /// Virtual milliseconds.
     served: f64,
-    /// The urgency that it asked with last; none while it has nothing to do.
+    /// Urgency of the member's last request; none while it is idle.
     busy: Option<Urgency>,
-    /// Since when it waits for a turn, if it does.
+    /// Start of the current wait for a turn; none while the member does not wait.
     waits_since: Option<Duration>,
-    /// While it waited, a less urgent turn held the device.
+    /// Whether a less urgent turn held the device while the member waited.
     held_up: bool,
     totals: TurnTotals,
 }
@@ -117,7 +117,7 @@ impl Turns {
         id
     }
 
-    /// Removes a member, whatever it was doing. Returns whose turn begins now.
+    /// Removes a member in any state. Returns the member whose turn begins now.
     pub(crate) fn leave(&mut self, id: MemberId, now: Duration) -> Option<MemberId> {
         let next = self.rest(id, now);
         self.members.retain(|member| member.id != id);
@@ -155,7 +155,7 @@ impl Turns {
         self.ask(id, urgency, now)
     }
 
-    /// Ends the member's turn, if it holds one. Returns whose turn begins now.
+    /// Ends the member's turn, if it holds one. Returns the member whose turn begins now.
     pub(crate) fn release(&mut self, id: MemberId, now: Duration) -> Option<MemberId> {
         if !self.holds(id) {
             return None;
@@ -165,7 +165,7 @@ impl Turns {
         self.grant(now)
     }
 
-    /// Whether the holder would have to wait for another if it asked again now.
+    /// Whether another member would be next if the holder ended its turn and requested another now.
     pub(crate) fn outranked(&mut self, id: MemberId, now: Duration) -> bool {
         if !self.holds(id) {
             return false;
@@ -182,7 +182,7 @@ impl Turns {
         next.is_some_and(|next| next != id)
     }
 
-    /// The member has nothing to do: it waits for no turn and holds none. Returns whose turn begins now.
+    /// Marks a member as idle: it waits for no turn and holds none. Returns the member whose turn begins now.
     pub(crate) fn rest(&mut self, id: MemberId, now: Duration) -> Option<MemberId> {
         if let Some(member) = self.member(id) {
             member.busy = None;

@@ -28,7 +28,7 @@ pub(crate) struct ConstraintState {
 #[derive(Default)]
 pub(crate) struct MaskWorker {
     jobs: Option<Sender<Job>>,
-    /// Speculation is on: constraints predict the tokens that they force.
+    /// Whether speculation is on: constraints then predict the tokens that they force.
     pub(crate) predicts: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The draw, and what decides how wide it is: the temperature, which may follow the entropy, and mirostat.
+//! The draw of a token, with temperature, dynamic temperature and mirostat.
 //! The formulas are llama.cpp's (`llama_sampler_temp_ext`, `llama_sampler_mirostat`, `llama_sampler_mirostat_v2`).
 
 use std::f64::consts::LN_2;
@@ -49,7 +49,7 @@ pub(super) fn temperature(candidates: &[Candidate], base: f32, dynatemp: Dynatem
 /// Mirostat at work on one answer.
 pub(super) struct MirostatState {
     mirostat: Mirostat,
-    /// The surprise that is still let through, bits; it starts at twice the aim.
+    /// Greatest allowed surprise, in bits (mirostat's mu); starts at twice the target.
     mu: f32,
 }
 

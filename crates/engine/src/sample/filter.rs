@@ -11,7 +11,7 @@ pub(crate) struct Candidate {
     pub(crate) key: f32,
 }
 
-/// Best first; of equal logits the lower id, so that the order is total and no sort can change it.
+/// Order of candidates: highest logit first, of equal logits the lower id, so that the order is total.
 fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }

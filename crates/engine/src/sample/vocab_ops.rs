@@ -5,7 +5,7 @@ use super::filter::{Candidate, top_k, top_p};
 
 /// Logits that are looked at together.
 const LANES: usize = 16;
-/// Logits of which the largest is kept, or what they weigh together.
+/// Number of logits in a block, of which the maximum or the sum of weights is kept.
 pub(super) const BLOCK: usize = 64;
 /// Tokens that are likely enough for most of what `top_p` asks.
 const NUCLEUS: usize = 256;

@@ -15,10 +15,10 @@ use crate::{Forward, Rows, SequenceRows, Speculation};
 /// Most tokens that the draft model may lag behind a sequence: to catch up with more would cost more than drafting is
 /// likely to bring.
 const MAX_LAG: usize = 256;
-/// Steps without drafting before it is tried all the same.
+/// Steps without drafting before it is tried again.
 const PROBE_EVERY: u32 = 256;
 
-/// The draft model and what it costs.
+/// The draft model with its measured costs.
 pub(super) struct Drafter {
     forward: Box<dyn Forward>,
     pool: BlockPool,
@@ -197,7 +197,7 @@ impl Drafter {
         (draft + verify) * decoding as f32 / seconds(decoding).max(f32::MIN_POSITIVE)
     }
 
-    /// Plans `rows` more rows of a sequence that takes part; without blocks for them it does no more.
+    /// Plans `rows` more rows of a participating sequence; without blocks for them it takes part no more.
     fn plan_rows(&mut self, running: &mut Running<Sequence>, rows: usize) {
         let drafted = &mut running.speculation.draft;
         drafted.rows = 0;

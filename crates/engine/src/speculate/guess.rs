@@ -7,7 +7,7 @@ use crate::blocks::BlockTable;
 /// The state of a running sequence for speculative decoding.
 #[derive(Debug, Default)]
 pub(crate) struct SpeculationState {
-    /// Proposed after its last token, in this step.
+    /// Tokens proposed after the sequence's last token, in this step.
     pub(crate) proposal: Proposal,
     pub(super) acceptance: AcceptanceStats,
     pub(super) draft: DraftState,
@@ -17,9 +17,9 @@ pub(crate) struct SpeculationState {
 #[derive(Debug, Default)]
 pub(super) struct DraftState {
     pub(super) table: Option<BlockTable>,
-    /// Tokens whose KV cache is in its blocks.
+    /// Number of tokens whose keys and values are in the blocks.
     pub(super) computed: usize,
-    /// Rows of it in the current pass of the draft model.
+    /// Rows of the sequence in the current pass of the draft model.
     pub(super) rows: usize,
     /// Whether the sequence takes part in the current step.
     pub(super) takes_part: bool,

@@ -31,7 +31,7 @@ const CATCH_UP: usize = 64;
 /// Steps without proposals before some are tried all the same, and steps with proposals before one goes without, so
 /// that the costs of both stay known.
 const PROBE_EVERY: u32 = 64;
-/// Tokens of a proposal that is tried although it does not promise to pay.
+/// Length of a trial proposal, made although it is not expected to pay, to learn its acceptance.
 const PROBE_TOKENS: usize = 4;
 /// Steps measured before anything is proposed: the first ones after a start are slow.
 const WARM_UP: u32 = 3;
@@ -162,7 +162,7 @@ impl Speculator {
         taken
     }
 
-    /// Fills `grown`, the likeliest token first, and returns how many of it to take.
+    /// Fills `grown`, the likeliest token first, and returns how many of its entries to take.
     fn best(&mut self, running: &[Running<Sequence>], plain: usize) -> usize {
         let Speculator { options, costs, grown, .. } = self;
         grown.clear();

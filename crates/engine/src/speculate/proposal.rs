@@ -34,7 +34,7 @@ pub(crate) fn match_class(length: usize) -> usize {
     }
 }
 
-/// Which class a draft model's token is of, by how far its logit is above the second best.
+/// The class of a draft model's token, by the margin of its logit over the second best.
 pub(crate) fn margin_class(margin: f32) -> usize {
     match margin {
         m if m < 0.5 => 6,
@@ -75,7 +75,7 @@ impl Proposal {
         self.len = self.len.min(len);
     }
 
-    /// The probability that all of it is accepted.
+    /// The probability that the whole proposal is accepted.
     pub(crate) fn joint_probability(&self) -> f32 {
         self.len.checked_sub(1).map_or(1.0, |last| self.survival[last])
     }
