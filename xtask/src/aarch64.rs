@@ -1,12 +1,12 @@
-//! AArch64: the whole workspace is type-checked for it, and the crates with vector code run their tests there, on each
-//! kind of CPU that the code tells apart.
+//! AArch64: type-checks the whole workspace for it, and runs the tests of the crates with vector code, on each kind of
+//! CPU that the code distinguishes.
 //!
 //! Needs a standard library for the target, a linker, and (on another machine) an emulator. `rustup target add
-//! aarch64-unknown-linux-gnu` gives the first; where rustup cannot download, `.ci/aarch64-toolchain FOLDER` unpacks
-//! Debian's compiler and library, and `GRISTMILL_AARCH64=FOLDER` points here. What is missing is said, and is an
-//! error only when CI asked for it (`GRISTMILL_AARCH64` is set).
+//! aarch64-unknown-linux-gnu` installs the first; where rustup cannot download, `.ci/aarch64-toolchain FOLDER` unpacks
+//! Debian's compiler and library, and `GRISTMILL_AARCH64=FOLDER` names them. Missing parts are reported, and are an
+//! error only if `GRISTMILL_AARCH64` is set, as in CI.
 
-use crate::shell::{Done, call, cargo, has, output};
+use crate::shell::{TaskResult, call, cargo, has, output};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -15,22 +15,22 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 /// The names under which Debian and others install the emulator.
 const EMULATORS: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
 
-/// The emulated CPUs: one with dotprod and i8mm, one with dotprod alone, one with neither. The lanes choose their dot
-/// product by them.
+/// The emulated CPUs: one with dotprod and i8mm, one with dotprod only, one with neither. `cpu` chooses the dot-product
+/// instruction by these features.
 const CPUS: [&str; 3] = ["max", "neoverse-n1", "cortex-a53"];
 
-/// A test that reads a gigabyte and more to find the machine's limits: a minute in the emulator, which has none of interest.
-const MEASURES: &str = "ceilings_are_looked_at_more_than_once";
+/// A test that reads gigabytes to measure the machine's bandwidth: it takes a minute in the emulator and tells nothing.
+const MEASURING_TEST: &str = "ceilings_are_looked_at_more_than_once";
 
-/// Seconds that the tests of one crate may take in the emulator, which is many times what they do: one that hangs is stopped,
-/// and the runner has said by then which it was.
+/// Timeout of the tests of a crate in the emulator, in seconds: many times their usual time. If a test hangs, the
+/// runner has named it by then.
 const CRATE_SECONDS: &str = "600";
 
-/// Tests that reach a dot product, which is what the emulated CPUs differ in.
+/// Filters of the tests that reach a dot product, in which the emulated CPUs differ.
 const DOT_PRODUCTS: [&str; 4] = ["simd::", "matmul::", "activations::", "attention::"];
 
-/// On one CPU all tests of the crates with code of their own for it; on the others those that reach a dot product.
-fn run_tests(toolchain: &Toolchain) -> Done {
+/// Runs the tests: on the first CPU all of the crates with AArch64 code, on the others those that reach a dot product.
+fn run_tests(toolchain: &Toolchain) -> TaskResult {
     let Some(emulator) = toolchain.emulator else {
         return call(&mut toolchain.tests(&["cpu", "tensor", "kernels"]));
     };
@@ -44,12 +44,12 @@ fn run_tests(toolchain: &Toolchain) -> Done {
             format!("timeout --foreground {CRATE_SECONDS} {emulator} -cpu {cpu} -L /usr/aarch64-linux-gnu");
         let mut tests = toolchain.tests(packages);
         tests.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
-        call(tests.args(["--", "--skip", MEASURES]).args(selected))?;
+        call(tests.args(["--", "--skip", MEASURING_TEST]).args(selected))?;
     }
     Ok(())
 }
 
-pub fn run() -> Done {
+pub fn run() -> TaskResult {
     let toolchain = match Toolchain::find() {
         Ok(toolchain) => toolchain,
         Err(missing) if std::env::var_os("GRISTMILL_AARCH64").is_none() => {
@@ -66,7 +66,7 @@ pub fn run() -> Done {
     run_tests(&toolchain)
 }
 
-/// A compiler that knows the target.
+/// A compiler for the target.
 pub struct Toolchain {
     /// Debian's, unpacked; `None` for rustup's own.
     unpacked: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl Toolchain {
         Ok(Toolchain { unpacked: None, emulator })
     }
 
-    /// With the checks that a development build has, which Cargo.toml leaves out of the arithmetic.
+    /// The command for tests with debug assertions, which Cargo.toml switches off for the arithmetic crates.
     fn tests(&self, packages: &[&str]) -> Command {
         let mut command = self.cargo(&["test", "--locked", "--tests", "--target", TARGET]);
         for package in packages {
@@ -115,7 +115,7 @@ impl Toolchain {
         command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
         command.env("CC_aarch64_unknown_linux_gnu", LINKER);
         if let Some(folder) = &self.unpacked {
-            // Another compiler's artifacts: a folder of their own, or each would throw the other's away.
+            // A separate target folder, as two compilers would discard each other's artifacts.
             let base = std::env::var_os("CARGO_TARGET_DIR")
                 .map_or_else(|| crate::shell::root().join("target"), PathBuf::from);
             command.env("CARGO_TARGET_DIR", base.join("aarch64"));

@@ -1,7 +1,8 @@
-//! Clients that leave, dawdle and send far too much, against a server of the real program (`cargo xtask soak --abuse`).
+//! Abusive clients, which disconnect, read slowly and send huge bodies, against a real server (`cargo xtask soak
+//! --abuse`).
 //!
-//! What must hold all the while: a request of one token is answered within a second, memory stays within a bound beside
-//! what the model takes, every refusal is counted, and SIGTERM ends the server within its drain time.
+//! Requirements: a request of one token is answered within a second, memory beyond the model's stays within a limit,
+//! every refusal is counted, and SIGTERM ends the server within its drain time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,18 +14,18 @@ use serde_json::{Value, json};
 use crate::client::Server;
 use crate::http::{CHAT, ask, connect, head};
 use crate::program::Program;
-use crate::shell::Done;
+use crate::shell::TaskResult;
 
-/// Milliseconds in which a request of one token is answered, whatever others do, on two cores that do nothing else.
-const MOST_MS: f64 = 1_000.0;
-/// Bytes beyond what the server takes after its first answers.
-const MOST_MEMORY: f64 = 500e6;
+/// Upper bound of the latency of a request of one token under load, in milliseconds, on two otherwise idle cores.
+const MAX_MS: f64 = 1_000.0;
+/// Upper bound of the growth of memory after the first answers, in bytes.
+const MAX_MEMORY: f64 = 500e6;
 const DRAIN_S: u64 = 5;
 /// A body that is just under the default limit of 4 MiB.
 const DIGITS: usize = 4_000_000;
 const ABANDONED: usize = 300;
 const ABANDONED_WITHIN: Duration = Duration::from_secs(14);
-/// What is left of the descriptors of most machines.
+/// Number of slow bodies: fits into the usual limit of file descriptors.
 const SLOW_BODIES: usize = 60;
 const SLOW_READERS: usize = 24;
 
@@ -34,8 +35,8 @@ struct Run {
     before: f64,
 }
 
-/// Runs all of it, which takes about a minute.
-pub fn run(program: &Program) -> Done {
+/// Runs all phases, which takes about a minute.
+pub fn run(program: &Program) -> TaskResult {
     let drain = DRAIN_S.to_string();
     let server = Server::start(program, &["--drain-timeout", &drain])?;
     (0..3).try_for_each(|_| one_token(server.port).map(drop))?;
@@ -47,7 +48,7 @@ pub fn run(program: &Program) -> Done {
             for (path, body) in huge() {
                 scope.spawn(move || {
                     while Instant::now() < until {
-                        // Refused one way or another; what matters is what others notice.
+                        // The request may be refused in any way; only its effect on others is checked.
                         let _ = ask(port, path, &body);
                     }
                 });
@@ -95,7 +96,7 @@ pub fn run(program: &Program) -> Done {
     run.end()
 }
 
-/// One body of 4 MB of digits for each way in that tokenizes.
+/// A body of 4 MB of digits for each endpoint that tokenizes.
 fn huge() -> [(&'static str, Value); 6] {
     let digits = "1234567890".repeat(DIGITS / 10);
     let messages = json!([{"role": "user", "content": digits}]);
@@ -109,7 +110,7 @@ fn huge() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Milliseconds that a request of one token takes.
+/// Latency of a request of one token, in milliseconds.
 fn one_token(port: u16) -> Result<f64, String> {
     let body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1});
     let began = Instant::now();
@@ -121,7 +122,7 @@ fn one_token(port: u16) -> Result<f64, String> {
 }
 
 impl Run {
-    /// Requests of one token, one after the other, while `others` do what they do until a time.
+    /// Sends requests of one token, one after the other, while `others` runs until the end of the phase.
     fn phase(&mut self, name: &str, others: impl FnOnce(u16, Instant) + Send) {
         let port = self.server.port;
         let until = Instant::now() + ABANDONED_WITHIN;
@@ -149,16 +150,16 @@ impl Run {
             times.len(),
             memory / 1e6
         );
-        if worst > MOST_MS {
-            self.wrong.push(format!("{name}: a request of one token took {worst:.0} ms of {MOST_MS:.0}"));
+        if worst > MAX_MS {
+            self.wrong.push(format!("{name}: a request of one token took {worst:.0} ms of {MAX_MS:.0}"));
         }
-        if memory > MOST_MEMORY {
+        if memory > MAX_MEMORY {
             self.wrong.push(format!("{name}: memory grew by {:.0} MB", memory / 1e6));
         }
     }
 
-    /// Each kind of refusal has been counted by its reason.
-    fn refusals(&mut self) -> Done {
+    /// Checks that the metrics counted each kind of refusal.
+    fn refusals(&mut self) -> TaskResult {
         let mut stream = connect(self.server.port)?;
         let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         stream.write_all(request).map_err(|e| e.to_string())?;
@@ -175,8 +176,8 @@ impl Run {
         Ok(())
     }
 
-    /// SIGTERM while large bodies are worked on.
-    fn end(mut self) -> Done {
+    /// Sends SIGTERM while large bodies are processed, and checks that the server ends in time.
+    fn end(mut self) -> TaskResult {
         let port = self.server.port;
         for (path, body) in huge() {
             std::thread::spawn(move || ask(port, path, &body));

@@ -2,7 +2,7 @@
 
 use crate::client::Server;
 use crate::program::Program;
-use crate::shell::{Done, call, root};
+use crate::shell::{TaskResult, call, root};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const FLAGS: [&str; 6] = ["--context", "32768", "--parallel", "2", "--tool-calls
 const PINS: &str = "tools/clients/package.json";
 
 /// Starts the server, has each agent edit a file through it, and writes accounts of the requests below `target/agents`.
-pub fn check(program: &Program, agents: &[&str]) -> Done {
+pub fn check(program: &Program, agents: &[&str]) -> TaskResult {
     let packages = packages()?;
     let kept = packages.join(format!("run-{}", std::process::id()));
     let server = Server::with(&|port| {

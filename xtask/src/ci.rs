@@ -1,7 +1,7 @@
 //! Everything a change must pass, cheapest first, the tests last so that their summary ends the log.
 
 use crate::program::Program;
-use crate::shell::{Done, call, cargo, has};
+use crate::shell::{TaskResult, call, cargo, has};
 use crate::{aarch64, client, counts, docs, fuzz, models, page};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
@@ -14,7 +14,7 @@ const SMOKE_SECONDS: u64 = 5;
 /// Every instruction tier, by the name that crate `cpu` gives it.
 const TIERS: [&str; 6] = ["scalar", "neon", "avx2", "avx512", "amx", "amx-fp16"];
 
-/// The steps so far. All steps run, so that one run tells everything that is wrong.
+/// The results of the steps so far. All steps run, so that one run reports all errors.
 #[derive(Default)]
 struct Report {
     failed: Vec<String>,
@@ -23,11 +23,11 @@ struct Report {
 }
 
 impl Report {
-    fn step(&mut self, name: &str, step: impl FnOnce() -> Done) {
+    fn step(&mut self, name: &str, step: impl FnOnce() -> TaskResult) {
         self.value(name, step);
     }
 
-    /// As [`Report::step`], with what the step gives.
+    /// As [`Report::step`], returning the step's value.
     fn value<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T, String>) -> Option<T> {
         eprintln!("\n=== {name}");
         let (start, cpu_before) = (Instant::now(), cpu_seconds());
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    /// Where the time went, the longest step first.
+    /// Prints the time of the steps, the longest first.
     fn summary(&self) {
         let mut times: Vec<_> = self.times.iter().collect();
         times.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -58,7 +58,7 @@ impl Report {
     }
 }
 
-/// Seconds of CPU that the programs have taken which this one has waited for. On Linux alone (proc(5), clock ticks of 10 ms).
+/// CPU seconds of all child processes that have ended. Linux only (proc(5), clock ticks of 10 ms).
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // After the program's name in brackets; `cutime` and `cstime` are fields 16 and 17 of the line.
@@ -66,7 +66,7 @@ fn cpu_seconds() -> f64 {
     fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-pub fn run(flags: &[&str]) -> Done {
+pub fn run(flags: &[&str]) -> TaskResult {
     if let Some(unknown) =
         flags.iter().find(|flag| !["--no-models", "--no-fuzz", "--no-aarch64", "--no-counts"].contains(flag))
     {
@@ -79,7 +79,7 @@ pub fn run(flags: &[&str]) -> Done {
     let program = report.value("build", Program::with_tests);
     let for_models = program.as_ref().filter(|_| wanted("--no-models"));
     std::thread::scope(|scope| {
-        // It waits for the network while the steps below compile.
+        // Downloads while the steps below compile.
         let fetching = for_models.map(|program| scope.spawn(|| fetch(program)));
         if let Some(program) = &program {
             report.step("generated docs", || docs::check(program));
@@ -109,69 +109,69 @@ pub fn run(flags: &[&str]) -> Done {
         report.step("the server and its OpenAPI document", || client::schema(program, SCHEMA_SECONDS));
         report.step("the page in a browser", || page::check_where_possible(program));
     }
-    // Late: the program that it leaves behind has the feature, until the tests' build takes its place.
+    // A late step: it leaves a program with the feature, until the tests' build replaces it.
     report.step("OTLP traces", traces);
     report.step("tests", tests);
     report.summary();
     if let Some(program) = &program {
-        tell_tiers(program, wanted("--no-aarch64"));
+        print_tiers(program, wanted("--no-aarch64"));
     }
     if report.failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", report.failed.join(", "))) }
 }
 
-/// What the tests have from elsewhere. Its lines are among those of other steps.
-fn fetch(program: &Program) -> Done {
+/// Downloads the tests' models and vocabularies. The output is interleaved with that of other steps.
+fn fetch(program: &Program) -> TaskResult {
     models::pull(program)?;
     client::install()
 }
 
-fn fetched(fetching: ScopedJoinHandle<'_, Done>) -> Done {
+fn fetched(fetching: ScopedJoinHandle<'_, TaskResult>) -> TaskResult {
     fetching.join().map_err(|_| "it panicked".to_owned())?
 }
 
-fn lints() -> Done {
+fn lints() -> TaskResult {
     let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--quiet"]);
     call(clippy.args(["--", "-D", "warnings"]))
 }
 
-/// What the feature `otlp` adds. The whole workspace is named, so that nothing but the command line is compiled again.
-fn traces() -> Done {
+/// Tests the feature `otlp`. Names the whole workspace, so that only the command line is compiled again.
+fn traces() -> TaskResult {
     let selected = ["--workspace", "--features", "cli/otlp", "--test", "traces"];
     let mut clippy = cargo(&["clippy", "--locked", "--quiet", "--bin", "gristmill"]);
     call(clippy.args(selected).args(["--", "-D", "warnings"]))?;
     call(&mut tests_of(&selected))
 }
 
-fn api_docs() -> Done {
-    // With examples, cargo chooses the features that it chooses with tests: other crates then are as the lints have read them.
+fn api_docs() -> TaskResult {
+    // With examples, cargo selects the same features as with tests, so other crates are not compiled again.
     let mut doc =
         cargo(&["doc", "--workspace", "--lib", "--bins", "--examples", "--no-deps", "--locked", "--quiet"]);
     call(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn formatting() -> Done {
+fn formatting() -> TaskResult {
     call(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
-/// The tier that this machine takes, asked for `asked`. Some virtual machines have the widest one and hide it: then nothing takes
-/// it unless it is asked for.
-fn tier(program: &Program, asked: Option<&str>) -> Option<String> {
+/// The ISA tier that the program runs on, with `asked` as `--isa`. Some virtual machines hide their widest tier: it is
+/// then used only if asked for.
+fn selected_tier(program: &Program, asked: Option<&str>) -> Option<String> {
     let mut doctor = program.command(&["doctor", "--json"]);
     doctor.env_remove("GRISTMILL_ISA").envs(asked.map(|tier| ("GRISTMILL_ISA", tier)));
     let told: serde_json::Value = serde_json::from_slice(&doctor.output().ok()?.stdout).ok()?;
     told["tier"].as_str().map(str::to_owned)
 }
 
-/// The tiers that this machine runs when it is asked for them, but for the one that the tests take by themselves.
+/// The tiers that this machine supports, without the default one, which the tests use anyway.
 fn narrower(program: &Program) -> Vec<&'static str> {
-    let own = tier(program, None);
-    let runs = |name: &&str| tier(program, Some(name)).as_deref() == Some(*name);
+    let own = selected_tier(program, None);
+    let runs = |name: &&str| selected_tier(program, Some(name)).as_deref() == Some(*name);
     TIERS.into_iter().filter(|name| own.as_deref() != Some(*name)).filter(runs).collect()
 }
 
-/// Which tiers were tested, and which this machine has no instructions for.
-fn tell_tiers(program: &Program, emulated: bool) {
-    let own = tier(program, None).unwrap_or_default();
+/// Prints which tiers were tested, and which this machine does not support.
+fn print_tiers(program: &Program, emulated: bool) {
+    let own = selected_tier(program, None).unwrap_or_default();
     let mut tested = narrower(program);
     tested.extend(TIERS.into_iter().find(|name| *name == own));
     let missing = TIERS.into_iter().filter(|name| !tested.contains(name));
@@ -187,9 +187,9 @@ fn tell_tiers(program: &Program, emulated: bool) {
     }
 }
 
-/// The crates whose results depend on the tier, held to one that is not the widest.
-fn arithmetic(tier: &str) -> Done {
-    // The whole workspace's build, if the runner can choose from it.
+/// Tests the crates whose results depend on the tier on a narrower tier.
+fn arithmetic(tier: &str) -> TaskResult {
+    // nextest can select crates from the build of the whole workspace.
     let mut command = if nextest() {
         tests_of(&["--workspace", "-E", "package(kernels) | package(model)"])
     } else {
@@ -198,7 +198,7 @@ fn arithmetic(tier: &str) -> Done {
     call(command.env("GRISTMILL_ISA", tier))
 }
 
-fn tests() -> Done {
+fn tests() -> TaskResult {
     if nextest() {
         // nextest does not run the examples in the documentation.
         call(&mut cargo(&["test", "--workspace", "--doc", "--locked", "--quiet"]))?;

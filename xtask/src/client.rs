@@ -1,15 +1,15 @@
-//! The server as its users meet it: `gristmill serve` on the default model, and packages that speak to such servers against it.
+//! Tests of the server with client packages: `gristmill serve` on the default model, and clients of several vendors.
 
 use crate::http::{free_port, healthy};
 use crate::program::Program;
-use crate::shell::{Done, call, cargo, root};
+use crate::shell::{TaskResult, call, cargo, root};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Loading a 100 MB model takes a second or two; a busy machine may take much longer.
-const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A set of pinned packages, and the checks that are run with it.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// A set of pinned packages, and the checks that run with them.
 struct Clients {
     pins: &'static str,
     folder: &'static str,
@@ -26,31 +26,31 @@ const CLIENTS: Clients = Clients {
         "tools/clients/ollama_check.py",
     ],
 };
-/// It wants an older `openai` than the newest.
+/// LiteLLM, which needs an older `openai` than the newest.
 const LITELLM: Clients = Clients {
     pins: "tools/clients/requirements-litellm.txt",
     folder: "litellm-client",
     checks: &["tools/clients/litellm_check.py"],
 };
-/// It knows schemas, and none of this project.
+/// A JSON-schema validator that is independent of this project.
 const SCHEMAS: Clients = Clients {
     pins: "tools/fixtures/schemas/requirements.txt",
     folder: "schema-validator",
     checks: &["tools/fixtures/schemas/walks.py"],
 };
-/// What schemathesis holds answers to: their status, type and shape are those of the document.
-const HELD_TO: &str =
+/// Checks of schemathesis: status, content type and schema of responses agree with the OpenAPI document.
+const SCHEMA_CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
-/// Few answers of the small model are this long, and they are stopped at it.
+/// Context length for the schema tests; few answers of the small model are longer.
 const SCHEMA_CONTEXT: &str = "512";
 
-/// Makes the environments that the checks run in, if they are not there.
-pub fn install() -> Done {
+/// Creates the virtual environments of the checks, unless they exist.
+pub fn install() -> TaskResult {
     [CLIENTS, LITELLM, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))
 }
 
 /// Starts the server, runs the checks of `tools/clients`, stops the server.
-pub fn check(program: &Program) -> Done {
+pub fn check(program: &Program) -> TaskResult {
     let pythons = [(CLIENTS.python()?, CLIENTS.checks), (LITELLM.python()?, LITELLM.checks)];
     let server = Server::start(program, &[])?;
     pythons.iter().flat_map(|(python, checks)| checks.iter().map(move |check| (python, check))).try_for_each(
@@ -58,13 +58,13 @@ pub fn check(program: &Program) -> Done {
     )
 }
 
-/// Follows the docs, or the pages whose path contains `page`, with the packages that their Python blocks import.
-pub fn docs(program: &Program, page: Option<&str>) -> Done {
+/// Runs the code blocks of the docs, or of the pages whose path contains `page`, with the packages that they import.
+pub fn docs(program: &Program, page: Option<&str>) -> TaskResult {
     crate::docs::run(program, &CLIENTS.python()?, page)
 }
 
-/// Draws answers at random from what many schemas allow, and has a validator of others judge them.
-pub fn walks() -> Done {
+/// Generates random answers that schemas allow, and checks them with an independent validator.
+pub fn walks() -> TaskResult {
     let python = SCHEMAS.python()?;
     let file = std::env::temp_dir().join(format!("gristmill-walks-{}.jsonl", std::process::id()));
     let mut draw = cargo(&["test", "--locked", "--quiet", "--workspace", "--test", "text"]);
@@ -76,29 +76,29 @@ pub fn walks() -> Done {
     outcome
 }
 
-/// Starts the server and has schemathesis send what its `/openapi.json` allows and what it does not, for at most
-/// `seconds` and the step it is in.
-pub fn schema(program: &Program, seconds: u64) -> Done {
+/// Starts the server and runs schemathesis, with requests that its `/openapi.json` allows and does not allow, for about
+/// `seconds`.
+pub fn schema(program: &Program, seconds: u64) -> TaskResult {
     let python = CLIENTS.python()?;
     let server = Server::start(program, &["--context", SCHEMA_CONTEXT])?;
     let url = server.url();
     let mut run = Command::new(python.with_file_name("schemathesis"));
     run.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--phases", "coverage,fuzzing"]);
-    run.args(["--checks", HELD_TO, "--max-examples", "12", "--seed", "7", "--request-timeout", "60"]);
+    run.args(["--checks", SCHEMA_CHECKS, "--max-examples", "12", "--seed", "7", "--request-timeout", "60"]);
     run.args(["--max-time", &seconds.to_string(), "--no-color"]);
-    // Its record of examples is no part of the checkout.
+    // schemathesis writes a record of examples, which does not belong into the checkout.
     call(run.current_dir(std::env::temp_dir()))
 }
 
-/// A server: `gristmill serve`, or another to compare with. Stops when it goes out of scope, whatever happened.
+/// A running server: `gristmill serve`, or another to compare with. Stopped on drop.
 pub struct Server {
     child: Child,
-    /// Where it listens, on the loopback.
+    /// Port on the loopback.
     pub port: u16,
 }
 
 impl Server {
-    /// Starts it on a free port and waits until it is ready.
+    /// Starts `gristmill serve` on a free port and waits until it is ready.
     pub fn start(program: &Program, flags: &[&str]) -> Result<Server, String> {
         let (server, after) = Server::with(&|port| {
             let mut serve = program.command(&["serve", "--port", port]);
@@ -109,14 +109,14 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts what `command` makes for a free port, ours or another that answers at `/health`, and says how long it took until it was ready.
+    /// Starts the server that `command` makes for a free port, and returns it with the time until `/health` was ready.
     pub fn with(command: &dyn Fn(&str) -> Command) -> Result<(Server, Duration), String> {
         let port = free_port()?;
         let mut command = command(&port.to_string());
         let start = Instant::now();
         let child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let mut server = Server { child, port };
-        while start.elapsed() < READY_WITHIN {
+        while start.elapsed() < READY_TIMEOUT {
             if healthy(port) {
                 return Ok((server, start.elapsed()));
             }
@@ -125,26 +125,26 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(format!("{command:?} was not ready within {} s", READY_WITHIN.as_secs()))
+        Err(format!("{command:?} was not ready within {} s", READY_TIMEOUT.as_secs()))
     }
 
-    /// `http://…` without a slash at the end.
+    /// Base URL, without a slash at the end.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The process's number.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has ended by itself or by a signal.
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Bytes that its `/proc/PID/status` has in a line: `RssAnon`, what it asked for and is resident; `VmHWM`, the most that was
-    /// ever resident (proc(5)).
+    /// Bytes of a line of `/proc/PID/status` (proc(5)): `RssAnon` is resident anonymous memory, `VmHWM` the peak of
+    /// resident memory.
     pub fn memory(&self, line: &str) -> Option<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
@@ -160,7 +160,7 @@ impl Drop for Server {
 }
 
 impl Clients {
-    /// A virtual environment with the pinned packages, made once for each set of pins.
+    /// A virtual environment with the pinned packages, created once for each set of pins.
     fn python(&self) -> Result<PathBuf, String> {
         let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let folder = base.join(self.folder);

@@ -1,46 +1,46 @@
-//! Instruction counts of the hot kernels, held to what is recorded in crates/kernels/counts.txt.
+//! Instruction counts of the hot kernels, compared with those recorded in crates/kernels/counts.txt.
 //!
-//! Time drifts with the machine, by a fifth within the hour; instructions do not. The example `counts` of the room
+//! Time drifts with the machine, by a fifth within the hour; instructions do not. The example `counts` of the crate
 //! `kernels` calls one kernel on fixed data under callgrind, once N times and once 2 N times: the difference is the
-//! kernel alone, whatever its functions are called. The tier is AVX2, the widest that valgrind knows; of all tiers it is looked
-//! whether an intrinsic became a function of its own, and so is called with its registers in memory.
+//! kernel alone, including all functions that it calls. The tier is AVX2, the widest that valgrind supports. For all
+//! tiers, the program is searched for intrinsics that were not inlined, and so are called with registers in memory.
 //!
 //! Counts depend on the compiler, which rust-toolchain.toml does not pin: the file names the one it was written with.
-//! With another, a kernel that got worse still fails (users build with that compiler too, and a gate that is off for the
-//! rest of each release would be none), and the message says that it may be the compiler; one that got better is only
-//! told.
+//! With another, a kernel that got worse still fails (users build with that compiler too, and the check would otherwise
+//! be off until the file is rewritten), and the message says that the compiler may be the cause; one that got better is
+//! only reported.
 
-use crate::shell::{Done, cargo, executables, has, output, root, side_by_side, write_whole};
+use crate::shell::{TaskResult, cargo, executables, has, output, parallel_map, root, write_whole};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FILE: &str = "crates/kernels/counts.txt";
 const TIER: &str = "avx2";
-/// Calls of the shorter run of two; the longer one has twice as many.
+/// Calls of the shorter of two runs; the longer one has twice as many.
 const CALLS: u64 = 2;
-/// How far a count may be from the recorded one: code that is laid out differently moves counts by less.
+/// Tolerance of a count: changes of the code's layout move counts by less.
 const TOLERANCE_PERCENT: u64 = 2;
-/// Where the flags below would come from, if not from the repository.
+/// Environment variables that would override the repository's compiler flags.
 const FLAGS: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"];
 
 /// A kernel's instructions for each call, as measured or recorded.
 #[derive(Debug, PartialEq)]
 struct Count {
     kernel: String,
-    /// Multiply-adds of a call, or values.
+    /// Multiply-adds, or values, of a call.
     work: u64,
     instructions: u64,
 }
 
-/// What the committed file says.
+/// The contents of the committed file.
 #[derive(Debug, PartialEq)]
 struct Record {
     compiler: String,
     counts: Vec<Count>,
 }
 
-pub fn write() -> Done {
+pub fn write() -> TaskResult {
     let valgrind = valgrind()?;
     let record = Record { compiler: compiler()?, counts: measure(&valgrind)? };
     let text = page(&record, &output(Command::new(&valgrind).arg("--version"))?);
@@ -49,7 +49,7 @@ pub fn write() -> Done {
     Ok(())
 }
 
-pub fn check() -> Done {
+pub fn check() -> TaskResult {
     let valgrind = valgrind()?;
     let text = std::fs::read_to_string(root().join(FILE))
         .map_err(|error| format!("{FILE}: {error}; `cargo xtask counts --write` makes it"))?;
@@ -60,8 +60,8 @@ pub fn check() -> Done {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
-/// As [`check`]; what this machine lacks is said, and an error only where `GRISTMILL_VALGRIND` says that it has it.
-pub fn check_where_possible() -> Done {
+/// As [`check`], but without valgrind the check is skipped, unless `GRISTMILL_VALGRIND` is set.
+pub fn check_where_possible() -> TaskResult {
     match valgrind() {
         Err(missing) if std::env::var_os("GRISTMILL_VALGRIND").is_none() => {
             eprintln!("skipped: {missing}");
@@ -92,13 +92,13 @@ fn measure(valgrind: &Path) -> Result<Vec<Count>, String> {
     let folder = std::env::temp_dir().join(format!("gristmill-counts-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let lines: Vec<&str> = listed.lines().collect();
-    // Instructions do not depend on what else runs.
-    let counts = side_by_side(&lines, |line| count(valgrind, &program, line, &folder));
+    // Instruction counts do not depend on the machine's load.
+    let counts = parallel_map(&lines, |line| count(valgrind, &program, line, &folder));
     std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     counts
 }
 
-/// Counts one kernel, of which `line` has the name and the work of a call.
+/// Counts the instructions of one kernel; `line` has its name and the work of a call.
 fn count(valgrind: &Path, program: &Path, line: &str, folder: &Path) -> Result<Count, String> {
     let (kernel, work) = line.split_once(' ').ok_or_else(|| format!("`{line}`: no kernel and its work"))?;
     let work = work.parse().map_err(|_| format!("`{line}`: `{work}` is no number"))?;
@@ -109,15 +109,15 @@ fn count(valgrind: &Path, program: &Path, line: &str, folder: &Path) -> Result<C
     Ok(Count { kernel: kernel.to_owned(), work, instructions: more / CALLS })
 }
 
-/// Builds the example as a user's build would be, whatever flags this shell has: the profile of development has the release's
-/// settings for the arithmetic, and the whole workspace's tests have it compiled already.
+/// Builds the example with the repository's flags, as a user would. The development profile has the release's settings
+/// for the arithmetic crates, and the build of the workspace's tests has compiled them already.
 fn build() -> Result<PathBuf, String> {
     let args = ["build", "--workspace", "--example", "counts", "--locked"];
     let mut command = cargo(&args);
     for name in FLAGS {
         command.env_remove(name);
     }
-    // As in CI. Compiled to be compiled again in parts, kernels need up to 5 % more or less.
+    // As in CI. With incremental compilation, counts of kernels differ by up to 5 %.
     command.env("CARGO_INCREMENTAL", "0");
     let program = executables(command)?.pop().ok_or_else(|| "cargo built no example `counts`".to_owned())?;
     let symbols = output(Command::new("nm").arg("--demangle").arg(&program))?;
@@ -131,14 +131,14 @@ fn build() -> Result<PathBuf, String> {
     }
 }
 
-/// Intrinsics that are functions of the program: each should be an instruction in a kernel. Of any tier, which counts are not.
+/// Intrinsics of any tier that were not inlined: each is a function of the program instead of an instruction.
 fn calls_of_instructions(symbols: &str) -> Vec<&str> {
     let names = symbols.lines().filter_map(|line| line.split_once(" core::core_arch::"));
-    // It asks what the system lets programs use, once.
+    // `_xgetbv` is called once, to detect what the system supports.
     names.map(|(_, name)| name).filter(|name| !name.ends_with("::_xgetbv")).collect()
 }
 
-/// All instructions of a run with so many calls.
+/// Total instructions of a run with `calls` calls.
 fn instructions(
     valgrind: &Path,
     program: &Path,
@@ -197,7 +197,7 @@ fn read(text: &str) -> Result<Record, String> {
     Ok(Record { compiler, counts: counts.collect::<Result<_, String>>()? })
 }
 
-/// A line for each kernel, and what fails.
+/// The report, a line for each kernel, and the failures.
 fn compare(recorded: &Record, now: &Record) -> (String, Vec<String>) {
     let (mut told, mut wrong) = (String::new(), Vec::new());
     let same_compiler = recorded.compiler == now.compiler;

@@ -1,12 +1,12 @@
-//! Docs that list things are written from the code: docs/cli.md from `gristmill --help`. Commands that any page shows must have
-//! flags that exist, links must lead somewhere, and code blocks must work as they are written.
+//! Checks of the docs: docs/cli.md is generated from `gristmill --help`, commands in pages have flags that exist, links
+//! resolve, and code blocks run as written.
 
 mod blocks;
 mod links;
 mod run;
 
 use crate::program::Program;
-use crate::shell::{Done, output, root};
+use crate::shell::{TaskResult, output, root};
 use std::path::{Path, PathBuf};
 
 const PAGE: &str = "docs/cli.md";
@@ -17,7 +17,7 @@ struct Help {
     text: String,
 }
 
-pub fn write(program: &Program) -> Done {
+pub fn write(program: &Program) -> TaskResult {
     let helps = helps(program)?;
     let path = root().join(PAGE);
     std::fs::write(&path, page(&helps)).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -28,7 +28,7 @@ pub fn write(program: &Program) -> Done {
 
 pub use run::run;
 
-pub fn check(program: &Program) -> Done {
+pub fn check(program: &Program) -> TaskResult {
     let helps = helps(program)?;
     let written = std::fs::read_to_string(root().join(PAGE)).map_err(|error| format!("{PAGE}: {error}"))?;
     if written != page(&helps) {
@@ -39,7 +39,7 @@ pub fn check(program: &Program) -> Done {
     run::readable()
 }
 
-/// The overall help first, under the name `gristmill`.
+/// The help of all subcommands, after the overall help under the name `gristmill`.
 fn helps(program: &Program) -> Result<Vec<Help>, String> {
     let help = |command: &[&str]| help(program, command);
     let top = help(&[])?;
@@ -70,7 +70,7 @@ fn subcommands(help: &str) -> Vec<String> {
 
 fn help(program: &Program, command: &[&str]) -> Result<String, String> {
     let mut command = program.command(&[command, &["--help"]].concat());
-    // Help shows the value that a variable has now; the page must not depend on it.
+    // Help shows the current values of environment variables, which the page must not depend on.
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_") || name == "COLUMNS") {
             command.env_remove(name);
@@ -93,8 +93,8 @@ fn page(helps: &[Help]) -> String {
     page
 }
 
-/// Every `gristmill …` and `cargo run … -- …` line in the pages' code blocks names a command and flags that exist.
-fn mentions(helps: &[Help]) -> Done {
+/// Checks that every `gristmill …` and `cargo run … -- …` line in code blocks has a command and flags that exist.
+fn mentions(helps: &[Help]) -> TaskResult {
     let mut wrong = Vec::new();
     for path in pages()? {
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -112,14 +112,14 @@ fn mentions(helps: &[Help]) -> Done {
     if wrong.is_empty() { Ok(()) } else { Err(format!("commands that do not exist:\n{}", wrong.join("\n"))) }
 }
 
-/// What is wrong with a line of a code block, if it is a command of ours.
+/// The error in a line of a code block, if it is a `gristmill` command.
 fn problem(line: &str, helps: &[Help]) -> Option<String> {
     let line = line.trim().trim_start_matches("$ ");
     let command = match line.split_once("cargo run --release -- ") {
         Some((_, rest)) => rest,
         None => line.split("&& ").find_map(|part| part.trim().strip_prefix("gristmill "))?,
     };
-    // Only up to a pipe, a redirection or a comment.
+    // The command ends at a pipe, a redirection or a comment.
     let words: Vec<&str> = command
         .split_whitespace()
         .take_while(|word| !["|", ">", ">>", "#", "&", "&&", ";"].contains(word))
@@ -149,7 +149,7 @@ fn pages() -> Result<Vec<PathBuf>, String> {
     Ok(pages)
 }
 
-fn markdown(folder: &Path, pages: &mut Vec<PathBuf>) -> Done {
+fn markdown(folder: &Path, pages: &mut Vec<PathBuf>) -> TaskResult {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {

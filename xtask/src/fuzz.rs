@@ -1,13 +1,13 @@
 //! Coverage-guided fuzzing with libFuzzer on the stable compiler.
 //!
-//! cargo-fuzz wants nightly for the sanitizers. Safe Rust gains little from those; what finds bugs is coverage, and
-//! its instrumentation is a compiler pass that stable takes through `-C passes`. The flags are cargo-fuzz's own.
+//! cargo-fuzz needs nightly for the sanitizers. Safe Rust gains little from those; coverage finds the bugs, and its
+//! instrumentation is a compiler pass that stable supports through `-C passes`. The flags are cargo-fuzz's.
 //!
-//! A long run instruments everything and compiles it well. The smoke run of `cargo xtask ci` instruments the workspace's own
-//! crates alone: cargo keeps what they are compiled to apart when RUSTC_WORKSPACE_WRAPPER is set, and takes all other crates
-//! from the development build, which is there already.
+//! A long run instruments and optimizes all crates. The smoke run of `cargo xtask ci` instruments only the workspace's
+//! crates: with RUSTC_WORKSPACE_WRAPPER set, cargo keeps their artifacts separate and reuses all other crates of the
+//! development build.
 
-use crate::shell::{Done, call, cargo, executables, root, side_by_side};
+use crate::shell::{TaskResult, call, cargo, executables, parallel_map, root};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,22 +22,22 @@ const COVERAGE: [&str; 7] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
-/// What Cargo.toml leaves out of the arithmetic in a development build.
+/// Checks that Cargo.toml switches off for the arithmetic crates in development builds.
 const CHECKS: [&str; 2] = ["-Cdebug-assertions=on", "-Coverflow-checks=on"];
-/// Set where this program is called in place of the compiler.
+/// Environment variable that is set when cargo calls this program as the compiler's wrapper.
 const WRAPPER: &str = "GRISTMILL_FUZZ_WRAPPER";
-/// One input must not take longer than this: untrusted lengths bound every loop.
+/// Upper bound of the seconds of one input: lengths from untrusted input must not make loops long.
 const INPUT_TIMEOUT_S: u32 = 5;
-/// Nor more memory than this, whatever a header claims.
+/// Upper bound of the memory of one input, whatever a header claims.
 const MEMORY_MIB: u32 = 1024;
 
-/// If cargo calls this program as the compiler's wrapper: compiles one of the workspace's crates with coverage.
-pub fn wrapped(args: &[OsString]) -> Option<Done> {
+/// Compiles a crate of the workspace with coverage, if cargo calls this program as the compiler's wrapper.
+pub fn wrapped(args: &[OsString]) -> Option<TaskResult> {
     std::env::var_os(WRAPPER)?;
     let (compiler, args) = args.split_first()?;
     let mut command = Command::new(compiler);
     command.args(args);
-    // Other calls are questions that cargo has for the compiler.
+    // In other calls cargo queries the compiler.
     let name = args.iter().skip_while(|arg| *arg != "--crate-name").nth(1);
     if name.is_some_and(|name| name != "___") {
         command.args(COVERAGE).args(CHECKS);
@@ -45,7 +45,7 @@ pub fn wrapped(args: &[OsString]) -> Option<Done> {
     Some(call(&mut command))
 }
 
-/// Reads `--seconds N`.
+/// Parses `--seconds N`.
 pub fn seconds(args: &[&str], default: u64) -> Result<u64, String> {
     match args {
         [] => Ok(default),
@@ -54,7 +54,7 @@ pub fn seconds(args: &[&str], default: u64) -> Result<u64, String> {
     }
 }
 
-/// The targets: one file each.
+/// The names of the fuzz targets, one file each.
 fn targets() -> Result<Vec<String>, String> {
     let folder = root().join("fuzz/targets");
     let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -66,35 +66,35 @@ fn targets() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-pub fn list() -> Done {
+pub fn list() -> TaskResult {
     for name in targets()? {
         println!("{name}");
     }
     Ok(())
 }
 
-/// Every target for `seconds` each.
-pub fn all(seconds: u64) -> Done {
+/// Runs every target for `seconds`.
+pub fn all(seconds: u64) -> TaskResult {
     every(&build()?, seconds)
 }
 
-/// Every target for so few `seconds` that compiling well would take longer.
-pub fn smoke(seconds: u64) -> Done {
-    every(&build_beside_tests()?, seconds)
+/// Runs every target for a few `seconds`, without an optimized build.
+pub fn smoke(seconds: u64) -> TaskResult {
+    every(&build_for_smoke()?, seconds)
 }
 
-/// Side by side: each runs on one CPU.
-fn every(built: &[PathBuf], seconds: u64) -> Done {
+/// Runs the targets in parallel, each on one CPU.
+fn every(built: &[PathBuf], seconds: u64) -> TaskResult {
     let run = |target: &String| {
         let program = built.iter().find(|path| path.file_stem().is_some_and(|name| name == target.as_str()));
         let program = program.ok_or_else(|| format!("cargo built no `{target}`"))?;
         fuzz(program, target, seconds)
     };
-    side_by_side(&targets()?, run).map(drop)
+    parallel_map(&targets()?, run).map(drop)
 }
 
-/// One target for `seconds`.
-pub fn one(target: &str, seconds: u64) -> Done {
+/// Runs one target for `seconds`.
+pub fn one(target: &str, seconds: u64) -> TaskResult {
     let known = targets()?;
     if !known.iter().any(|name| name == target) {
         return Err(format!("no fuzz target `{target}`; there are: {}", known.join(", ")));
@@ -108,7 +108,7 @@ fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("fuzz")
 }
 
-/// The targets, everything instrumented and well optimized.
+/// Builds the targets with all crates instrumented and optimized.
 fn build() -> Result<Vec<PathBuf>, String> {
     let mut command = cargo(&["build", "--package", "fuzz", "--features", "libfuzzer", "--bins"]);
     command.args(["--locked", "--quiet", "--profile", "fuzz", "--target", TARGET]);
@@ -116,31 +116,31 @@ fn build() -> Result<Vec<PathBuf>, String> {
     executables(command)
 }
 
-/// The targets as a development build, the workspace's own crates instrumented.
-fn build_beside_tests() -> Result<Vec<PathBuf>, String> {
+/// Builds the targets as a development build with only the workspace's crates instrumented.
+fn build_for_smoke() -> Result<Vec<PathBuf>, String> {
     let this = copy_of_this_program()?;
     let mut command = cargo(&["build", "--workspace", "--features", "fuzz/libfuzzer", "--locked", "--quiet"]);
     for target in targets()? {
         command.args(["--bin", &target]);
     }
     command.env("RUSTC_WORKSPACE_WRAPPER", this).env(WRAPPER, "1");
-    // Half-compiled crates of another set of flags are of no use.
+    // Incremental artifacts of another set of flags cannot be reused.
     command.env("CARGO_INCREMENTAL", "0");
     executables(command)
 }
 
-/// A copy that cargo does not touch: a build of the workspace replaces this program's own file while it runs.
+/// Copies this program to a place where a build of the workspace does not replace it while it runs.
 fn copy_of_this_program() -> Result<PathBuf, String> {
     let copy = target_dir().join("xtask");
     let folder = std::fs::create_dir_all(target_dir());
-    // The link leads to what runs even if its file has been replaced, unlike the path that it shows.
+    // `/proc/self/exe` leads to the running program even if its file was replaced, unlike the path that it shows.
     folder
         .and_then(|()| std::fs::copy("/proc/self/exe", &copy))
         .map_err(|error| format!("{}: no copy of this program: {error}", copy.display()))?;
     Ok(copy)
 }
 
-fn fuzz(program: &Path, target: &str, seconds: u64) -> Done {
+fn fuzz(program: &Path, target: &str, seconds: u64) -> TaskResult {
     let fuzz = root().join("fuzz");
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
     for folder in [&corpus, &artifacts] {
@@ -148,7 +148,7 @@ fn fuzz(program: &Path, target: &str, seconds: u64) -> Done {
     }
     eprintln!("--- {target}, {seconds} s");
     let mut command = Command::new(program);
-    // New inputs go to the first folder; the seeds beside it are only read.
+    // libFuzzer writes new inputs to the first folder; the seeds in the second are only read.
     command.arg(&corpus);
     let seeds = fuzz.join("seeds").join(target);
     if seeds.is_dir() {

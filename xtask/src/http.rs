@@ -1,4 +1,4 @@
-//! As much HTTP as the chores speak with a server on the loopback: a connection for each request, so that what they send may be wrong.
+//! A minimal HTTP client for servers on the loopback: one connection for each request, and requests may be malformed.
 
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// How long an answer may let wait for its next byte.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The same, of a server that may be starting.
-const HEALTH_WITHIN: Duration = Duration::from_secs(5);
+/// Timeout of reading the next bytes of a response.
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
+/// Timeout of a health check of a server that may be starting.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
@@ -19,11 +19,11 @@ pub fn free_port() -> Result<u16, String> {
 
 pub fn connect(port: u16) -> Result<TcpStream, String> {
     let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|e| format!("no connection: {e}"))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(|e| e.to_string())?;
     Ok(stream)
 }
 
-/// Of a request to `path` whose body has `length` bytes.
+/// The head of a POST request to `path` with a body of `length` bytes.
 pub fn head(path: &str, length: usize) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -31,7 +31,7 @@ pub fn head(path: &str, length: usize) -> String {
     )
 }
 
-/// Sends a request, whose answer is read from the stream.
+/// Sends a request; the response can be read from the returned stream.
 pub fn send(port: u16, path: &str, body: &Value) -> Result<TcpStream, String> {
     let body = body.to_string();
     let mut stream = connect(port)?;
@@ -40,27 +40,27 @@ pub fn send(port: u16, path: &str, body: &Value) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Status and body of the answer to a request.
+/// Sends a request and returns status and body of the response.
 pub fn ask(port: u16, path: &str, body: &Value) -> Result<(u16, String), String> {
     answer(send(port, path, body)?)
 }
 
-/// Status and body of what is at `path`.
+/// Sends a GET request and returns status and body of the response.
 pub fn get(port: u16, path: &str) -> Result<(u16, String), String> {
-    get_within(port, path, PATIENCE)
+    get_within(port, path, READ_TIMEOUT)
 }
 
-fn get_within(port: u16, path: &str, patience: Duration) -> Result<(u16, String), String> {
+fn get_within(port: u16, path: &str, timeout: Duration) -> Result<(u16, String), String> {
     let mut stream = connect(port)?;
-    stream.set_read_timeout(Some(patience)).map_err(|e| e.to_string())?;
+    stream.set_read_timeout(Some(timeout)).map_err(|e| e.to_string())?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(|e| e.to_string())?;
     answer(stream)
 }
 
-/// Whether the server says that it is ready.
+/// Whether the server reports that it is ready.
 pub fn healthy(port: u16) -> bool {
-    get_within(port, "/health", HEALTH_WITHIN).is_ok_and(|(status, _)| status == 200)
+    get_within(port, "/health", HEALTH_TIMEOUT).is_ok_and(|(status, _)| status == 200)
 }
 
 fn answer(mut stream: TcpStream) -> Result<(u16, String), String> {
@@ -69,7 +69,7 @@ fn answer(mut stream: TcpStream) -> Result<(u16, String), String> {
     parse(&bytes)
 }
 
-/// Status and body; the marks of chunks are left out as far as JSON lines need it.
+/// Status and body of a response, with chunk headers removed.
 pub fn parse(bytes: &[u8]) -> Result<(u16, String), String> {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {text:?}"))?;

@@ -1,7 +1,7 @@
-//! The project's own chores: `cargo xtask ci` is what the README and CI run.
+//! The project's development tasks: `cargo xtask ci` is what the README and CI run.
 //!
-//! Everything here calls cargo (or the built `gristmill`) as a person would. The rules between
-//! the crates are tests, in `tests/`, so that they run wherever tests run.
+//! All tasks call cargo (or the built `gristmill`) as a person would. The architecture's rules are tests, in `tests/`,
+//! so that they run wherever tests run.
 
 mod aarch64;
 mod abuse;
@@ -22,7 +22,7 @@ mod soak;
 mod soak_models;
 
 use program::Program;
-use shell::Done;
+use shell::TaskResult;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     exit(done)
 }
 
-fn exit(done: Done) -> ExitCode {
+fn exit(done: TaskResult) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -116,14 +116,14 @@ fn exit(done: Done) -> ExitCode {
     }
 }
 
-/// What the test of the lengths goes by.
-fn lengths() -> Done {
+/// Lists the functions and files that exceed the limits of the test of lengths.
+fn lengths() -> TaskResult {
     let selected = ["test", "--locked", "--quiet", "--package", "xtask", "--test", "rules"];
     let mut list = shell::cargo(&selected);
     shell::call(list.args(["--", "--ignored", "--nocapture", "lengths_in_detail"]))
 }
 
-/// A chore with the program built for it alone.
-fn alone(chore: impl FnOnce(&Program) -> Done) -> Done {
+/// Runs a task with a program built without the tests.
+fn alone(chore: impl FnOnce(&Program) -> TaskResult) -> TaskResult {
     chore(&Program::alone()?)
 }

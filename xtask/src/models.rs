@@ -1,12 +1,12 @@
-//! Tests on real models and published vocabularies: what they need is fetched, outside the checkout.
+//! Tests on real models and published vocabularies, which are downloaded outside the checkout.
 //!
-//! Such a test is ignored by default, lives in a file `tests/models_*.rs`, and says what it needs:
-//! `#[ignore = "needs: gristmill pull NAME"]` (or several names), or `needs tools/fixtures/fetch_vocabularies.py`. What is
-//! to be fetched is read from there, so a new test brings its own model along.
+//! Such a test is ignored by default, lives in a file `tests/models_*.rs`, and declares its files:
+//! `#[ignore = "needs: gristmill pull NAME"]` (or several names), or `needs tools/fixtures/fetch_vocabularies.py`. The
+//! downloads are read from these attributes.
 
 use crate::ci;
 use crate::program::Program;
-use crate::shell::{Done, call, root};
+use crate::shell::{TaskResult, call, root};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -14,15 +14,15 @@ use std::process::Command;
 const PULL: &str = "gristmill pull ";
 const VOCABULARIES: &str = "tools/fixtures/fetch_vocabularies.py";
 
-/// What the ignored tests need.
+/// The models and vocabularies that the ignored tests need.
 #[derive(Default)]
 struct Needs {
     models: BTreeSet<String>,
     vocabularies: bool,
 }
 
-/// Fetches what the ignored tests name. What is there already is only looked at.
-pub fn pull(program: &Program) -> Done {
+/// Downloads the files of the ignored tests; existing ones are only checked.
+pub fn pull(program: &Program) -> TaskResult {
     let mut needs = Needs::default();
     collect(&root().join("crates"), &mut needs)?;
     if needs.vocabularies {
@@ -37,18 +37,18 @@ pub fn pull(program: &Program) -> Done {
 }
 
 /// Runs the ignored tests that need a model.
-pub fn tests() -> Done {
+pub fn tests() -> TaskResult {
     let mut command = ci::tests_of(&["--workspace"]);
     if ci::nextest() {
         command.args(["--run-ignored", "only", "-E", "test(/^models_/)"]);
     } else {
-        // One at a time: each computes on all CPUs, and two would wait for each other at every barrier of their threads.
+        // One test at a time: each computes on all CPUs, and two would delay each other at every barrier.
         command.args(["--tests", "--", "--ignored", "--test-threads", "1", "models_"]);
     }
     call(&mut command)
 }
 
-fn collect(folder: &Path, needs: &mut Needs) -> Done {
+fn collect(folder: &Path, needs: &mut Needs) -> TaskResult {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {

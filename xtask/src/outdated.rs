@@ -1,27 +1,27 @@
-//! Which of the workspace's own dependencies have a newer version than the one that Cargo.toml allows.
+//! Direct dependencies of the workspace with a newer version than Cargo.toml allows.
 //!
-//! cargo knows: a dry run of `cargo update` names the newest version of what it leaves unchanged. One that is held back has
-//! the reason beside it in Cargo.toml, in a comment that says that it is held back.
+//! A dry run of `cargo update` names the newest version of each unchanged dependency. If one is held back on purpose, a
+//! comment above it in Cargo.toml says so, with the reason.
 
-use crate::shell::{Done, cargo, output_and_errors, root};
+use crate::shell::{TaskResult, cargo, output_and_errors, root};
 
-/// A dependency that is behind.
+/// A dependency with a newer version.
 #[derive(Debug, PartialEq, Eq)]
-struct Behind {
+struct Outdated {
     name: String,
     /// The version in Cargo.lock.
     locked: String,
-    /// The newest one.
+    /// The newest version.
     newest: String,
 }
 
-/// Names the dependencies that are behind; fails if one is, for no reason that Cargo.toml gives.
-pub fn check() -> Done {
+/// Lists outdated dependencies; fails if one has no reason in Cargo.toml.
+pub fn check() -> TaskResult {
     let report = output_and_errors(&mut cargo(&["update", "--dry-run", "--verbose"]))?;
     let manifest =
         std::fs::read_to_string(root().join("Cargo.toml")).map_err(|e| format!("Cargo.toml: {e}"))?;
     let mut unexplained = Vec::new();
-    for Behind { name, locked, newest } in behind(&report) {
+    for Outdated { name, locked, newest } in behind(&report) {
         match declaration(&manifest, &name) {
             None => {}
             Some(Declaration { held_back: Some(reason) }) => {
@@ -36,25 +36,25 @@ pub fn check() -> Done {
 }
 
 /// Reads cargo's lines of the form `Unchanged NAME vOLD (available: vNEW)`.
-fn behind(report: &str) -> Vec<Behind> {
+fn behind(report: &str) -> Vec<Outdated> {
     let read = |line: &str| {
         let (name, rest) = line.trim().strip_prefix("Unchanged ")?.split_once(" v")?;
         let (locked, rest) = rest.split_once(" (available: v")?;
-        // A version that wants a newer compiler has that said behind it.
+        // If the version needs a newer compiler, that follows the version.
         let newest = rest.trim_end_matches(')').split([',', ')']).next()?;
-        Some(Behind { name: name.into(), locked: locked.into(), newest: newest.into() })
+        Some(Outdated { name: name.into(), locked: locked.into(), newest: newest.into() })
     };
     report.lines().filter_map(read).collect()
 }
 
-/// What the workspace's Cargo.toml says of a dependency of its own.
+/// The declaration of a direct dependency in the workspace's Cargo.toml.
 #[derive(Debug, PartialEq, Eq)]
 struct Declaration {
-    /// The comment above it, if that says that it is held back.
+    /// The comment above the declaration, if it says that the dependency is held back.
     held_back: Option<String>,
 }
 
-/// None for a dependency of a dependency.
+/// The declaration of a dependency; none for an indirect one.
 fn declaration(manifest: &str, name: &str) -> Option<Declaration> {
     let lines: Vec<&str> = manifest.lines().collect();
     let at = lines.iter().position(|line| line.split_once('=').is_some_and(|(key, _)| key.trim() == name))?;

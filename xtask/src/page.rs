@@ -1,22 +1,22 @@
-//! The page as its users meet it: headless Chromium on the page of `gristmill serve`, with two small models.
+//! Test of the web page of `gristmill serve` in headless Chromium, with two small models.
 
 use crate::client::Server;
 use crate::program::Program;
-use crate::shell::{Done, call, has, output, root};
+use crate::shell::{TaskResult, call, has, output, root};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CHECK: &str = "tools/page/check.mjs";
-/// The default model, which chats, and another small one.
+/// The default chat model, and another small model.
 const MODELS: [&str; 2] = ["smollm2-135m-instruct", "gemma3-270m"];
-/// All checks together take a fraction of it.
-const WITHIN: Duration = Duration::from_secs(110);
-/// Where a Chromium may be, the variable's choice first.
+/// Timeout of all checks together, which take a fraction of it.
+const TIMEOUT: Duration = Duration::from_secs(110);
+/// Names of Chromium programs, tried after `GRISTMILL_CHROMIUM`.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// As [`check`]; what this machine lacks is said, and an error only where `GRISTMILL_CHROMIUM` says that it has it.
-pub fn check_where_possible(program: &Program) -> Done {
+/// As [`check`], but without Chromium the check is skipped, unless `GRISTMILL_CHROMIUM` is set.
+pub fn check_where_possible(program: &Program) -> TaskResult {
     match browser() {
         Err(missing) if std::env::var_os("GRISTMILL_CHROMIUM").is_none() => {
             eprintln!("skipped: {missing}");
@@ -27,15 +27,15 @@ pub fn check_where_possible(program: &Program) -> Done {
     }
 }
 
-/// Starts two servers, one with two models, the other with a key, and runs the checks of `tools/page/check.mjs` against them.
-pub fn check(program: &Program) -> Done {
+/// Starts a server with two models and one with an API key, and runs `tools/page/check.mjs` against them.
+pub fn check(program: &Program) -> TaskResult {
     let browser = browser()?;
     let folder = driver()?;
     let key = format!("page-{}", std::process::id());
     let open = Server::start(program, &MODELS)?;
     let keyed = Server::start(program, &["--api-key", &key])?;
     let mut node = Command::new("node");
-    // Beside its modules: node looks for them from the script's own folder upwards.
+    // The script is copied next to its modules: node searches for them from the script's folder upwards.
     let script = folder.join("check.mjs");
     std::fs::copy(root().join(CHECK), &script).map_err(|error| format!("{}: {error}", script.display()))?;
     node.arg(&script).arg(browser).args([open.url(), keyed.url(), key]);
@@ -45,7 +45,7 @@ pub fn check(program: &Program) -> Done {
 fn browser() -> Result<String, String> {
     let chosen = std::env::var("GRISTMILL_CHROMIUM").ok();
     let names = chosen.into_iter().chain(BROWSERS.map(str::to_owned));
-    // The driver wants a path, not a name.
+    // The driver needs a path, not a name.
     let mut paths = names
         .filter(|name| has(name, "--version"))
         .filter_map(|name| output(Command::new("sh").args(["-c", "command -v \"$0\"", &name])).ok());
@@ -53,7 +53,7 @@ fn browser() -> Result<String, String> {
     found.ok_or_else(|| "no Chromium: `apt-get install chromium`, or set GRISTMILL_CHROMIUM".to_owned())
 }
 
-/// A folder with the pinned driver, made once.
+/// A folder with the pinned driver, created once.
 fn driver() -> Result<PathBuf, String> {
     let base = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let folder = base.join("page-check");
@@ -75,8 +75,8 @@ fn driver() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// As [`call`], but no longer than [`WITHIN`].
-fn bounded(command: &mut Command) -> Done {
+/// As [`call`], with a timeout of [`TIMEOUT`].
+fn bounded(command: &mut Command) -> TaskResult {
     let mut child =
         command.stdin(Stdio::null()).spawn().map_err(|error| format!("cannot run node: {error}"))?;
     let began = Instant::now();
@@ -84,10 +84,10 @@ fn bounded(command: &mut Command) -> Done {
         match child.try_wait().map_err(|error| format!("cannot wait for node: {error}"))? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => return Err(format!("{CHECK} failed: {status}")),
-            None if began.elapsed() > WITHIN => {
+            None if began.elapsed() > TIMEOUT => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("{CHECK} was not done within {} s", WITHIN.as_secs()));
+                return Err(format!("{CHECK} was not done within {} s", TIMEOUT.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(50)),
         }

@@ -1,10 +1,11 @@
-//! Ours beside other engines: the same file (for OpenVINO, vLLM and ONNX Runtime the same shape), the same cores, in turn.
+//! Benchmarks of Gristmill and other engines (peers) on the same file (for OpenVINO, vLLM and ONNX Runtime the same
+//! shape) and the same cores, in turn.
 //!
-//! Both drift with the machine, by a fifth within the hour, so that only pairs count: each round runs ours and then every
-//! variant of each peer, and a ratio is of two runs of one round. A peer is as fast as its best variant (repacking on or off).
-//! One that cannot run a case is a dash in its line, and so is one that fails in it, which is told.
+//! Rates drift with the machine, by a fifth within the hour, so only pairs are compared: each round runs Gristmill and
+//! then every variant of each peer, and a ratio is of two runs of one round. The best variant of a peer counts
+//! (repacking on or off). A peer that cannot run a case, or fails in it, has a dash in its line; failures are printed.
 //!
-//! What no peer's bench measures follows in a table of its own ([`alone`]).
+//! Measurements without a counterpart in the peers' benchmarks are in a second table ([`alone`]).
 
 mod alone;
 mod llama;
@@ -14,7 +15,7 @@ mod openvino;
 pub mod start;
 mod vllm;
 
-use crate::shell::{Done, call, cargo, output, root, write_whole};
+use crate::shell::{TaskResult, call, cargo, output, root, write_whole};
 use llama::Llama;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -50,7 +51,7 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --write          put the tables into docs/performance.md
 ";
 
-/// The table of docs/performance.md.
+/// The cases of the table in docs/performance.md.
 const CASES: [&str; 23] = [
     "qwen3-0.6b:q4_k_m/pp512",
     "qwen3-0.6b:q8_0/pp512",
@@ -76,14 +77,15 @@ const CASES: [&str; 23] = [
     "qwen3-0.6b:q8_0/pp512@avx2",
     "qwen3-0.6b:q4_k_m/tg64@avx2",
 ];
-/// A model that is read in a moment.
+/// A model that loads quickly.
 const SMALLEST: &str = "smollm2-135m-instruct";
-/// Behind a case: without AVX-512, ours and theirs.
+/// Suffix of a case that runs without AVX-512, for Gristmill and the peers.
 const AVX2: &str = "@avx2";
-/// The word for what ours does by itself.
+/// The name of the table of Gristmill alone.
 const ALONE: &str = "alone";
 
-/// The peers that are Python packages, in the table's order: the flag that names a Python with the package, and what makes one of it.
+/// The peers that are Python packages, in the table's order: the flag that names a Python with the package, and the
+/// peer's constructor.
 const PACKAGES: [(&str, Make); 4] = [
     ("--openvino", openvino::peer),
     ("--vllm", vllm::peer),
@@ -91,13 +93,13 @@ const PACKAGES: [(&str, Make); 4] = [
     ("--onnx", onnx::peer),
 ];
 
-/// Makes a peer of the Python that has it.
+/// Constructor of a peer from a Python with its package.
 type Make = fn(Python) -> Result<Peer, String>;
 
-/// Tokens that each stream of a test with several holds before.
-const BEFORE: usize = 128;
+/// Context tokens of each stream in a test with several streams.
+const CONTEXT_TOKENS: usize = 128;
 
-/// What is run: a prompt, or steps of one token for each stream.
+/// A test: prefill of a prompt, or decode steps of one or more streams.
 #[derive(Clone, Copy)]
 enum Test {
     Prompt(usize),
@@ -109,14 +111,14 @@ impl Test {
         matches!(self, Test::Prompt(_) | Test::Decode { streams: 1, .. })
     }
 
-    /// As the scripts in tools/peers take it. Those of peers that run one stream know no others.
+    /// The flags of the test for the scripts in tools/peers. Scripts of single-stream peers have none for streams.
     fn flags(self) -> Vec<String> {
         match self {
             Test::Prompt(tokens) => vec!["--prompt".into(), tokens.to_string()],
             Test::Decode { steps, streams } => {
                 let mut flags = vec!["--generate".into(), steps.to_string()];
                 if streams > 1 {
-                    let (streams, before) = (streams.to_string(), BEFORE.to_string());
+                    let (streams, before) = (streams.to_string(), CONTEXT_TOKENS.to_string());
                     flags.extend(["--streams".into(), streams, "--before".into(), before]);
                 }
                 flags
@@ -126,10 +128,10 @@ impl Test {
 }
 
 struct Case {
-    /// SHAPE:FORMAT of random weights, or the name of a model that can be pulled.
+    /// SHAPE:FORMAT of random weights, or the name of a model for `gristmill pull`.
     model: String,
     test: Test,
-    /// Whether it is without AVX-512.
+    /// Whether the case runs without AVX-512.
     avx2: bool,
     name: String,
 }
@@ -156,17 +158,17 @@ impl Case {
         Ok(Case { model: model.to_owned(), test, avx2, name: text.to_owned() })
     }
 
-    /// Nothing for a model that is no shape of random weights: peers that have a graph or weights of their own know none.
+    /// The shape; empty for a model without one, which peers with their own graphs or weights cannot run.
     fn shape(&self) -> &str {
         self.model.split_once(':').map_or("", |(shape, _)| shape)
     }
 
-    /// Whether the shape is of one of the families that tools/peers/checkpoint.py knows and mistral.rs was tried with.
+    /// Whether the shape is of a family that tools/peers/checkpoint.py supports and mistral.rs was tested with.
     fn qwen3_or_llama(&self) -> bool {
         ["qwen3-", "llama"].iter().any(|family| self.shape().starts_with(family))
     }
 
-    /// What comes nearest to the file's weights where weights are integers of one width.
+    /// The nearest integer format to the file's weights, for peers with weights of one width.
     fn integers(&self) -> Option<&'static str> {
         match self.format() {
             "q8_0" => Some("int8"),
@@ -180,47 +182,47 @@ impl Case {
     }
 }
 
-/// A program to compare with, and the flags to try it with.
+/// A peer, with the flags of its variants.
 struct Peer {
     name: &'static str,
-    /// With its version, for the table's head.
+    /// Name and version, for the table's head.
     title: String,
     variants: &'static [&'static [&'static str]],
     bench: Box<dyn Bench>,
 }
 
-/// How a peer is measured.
+/// The benchmark of a peer.
 trait Bench {
-    /// Whether it can run the case, of which `file` has the shape; makes what it needs for that.
+    /// Whether the peer can run the case, whose shape is that of `file`. Converts the model if necessary.
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String>;
 
-    /// Whether it can be had without AVX-512 on a CPU that has it. Most take what instructions there are.
+    /// Whether the peer can run without AVX-512 on a CPU that has it. Most use all instructions of the CPU.
     fn without_avx512(&self) -> bool {
         false
     }
 
-    /// Tokens a second.
+    /// Measures the peer's rate, in tokens a second.
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String>;
 }
 
-/// Where things are.
+/// Paths of programs and files.
 #[derive(Clone)]
-struct Places {
-    /// Our program.
+struct Paths {
+    /// The program `gristmill`.
     ours: PathBuf,
-    /// What peers are built in and shapes are written to.
+    /// Folder in which peers are built and shapes are written.
     cache: PathBuf,
 }
 
-impl Places {
-    fn new() -> Result<Places, String> {
-        Ok(Places { cache: cache()?, ours: ours()? })
+impl Paths {
+    fn new() -> Result<Paths, String> {
+        Ok(Paths { cache: cache()?, ours: ours()? })
     }
 
-    /// The file that all programs read: of a shape, `SHAPE:FORMAT`, with random weights, or of a model that is pulled.
+    /// The file that all programs read: random weights of a shape (`SHAPE:FORMAT`), or a downloaded model.
     fn file(&self, model: &str) -> Result<PathBuf, String> {
         if !model.contains(':') {
-            // What it says has no place among the lines of a table.
+            // The output must not appear between the lines of a table.
             output(Command::new(&self.ours).args(["pull", model]))?;
             let inspected = parse(&output(Command::new(&self.ours).args(["inspect", model, "--json"]))?)?;
             let path = inspected["path"].as_str();
@@ -233,21 +235,21 @@ impl Places {
         Ok(file)
     }
 
-    /// What `gristmill inspect --json` says of the case's file: what the scripts in tools/peers are told of a shape.
+    /// Path of the output of `gristmill inspect --json` for the case's file, which scripts in tools/peers read.
     fn inspected(&self, case: &Case) -> PathBuf {
         self.cache.join(format!("{}.json", case.shape()))
     }
 
-    /// Writes [`Places::inspected`], and gives what it says.
+    /// Writes [`Paths::inspected`] and returns its text.
     fn inspect(&self, case: &Case, file: &Path) -> Result<String, String> {
         let inspected = output(Command::new(&self.ours).arg("inspect").arg(file).arg("--json"))?;
         write_whole(&self.inspected(case), &inspected)?;
         Ok(inspected)
     }
 
-    /// An error where less memory is free than `each` bytes for every weight of the case's shape: what a conversion takes
-    /// beyond that, the machine may end it for, and others with it.
-    fn room(&self, case: &Case, file: &Path, each: f64) -> Done {
+    /// Checks that `each` bytes of memory for every weight of the case's shape are available. Without them, the system
+    /// may kill the conversion, and other programs with it.
+    fn check_memory(&self, case: &Case, file: &Path, each: f64) -> TaskResult {
         let need = each * number(&parse(&self.inspect(case, file)?)?, "parameters")?;
         let told = std::fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo: {e}"))?;
         let free = available(&told).ok_or("/proc/meminfo does not say what is available")?;
@@ -259,20 +261,20 @@ impl Places {
     }
 }
 
-/// A Python that has a peer's package.
+/// A Python with a peer's package.
 struct Python {
     path: PathBuf,
-    places: Places,
+    paths: Paths,
 }
 
 impl Python {
-    /// The last line of what `code` prints: what comes before is the libraries'.
+    /// The last line that `code` prints; libraries may print lines before it.
     fn ask(&self, code: &str) -> Result<String, String> {
         let said = output(Command::new(&self.path).args(["-c", code]))?;
         Ok(said.lines().last().unwrap_or_default().to_owned())
     }
 
-    /// Runs a script of the project's.
+    /// The command of a script of this project.
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new(&self.path);
         command.arg(root().join(script));
@@ -285,12 +287,12 @@ struct Options {
     threads: String,
     llama: Option<PathBuf>,
     ik: Option<PathBuf>,
-    /// The Pythons of [`PACKAGES`].
+    /// The Pythons for [`PACKAGES`], if given.
     pythons: [Option<PathBuf>; PACKAGES.len()],
     llama_avx2: Option<PathBuf>,
     write: bool,
     cases: Vec<Case>,
-    /// Whether what ours does by itself is measured, too.
+    /// Whether to measure the table of Gristmill alone, too.
     alone: bool,
 }
 
@@ -342,28 +344,28 @@ impl Options {
     }
 }
 
-pub fn run(args: &[&str]) -> Done {
+pub fn run(args: &[&str]) -> TaskResult {
     let options = Options::parse(args)?;
-    let places = Places::new()?;
+    let paths = Paths::new()?;
     let llama = match &options.llama {
         Some(folder) => folder.clone(),
-        None => llama::build(&places.cache, false)?,
+        None => llama::build(&paths.cache, false)?,
     };
     let mut tables = Vec::new();
-    let peers = peers(&options, &places, &llama)?;
+    let peers = peers(&options, &paths, &llama)?;
     if !options.cases.is_empty() {
-        tables.push(beside(&options, &places, &peers)?);
+        tables.push(comparison_table(&options, &paths, &peers)?);
     }
     if options.alone {
-        let table = alone::table(&places, &llama, options.rounds, &options.threads)?;
+        let table = alone::table(&paths, &llama, options.rounds, &options.threads)?;
         println!("{table}");
         tables.push(table);
     }
-    if options.write { publish(&places.ours, &tables.join("\n\n"), &peers, args) } else { Ok(()) }
+    if options.write { publish(&paths.ours, &tables.join("\n\n"), &peers, args) } else { Ok(()) }
 }
 
-/// The table of ours beside theirs, each line of which is printed when it is known.
-fn beside(options: &Options, places: &Places, peers: &[Peer]) -> Result<String, String> {
+/// The table that compares Gristmill with the peers. Prints each line as soon as it is measured.
+fn comparison_table(options: &Options, paths: &Paths, peers: &[Peer]) -> Result<String, String> {
     let mut table = String::from("| case | Gristmill, t/s | of read · of peak |");
     peers
         .iter()
@@ -371,8 +373,8 @@ fn beside(options: &Options, places: &Places, peers: &[Peer]) -> Result<String, 
     table.push_str("\n|---|---|---|");
     peers.iter().for_each(|_| table.push_str("---|---|"));
     for case in &options.cases {
-        let file = places.file(&case.model)?;
-        let line = compare(&places.ours, peers, case, &file, options)?;
+        let file = paths.file(&case.model)?;
+        let line = compare(&paths.ours, peers, case, &file, options)?;
         println!("{line}");
         table.push('\n');
         table.push_str(&line);
@@ -380,10 +382,10 @@ fn beside(options: &Options, places: &Places, peers: &[Peer]) -> Result<String, 
     Ok(table)
 }
 
-fn peers(options: &Options, places: &Places, llama: &Path) -> Result<Vec<Peer>, String> {
+fn peers(options: &Options, paths: &Paths, llama: &Path) -> Result<Vec<Peer>, String> {
     let avx2 = match &options.llama_avx2 {
         Some(folder) => Some(folder.clone()),
-        None if options.cases.iter().any(|case| case.avx2) => Some(llama::build(&places.cache, true)?),
+        None if options.cases.iter().any(|case| case.avx2) => Some(llama::build(&paths.cache, true)?),
         None => None,
     };
     let mut peers = vec![Peer {
@@ -395,7 +397,7 @@ fn peers(options: &Options, places: &Places, llama: &Path) -> Result<Vec<Peer>, 
     if let Some(folder) = &options.ik {
         peers.push(Peer {
             name: "ik_llama.cpp",
-            title: llama::commit(folder, &places.file(SMALLEST)?)
+            title: llama::commit(folder, &paths.file(SMALLEST)?)
                 .map_or("ik_llama.cpp".into(), |commit| format!("ik_llama.cpp {commit}")),
             variants: llama::IK,
             bench: Box::new(Llama { folder: folder.clone(), avx2: None }),
@@ -403,30 +405,30 @@ fn peers(options: &Options, places: &Places, llama: &Path) -> Result<Vec<Peer>, 
     }
     for (python, (_, make)) in options.pythons.iter().zip(PACKAGES) {
         if let Some(python) = python {
-            peers.push(make(Python { path: python.clone(), places: places.clone() })?);
+            peers.push(make(Python { path: python.clone(), paths: paths.clone() })?);
         }
     }
     Ok(peers)
 }
 
-/// How a variant of a peer did: what stands in the table for its fastest, and is told of each.
-struct Beside {
+/// The result of a variant of a peer: the table shows the fastest one, the output each.
+struct VariantResult {
     flags: String,
-    /// Tokens a second, the median of the rounds.
+    /// Rate in tokens a second, the median of the rounds.
     rate: f64,
-    /// Ours by theirs in each round, the lowest first.
+    /// Gristmill's rate over the peer's in each round, ascending.
     ratios: Vec<f64>,
 }
 
-impl Beside {
-    fn of(flags: &[&str], ours: &[f64], theirs: &[f64]) -> Beside {
+impl VariantResult {
+    fn of(flags: &[&str], ours: &[f64], theirs: &[f64]) -> VariantResult {
         let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
         ratios.sort_by(f64::total_cmp);
-        Beside { flags: flags.join(" "), rate: median(&mut theirs.to_vec()), ratios }
+        VariantResult { flags: flags.join(" "), rate: median(&mut theirs.to_vec()), ratios }
     }
 }
 
-impl std::fmt::Display for Beside {
+impl std::fmt::Display for VariantResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = |i: usize| self.ratios.get(i).copied().unwrap_or(f64::NAN);
         let last = self.ratios.len().saturating_sub(1);
@@ -437,7 +439,7 @@ impl std::fmt::Display for Beside {
     }
 }
 
-/// The rates of a peer's variants in a case, of each round. None where it cannot run the case, or failed in it.
+/// The rates of a peer's variants in a case, by round. Empty if it cannot run the case, or failed.
 struct Rates(Vec<Vec<f64>>);
 
 impl Rates {
@@ -466,13 +468,13 @@ impl Rates {
         }
     }
 
-    /// Tells that a case goes on without a peer: an hour of others' figures is not to be lost.
+    /// Reports that a peer failed. The case continues without it, so that the other results are not lost.
     fn without(peer: &Peer, case: &Case, error: &str) {
         eprintln!("{}: {} is left out, as it failed: {error}", case.name, peer.name);
     }
 }
 
-/// One line of the table.
+/// Measures a case and returns its line of the table.
 fn compare(
     ours: &Path,
     peers: &[Peer],
@@ -505,8 +507,9 @@ fn compare(
         percent(peak)
     );
     for (peer, Rates(rates)) in peers.iter().zip(theirs) {
-        let variants = peer.variants.iter().zip(&rates).map(|(flags, rates)| Beside::of(flags, &mine, rates));
-        let variants: Vec<Beside> = variants.collect();
+        let variants =
+            peer.variants.iter().zip(&rates).map(|(flags, rates)| VariantResult::of(flags, &mine, rates));
+        let variants: Vec<VariantResult> = variants.collect();
         variants.iter().for_each(|v| eprintln!("{}: {} {}", case.name, peer.name, v));
         let best = variants.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
         _ = match best {
@@ -520,7 +523,7 @@ fn compare(
 fn run_ours(ours: &Path, case: &Case, file: &Path, threads: &str) -> Result<Value, String> {
     let [prompt, steps, streams, depth] = match case.test {
         Test::Prompt(tokens) => [tokens, 0, 1, 0],
-        Test::Decode { steps, streams } => [0, steps, streams, if streams > 1 { BEFORE } else { 0 }],
+        Test::Decode { steps, streams } => [0, steps, streams, if streams > 1 { CONTEXT_TOKENS } else { 0 }],
     };
     let numbers = [prompt, steps, streams, depth].map(|number| number.to_string());
     let flags = ["-p", "-n", "-b", "-d"].into_iter().zip(&numbers).flat_map(|(flag, number)| [flag, number]);
@@ -530,7 +533,7 @@ fn run_ours(ours: &Path, case: &Case, file: &Path, threads: &str) -> Result<Valu
     tests.first().cloned().ok_or_else(|| "gristmill bench reported no test".into())
 }
 
-/// What `gristmill bench` reports of each test.
+/// The reports of `gristmill bench` for each test.
 fn bench(ours: &Path, file: &Path, threads: &str, flags: &[&str]) -> Result<Vec<Value>, String> {
     let mut command = Command::new(ours);
     command.arg("bench").arg(file).args(["-t", threads, "-o", "json"]).args(flags);
@@ -548,24 +551,24 @@ fn number(value: &Value, key: &str) -> Result<f64, String> {
     value[key].as_f64().ok_or_else(|| format!("no number `{key}` in {value:.200}"))
 }
 
-/// Tokens a second in the last line: what comes before is the libraries'.
+/// The rate in the last line; libraries may print lines before it.
 fn last_rate(text: &str) -> Result<f64, String> {
     number(&parse(text.lines().last().unwrap_or_default())?, "avg_ts")
 }
 
-/// Bytes that proc_meminfo(5) says are available.
+/// Available memory in bytes, from the text of `/proc/meminfo`.
 fn available(told: &str) -> Option<f64> {
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib * 1024.0)
 }
 
-/// Sorts, and gives the middle one.
+/// The median; sorts the values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Ours, built as it is released.
+/// Builds `gristmill` as released, and returns its path.
 fn ours() -> Result<PathBuf, String> {
     call(&mut cargo(&["build", "--release", "--package", "cli", "--locked", "--quiet"]))?;
     Ok(target().join("release/gristmill"))
@@ -575,7 +578,7 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Where peers are built and shapes are written: outside the checkout.
+/// The folder in which peers are built and shapes are written, outside the checkout.
 fn cache() -> Result<PathBuf, String> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -585,7 +588,7 @@ fn cache() -> Result<PathBuf, String> {
 }
 
 /// Replaces the part of the page between the marks.
-fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
+fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> TaskResult {
     let path = root().join(PAGE);
     let page = std::fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
     let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
@@ -593,7 +596,7 @@ fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
     let machine = machine(&parse(&output(Command::new(ours).args(["doctor", "--json"]))?)?)?;
     let date = output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
     let with: Vec<&str> = peers.iter().map(|peer| peer.title.as_str()).collect();
-    // Paths of one machine say nothing to the reader of another.
+    // Readers on other machines do not need this machine's paths.
     let shown: Vec<&str> = args.iter().copied().map(without_path).collect();
     let text = format!(
         "{head}{BEGIN}\n{}, {machine}; {}. `cargo xtask peers {}`\n\n{table}\n{END}{tail}",
@@ -604,7 +607,7 @@ fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> Done {
     write_whole(&path, &text)
 }
 
-/// What `gristmill doctor --json` says the machine is.
+/// The description of the machine from `gristmill doctor --json`.
 fn machine(doctor: &Value) -> Result<String, String> {
     let (cpu, cores) = (&doctor["model_name"], &doctor["cores"]);
     match (cpu.as_str(), cores.as_u64()) {
@@ -628,7 +631,7 @@ mod tests {
 
     #[test]
     fn a_variant_has_its_rate_and_the_ratios_of_its_rounds() {
-        let beside = Beside::of(&["-fa", "1"], &[30.0, 12.0, 40.0], &[10.0, 12.0, 20.0]);
+        let beside = VariantResult::of(&["-fa", "1"], &[30.0, 12.0, 40.0], &[10.0, 12.0, 20.0]);
         assert_eq!(beside.to_string(), "12.0 (`-fa 1`) | **2.00** (1.00–3.00)");
     }
 

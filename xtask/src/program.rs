@@ -1,22 +1,22 @@
-//! The program `gristmill`, built for a chore.
+//! The program `gristmill`, built for a task.
 
 use crate::shell::{cargo, executables};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A built `gristmill`, without its optimizations but for those of the arithmetic.
+/// A development build of `gristmill`, in which only the arithmetic crates are optimized.
 pub struct Program(PathBuf);
 
 impl Program {
-    /// Built without the tests, but with the features that they are built with: naming one test beside the program makes cargo
-    /// unify features over the whole workspace, so nothing is compiled a second time for a chore.
+    /// Builds the program without the tests, but with their features: naming one test with the program makes cargo
+    /// unify features over the whole workspace, so that nothing is compiled twice.
     pub fn alone() -> Result<Program, String> {
         let selected = ["--workspace", "--bin", "gristmill", "--test", "rules"];
         Program::of(&[&["build", "--locked", "--quiet"], &selected[..]].concat())
     }
 
-    /// Built with the tests of all rooms. Cargo compiles a package once for each set of features, which depends on what is
-    /// built beside it; so where the tests run anyway, this is the build that they share.
+    /// Builds the program with the tests of all crates. Cargo compiles a package once for each set of features, which
+    /// depends on the other packages of the build; so if the tests run anyway, both share this build.
     pub fn with_tests() -> Result<Program, String> {
         Program::of(&["test", "--workspace", "--no-run", "--locked", "--quiet"])
     }
@@ -33,7 +33,7 @@ impl Program {
         found.map(Program).ok_or_else(|| "cargo built no `gristmill`".to_owned())
     }
 
-    /// To be run with these arguments.
+    /// The command of the program with these arguments.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.0);
         command.args(args).current_dir(crate::shell::root());

@@ -1,12 +1,12 @@
-//! Running other programs and saying so.
+//! Running other programs, with errors that name the command.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::ScopedJoinHandle;
 
-/// Why a chore failed, in a line.
-pub type Done = Result<(), String>;
+/// The result of a task; the error is one line.
+pub type TaskResult = Result<(), String>;
 
 /// The project's root.
 pub fn root() -> PathBuf {
@@ -14,19 +14,19 @@ pub fn root() -> PathBuf {
     here.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// The cargo that runs this, in the project's root.
+/// A command of the cargo that runs this program, in the project's root.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
-    // What cargo sets for `cargo xtask` itself would make the inner cargo rebuild what the outer one built.
+    // The variables that cargo sets for `cargo xtask` would make the inner cargo rebuild the outer one's crates.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
         command.env_remove(name);
     }
     command
 }
 
-/// Runs it; an error unless it exits with 0.
-pub fn call(command: &mut Command) -> Done {
+/// Runs a command; an error unless it exits with 0.
+pub fn call(command: &mut Command) -> TaskResult {
     let words = words(command);
     match command.stdin(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
@@ -35,7 +35,7 @@ pub fn call(command: &mut Command) -> Done {
     }
 }
 
-/// Runs it and gives what it wrote to standard output.
+/// Runs a command and returns its standard output.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let words = words(command);
     let out = command
@@ -49,7 +49,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     String::from_utf8(out.stdout).map_err(|_| format!("`{words}` wrote something that is not UTF-8"))
 }
 
-/// What a build of cargo's made that can be run.
+/// Runs a build with cargo and returns the paths of its executables.
 pub fn executables(mut build: Command) -> Result<Vec<PathBuf>, String> {
     let messages = output(build.args(["--message-format", "json-render-diagnostics"]))?;
     let executable = |line: &str| {
@@ -59,7 +59,7 @@ pub fn executables(mut build: Command) -> Result<Vec<PathBuf>, String> {
     Ok(messages.lines().filter_map(executable).collect())
 }
 
-/// As [`output`], with what it wrote to standard error behind it: some programs report there.
+/// As [`output`], followed by standard error, where some programs report.
 pub fn output_and_errors(command: &mut Command) -> Result<String, String> {
     let words = words(command);
     let out =
@@ -73,9 +73,9 @@ pub fn output_and_errors(command: &mut Command) -> Result<String, String> {
     Err(format!("`{words}` failed: {}; its last lines, backwards: {}", out.status, last.join(" / ")))
 }
 
-/// What `run` makes of each item, in their order, as many at a time as there are CPUs. Stops at what fails, when those beside it
-/// have ended.
-pub fn side_by_side<I: Sync, T: Send>(
+/// Runs `run` on the items in parallel, in chunks of as many as there are CPUs, and returns the results in order. Stops
+/// after a chunk with an error.
+pub fn parallel_map<I: Sync, T: Send>(
     items: &[I],
     run: impl Fn(&I) -> Result<T, String> + Sync,
 ) -> Result<Vec<T>, String> {
@@ -93,8 +93,8 @@ pub fn side_by_side<I: Sync, T: Send>(
     Ok(made)
 }
 
-/// Writes a file so that a reader sees the old content or the new, never a part.
-pub fn write_whole(path: &Path, text: &str) -> Done {
+/// Writes a file atomically: a reader sees the old content or the new one.
+pub fn write_whole(path: &Path, text: &str) -> TaskResult {
     let draft = path.with_added_extension("new");
     std::fs::write(&draft, text)
         .and_then(|()| std::fs::rename(&draft, path))

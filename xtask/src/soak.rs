@@ -1,7 +1,7 @@
-//! A server at twice its capacity for a long time, with clients that leave, dawdle and talk nonsense.
+//! Soak test: a server at twice its capacity, with clients that disconnect, read slowly and send invalid requests.
 //!
-//! What must hold: no answer with 5xx, each whole answer is the one that its request got alone, and the memory that
-//! the server itself asked for does not grow.
+//! Requirements: no 5xx, each whole answer equals the one of the same request alone, and anonymous memory does not
+//! grow.
 
 use std::io::{Read, Write};
 use std::sync::Mutex;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::client::Server;
 use crate::http::{CHAT, ask, connect, head, parse, send};
 use crate::program::Program;
-use crate::shell::Done;
+use crate::shell::TaskResult;
 
-/// What the command line says of it.
+/// Help text of `cargo xtask soak`.
 pub const HELP: &str = "\
 usage: cargo xtask soak [--minutes N | --abuse | --models] [--binary PATH] [--seed N]
 
@@ -33,13 +33,13 @@ hold more than their budget, if memory grows by more than 2 %, or if a gap is lo
 
 const PARALLEL: usize = 4;
 const QUEUED: usize = 8;
-/// Twice as many as there are places.
+/// Twice the server's capacity.
 const CLIENTS: usize = 2 * (PARALLEL + QUEUED);
 const REFERENCES: usize = 48;
 const BODY_LIMIT: usize = 64 << 10;
-/// Of the run: before it memory may still grow into what was reserved.
+/// Share of the run during which memory may still grow into what was reserved.
 const WARM_UP: f64 = 0.25;
-const MOST_GROWTH: f64 = 0.02;
+const MAX_GROWTH: f64 = 0.02;
 
 struct Options {
     minutes: f64,
@@ -51,13 +51,13 @@ struct Options {
     seed: u64,
 }
 
-/// A request, and what it is answered with when nobody else is there.
+/// A request, with its answer on an idle server.
 struct Reference {
     body: Value,
     text: String,
 }
 
-/// What happened, by kind.
+/// Counts of outcomes, by kind.
 #[derive(Default)]
 struct Tally {
     whole: AtomicU64,
@@ -67,12 +67,12 @@ struct Tally {
     slow: AtomicU64,
     nonsense: AtomicU64,
     wrong: Mutex<Vec<String>>,
-    /// Milliseconds to a 429.
+    /// Latencies of refusals (429), in milliseconds.
     refusals_ms: Mutex<Vec<f64>>,
 }
 
-/// Runs it.
-pub fn run(args: &[&str]) -> Done {
+/// Runs the soak test, or one of its variants.
+pub fn run(args: &[&str]) -> TaskResult {
     let options = options(args)?;
     let program = options.binary.as_deref().map_or_else(Program::alone, |binary| Ok(Program::at(binary)))?;
     if options.abuse {
@@ -168,12 +168,12 @@ fn said(answer: &str) -> Option<String> {
     json["choices"][0]["message"]["content"].as_str().map(str::to_owned)
 }
 
-/// xorshift64*: a run is repeated by its seed, as far as time allows.
-pub struct Chance(u64);
+/// xorshift64*: the same seed repeats a run, except for timing.
+pub struct Rng(u64);
 
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
@@ -184,31 +184,31 @@ impl Chance {
     }
 }
 
-/// One client, until the end.
+/// Sends the requests of one client until `end`.
 fn drive(port: u16, references: &[Reference], tally: &Tally, end: Instant, seed: u64) {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::new(seed);
     while Instant::now() < end {
-        let reference = &references[chance.below(references.len() as u64) as usize];
-        let outcome = match chance.below(100) {
+        let reference = &references[rng.below(references.len() as u64) as usize];
+        let outcome = match rng.below(100) {
             0..45 => whole(port, reference, tally),
             45..65 => streamed(port, reference, tally, None),
-            65..75 => streamed(port, reference, tally, Some(&mut chance)),
-            75..83 => leave(port, reference, tally, &mut chance),
+            65..75 => streamed(port, reference, tally, Some(&mut rng)),
+            75..83 => leave(port, reference, tally, &mut rng),
             83..88 => half_a_body(port, reference, tally),
-            _ => nonsense(port, tally, &mut chance),
+            _ => nonsense(port, tally, &mut rng),
         };
         if let Err(what) = outcome {
             let mut wrong = tally.wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // The first ones tell enough.
+            // The first errors are enough.
             if wrong.len() < 20 {
                 wrong.push(what);
             }
         }
-        std::thread::sleep(Duration::from_millis(chance.below(30)));
+        std::thread::sleep(Duration::from_millis(rng.below(30)));
     }
 }
 
-fn whole(port: u16, reference: &Reference, tally: &Tally) -> Done {
+fn whole(port: u16, reference: &Reference, tally: &Tally) -> TaskResult {
     let began = Instant::now();
     let (status, answer) = ask(port, CHAT, &reference.body)?;
     match status {
@@ -227,24 +227,24 @@ fn refused(tally: &Tally, began: Instant) {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// Streams an answer; slowly and perhaps not to the end, if there is chance in it.
-fn streamed(port: u16, reference: &Reference, tally: &Tally, dawdle: Option<&mut Chance>) -> Done {
+/// Streams an answer; with `dawdle`, slowly and perhaps not to the end.
+fn streamed(port: u16, reference: &Reference, tally: &Tally, dawdle: Option<&mut Rng>) -> TaskResult {
     let mut body = reference.body.clone();
     body["stream"] = true.into();
     let mut stream = send(port, CHAT, &body)?;
     let mut bytes = Vec::new();
-    if let Some(chance) = dawdle {
+    if let Some(rng) = dawdle {
         tally.slow.fetch_add(1, Relaxed);
-        let some = chance.below(2_000) as usize;
+        let some = rng.below(2_000) as usize;
         let mut one = [0; 16];
         while bytes.len() < some {
             match stream.read(&mut one) {
                 Ok(0) | Err(_) => break,
                 Ok(n) => bytes.extend_from_slice(&one[..n]),
             }
-            std::thread::sleep(Duration::from_millis(chance.below(20)));
+            std::thread::sleep(Duration::from_millis(rng.below(20)));
         }
-        if chance.below(2) == 0 {
+        if rng.below(2) == 0 {
             return Ok(());
         }
     }
@@ -273,16 +273,16 @@ fn streamed(port: u16, reference: &Reference, tally: &Tally, dawdle: Option<&mut
     Ok(())
 }
 
-/// Asks and leaves.
-fn leave(port: u16, reference: &Reference, tally: &Tally, chance: &mut Chance) -> Done {
+/// Sends a request and disconnects.
+fn leave(port: u16, reference: &Reference, tally: &Tally, rng: &mut Rng) -> TaskResult {
     let stream = send(port, CHAT, &reference.body)?;
-    std::thread::sleep(Duration::from_millis(chance.below(300)));
+    std::thread::sleep(Duration::from_millis(rng.below(300)));
     drop(stream);
     tally.left.fetch_add(1, Relaxed);
     Ok(())
 }
 
-fn half_a_body(port: u16, reference: &Reference, tally: &Tally) -> Done {
+fn half_a_body(port: u16, reference: &Reference, tally: &Tally) -> TaskResult {
     let body = reference.body.to_string();
     let mut stream = connect(port)?;
     let _ = stream.write_all(head(CHAT, body.len()).as_bytes());
@@ -291,18 +291,18 @@ fn half_a_body(port: u16, reference: &Reference, tally: &Tally) -> Done {
     Ok(())
 }
 
-/// What no server should take.
-fn nonsense(port: u16, tally: &Tally, chance: &mut Chance) -> Done {
-    let body = match chance.below(6) {
-        0 => "{".repeat(1 + chance.below(5_000) as usize),
-        1 => "x".repeat(BODY_LIMIT + 1 + chance.below(10_000) as usize),
+/// Sends an invalid request.
+fn nonsense(port: u16, tally: &Tally, rng: &mut Rng) -> TaskResult {
+    let body = match rng.below(6) {
+        0 => "{".repeat(1 + rng.below(5_000) as usize),
+        1 => "x".repeat(BODY_LIMIT + 1 + rng.below(10_000) as usize),
         2 => r#"{"messages": [{"role": "user", "content": "a"}], "temperature": 9}"#.to_owned(),
         3 => json!({"messages": [{"role": "user", "content": "word ".repeat(5_000)}]}).to_string(),
         4 => r#"{"messages": []}"#.to_owned(),
-        _ => (0..chance.below(200)).map(|_| char::from(32 + chance.below(95) as u8)).collect(),
+        _ => (0..rng.below(200)).map(|_| char::from(32 + rng.below(95) as u8)).collect(),
     };
     let mut stream = connect(port)?;
-    // The server may answer and close before it has read all of it.
+    // The server may answer and close before it has read the whole body.
     let _ = stream.write_all(head(CHAT, body.len()).as_bytes());
     let _ = stream.write_all(body.as_bytes());
     let mut bytes = Vec::new();
@@ -312,7 +312,7 @@ fn nonsense(port: u16, tally: &Tally, chance: &mut Chance) -> Done {
     if matches!(status, 400 | 413 | 429) { Ok(()) } else { Err(format!("nonsense got {status}: {text}")) }
 }
 
-fn report(tally: &Tally, memory: &[(f64, f64)], seconds: f64) -> Done {
+fn report(tally: &Tally, memory: &[(f64, f64)], seconds: f64) -> TaskResult {
     let count = |n: &AtomicU64| n.load(Relaxed);
     eprintln!(
         "{} whole and {} streamed answers as alone, {} refused for now, {} clients left, {} dawdled, {} sent nonsense",
@@ -347,11 +347,11 @@ fn report(tally: &Tally, memory: &[(f64, f64)], seconds: f64) -> Done {
     if count(&tally.whole) + count(&tally.streamed) == 0 || memory.len() < 4 {
         return Err("the run was too short to tell anything".into());
     }
-    if growth > MOST_GROWTH {
+    if growth > MAX_GROWTH {
         return Err(format!(
             "memory grew by {:.1} %, the limit is {:.0} %",
             growth * 100.0,
-            MOST_GROWTH * 100.0
+            MAX_GROWTH * 100.0
         ));
     }
     Ok(())

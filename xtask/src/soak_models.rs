@@ -1,8 +1,8 @@
-//! Three real models where there is room for two (`cargo xtask soak --models`).
+//! Soak test of three models with memory for two (`cargo xtask soak --models`).
 //!
-//! What must hold: each answer is the one that its request got when all models were loaded and nobody else was there,
-//! the models' memory stays within its budget, loading and unloading a model a thousand times takes no memory, and one
-//! model's tokens keep coming while another one reads a long prompt.
+//! Requirements: each answer equals the one of the same request alone with all models loaded, the models' memory stays
+//! within its budget, loading and unloading a model a thousand times leaks no memory, and one model keeps generating
+//! while another one prefills a long prompt.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Mutex;
@@ -14,24 +14,24 @@ use serde_json::{Value, json};
 use crate::client::Server;
 use crate::http::{CHAT, ask, get, send};
 use crate::program::Program;
-use crate::shell::Done;
-use crate::soak::Chance;
+use crate::shell::TaskResult;
+use crate::soak::Rng;
 
 const MODELS: [&str; 3] = ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct", "gemma3-270m"];
-/// What is loaded and unloaded, and what reads the long prompt.
+/// The model that is loaded and unloaded, and that prefills the long prompt.
 const SMALLEST: &str = MODELS[0];
-/// What answers beside the long prompt.
-const BESIDE: &str = MODELS[1];
+/// The model that generates during the long prefill.
+const STREAMING_MODEL: &str = MODELS[1];
 const CLIENTS: usize = 12;
-/// Different requests to each model.
+/// Number of different requests to each model.
 const REFERENCES: usize = 12;
 const PROMPT_TOKENS: usize = 4_096;
 const MAX_STALL_MS: u64 = 100;
 const CONTEXT: &str = "4608";
 /// Given, so that a model takes the same whatever is left for it.
 const KV_MEMORY: &str = "256M";
-/// Of anonymous memory between the first and the last tenth of the loads, beyond what an allocator's noise is.
-const MOST_GROWTH: f64 = 0.02;
+/// Upper bound of the growth of anonymous memory from the first to the last tenth of the loads, above allocator noise.
+const MAX_GROWTH: f64 = 0.02;
 const MEGABYTE: f64 = 1e6;
 
 struct Reference {
@@ -39,8 +39,8 @@ struct Reference {
     text: String,
 }
 
-/// Runs all of it.
-pub fn run(program: &Program, requests: usize, cycles: usize, seed: u64) -> Done {
+/// Runs all phases.
+pub fn run(program: &Program, requests: usize, cycles: usize, seed: u64) -> TaskResult {
     let parallel = CLIENTS.to_string();
     let stall = MAX_STALL_MS.to_string();
     let mut flags = MODELS.to_vec();
@@ -95,7 +95,7 @@ fn completed(answer: &str) -> Option<String> {
     json["choices"][0]["text"].as_str().map(str::to_owned)
 }
 
-/// Bytes that the models hold which are loaded.
+/// Memory of each loaded model, in bytes.
 fn memory_of_models(port: u16) -> Result<Vec<u64>, String> {
     let (_, answer) = get(port, "/v1/models")?;
     let list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;
@@ -104,12 +104,12 @@ fn memory_of_models(port: u16) -> Result<Vec<u64>, String> {
     Ok(held.filter_map(|model| model["memory_bytes"].as_u64()).collect())
 }
 
-/// The longest time between two tokens of one model while another one reads a long prompt.
-fn gap(server: &Server) -> Done {
+/// Checks the longest time between two tokens of one model while another one prefills a long prompt.
+fn gap(server: &Server) -> TaskResult {
     let port = server.port;
     let (started, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut alone, mut beside) = (Duration::ZERO, Duration::ZERO);
-    std::thread::scope(|scope| -> Done {
+    std::thread::scope(|scope| -> TaskResult {
         let reader = scope.spawn(|| -> Result<Duration, String> {
             while !started.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
@@ -161,8 +161,8 @@ fn gap(server: &Server) -> Done {
 
 /// Streams an answer and calls `each` with the time of each token, that of the one before and the number of tokens so far, until it
 /// says to stop or the answer ends.
-fn stream(port: u16, mut each: impl FnMut(Instant, Option<Instant>, usize) -> bool) -> Done {
-    let body = json!({"model": BESIDE, "stream": true, "max_tokens": 400, "ignore_eos": true,
+fn stream(port: u16, mut each: impl FnMut(Instant, Option<Instant>, usize) -> bool) -> TaskResult {
+    let body = json!({"model": STREAMING_MODEL, "stream": true, "max_tokens": 400, "ignore_eos": true,
         "messages": [{"role": "user", "content": "Count from one to a thousand, in words."}]});
     let mut last = None;
     let events = BufReader::new(send(port, CHAT, &body)?).lines();
@@ -180,17 +180,23 @@ fn stream(port: u16, mut each: impl FnMut(Instant, Option<Instant>, usize) -> bo
 }
 
 /// Requests to all models at random, by clients each of which sends one after the other.
-fn mixed(server: &Server, references: &[Vec<Reference>], requests: usize, budget: u64, seed: u64) -> Done {
+fn mixed(
+    server: &Server,
+    references: &[Vec<Reference>],
+    requests: usize,
+    budget: u64,
+    seed: u64,
+) -> TaskResult {
     let next = AtomicUsize::new(0);
     let times = Mutex::new(Vec::with_capacity(requests));
     let wrong = Mutex::new(Vec::new());
     let most_memory = AtomicUsize::new(0);
     let began = Instant::now();
     let client = |at: u64| {
-        let mut chance = Chance::new(seed + at);
+        let mut rng = Rng::new(seed + at);
         while next.fetch_add(1, Relaxed) < requests {
-            let model = &references[chance.below(MODELS.len() as u64) as usize];
-            let reference = &model[chance.below(REFERENCES as u64) as usize];
+            let model = &references[rng.below(MODELS.len() as u64) as usize];
+            let reference = &model[rng.below(REFERENCES as u64) as usize];
             let began = Instant::now();
             let outcome = ask(server.port, "/v1/completions", &reference.body);
             let took = began.elapsed().as_secs_f64();
@@ -240,7 +246,7 @@ fn mixed(server: &Server, references: &[Vec<Reference>], requests: usize, budget
 }
 
 /// Prints what the server counted of loads and of waiting for them.
-fn tell_waits(port: u16) -> Done {
+fn tell_waits(port: u16) -> TaskResult {
     let (_, metrics) = get(port, "/metrics")?;
     for line in metrics.lines().filter(|line| line.contains("model_load") && !line.starts_with('#')) {
         if !line.contains("_bucket") {
@@ -251,7 +257,7 @@ fn tell_waits(port: u16) -> Done {
 }
 
 /// Loads and unloads a model so often, and sees that it takes no memory.
-fn loads(server: &Server, cycles: usize) -> Done {
+fn loads(server: &Server, cycles: usize) -> TaskResult {
     let act = |what: &str| {
         let (status, answer) = ask(server.port, &format!("/v1/models/{SMALLEST}/{what}"), &json!({}))?;
         if status == 200 { Ok(()) } else { Err(format!("{what}: {status} {answer}")) }
@@ -277,14 +283,14 @@ fn loads(server: &Server, cycles: usize) -> Done {
         late / MEGABYTE,
         (late / early - 1.0) * 100.0
     );
-    if late > early * (1.0 + MOST_GROWTH) {
+    if late > early * (1.0 + MAX_GROWTH) {
         return Err(format!("memory grew by {:.1} MB", (late - early) / MEGABYTE));
     }
     Ok(())
 }
 
 /// An unload is answered when it has begun.
-fn wait_until_unloaded(port: u16) -> Done {
+fn wait_until_unloaded(port: u16) -> TaskResult {
     for _ in 0..2_000 {
         let (_, answer) = get(port, "/v1/models")?;
         let list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;

@@ -1,26 +1,26 @@
-//! The code blocks of a page, and what the page says in comments before them.
+//! The code blocks of a page, and the comments before them that say how they are checked.
 
-/// How a comment begins that keeps a block from being run; the reason follows.
+/// Start of a comment that excludes a block from running; the reason follows.
 const NOT_RUN: &str = "<!-- not run:";
-/// How a comment begins that says in which file a reader saves a block.
+/// Start of a comment that names the file in which a reader saves a block.
 const FILE: &str = "<!-- file:";
 const COMMENT_END: &str = "-->";
-/// Languages that are run, and those that are only shown.
+/// Languages of blocks that are run, and of those that are only shown.
 const RUN: [&str; 3] = ["sh", "console", "python"];
 const SHOWN: [&str; 9] = ["text", "json", "toml", "ini", "rust", "promql", "yaml", "nginx", "caddyfile"];
 
 /// A fenced block.
 #[derive(Debug, PartialEq)]
 pub struct Block {
-    /// The line of its fence, from 1.
+    /// Line of the opening fence, from 1.
     pub line: usize,
     pub language: String,
-    /// Without the fence, and without the fence's indentation.
+    /// The block's text, without the fences and their indentation.
     pub text: String,
     pub use_: Use,
 }
 
-/// What a check does with a block.
+/// How a block is checked.
 #[derive(Debug, PartialEq)]
 pub enum Use {
     Run,
@@ -32,7 +32,7 @@ pub enum Use {
     Show,
 }
 
-/// The blocks of a page in their order; an error for a fence without a known language and for a comment that misleads.
+/// The blocks of a page, in order; an error for an unknown language or a comment that does not fit its block.
 pub fn of(page: &str) -> Result<Vec<Block>, String> {
     let mut blocks = Vec::new();
     let mut comment: Option<&str> = None;
@@ -85,13 +85,13 @@ fn use_of(language: &str, comment: Option<&str>) -> Result<Use, String> {
 /// A part of a shell block.
 #[derive(Debug, PartialEq)]
 pub enum Part {
-    /// Commands that end by themselves.
+    /// Commands that terminate.
     Commands(String),
-    /// A command that serves until it is stopped.
+    /// A command that runs until it is stopped.
     Server { command: String, port: u16, tls: bool },
 }
 
-/// The parts of a shell block: what starts a server stands alone.
+/// The parts of a shell block: each command that starts a server is a part of its own.
 pub fn parts(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut commands = String::new();
@@ -132,7 +132,7 @@ pub fn parts(text: &str) -> Vec<Part> {
 }
 
 fn server(statement: &str) -> Option<Part> {
-    // What a here-document holds is no command.
+    // The text of a here-document is no command.
     let command = statement.split("<<").next().unwrap_or(statement);
     let words: Vec<&str> = command
         .split_whitespace()

@@ -1,16 +1,16 @@
-//! Links between the pages of the project lead to files and headings that exist.
+//! Check that links between the project's pages lead to files and headings that exist.
 
-use crate::shell::{Done, root};
+use crate::shell::{TaskResult, root};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Pages outside `docs/`.
-const BESIDE: [&str; 6] =
+const OTHER_PAGES: [&str; 6] =
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fuzz/README.md"];
 
 /// Checks every relative link and anchor of all pages.
-pub fn check() -> Done {
-    let mut pages: Vec<PathBuf> = BESIDE.iter().map(|name| root().join(name)).collect();
+pub fn check() -> TaskResult {
+    let mut pages: Vec<PathBuf> = OTHER_PAGES.iter().map(|name| root().join(name)).collect();
     super::markdown(&root().join("docs"), &mut pages)?;
     pages.push(root().join("docs/cli.md"));
     let mut wrong = Vec::new();
@@ -26,7 +26,7 @@ pub fn check() -> Done {
     if wrong.is_empty() { Ok(()) } else { Err(format!("links that lead nowhere:\n{}", wrong.join("\n"))) }
 }
 
-/// What is wrong with a link of `page`.
+/// The error in a link of `page`, if any.
 fn problem(page: &Path, text: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -49,7 +49,7 @@ fn problem(page: &Path, text: &str, target: &str) -> Option<String> {
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     for (number, line) in prose(text) {
-        // What stands in backticks is no link, but a link's text may have some.
+        // Text in backticks is no link, but a link's text may have backticks.
         let mut rest = line;
         while let Some((_, after)) = rest.split_once("](") {
             let Some((target, after)) = after.split_once(')') else { break };

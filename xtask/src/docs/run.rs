@@ -1,12 +1,12 @@
-//! `cargo xtask docs --run`: the commands of README.md and `docs/` work as they are written.
+//! `cargo xtask docs --run`: runs the code blocks of README.md and `docs/` as written.
 //!
-//! Each page is followed from top to bottom in a folder and a home of its own, with the built `gristmill` and a Python with the
-//! client packages first in `PATH`, and in a network of its own where the system allows it: port 8080 is then free, and
-//! nothing is fetched. A block that cannot be run says why in a comment before it (`docs/blocks.rs`).
+//! Each page runs from top to bottom in its own folder and home, with the built `gristmill` and a Python with the
+//! client packages first in `PATH`, and in its own network namespace where the system allows it: port 8080 is then
+//! free, and nothing is downloaded. A block that cannot run has a comment before it that says why (`docs/blocks.rs`).
 
 use super::blocks::{self, Block, Part, Use};
 use crate::program::Program;
-use crate::shell::{Done, has, output, root};
+use crate::shell::{TaskResult, has, output, root};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Pages that nobody follows as instructions: the record of the flags, and records of measurements.
-const LEFT_OUT: [&str; 2] = ["cli.md", "planner-predictions.md"];
-/// The model that a page may call `model.gguf`, as a file of the reader's own.
+/// Pages without instructions: the list of flags, and records of measurements.
+const SKIPPED_PAGES: [&str; 2] = ["cli.md", "planner-predictions.md"];
+/// The model that stands for `model.gguf`, a reader's own file.
 const MODEL: &str = "smollm2-135m-instruct";
-/// A page that takes longer is broken.
-const PAGE_WITHIN: Duration = Duration::from_secs(900);
-/// Lines of a failed step's output that are shown.
-const TAIL: usize = 15;
+/// Timeout of a page.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(900);
+/// Number of last lines of a failed step's output that are shown.
+const SHOWN_LINES: usize = 15;
 
-/// What became of the blocks of a page.
+/// Counts of a page's blocks, by result.
 #[derive(Default)]
 struct Count {
     run: usize,
@@ -32,15 +32,15 @@ struct Count {
     failed: usize,
 }
 
-/// Follows all pages, or those whose path contains `only`.
-pub fn run(program: &Program, python: &Path, only: Option<&str>) -> Done {
+/// Runs all pages, or those whose path contains `only`.
+pub fn run(program: &Program, python: &Path, only: Option<&str>) -> TaskResult {
     let folder = std::env::temp_dir().join(format!("gristmill-docs-{}", std::process::id()));
     let made = followed(program, python, only, &folder);
     let _ = fs::remove_dir_all(&folder);
     made
 }
 
-fn followed(program: &Program, python: &Path, only: Option<&str>, folder: &Path) -> Done {
+fn followed(program: &Program, python: &Path, only: Option<&str>, folder: &Path) -> TaskResult {
     let store = store(program)?;
     let network = has("unshare", "-rn") && has("ip", "-V");
     if !network {
@@ -53,9 +53,9 @@ fn followed(program: &Program, python: &Path, only: Option<&str>, folder: &Path)
             continue;
         }
         let start = Instant::now();
-        let place =
-            Place { folder: folder.join(name.replace('/', "-")), store: &store, program, python, network };
-        let count = place.follow(&name, &text(&page)?)?;
+        let page_run =
+            PageRun { folder: folder.join(name.replace('/', "-")), store: &store, program, python, network };
+        let count = page_run.follow(&name, &text(&page)?)?;
         let seconds = start.elapsed().as_secs_f64();
         eprintln!(
             "{name}: {} run, {} not run, {} failed, {seconds:.0} s",
@@ -71,21 +71,22 @@ fn followed(program: &Program, python: &Path, only: Option<&str>, folder: &Path)
     if sum.failed == 0 { Ok(()) } else { Err(format!("{} code blocks of the docs fail", sum.failed)) }
 }
 
-/// Every block of every page has a language that is known, and every comment before one says something.
-pub fn readable() -> Done {
+/// Checks that every block has a known language and that comments before blocks can be parsed.
+pub fn readable() -> TaskResult {
     for page in pages()? {
         blocks::of(&text(&page)?).map_err(|error| format!("{}: {error}", page.display()))?;
     }
     Ok(())
 }
 
-/// README.md and the pages directly in `docs/`. Decisions and the notes on single machines are records, not instructions.
+/// README.md and the pages directly in `docs/`. Subfolders hold decisions and notes on machines, not instructions.
 fn pages() -> Result<Vec<PathBuf>, String> {
     let docs = root().join("docs");
     let entries = fs::read_dir(&docs).map_err(|error| format!("{}: {error}", docs.display()))?;
     let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     pages.retain(|page| {
-        page.extension().is_some_and(|ext| ext == "md") && !LEFT_OUT.iter().any(|name| page.ends_with(name))
+        page.extension().is_some_and(|ext| ext == "md")
+            && !SKIPPED_PAGES.iter().any(|name| page.ends_with(name))
     });
     pages.sort();
     pages.insert(0, root().join("README.md"));
@@ -106,8 +107,8 @@ fn store(program: &Program) -> Result<PathBuf, String> {
     models.map(Path::to_owned).ok_or_else(|| format!("{path} is in no folder `models`"))
 }
 
-/// Where a page is followed.
-struct Place<'a> {
+/// The environment in which a page runs.
+struct PageRun<'a> {
     folder: PathBuf,
     store: &'a Path,
     program: &'a Program,
@@ -115,7 +116,7 @@ struct Place<'a> {
     network: bool,
 }
 
-impl Place<'_> {
+impl PageRun<'_> {
     fn follow(&self, name: &str, page: &str) -> Result<Count, String> {
         let blocks = blocks::of(page).map_err(|error| format!("{name}: {error}"))?;
         let mut count = Count::default();
@@ -142,7 +143,7 @@ impl Place<'_> {
         self.folder.join("state")
     }
 
-    /// A folder that looks like the checkout, and a home with the models that the page names.
+    /// Creates a folder that looks like the checkout, and a home with the models that the page names.
     fn make(&self, page: &str) -> std::io::Result<()> {
         let (work, models) = (self.folder.join("work"), self.folder.join("home/.cache/gristmill/models"));
         for folder in [&work, &models, &self.state()] {
@@ -159,7 +160,7 @@ impl Place<'_> {
                 link(&entry.path(), &models.join(&name))?;
             }
         }
-        // A request that is refused fails its block.
+        // A refused request fails its block.
         fs::write(self.folder.join("home/.curlrc"), "fail-with-body\nsilent\nshow-error\n")?;
         if page.contains("model.gguf") {
             let mut files = fs::read_dir(models.join(MODEL))?.flatten().map(|entry| entry.path());
@@ -169,7 +170,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The lines that `run.sh` reads; the text of each is saved beside.
+    /// Writes each step to a file and returns the lines that `run.sh` reads.
     fn steps(&self, blocks: &[Block]) -> std::io::Result<String> {
         let mut steps = String::new();
         let mut number = 0;
@@ -210,7 +211,7 @@ impl Place<'_> {
         Ok(steps)
     }
 
-    fn call(&self) -> Done {
+    fn call(&self) -> TaskResult {
         let script = self.state().join("run.sh");
         fs::write(&script, include_str!("run.sh")).map_err(|error| error.to_string())?;
         let mut command = if self.network { Command::new("unshare") } else { Command::new("bash") };
@@ -242,7 +243,7 @@ impl Place<'_> {
         loop {
             match child.try_wait() {
                 Ok(Some(_)) => return Ok(()),
-                Ok(None) if start.elapsed() < PAGE_WITHIN => std::thread::sleep(Duration::from_millis(100)),
+                Ok(None) if start.elapsed() < PAGE_TIMEOUT => std::thread::sleep(Duration::from_millis(100)),
                 Ok(None) | Err(_) => {
                     let servers = fs::read_to_string(self.state().join("servers")).unwrap_or_default();
                     let groups = servers.lines().map(|server| format!("-{server}")).chain([group]);
@@ -277,7 +278,7 @@ impl Place<'_> {
         let log = fs::read(self.state().join(format!("log-{}", block.line))).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
-        let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n    ");
+        let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n    ");
         Some(format!("{status}\n    {tail}"))
     }
 }
@@ -288,12 +289,12 @@ fn typed(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The release build takes ten minutes more and answers the same: the program under test stands for it.
+/// Replaces release builds by the program under test, which gives the same results and saves ten minutes.
 fn released(text: &str) -> String {
     text.replace("cargo run --release -- ", "gristmill ")
 }
 
-/// Hard links of a file, or of all files of a folder; copies where the file systems differ.
+/// Hard-links a file, or all files of a folder; copies across file systems.
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.is_dir() {
         fs::create_dir_all(to)?;

@@ -1,8 +1,8 @@
-//! What ours does by itself on the 4B shape, and how it starts beside llama-server: the lines that no peer's bench has.
+//! Measurements of Gristmill alone on the 4B shape, and its start-up time compared with llama-server.
 
 use super::llama::SERVER;
 use super::start::{CONTEXT, Starts, serve};
-use super::{Places, bench, median, number, parse};
+use super::{Paths, bench, median, number, parse};
 use crate::client::Server;
 use crate::http::ask;
 use crate::shell::output;
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 const MODEL: &str = "qwen3-4b:q4_k_m";
 
-/// Tokens of context that a token is generated at, beside none.
+/// Context length of the decode test at depth, in tokens, which is compared with no context.
 const DEPTH: &str = "8192";
 
-/// Letters of the prompt after which memory is read, a token each in a vocabulary of bytes.
+/// Letters of the prompt of the memory test; with a vocabulary of bytes each is a token.
 const LETTERS: usize = 1900;
-/// Tokens of its answer.
+/// Tokens of the answer in the memory test.
 const ANSWER: usize = 64;
 
 /// A line of the table.
@@ -43,10 +43,10 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// Measures all of it, a round after the other.
-pub fn table(places: &Places, llama: &Path, rounds: usize, threads: &str) -> Result<String, String> {
-    let file = places.file(MODEL)?;
-    let ours = &places.ours;
+/// Measures the table, round by round.
+pub fn table(paths: &Paths, llama: &Path, rounds: usize, threads: &str) -> Result<String, String> {
+    let file = paths.file(MODEL)?;
+    let ours = &paths.ours;
     let mut rows = published(ours, &file, rounds, threads)?;
     for kept in ["bf16", "q8_0"] {
         rows.extend(depth(ours, &file, rounds, threads, kept)?);
@@ -63,7 +63,7 @@ pub fn table(places: &Places, llama: &Path, rounds: usize, threads: &str) -> Res
     Ok(table)
 }
 
-/// Four requests that come at once, and what their steps take without their prompts.
+/// Four concurrent requests, and their decode steps without prompts.
 fn published(ours: &Path, file: &Path, rounds: usize, threads: &str) -> Result<Vec<Row>, String> {
     let (mut out, mut first, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
@@ -81,7 +81,7 @@ fn published(ours: &Path, file: &Path, rounds: usize, threads: &str) -> Result<V
     ])
 }
 
-/// A token behind many beside one behind none, keys and values kept in `kept`.
+/// Decode at a long context compared with none, with the KV cache in the format `kept`.
 fn depth(ours: &Path, file: &Path, rounds: usize, threads: &str, kept: &str) -> Result<Vec<Row>, String> {
     let (mut shallow, mut deep) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
@@ -112,7 +112,7 @@ fn start(times: &[[f64; 3]]) -> Vec<Row> {
     ]
 }
 
-/// The most memory that a server ever had after an answer.
+/// Peak memory of a server after an answer.
 fn memory(ours: &Path, file: &Path, rounds: usize) -> Result<Row, String> {
     let inspect =
         parse(&output(Command::new(ours).arg("inspect").arg(file).args(["--json", "--context", CONTEXT]))?)?;

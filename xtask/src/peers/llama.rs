@@ -1,24 +1,24 @@
-//! llama.cpp and its fork: the same GGUF file, by their own benches.
+//! llama.cpp and its fork ik_llama.cpp, on the same GGUF file, with their own benchmarks.
 
-use super::{BEFORE, Bench, Case, Test, number, parse};
+use super::{Bench, CONTEXT_TOKENS, Case, Test, number, parse};
 use crate::shell::{call, has, output, output_and_errors};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python package whose source distribution has a whole llama.cpp in it.
+/// The Python package whose source distribution contains llama.cpp.
 pub const PACKAGE: &str = "llama-cpp-python==0.3.36";
 
-/// What is built of it: for AVX2, all but the last.
+/// The programs to build; for AVX2, all but the last.
 const PROGRAMS: [&str; 3] = ["llama-bench", "llama-batched-bench", SERVER];
 pub const SERVER: &str = "llama-server";
 
 pub const LLAMA: &[&[&str]] = &[&["--repack", "1"], &["--repack", "0"]];
 pub const IK: &[&[&str]] = &[&["-rtr", "0"], &["-rtr", "1"]];
 
-/// Where its programs are.
+/// The folders with llama.cpp's programs.
 pub struct Llama {
     pub folder: PathBuf,
-    /// Those built without AVX-512.
+    /// The programs built without AVX-512.
     pub avx2: Option<PathBuf>,
 }
 
@@ -68,13 +68,20 @@ impl Programs<'_> {
     ) -> Result<f64, String> {
         let mut command = self.program("llama-batched-bench");
         command.arg("-m").arg(file).args(["-t", threads, "-c", "4096", "-fa", "on"]);
-        // Their benches of several streams have flags of their own, only for what is not the default.
+        // The benchmarks of several streams have other flags, for non-default values only.
         command.args(match *flags {
             ["--repack", "0"] => &["--no-repack"][..],
             ["-rtr", "1"] => &["-rtr"],
             _ => &[],
         });
-        command.args(["-npp", &BEFORE.to_string(), "-ntg", &steps.to_string(), "-npl", &streams.to_string()]);
+        command.args([
+            "-npp",
+            &CONTEXT_TOKENS.to_string(),
+            "-ntg",
+            &steps.to_string(),
+            "-npl",
+            &streams.to_string(),
+        ]);
         // llama.cpp's prints its table, ik_llama.cpp's logs it.
         generated(&output_and_errors(&mut command)?)
             .ok_or_else(|| "llama-batched-bench reported nothing".into())
@@ -82,13 +89,13 @@ impl Programs<'_> {
 
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.0.join(name));
-        // They may write a log where they stand.
+        // The programs may write a log into the current folder.
         command.env("LD_LIBRARY_PATH", self.0).current_dir(std::env::temp_dir());
         command
     }
 }
 
-/// The commit that its llama-bench says it was built of, if it does.
+/// The commit that llama-bench reports to be built from, if any.
 pub fn commit(folder: &Path, file: &Path) -> Option<String> {
     let mut command = Programs(folder).program("llama-bench");
     command.arg("-m").arg(file).args(["-p", "1", "-n", "0", "-r", "1", "-o", "json"]);
@@ -96,7 +103,7 @@ pub fn commit(folder: &Path, file: &Path) -> Option<String> {
     (!commit.is_empty() && commit != "unknown").then_some(commit)
 }
 
-/// Generated tokens a second in llama-batched-bench's table: `| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | …`.
+/// The decode rate (S_TG) in llama-batched-bench's table: `| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | …`.
 fn generated(text: &str) -> Option<f64> {
     text.lines().rev().find_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
@@ -105,7 +112,7 @@ fn generated(text: &str) -> Option<f64> {
     })
 }
 
-/// Builds llama.cpp for this machine, or for AVX2, out of the Python package's sources, once.
+/// Builds llama.cpp for this machine, or for AVX2, from the Python package's sources, once.
 pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
     let build = cache.join(if avx2 { "llama.cpp-avx2" } else { "llama.cpp" });
     let bin = build.join("bin");
@@ -120,7 +127,7 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
     }
     let sources = cache.join("sources");
     std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
-    // Only its own sources: what builds them may come built.
+    // Only this package from source; its build tools may be prebuilt.
     let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", PACKAGE, "--dest"];
     call(Command::new("python3").args(pip).arg(&sources))?;
     let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
@@ -132,7 +139,7 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
         false => &["-DGGML_NATIVE=ON"],
     };
     call(Command::new("cmake").arg("-S").arg(&tree).arg("-B").arg(&build).args(flags).args(instructions))?;
-    // Without a number, make runs all compilers at once, which takes more memory than many a machine has.
+    // Without a number, make runs all compilers at once, which takes too much memory on many machines.
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let mut make = Command::new("cmake");
     make.arg("--build").arg(&build).args(["--parallel", &jobs, "--target"]).args(programs);

@@ -1,20 +1,20 @@
-//! mistral.rs: it reads the file itself, with a tokenizer.json beside it.
+//! mistral.rs, which reads the GGUF file, with a tokenizer.json in the same folder.
 
 use super::{Bench, Case, Peer, Python, last_rate};
 use crate::shell::output;
 use std::path::Path;
 
 const SCRIPT: &str = "tools/peers/mistralrs_bench.py";
-const ASK: &str = "from importlib.metadata import version; print(version('mistralrs'))";
+const VERSION_CODE: &str = "from importlib.metadata import version; print(version('mistralrs'))";
 
-/// Its defaults are its fastest.
+/// The only variant: the defaults are the fastest.
 const VARIANTS: &[&[&str]] = &[&[]];
 
-/// Of a Python with tools/peers/requirements-mistralrs.txt.
+/// mistral.rs in a Python with tools/peers/requirements-mistralrs.txt.
 struct MistralRs(Python);
 
 pub fn peer(python: Python) -> Result<Peer, String> {
-    let version = python.ask(ASK)?;
+    let version = python.ask(VERSION_CODE)?;
     Ok(Peer {
         name: "mistral.rs",
         title: format!("mistral.rs {version}"),
@@ -27,20 +27,20 @@ impl Bench for MistralRs {
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String> {
         let able = able(case);
         if able {
-            self.0.places.inspect(case, file)?;
+            self.0.paths.inspect(case, file)?;
         }
         Ok(able)
     }
 
     fn rate(&self, case: &Case, file: &Path, flags: &[&str], threads: &str) -> Result<f64, String> {
         let mut command = self.0.script(SCRIPT);
-        command.arg(file).arg(self.0.places.inspected(case));
+        command.arg(file).arg(self.0.paths.inspected(case));
         command.args(["--threads", threads]).args(flags).args(case.test.flags());
         last_rate(&output(&mut command)?)
     }
 }
 
-/// Whether it was seen to run such a case: it fails for several streams.
+/// Whether mistral.rs was tested with such a case: it fails for several streams.
 fn able(case: &Case) -> bool {
     case.test.is_of_one_stream() && case.qwen3_or_llama()
 }

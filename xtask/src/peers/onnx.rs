@@ -1,23 +1,23 @@
-//! ONNX Runtime GenAI: graphs that its own builder makes of a checkpoint of the same shape, with random weights.
+//! ONNX Runtime GenAI, with graphs that its builder makes from a checkpoint of the same shape with random weights.
 
 use super::{Bench, Case, Peer, Python, last_rate};
-use crate::shell::{Done, output, output_and_errors};
+use crate::shell::{TaskResult, output, output_and_errors};
 use std::path::{Path, PathBuf};
 
 const SCRIPT: &str = "tools/peers/onnx_bench.py";
-const ASK: &str = "import onnxruntime_genai; print(onnxruntime_genai.__version__)";
+const VERSION_CODE: &str = "import onnxruntime_genai; print(onnxruntime_genai.__version__)";
 
-/// Bytes that a conversion takes for each weight: its builder computes in f32, and the checkpoint is in bfloat16.
+/// Memory of a conversion, in bytes a weight: the builder computes in f32, and the checkpoint is in bfloat16.
 const MEMORY: f64 = 8.0;
 
-/// How many weights share a scale.
+/// Variants by block size: the number of weights that share a scale.
 const VARIANTS: &[&[&str]] = &[&["--block", "32"], &["--block", "128"]];
 
-/// Of a Python with tools/peers/requirements-onnx.txt.
+/// ONNX Runtime GenAI in a Python with tools/peers/requirements-onnx.txt.
 struct Onnx(Python);
 
 pub fn peer(python: Python) -> Result<Peer, String> {
-    let version = python.ask(ASK)?;
+    let version = python.ask(VERSION_CODE)?;
     Ok(Peer {
         name: "ONNX Runtime",
         title: format!("ONNX Runtime GenAI {version}"),
@@ -44,22 +44,22 @@ impl Bench for Onnx {
 }
 
 impl Onnx {
-    fn convert(&self, case: &Case, file: &Path) -> Done {
-        self.0.places.room(case, file, MEMORY)?;
-        // Its report of how it goes is not wanted.
+    fn convert(&self, case: &Case, file: &Path) -> TaskResult {
+        self.0.paths.check_memory(case, file, MEMORY)?;
+        // The progress report is discarded.
         output_and_errors(
-            self.0.script(SCRIPT).arg("convert").arg(self.0.places.inspected(case)).arg(self.models(case)),
+            self.0.script(SCRIPT).arg("convert").arg(self.0.paths.inspected(case)).arg(self.models(case)),
         )
         .map(drop)
     }
 
     /// The folder of the shape's graphs.
     fn models(&self, case: &Case) -> PathBuf {
-        self.0.places.cache.join("onnx").join(case.shape())
+        self.0.paths.cache.join("onnx").join(case.shape())
     }
 }
 
-/// The weights to compare with, where it can run the case at all.
+/// The weight format to compare with, if the case can run.
 fn weights(case: &Case) -> Option<&'static str> {
     case.qwen3_or_llama().then(|| case.integers()).flatten()
 }

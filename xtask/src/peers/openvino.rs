@@ -1,26 +1,26 @@
-//! OpenVINO GenAI: it reads a graph of its own, of the same shape, with the weights that come nearest to the file's.
+//! OpenVINO GenAI, with its own graphs of the same shape and the nearest weight format to the file's.
 
 use super::{Bench, Case, Peer, Python, last_rate};
-use crate::shell::{Done, output};
+use crate::shell::{TaskResult, output};
 use std::path::{Path, PathBuf};
 
 const SCRIPT: &str = "tools/peers/openvino_bench.py";
 
-/// How it attends, and how many activations share a scale where the CPU multiplies in int8.
+/// Variants: the attention backend, and the number of activations that share a scale in int8 products.
 const VARIANTS: &[&[&str]] =
     &[&["--attention", "PA"], &["--attention", "PA", "--group", "128"], &["--attention", "SDPA"]];
 
-/// Bytes that a conversion takes for each weight: three times those of f16.
+/// Memory of a conversion, in bytes a weight: three times f16.
 const MEMORY: f64 = 6.0;
 
-/// What comes after the dash is its build.
-const ASK: &str = "import openvino_genai; print(openvino_genai.__version__.split('-')[0])";
+/// Prints the version, without the build number after the dash.
+const VERSION_CODE: &str = "import openvino_genai; print(openvino_genai.__version__.split('-')[0])";
 
-/// Of a Python with tools/peers/requirements.txt.
+/// OpenVINO GenAI in a Python with tools/peers/requirements.txt.
 struct OpenVino(Python);
 
 pub fn peer(python: Python) -> Result<Peer, String> {
-    let version = python.ask(ASK)?;
+    let version = python.ask(VERSION_CODE)?;
     Ok(Peer {
         name: "OpenVINO",
         title: format!("OpenVINO GenAI {version}"),
@@ -33,7 +33,7 @@ impl Bench for OpenVino {
     fn ready(&self, case: &Case, file: &Path) -> Result<bool, String> {
         let able = weights(case).is_some();
         if able && !self.models(case).exists() {
-            self.0.places.room(case, file, MEMORY)?;
+            self.0.paths.check_memory(case, file, MEMORY)?;
             self.convert(case)?;
         }
         Ok(able)
@@ -49,21 +49,21 @@ impl Bench for OpenVino {
 }
 
 impl OpenVino {
-    /// Makes the shape's graphs out of a file in f16, which is not kept.
-    fn convert(&self, case: &Case) -> Done {
-        let file = self.0.places.file(&format!("{}:f16", case.shape()))?;
-        // Its report of how it goes is not wanted.
+    /// Converts the shape's graphs from a temporary f16 file.
+    fn convert(&self, case: &Case) -> TaskResult {
+        let file = self.0.paths.file(&format!("{}:f16", case.shape()))?;
+        // The progress report is discarded.
         output(self.0.script(SCRIPT).arg("convert").arg(&file).arg(self.models(case)))?;
         std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// The folder of the shape's graphs.
     fn models(&self, case: &Case) -> PathBuf {
-        self.0.places.cache.join("openvino").join(case.shape())
+        self.0.paths.cache.join("openvino").join(case.shape())
     }
 }
 
-/// The weights to compare with, where it can run the case at all: one stream of a family that its reader of GGUF knows.
+/// The weight format to compare with, if the case can run: one stream of a family that its GGUF reader supports.
 fn weights(case: &Case) -> Option<&'static str> {
     let known = ["qwen", "llama"].iter().any(|family| case.shape().contains(family));
     (known && case.test.is_of_one_stream()).then(|| case.integers()).flatten()

@@ -1,13 +1,13 @@
-//! How long until a model is served: ours, llama.cpp's server, and ours with a packed cache, in turn.
+//! Time until a model is served: Gristmill, llama.cpp's server, and Gristmill with a packed cache, in turn.
 //!
-//! A virtual machine gives memory that nobody uses back to its host, and finding it again may take most of a start. What was freed
-//! a moment ago is still there, so who starts right after another starts faster. Hence two ways that are fair to all: a pause
-//! before each start, long enough for all that is free to have gone back; or a start before each that does not count.
+//! A virtual machine returns free memory to its host, and getting it back may take most of a start. Memory that was
+//! freed a moment ago is still there, so a start right after another is faster. Two methods are fair: a pause before
+//! each start, long enough for all free memory to be returned; or an uncounted start before each.
 
 use super::llama::SERVER;
-use super::{Places, median};
+use super::{Paths, median};
 use crate::client::Server;
-use crate::shell::Done;
+use crate::shell::TaskResult;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +25,7 @@ usage: cargo xtask start --llama DIR [FLAGS] [SHAPE:FORMAT]
                    follows one of the same program that does not count, whose memory it finds
 ";
 
-/// What all of them are started with room for.
+/// Context length of all servers, in tokens.
 pub const CONTEXT: &str = "2048";
 
 struct Options {
@@ -66,12 +66,12 @@ impl Options {
     }
 }
 
-pub fn run(args: &[&str]) -> Done {
+pub fn run(args: &[&str]) -> TaskResult {
     let options = Options::parse(args)?;
-    let places = Places::new()?;
+    let paths = Paths::new()?;
     let starts = Starts {
-        file: &places.file(&options.shape)?,
-        ours: &places.ours,
+        file: &paths.file(&options.shape)?,
+        ours: &paths.ours,
         llama: &options.llama,
         threads: &options.threads,
         pause: options.pause,
@@ -88,7 +88,7 @@ pub fn run(args: &[&str]) -> Done {
     Ok(())
 }
 
-/// What is started, and how.
+/// The servers to start, and the method.
 pub struct Starts<'a> {
     pub file: &'a Path,
     pub ours: &'a Path,
@@ -99,7 +99,7 @@ pub struct Starts<'a> {
 }
 
 impl Starts<'_> {
-    /// Of each round, the seconds until ours, llama-server, and ours with a packed cache are ready.
+    /// Seconds until Gristmill, llama-server, and Gristmill with a packed cache are ready, by round.
     pub fn measure(&self, rounds: usize) -> Result<Vec<[f64; 3]>, String> {
         let plain = |port: &str| serve(self.ours, self.file, port);
         let packed = |port: &str| {
@@ -113,7 +113,7 @@ impl Starts<'_> {
             command.args(["-t", self.threads, "-np", "1", "-c", CONTEXT, "--port", port]);
             command
         };
-        // The first one writes the cache and reads the file into memory.
+        // The first start writes the packed cache and reads the file into the page cache.
         Server::with(&packed)?;
         let round = |round| {
             eprintln!("start: round {} of {rounds}", round + 1);
@@ -133,14 +133,14 @@ impl Starts<'_> {
     }
 }
 
-/// Ours, for one request at a time.
+/// The command of `gristmill serve` for one request at a time.
 pub fn serve(ours: &Path, file: &Path, port: &str) -> Command {
     let mut command = quiet(ours);
     command.arg("serve").arg(file).args(["--parallel", "1", "--context", CONTEXT, "--port", port]);
     command
 }
 
-/// Its log would drown the table.
+/// A command without output: the server's log would hide the table.
 fn quiet(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());

@@ -1,17 +1,17 @@
-//! The table of the crates: what each may depend on, and which effects it may have. A new crate is a row here.
+//! The table of the crates: the dependencies and effects that each may have. A new crate needs a row here.
 
 use crate::effects::Effect;
 
-/// What a crate may do.
+/// The rules of a crate.
 pub struct Rule {
     pub name: &'static str,
-    /// The crates of the workspace that its code names: exactly these.
+    /// Workspace crates that the crate's code uses: exactly these.
     pub depends: &'static [&'static str],
-    /// Those that only its tests name, beyond the above: exactly these.
+    /// Further workspace crates that only the crate's tests use: exactly these.
     pub tests_depend: &'static [&'static str],
-    /// What must not be linked, however indirectly.
+    /// Packages that must not be linked, even indirectly.
     pub never_links: &'static [&'static str],
-    /// What its code may do beyond computing.
+    /// Effects that the crate's code may have.
     pub effects: &'static [Effect],
 }
 

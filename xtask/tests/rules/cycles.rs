@@ -1,8 +1,8 @@
-//! Files of a crate do not import each other in circles. Who wants to understand, test or move one file of a circle has to take
-//! all of them.
+//! Rule: files of a crate do not import each other in cycles. One file of a cycle cannot be understood, tested or moved
+//! without all others.
 //!
-//! `cycles.txt` lists the circles that there still are. It only gets shorter: `GRISTMILL_BLESS=1` writes it anew after files
-//! were renamed or a circle was opened, and refuses when more files of a crate are in circles than before.
+//! `cycles.txt` lists the remaining cycles. It only gets shorter: `GRISTMILL_BLESS=1` rewrites it after files were
+//! renamed or a cycle was broken, and fails if more files of a crate are in cycles than before.
 
 use crate::effects::trees;
 use crate::sources::Tree;
@@ -12,13 +12,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Beside this file.
+/// The list of cycles, in the folder of this file.
 const LIST: &str = "xtask/tests/rules/cycles.txt";
 
-/// Files that each reach all others of the group through imports.
+/// Files that reach each other through imports: a strongly connected component.
 type Group = BTreeSet<String>;
 
-/// Which files a file's code names, with a place and a path as evidence.
+/// The files that a file imports, with a line and a path as evidence.
 fn edges(tree: &Tree) -> BTreeMap<(usize, usize), String> {
     let mut edges = BTreeMap::new();
     for (index, module) in tree.modules.iter().enumerate() {
@@ -33,7 +33,7 @@ fn edges(tree: &Tree) -> BTreeMap<(usize, usize), String> {
     edges
 }
 
-/// The strongly connected groups of two or more.
+/// The strongly connected components of two or more files.
 fn groups(count: usize, edges: &BTreeMap<(usize, usize), String>) -> Vec<BTreeSet<usize>> {
     let reach = |from: usize| {
         let mut reached = BTreeSet::new();
@@ -83,7 +83,7 @@ fn listed() -> Vec<Group> {
     groups.filter(|group: &Group| !group.is_empty()).collect()
 }
 
-/// How many files of each crate are in circles.
+/// Number of files in cycles, by crate.
 fn by_crate(groups: &[Group]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for file in groups.iter().flatten() {
@@ -149,7 +149,7 @@ fn bless(found: &[Group], listed: &[Group]) {
     fs::write(root().join(LIST), text).expect("the list is written");
 }
 
-/// What imports what, for who opens a circle: `cargo test -p xtask --test rules -- --ignored --nocapture circles_in_detail`.
+/// Lists the imports of all cycles: `cargo test -p xtask --test rules -- --ignored --nocapture circles_in_detail`.
 #[test]
 #[ignore = "prints what the test above goes by"]
 fn circles_in_detail() {

@@ -1,5 +1,4 @@
-//! Who depends on whom: as the table of the crates says, nothing more and nothing less, and on nothing that the code does not
-//! name.
+//! Rule: dependencies between crates are exactly those of the table of the crates, and the code uses each of them.
 
 use crate::crates::RULES;
 use crate::sources::first_names;
@@ -8,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Dependencies that no code names or that stand twice: package, dependency, the reason that they are declared.
+/// Dependencies that are unused by code or declared twice: package, dependency, reason.
 const EXCUSED: &[(&str, &str, &str)] = &[
     (
         "cli",
@@ -22,16 +21,16 @@ const EXCUSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What a package's manifest declares.
+/// A dependency declared by a package's manifest.
 struct Declared<'a> {
-    /// As code names it.
+    /// The dependency's name in code.
     name: String,
     for_tests: bool,
     features: BTreeSet<&'a str>,
 }
 
 impl Declared<'_> {
-    /// Whether it gives tests all that `other` does.
+    /// Whether tests get from this dependency all that they get from `other`.
     fn serves(&self, other: &Declared) -> bool {
         !self.for_tests && self.name == other.name && other.features.is_subset(&self.features)
     }
@@ -119,7 +118,7 @@ fn dependencies_are_named_by_the_code() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The workspace's table of dependencies has no row that no package takes.
+/// Checks that every entry of the workspace's dependencies is used by a package.
 #[test]
 fn the_workspace_declares_nothing_that_no_crate_takes() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace's manifest");
@@ -137,7 +136,7 @@ fn the_workspace_declares_nothing_that_no_crate_takes() {
     assert!(idle.is_empty(), "no crate takes {idle:?}");
 }
 
-/// Package name → names it depends on to be built and run (dev-dependencies left out).
+/// Package name → names of its normal and build dependencies.
 fn graph() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let name_of: BTreeMap<&str, &str> =

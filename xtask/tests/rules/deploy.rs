@@ -1,4 +1,4 @@
-//! What is under `deploy/` is held to its own rules, also where no builder and no systemd can try it.
+//! Rules for the files under `deploy/`, which are checked without a container builder and without systemd.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 

@@ -1,4 +1,4 @@
-//! Effects stay in the crates that may have them: threads, the clock, files, sockets, the environment, standard output.
+//! Rule: effects (threads, clock, files, sockets, environment, standard output) only in the crates that may have them.
 
 use crate::crates::RULES;
 use crate::sources::Tree;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// What code may do beyond computing.
+/// An effect of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Clock,
@@ -21,7 +21,7 @@ pub enum Effect {
     Unsafe,
 }
 
-/// An effect, the paths that have it, and why it is not everywhere.
+/// An effect, the paths that have it, and why it is restricted.
 const EFFECTS: &[(Effect, &[&str], &str)] = &[
     (
         Effect::Threads,
@@ -57,11 +57,11 @@ const EFFECTS: &[(Effect, &[&str], &str)] = &[
     ),
 ];
 
-/// Places that have an effect which their crate has not: file, the start of the path, reason. One that is not needed any more
-/// fails the test.
+/// Exceptions: uses of an effect that the crate may not have, by file, start of the path and reason. An unused
+/// exception fails the test.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// The sources of every crate: its name and the tree of its root file.
+/// The sources of every crate: the crate's name and the tree of its root file.
 pub fn trees() -> &'static [(&'static str, Tree)] {
     static TREES: LazyLock<Vec<(&str, Tree)>> = LazyLock::new(read);
     &TREES

@@ -1,5 +1,5 @@
-//! Every input that was once answered wrongly, refused without need, or that took a server down has a test. The table says
-//! which; a row whose test is gone fails.
+//! Rule: every input that once caused a wrong answer, a needless refusal or a crash has regression tests, as listed in
+//! the table. A row whose test is missing fails.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What was found, and the tests that hold the right behaviour.
+/// The faults found, with their regression tests.
 const TABLE: &[(&str, &[&str])] = &[
     // Wrong answers and lost texts.
     (

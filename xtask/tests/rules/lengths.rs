@@ -1,5 +1,6 @@
-//! How long functions and files are, and how much a function takes. `lengths.txt` holds how many are beyond each limit; the numbers
-//! only get smaller: `GRISTMILL_BLESS=1` writes them anew, and refuses larger ones. `cargo xtask lengths` names them all.
+//! Rule: limits of the lines of functions and files, and of parameters and generics. `lengths.txt` holds the number of
+//! items beyond each limit. The numbers only get smaller: `GRISTMILL_BLESS=1` rewrites them, and fails for larger ones.
+//! `cargo xtask lengths` lists the items.
 
 use crate::sources::leave_out_tests;
 use crate::workspace::{packages, root, sources_under};
@@ -11,11 +12,11 @@ use syn::visit::Visit;
 
 const LIST: &str = "xtask/tests/rules/lengths.txt";
 
-/// What is counted, and beyond which number.
+/// The limits: their value, and what they count.
 const LIMITS: [(&str, usize); 4] =
     [("lines of a function", 60), ("lines of a file", 500), ("parameters", 8), ("generics", 4)];
 
-/// Something beyond a limit.
+/// An item beyond a limit.
 struct Long {
     /// Index in [`LIMITS`].
     kind: usize,
@@ -61,7 +62,7 @@ impl<'a> Visit<'a> for Functions<'_> {
     }
 }
 
-/// Everything beyond a limit in the sources, what is compiled for tests only left out.
+/// All items beyond a limit in the sources, without test code.
 fn found() -> Vec<Long> {
     let mut found = Vec::new();
     let files = packages().into_iter().flat_map(|folder| sources_under(&format!("{folder}/src")));
@@ -80,7 +81,7 @@ fn found() -> Vec<Long> {
     found
 }
 
-/// Files that hold tests by their name.
+/// Whether a file holds tests, by its name.
 fn for_tests(file: &Path) -> bool {
     let stem = file.file_stem().map_or("", |stem| stem.to_str().unwrap_or(""));
     stem == "tests" || stem.ends_with("_tests") || file.components().any(|part| part.as_os_str() == "tests")

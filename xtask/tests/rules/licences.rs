@@ -1,4 +1,4 @@
-//! What is linked: under which licences, and nothing in two major versions without a reason.
+//! Rules for linked packages: allowed licences, and no package in two major versions without a reason.
 
 use crate::workspace::{list, metadata, text};
 use serde_json::Value;
@@ -22,7 +22,7 @@ const LICENCES: [&str; 14] = [
     "CDLA-Permissive-2.0",
 ];
 
-/// Packages that only fuzz targets link, which nobody is given.
+/// Packages that only fuzz targets link, which are not distributed.
 const FUZZING: [&str; 1] = ["libfuzzer-sys"];
 
 #[test]
@@ -77,8 +77,8 @@ fn licence_expressions_are_read_as_written() {
     assert!(!allowed(""));
 }
 
-/// Crates that are linked in two or more major versions because their users have not met yet. Shorten this list; a new
-/// name in it needs a reason that a reader would accept.
+/// Crates that are linked in two or more major versions because their dependents require different ones. This list
+/// should get shorter; a new entry needs a good reason.
 const DUPLICATES: [&str; 7] = [
     "base64",    // 0.13: tokenizers, for a sentencepiece normalizer's table
     "getrandom", // 0.2: ring; 0.3: ahash in tokenizers; 0.4: tempfile

@@ -1,4 +1,4 @@
-//! The numbers in `docs/limits.md` and in the server's page on errors and streams are those of the constants in the code.
+//! Rule: the numbers in `docs/limits.md` and in the docs on errors and streams are those of the constants in the code.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
@@ -9,7 +9,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
 }
 
-/// A number as the code writes it: `1_024`, `64 << 20`, `Duration::from_secs(30)`, and the last inside `Some`.
+/// Parses a number of the code: `1_024`, `64 << 20`, `Duration::from_secs(30)`, or the last inside `Some`.
 fn number(expression: &str) -> Option<u64> {
     let expression = expression.trim().trim_start_matches("Some(").trim_start_matches("Duration::from_secs(");
     let expression = expression.trim_end_matches(')').replace('_', "");
@@ -34,7 +34,7 @@ fn constant(file: &str, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{file} has no number {name}: mend the table of this test and the docs"))
 }
 
-/// With commas between thousands.
+/// A number with commas between thousands.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -47,7 +47,7 @@ fn thousands(n: u64) -> String {
     out
 }
 
-/// The file and the name of a constant, the words around it on the page, and how it is written there.
+/// The file and name of a constant, the words around it in the docs, and its format there.
 type Said<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(u64) -> String);
 
 #[test]

@@ -1,7 +1,7 @@
-//! The rules that the code of the workspace keeps, as ARCHITECTURE.md states them: which crate may depend on which, which effects
-//! a crate may have, which files may import each other, how long things may be. Lints hold what lints can (`unsafe`, printing);
-//! these tests hold the rest. They read the sources as syntax trees, so they see whole files. Beside them: what is written in
-//! several places and must agree (limits, files for deployment, faults and their tests).
+//! Tests of the workspace's rules, as stated in ARCHITECTURE.md: dependencies between crates, effects of crates,
+//! imports between files, lengths. Lints enforce what they can (`unsafe`, printing); these tests enforce the rest, on
+//! the syntax trees of whole files. Further tests compare what is written in several places and must agree: limits,
+//! files for deployment, faults and their tests.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 

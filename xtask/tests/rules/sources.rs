@@ -1,5 +1,5 @@
-//! A package's sources as a tree of modules, and the paths that their code names, resolved as the compiler would as far as
-//! these rules need it: through imports, re-exports and `super`, not through types.
+//! A package's sources as a tree of modules, and the paths in their code. Paths are resolved as far as the rules need:
+//! through imports, re-exports and `super`, not through types.
 
 use crate::workspace::{root, sources_under};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -9,29 +9,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit_mut::VisitMut;
 
-/// The modules of one root file (`lib.rs`, `main.rs`) and all that it declares.
+/// The modules of one root file (`lib.rs`, `main.rs`) and of all files that it declares.
 pub struct Tree {
-    /// From the project's root.
+    /// Path from the project's root.
     pub files: Vec<PathBuf>,
     /// The root module first; parents before their children.
     pub modules: Vec<Module>,
 }
 
-/// What a module has that its tests do not.
+/// A module, without its tests.
 #[derive(Default)]
 pub struct Module {
     pub file: usize,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
     imports: Vec<Import>,
-    /// The names that it defines.
+    /// The names that the module defines.
     items: BTreeSet<String>,
     tokens: Vec<Token>,
 }
 
-/// A name that `use` brings into a module.
+/// A name that `use` imports into a module.
 struct Import {
-    /// `*` for everything that is there.
+    /// The imported name; `*` for a glob import.
     name: String,
     path: Vec<String>,
     exported: bool,
@@ -44,13 +44,13 @@ pub struct Token {
     pub line: usize,
 }
 
-/// A path as the code has it, its first name resolved.
+/// A path in the code, with its first name resolved.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 pub struct Named {
     pub line: usize,
     pub path: Vec<String>,
-    /// Whether it is in the package: its names then are those of modules and items from the root on. If not, the first name is
-    /// another package's.
+    /// Whether the path is in the package; its names then start at the root module. Otherwise the first name is another
+    /// package's.
     pub inside: bool,
 }
 
@@ -72,7 +72,7 @@ impl Tree {
         self.module(syntax.items, self.files.len() - 1, children, parent)
     }
 
-    /// A module of these items; the files of those it declares lie in the folder `children`.
+    /// Adds a module of these items; the files of its child modules are in the folder `children`.
     fn module(
         &mut self,
         items: Vec<syn::Item>,
@@ -122,7 +122,7 @@ impl Tree {
         this
     }
 
-    /// The paths that a module names: what its imports bring, and those in its code.
+    /// The paths of a module: its imports, and those in its code.
     pub fn named(&self, module: usize) -> Vec<Named> {
         let this = &self.modules[module];
         let imported = this.imports.iter().filter_map(|import| {
@@ -159,7 +159,7 @@ impl Tree {
         imported.chain(coded).chain(from_globs).collect()
     }
 
-    /// The file that defines what a path inside the package names; `None` for a module that is only named.
+    /// The file that defines the item of a path in the package; `None` if the path names a module only.
     pub fn defined_in(&self, named: &Named) -> Option<usize> {
         if named.inside { self.find(0, &named.path, 0) } else { None }
     }
@@ -203,7 +203,7 @@ impl Tree {
         self.absolute(module, &path.names, path.line)
     }
 
-    /// A path as it is written in a module, from the package's root or from another package's name.
+    /// Resolves a path as written in a module, to one from the package's root or from another package's name.
     fn absolute(&self, module: usize, names: &[String], line: usize) -> Option<Named> {
         let mut at = module;
         let mut names = names;
@@ -256,7 +256,7 @@ impl Module {
             || self.imports.iter().any(|import| import.name == name)
     }
 
-    /// Where this sequence of tokens stands in its code.
+    /// The lines of a sequence of tokens in the module's code.
     pub fn lines_with(&self, sequence: &[&str]) -> Vec<usize> {
         let here =
             |window: &&[Token]| window.iter().map(|token| token.text.as_str()).eq(sequence.iter().copied());
@@ -264,14 +264,14 @@ impl Module {
     }
 }
 
-/// Takes what is compiled for tests only out of a file.
+/// Removes test-only items from a file.
 pub fn leave_out_tests(file: &mut syn::File) {
     WithoutTests.visit_file_mut(file);
 }
 
 struct WithoutTests;
 
-/// Whether attributes leave something to tests.
+/// Whether attributes restrict an item to tests.
 fn only_for_tests(attributes: &[syn::Attribute]) -> bool {
     fn wants_test(tokens: TokenStream) -> bool {
         let mut negated = false;
@@ -344,7 +344,7 @@ impl VisitMut for WithoutTests {
     }
 }
 
-/// Takes the `use` items out of functions; they count as the module's.
+/// Moves `use` items out of functions; they count as the module's.
 #[derive(Default)]
 struct Imports(Vec<Import>);
 
@@ -397,7 +397,7 @@ impl Imports {
     }
 }
 
-/// The name of an identifier, `r#` left out.
+/// The name of an identifier, without `r#`.
 fn plain(word: &proc_macro2::Ident) -> String {
     word.to_string().trim_start_matches("r#").to_owned()
 }
@@ -450,18 +450,18 @@ fn flatten(tokens: TokenStream, out: &mut Vec<Token>) {
     }
 }
 
-/// `a::b::c` as it stands in code.
+/// A path as written in code: `a::b::c`.
 struct CodePath {
     names: Vec<String>,
     line: usize,
-    /// `::a::b`: the first name is a package's.
+    /// Whether the path starts with `::`, so that the first name is a package's.
     leading: bool,
-    /// What follows it.
+    /// The token after the path.
     next: String,
 }
 
 impl CodePath {
-    /// Whether it looks like an item and not like a variable or a field.
+    /// Whether the path looks like an item, not like a variable or a field.
     fn is_item(&self) -> bool {
         self.names.len() > 1
             || self.names[0].starts_with(char::is_uppercase)
@@ -502,7 +502,7 @@ fn paths(tokens: &[Token]) -> Vec<CodePath> {
     found
 }
 
-/// The names of packages that any code under these folders may mean, tests included: the first names of paths and imports.
+/// The first names of all paths and imports under these folders, including tests: packages that they may use.
 pub fn first_names(folders: &[String]) -> BTreeSet<String> {
     struct Roots(BTreeSet<String>);
     impl<'a> syn::visit::Visit<'a> for Roots {
@@ -536,7 +536,7 @@ pub fn first_names(folders: &[String]) -> BTreeSet<String> {
     roots.0
 }
 
-/// A tree of files written for a test.
+/// Writes a tree of files for a test.
 fn written(name: &str, files: &[(&str, &str)]) -> Tree {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     for (file, text) in files {

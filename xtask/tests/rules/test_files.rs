@@ -1,5 +1,5 @@
-//! Every file of tests is compiled. A crate's tests are modules of one program (`tests/main.rs`), so a file that is no line there
-//! would be left out without a word.
+//! Rule: every test file is compiled. A crate's tests are modules of one program (`tests/main.rs`), so a file without a
+//! line there would silently be left out.
 
 use crate::sources::Tree;
 use crate::workspace::{list, metadata, packages, root, sources_under, text};

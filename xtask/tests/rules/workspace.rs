@@ -1,4 +1,4 @@
-//! The workspace as cargo knows it.
+//! The workspace, from `cargo metadata`.
 
 use serde_json::Value;
 use std::fs;
@@ -25,12 +25,12 @@ pub fn metadata() -> &'static Value {
     &METADATA
 }
 
-/// An array's elements.
+/// The elements of a JSON array.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().expect("a list").iter()
 }
 
-/// A text.
+/// The text of a JSON string.
 pub fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
