@@ -1,14 +1,14 @@
 //! What a model's file is, for clients that list models.
 
 use server::ModelDetails;
-use weights::{Element, Kind, Opened};
+use weights::{Element, ModelFormat, Opened};
 
 /// The details of a model that was opened and read as `spec`.
 pub(crate) fn of(opened: &Opened, spec: &model::Spec) -> ModelDetails {
     ModelDetails {
         format: match opened.kind() {
-            Kind::Gguf => "gguf",
-            Kind::HuggingFace => "safetensors",
+            ModelFormat::Gguf => "gguf",
+            ModelFormat::HuggingFace => "safetensors",
         }
         .to_owned(),
         family: spec.family.to_owned(),

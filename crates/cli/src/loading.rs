@@ -11,7 +11,7 @@ use cpu::Backing;
 use cpu::probe::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kernels::{Compute, KvDtype, Precision};
-use model::{Cached, MemoryNeed, Model, PackedCache, Spec};
+use model::{MemoryNeed, Model, PackedCache, PackedCacheReport, Spec};
 use text::{ChatTemplate, Tokenizer};
 
 use crate::store::size;
@@ -151,7 +151,7 @@ pub(crate) fn read(
 }
 
 /// What is to be said of a file of packed weights; `writing` is how long that took, if one was written.
-fn remarks(cached: &Cached, writing: Duration) -> Vec<String> {
+fn remarks(cached: &PackedCacheReport, writing: Duration) -> Vec<String> {
     let trouble = cached.trouble.iter().map(|error| format!("packed weights: {error}"));
     let written = cached.written.iter().map(|(path, bytes)| {
         let (size, took) = (size(*bytes), writing.as_secs_f64());

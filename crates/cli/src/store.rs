@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weights::catalog::Catalog;
 use weights::fetch::{Event, Progress};
-use weights::store::Home;
+use weights::store::ModelStore;
 
 use crate::Failure;
 use crate::term::{clean, err};
@@ -24,8 +24,8 @@ const QUIET_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// No variable says where it is.
-pub(crate) fn home() -> Result<Home, Failure> {
-    Ok(Home::from_env(|name| std::env::var_os(name))?)
+pub(crate) fn home() -> Result<ModelStore, Failure> {
+    Ok(ModelStore::from_env(|name| std::env::var_os(name))?)
 }
 
 /// The path of MODEL (catalog name, path, or source), pulled first if it is not there.

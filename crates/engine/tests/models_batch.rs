@@ -12,8 +12,8 @@ use engine::{FinishReason, Limits, Params};
 use text::Special;
 
 fn load(name: &str) -> common::Parts {
-    let home = weights::store::Home::from_env(|name| std::env::var_os(name)).expect("a store");
-    let path = weights::store::resolve(name, &home, &mut weights::fetch::Quiet).expect("the model");
+    let home = weights::store::ModelStore::from_env(|name| std::env::var_os(name)).expect("a store");
+    let path = weights::store::resolve(name, &home, &mut weights::fetch::NoProgress).expect("the model");
     common::load(&path, 2)
 }
 

@@ -20,8 +20,8 @@ struct Model {
 }
 
 fn load() -> Model {
-    let home = weights::store::Home::from_env(|name| std::env::var_os(name)).expect("a store");
-    let path = weights::store::resolve("smollm2-135m-instruct", &home, &mut weights::fetch::Quiet);
+    let home = weights::store::ModelStore::from_env(|name| std::env::var_os(name)).expect("a store");
+    let path = weights::store::resolve("smollm2-135m-instruct", &home, &mut weights::fetch::NoProgress);
     let parts = common::load(&path.expect("the model"), 2);
     let tokenizer = parts.tokenizer.clone();
     let grammars = Grammars::new(tokenizer.clone()).expect("grammars");

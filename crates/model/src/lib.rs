@@ -9,12 +9,13 @@
 //! Deliberately absent: one forward pass per family, tokenizers, sampling, threads of its own, and allocation in
 //! `forward`: every buffer is in [`Scratch`], sized once.
 
+mod cost;
 mod error;
 mod experts;
 pub mod families;
 mod forward;
-mod found;
 mod load;
+mod locate;
 mod memory;
 mod mlp;
 mod names;
@@ -25,15 +26,14 @@ pub mod shapes;
 mod source;
 mod spec;
 mod tensors;
-mod work;
 
 pub use error::Error;
 pub use forward::Batch;
-pub use found::PackedWeight;
 pub use load::Model;
+pub use locate::PackedWeight;
 pub use memory::MemoryNeed;
-pub use packed::{Cached, PackedCache};
-pub use rope::{Rope, Scaling};
+pub use packed::{PackedCache, PackedCacheReport};
+pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
-pub use spec::{Biases, Feed, Layer, Norm, NormKind, Part, Role, Spec, WeightDecl};
+pub use spec::{Biases, FeedForward, Layer, LayerWeight, Norm, NormKind, Spec, WeightDecl, WeightRole};

@@ -6,11 +6,11 @@
 //! Where packed weights are kept beside the model (see [`crate::packed`]), its matrices are those, and only vectors are read.
 
 use crate::error::Error;
-use crate::found::{self, Found};
-use crate::packed::{Cached, PackedCache, PackedStore};
+use crate::locate::{self, LocatedWeight};
+use crate::packed::{PackedCache, PackedCacheReport, PackedStore};
 use crate::rope::Rope;
 use crate::source::Source;
-use crate::spec::{Feed, Part, Role, Spec};
+use crate::spec::{FeedForward, LayerWeight, Spec, WeightRole};
 use crate::tensors::floats;
 use cpu::{Arena, Backing, Tier};
 use kernels::{ActFormats, Compute, Matrix, Precision};
@@ -118,15 +118,15 @@ impl Model {
         precision: Precision,
         cache: PackedCache,
         progress: &mut dyn FnMut(f32),
-    ) -> Result<(Model, Cached), Error> {
-        let found = found::find(opened, &Source::new(opened)?, &spec)?;
+    ) -> Result<(Model, PackedCacheReport), Error> {
+        let found = locate::locate_weights(opened, &Source::new(opened)?, &spec)?;
         let precision = with_q16_if_narrow(precision, &spec);
-        let shelf = PackedStore::beside(opened, &found, compute.tier, precision, cache);
-        let mut cached = Cached::default();
+        let shelf = PackedStore::for_model(opened, &found, compute.tier, precision, cache);
+        let mut cached = PackedCacheReport::default();
         let kept = shelf.as_ref().and_then(|shelf| shelf.take(compute, &mut cached));
         let fetched = kept.is_some();
         let (matrices, kept_backing) = kept.unzip();
-        let mut store = Store {
+        let mut store = WeightLoader {
             precision,
             spec: &spec,
             vectors: HashMap::new(),
@@ -147,10 +147,10 @@ impl Model {
         }
         store.bytes += store.matrices.values().map(Matrix::bytes).sum::<usize>();
         let blocks = (0..spec.layers.len()).map(|layer| store.block(layer)).collect();
-        let embedding = store.matrix(Role::Embedding);
-        let final_norm = store.norm(Role::FinalNorm, Role::FinalNormBias);
-        let head = store.matrices.remove(&Role::Head);
-        let head_bias = store.vectors.remove(&Role::HeadBias);
+        let embedding = store.matrix(WeightRole::Embedding);
+        let final_norm = store.norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
+        let head = store.matrices.remove(&WeightRole::Head);
+        let head_bias = store.vectors.remove(&WeightRole::HeadBias);
         let bytes = store.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
         let model = Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes, backing };
@@ -183,20 +183,20 @@ fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
 }
 
 /// Loaded weights on their way into blocks.
-struct Store<'a> {
+struct WeightLoader<'a> {
     precision: Precision,
     spec: &'a Spec,
-    vectors: HashMap<Role, Vec<f32>>,
-    matrices: HashMap<Role, Matrix>,
+    vectors: HashMap<WeightRole, Vec<f32>>,
+    matrices: HashMap<WeightRole, Matrix>,
     bytes: usize,
 }
 
-impl Store<'_> {
+impl WeightLoader<'_> {
     /// Packs every matrix into one mapping, giving back the file's pages as they have been read.
     fn pack(
         &mut self,
         compute: &Compute,
-        found: &[Found<'_>],
+        found: &[LocatedWeight<'_>],
         opened: &Opened,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Backing, Error> {
@@ -218,7 +218,7 @@ impl Store<'_> {
         &mut self,
         compute: &Compute,
         arena: &mut Arena,
-        weight: &Found<'_>,
+        weight: &LocatedWeight<'_>,
         opened: &Opened,
     ) -> Result<(), Error> {
         let packed = Matrix::pack_into(
@@ -240,7 +240,7 @@ impl Store<'_> {
     }
 
     /// Reads one vector, whose numbers must be finite likewise.
-    fn take_vector(&mut self, weight: &Found<'_>) -> Result<(), Error> {
+    fn take_vector(&mut self, weight: &LocatedWeight<'_>) -> Result<(), Error> {
         tensor::check_finite(weight.dtype, weight.bytes)
             .map_err(|source| Error::Weights { name: weight.name.clone(), source })?;
         let mut values = floats(&weight.name, weight.dtype, weight.bytes)?;
@@ -253,62 +253,69 @@ impl Store<'_> {
     }
 
     fn block(&mut self, layer: usize) -> Block {
-        let role = |part| Role::Layer(layer, part);
-        let query = self.linear(role(Part::Query), role(Part::QueryBias));
-        let key = self.linear(role(Part::Key), role(Part::KeyBias));
-        let value = self.linear(role(Part::Value), role(Part::ValueBias));
+        let role = |part| WeightRole::Layer(layer, part);
+        let query = self.linear(role(LayerWeight::Query), role(LayerWeight::QueryBias));
+        let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
+        let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
         let qkv_formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
-        let feed_norm = self.vectors.contains_key(&role(Part::FeedNorm));
+        let feed_norm = self.vectors.contains_key(&role(LayerWeight::FeedNorm));
         Block {
-            attention_norm: self.norm(role(Part::AttentionNorm), role(Part::AttentionNormBias)),
+            attention_norm: self.norm(role(LayerWeight::AttentionNorm), role(LayerWeight::AttentionNormBias)),
             query,
             key,
             value,
             qkv_formats,
-            query_norm: self.vectors.remove(&role(Part::QueryNorm)),
-            key_norm: self.vectors.remove(&role(Part::KeyNorm)),
-            out: self.linear(role(Part::Out), role(Part::OutBias)),
-            attention_post_norm: self.vectors.remove(&role(Part::AttentionPostNorm)),
-            feed_norm: feed_norm.then(|| self.norm(role(Part::FeedNorm), role(Part::FeedNormBias))),
+            query_norm: self.vectors.remove(&role(LayerWeight::QueryNorm)),
+            key_norm: self.vectors.remove(&role(LayerWeight::KeyNorm)),
+            out: self.linear(role(LayerWeight::Out), role(LayerWeight::OutBias)),
+            attention_post_norm: self.vectors.remove(&role(LayerWeight::AttentionPostNorm)),
+            feed_norm: feed_norm
+                .then(|| self.norm(role(LayerWeight::FeedNorm), role(LayerWeight::FeedNormBias))),
             feed: self.feed(layer),
-            feed_post_norm: self.vectors.remove(&role(Part::FeedPostNorm)),
+            feed_post_norm: self.vectors.remove(&role(LayerWeight::FeedPostNorm)),
         }
     }
 
     fn feed(&mut self, layer: usize) -> FeedWeights {
-        let role = |part| Role::Layer(layer, part);
+        let role = |part| WeightRole::Layer(layer, part);
         match self.spec.layers[layer].feed {
-            Feed::Dense { .. } => {
-                let gate = self.matrices.contains_key(&role(Part::Gate));
-                let gate = gate.then(|| self.linear(role(Part::Gate), role(Part::GateBias)));
-                let up = self.linear(role(Part::Up), role(Part::UpBias));
-                let down = self.linear(role(Part::Down), role(Part::DownBias));
+            FeedForward::Dense { .. } => {
+                let gate = self.matrices.contains_key(&role(LayerWeight::Gate));
+                let gate = gate.then(|| self.linear(role(LayerWeight::Gate), role(LayerWeight::GateBias)));
+                let up = self.linear(role(LayerWeight::Up), role(LayerWeight::UpBias));
+                let down = self.linear(role(LayerWeight::Down), role(LayerWeight::DownBias));
                 FeedWeights::Dense(Box::new(Mlp::new(gate, up, down)))
             }
-            Feed::Experts { count, used, renormalise, .. } => {
+            FeedForward::Experts { count, used, renormalise, .. } => {
                 let expert = |index| {
                     let mut plain = |part| Linear { matrix: self.matrix(role(part)), bias: None };
-                    let gate = plain(Part::ExpertGate(index));
-                    let (up, down) = (plain(Part::ExpertUp(index)), plain(Part::ExpertDown(index)));
+                    let gate = plain(LayerWeight::ExpertGate(index));
+                    let (up, down) =
+                        (plain(LayerWeight::ExpertUp(index)), plain(LayerWeight::ExpertDown(index)));
                     Mlp::new(Some(gate), up, down)
                 };
                 let experts = (0..count).map(expert).collect();
-                FeedWeights::Experts { router: self.matrix(role(Part::Router)), experts, used, renormalise }
+                FeedWeights::Experts {
+                    router: self.matrix(role(LayerWeight::Router)),
+                    experts,
+                    used,
+                    renormalise,
+                }
             }
         }
     }
 
-    fn norm(&mut self, weight: Role, bias: Role) -> NormWeights {
+    fn norm(&mut self, weight: WeightRole, bias: WeightRole) -> NormWeights {
         let weight =
             self.vectors.remove(&weight).expect("the ledger closed: every declared weight was found");
         NormWeights { weight, bias: self.vectors.remove(&bias) }
     }
 
-    fn linear(&mut self, matrix: Role, bias: Role) -> Linear {
+    fn linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Linear {
         Linear { matrix: self.matrix(matrix), bias: self.vectors.remove(&bias) }
     }
 
-    fn matrix(&mut self, role: Role) -> Matrix {
+    fn matrix(&mut self, role: WeightRole) -> Matrix {
         self.matrices.remove(&role).expect("the ledger closed: every declared weight was found")
     }
 }
@@ -336,7 +343,7 @@ impl Mlp {
 }
 
 /// Room for every matrix.
-fn arena(found: &[Found], tier: Tier, precision: Precision) -> Result<Arena, Error> {
+fn arena(found: &[LocatedWeight], tier: Tier, precision: Precision) -> Result<Arena, Error> {
     let packed = || found.iter().filter(|w| !w.vector).map(|w| w.packed_bytes(tier, precision));
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let bytes = packed().fold(0, u64::saturating_add);

@@ -1,7 +1,7 @@
 //! What a model will need, before anything is loaded.
 
 use crate::error::Error;
-use crate::found::{self, PackedWeight};
+use crate::locate::{self, PackedWeight};
 use crate::scratch::Scratch;
 use crate::source::Source;
 use crate::spec::Spec;
@@ -71,7 +71,7 @@ impl Spec {
         precision: Precision,
     ) -> Result<Vec<PackedWeight>, Error> {
         let source = Source::new(opened)?;
-        let found = found::find(opened, &source, self)?;
+        let found = locate::locate_weights(opened, &source, self)?;
         Ok(found.iter().map(|weight| weight.packed(tier, precision)).collect())
     }
 
@@ -82,7 +82,7 @@ impl Spec {
     /// What the file lacks or has too much, by name.
     pub fn weight_bytes(&self, opened: &Opened, tier: Tier, precision: Precision) -> Result<u64, Error> {
         let source = Source::new(opened)?;
-        let found = found::find(opened, &source, self)?;
+        let found = locate::locate_weights(opened, &source, self)?;
         Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision)).sum())
     }
 }

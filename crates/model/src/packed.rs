@@ -3,14 +3,14 @@
 //! [`weights::packed`] knows the file, `kernels` what is in it; here the two meet. Whatever is wrong with the file, the model
 //! is loaded as without it.
 
-use crate::found::Found;
-use crate::spec::Role;
+use crate::locate::LocatedWeight;
+use crate::spec::WeightRole;
 use cpu::{Arena, Backing, ReadonlyBytes, Tier};
 use kernels::{Compute, Matrix, PANEL_FORMAT_VERSION, Precision};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use weights::Opened;
-use weights::packed::{self, Key, Packed, Problem, Slot};
+use weights::packed::{self, CacheKey, MatrixEntry, PackedFile, Problem};
 
 /// Whether packed weights are kept beside the model, and how they come into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum PackedCache {
 
 /// What came of a file of packed weights.
 #[derive(Debug, Default)]
-pub struct Cached {
+pub struct PackedCacheReport {
     /// Whether the matrices came from a file and were not packed.
     pub used: bool,
     /// The file that they were kept in, and its length in bytes.
@@ -39,22 +39,22 @@ pub struct Cached {
 pub(crate) struct PackedStore<'a> {
     path: PathBuf,
     model: PathBuf,
-    key: Key,
+    key: CacheKey,
     /// The matrices, in the file's order, and of each the slot that it has there but for layout, power and place.
-    matrices: Vec<(&'a Found<'a>, Slot)>,
+    matrices: Vec<(&'a LocatedWeight<'a>, MatrixEntry)>,
     tier: Tier,
     precision: Precision,
     cache: PackedCache,
 }
 
 /// All matrices of a model.
-type Matrices = HashMap<Role, Matrix>;
+type Matrices = HashMap<WeightRole, Matrix>;
 
 impl<'a> PackedStore<'a> {
     /// None if nothing is to be kept, or the model is on no disk.
-    pub(crate) fn beside(
+    pub(crate) fn for_model(
         opened: &Opened,
-        found: &'a [Found<'a>],
+        found: &'a [LocatedWeight<'a>],
         tier: Tier,
         precision: Precision,
         cache: PackedCache,
@@ -62,16 +62,16 @@ impl<'a> PackedStore<'a> {
         if cache == PackedCache::Off {
             return None;
         }
-        let key = Key {
+        let key = CacheKey {
             version: PANEL_FORMAT_VERSION,
             tier: tier.name().to_owned(),
             lanes: cpu::simd::lanes(tier),
             precision: format!("{precision:?}").to_lowercase(),
             files: opened.file_keys()?,
         };
-        let slot = |weight: &Found<'_>| {
+        let slot = |weight: &LocatedWeight<'_>| {
             let (file, source_start) = opened.place_of(weight.bytes)?;
-            Some(Slot {
+            Some(MatrixEntry {
                 role: format!("{:?}", weight.role),
                 dtype: weight.dtype.name().to_owned(),
                 rows: weight.rows,
@@ -93,7 +93,11 @@ impl<'a> PackedStore<'a> {
     }
 
     /// The matrices from the file, if it has them.
-    pub(crate) fn take(&self, compute: &Compute, cached: &mut Cached) -> Option<(Matrices, Backing)> {
+    pub(crate) fn take(
+        &self,
+        compute: &Compute,
+        cached: &mut PackedCacheReport,
+    ) -> Option<(Matrices, Backing)> {
         let taken = packed::open(&self.path, &self.key).and_then(|there| {
             let Some(there) = there else { return Ok(None) };
             self.check(&there).map_err(|problem| there.wrong(problem))?;
@@ -117,15 +121,15 @@ impl<'a> PackedStore<'a> {
     }
 
     /// Whether the file's matrices are the model's: each in a layout that packing chooses, with as many bytes as it has.
-    fn check(&self, there: &Packed) -> Result<(), Problem> {
+    fn check(&self, there: &PackedFile) -> Result<(), Problem> {
         let slots = there.slots();
-        let differs = |slot: &Slot| Problem::Matrix { role: slot.role.clone() };
+        let differs = |slot: &MatrixEntry| Problem::Matrix { role: slot.role.clone() };
         for ((weight, wanted), slot) in self.matrices.iter().zip(slots) {
-            let Slot { layout, power, start, bytes, .. } = slot.clone();
-            let &Found { dtype, rows, cols, .. } = *weight;
+            let MatrixEntry { layout, power, start, bytes, .. } = slot.clone();
+            let &LocatedWeight { dtype, rows, cols, .. } = *weight;
             let fits = Matrix::panels_bytes(self.tier, dtype, rows, cols, self.precision, &layout);
             if fits.map(|fits| fits as u64) != Some(bytes)
-                || *slot != (Slot { layout, power, start, bytes, ..wanted.clone() })
+                || *slot != (MatrixEntry { layout, power, start, bytes, ..wanted.clone() })
             {
                 return Err(differs(slot));
             }
@@ -136,7 +140,7 @@ impl<'a> PackedStore<'a> {
         }
     }
 
-    fn map(&self, compute: &Compute, there: &Packed) -> Result<(Matrices, Backing), packed::Error> {
+    fn map(&self, compute: &Compute, there: &PackedFile) -> Result<(Matrices, Backing), packed::Error> {
         let map = there.map()?;
         map.populate(&compute.pool).map_err(|error| there.wrong(error.into()))?;
         let matrices = self.matrices(there, |slot| {
@@ -146,8 +150,8 @@ impl<'a> PackedStore<'a> {
         Ok((matrices, map.backing()))
     }
 
-    fn read(&self, compute: &Compute, there: &Packed) -> Result<(Matrices, Backing), packed::Error> {
-        let length = |slot: &Slot| usize::try_from(slot.bytes).unwrap_or(usize::MAX);
+    fn read(&self, compute: &Compute, there: &PackedFile) -> Result<(Matrices, Backing), packed::Error> {
+        let length = |slot: &MatrixEntry| usize::try_from(slot.bytes).unwrap_or(usize::MAX);
         let no_memory = |error: std::io::Error| there.wrong(error.into());
         let mut arena = Arena::new(there.slots().iter().map(length)).map_err(no_memory)?;
         let matrices = self.matrices(there, |slot| {
@@ -161,11 +165,11 @@ impl<'a> PackedStore<'a> {
     /// Makes each matrix of its panels.
     fn matrices(
         &self,
-        there: &Packed,
-        mut panels: impl FnMut(&Slot) -> Result<ReadonlyBytes, packed::Error>,
+        there: &PackedFile,
+        mut panels: impl FnMut(&MatrixEntry) -> Result<ReadonlyBytes, packed::Error>,
     ) -> Result<Matrices, packed::Error> {
-        let matrix = |((weight, _), slot): (&(&Found<'_>, Slot), &Slot)| {
-            let &Found { dtype, rows, cols, .. } = *weight;
+        let matrix = |((weight, _), slot): (&(&LocatedWeight<'_>, MatrixEntry), &MatrixEntry)| {
+            let &LocatedWeight { dtype, rows, cols, .. } = *weight;
             let panels = panels(slot)?;
             let (tier, precision) = (self.tier, self.precision);
             let matrix =
@@ -177,11 +181,11 @@ impl<'a> PackedStore<'a> {
     }
 
     /// Keeps the packed matrices in the file.
-    pub(crate) fn put(self, matrices: &Matrices, cached: &mut Cached) {
+    pub(crate) fn put(self, matrices: &Matrices, cached: &mut PackedCacheReport) {
         let kept = self.matrices.into_iter().filter_map(|(weight, slot)| {
             let matrix = matrices.get(&weight.role)?;
             let (layout, power) = (matrix.layout_name().to_owned(), matrix.max_exponent());
-            Some((Slot { layout, power, ..slot }, matrix.panels()))
+            Some((MatrixEntry { layout, power, ..slot }, matrix.panels()))
         });
         match packed::write(&self.path, &self.model, self.key, kept.collect()) {
             Ok(bytes) => cached.written = Some((self.path, bytes)),

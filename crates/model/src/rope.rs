@@ -14,12 +14,12 @@ pub struct Rope {
     /// The base of the frequencies (`rope_theta`).
     pub base: f32,
     /// How the frequencies are stretched for contexts longer than those of training.
-    pub scaling: Scaling,
+    pub scaling: RopeScaling,
 }
 
 /// How a rotary table is stretched.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scaling {
+pub enum RopeScaling {
     /// Not at all.
     None,
     /// All frequencies divided by `factor`.
@@ -83,16 +83,16 @@ impl Rope {
                 .collect()
         };
         match &self.scaling {
-            Scaling::None => (0..half).map(plain).collect(),
-            Scaling::Linear { factor } => (0..half).map(|i| plain(i) / factor).collect(),
-            Scaling::Factors(by) => divided(by),
-            Scaling::Long { short, long, original, .. } => {
+            RopeScaling::None => (0..half).map(plain).collect(),
+            RopeScaling::Linear { factor } => (0..half).map(|i| plain(i) / factor).collect(),
+            RopeScaling::Factors(by) => divided(by),
+            RopeScaling::Long { short, long, original, .. } => {
                 divided(if context > *original { long } else { short })
             }
-            Scaling::Llama3 { factor, low, high, original } => {
+            RopeScaling::Llama3 { factor, low, high, original } => {
                 (0..half).map(|i| llama3(plain(i), *factor, *low, *high, *original as f32)).collect()
             }
-            Scaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } => {
+            RopeScaling::Yarn { factor, original, beta_fast, beta_slow, truncate, .. } => {
                 let (low, high) = self.yarn_range(*original, *beta_fast, *beta_slow, *truncate);
                 (0..half)
                     .map(|i| {
@@ -109,8 +109,11 @@ impl Rope {
     #[must_use]
     pub fn mscale(&self) -> f32 {
         match &self.scaling {
-            Scaling::Yarn { mscale, .. } | Scaling::Long { mscale, .. } => *mscale,
-            Scaling::None | Scaling::Linear { .. } | Scaling::Llama3 { .. } | Scaling::Factors(_) => 1.0,
+            RopeScaling::Yarn { mscale, .. } | RopeScaling::Long { mscale, .. } => *mscale,
+            RopeScaling::None
+            | RopeScaling::Linear { .. }
+            | RopeScaling::Llama3 { .. }
+            | RopeScaling::Factors(_) => 1.0,
         }
     }
 
@@ -166,7 +169,8 @@ mod tests {
 
     #[test]
     fn long_rope_turns_on_past_the_original_context() {
-        let scaling = Scaling::Long { short: vec![1.0; 4], long: vec![2.0; 4], original: 64, mscale: 1.5 };
+        let scaling =
+            RopeScaling::Long { short: vec![1.0; 4], long: vec![2.0; 4], original: 64, mscale: 1.5 };
         let rope = Rope { rotary_dim: 8, base: 10_000.0, scaling };
         let short = rope.inv_freq(64);
         let long = rope.inv_freq(65);
@@ -176,9 +180,9 @@ mod tests {
 
     #[test]
     fn llama3_keeps_short_waves_and_divides_long_ones() {
-        let scaling = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192 };
+        let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192 };
         let scaled = Rope { rotary_dim: 128, base: 500_000.0, scaling }.inv_freq(0);
-        let plain = Rope { rotary_dim: 128, base: 500_000.0, scaling: Scaling::None }.inv_freq(0);
+        let plain = Rope { rotary_dim: 128, base: 500_000.0, scaling: RopeScaling::None }.inv_freq(0);
         assert_eq!(scaled[0], plain[0]);
         assert!((plain[63] / scaled[63] - 8.0).abs() < 1e-5);
         assert!(scaled.windows(2).all(|w| w[0] > w[1]));

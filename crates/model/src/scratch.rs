@@ -1,6 +1,6 @@
 //! Every buffer that `forward` writes, sized once from the spec and the largest batch.
 
-use crate::spec::{Feed, Spec};
+use crate::spec::{FeedForward, Spec};
 use cpu::AlignedVec;
 use kernels::{Activations, RopeTable};
 
@@ -107,7 +107,7 @@ fn widest(spec: &Spec) -> usize {
 impl Routing {
     fn new(spec: &Spec, rows: usize) -> Routing {
         let (experts, used) = spec.experts();
-        let sparse = spec.layers.iter().any(|l| matches!(l.feed, Feed::Experts { .. }));
+        let sparse = spec.layers.iter().any(|l| matches!(l.feed, FeedForward::Experts { .. }));
         let width = if sparse { spec.width } else { 0 };
         Routing {
             scores: vec![0.0; rows * experts],

@@ -12,19 +12,19 @@ mod vocabulary;
 
 use crate::error::Error;
 use crate::names::{self, Slice};
-use crate::rope::{Rope, Scaling, long_mscale};
+use crate::rope::{Rope, RopeScaling, long_mscale};
 use crate::source::Source;
-use crate::spec::{Role, Spec};
+use crate::spec::{Spec, WeightRole};
 use cpu::Pool;
 use random::{Blocks, Random};
-use recipe::Place;
+use recipe::MatrixInfo;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::OnceLock;
 use tensor::Dtype;
 use weights::gguf::{Metadata, Value};
-use weights::{Opened, Placed};
+use weights::{Opened, PlacedTensor};
 
 pub use recipe::{RECIPES, Recipe};
 
@@ -73,7 +73,7 @@ pub struct Shape {
     window: Option<usize>,
 }
 
-/// Llama 3.1's scaling, see [`Scaling::Llama3`].
+/// Llama 3.1's scaling, see [`RopeScaling::Llama3`].
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Llama3 {
@@ -120,14 +120,14 @@ pub fn parse(text: &str) -> Result<(&'static Shape, &'static Recipe), Error> {
 }
 
 /// A tensor that a shape has.
-struct Wanted {
+struct TensorDecl {
     name: String,
-    role: Role,
+    role: WeightRole,
     dtype: Dtype,
     shape: Vec<usize>,
 }
 
-impl Wanted {
+impl TensorDecl {
     /// `rows` and `cols`, a vector being one row.
     fn bytes(&self) -> usize {
         let rows: usize = self.shape.iter().rev().skip(1).product();
@@ -158,12 +158,12 @@ impl Shape {
             tensors.push(vector(tensor.name.clone(), &values, &mut vectors));
         }
         parts[0] = vectors;
-        let matrices: Vec<&Wanted> = wanted.iter().filter(|tensor| tensor.shape.len() > 1).collect();
+        let matrices: Vec<&TensorDecl> = wanted.iter().filter(|tensor| tensor.shape.len() > 1).collect();
         for dtype in Dtype::ALL {
             let of_it = || matrices.iter().filter(|tensor| tensor.dtype == dtype);
             let Some(largest) = of_it().map(|tensor| tensor.bytes()).max() else { continue };
             let blocks = Blocks::new(dtype, &mut random);
-            tensors.extend(of_it().map(|tensor| Placed {
+            tensors.extend(of_it().map(|tensor| PlacedTensor {
                 name: tensor.name.clone(),
                 dtype,
                 shape: tensor.shape.clone(),
@@ -187,15 +187,15 @@ impl Shape {
     pub fn outline(&self, recipe: &Recipe) -> Result<Opened, Error> {
         let metadata = self.metadata(recipe);
         let mut vectors = Vec::new();
-        let mut tensors: Vec<Placed> = Vec::new();
+        let mut tensors: Vec<PlacedTensor> = Vec::new();
         for (name, values) in self.rope_tensors() {
             tensors.push(vector(name.to_owned(), &values, &mut vectors));
         }
         let wanted = self.wanted(recipe, &metadata)?;
-        let largest = wanted.iter().map(Wanted::bytes).max().unwrap_or(0);
+        let largest = wanted.iter().map(TensorDecl::bytes).max().unwrap_or(0);
         tensors.extend(wanted.into_iter().map(|tensor| {
-            let Wanted { name, dtype, shape, .. } = tensor;
-            Placed { name, dtype, shape, part: 1, start: 0 }
+            let TensorDecl { name, dtype, shape, .. } = tensor;
+            PlacedTensor { name, dtype, shape, part: 1, start: 0 }
         }));
         let parts = vec![vectors, vec![0; largest]];
         Ok(Opened::in_memory(Path::new(&self.label(recipe)), metadata, parts, tensors))
@@ -208,14 +208,14 @@ impl Shape {
     }
 
     /// Every tensor but those of rope, by the names that a GGUF gives them.
-    fn wanted(&self, recipe: &Recipe, metadata: &Metadata) -> Result<Vec<Wanted>, Error> {
+    fn wanted(&self, recipe: &Recipe, metadata: &Metadata) -> Result<Vec<TensorDecl>, Error> {
         let sketch = self.sketch(metadata.clone());
         let (source, spec) = (Source::new(&sketch)?, Spec::read(&sketch)?);
         let mut names = HashSet::new();
         let mut wanted = Vec::new();
         for decl in spec.weights() {
             let places = names::places(&source, &spec, decl.role);
-            let whole = |place: &&names::Place| place.slice == Slice::Whole;
+            let whole = |place: &&names::TensorLocation| place.slice == Slice::Whole;
             let place = match places.iter().find(|place| !whole(place)).filter(|_| self.fused) {
                 Some(fused) => Some(fused),
                 None => places.iter().find(whole),
@@ -226,14 +226,18 @@ impl Shape {
                 shape[0] = of;
             }
             let layer = match decl.role {
-                Role::Layer(layer, _) => Some(layer),
-                Role::Embedding | Role::FinalNorm | Role::FinalNormBias | Role::Head | Role::HeadBias => None,
+                WeightRole::Layer(layer, _) => Some(layer),
+                WeightRole::Embedding
+                | WeightRole::FinalNorm
+                | WeightRole::FinalNormBias
+                | WeightRole::Head
+                | WeightRole::HeadBias => None,
             };
-            let head = decl.role == Role::Head || (decl.role == Role::Embedding && self.tied);
+            let head = decl.role == WeightRole::Head || (decl.role == WeightRole::Embedding && self.tied);
             let cols = shape[shape.len() - 1];
-            let matrix = Place { name: &place.name, layer, layers: spec.layers.len(), head, cols };
+            let matrix = MatrixInfo { name: &place.name, layer, layers: spec.layers.len(), head, cols };
             let dtype = if shape.len() == 1 { Dtype::F32 } else { recipe.format(&matrix) };
-            wanted.push(Wanted { name: place.name.clone(), role: decl.role, dtype, shape });
+            wanted.push(TensorDecl { name: place.name.clone(), role: decl.role, dtype, shape });
         }
         Ok(wanted)
     }
@@ -242,8 +246,13 @@ impl Shape {
     /// bytes are zeroed memory that nothing reads, and that takes no room for it.
     fn sketch(&self, metadata: Metadata) -> Opened {
         let (dtype, shape) = (Dtype::F16, vec![self.vocab, self.width]);
-        let tensor =
-            |name: &str| Placed { name: name.to_owned(), dtype, shape: shape.clone(), part: 0, start: 0 };
+        let tensor = |name: &str| PlacedTensor {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.clone(),
+            part: 0,
+            start: 0,
+        };
         let mut tensors = vec![tensor("token_embd.weight")];
         if !self.tied {
             tensors.push(tensor("output.weight"));
@@ -265,8 +274,8 @@ impl Shape {
         let half = self.rotary_dim() / 2;
         let rope = |scaling| Rope { rotary_dim: 2 * half, base: self.rope_base, scaling };
         if let Some(&Llama3 { factor, low, high, original }) = self.rope_llama3.as_ref() {
-            let scaled = rope(Scaling::Llama3 { factor, low, high, original }).inv_freq(self.context);
-            let plain = rope(Scaling::None).inv_freq(self.context);
+            let scaled = rope(RopeScaling::Llama3 { factor, low, high, original }).inv_freq(self.context);
+            let plain = rope(RopeScaling::None).inv_freq(self.context);
             let divisors = plain.iter().zip(&scaled).map(|(plain, scaled)| plain / scaled).collect();
             return vec![("rope_freqs.weight", divisors)];
         }
@@ -323,10 +332,10 @@ impl Shape {
 }
 
 /// Puts `values` behind `vectors`, all of which are part 0.
-fn vector(name: String, values: &[f32], vectors: &mut Vec<u8>) -> Placed {
+fn vector(name: String, values: &[f32], vectors: &mut Vec<u8>) -> PlacedTensor {
     let start = vectors.len();
     vectors.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    Placed { name, dtype: Dtype::F32, shape: vec![values.len()], part: 0, start }
+    PlacedTensor { name, dtype: Dtype::F32, shape: vec![values.len()], part: 0, start }
 }
 
 #[cfg(test)]
@@ -355,7 +364,7 @@ mod tests {
             };
             let whole = packed(&shape.open(recipe, 1, &pool).unwrap());
             assert_eq!(packed(&shape.outline(recipe).unwrap()), whole, "{name}");
-            assert!(whole.iter().any(|weight| weight.role == Role::Embedding), "{name}");
+            assert!(whole.iter().any(|weight| weight.role == WeightRole::Embedding), "{name}");
         }
     }
 
@@ -380,7 +389,7 @@ mod tests {
         let gemma = spec("gemma3-4b");
         let global: Vec<usize> = (0..34).filter(|&layer| gemma.layers[layer].window.is_none()).collect();
         assert_eq!(global, [5, 11, 17, 23, 29]);
-        assert_eq!(gemma.ropes[0].scaling, Scaling::Linear { factor: 8.0 });
+        assert_eq!(gemma.ropes[0].scaling, RopeScaling::Linear { factor: 8.0 });
         assert_eq!((gemma.ropes[1].base, gemma.embedding_scale), (10_000.0, 2560f32.sqrt()));
         assert_eq!(spec("phi-4-mini").ropes[0].rotary_dim, 96);
         assert_eq!(spec("phi-2").norm.kind, crate::NormKind::Layer);

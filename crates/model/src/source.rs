@@ -7,7 +7,7 @@
 mod rope;
 
 use crate::error::Error;
-use crate::spec::{Biases, Feed, Layer, Norm, NormKind, Spec};
+use crate::spec::{Biases, FeedForward, Layer, Norm, NormKind, Spec};
 use crate::tensors;
 use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
 pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
 
 /// What a file has at a key that is only held against a neutral value.
-pub(crate) enum Raw {
+pub(crate) enum RawValue {
     Flag(bool),
     Number(f64),
     Other(String),
@@ -40,10 +40,10 @@ pub(crate) enum Raw {
 /// What a model file says of its model.
 pub struct Source<'a> {
     opened: &'a Opened,
-    form: Form<'a>,
+    form: Format<'a>,
 }
 
-enum Form<'a> {
+enum Format<'a> {
     Gguf { architecture: String },
     HuggingFace { config: &'a Map<String, Value>, text: Option<&'a Map<String, Value>> },
 }
@@ -58,11 +58,11 @@ impl<'a> Source<'a> {
             Metadata::Gguf(keys) => {
                 let name =
                     keys.get_str("general.architecture").ok_or_else(|| missing("general.architecture"))?;
-                Form::Gguf { architecture: name.to_owned() }
+                Format::Gguf { architecture: name.to_owned() }
             }
             Metadata::HuggingFace(folder) => {
                 let config = folder.config.as_object().ok_or_else(|| missing("config.json"))?;
-                Form::HuggingFace { config, text: config.get("text_config").and_then(Value::as_object) }
+                Format::HuggingFace { config, text: config.get("text_config").and_then(Value::as_object) }
             }
         };
         Ok(Source { opened, form })
@@ -71,7 +71,7 @@ impl<'a> Source<'a> {
     /// Whether the file is a GGUF.
     #[must_use]
     pub fn is_gguf(&self) -> bool {
-        matches!(self.form, Form::Gguf { .. })
+        matches!(self.form, Format::Gguf { .. })
     }
 
     /// The names under which the file may know its architecture: one for a GGUF; `architectures` for a Hugging Face
@@ -79,8 +79,8 @@ impl<'a> Source<'a> {
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         match &self.form {
-            Form::Gguf { architecture } => vec![architecture],
-            Form::HuggingFace { config, text } => {
+            Format::Gguf { architecture } => vec![architecture],
+            Format::HuggingFace { config, text } => {
                 let listed = config.get("architectures").and_then(Value::as_array).into_iter().flatten();
                 let mut names: Vec<&str> = listed.filter_map(Value::as_str).collect();
                 // A class decides, not what it was derived from: `LlamaForSequenceClassification` says `llama` too. A
@@ -121,7 +121,7 @@ impl<'a> Source<'a> {
         if layers > 4096 {
             return Err(self.bad(LAYERS, layers, "at most 4096".into()));
         }
-        let feed = Feed::Dense { width: self.need(FEED, defaults.feed)? };
+        let feed = FeedForward::Dense { width: self.need(FEED, defaults.feed)? };
         Ok(Spec {
             family,
             vocab: self.vocabulary()?,
@@ -152,8 +152,8 @@ impl<'a> Source<'a> {
 
     fn vocabulary(&self) -> Result<usize, Error> {
         let name = match self.form {
-            Form::Gguf { .. } => "token_embd.weight".to_owned(),
-            Form::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
+            Format::Gguf { .. } => "token_embd.weight".to_owned(),
+            Format::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
         };
         let embedding = tensors::tensor(self.opened, &name)?;
         // Converters drop embedding rows that no token uses, and pad them: the tensor is what will be read.
@@ -169,18 +169,18 @@ impl<'a> Source<'a> {
     /// The name of the untied head in this file.
     pub(crate) fn head_name(&self) -> &'static str {
         match self.form {
-            Form::Gguf { .. } => "output.weight",
-            Form::HuggingFace { .. } if self.has("language_model.lm_head.weight") => {
+            Format::Gguf { .. } => "output.weight",
+            Format::HuggingFace { .. } if self.has("language_model.lm_head.weight") => {
                 "language_model.lm_head.weight"
             }
-            Form::HuggingFace { .. } => "lm_head.weight",
+            Format::HuggingFace { .. } => "lm_head.weight",
         }
     }
 
     fn tied(&self, default: bool) -> Result<bool, Error> {
         Ok(match self.form {
-            Form::Gguf { .. } => !self.has("output.weight"),
-            Form::HuggingFace { .. } => match self.flag(Key("", &["tie_word_embeddings"]))? {
+            Format::Gguf { .. } => !self.has("output.weight"),
+            Format::HuggingFace { .. } => match self.flag(Key("", &["tie_word_embeddings"]))? {
                 Some(declared) => declared,
                 None => default || !self.has(self.head_name()),
             },
@@ -225,7 +225,7 @@ impl<'a> Source<'a> {
     /// A truth value, if the file has the key.
     pub(crate) fn flag(&self, key: Key) -> Result<Option<bool>, Error> {
         match (&self.form, self.opened.metadata()) {
-            (Form::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
+            (Format::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
                 None => Ok(None),
                 Some(gguf::Value::Bool(value)) => Ok(Some(*value)),
                 Some(value) => Err(self.bad(key, value.type_name(), "true or false".into())),
@@ -240,7 +240,7 @@ impl<'a> Source<'a> {
     /// A text, if the file has the key.
     pub(crate) fn text(&self, key: Key) -> Result<Option<&str>, Error> {
         match (&self.form, self.opened.metadata()) {
-            (Form::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
+            (Format::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
                 None => Ok(None),
                 Some(gguf::Value::String(text)) => Ok(Some(text)),
                 Some(value) => Err(self.bad(key, value.type_name(), "a text".into())),
@@ -262,7 +262,7 @@ impl<'a> Source<'a> {
 
     /// Whether `config.json` has the key with the value null, which some classes take for "off" and not for the default.
     pub(crate) fn is_null(&self, name: &str) -> bool {
-        let Form::HuggingFace { config, text } = &self.form else { return false };
+        let Format::HuggingFace { config, text } = &self.form else { return false };
         let places = text.iter().copied().chain([*config]);
         places.filter_map(|map| map.get(name)).next().is_some_and(Value::is_null)
     }
@@ -286,21 +286,21 @@ impl<'a> Source<'a> {
     }
 
     /// What the file has at a key, as text; none for what is absent or null.
-    pub(crate) fn raw(&self, key: Key) -> Option<Raw> {
+    pub(crate) fn raw(&self, key: Key) -> Option<RawValue> {
         match (&self.form, self.opened.metadata()) {
-            (Form::Gguf { .. }, Metadata::Gguf(keys)) => {
+            (Format::Gguf { .. }, Metadata::Gguf(keys)) => {
                 let value = keys.get(&self.spelled(key))?;
                 Some(match value {
-                    gguf::Value::Bool(flag) => Raw::Flag(*flag),
-                    gguf::Value::String(text) => Raw::Other(text.clone()),
-                    gguf::Value::Array(list) => Raw::Other(format!("a list of {}", list.len())),
-                    number => number.as_f64().map_or(Raw::Other("a number".into()), Raw::Number),
+                    gguf::Value::Bool(flag) => RawValue::Flag(*flag),
+                    gguf::Value::String(text) => RawValue::Other(text.clone()),
+                    gguf::Value::Array(list) => RawValue::Other(format!("a list of {}", list.len())),
+                    number => number.as_f64().map_or(RawValue::Other("a number".into()), RawValue::Number),
                 })
             }
             _ => Some(match self.value(key.1)? {
-                Value::Bool(flag) => Raw::Flag(*flag),
-                Value::Number(number) => Raw::Number(number.as_f64().unwrap_or(f64::NAN)),
-                other => Raw::Other(other.to_string()),
+                Value::Bool(flag) => RawValue::Flag(*flag),
+                Value::Number(number) => RawValue::Number(number.as_f64().unwrap_or(f64::NAN)),
+                other => RawValue::Other(other.to_string()),
             }),
         }
     }
@@ -313,14 +313,14 @@ impl<'a> Source<'a> {
     /// `config.json`, of a Hugging Face folder.
     pub(crate) fn config(&self) -> Option<&'a Map<String, Value>> {
         match &self.form {
-            Form::HuggingFace { config, .. } => Some(config),
-            Form::Gguf { .. } => None,
+            Format::HuggingFace { config, .. } => Some(config),
+            Format::Gguf { .. } => None,
         }
     }
 
     fn number(&self, key: Key) -> Result<Option<f64>, Error> {
         match (&self.form, self.opened.metadata()) {
-            (Form::Gguf { .. }, Metadata::Gguf(keys)) => {
+            (Format::Gguf { .. }, Metadata::Gguf(keys)) => {
                 let name = self.spelled(key);
                 match keys.get(&name) {
                     None => Ok(None),
@@ -338,15 +338,15 @@ impl<'a> Source<'a> {
 
     /// The first of `names` that `config.json` has and that is not null; the text model's part counts first.
     fn value(&self, names: &[&str]) -> Option<&'a Value> {
-        let Form::HuggingFace { config, text } = &self.form else { return None };
+        let Format::HuggingFace { config, text } = &self.form else { return None };
         let places = text.iter().copied().chain([*config]);
         places.flat_map(|map| names.iter().filter_map(|n| map.get(*n))).find(|v| !v.is_null())
     }
 
     fn spelled(&self, key: Key) -> String {
         match &self.form {
-            Form::Gguf { architecture } => format!("{architecture}.{}", key.0),
-            Form::HuggingFace { .. } => key.1.join(" or "),
+            Format::Gguf { architecture } => format!("{architecture}.{}", key.0),
+            Format::HuggingFace { .. } => key.1.join(" or "),
         }
     }
 

@@ -65,12 +65,12 @@ pub struct Layer {
     /// Index into [`Spec::ropes`]; `None` does not rotate.
     pub rope: Option<usize>,
     /// Its feed-forward.
-    pub feed: Feed,
+    pub feed: FeedForward,
 }
 
 /// A feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feed {
+pub enum FeedForward {
     /// One, for every row.
     Dense {
         /// Rows of gate and up.
@@ -124,7 +124,7 @@ pub struct Biases {
 
 /// What a weight is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum WeightRole {
     /// Token embedding `[vocab, width]`.
     Embedding,
     /// The last norm's weight `[width]`.
@@ -136,24 +136,26 @@ pub enum Role {
     /// The head's bias `[vocab]`.
     HeadBias,
     /// A part of a block.
-    Layer(usize, Part),
+    Layer(usize, LayerWeight),
 }
 
-impl Role {
+impl WeightRole {
     /// Whether this is the weight of a norm.
     pub(crate) fn is_norm(self) -> bool {
         match self {
-            Role::FinalNorm => true,
-            Role::Layer(_, part) => matches!(
+            WeightRole::FinalNorm => true,
+            WeightRole::Layer(_, part) => matches!(
                 part,
-                Part::AttentionNorm
-                    | Part::FeedNorm
-                    | Part::QueryNorm
-                    | Part::KeyNorm
-                    | Part::AttentionPostNorm
-                    | Part::FeedPostNorm
+                LayerWeight::AttentionNorm
+                    | LayerWeight::FeedNorm
+                    | LayerWeight::QueryNorm
+                    | LayerWeight::KeyNorm
+                    | LayerWeight::AttentionPostNorm
+                    | LayerWeight::FeedPostNorm
             ),
-            Role::Embedding | Role::FinalNormBias | Role::Head | Role::HeadBias => false,
+            WeightRole::Embedding | WeightRole::FinalNormBias | WeightRole::Head | WeightRole::HeadBias => {
+                false
+            }
         }
     }
 }
@@ -161,7 +163,7 @@ impl Role {
 /// A part of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are the documentation; Spec::weights gives the shapes")]
-pub enum Part {
+pub enum LayerWeight {
     AttentionNorm,
     AttentionNormBias,
     Query,
@@ -194,7 +196,7 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightDecl {
     /// What it is for.
-    pub role: Role,
+    pub role: WeightRole,
     /// Its shape.
     pub shape: Vec<usize>,
 }
@@ -230,8 +232,8 @@ impl Spec {
     #[must_use]
     pub fn experts(&self) -> (usize, usize) {
         self.layers.iter().fold((0, 0), |(count, used), layer| match layer.feed {
-            Feed::Dense { .. } => (count, used),
-            Feed::Experts { count: c, used: u, .. } => (count.max(c), used.max(u)),
+            FeedForward::Dense { .. } => (count, used),
+            FeedForward::Experts { count: c, used: u, .. } => (count.max(c), used.max(u)),
         })
     }
 
@@ -244,67 +246,69 @@ impl Spec {
     /// Every weight of the model with its shape, once, in the order in which a row meets them.
     #[must_use]
     pub fn weights(&self) -> Vec<WeightDecl> {
-        let mut all = vec![decl(Role::Embedding, &[self.vocab, self.width])];
+        let mut all = vec![decl(WeightRole::Embedding, &[self.vocab, self.width])];
         for (index, layer) in self.layers.iter().enumerate() {
-            self.layer_weights(layer, &mut |part, shape| all.push(decl(Role::Layer(index, part), shape)));
+            self.layer_weights(layer, &mut |part, shape| {
+                all.push(decl(WeightRole::Layer(index, part), shape))
+            });
         }
-        all.push(decl(Role::FinalNorm, &[self.width]));
+        all.push(decl(WeightRole::FinalNorm, &[self.width]));
         if self.norm.kind == NormKind::Layer {
-            all.push(decl(Role::FinalNormBias, &[self.width]));
+            all.push(decl(WeightRole::FinalNormBias, &[self.width]));
         }
         if !self.tied {
-            all.push(decl(Role::Head, &[self.vocab, self.width]));
+            all.push(decl(WeightRole::Head, &[self.vocab, self.width]));
         }
         if self.biases.head {
-            all.push(decl(Role::HeadBias, &[self.vocab]));
+            all.push(decl(WeightRole::HeadBias, &[self.vocab]));
         }
         all
     }
 
-    fn layer_weights(&self, layer: &Layer, put: &mut dyn FnMut(Part, &[usize])) {
+    fn layer_weights(&self, layer: &Layer, put: &mut dyn FnMut(LayerWeight, &[usize])) {
         let (width, q, kv) = (self.width, self.query_width(), self.kv_width());
         let layer_norm = self.norm.kind == NormKind::Layer;
-        let mut optional = |there: bool, part: Part, shape: &[usize]| {
+        let mut optional = |there: bool, part: LayerWeight, shape: &[usize]| {
             if there {
                 put(part, shape);
             }
         };
-        optional(true, Part::AttentionNorm, &[width]);
-        optional(layer_norm, Part::AttentionNormBias, &[width]);
+        optional(true, LayerWeight::AttentionNorm, &[width]);
+        optional(layer_norm, LayerWeight::AttentionNormBias, &[width]);
         for (weight, bias, rows) in [
-            (Part::Query, Part::QueryBias, q),
-            (Part::Key, Part::KeyBias, kv),
-            (Part::Value, Part::ValueBias, kv),
+            (LayerWeight::Query, LayerWeight::QueryBias, q),
+            (LayerWeight::Key, LayerWeight::KeyBias, kv),
+            (LayerWeight::Value, LayerWeight::ValueBias, kv),
         ] {
             optional(true, weight, &[rows, width]);
             optional(self.biases.qkv, bias, &[rows]);
         }
-        optional(self.qk_norm, Part::QueryNorm, &[self.head_dim]);
-        optional(self.qk_norm, Part::KeyNorm, &[self.head_dim]);
-        optional(true, Part::Out, &[width, q]);
-        optional(self.biases.out, Part::OutBias, &[width]);
-        optional(self.post_norms, Part::AttentionPostNorm, &[width]);
-        optional(!self.parallel, Part::FeedNorm, &[width]);
-        optional(!self.parallel && layer_norm, Part::FeedNormBias, &[width]);
+        optional(self.qk_norm, LayerWeight::QueryNorm, &[self.head_dim]);
+        optional(self.qk_norm, LayerWeight::KeyNorm, &[self.head_dim]);
+        optional(true, LayerWeight::Out, &[width, q]);
+        optional(self.biases.out, LayerWeight::OutBias, &[width]);
+        optional(self.post_norms, LayerWeight::AttentionPostNorm, &[width]);
+        optional(!self.parallel, LayerWeight::FeedNorm, &[width]);
+        optional(!self.parallel && layer_norm, LayerWeight::FeedNormBias, &[width]);
         match layer.feed {
-            Feed::Dense { width: ff } => {
-                optional(self.gated, Part::Gate, &[ff, width]);
-                optional(self.gated && self.biases.feed, Part::GateBias, &[ff]);
-                optional(true, Part::Up, &[ff, width]);
-                optional(self.biases.feed, Part::UpBias, &[ff]);
-                optional(true, Part::Down, &[width, ff]);
-                optional(self.biases.feed, Part::DownBias, &[width]);
+            FeedForward::Dense { width: ff } => {
+                optional(self.gated, LayerWeight::Gate, &[ff, width]);
+                optional(self.gated && self.biases.feed, LayerWeight::GateBias, &[ff]);
+                optional(true, LayerWeight::Up, &[ff, width]);
+                optional(self.biases.feed, LayerWeight::UpBias, &[ff]);
+                optional(true, LayerWeight::Down, &[width, ff]);
+                optional(self.biases.feed, LayerWeight::DownBias, &[width]);
             }
-            Feed::Experts { count, width: ff, .. } => {
-                optional(true, Part::Router, &[count, width]);
+            FeedForward::Experts { count, width: ff, .. } => {
+                optional(true, LayerWeight::Router, &[count, width]);
                 for expert in 0..count {
-                    optional(true, Part::ExpertGate(expert), &[ff, width]);
-                    optional(true, Part::ExpertUp(expert), &[ff, width]);
-                    optional(true, Part::ExpertDown(expert), &[width, ff]);
+                    optional(true, LayerWeight::ExpertGate(expert), &[ff, width]);
+                    optional(true, LayerWeight::ExpertUp(expert), &[ff, width]);
+                    optional(true, LayerWeight::ExpertDown(expert), &[width, ff]);
                 }
             }
         }
-        optional(self.post_norms, Part::FeedPostNorm, &[width]);
+        optional(self.post_norms, LayerWeight::FeedPostNorm, &[width]);
     }
 
     /// Refuses what no model has and what the kernels could not run.
@@ -343,7 +347,7 @@ impl Spec {
         require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
         for layer in &self.layers {
             require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
-            if let Feed::Experts { count, used, .. } = layer.feed {
+            if let FeedForward::Experts { count, used, .. } = layer.feed {
                 require((1..=4096).contains(&count), "experts", count, "1 to 4096")?;
                 let most = count.min(MAX_EXPERTS_USED);
                 require((1..=most).contains(&used), "experts used", used, &format!("1 to {most}"))?;
@@ -353,17 +357,17 @@ impl Spec {
     }
 }
 
-impl Feed {
+impl FeedForward {
     /// Rows of gate and up (of one expert).
     #[must_use]
     pub fn width(&self) -> usize {
         match *self {
-            Feed::Dense { width } | Feed::Experts { width, .. } => width,
+            FeedForward::Dense { width } | FeedForward::Experts { width, .. } => width,
         }
     }
 }
 
-fn decl(role: Role, shape: &[usize]) -> WeightDecl {
+fn decl(role: WeightRole, shape: &[usize]) -> WeightDecl {
     WeightDecl { role, shape: shape.to_vec() }
 }
 

@@ -31,8 +31,8 @@ struct Row {
 }
 
 fn path(name: &str) -> PathBuf {
-    let home = weights::store::Home::from_env(|name| std::env::var_os(name)).expect("a store");
-    weights::store::resolve(name, &home, &mut weights::fetch::Quiet).expect("the model")
+    let home = weights::store::ModelStore::from_env(|name| std::env::var_os(name)).expect("a store");
+    weights::store::resolve(name, &home, &mut weights::fetch::NoProgress).expect("the model")
 }
 
 fn truth(name: &str) -> Truth {

@@ -4,7 +4,7 @@ use crate::runner;
 
 use cpu::{PageKind, Tier};
 use kernels::{KvDtype, Precision};
-use model::{Cached, PackedCache, Spec};
+use model::{PackedCache, PackedCacheReport, Spec};
 use runner::{Runner, cases, files};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -29,7 +29,12 @@ fn copy(model: &Path) -> (TempDir, PathBuf) {
 }
 
 /// The logits of a prompt, and what came of the packed weights.
-fn logits(path: &Path, tier: Tier, precision: Precision, cache: PackedCache) -> (Vec<f32>, Cached) {
+fn logits(
+    path: &Path,
+    tier: Tier,
+    precision: Precision,
+    cache: PackedCache,
+) -> (Vec<f32>, PackedCacheReport) {
     let spec = Spec::read(&weights::open(path).expect("a fixture")).expect("a fixture");
     let (mut runner, cached) = Runner::cached(path, spec, tier, precision, KvDtype::F16, cache);
     if cached.used {
@@ -40,12 +45,12 @@ fn logits(path: &Path, tier: Tier, precision: Precision, cache: PackedCache) -> 
     (runner.prompt(&(0..40).collect::<Vec<u32>>(), 9), cached)
 }
 
-fn fast(path: &Path, cache: PackedCache) -> (Vec<f32>, Cached) {
+fn fast(path: &Path, cache: PackedCache) -> (Vec<f32>, PackedCacheReport) {
     logits(path, Tier::best(), Precision::Fast, cache)
 }
 
 /// The one reason why packed weights were not used; then they are packed anew and kept.
-fn trouble(cached: &Cached) -> String {
+fn trouble(cached: &PackedCacheReport) -> String {
     assert!(!cached.used && cached.written.is_some() && cached.trouble.len() == 1, "{cached:?}");
     cached.trouble[0].to_string()
 }
@@ -130,7 +135,7 @@ fn another_tier_has_a_file_of_its_own_and_does_not_take_this_ones() {
     assert!(said.contains("fine), not for") && said.contains("f32)"), "{said}");
 }
 
-fn fast_f32(path: &Path) -> Cached {
+fn fast_f32(path: &Path) -> PackedCacheReport {
     logits(path, Tier::best(), Precision::F32, PackedCache::Map).1
 }
 

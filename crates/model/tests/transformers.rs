@@ -6,7 +6,7 @@ use crate::runner;
 
 use cpu::Tier;
 use kernels::{KvDtype, Precision};
-use model::{Scaling, Spec};
+use model::{RopeScaling, Spec};
 use runner::{Run, Runner, Sequence, cases, error, files, fixtures, prompts, truth};
 use std::path::Path;
 
@@ -112,7 +112,11 @@ fn a_feature_left_out_is_noticed() {
                 s.layers.iter_mut().for_each(|l| l.window = window);
             },
         ),
-        ("rope scaling", |s| s.ropes[0].scaling != Scaling::None, |s| s.ropes[0].scaling = Scaling::None),
+        (
+            "rope scaling",
+            |s| s.ropes[0].scaling != RopeScaling::None,
+            |s| s.ropes[0].scaling = RopeScaling::None,
+        ),
         ("local rope", |s| s.ropes.len() > 1, |s| s.layers.iter_mut().for_each(|l| l.rope = Some(0))),
         ("score cap", |s| s.attention_soft_cap.is_some(), |s| s.attention_soft_cap = None),
         ("logit cap", |s| s.logit_soft_cap.is_some(), |s| s.logit_soft_cap = None),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use text::{ChatTemplate, Tokenizer};
-use weights::fetch::Quiet;
-use weights::store::Home;
+use weights::fetch::NoProgress;
+use weights::store::ModelStore;
 
 fn check(model: &str, file: &str, has_template: bool) {
-    let home = Home::from_env(|name| std::env::var_os(name)).expect("a home");
-    let path = weights::store::resolve(model, &home, &mut Quiet).expect("is pulled");
+    let home = ModelStore::from_env(|name| std::env::var_os(name)).expect("a home");
+    let path = weights::store::resolve(model, &home, &mut NoProgress).expect("is pulled");
     let opened = weights::opened::open(&path).expect("opens");
     let tokenizer = Arc::new(Tokenizer::open(&opened).expect("has a tokenizer"));
     support::compare(&format!("gguf-{file}"), &tokenizer);

@@ -3,12 +3,12 @@
 use crate::support;
 
 use text::{Special, Tokenizer};
-use weights::fetch::Quiet;
-use weights::store::Home;
+use weights::fetch::NoProgress;
+use weights::store::ModelStore;
 
 fn real(model: &str) {
-    let home = Home::from_env(|name| std::env::var_os(name)).expect("a home");
-    let path = weights::store::resolve(model, &home, &mut Quiet).expect("is pulled");
+    let home = ModelStore::from_env(|name| std::env::var_os(name)).expect("a home");
+    let path = weights::store::resolve(model, &home, &mut NoProgress).expect("is pulled");
     let tokenizer = Tokenizer::open(&weights::opened::open(&path).expect("opens")).expect("has a tokenizer");
     assert!(
         tokenizer.fewest_tokens(&"7".repeat(1 << 20)) > 1_000,

@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fetch::{Pinned, Source, is_sha256};
+use crate::fetch::{ModelSource, Pinned, is_sha256};
 
 const TEXT: &str = include_str!("../catalog.toml");
 
 /// What a model is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ModelKind {
     /// Follows a chat template.
     Chat,
     /// Continues text.
@@ -28,14 +28,14 @@ pub enum Kind {
     Classify,
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for ModelKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Kind::Chat => "chat",
-            Kind::Base => "base",
-            Kind::Embed => "embed",
-            Kind::Rerank => "rerank",
-            Kind::Classify => "classify",
+            ModelKind::Chat => "chat",
+            ModelKind::Base => "base",
+            ModelKind::Embed => "embed",
+            ModelKind::Rerank => "rerank",
+            ModelKind::Classify => "classify",
         })
     }
 }
@@ -51,7 +51,7 @@ pub struct Entry {
     /// Architecture family, such as `llama`.
     pub family: String,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: ModelKind,
     /// SPDX identifier, or the name of the licence's terms.
     pub licence: String,
     /// Bytes to download: exact when `files` pins them, about right otherwise.
@@ -123,8 +123,8 @@ impl Catalog {
 
 impl Entry {
     /// The sources in order, read.
-    pub fn parsed_sources(&self) -> Vec<Source> {
-        self.sources.iter().filter_map(|text| Source::parse(text).ok()).collect()
+    pub fn parsed_sources(&self) -> Vec<ModelSource> {
+        self.sources.iter().filter_map(|text| ModelSource::parse(text).ok()).collect()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -140,7 +140,7 @@ impl Entry {
             return Err("a source, a size and a licence are needed".to_owned());
         }
         for source in &self.sources {
-            Source::parse(source).map_err(|reason| format!("{source}: {reason}"))?;
+            ModelSource::parse(source).map_err(|reason| format!("{source}: {reason}"))?;
         }
         for pin in &self.files {
             if !is_sha256(&pin.sha256) {
@@ -206,7 +206,7 @@ mod tests {
             assert!(python.is_none() || hub < python, "{}: the hub comes first", entry.name);
             assert!(python.is_none() || !entry.files.is_empty(), "{}: a package needs a hash", entry.name);
         }
-        assert_eq!(catalog.find(crate::store::DEFAULT_MODEL).map(|entry| entry.kind), Some(Kind::Chat));
+        assert_eq!(catalog.find(crate::store::DEFAULT_MODEL).map(|entry| entry.kind), Some(ModelKind::Chat));
     }
 
     #[test]

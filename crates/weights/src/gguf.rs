@@ -86,7 +86,7 @@ pub fn parse(bytes: &[u8]) -> Result<Gguf, Error> {
         .into_iter()
         .map(|record| record.place(alignment, data_start, bytes.len()))
         .collect::<Result<Vec<_>, _>>()?;
-    apart(&tensors)?;
+    check_disjoint(&tensors)?;
     Ok(Gguf { version, metadata, tensors, alignment, data_start })
 }
 
@@ -197,7 +197,7 @@ impl RawRecord {
 }
 
 /// Refuses tensors that share bytes.
-fn apart(tensors: &[TensorRecord]) -> Result<(), Error> {
+fn check_disjoint(tensors: &[TensorRecord]) -> Result<(), Error> {
     let mut order: Vec<&TensorRecord> = tensors.iter().collect();
     order.sort_by_key(|t| t.range.start);
     for pair in order.windows(2) {

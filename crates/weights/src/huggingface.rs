@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::folder;
-use crate::foreign;
+use crate::diagnose;
+use crate::magic;
 use crate::opened::Error;
 
 /// Largest small JSON file (configs, templates).
@@ -45,8 +45,10 @@ impl Metadata {
     /// # Errors
     /// A file that cannot be read, is larger than its limit, or is not JSON; named.
     pub fn read(dir: &Path) -> Result<Metadata, Error> {
-        let config = json(&dir.join("config.json"), MAX_CONFIG_BYTES)?
-            .ok_or_else(|| Error::NotAModel { path: dir.to_owned(), problem: folder::without_config(dir) })?;
+        let config = json(&dir.join("config.json"), MAX_CONFIG_BYTES)?.ok_or_else(|| Error::NotAModel {
+            path: dir.to_owned(),
+            problem: diagnose::without_config(dir),
+        })?;
         let tokenizer_config = json(&dir.join("tokenizer_config.json"), MAX_CONFIG_BYTES)?;
         let chat_template = chat_template(dir, tokenizer_config.as_ref())?;
         Ok(Metadata {
@@ -130,7 +132,7 @@ fn single(dir: &Path) -> Result<PathBuf, Error> {
     if path.is_file() {
         return Ok(path);
     }
-    Err(Error::NotAModel { path: dir.to_owned(), problem: folder::without_weights(dir) })
+    Err(Error::NotAModel { path: dir.to_owned(), problem: diagnose::without_weights(dir) })
 }
 
 fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
@@ -140,7 +142,7 @@ fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
     value.map(Some).map_err(|source| {
         let what = match bytes.is_empty() {
             true => Some("empty; download it again"),
-            false => foreign::page(&bytes),
+            false => magic::page(&bytes),
         };
         match what {
             Some(what) => Error::Foreign { path: path.to_owned(), what: what.to_owned() },
@@ -167,7 +169,7 @@ fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     if bytes.len() as u64 > limit {
         return Err(Error::TooLarge { path: path.to_owned(), limit });
     }
-    if let Some(what) = foreign::lfs(&bytes) {
+    if let Some(what) = magic::lfs(&bytes) {
         return Err(Error::Foreign { path: path.to_owned(), what: what.to_owned() });
     }
     Ok(Some(bytes))

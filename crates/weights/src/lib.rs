@@ -5,13 +5,13 @@
 //! alignment and type is checked against the file's size before it is used. Absent on purpose: arithmetic on weights.
 
 pub mod catalog;
+mod diagnose;
 mod element;
 pub mod fetch;
-mod folder;
-mod foreign;
 pub mod gguf;
 pub mod huggingface;
 pub mod ledger;
+mod magic;
 pub mod opened;
 pub mod packed;
 pub mod safetensors;
@@ -19,4 +19,4 @@ pub mod store;
 
 pub use element::Element;
 pub use ledger::Ledger;
-pub use opened::{Error, Kind, Metadata, Opened, Placed, Tensor, TensorInfo, open};
+pub use opened::{Error, Metadata, ModelFormat, Opened, PlacedTensor, Tensor, TensorInfo, open};

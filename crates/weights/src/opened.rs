@@ -13,30 +13,30 @@ use std::time::UNIX_EPOCH;
 use cpu::Map;
 
 use crate::element::Element;
-use crate::foreign;
 use crate::gguf::{self, Gguf, Split};
 use crate::huggingface;
 use crate::ledger::Ledger;
+use crate::magic;
 use crate::packed::{self, FileKey};
 use crate::safetensors;
 
 pub use error::Error;
-pub use tensors::{Placed, Tensor, TensorInfo};
+pub use tensors::{PlacedTensor, Tensor, TensorInfo};
 
 /// The two forms of a model on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ModelFormat {
     /// One GGUF file, or a split one.
     Gguf,
     /// A directory with config.json and safetensors.
     HuggingFace,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ModelFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Kind::Gguf => "GGUF",
-            Kind::HuggingFace => "Hugging Face",
+            ModelFormat::Gguf => "GGUF",
+            ModelFormat::HuggingFace => "Hugging Face",
         })
     }
 }
@@ -146,7 +146,7 @@ impl Opened {
         name: &Path,
         metadata: gguf::Metadata,
         parts: Vec<Vec<u8>>,
-        tensors: Vec<Placed>,
+        tensors: Vec<PlacedTensor>,
     ) -> Opened {
         let mut opened = Opened::empty(name, Metadata::Gguf(metadata));
         let part = |bytes| Part { path: name.to_owned(), bytes: Bytes::Memory(bytes) };
@@ -233,7 +233,7 @@ impl Opened {
         for (number, (path, listed)) in huggingface::shards(dir)?.into_iter().enumerate() {
             let map = Map::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
             let records =
-                safetensors::parse(&map).map_err(|source| match foreign::in_place_of_safetensors(&map) {
+                safetensors::parse(&map).map_err(|source| match magic::in_place_of_safetensors(&map) {
                     Some(what) => Error::Foreign { path: path.clone(), what },
                     None => Error::Safetensors { path: path.clone(), source },
                 })?;
@@ -282,10 +282,10 @@ impl Opened {
     }
 
     /// Its form.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ModelFormat {
         match self.metadata {
-            Metadata::Gguf(_) => Kind::Gguf,
-            Metadata::HuggingFace(_) => Kind::HuggingFace,
+            Metadata::Gguf(_) => ModelFormat::Gguf,
+            Metadata::HuggingFace(_) => ModelFormat::HuggingFace,
         }
     }
 
@@ -377,9 +377,9 @@ impl Entry {
 
 fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
     let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let file = gguf::parse(&map).map_err(|source| match foreign::name(foreign::head(&map)) {
+    let file = gguf::parse(&map).map_err(|source| match magic::name(magic::head(&map)) {
         Some(what) if !gguf::is_gguf(&map) => {
-            Error::Foreign { path: path.to_owned(), what: foreign::beside(path, what) }
+            Error::Foreign { path: path.to_owned(), what: magic::beside(path, what) }
         }
         _ => Error::Gguf { path: path.to_owned(), source },
     })?;

@@ -87,7 +87,7 @@ pub enum Problem {
 /// What packed weights depend on. Packed weights of an equal key, and of matrices from the same places, are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Key {
+pub struct CacheKey {
     /// The version of the layout of panels.
     pub version: u32,
     /// The tier that they are for.
@@ -103,7 +103,7 @@ pub struct Key {
 /// A packed matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Slot {
+pub struct MatrixEntry {
     /// What it is for.
     pub role: String,
     /// Format in the model's file.
@@ -135,14 +135,14 @@ pub struct Slot {
 #[serde(deny_unknown_fields)]
 pub struct Index {
     /// What the packed weights depend on.
-    pub key: Key,
+    pub key: CacheKey,
     /// Every matrix, in the order of the file.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<MatrixEntry>,
 }
 
 /// A file of packed weights, its index read and checked.
 #[derive(Debug)]
-pub struct Packed {
+pub struct PackedFile {
     path: PathBuf,
     file: File,
     index: Index,
@@ -158,10 +158,10 @@ pub fn path_beside(opened: &Opened, tier: &str) -> Option<PathBuf> {
     Some(first.with_file_name(name))
 }
 
-impl Key {
+impl CacheKey {
     /// Whether this is the key `wanted`, or what is different about it.
-    fn check(&self, wanted: &Key) -> Result<(), Problem> {
-        let machine = |key: &Key| format!("{} ({} lanes, {})", key.tier, key.lanes, key.precision);
+    fn check(&self, wanted: &CacheKey) -> Result<(), Problem> {
+        let machine = |key: &CacheKey| format!("{} ({} lanes, {})", key.tier, key.lanes, key.precision);
         if self.version != wanted.version {
             Err(Problem::Version { found: self.version, wanted: wanted.version })
         } else if machine(self) != machine(wanted) {
@@ -239,20 +239,20 @@ fn indexed(json: &[u8], sum: &[u8; 32], file_bytes: u64) -> Result<Index, Proble
 ///
 /// # Errors
 /// Why they are of no use.
-pub fn open(path: &Path, wanted: &Key) -> Result<Option<Packed>, Error> {
+pub fn open(path: &Path, wanted: &CacheKey) -> Result<Option<PackedFile>, Error> {
     // Looked at before opening: opening a pipe would wait for a writer that may never come.
     let regular = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         metadata => metadata.map(|metadata| metadata.is_file()).map_err(Problem::Io),
     };
     let opened =
-        regular.and_then(|regular| if regular { Packed::open(path) } else { Err(Problem::NotAFile) });
+        regular.and_then(|regular| if regular { PackedFile::open(path) } else { Err(Problem::NotAFile) });
     let checked = opened.and_then(|packed| packed.index.key.check(wanted).map(|()| packed));
     checked.map(Some).map_err(|problem| Error { path: path.to_owned(), problem })
 }
 
-impl Packed {
-    fn open(path: &Path) -> Result<Packed, Problem> {
+impl PackedFile {
+    fn open(path: &Path) -> Result<PackedFile, Problem> {
         let file = File::open(path)?;
         let file_bytes = file.metadata()?.len();
         let mut bytes = [0; PRELUDE];
@@ -264,11 +264,11 @@ impl Packed {
         let mut json = vec![0; length];
         file.read_exact_at(&mut json, PRELUDE as u64)?;
         let index = indexed(&json, &sum, file_bytes)?;
-        Ok(Packed { path: path.to_owned(), file, index, data: data_start(length) })
+        Ok(PackedFile { path: path.to_owned(), file, index, data: data_start(length) })
     }
 
     /// Every matrix in it.
-    pub fn slots(&self) -> &[Slot] {
+    pub fn slots(&self) -> &[MatrixEntry] {
         &self.index.slots
     }
 
@@ -281,7 +281,7 @@ impl Packed {
     }
 
     /// Where the bytes of a matrix are in the file; none if a number is beyond this machine's.
-    pub fn range(&self, slot: &Slot) -> Option<std::ops::Range<usize>> {
+    pub fn range(&self, slot: &MatrixEntry) -> Option<std::ops::Range<usize>> {
         let start = usize::try_from(self.data + slot.start).ok()?;
         Some(start..start.checked_add(usize::try_from(slot.bytes).ok()?)?)
     }
@@ -290,7 +290,7 @@ impl Packed {
     ///
     /// # Errors
     /// What the system says, or a file that has become shorter.
-    pub fn read(&self, pool: &Pool, slot: &Slot, to: &mut [u8]) -> Result<(), Error> {
+    pub fn read(&self, pool: &Pool, slot: &MatrixEntry, to: &mut [u8]) -> Result<(), Error> {
         let failed = Mutex::new(None);
         pool.chunks_mut(to, PART, &|part, to| {
             let at = self.data + slot.start + part as u64 * PART as u64;

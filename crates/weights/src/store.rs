@@ -10,7 +10,7 @@
 //! A model is in `models/` whole and checked or not at all. Its record keeps size, time and hash of each file: opening
 //! an installed model looks at sizes and times only, so it costs microseconds and not a second for each gigabyte.
 //!
-//! Deliberately absent: the environment (a [`Home`] is told by its maker), threads, and a cache that fetches anything
+//! Deliberately absent: the environment (a [`ModelStore`] is told by its maker), threads, and a cache that fetches anything
 //! nobody asked for.
 
 mod error;
@@ -24,10 +24,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::catalog::{Catalog, Entry};
-use crate::fetch::{self, Hub, Limits, Outside, Progress, Pythons};
+use crate::fetch::{self, FetchConfig, Hub, Limits, Progress, PythonInterpreters};
 
 pub use error::Error;
-pub use pull::{Freed, Pulled, pull, remove};
+pub use pull::{PullOutcome, RemoveOutcome, pull, remove};
 pub(crate) use record::NAME as RECORD_NAME;
 pub use record::{FileRecord, Record};
 
@@ -38,20 +38,20 @@ pub const DEFAULT_MODEL: &str = "smollm2-135m-instruct";
 
 /// Where models are kept, and what pulling may use.
 #[derive(Debug, Clone)]
-pub struct Home {
+pub struct ModelStore {
     root: PathBuf,
-    outside: Outside,
+    config: FetchConfig,
 }
 
-impl Home {
+impl ModelStore {
     /// A home at `root` with everything outside given.
-    pub fn new(root: impl Into<PathBuf>, outside: Outside) -> Home {
-        Home { root: root.into(), outside }
+    pub fn new(root: impl Into<PathBuf>, config: FetchConfig) -> ModelStore {
+        ModelStore { root: root.into(), config }
     }
 
     /// The home that the environment names: `GRISTMILL_HOME`, else `$XDG_CACHE_HOME/gristmill`, else
-    /// `~/.cache/gristmill`. Call it as `Home::from_env(|name| std::env::var_os(name))`.
-    pub fn from_env(env: impl Fn(&str) -> Option<OsString>) -> Result<Home, Error> {
+    /// `~/.cache/gristmill`. Call it as `ModelStore::from_env(|name| std::env::var_os(name))`.
+    pub fn from_env(env: impl Fn(&str) -> Option<OsString>) -> Result<ModelStore, Error> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         // The XDG rules say that a relative path is to be ignored.
         let cache = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
@@ -60,15 +60,15 @@ impl Home {
             .or_else(|| set("HOME").map(|home| home.join(".cache/gristmill")))
             .ok_or(Error::NoHome)?;
         let root = std::path::absolute(&root).map_err(fetch::Error::io("find", &root))?;
-        let (hub, pythons) = (Hub::from_env(&env), Pythons::from_env(&env));
-        let outside = Outside { hub, pythons, limits: Limits::default(), trust: set("SSL_CERT_FILE") };
-        Ok(Home { root, outside })
+        let (hub, pythons) = (Hub::from_env(&env), PythonInterpreters::from_env(&env));
+        let config = FetchConfig { hub, pythons, limits: Limits::default(), trust: set("SSL_CERT_FILE") };
+        Ok(ModelStore { root, config })
     }
 
     /// The same home with other timeouts and retries.
     #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Home {
-        self.outside.limits = limits;
+    pub fn with_limits(mut self, limits: Limits) -> ModelStore {
+        self.config.limits = limits;
         self
     }
 
@@ -79,7 +79,7 @@ impl Home {
 
     /// Timeouts and retries.
     pub fn limits(&self) -> Limits {
-        self.outside.limits
+        self.config.limits
     }
 
     fn models(&self) -> PathBuf {
@@ -139,7 +139,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    fn open(home: &Home, slug: &str) -> Option<Installed> {
+    fn open(home: &ModelStore, slug: &str) -> Option<Installed> {
         let dir = home.model(slug);
         // A link in place of the directory would lead outside.
         let real = std::fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_dir());
@@ -178,7 +178,7 @@ pub fn known(model: &str) -> Result<(), Error> {
 ///
 /// MODEL is a catalog name, a path to a GGUF or a Hugging Face directory, or a source (`hf:`, `py:`, `http(s)://`).
 /// A catalog name comes before a file of that name in the current directory; write `./name` for the file.
-pub fn resolve(model: &str, home: &Home, progress: &mut dyn Progress) -> Result<PathBuf, Error> {
+pub fn resolve(model: &str, home: &ModelStore, progress: &mut dyn Progress) -> Result<PathBuf, Error> {
     if let Some(path) = local(model) {
         return path;
     }
@@ -206,7 +206,7 @@ fn is_read_only(error: &std::io::Error) -> bool {
 
 /// The path that `model` is, when it is one.
 fn local(model: &str) -> Option<Result<PathBuf, Error>> {
-    if fetch::Source::is_meant(model) || Catalog::embedded().find(model).is_some() {
+    if fetch::ModelSource::is_meant(model) || Catalog::embedded().find(model).is_some() {
         return None;
     }
     let path = PathBuf::from(model);

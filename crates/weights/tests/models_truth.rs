@@ -6,15 +6,15 @@
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use weights::fetch::Quiet;
-use weights::store::{Home, resolve};
+use weights::fetch::NoProgress;
+use weights::store::{ModelStore, resolve};
 
 fn check(model: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/real.json");
     let truth: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let truth = &truth[model];
-    let home = Home::from_env(|name| std::env::var_os(name)).unwrap();
-    let opened = weights::open(&resolve(model, &home, &mut Quiet).unwrap()).unwrap();
+    let home = ModelStore::from_env(|name| std::env::var_os(name)).unwrap();
+    let opened = weights::open(&resolve(model, &home, &mut NoProgress).unwrap()).unwrap();
     assert_eq!(opened.tensors().len() as u64, truth["tensors"]);
     assert_eq!(opened.metadata().gguf().unwrap().len() as u64, truth["fields"]);
     let formats = truth["formats"].as_object().unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tensor::Dtype;
 use weights::gguf::{Array, Value as Meta};
-use weights::{Element, Kind, Opened, open};
+use weights::{Element, ModelFormat, Opened, open};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -66,7 +66,7 @@ fn as_json(value: &Meta) -> Value {
 fn every_metadata_type_and_every_format_reads_as_written() {
     let opened = open(&fixtures().join("every-type.gguf")).unwrap();
     let expected = &expected()["every-type"];
-    assert_eq!(opened.kind(), Kind::Gguf);
+    assert_eq!(opened.kind(), ModelFormat::Gguf);
     let metadata = opened.metadata().gguf().unwrap();
     assert_eq!(metadata.get_str("general.architecture"), Some("llama"));
     assert_eq!(metadata.get_u32("general.alignment"), Some(64));
@@ -203,7 +203,7 @@ fn a_directory_with_one_file_opens() {
         ),
     ]);
     let opened = open(dir.path()).unwrap();
-    assert_eq!(opened.kind(), Kind::HuggingFace);
+    assert_eq!(opened.kind(), ModelFormat::HuggingFace);
     let m = opened.metadata().hugging_face().unwrap();
     assert_eq!(m.config["hidden_size"], 4);
     assert_eq!(m.generation_config.as_ref().unwrap()["eos_token_id"], json!([1, 2]));

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use packages::sha256;
 use served::{Reply, Server, gguf};
-use weights::fetch::{self, Event, Hub, Limits, Outside, Progress, Pythons, Quiet};
-use weights::store::{Error, Home, pull, remove, resolve};
+use weights::fetch::{self, Event, FetchConfig, Hub, Limits, NoProgress, Progress, PythonInterpreters};
+use weights::store::{Error, ModelStore, pull, remove, resolve};
 
 const SIZE: usize = 3 << 20;
 
@@ -27,14 +27,14 @@ fn limits() -> Limits {
     }
 }
 
-fn home(dir: &Path) -> Home {
-    let outside = Outside {
+fn home(dir: &Path) -> ModelStore {
+    let outside = FetchConfig {
         hub: Hub::new("http://127.0.0.1:1", None),
-        pythons: Pythons::new([]),
+        pythons: PythonInterpreters::new([]),
         limits: limits(),
         trust: None,
     };
-    Home::new(dir, outside)
+    ModelStore::new(dir, outside)
 }
 
 /// The only failure of a pull from one source.
@@ -47,7 +47,7 @@ fn failure(error: Error) -> fetch::Error {
 }
 
 /// Nothing is installed and no bytes are left to be taken for good ones.
-fn nothing_installed(home: &Home) {
+fn nothing_installed(home: &ModelStore) {
     assert_eq!(home.installed().unwrap().len(), 0);
 }
 
@@ -59,17 +59,17 @@ fn a_url_is_pulled_once_and_then_opened_without_asking() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
     let url = format!("{}#sha256={}", server.url("/m/tiny.gguf"), sha256(&body));
-    let path = resolve(&url, &home, &mut Quiet).unwrap();
+    let path = resolve(&url, &home, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), body);
     assert_eq!(path.file_name().unwrap(), "tiny.gguf");
-    assert_eq!(resolve(&url, &home, &mut Quiet).unwrap(), path);
-    assert!(pull(&url, &home, false, &mut Quiet).unwrap().already);
+    assert_eq!(resolve(&url, &home, &mut NoProgress).unwrap(), path);
+    assert!(pull(&url, &home, false, &mut NoProgress).unwrap().already);
     assert_eq!(server.requests().len(), 1);
     let installed = home.installed().unwrap();
     assert_eq!((installed.len(), installed[0].size_bytes()), (1, SIZE as u64));
     assert_eq!(installed[0].record.files[0].sha256, sha256(&body));
     assert_eq!(installed[0].record.files[0].checked, fetch::Checked::Pinned);
-    assert_eq!(remove(&url, &home, &mut Quiet).unwrap().bytes / SIZE as u64, 1);
+    assert_eq!(remove(&url, &home, &mut NoProgress).unwrap().bytes / SIZE as u64, 1);
     nothing_installed(&home);
     assert!(!path.exists());
 }
@@ -80,7 +80,7 @@ fn a_wrong_hash_installs_nothing_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
     let url = format!("{}#sha256={}", server.url("/x.gguf"), "0".repeat(64));
-    let error = failure(resolve(&url, &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&url, &home, &mut NoProgress).unwrap_err());
     assert!(matches!(&error, fetch::Error::Hash { got, .. } if *got == sha256(&gguf(SIZE))), "{error}");
     nothing_installed(&home);
     let left: u64 = walk(&dir.path().join("partial")).iter().map(|path| path.metadata().unwrap().len()).sum();
@@ -103,7 +103,7 @@ fn a_cut_connection_goes_on_where_it_stopped() {
         if before < 2 { reply.cut(1 << 20) } else { reply }
     });
     let dir = tempfile::tempdir().unwrap();
-    let pulled = pull(&server.url("/x.gguf"), &home(dir.path()), false, &mut Quiet).unwrap();
+    let pulled = pull(&server.url("/x.gguf"), &home(dir.path()), false, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(pulled.installed.path()).unwrap(), body);
     let ranges: Vec<_> = server.requests().iter().map(|request| request.from()).collect();
     assert_eq!(ranges, [None, Some(1 << 20), Some(2 << 20)]);
@@ -120,7 +120,7 @@ fn a_file_that_changed_meanwhile_is_taken_anew() {
         _ => Reply::file(request, &served, "\"new\""),
     });
     let dir = tempfile::tempdir().unwrap();
-    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), new);
 }
 
@@ -133,7 +133,7 @@ fn a_server_without_ranges_is_begun_anew() {
         if before == 0 { reply.cut(1 << 20) } else { reply }
     });
     let dir = tempfile::tempdir().unwrap();
-    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), body);
 }
 
@@ -148,7 +148,7 @@ fn a_wrong_range_is_not_believed() {
         _ => Reply::file(request, &served, "\"v1\""),
     });
     let dir = tempfile::tempdir().unwrap();
-    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), body);
 }
 
@@ -198,7 +198,7 @@ fn abuse_a6_a_resumed_download_never_mixes_two_files() {
             _ => tag(rest(request, &served).unwrap_or_else(|| Reply::ok(&served)), true),
         });
         let dir = tempfile::tempdir().unwrap();
-        let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+        let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap();
         assert!(std::fs::read(path).unwrap() == new, "{what}: two files were mixed");
     }
 }
@@ -212,7 +212,7 @@ fn abuse_a6_a_date_that_is_left_out_of_a_range_is_no_other_file() {
         _ => rest(request, &served).unwrap(),
     });
     let dir = tempfile::tempdir().unwrap();
-    let pulled = pull(&server.url("/x.gguf"), &home(dir.path()), false, &mut Quiet).unwrap();
+    let pulled = pull(&server.url("/x.gguf"), &home(dir.path()), false, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(pulled.installed.path()).unwrap(), body);
     assert_eq!(pulled.network_bytes, SIZE as u64, "no byte came twice");
 }
@@ -231,7 +231,7 @@ fn abuse_a6_a_range_with_more_bytes_than_it_declares_is_refused() {
         }
     });
     let dir = tempfile::tempdir().unwrap();
-    let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::TooLarge { .. }), "{error}");
 }
 
@@ -240,7 +240,7 @@ fn abuse_a6_a_redirect_to_a_file_is_refused() {
     for to in ["file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://127.0.0.1"] {
         let server = Server::start(move |_, _| Reply::redirect(to));
         let dir = tempfile::tempdir().unwrap();
-        let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap_err());
+        let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap_err());
         assert!(error.to_string().contains("redirected to what is"), "{to}: {error}");
     }
 }
@@ -256,7 +256,7 @@ fn rotten_bytes_of_an_earlier_attempt_get_one_fresh_start() {
     let dir = tempfile::tempdir().unwrap();
     let one_try = home(dir.path()).with_limits(Limits { retries: 0, ..limits() });
     let url = format!("{}#sha256={}", server.url("/x.gguf"), sha256(&body));
-    pull(&url, &one_try, false, &mut Quiet).unwrap_err();
+    pull(&url, &one_try, false, &mut NoProgress).unwrap_err();
     let part = walk(&dir.path().join("partial"))
         .into_iter()
         .find(|p| p.extension().is_some_and(|e| e == "part"))
@@ -265,7 +265,7 @@ fn rotten_bytes_of_an_earlier_attempt_get_one_fresh_start() {
     assert_eq!(bytes.len(), 1 << 20);
     bytes[1000] ^= 1;
     std::fs::write(&part, bytes).unwrap();
-    let path = resolve(&url, &one_try, &mut Quiet).unwrap();
+    let path = resolve(&url, &one_try, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), body);
     let ranges: Vec<_> = server.requests().iter().map(|request| request.from()).collect();
     assert_eq!(ranges, [None, Some(1 << 20), None]);
@@ -283,9 +283,9 @@ fn redirects_are_followed_to_a_limit() {
     });
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
-    let path = resolve(&server.url("/a/x.gguf"), &home, &mut Quiet).unwrap();
+    let path = resolve(&server.url("/a/x.gguf"), &home, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), body);
-    let error = failure(resolve(&server.url("/loop/x.gguf"), &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/loop/x.gguf"), &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("redirects"), "{error}");
     assert!(server.requests().len() < 20);
 }
@@ -294,7 +294,7 @@ fn redirects_are_followed_to_a_limit() {
 fn what_is_not_there_is_not_asked_for_again() {
     let server = Server::start(|_, _| Reply::status(404));
     let dir = tempfile::tempdir().unwrap();
-    let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::Status { status: 404, .. }), "{error}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -309,9 +309,9 @@ fn passing_failures_are_retried_within_a_limit() {
     });
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
-    resolve(&server.url("/good.gguf"), &home, &mut Quiet).unwrap();
+    resolve(&server.url("/good.gguf"), &home, &mut NoProgress).unwrap();
     assert_eq!(server.count("/good.gguf"), 3);
-    let error = failure(resolve(&server.url("/bad.gguf"), &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/bad.gguf"), &home, &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::Status { status: 500, .. }), "{error}");
     assert_eq!(server.count("/bad.gguf"), 1 + limits().retries as usize);
 }
@@ -328,10 +328,10 @@ fn a_silent_server_is_left_after_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path()).with_limits(Limits { retries: 1, ..limits() });
     let begin = Instant::now();
-    let path = resolve(&server.url("/late.gguf"), &home, &mut Quiet).unwrap();
+    let path = resolve(&server.url("/late.gguf"), &home, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), gguf(SIZE));
     assert_eq!(server.requests()[1].from(), Some(1 << 20));
-    let error = failure(resolve(&server.url("/never.gguf"), &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/never.gguf"), &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("silen"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(20), "took {:?}", begin.elapsed());
 }
@@ -342,7 +342,7 @@ fn nobody_listening_fails_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let begin = Instant::now();
     let slow = home(dir.path()).with_limits(Limits { backoff: Duration::from_secs(20), ..limits() });
-    let error = failure(resolve(&format!("http://{free}/x.gguf"), &slow, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&format!("http://{free}/x.gguf"), &slow, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("cannot reach"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(15), "the pause of 20 s was taken");
 }
@@ -352,7 +352,7 @@ fn a_page_is_not_a_model() {
     let server = Server::start(|_, _| Reply::ok(b"<!DOCTYPE html><title>Sign in</title>"));
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
-    let error = failure(resolve(&server.url("/x.gguf"), &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/x.gguf"), &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("not a GGUF file but a web page"), "{error}");
     nothing_installed(&home);
 }
@@ -363,7 +363,7 @@ fn claims_beyond_the_cap_are_refused_unwritten() {
         Server::start(|_, _| Reply::ok(&gguf(1000)).with("Content-Length", &(1u64 << 60).to_string()));
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());
-    let error = failure(resolve(&server.url("/cap.gguf"), &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(&server.url("/cap.gguf"), &home, &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::TooLarge { limit: fetch::MAX_FILE_BYTES, .. }), "{error}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -374,7 +374,7 @@ fn a_body_without_a_length_is_taken_to_its_end() {
     let served = body.clone();
     let server = Server::start(move |_, _| Reply { unsized_body: true, ..Reply::ok(&served) });
     let dir = tempfile::tempdir().unwrap();
-    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+    let path = resolve(&server.url("/x.gguf"), &home(dir.path()), &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(path).unwrap(), body);
 }
 
@@ -386,7 +386,7 @@ fn all_files_of_a_split_gguf_arrive() {
         _ => Reply::status(404),
     });
     let dir = tempfile::tempdir().unwrap();
-    let path = resolve(&server.url("/m-00002-of-00002.gguf"), &home(dir.path()), &mut Quiet).unwrap();
+    let path = resolve(&server.url("/m-00002-of-00002.gguf"), &home(dir.path()), &mut NoProgress).unwrap();
     assert_eq!(path.file_name().unwrap(), "m-00001-of-00002.gguf");
     assert_eq!(path.with_file_name("m-00002-of-00002.gguf").metadata().unwrap().len(), 2000);
 }
@@ -402,7 +402,7 @@ fn many_pulls_at_once_are_one_download() {
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let pulled = pull(&url, &home, false, &mut Quiet).unwrap();
+                let pulled = pull(&url, &home, false, &mut NoProgress).unwrap();
                 already.fetch_add(usize::from(pulled.already), Ordering::Relaxed);
             });
         }
@@ -463,7 +463,7 @@ fn waiting_for_another_pull_has_an_end() {
     let dir = tempfile::tempdir().unwrap();
     let (holder, url) = (Arc::new(home(dir.path())), server.url("/x.gguf"));
     let (held, same) = (holder.clone(), url.clone());
-    let thread = std::thread::spawn(move || pull(&same, &held, false, &mut Quiet).is_err());
+    let thread = std::thread::spawn(move || pull(&same, &held, false, &mut NoProgress).is_err());
     while server.requests().is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -482,8 +482,8 @@ fn damage_is_found_and_mended_by_verify() {
     let server = Server::start(move |request, _| Reply::file(request, &served, "\"v1\""));
     let dir = tempfile::tempdir().unwrap();
     let (home, url) = (home(dir.path()), server.url("/x.gguf"));
-    let path = resolve(&url, &home, &mut Quiet).unwrap();
-    assert!(pull(&url, &home, true, &mut Quiet).unwrap().already);
+    let path = resolve(&url, &home, &mut NoProgress).unwrap();
+    assert!(pull(&url, &home, true, &mut NoProgress).unwrap().already);
 
     // A disk error changes a byte and no date.
     let modified = path.metadata().unwrap().modified().unwrap();
@@ -491,13 +491,13 @@ fn damage_is_found_and_mended_by_verify() {
     bad[SIZE / 2] ^= 0x10;
     std::fs::write(&path, &bad).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
-    let pulled = pull(&url, &home, true, &mut Quiet).unwrap();
+    let pulled = pull(&url, &home, true, &mut NoProgress).unwrap();
     assert!(!pulled.already);
     assert_eq!(std::fs::read(&path).unwrap(), body);
 
     // A cut file shows by its size, without verify.
     std::fs::File::options().write(true).open(&path).unwrap().set_len(1000).unwrap();
-    assert_eq!(std::fs::read(resolve(&url, &home, &mut Quiet).unwrap()).unwrap(), body);
+    assert_eq!(std::fs::read(resolve(&url, &home, &mut NoProgress).unwrap()).unwrap(), body);
     assert_eq!(server.requests().len(), 3);
 
     // A new date alone costs one hash and no download.
@@ -507,7 +507,7 @@ fn damage_is_found_and_mended_by_verify() {
         .unwrap()
         .set_modified(modified - Duration::from_secs(9))
         .unwrap();
-    assert!(pull(&url, &home, false, &mut Quiet).unwrap().already);
+    assert!(pull(&url, &home, false, &mut NoProgress).unwrap().already);
     assert_eq!(server.requests().len(), 3);
 }
 
@@ -520,7 +520,7 @@ fn removal_stays_inside_the_store() {
     std::fs::create_dir_all(root.join("models")).unwrap();
     let home = home(&root);
     for name in ["../../precious.gguf", outside.to_str().unwrap(), "..", ".", "", "a/b", "models", "x\0y"] {
-        assert!(matches!(remove(name, &home, &mut Quiet), Err(Error::NotInstalled { .. })), "{name:?}");
+        assert!(matches!(remove(name, &home, &mut NoProgress), Err(Error::NotInstalled { .. })), "{name:?}");
     }
     assert!(outside.exists());
     // A link planted in the store is taken away itself; what it points to stays.
@@ -529,7 +529,7 @@ fn removal_stays_inside_the_store() {
     std::fs::write(target.join("keep"), b"1").unwrap();
     std::os::unix::fs::symlink(&target, root.join("models/planted")).unwrap();
     assert!(home.find("planted").is_none());
-    remove("planted", &home, &mut Quiet).unwrap();
+    remove("planted", &home, &mut NoProgress).unwrap();
     assert!(target.join("keep").exists() && !root.join("models/planted").exists());
 }
 
@@ -539,12 +539,15 @@ fn paths_and_names_are_told_apart() {
     let home = home(&dir.path().join("home"));
     let file = dir.path().join("m.gguf");
     std::fs::write(&file, gguf(100)).unwrap();
-    assert_eq!(resolve(file.to_str().unwrap(), &home, &mut Quiet).unwrap(), file);
-    assert_eq!(resolve(dir.path().to_str().unwrap(), &home, &mut Quiet).unwrap(), dir.path());
+    assert_eq!(resolve(file.to_str().unwrap(), &home, &mut NoProgress).unwrap(), file);
+    assert_eq!(resolve(dir.path().to_str().unwrap(), &home, &mut NoProgress).unwrap(), dir.path());
     let missing = dir.path().join("none.gguf");
-    assert!(matches!(resolve(missing.to_str().unwrap(), &home, &mut Quiet), Err(Error::NoSuchPath { .. })));
-    assert!(matches!(resolve("no-such-model-name", &home, &mut Quiet), Err(Error::Unknown { .. })));
-    assert!(matches!(resolve("hf:a/b/c/d", &home, &mut Quiet), Err(Error::BadSource { .. })));
+    assert!(matches!(
+        resolve(missing.to_str().unwrap(), &home, &mut NoProgress),
+        Err(Error::NoSuchPath { .. })
+    ));
+    assert!(matches!(resolve("no-such-model-name", &home, &mut NoProgress), Err(Error::Unknown { .. })));
+    assert!(matches!(resolve("hf:a/b/c/d", &home, &mut NoProgress), Err(Error::BadSource { .. })));
 }
 
 #[test]
@@ -564,7 +567,7 @@ fn what_was_given_up_long_ago_is_cleared_away() {
             std::fs::File::open(partial.join(name)).unwrap().set_modified(old).unwrap();
         }
     }
-    resolve(&server.url("/x.gguf"), &home, &mut Quiet).unwrap();
+    resolve(&server.url("/x.gguf"), &home, &mut NoProgress).unwrap();
     assert!(!partial.join("old-model").exists());
     assert!(!partial.join(".old-trash").exists());
     assert!(partial.join("new-model").exists());
@@ -574,8 +577,10 @@ fn what_was_given_up_long_ago_is_cleared_away() {
 fn the_environment_says_where_models_are() {
     let root = |pairs: &[(&str, &str)]| {
         let pairs: Vec<_> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Home::from_env(move |name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.into()))
-            .map(|home| home.root().to_string_lossy().into_owned())
+        ModelStore::from_env(move |name| {
+            pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.into())
+        })
+        .map(|home| home.root().to_string_lossy().into_owned())
     };
     assert_eq!(root(&[("GRISTMILL_HOME", "/g"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h")]).unwrap(), "/g");
     assert_eq!(root(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")]).unwrap(), "/x/gristmill");

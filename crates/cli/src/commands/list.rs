@@ -1,7 +1,7 @@
 //! `gristmill list`.
 
 use serde::Serialize;
-use weights::catalog::{Catalog, Entry, Kind};
+use weights::catalog::{Catalog, Entry, ModelKind};
 use weights::store::Installed;
 
 use crate::Failure;
@@ -28,7 +28,7 @@ struct Row<'a> {
     size_bytes: u64,
     /// The size is that of known bytes, not about right.
     size_is_exact: bool,
-    kind: Option<Kind>,
+    kind: Option<ModelKind>,
     family: Option<&'a str>,
     licence: Option<&'a str>,
     description: Option<&'a str>,
@@ -88,10 +88,10 @@ fn present(model: &Installed) -> Row<'_> {
 /// Why nothing runs the catalog's entry yet.
 fn hindrance(entry: &Entry) -> Option<String> {
     let what = match entry.kind {
-        Kind::Chat | Kind::Base => None,
-        Kind::Embed => Some("embeddings are not built yet".to_owned()),
-        Kind::Rerank => Some("reranking is not built yet".to_owned()),
-        Kind::Classify => Some("classification is not built yet".to_owned()),
+        ModelKind::Chat | ModelKind::Base => None,
+        ModelKind::Embed => Some("embeddings are not built yet".to_owned()),
+        ModelKind::Rerank => Some("reranking is not built yet".to_owned()),
+        ModelKind::Classify => Some("classification is not built yet".to_owned()),
     };
     let known = model::families::FAMILIES.iter().any(|family| family.gguf == entry.family);
     what.or_else(|| (!known).then(|| format!("the family {} is not built yet", entry.family)))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use weights::fetch::Limits;
-use weights::store::{FileRecord, Pulled, pull};
+use weights::store::{FileRecord, PullOutcome, pull};
 
 use crate::Failure;
 use crate::store::{Watch, home, size};
@@ -46,7 +46,7 @@ struct Report<'a> {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let home = home()?.with_limits(Limits { lock: Duration::from_secs(args.wait), ..Limits::default() });
-    let mut done: Vec<(Pulled, f64)> = Vec::new();
+    let mut done: Vec<(PullOutcome, f64)> = Vec::new();
     let mut failed = Vec::new();
     for name in &args.names {
         let begin = Instant::now();
@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("; "))) }
 }
 
-fn tell(pulled: &Pulled, verified: bool, seconds: f64) {
+fn tell(pulled: &PullOutcome, verified: bool, seconds: f64) {
     let installed = &pulled.installed;
     let (name, path, bytes) = (&installed.record.model, installed.path(), size(installed.size_bytes()));
     match (pulled.already, verified) {
@@ -78,7 +78,7 @@ fn tell(pulled: &Pulled, verified: bool, seconds: f64) {
     }
 }
 
-fn report(pulled: &Pulled, seconds: f64) -> Report<'_> {
+fn report(pulled: &PullOutcome, seconds: f64) -> Report<'_> {
     let installed = &pulled.installed;
     Report {
         name: &installed.record.model,

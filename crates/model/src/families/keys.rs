@@ -4,7 +4,7 @@
 //! not looked at. `tests/keys.rs` goes over every key of the configuration classes and says which is which.
 
 use crate::error::Error;
-use crate::source::{Key, Raw, Source};
+use crate::source::{Key, RawValue, Source};
 use serde_json::Value;
 
 /// A value with which a key changes nothing.
@@ -79,17 +79,17 @@ pub(super) fn refuse(source: &Source, family: &str) -> Result<(), Error> {
         }
         let Some(found) = source.raw(*key) else { continue };
         let fits = match (neutral, &found) {
-            (Neutral::Off, Raw::Flag(flag)) => !flag,
-            (Neutral::On, Raw::Flag(flag)) => *flag,
-            (Neutral::Off, Raw::Number(number)) => *number == 0.0,
-            (Neutral::One, Raw::Number(number)) => *number == 1.0 || *number == 0.0,
+            (Neutral::Off, RawValue::Flag(flag)) => !flag,
+            (Neutral::On, RawValue::Flag(flag)) => *flag,
+            (Neutral::Off, RawValue::Number(number)) => *number == 0.0,
+            (Neutral::One, RawValue::Number(number)) => *number == 1.0 || *number == 0.0,
             _ => false,
         };
         if !fits {
             let value = match found {
-                Raw::Flag(flag) => flag.to_string(),
-                Raw::Number(number) => number.to_string(),
-                Raw::Other(text) => text,
+                RawValue::Flag(flag) => flag.to_string(),
+                RawValue::Number(number) => number.to_string(),
+                RawValue::Other(text) => text,
             };
             return Err(source.bad(*key, value, (*expected).to_owned()));
         }
@@ -98,7 +98,7 @@ pub(super) fn refuse(source: &Source, family: &str) -> Result<(), Error> {
 }
 
 /// Refuses what is no model by itself, and weights in another program's quantization.
-pub(super) fn a_model_of_its_own(source: &Source) -> Result<(), Error> {
+pub(super) fn refuse_non_models(source: &Source) -> Result<(), Error> {
     match source.config() {
         Some(config) => quantized(source, config),
         None => gguf(source),

@@ -47,7 +47,7 @@ pub const FAMILIES: &[Family] = &[
 /// # Errors
 /// A family that is not in the table (the error lists those that are), or what its reader finds wrong.
 pub fn read(source: &Source) -> Result<Spec, Error> {
-    keys::a_model_of_its_own(source)?;
+    keys::refuse_non_models(source)?;
     let names = source.names();
     let known = |family: &&Family| {
         if source.is_gguf() {

@@ -3,12 +3,12 @@
 use super::qwen3;
 use crate::error::Error;
 use crate::source::{Key, Source};
-use crate::spec::{Feed, Spec};
+use crate::spec::{FeedForward, Spec};
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = qwen3::read(source)?;
     spec.family = "qwen3moe";
-    let experts = Feed::Experts {
+    let experts = FeedForward::Experts {
         count: source.need(Key("expert_count", &["num_experts", "num_local_experts"]), None)?,
         used: source.need(Key("expert_used_count", &["num_experts_per_tok"]), None)?,
         width: source.need(Key("expert_feed_forward_length", &["moe_intermediate_size"]), None)?,

@@ -30,7 +30,7 @@ pub const RECIPES: &[Recipe] = &[
 ];
 
 /// Where a matrix stands in its model.
-pub(super) struct Place<'a> {
+pub(super) struct MatrixInfo<'a> {
     /// The tensor's name in a GGUF.
     pub(super) name: &'a str,
     /// Its layer, if it is in one.
@@ -51,7 +51,7 @@ impl Recipe {
     }
 
     /// The format of one matrix.
-    pub(super) fn format(&self, place: &Place) -> Dtype {
+    pub(super) fn format(&self, place: &MatrixInfo) -> Dtype {
         if !self.base.is_quantized() {
             return self.base;
         }
@@ -66,7 +66,7 @@ impl Recipe {
     }
 
     /// The format that suits the matrix's place, whether or not its rows are whole blocks of it.
-    fn wish(&self, place: &Place, whole: impl Fn(Dtype) -> bool) -> Dtype {
+    fn wish(&self, place: &MatrixInfo, whole: impl Fn(Dtype) -> bool) -> Dtype {
         if place.head {
             return if self.base == Dtype::Q8_0 || !whole(self.base) { Dtype::Q8_0 } else { Dtype::Q6_K };
         }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn format(recipe: &str, name: &str, layer: Option<usize>, head: bool, cols: usize) -> Dtype {
-        Recipe::named(recipe).unwrap().format(&Place { name, layer, layers: 28, head, cols })
+        Recipe::named(recipe).unwrap().format(&MatrixInfo { name, layer, layers: 28, head, cols })
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How a file says its rotary tables: base, how much of a head rotates, and one of the scalings.
 
-use super::{CONTEXT, Defaults, Form, Key, Source, missing};
+use super::{CONTEXT, Defaults, Format, Key, Source, missing};
 use crate::error::Error;
-use crate::rope::{Rope, Scaling, long_mscale, yarn_mscale};
+use crate::rope::{Rope, RopeScaling, long_mscale, yarn_mscale};
 use crate::tensors;
 use serde_json::{Map, Value};
 
@@ -17,8 +17,8 @@ impl Source<'_> {
     /// The rotary table of all layers, or of the global ones.
     pub(super) fn rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
         match self.form {
-            Form::Gguf { .. } => self.gguf_rope(head_dim, defaults),
-            Form::HuggingFace { .. } => self.hf_rope(head_dim, defaults, "full_attention"),
+            Format::Gguf { .. } => self.gguf_rope(head_dim, defaults),
+            Format::HuggingFace { .. } => self.hf_rope(head_dim, defaults, "full_attention"),
         }
     }
 
@@ -30,7 +30,7 @@ impl Source<'_> {
             let defaults = Defaults { rope_base: base, ..Defaults::default() };
             return self.hf_rope(head_dim, &defaults, "sliding_attention");
         }
-        Ok(Rope { rotary_dim: head_dim, base: stored.unwrap_or(base), scaling: Scaling::None })
+        Ok(Rope { rotary_dim: head_dim, base: stored.unwrap_or(base), scaling: RopeScaling::None })
     }
 
     fn gguf_rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
@@ -39,20 +39,20 @@ impl Source<'_> {
         Ok(Rope { rotary_dim, base, scaling: self.gguf_scaling(rotary_dim)? })
     }
 
-    fn gguf_scaling(&self, rotary_dim: usize) -> Result<Scaling, Error> {
+    fn gguf_scaling(&self, rotary_dim: usize) -> Result<RopeScaling, Error> {
         if let Some(factors) = self.factors("rope_freqs.weight", rotary_dim)? {
-            return Ok(Scaling::Factors(factors));
+            return Ok(RopeScaling::Factors(factors));
         }
         let attention = self.float(Key("rope.scaling.attn_factor", &[]))?.unwrap_or(1.0);
         if let Some(long) = self.factors("rope_factors_long.weight", rotary_dim)? {
             let short = self.factors("rope_factors_short.weight", rotary_dim)?;
             let short = short.ok_or_else(|| missing("tensor rope_factors_short.weight"))?;
             let original = self.need(ORIGINAL, None)?;
-            return Ok(Scaling::Long { short, long, original, mscale: attention });
+            return Ok(RopeScaling::Long { short, long, original, mscale: attention });
         }
         let factor = self.float(FACTOR)?.or(self.float(OLD_FACTOR)?).unwrap_or(1.0);
         match self.text(KIND)?.unwrap_or("linear") {
-            "yarn" => Ok(Scaling::Yarn {
+            "yarn" => Ok(RopeScaling::Yarn {
                 factor,
                 original: self.need(ORIGINAL, None)?,
                 beta_fast: self.float(BETA_FAST)?.unwrap_or(32.0),
@@ -63,8 +63,8 @@ impl Source<'_> {
                 },
                 truncate: true,
             }),
-            "linear" if factor != 1.0 => Ok(Scaling::Linear { factor }),
-            "none" | "linear" | "longrope" => Ok(Scaling::None),
+            "linear" if factor != 1.0 => Ok(RopeScaling::Linear { factor }),
+            "none" | "linear" | "longrope" => Ok(RopeScaling::None),
             other => Err(self.bad(KIND, other, "none, linear, yarn or longrope".into())),
         }
     }
@@ -145,7 +145,7 @@ impl Parameters<'_> {
         }
     }
 
-    fn scaling(&self, rotary_dim: usize) -> Result<Scaling, Error> {
+    fn scaling(&self, rotary_dim: usize) -> Result<RopeScaling, Error> {
         let kind = match self.own("rope_type").or_else(|| self.own("type")) {
             None => "default",
             Some(kind) => {
@@ -153,9 +153,9 @@ impl Parameters<'_> {
             }
         };
         match kind {
-            "default" => Ok(Scaling::None),
-            "linear" => Ok(Scaling::Linear { factor: self.required("factor")? }),
-            "llama3" => Ok(Scaling::Llama3 {
+            "default" => Ok(RopeScaling::None),
+            "linear" => Ok(RopeScaling::Linear { factor: self.required("factor")? }),
+            "llama3" => Ok(RopeScaling::Llama3 {
                 factor: self.required("factor")?,
                 low: self.required("low_freq_factor")?,
                 high: self.required("high_freq_factor")?,
@@ -172,17 +172,17 @@ impl Parameters<'_> {
         }
     }
 
-    fn long(&self, rotary_dim: usize) -> Result<Scaling, Error> {
+    fn long(&self, rotary_dim: usize) -> Result<RopeScaling, Error> {
         let original = self.original()?;
         let mscale = match self.number("attention_factor")? {
             Some(given) => given as f32,
             None => long_mscale(self.stretch()?, original),
         };
         let (short, long) = (self.list("short_factor", rotary_dim)?, self.list("long_factor", rotary_dim)?);
-        Ok(Scaling::Long { short, long, original, mscale })
+        Ok(RopeScaling::Long { short, long, original, mscale })
     }
 
-    fn yarn(&self) -> Result<Scaling, Error> {
+    fn yarn(&self) -> Result<RopeScaling, Error> {
         let factor = self.stretch()? as f32;
         let weight = |name| Ok::<_, Error>(self.number(name)?.filter(|&w| w != 0.0));
         let mscale = match (self.number("attention_factor")?, weight("mscale")?, weight("mscale_all_dim")?) {
@@ -190,7 +190,7 @@ impl Parameters<'_> {
             (None, Some(own), Some(all)) => yarn_mscale(factor, own as f32) / yarn_mscale(factor, all as f32),
             (None, _, _) => yarn_mscale(factor, 1.0),
         };
-        Ok(Scaling::Yarn {
+        Ok(RopeScaling::Yarn {
             factor,
             original: self.original()?,
             beta_fast: self.number("beta_fast")?.unwrap_or(32.0) as f32,

@@ -4,7 +4,7 @@
 
 use cpu::{Pool, Tier};
 use kernels::{BLOCK_TOKENS, Compute, KvDtype, KvPool, Precision, SeqRows};
-use model::{Batch, Cached, Model, PackedCache, Scratch, Spec};
+use model::{Batch, Model, PackedCache, PackedCacheReport, Scratch, Spec};
 use std::path::{Path, PathBuf};
 
 /// A model with memory for a few sequences.
@@ -67,7 +67,7 @@ impl Runner {
         precision: Precision,
         kv: KvDtype,
         cache: PackedCache,
-    ) -> (Runner, Cached) {
+    ) -> (Runner, PackedCacheReport) {
         // Threads split columns, so they matter where the product is fast; the truth is as true on one.
         let threads = if precision == Precision::Fast { 2 } else { 1 };
         let pool = Pool::new(threads, None).expect("threads");

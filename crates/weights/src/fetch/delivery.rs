@@ -18,14 +18,14 @@ pub struct Pinned {
 
 /// What a source is asked for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Want {
+pub(crate) struct RequestedFiles {
     /// Name under which a single-file model is stored; a source names it otherwise.
     pub(crate) file: Option<String>,
     /// Files whose hash is known; they must all arrive.
     pub(crate) pinned: Vec<Pinned>,
 }
 
-impl Want {
+impl RequestedFiles {
     pub(crate) fn pin(&self, name: &str) -> Option<&Pinned> {
         self.pinned.iter().find(|pin| pin.name == name)
     }
@@ -45,7 +45,7 @@ pub enum Checked {
 
 /// A file that arrived whole.
 #[derive(Debug, Clone)]
-pub(crate) struct Arrived {
+pub(crate) struct ReceivedFile {
     pub(crate) name: String,
     pub(crate) sha256: String,
     pub(crate) size_bytes: u64,
@@ -54,12 +54,12 @@ pub(crate) struct Arrived {
 
 /// All files of a model.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct FetchedModel {
     /// The source with its revision pinned.
     pub(crate) origin: String,
     /// The file to open; `None` for a directory.
     pub(crate) file: Option<String>,
-    pub(crate) files: Vec<Arrived>,
+    pub(crate) files: Vec<ReceivedFile>,
     /// Bytes that came over the network in this run.
     pub(crate) network_bytes: u64,
 }

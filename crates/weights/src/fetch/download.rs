@@ -6,15 +6,15 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use ureq::http::{HeaderMap, header};
 
-use super::http::{Answer, Client, Tries, io_reason, is_passing, number, refused, retry_after};
+use super::http::{Answer, Client, RetryState, io_reason, is_passing, number, refused, retry_after};
 use super::journal::{FileState, digest, hash_prefix};
-use super::{Arrived, Checked, Error, Event, Journal, MAX_FILE_BYTES, Pinned, Progress, reserve};
+use super::{Checked, Error, Event, Journal, MAX_FILE_BYTES, Pinned, Progress, ReceivedFile, reserve};
 
 /// A server that says no length is checked against the disk again after this many bytes.
 const DISK_STEP_BYTES: u64 = 256 << 20;
 
 /// One file to bring.
-pub(crate) struct Order<'a> {
+pub(crate) struct DownloadRequest<'a> {
     pub(crate) url: &'a str,
     /// Name within the model.
     pub(crate) name: &'a str,
@@ -24,7 +24,7 @@ pub(crate) struct Order<'a> {
     pub(crate) listed: (Option<&'a str>, Option<u64>),
 }
 
-impl Order<'_> {
+impl DownloadRequest<'_> {
     pub(crate) fn sha256(&self) -> Option<&str> {
         self.pin.map(|pin| pin.sha256.as_str()).or(self.listed.0)
     }
@@ -36,7 +36,7 @@ impl Order<'_> {
 
 /// A download under way: the open `.part`, and the hash of what it holds.
 struct Part<'a> {
-    order: &'a Order<'a>,
+    order: &'a DownloadRequest<'a>,
     file: std::fs::File,
     hasher: Sha256,
     /// Bytes in the file and in the hash.
@@ -50,19 +50,19 @@ struct Part<'a> {
 /// Brings one file; returns it with the bytes that came over the network.
 pub(crate) fn download(
     client: &Client,
-    order: &Order<'_>,
+    order: &DownloadRequest<'_>,
     journal: &mut Journal,
     progress: &mut dyn Progress,
-) -> Result<(Arrived, u64), Error> {
+) -> Result<(ReceivedFile, u64), Error> {
     if let Some((sha256, size_bytes)) = journal.finished(order.name) {
         if order.sha256().is_none_or(|want| want == sha256) {
             let checked = vouched(order, order.listed.0.is_some());
-            return Ok((Arrived { name: order.name.to_owned(), sha256, size_bytes, checked }, 0));
+            return Ok((ReceivedFile { name: order.name.to_owned(), sha256, size_bytes, checked }, 0));
         }
         journal.discard(order.name)?;
     }
     let mut part = Part::open(order, journal, progress)?;
-    let mut tries = Tries::new(client.limits);
+    let mut tries = RetryState::new(client.limits);
     let mut spoiled_before = false;
     let mut linked = None;
     loop {
@@ -86,7 +86,7 @@ pub(crate) fn download(
             progress.event(Event::End { file: order.name });
             let checked = vouched(order, linked.is_some());
             let name = order.name.to_owned();
-            return Ok((Arrived { name, sha256, size_bytes: size, checked }, network_bytes));
+            return Ok((ReceivedFile { name, sha256, size_bytes: size, checked }, network_bytes));
         };
         // Bytes kept from an earlier attempt may be the bad ones: they get one fresh start.
         let network_bytes = part.network_bytes;
@@ -100,7 +100,7 @@ pub(crate) fn download(
     }
 }
 
-fn vouched(order: &Order<'_>, hub: bool) -> Checked {
+fn vouched(order: &DownloadRequest<'_>, hub: bool) -> Checked {
     match (order.pin, hub || order.listed.0.is_some()) {
         (Some(_), _) => Checked::Pinned,
         (None, true) => Checked::Hub,
@@ -122,7 +122,7 @@ impl From<Error> for Attempt {
 
 impl<'a> Part<'a> {
     fn open(
-        order: &'a Order<'a>,
+        order: &'a DownloadRequest<'a>,
         journal: &mut Journal,
         progress: &mut dyn Progress,
     ) -> Result<Part<'a>, Error> {

@@ -12,7 +12,7 @@ use ureq::http::{HeaderMap, Uri, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::source::shown;
-use super::{Error, Event, Limits, Outside, Progress, pause};
+use super::{Error, Event, FetchConfig, Limits, Progress, pause};
 
 const MAX_REDIRECTS: usize = 8;
 /// Progress that forgives the failures before it.
@@ -55,22 +55,22 @@ pub(crate) struct Answer {
 }
 
 /// A failed request, and whether it never got as far as an answer.
-pub(crate) struct Unanswered {
+pub(crate) struct RequestFailure {
     pub(crate) error: Error,
     /// The host could not be found or reached at all.
     pub(crate) unreachable: bool,
 }
 
-impl From<Error> for Unanswered {
+impl From<Error> for RequestFailure {
     fn from(error: Error) -> Self {
-        Unanswered { error, unreachable: true }
+        RequestFailure { error, unreachable: true }
     }
 }
 
 impl Client {
-    pub(crate) fn new(outside: &Outside, token: Option<Token>) -> Result<Client, Error> {
-        let limits = outside.limits;
-        let roots = outside.trust.as_deref().map(trust).transpose()?.unwrap_or(RootCerts::WebPki);
+    pub(crate) fn new(config: &FetchConfig, token: Option<Token>) -> Result<Client, Error> {
+        let limits = config.limits;
+        let roots = config.trust.as_deref().map(trust).transpose()?.unwrap_or(RootCerts::WebPki);
         let config = ureq::Agent::config_builder()
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
@@ -100,7 +100,7 @@ impl Client {
         &self,
         url: &str,
         extra: &[(header::HeaderName, String)],
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<Answer, RequestFailure> {
         let fail = |url: &str, reason: String| Error::Http { url: shown(url), reason };
         let mut uri: Uri = url.parse().map_err(|error| fail(url, format!("not an address: {error}")))?;
         let mut linked_sha256 = None;
@@ -112,7 +112,7 @@ impl Client {
             if let Some(secret) = self.token_for(&uri) {
                 request = request.header(header::AUTHORIZATION, format!("Bearer {secret}"));
             }
-            let answer = request.call().map_err(|error| Unanswered {
+            let answer = request.call().map_err(|error| RequestFailure {
                 unreachable: is_unreachable(&error),
                 error: fail(&uri.to_string(), reason(&error, &uri, self.limits)),
             })?;
@@ -140,11 +140,11 @@ impl Client {
         cap: u64,
         progress: &mut dyn Progress,
     ) -> Result<(u16, String), Error> {
-        let mut tries = Tries::new(self.limits);
+        let mut tries = RetryState::new(self.limits);
         loop {
             let failure = match self.get(url, &[]) {
-                Err(Unanswered { error, unreachable: true }) => return Err(error),
-                Err(Unanswered { error, .. }) => (error, None),
+                Err(RequestFailure { error, unreachable: true }) => return Err(error),
+                Err(RequestFailure { error, .. }) => (error, None),
                 Ok(answer) if is_passing(answer.status) => (refused(&answer), retry_after(&answer.headers)),
                 Ok(answer) => {
                     let mut text = String::new();
@@ -183,15 +183,15 @@ fn trust(path: &Path) -> Result<RootCerts, Error> {
 }
 
 /// Counts failures in a row, and pauses between them.
-pub(crate) struct Tries {
+pub(crate) struct RetryState {
     limits: Limits,
     failed: u32,
     gained: u64,
 }
 
-impl Tries {
-    pub(crate) fn new(limits: Limits) -> Tries {
-        Tries { limits, failed: 0, gained: 0 }
+impl RetryState {
+    pub(crate) fn new(limits: Limits) -> RetryState {
+        RetryState { limits, failed: 0, gained: 0 }
     }
 
     pub(crate) fn gain(&mut self, bytes: u64) {
@@ -326,9 +326,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn outside(trust: Option<std::path::PathBuf>) -> Outside {
-        let (hub, pythons) = (super::super::Hub::default(), super::super::Pythons::new([]));
-        Outside { hub, pythons, limits: Limits::default(), trust }
+    fn config(trust: Option<std::path::PathBuf>) -> FetchConfig {
+        let (hub, pythons) = (super::super::Hub::default(), super::super::PythonInterpreters::new([]));
+        FetchConfig { hub, pythons, limits: Limits::default(), trust }
     }
 
     #[test]
@@ -336,11 +336,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ca.pem");
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").unwrap();
-        assert!(Client::new(&outside(Some(path.clone())), None).is_ok());
+        assert!(Client::new(&config(Some(path.clone())), None).is_ok());
         std::fs::write(&path, "nothing").unwrap();
-        let error = Client::new(&outside(Some(path)), None).unwrap_err();
+        let error = Client::new(&config(Some(path)), None).unwrap_err();
         assert!(error.to_string().contains("holds no certificate"), "{error}");
-        assert!(Client::new(&outside(Some(dir.path().join("none"))), None).is_err());
+        assert!(Client::new(&config(Some(dir.path().join("none"))), None).is_err());
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
     fn the_token_goes_to_its_own_place_only() {
         let token = |endpoint: &str| {
             let token = Token { endpoint: endpoint.to_owned(), secret: "s".to_owned() };
-            Client::new(&outside(None), Some(token)).unwrap()
+            Client::new(&config(None), Some(token)).unwrap()
         };
         let hub = token("https://hub.example:443");
         assert!(hub.token_for(&uri("https://HUB.example/a")).is_some());

@@ -9,10 +9,13 @@ use std::path::Path;
 use serde::Deserialize;
 use ureq::http::Uri;
 
-use super::download::{Order, download};
+use super::download::{DownloadRequest, download};
 use super::http::{Client, Token, place};
 use super::source::{check_relative, shown};
-use super::{Delivery, Error, Hub, HubSource, Journal, Outside, Progress, Source, Want, is_sha256};
+use super::{
+    Error, FetchConfig, FetchedModel, Hub, HubSource, Journal, ModelSource, Progress, RequestedFiles,
+    is_sha256,
+};
 
 const MAX_LISTING_BYTES: u64 = 32 << 20;
 const MAX_FILES: usize = 10_000;
@@ -38,13 +41,13 @@ const SIDE_FILES: &[&str] = &[
 const INDEX: &str = "model.safetensors.index.json";
 
 impl Hub {
-    fn client(&self, outside: &Outside) -> Result<Client, Error> {
+    fn client(&self, config: &FetchConfig) -> Result<Client, Error> {
         let place = self.endpoint.parse::<Uri>().ok().and_then(|uri| place(&uri));
         let token = match (&self.token, place) {
             (Some(secret), Some(endpoint)) => Some(Token { endpoint, secret: secret.clone() }),
             _ => None,
         };
-        Client::new(outside, token)
+        Client::new(config, token)
     }
 }
 
@@ -52,12 +55,12 @@ impl Hub {
 struct Listing {
     sha: Option<String>,
     #[serde(default)]
-    siblings: Vec<Listed>,
+    siblings: Vec<RepoFile>,
 }
 
 /// One file of a repository.
 #[derive(Debug, Clone, Deserialize)]
-struct Listed {
+struct RepoFile {
     rfilename: String,
     size: Option<u64>,
     lfs: Option<Lfs>,
@@ -70,7 +73,7 @@ struct Lfs {
     size: Option<u64>,
 }
 
-impl Listed {
+impl RepoFile {
     fn sha256(&self) -> Option<&str> {
         self.lfs.as_ref()?.sha256.as_deref().filter(|sha256| is_sha256(sha256))
     }
@@ -82,17 +85,17 @@ impl Listed {
 
 pub(super) fn fetch(
     source: &HubSource,
-    want: &Want,
+    want: &RequestedFiles,
     dir: &Path,
-    outside: &Outside,
+    config: &FetchConfig,
     progress: &mut dyn Progress,
-) -> Result<Delivery, Error> {
-    let hub = &outside.hub;
+) -> Result<FetchedModel, Error> {
+    let hub = &config.hub;
     let fail = |reason: String| Error::Hub { repo: source.repo.clone(), reason };
     if hub.offline {
         return Err(fail("HF_HUB_OFFLINE is set".to_owned()));
     }
-    let client = hub.client(outside)?;
+    let client = hub.client(config)?;
     let revision = source.revision.as_deref().unwrap_or("main");
     let url =
         format!("{}/api/models/{}/revision/{}?blobs=true", hub.endpoint, source.repo, escaped(revision, ""));
@@ -100,9 +103,9 @@ pub(super) fn fetch(
     let commit =
         listing.sha.filter(|sha| is_commit(sha)).ok_or_else(|| fail("the hub named no commit".to_owned()))?;
     let pinned = HubSource { revision: Some(commit.clone()), ..source.clone() };
-    let origin = Source::Hub(pinned).to_string();
+    let origin = ModelSource::Hub(pinned).to_string();
     let mut journal = Journal::open(dir, &origin)?;
-    let mut delivery = Delivery { origin, file: None, files: Vec::new(), network_bytes: 0 };
+    let mut delivery = FetchedModel { origin, file: None, files: Vec::new(), network_bytes: 0 };
 
     let mut chosen = choose(&listing.siblings, source.file.as_deref()).map_err(fail)?;
     refuse_wrong_hashes(&chosen, want)?;
@@ -115,8 +118,12 @@ pub(super) fn fetch(
         let path = escaped(&file.rfilename, "/");
         let url = format!("{}/{}/resolve/{commit}/{path}", hub.endpoint, source.repo);
         let name = chosen.stored_name(&file.rfilename, want);
-        let order =
-            Order { url: &url, name: &name, pin: want.pin(&name), listed: (file.sha256(), file.size()) };
+        let order = DownloadRequest {
+            url: &url,
+            name: &name,
+            pin: want.pin(&name),
+            listed: (file.sha256(), file.size()),
+        };
         let (arrived, bytes) = download(&client, &order, &mut journal, progress)?;
         delivery.network_bytes += bytes;
         delivery.files.push(arrived);
@@ -159,15 +166,15 @@ fn list(client: &Client, url: &str, repo: &str, progress: &mut dyn Progress) -> 
 
 /// The files of a repository that make the model.
 #[derive(Debug)]
-struct Chosen {
-    files: Vec<Listed>,
+struct ModelFiles {
+    files: Vec<RepoFile>,
     /// One GGUF (perhaps split), not a directory.
     file: bool,
 }
 
-impl Chosen {
+impl ModelFiles {
     /// The catalog may give a single file its own name; everything else keeps the repository's.
-    fn stored_name(&self, listed: &str, want: &Want) -> String {
+    fn stored_name(&self, listed: &str, want: &RequestedFiles) -> String {
         let base = listed.rsplit('/').next().unwrap_or(listed).to_owned();
         match (&want.file, self.file) {
             (Some(file), true) if self.files.len() == 1 => file.clone(),
@@ -177,7 +184,7 @@ impl Chosen {
     }
 }
 
-fn choose(files: &[Listed], named: Option<&str>) -> Result<Chosen, String> {
+fn choose(files: &[RepoFile], named: Option<&str>) -> Result<ModelFiles, String> {
     for file in files {
         check_relative(&file.rfilename)?;
     }
@@ -203,7 +210,7 @@ fn choose(files: &[Listed], named: Option<&str>) -> Result<Chosen, String> {
         let path = format!("{folder}{name}");
         has(&path).ok_or_else(|| format!("{path} is missing from the repository"))
     });
-    Ok(Chosen { files: files.collect::<Result<_, _>>()?, file: true })
+    Ok(ModelFiles { files: files.collect::<Result<_, _>>()?, file: true })
 }
 
 /// The only GGUF whose name holds `part`, in any case; of a split one its first file.
@@ -239,20 +246,20 @@ fn some(names: &[&str]) -> String {
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
-fn is_weights(file: &Listed) -> bool {
+fn is_weights(file: &RepoFile) -> bool {
     file.rfilename.ends_with(".safetensors") && !file.rfilename.contains('/')
 }
 
-fn directory(files: &[Listed]) -> Result<Chosen, String> {
-    let mut chosen: Vec<Listed> =
+fn directory(files: &[RepoFile]) -> Result<ModelFiles, String> {
+    let mut chosen: Vec<RepoFile> =
         files.iter().filter(|file| SIDE_FILES.contains(&file.rfilename.as_str())).cloned().collect();
     if let Some(index) = files.iter().find(|file| file.rfilename == INDEX) {
         // Last: the shards it names follow it.
         chosen.push(index.clone());
-        return Ok(Chosen { files: chosen, file: false });
+        return Ok(ModelFiles { files: chosen, file: false });
     }
     let single = files.iter().find(|file| file.rfilename == "model.safetensors");
-    let weights: Vec<Listed> = match single {
+    let weights: Vec<RepoFile> = match single {
         Some(file) => vec![file.clone()],
         None => files.iter().filter(|file| is_weights(file)).cloned().collect(),
     };
@@ -260,11 +267,11 @@ fn directory(files: &[Listed]) -> Result<Chosen, String> {
         [_] => chosen.extend(weights),
         _ => return Err(format!("several safetensors files and no {INDEX} that orders them")),
     }
-    Ok(Chosen { files: chosen, file: false })
+    Ok(ModelFiles { files: chosen, file: false })
 }
 
 /// The shards that `model.safetensors.index.json` names, each once.
-fn read_index(path: &Path, files: &[Listed]) -> Result<Vec<Listed>, String> {
+fn read_index(path: &Path, files: &[RepoFile]) -> Result<Vec<RepoFile>, String> {
     #[derive(Deserialize)]
     struct Index {
         weight_map: std::collections::BTreeMap<String, String>,
@@ -284,7 +291,7 @@ fn read_index(path: &Path, files: &[Listed]) -> Result<Vec<Listed>, String> {
 }
 
 /// A wrong file is known by its listing, before a single byte of it is taken.
-fn refuse_wrong_hashes(chosen: &Chosen, want: &Want) -> Result<(), Error> {
+fn refuse_wrong_hashes(chosen: &ModelFiles, want: &RequestedFiles) -> Result<(), Error> {
     for file in &chosen.files {
         let name = chosen.stored_name(&file.rfilename, want);
         let Some(pin) = want.pin(&name) else { continue };
@@ -328,11 +335,14 @@ fn escaped(text: &str, also: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::outside::DEFAULT_ENDPOINT;
+    use super::super::config::DEFAULT_ENDPOINT;
     use super::*;
 
-    fn repo(names: &[&str]) -> Vec<Listed> {
-        names.iter().map(|name| Listed { rfilename: (*name).to_owned(), size: Some(1), lfs: None }).collect()
+    fn repo(names: &[&str]) -> Vec<RepoFile> {
+        names
+            .iter()
+            .map(|name| RepoFile { rfilename: (*name).to_owned(), size: Some(1), lfs: None })
+            .collect()
     }
 
     fn names(files: &[&str], named: Option<&str>) -> Result<Vec<String>, String> {

@@ -36,7 +36,7 @@ pub(crate) struct FileState {
 }
 
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-struct Page {
+struct JournalFile {
     origin: String,
     files: BTreeMap<String, FileState>,
 }
@@ -45,7 +45,7 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
-    page: Page,
+    page: JournalFile,
 }
 
 impl Journal {
@@ -55,12 +55,12 @@ impl Journal {
         let path = dir.join(NAME);
         let fits = std::fs::metadata(&path).is_ok_and(|meta| meta.len() <= MAX_JOURNAL_BYTES);
         let bytes = if fits { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
-        let page: Page = serde_json::from_slice(&bytes).unwrap_or_default();
+        let page: JournalFile = serde_json::from_slice(&bytes).unwrap_or_default();
         if page.origin == origin {
             return Ok(Journal { dir: dir.to_path_buf(), page });
         }
         empty(dir)?;
-        let page = Page { origin: origin.to_owned(), files: BTreeMap::new() };
+        let page = JournalFile { origin: origin.to_owned(), files: BTreeMap::new() };
         let journal = Journal { dir: dir.to_path_buf(), page };
         journal.save()?;
         Ok(journal)

@@ -80,9 +80,9 @@ pub trait Progress {
 
 /// Watches nothing.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Quiet;
+pub struct NoProgress;
 
-impl Progress for Quiet {
+impl Progress for NoProgress {
     fn event(&mut self, _: Event<'_>) {}
 }
 

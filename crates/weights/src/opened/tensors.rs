@@ -40,7 +40,7 @@ pub struct Tensor<'a> {
 
 /// A tensor of a model that is made in memory: where its bytes are among the parts given beside it.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PlacedTensor {
     /// Its name.
     pub name: String,
     /// Its format.

@@ -2,13 +2,13 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-fn key() -> Key {
+fn key() -> CacheKey {
     let file = FileKey { bytes: 9, modified_ns: 5, sha256: "00".into() };
-    Key { version: 1, tier: "avx2".into(), lanes: 8, precision: "fast".into(), files: vec![file] }
+    CacheKey { version: 1, tier: "avx2".into(), lanes: 8, precision: "fast".into(), files: vec![file] }
 }
 
-fn slot(role: &str) -> Slot {
-    Slot {
+fn slot(role: &str) -> MatrixEntry {
+    MatrixEntry {
         role: role.into(),
         dtype: "Q4_K".into(),
         rows: 3,
@@ -134,8 +134,8 @@ fn matrices_outside_the_file_or_in_each_other_are_refused() {
     let places: [(u64, u64); 7] =
         [(1, 10), (4096, 8192), (8192, 1), (u64::MAX - 4095, 4096), (0, u64::MAX), (1 << 63, 1), (0, 4097)];
     for (start, bytes) in places {
-        let second = Slot { start, bytes, ..slot("second") };
-        let slots = vec![Slot { bytes: 100, ..slot("first") }, second];
+        let second = MatrixEntry { start, bytes, ..slot("second") };
+        let slots = vec![MatrixEntry { bytes: 100, ..slot("first") }, second];
         let said = folder.said(&file(&Index { key: key(), slots }, 8192));
         assert!(said.ends_with("the matrix second lies outside the file or in another one"), "{said}");
     }
@@ -148,7 +148,7 @@ fn matrices_outside_the_file_or_in_each_other_are_refused() {
 }
 
 /// A change to a key, and what is said of it.
-type Edit = (fn(&mut Key), &'static str);
+type Edit = (fn(&mut CacheKey), &'static str);
 
 #[test]
 fn packed_weights_of_other_ones_are_refused() {

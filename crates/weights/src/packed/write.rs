@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{ALIGN, Error, Index, Key, MAGIC, Problem, Slot, data_start};
+use super::{ALIGN, CacheKey, Error, Index, MAGIC, MatrixEntry, Problem, data_start};
 
 /// Bytes of a write. A file system that keeps a file in large pages makes one of this size for a write that fills it, and
 /// only for such a one; mapped later, it is one huge page.
@@ -19,7 +19,12 @@ const WRITE: usize = 2 << 20;
 ///
 /// # Errors
 /// What the system says, or another process that is writing the same file.
-pub fn write(path: &Path, model: &Path, key: Key, matrices: Vec<(Slot, &[u8])>) -> Result<u64, Error> {
+pub fn write(
+    path: &Path,
+    model: &Path,
+    key: CacheKey,
+    matrices: Vec<(MatrixEntry, &[u8])>,
+) -> Result<u64, Error> {
     let (slots, panels): (Vec<_>, Vec<_>) = matrices.into_iter().unzip();
     let index = Index { key, slots: placed(slots, &panels) };
     let written = || {
@@ -32,7 +37,7 @@ pub fn write(path: &Path, model: &Path, key: Key, matrices: Vec<(Slot, &[u8])>) 
 }
 
 /// The slots, each with its place.
-fn placed(mut slots: Vec<Slot>, panels: &[&[u8]]) -> Vec<Slot> {
+fn placed(mut slots: Vec<MatrixEntry>, panels: &[&[u8]]) -> Vec<MatrixEntry> {
     let mut end = 0_u64;
     for (slot, panels) in slots.iter_mut().zip(panels) {
         (slot.start, slot.bytes) = (end.next_multiple_of(ALIGN), panels.len() as u64);

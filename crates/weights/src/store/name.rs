@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::Error;
 use crate::catalog::Catalog;
-use crate::fetch::{Source, Want, hex};
+use crate::fetch::{ModelSource, RequestedFiles, hex};
 
 const MAX_SLUG_BYTES: usize = 200;
 const MAX_MODEL_BYTES: usize = 4096;
@@ -16,13 +16,13 @@ pub(super) struct Target {
     pub(super) slug: String,
     /// As the user knows it, without secrets.
     pub(super) shown: String,
-    pub(super) sources: Vec<Source>,
-    pub(super) want: Want,
+    pub(super) sources: Vec<ModelSource>,
+    pub(super) want: RequestedFiles,
 }
 
 impl Target {
     pub(super) fn read(model: &str) -> Result<Target, Error> {
-        if Source::is_meant(model) {
+        if ModelSource::is_meant(model) {
             let bad = |reason: String| Error::BadSource {
                 source_text: crate::fetch::shown(&model.chars().take(200).collect::<String>()),
                 reason,
@@ -30,12 +30,17 @@ impl Target {
             if model.len() > MAX_MODEL_BYTES {
                 return Err(bad(format!("{} bytes, more than the limit of {MAX_MODEL_BYTES}", model.len())));
             }
-            let source = Source::parse(model).map_err(bad)?;
+            let source = ModelSource::parse(model).map_err(bad)?;
             let shown = match &source {
-                Source::Url(_) => source.to_string(),
-                Source::Hub(_) | Source::Python(_) => model.to_owned(),
+                ModelSource::Url(_) => source.to_string(),
+                ModelSource::Hub(_) | ModelSource::Python(_) => model.to_owned(),
             };
-            return Ok(Target { slug: slug(model), shown, sources: vec![source], want: Want::default() });
+            return Ok(Target {
+                slug: slug(model),
+                shown,
+                sources: vec![source],
+                want: RequestedFiles::default(),
+            });
         }
         let catalog = Catalog::embedded();
         let Some(entry) = catalog.find(model) else {
@@ -50,7 +55,7 @@ impl Target {
             slug: entry.name.clone(),
             shown: entry.name.clone(),
             sources: entry.parsed_sources(),
-            want: Want { file: entry.file.clone(), pinned: entry.files.clone() },
+            want: RequestedFiles { file: entry.file.clone(), pinned: entry.files.clone() },
         })
     }
 }

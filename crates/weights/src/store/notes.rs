@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Error, Home};
+use super::{Error, ModelStore};
 use crate::fetch;
 
 /// A longer note is not read.
 const MOST_BYTES: u64 = 1 << 20;
 
-impl Home {
+impl ModelStore {
     /// Where the note of this kind about the model at `model` is, or would be. `kind` is a plain word.
     pub fn note_path(&self, kind: &str, model: &Path) -> PathBuf {
         let whole = std::fs::canonicalize(model).unwrap_or_else(|_| model.to_owned());
@@ -52,7 +52,7 @@ mod tests {
     fn a_note_is_of_one_model_and_one_kind() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("home").into_os_string();
-        let home = Home::from_env(|name| (name == "GRISTMILL_HOME").then(|| root.clone())).unwrap();
+        let home = ModelStore::from_env(|name| (name == "GRISTMILL_HOME").then(|| root.clone())).unwrap();
         let (a, b) = (dir.path().join("x y/m.gguf"), dir.path().join("z/m.gguf"));
         assert_eq!(home.note("tuned", &a), None);
         let path = home.write_note("tuned", &a, b"one").unwrap();

@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime};
 use super::lock::Lock;
 use super::name::{Target, is_slug};
 use super::record::{FileRecord, Record, now_s, stamp};
-use super::{Error, Home, Installed};
-use crate::fetch::{self, Delivery, Event, Journal, Progress};
+use super::{Error, Installed, ModelStore};
+use crate::fetch::{self, Event, FetchedModel, Journal, Progress};
 
 /// An interrupted pull that nobody went on with is cleared away after two weeks.
 const STALE: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// What a pull did.
 #[derive(Debug, Clone)]
-pub struct Pulled {
+pub struct PullOutcome {
     /// The model, now in the store.
     pub installed: Installed,
     /// It was there already, whole.
@@ -25,7 +25,7 @@ pub struct Pulled {
 
 /// What a removal did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Freed {
+pub struct RemoveOutcome {
     /// Bytes freed.
     pub bytes: u64,
 }
@@ -33,16 +33,21 @@ pub struct Freed {
 /// Brings `model` (a catalog name or a source) into the store unless it is there.
 ///
 /// With `verify`, a model that is there is hashed again, and pulled anew when a file is damaged.
-pub fn pull(model: &str, home: &Home, verify: bool, progress: &mut dyn Progress) -> Result<Pulled, Error> {
+pub fn pull(
+    model: &str,
+    home: &ModelStore,
+    verify: bool,
+    progress: &mut dyn Progress,
+) -> Result<PullOutcome, Error> {
     let target = Target::read(model)?;
     let _lock = Lock::wait(&home.lock(&target.slug), &target.shown, home.limits().lock, progress)?;
     clear_stale(home, &target.slug);
     if let Some(mut installed) = Installed::open(home, &target.slug) {
         if !verify && installed.record.looks_untouched(&installed.dir) {
-            return Ok(Pulled { installed, already: true, network_bytes: 0 });
+            return Ok(PullOutcome { installed, already: true, network_bytes: 0 });
         }
         match installed.record.verify(&installed.dir, verify, progress) {
-            Ok(()) => return Ok(Pulled { installed, already: true, network_bytes: 0 }),
+            Ok(()) => return Ok(PullOutcome { installed, already: true, network_bytes: 0 }),
             Err(error @ (fetch::Error::Hash { .. } | fetch::Error::Size { .. })) => {
                 progress.event(Event::SourceFailed { source: "the installed copy", error: &error });
             }
@@ -53,11 +58,11 @@ pub fn pull(model: &str, home: &Home, verify: bool, progress: &mut dyn Progress)
     for source in &target.sources {
         let text = source.to_string();
         progress.event(Event::Source { model: &target.shown, source: &text });
-        match fetch::fetch(source, &target.want, &home.partial(&target.slug), &home.outside, progress) {
+        match fetch::fetch(source, &target.want, &home.partial(&target.slug), &home.config, progress) {
             Ok(delivery) => {
                 let network_bytes = delivery.network_bytes;
                 let installed = install(home, &target, delivery)?;
-                return Ok(Pulled { installed, already: false, network_bytes });
+                return Ok(PullOutcome { installed, already: false, network_bytes });
             }
             Err(error) if error.is_final() => return Err(error.into()),
             Err(error) => {
@@ -70,7 +75,7 @@ pub fn pull(model: &str, home: &Home, verify: bool, progress: &mut dyn Progress)
 }
 
 /// Moves a whole delivery to its place by one rename.
-fn install(home: &Home, target: &Target, delivery: Delivery) -> Result<Installed, Error> {
+fn install(home: &ModelStore, target: &Target, delivery: FetchedModel) -> Result<Installed, Error> {
     let partial = home.partial(&target.slug);
     let files = delivery.files.into_iter().map(|file| {
         let path = partial.join(&file.name);
@@ -101,7 +106,7 @@ fn install(home: &Home, target: &Target, delivery: Delivery) -> Result<Installed
 /// Takes a model out of the store, with what an interrupted pull of it left.
 ///
 /// `model` is a catalog name, a source, or the directory name that `list` shows; nothing outside the store is touched.
-pub fn remove(model: &str, home: &Home, progress: &mut dyn Progress) -> Result<Freed, Error> {
+pub fn remove(model: &str, home: &ModelStore, progress: &mut dyn Progress) -> Result<RemoveOutcome, Error> {
     let slug = match Target::read(model) {
         Ok(target) => target.slug,
         Err(_) => model.to_owned(),
@@ -130,11 +135,11 @@ pub fn remove(model: &str, home: &Home, progress: &mut dyn Progress) -> Result<F
             discard(home, &slug, &path)?;
         }
     }
-    Ok(Freed { bytes })
+    Ok(RemoveOutcome { bytes })
 }
 
 /// Renames first, so that a half-deleted model is never found.
-fn discard(home: &Home, slug: &str, path: &Path) -> Result<(), Error> {
+fn discard(home: &ModelStore, slug: &str, path: &Path) -> Result<(), Error> {
     let trash = home.root().join("partial").join(format!(".old-{slug}"));
     if let Some(dir) = trash.parent() {
         std::fs::create_dir_all(dir).map_err(fetch::Error::io("create", dir))?;
@@ -164,7 +169,7 @@ fn tree_bytes(path: &Path) -> u64 {
 }
 
 /// Clears pulls that were given up long ago, and trash of a killed removal. Failing here is no reason to stop.
-fn clear_stale(home: &Home, current: &str) {
+fn clear_stale(home: &ModelStore, current: &str) {
     let entries = std::fs::read_dir(home.root().join("partial")).into_iter().flatten().flatten();
     for entry in entries {
         let Ok(name) = entry.file_name().into_string() else { continue };

@@ -120,7 +120,7 @@ pub(super) fn now_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fetch::Quiet;
+    use crate::fetch::NoProgress;
 
     #[test]
     fn times_cut_to_seconds_still_count_as_untouched() {
@@ -140,10 +140,10 @@ mod tests {
             set(1_700_000_000_000_000_000 + ns);
             assert_eq!(file.looks_untouched(&path), untouched, "{ns}");
         }
-        assert!(file.check(&path, &mut Quiet).is_ok());
+        assert!(file.check(&path, &mut NoProgress).is_ok());
         file.size_bytes = 4;
         assert!(!file.looks_untouched(&path));
-        assert!(matches!(file.check(&path, &mut Quiet), Err(Error::Size { got: 3, want: 4, .. })));
+        assert!(matches!(file.check(&path, &mut NoProgress), Err(Error::Size { got: 3, want: 4, .. })));
     }
 
     #[test]

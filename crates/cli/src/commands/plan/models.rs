@@ -1,7 +1,7 @@
 //! A model as work: its weights by format, its attention, its memory, from its file or its published shape alone.
 
 use kernels::{KvDtype, Precision};
-use model::{Feed, PackedWeight, Part as Place, Role, Spec, shapes};
+use model::{FeedForward, LayerWeight as Place, PackedWeight, Spec, WeightRole, shapes};
 use planner::step::{AttentionLayers, ModelWork, WeightGroup};
 
 use crate::{Failure, loading, store};
@@ -50,14 +50,17 @@ fn work(spec: &Spec, packed: &[PackedWeight], kv: KvDtype) -> ModelWork {
     let experts = (count > 0).then_some((count as f64, used as f64));
     for weight in packed.iter().filter(|weight| !weight.vector) {
         match weight.role {
-            Role::Head => add(&mut head, weight, None),
-            Role::Embedding if spec.tied => add(&mut head, weight, None),
+            WeightRole::Head => add(&mut head, weight, None),
+            WeightRole::Embedding if spec.tied => add(&mut head, weight, None),
             // Of an embedding that is not the head, a row reads its own line.
-            Role::Embedding => {}
-            Role::Layer(_, Place::ExpertGate(_) | Place::ExpertUp(_) | Place::ExpertDown(_)) => {
+            WeightRole::Embedding => {}
+            WeightRole::Layer(_, Place::ExpertGate(_) | Place::ExpertUp(_) | Place::ExpertDown(_)) => {
                 add(&mut body, weight, experts);
             }
-            Role::Layer(..) | Role::FinalNorm | Role::FinalNormBias | Role::HeadBias => {
+            WeightRole::Layer(..)
+            | WeightRole::FinalNorm
+            | WeightRole::FinalNormBias
+            | WeightRole::HeadBias => {
                 add(&mut body, weight, None);
             }
         }
@@ -100,10 +103,10 @@ fn attention(spec: &Spec, kv: KvDtype) -> Vec<AttentionLayers> {
 
 /// Two norms, queries, keys, and both sides of the activation.
 fn elements(spec: &Spec) -> f64 {
-    let row = |feed: &Feed| {
+    let row = |feed: &FeedForward| {
         let feed = match *feed {
-            Feed::Dense { width } => width,
-            Feed::Experts { used, width, .. } => used * width,
+            FeedForward::Dense { width } => width,
+            FeedForward::Experts { used, width, .. } => used * width,
         };
         (2 * spec.width + spec.query_width() + spec.kv_width() + 2 * feed) as f64
     };

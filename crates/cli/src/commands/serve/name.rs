@@ -2,21 +2,21 @@
 
 use std::path::{Component, Path};
 
-use weights::fetch::Source;
+use weights::fetch::ModelSource;
 
 /// The name of MODEL: of a file its stem (of a split one, without its number), of a folder its own name, of a source the
 /// repository's or the file's; a name of the catalog as it is.
 pub(super) fn of(model: &str) -> String {
-    let named = match Source::is_meant(model).then(|| Source::parse(model)) {
-        Some(Ok(Source::Hub(hub))) => match hub.file.filter(|file| file.ends_with(".gguf")) {
+    let named = match ModelSource::is_meant(model).then(|| ModelSource::parse(model)) {
+        Some(Ok(ModelSource::Hub(hub))) => match hub.file.filter(|file| file.ends_with(".gguf")) {
             Some(file) => stem(Path::new(&file)),
             None => Some(hub.repo),
         },
-        Some(Ok(Source::Url(url))) => {
+        Some(Ok(ModelSource::Url(url))) => {
             let address = url.url.split(['?', '#']).next().unwrap_or_default().to_owned();
             stem(Path::new(address.rsplit('/').next().unwrap_or_default()))
         }
-        Some(Ok(Source::Python(parts))) => parts.into_iter().next().map(|part| part.name),
+        Some(Ok(ModelSource::Python(parts))) => parts.into_iter().next().map(|part| part.name),
         Some(Err(_)) => None,
         None if Path::new(model).exists() => path(Path::new(model)),
         None => None,

@@ -1,9 +1,9 @@
 //! Finding every weight of a spec in a file, before any is read.
 
 use crate::error::Error;
-use crate::names::{self, Place, Slice};
+use crate::names::{self, Slice, TensorLocation};
 use crate::source::Source;
-use crate::spec::{Role, Spec, WeightDecl};
+use crate::spec::{Spec, WeightDecl, WeightRole};
 use crate::tensors::{tensor, vector_format};
 use cpu::Tier;
 use kernels::{Matrix, Precision};
@@ -12,8 +12,8 @@ use tensor::Dtype;
 use weights::Opened;
 
 /// A weight found in the file, not yet read.
-pub(crate) struct Found<'a> {
-    pub(crate) role: Role,
+pub(crate) struct LocatedWeight<'a> {
+    pub(crate) role: WeightRole,
     pub(crate) name: String,
     pub(crate) dtype: Dtype,
     /// Rows and columns; a vector is one row.
@@ -23,7 +23,7 @@ pub(crate) struct Found<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-impl Found<'_> {
+impl LocatedWeight<'_> {
     /// Bytes that it takes once loaded.
     pub(crate) fn packed_bytes(&self, tier: Tier, precision: Precision) -> u64 {
         if self.vector {
@@ -48,7 +48,7 @@ impl Found<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedWeight {
     /// What it is for.
-    pub role: Role,
+    pub role: WeightRole,
     /// Its format in the file.
     pub dtype: Dtype,
     /// Rows; 1 for a vector.
@@ -62,7 +62,11 @@ pub struct PackedWeight {
 }
 
 /// Finds every weight of the spec in the file, checks its shape and closes the ledger.
-pub(crate) fn find<'a>(opened: &'a Opened, source: &Source, spec: &Spec) -> Result<Vec<Found<'a>>, Error> {
+pub(crate) fn locate_weights<'a>(
+    opened: &'a Opened,
+    source: &Source,
+    spec: &Spec,
+) -> Result<Vec<LocatedWeight<'a>>, Error> {
     let mut ledger = opened.ledger();
     let mut claimed = HashSet::new();
     let mut found = Vec::new();
@@ -91,7 +95,7 @@ pub(crate) fn find<'a>(opened: &'a Opened, source: &Source, spec: &Spec) -> Resu
 }
 
 /// Whether the file has a tensor at this place with as many rows as the place expects.
-fn fits(opened: &Opened, place: &Place) -> bool {
+fn fits(opened: &Opened, place: &TensorLocation) -> bool {
     let Some(tensor) = opened.info(&place.name) else { return false };
     match place.slice {
         Slice::Whole => true,
@@ -101,7 +105,11 @@ fn fits(opened: &Opened, place: &Place) -> bool {
 }
 
 /// The weight's bytes within its tensor, after checking the tensor's type and whole shape.
-fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Found<'a>, Error> {
+fn cut<'a>(
+    opened: &'a Opened,
+    place: &TensorLocation,
+    decl: &WeightDecl,
+) -> Result<LocatedWeight<'a>, Error> {
     let tensor = tensor(opened, &place.name)?;
     let vector = decl.shape.len() == 1;
     if vector {
@@ -124,5 +132,5 @@ fn cut<'a>(opened: &'a Opened, place: &Place, decl: &WeightDecl) -> Result<Found
     let row_bytes = tensor.dtype.row_bytes(row).ok_or_else(wrong_shape)?;
     let bytes = tensor.bytes.get(first * row_bytes..(first + unit) * row_bytes).ok_or_else(wrong_shape)?;
     let (name, dtype) = (place.name.clone(), tensor.dtype);
-    Ok(Found { role: decl.role, name, dtype, rows, cols, vector, bytes })
+    Ok(LocatedWeight { role: decl.role, name, dtype, rows, cols, vector, bytes })
 }

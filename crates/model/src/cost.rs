@@ -1,7 +1,7 @@
 //! What a step of the forward pass costs, in bytes read and in multiply-adds: what measured speeds are held against.
 
 use crate::load::{FeedWeights, Mlp, Model};
-use crate::spec::{Feed, Spec};
+use crate::spec::{FeedForward, Spec};
 use kernels::KvDtype;
 
 impl Spec {
@@ -20,8 +20,8 @@ impl Spec {
             };
             let scores: u64 = (rows - full..rows).map(seen).sum();
             let feed = match layer.feed {
-                Feed::Dense { width: ff } => self.feed_maps() * width * ff as u64,
-                Feed::Experts { count, used, width: ff, .. } => {
+                FeedForward::Dense { width: ff } => self.feed_maps() * width * ff as u64,
+                FeedForward::Experts { count, used, width: ff, .. } => {
                     width * count as u64 + self.feed_maps() * width * (used * ff) as u64
                 }
             };

@@ -35,11 +35,11 @@ impl Default for Limits {
 
 /// Everything outside that fetching needs; the environment is read by whoever builds it.
 #[derive(Debug, Clone)]
-pub struct Outside {
+pub struct FetchConfig {
     /// The hub and its token.
     pub hub: Hub,
     /// Interpreters whose pip may be used.
-    pub pythons: Pythons,
+    pub pythons: PythonInterpreters,
     /// Timeouts and retries.
     pub limits: Limits,
     /// PEM file of the authorities to trust, in place of those built in.
@@ -94,19 +94,19 @@ impl Hub {
 
 /// Interpreters to try, in order.
 #[derive(Debug, Clone)]
-pub struct Pythons(pub(super) Vec<OsString>);
+pub struct PythonInterpreters(pub(super) Vec<OsString>);
 
-impl Pythons {
+impl PythonInterpreters {
     /// These, in order.
-    pub fn new(names: impl IntoIterator<Item = OsString>) -> Pythons {
-        Pythons(names.into_iter().collect())
+    pub fn new(names: impl IntoIterator<Item = OsString>) -> PythonInterpreters {
+        PythonInterpreters(names.into_iter().collect())
     }
 
     /// `GRISTMILL_PYTHON` alone when it is set, else `python3`, then `python`.
-    pub fn from_env(env: &dyn Fn(&str) -> Option<OsString>) -> Pythons {
+    pub fn from_env(env: &dyn Fn(&str) -> Option<OsString>) -> PythonInterpreters {
         match env("GRISTMILL_PYTHON").filter(|name| !name.is_empty()) {
-            Some(name) => Pythons(vec![name]),
-            None => Pythons(vec!["python3".into(), "python".into()]),
+            Some(name) => PythonInterpreters(vec![name]),
+            None => PythonInterpreters(vec!["python3".into(), "python".into()]),
         }
     }
 }
