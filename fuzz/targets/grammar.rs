@@ -9,35 +9,35 @@
 use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use text::{Form, Grammars, Tokenizer};
+use text::{AnswerConstraint, ConstraintCompiler, Tokenizer};
 use wire::limits;
 
 /// Tokens followed.
 const TOKENS: usize = 12;
 
-fn made() -> &'static (Arc<Tokenizer>, Grammars) {
-    static MADE: OnceLock<(Arc<Tokenizer>, Grammars)> = OnceLock::new();
+fn made() -> &'static (Arc<Tokenizer>, ConstraintCompiler) {
+    static MADE: OnceLock<(Arc<Tokenizer>, ConstraintCompiler)> = OnceLock::new();
     MADE.get_or_init(|| {
         // libFuzzer's hook ends the process at once. The server lives on where a panic of the library is caught, so here only
         // those that nobody catches are findings.
         std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
         let json = include_bytes!("../../crates/text/tests/fixtures/tiny/byte-level.json");
         let tokenizer = Arc::new(Tokenizer::from_json(json).expect("the fixture"));
-        let grammars = Grammars::new(tokenizer.clone()).expect("its grammars");
+        let grammars = ConstraintCompiler::new(tokenizer.clone()).expect("its grammars");
         (tokenizer, grammars)
     })
 }
 
 /// The form, within the bounds that the server puts on each.
-fn form(kind: u8, text: &str) -> Option<Form> {
+fn form(kind: u8, text: &str) -> Option<AnswerConstraint> {
     match kind {
-        b'g' if text.len() <= limits::GRAMMAR_BYTES => Some(Form::grammar(text.to_owned())),
-        b'r' if text.len() <= limits::REGEX_BYTES => Some(Form::Regex(text.to_owned())),
+        b'g' if text.len() <= limits::GRAMMAR_BYTES => Some(AnswerConstraint::grammar(text.to_owned())),
+        b'r' if text.len() <= limits::REGEX_BYTES => Some(AnswerConstraint::Regex(text.to_owned())),
         b'g' | b'r' => None,
         _ => {
             let schema: serde_json::Value = serde_json::from_str(text).ok()?;
             let fits = schema.is_object() && schema.to_string().len() <= limits::SCHEMA_BYTES;
-            fits.then(|| Form::json(schema))
+            fits.then(|| AnswerConstraint::json(schema))
         }
     }
 }
@@ -50,7 +50,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (tokenizer, grammars) = made();
     let Some(form) = form(kind, text) else { return };
     let Ok(guidance) = grammars.guidance(Some(&form), None, None) else { return };
-    let mut guide = guidance.guide();
+    let mut guide = guidance.matcher();
     let choices = choices.iter().skip(1).chain(std::iter::repeat(&0));
     for &choice in choices.take(TOKENS) {
         if guide.prepare().is_err() {

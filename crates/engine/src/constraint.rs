@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use text::{Guidance, Guide};
+use text::{CompiledConstraint, ConstraintMatcher};
 
 /// A constraint on the answers of a request. Each of its sequences has a [`Constraint`] of its own.
 pub trait Constrain: Send + Sync + fmt::Debug {
@@ -32,26 +32,26 @@ pub trait Constraint: Send {
     fn forced_tokens(&mut self, _tokens: &mut Vec<u32>) {}
 }
 
-impl Constrain for Guidance {
+impl Constrain for CompiledConstraint {
     fn begin(&self) -> Box<dyn Constraint> {
-        Box::new(self.guide())
+        Box::new(self.matcher())
     }
 }
 
-impl Constraint for Guide {
+impl Constraint for ConstraintMatcher {
     fn prepare(&mut self) -> Result<(), String> {
-        Guide::prepare(self)
+        ConstraintMatcher::prepare(self)
     }
 
     fn allowed(&self) -> Option<&[u32]> {
-        Guide::allowed(self)
+        ConstraintMatcher::allowed(self)
     }
 
     fn accept(&mut self, id: u32, bytes: &[u8]) -> Result<bool, String> {
-        Guide::accept(self, id, bytes)
+        ConstraintMatcher::accept(self, id, bytes)
     }
 
     fn forced_tokens(&mut self, tokens: &mut Vec<u32>) {
-        Guide::foresee(self, tokens);
+        ConstraintMatcher::forced_tokens(self, tokens);
     }
 }

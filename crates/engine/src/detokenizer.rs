@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use text::{Stream, Tokenizer};
+use text::{DecodeStream, Tokenizer};
 
 use crate::{Detokenizer, Vocabulary};
 
@@ -20,12 +20,12 @@ impl Vocabulary for Tokenizer {
     }
 
     fn detokenizer(self: Arc<Self>, shown: &[u32]) -> Box<dyn Detokenizer> {
-        Box::new(StreamDetokenizer(Stream::new(self).showing(shown)))
+        Box::new(StreamDetokenizer(DecodeStream::new(self).showing(shown)))
     }
 }
 
 /// An answer continues a prompt: a space before its first word is kept.
-struct StreamDetokenizer(Stream);
+struct StreamDetokenizer(DecodeStream);
 
 impl Detokenizer for StreamDetokenizer {
     fn push(&mut self, id: u32, out: &mut String) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use text::Stops;
+use text::StopMatcher;
 
 use crate::sample::{ConstraintState, EndTokens, Sampler, SamplerScratch, score};
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) struct Sequence {
     sampler: Sampler,
     constraint: Option<ConstraintState>,
     detokenizer: Box<dyn Detokenizer>,
-    stops: Stops,
+    stops: StopMatcher,
     outbox: Box<dyn Outbox>,
     cancelled: Arc<AtomicBool>,
     max_wait: Option<Duration>,
@@ -102,7 +102,7 @@ impl Sequence {
             matched_stop: None,
             constraint: request.constrain.map(|constrain| ConstraintState::new(constrain.begin())),
             detokenizer: vocabulary.clone().detokenizer(&request.shown),
-            stops: Stops::new(request.stop).keeping(request.show_stop),
+            stops: StopMatcher::new(request.stop).keeping(request.show_stop),
             outbox,
             cancelled: Arc::default(),
             max_wait: request.max_wait,

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use common::{ask, engine, request};
 use engine::{Constrain, FinishReason, Handle, Limits, Params, Request};
 use serde_json::{Value, json};
-use text::{Form, Grammars, Special, Tokenizer};
+use text::{AnswerConstraint, ConstraintCompiler, Special, Tokenizer};
 
 struct Model {
     handle: Handle,
     tokenizer: Arc<Tokenizer>,
-    grammars: Grammars,
+    grammars: ConstraintCompiler,
 }
 
 fn load() -> Model {
@@ -24,13 +24,18 @@ fn load() -> Model {
     let path = weights::store::resolve("smollm2-135m-instruct", &home, &mut weights::fetch::NoProgress);
     let parts = common::load(&path.expect("the model"), 2);
     let tokenizer = parts.tokenizer.clone();
-    let grammars = Grammars::new(tokenizer.clone()).expect("grammars");
+    let grammars = ConstraintCompiler::new(tokenizer.clone()).expect("grammars");
     Model { handle: engine(parts, Limits { context: 1024, ..Limits::default() }), tokenizer, grammars }
 }
 
 impl Model {
     /// Answers that have the form, at several temperatures and seeds. The last of them are as hot as can be.
-    fn answers(&self, prompt: &str, form: &Form, max_tokens: usize) -> Vec<(String, FinishReason)> {
+    fn answers(
+        &self,
+        prompt: &str,
+        form: &AnswerConstraint,
+        max_tokens: usize,
+    ) -> Vec<(String, FinishReason)> {
         let guidance: Arc<dyn Constrain> =
             Arc::new(self.grammars.guidance(Some(form), None, None).expect("a form"));
         let prompt = self.tokenizer.encode(prompt, Special::Plain, true).expect("tokens");
@@ -68,13 +73,14 @@ fn each_form_is_held_by_a_real_model() {
         "required": ["name", "age", "tags"],
         "additionalProperties": false,
     });
-    for (text, reason) in model.answers("Ada Lovelace was 36 years old. As JSON:\n", &Form::json(schema), 400)
+    for (text, reason) in
+        model.answers("Ada Lovelace was 36 years old. As JSON:\n", &AnswerConstraint::json(schema), 400)
     {
         assert_eq!(reason, FinishReason::Stop, "{text}");
         assert!(is_person(&serde_json::from_str(&text).expect(&text)), "{text}");
     }
 
-    let date = Form::Regex(r"(19|20)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])".into());
+    let date = AnswerConstraint::Regex(r"(19|20)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])".into());
     for (text, reason) in model.answers("The first man walked on the moon on ", &date, 40) {
         assert_eq!(reason, FinishReason::Stop, "{text}");
         let parts: Vec<u32> = text.split('-').map(|part| part.parse().expect(&text)).collect();
@@ -87,7 +93,7 @@ fn each_form_is_held_by_a_real_model() {
     }
 
     let cities = ["Paris", "Parma", "San José", "São Paulo"];
-    let choice = Form::Choice(cities.map(String::from).to_vec());
+    let choice = AnswerConstraint::Choice(cities.map(String::from).to_vec());
     for (text, reason) in model.answers("The capital of France is ", &choice, 40) {
         assert!(reason == FinishReason::Stop && cities.contains(&text.as_str()), "{text}");
     }
@@ -121,7 +127,7 @@ fn is_sum(text: &str) -> bool {
 fn gbnf_is_held_by_a_real_model() {
     let model = load();
     let mut ended = 0;
-    for (text, reason) in model.answers("A sum: ", &Form::grammar(SUMS.into()), 120) {
+    for (text, reason) in model.answers("A sum: ", &AnswerConstraint::grammar(SUMS.into()), 120) {
         // Brackets may go on: an answer that was cut is none.
         if reason == FinishReason::Stop {
             assert!(is_sum(&text), "{text:?}");
@@ -138,7 +144,7 @@ string ::= "\"" [^"\\\x00-\x1F\x7F]{1,12} "\""
 number ::= "0" | "-"? [1-9] [0-9]{0,5}
 "#;
     let mut ended = 0;
-    for (text, reason) in model.answers("Some JSON: ", &Form::grammar(json.into()), 200) {
+    for (text, reason) in model.answers("Some JSON: ", &AnswerConstraint::grammar(json.into()), 200) {
         if reason == FinishReason::Stop {
             assert!(serde_json::from_str::<Value>(&text).expect(&text).is_object(), "{text}");
             ended += 1;

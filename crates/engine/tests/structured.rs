@@ -11,7 +11,10 @@ use engine::{
     Constrain, Engine, Event, FinishReason, Handle, Limits, Params, Request, Speculation, Unwatched,
 };
 use serde_json::{Value, json};
-use text::{Calls, Form, Grammars, Part, Parts, Reading, Style, Tags, Thought, Tokenizer};
+use text::{
+    AnswerConstraint, AnswerParser, AnswerParserOptions, AnswerPart, ConstraintCompiler, ReasoningFormat,
+    ReasoningTags, RequiredToolCalls, Tokenizer, ToolCallStyle,
+};
 
 fn tokenizer() -> Arc<Tokenizer> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../text/tests/fixtures/tiny/byte-level.json");
@@ -60,8 +63,8 @@ fn ask(handle: &Handle, requests: impl IntoIterator<Item = Request>) -> Vec<(Str
     running.iter().map(|(_ticket, from)| read(from)).collect()
 }
 
-fn guidance(tokenizer: &Arc<Tokenizer>, form: &Form) -> Arc<dyn Constrain> {
-    let grammars = Grammars::new(tokenizer.clone()).expect("grammars");
+fn guidance(tokenizer: &Arc<Tokenizer>, form: &AnswerConstraint) -> Arc<dyn Constrain> {
+    let grammars = ConstraintCompiler::new(tokenizer.clone()).expect("grammars");
     Arc::new(grammars.guidance(Some(form), None, None).unwrap_or_else(|e| panic!("{form:?}: {e}")))
 }
 
@@ -155,7 +158,7 @@ fn json_is_valid_whatever_the_model_says() {
     let tokenizer = tokenizer();
     let handle = engine(&tokenizer, 64 * 16, Speculation::OFF);
     for schema in schemas() {
-        let constrain = guidance(&tokenizer, &Form::json(schema.clone()));
+        let constrain = guidance(&tokenizer, &AnswerConstraint::json(schema.clone()));
         let answers = ask(&handle, (0..24).map(|seed| request(&constrain, seed, 600)));
         let mut whole = 0;
         for (text, reason) in &answers {
@@ -181,11 +184,11 @@ fn other_forms_hold_too() {
     let tokenizer = tokenizer();
     let handle = engine(&tokenizer, 64 * 16, Speculation::OFF);
     let words = ["yes".to_owned(), "no".to_owned(), "\"perhaps\"\n".to_owned()];
-    let choice = guidance(&tokenizer, &Form::Choice(words.to_vec()));
-    let regex = guidance(&tokenizer, &Form::Regex(r"[ab]{2,4}/\d+-x".into()));
+    let choice = guidance(&tokenizer, &AnswerConstraint::Choice(words.to_vec()));
+    let regex = guidance(&tokenizer, &AnswerConstraint::Regex(r"[ab]{2,4}/\d+-x".into()));
     let lark = guidance(
         &tokenizer,
-        &Form::Lark("start: \"<\" inner \">\"\ninner: /[a-c]/ inner /[d-f]/ | \"-\"".into()),
+        &AnswerConstraint::Lark("start: \"<\" inner \">\"\ninner: /[a-c]/ inner /[d-f]/ | \"-\"".into()),
     );
     for seed in 0..40 {
         let answers = ask(&handle, [&choice, &regex, &lark].map(|c| request(c, seed, 400)));
@@ -216,30 +219,31 @@ fn calls_that_must_come_are_read_as_calls() {
     let handle = engine(&tokenizer, 64 * 16, Speculation::OFF);
     let schema = json!({"type": "object", "properties": {"city": {"type": "string", "maxLength": 6}},
                         "required": ["city"], "additionalProperties": false});
-    for (name, style) in Style::ALL {
+    for (name, style) in ToolCallStyle::ALL {
         let tools = vec![
             ("get_weather".to_owned(), schema.clone().into()),
             ("now".to_owned(), json!({"type": "object", "additionalProperties": false}).into()),
         ];
         for several in [false, true] {
-            let form = Form::Calls(Calls { style, tools: tools.clone(), several });
+            let form =
+                AnswerConstraint::ToolCalls(RequiredToolCalls { style, tools: tools.clone(), several });
             let constrain = guidance(&tokenizer, &form);
             let answers = ask(&handle, (0..12).map(|seed| request(&constrain, seed, 900)));
             let mut seen = 0;
             for (text, reason) in answers.iter().filter(|(_, reason)| *reason == FinishReason::Stop) {
-                let reading = Reading {
+                let reading = AnswerParserOptions {
                     style: Some(style),
                     tools: vec!["get_weather".into(), "now".into()],
-                    ..Reading::default()
+                    ..AnswerParserOptions::default()
                 };
-                let mut parts = Parts::new(&reading);
+                let mut parts = AnswerParser::new(&reading);
                 let mut all = parts.push(text);
                 all.extend(parts.finish(false));
                 let mut calls: Vec<(String, String)> = Vec::new();
                 for part in all {
                     match part {
-                        Part::Call { name, .. } => calls.push((name, String::new())),
-                        Part::Arguments { index, text } => calls[index].1.push_str(&text),
+                        AnswerPart::Call { name, .. } => calls.push((name, String::new())),
+                        AnswerPart::Arguments { index, text } => calls[index].1.push_str(&text),
                         other => panic!("{name}: {text:?}: {other:?} {reason:?}"),
                     }
                 }
@@ -260,7 +264,7 @@ fn calls_that_must_come_are_read_as_calls() {
 #[test]
 fn alone_together_preempted_and_beside_guesses_the_same() {
     let tokenizer = tokenizer();
-    let constrain = guidance(&tokenizer, &Form::json(schemas().swap_remove(8)));
+    let constrain = guidance(&tokenizer, &AnswerConstraint::json(schemas().swap_remove(8)));
     let requests = |constrained: bool| {
         let constrain = constrain.clone();
         (0..12).map(move |seed| {
@@ -290,7 +294,14 @@ fn what_the_form_foresees_takes_fewer_steps_and_is_the_same() {
         "get_weather_of_a_place".to_owned(),
         json!({"type": "object", "additionalProperties": false}).into(),
     )];
-    let constrain = guidance(&tokenizer, &Form::Calls(Calls { style: Style::Hermes, tools, several: false }));
+    let constrain = guidance(
+        &tokenizer,
+        &AnswerConstraint::ToolCalls(RequiredToolCalls {
+            style: ToolCallStyle::Hermes,
+            tools,
+            several: false,
+        }),
+    );
     let seeds = 0..12;
     let requests = || seeds.clone().map(|seed| request(&constrain, seed, 200));
     let plain = engine(&tokenizer, 64 * 16, Speculation::OFF);
@@ -305,21 +316,21 @@ fn what_the_form_foresees_takes_fewer_steps_and_is_the_same() {
 fn a_thought_ends_in_time_and_the_form_follows() {
     let tokenizer = tokenizer();
     let handle = engine(&tokenizer, 64 * 16, Speculation::OFF);
-    let tags = Tags { open: "<think>", close: "</think>" };
-    let grammars = Grammars::new(tokenizer.clone()).expect("grammars");
-    let form = Form::json(json!({"type": "boolean"}));
+    let tags = ReasoningTags { open: "<think>", close: "</think>" };
+    let grammars = ConstraintCompiler::new(tokenizer.clone()).expect("grammars");
+    let form = AnswerConstraint::json(json!({"type": "boolean"}));
     for begun in [true, false] {
-        let thought = Thought { tags, begun };
+        let thought = ReasoningFormat { tags, begun };
         let guided = grammars.guidance(Some(&form), Some(&thought), Some(10)).expect("guidance");
         let guided: Arc<dyn Constrain> = Arc::new(guided);
-        let reading = Reading { thought: Some(thought), ..Reading::default() };
+        let reading = AnswerParserOptions { thought: Some(thought), ..AnswerParserOptions::default() };
         for (text, reason) in ask(&handle, (0..20).map(|seed| request(&guided, seed, 100))) {
-            let mut parts = Parts::new(&reading);
+            let mut parts = AnswerParser::new(&reading);
             let mut all = parts.push(&text);
             all.extend(parts.finish(false));
             let said: String = all
                 .iter()
-                .filter_map(|p| if let Part::Content(t) = p { Some(t.as_str()) } else { None })
+                .filter_map(|p| if let AnswerPart::Content(t) = p { Some(t.as_str()) } else { None })
                 .collect();
             assert_eq!(reason, FinishReason::Stop);
             assert!(said == "true" || said == "false", "{text:?}");
@@ -327,7 +338,7 @@ fn a_thought_ends_in_time_and_the_form_follows() {
         }
     }
     // Without a form the thought is cut all the same, and the answer goes on.
-    let thought = Thought { tags, begun: true };
+    let thought = ReasoningFormat { tags, begun: true };
     let free: Arc<dyn Constrain> =
         Arc::new(grammars.guidance(None, Some(&thought), Some(3)).expect("guidance"));
     let mut cut = 0;
@@ -339,23 +350,23 @@ fn a_thought_ends_in_time_and_the_form_follows() {
 
 #[test]
 fn what_cannot_be_held_is_refused_with_the_reason() {
-    let grammars = Grammars::new(tokenizer()).expect("grammars");
-    let refused = |form: Form| match grammars.guidance(Some(&form), None, None) {
+    let grammars = ConstraintCompiler::new(tokenizer()).expect("grammars");
+    let refused = |form: AnswerConstraint| match grammars.guidance(Some(&form), None, None) {
         Ok(_) => panic!("{form:?} is taken"),
         Err(message) => message,
     };
     for (form, word) in [
-        (Form::json(json!({"type": "object", "not": {"patternProperties": {"a": true}}})), "not"),
-        (Form::json(json!({"$ref": "#/$defs/missing"})), "missing"),
-        (Form::json(json!({"type": "integer", "minimum": 5, "maximum": 4})), "minimum"),
-        (Form::json(json!({"type": "spoon"})), "spoon"),
-        (Form::json(json!(7)), "object"),
-        (Form::Regex("(".into()), "("),
-        (Form::Regex("(?=a)b".into()), "no text"),
-        (Form::Lark("start: missing".into()), "missing"),
-        (Form::grammar("root ::= missing".into()), "GBNF, line 1: the rule missing"),
-        (Form::Lark(String::new()), "start"),
-        (Form::Choice(Vec::new()), "nothing"),
+        (AnswerConstraint::json(json!({"type": "object", "not": {"patternProperties": {"a": true}}})), "not"),
+        (AnswerConstraint::json(json!({"$ref": "#/$defs/missing"})), "missing"),
+        (AnswerConstraint::json(json!({"type": "integer", "minimum": 5, "maximum": 4})), "minimum"),
+        (AnswerConstraint::json(json!({"type": "spoon"})), "spoon"),
+        (AnswerConstraint::json(json!(7)), "object"),
+        (AnswerConstraint::Regex("(".into()), "("),
+        (AnswerConstraint::Regex("(?=a)b".into()), "no text"),
+        (AnswerConstraint::Lark("start: missing".into()), "missing"),
+        (AnswerConstraint::grammar("root ::= missing".into()), "GBNF, line 1: the rule missing"),
+        (AnswerConstraint::Lark(String::new()), "start"),
+        (AnswerConstraint::Choice(Vec::new()), "nothing"),
     ] {
         let message = refused(form.clone());
         assert!(message.contains(word) && message.len() < 1_000, "{form:?}: {message}");

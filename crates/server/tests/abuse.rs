@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use frame::{Answer, Letters, Running, chat_body, head, options, ready_speaking};
 use serde_json::{Map, Value, json};
 use server::{Keys, Options, TextPipeline};
-use text::{Limit, Prompt, Unencoded};
+use text::{EncodeError, Prompt, TokenLimit};
 
 /// Letters as tokens; a text that begins with `z` takes its time: a millisecond for each `z`, and stops when it is told to, if
 /// the next letter is no `y`.
@@ -57,7 +57,12 @@ impl TextPipeline for Slow {
         Letters.encode(text, wrapped)
     }
 
-    fn encode_within(&self, text: &str, wrapped: bool, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+    fn encode_within(
+        &self,
+        text: &str,
+        wrapped: bool,
+        limit: &TokenLimit<'_>,
+    ) -> Result<Vec<u32>, EncodeError> {
         let slow = text.bytes().take_while(|byte| *byte == b'z').count();
         let deaf = text.as_bytes().get(slow) == Some(&b'y');
         if slow > 0 {
@@ -66,7 +71,7 @@ impl TextPipeline for Slow {
         let mut stopped = false;
         for _ in 0..slow {
             std::thread::sleep(Duration::from_millis(1));
-            stopped = !deaf && (limit.stop)();
+            stopped = !deaf && (limit.should_stop)();
             if stopped {
                 break;
             }
@@ -76,12 +81,12 @@ impl TextPipeline for Slow {
             self.ended.fetch_add(1, SeqCst);
         }
         if stopped {
-            return Err(Unencoded::Stopped { worked: 0 });
+            return Err(EncodeError::Stopped { worked: 0 });
         }
-        limit.check(Letters.encode(text, wrapped).map_err(Unencoded::Failed)?)
+        limit.check(Letters.encode(text, wrapped).map_err(EncodeError::Failed)?)
     }
 
-    fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+    fn encode_prompt_within(&self, prompt: &Prompt, limit: &TokenLimit<'_>) -> Result<Vec<u32>, EncodeError> {
         self.encode_within(&prompt.text, false, limit)
     }
 

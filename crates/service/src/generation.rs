@@ -11,7 +11,7 @@ use inference::{
     End, Event, Events, Generation, Part, PromptFacts, PromptScores, RequestContext, ScoredToken, Token,
     TokenScore, TokenText,
 };
-use text::{Parts, Style};
+use text::{AnswerParser, ToolCallStyle};
 use tokio::sync::mpsc::{self, Receiver};
 use wire::{Cost, Fault, StopReason, Usage};
 
@@ -39,7 +39,7 @@ struct Local {
     /// What the machine costs, if this request is to say what it cost.
     price: Option<Price>,
     /// A choice: its text so far as parts.
-    readers: Vec<Parts>,
+    readers: Vec<AnswerParser>,
     call_ids: CallIds,
     _tickets: Vec<Ticket>,
     _permit: Permit,
@@ -85,8 +85,8 @@ pub(crate) fn start(
         events: receiver,
         tally: Tally { open: choices, prompt_tokens, ..Tally::default() },
         price,
-        readers: (0..choices).map(|_| Parts::new(&plan.reading)).collect(),
-        call_ids: CallIds::new(plan.reading.style == Some(Style::Mistral)),
+        readers: (0..choices).map(|_| AnswerParser::new(&plan.reading)).collect(),
+        call_ids: CallIds::new(plan.reading.style == Some(ToolCallStyle::Mistral)),
         _tickets: tickets,
         _permit: permit,
         model,
@@ -220,14 +220,14 @@ impl Local {
     }
 
     /// Parts with the ids of calls.
-    fn parts(&self, choice: usize, parts: Vec<text::Part>) -> Vec<Part> {
+    fn parts(&self, choice: usize, parts: Vec<text::AnswerPart>) -> Vec<Part> {
         let named = |part| match part {
-            text::Part::Content(text) => Part::Content(text),
-            text::Part::Reasoning(text) => Part::Reasoning(text),
-            text::Part::Call { index, name } => {
+            text::AnswerPart::Content(text) => Part::Content(text),
+            text::AnswerPart::Reasoning(text) => Part::Reasoning(text),
+            text::AnswerPart::Call { index, name } => {
                 Part::Call { index, id: self.call_ids.id(choice, index), name }
             }
-            text::Part::Arguments { index, text } => Part::Arguments { index, text },
+            text::AnswerPart::Arguments { index, text } => Part::Arguments { index, text },
         };
         parts.into_iter().map(named).collect()
     }

@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use engine::Constrain;
 use serde_json::{Map, Value};
 use text::{
-    ChatTemplate, Form, Grammars, Limit, Prompt, Special, Style, Tags, Thought, Tokenizer, Unencoded,
+    AnswerConstraint, ChatTemplate, ConstraintCompiler, EncodeError, Prompt, ReasoningFormat, ReasoningTags,
+    Special, TokenLimit, Tokenizer, ToolCallStyle,
 };
 
 /// A model that answers.
@@ -97,16 +98,21 @@ pub trait TextPipeline: Send + Sync {
     ///
     /// # Errors
     /// Too many tokens, the work was stopped, or it failed, in words.
-    fn encode_within(&self, text: &str, wrapped: bool, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
-        limit.check(self.encode(text, wrapped).map_err(Unencoded::Failed)?)
+    fn encode_within(
+        &self,
+        text: &str,
+        wrapped: bool,
+        limit: &TokenLimit<'_>,
+    ) -> Result<Vec<u32>, EncodeError> {
+        limit.check(self.encode(text, wrapped).map_err(EncodeError::Failed)?)
     }
 
     /// As [`TextPipeline::encode_prompt`], up to a limit.
     ///
     /// # Errors
     /// As [`TextPipeline::encode_within`].
-    fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
-        limit.check(self.encode_prompt(prompt).map_err(Unencoded::Failed)?)
+    fn encode_prompt_within(&self, prompt: &Prompt, limit: &TokenLimit<'_>) -> Result<Vec<u32>, EncodeError> {
+        limit.check(self.encode_prompt(prompt).map_err(EncodeError::Failed)?)
     }
 
     /// Text of tokens.
@@ -124,12 +130,12 @@ pub trait TextPipeline: Send + Sync {
     fn is_end(&self, token: u32) -> bool;
 
     /// How the model marks its thoughts, if it thinks.
-    fn tags(&self) -> Option<Tags> {
+    fn tags(&self) -> Option<ReasoningTags> {
         None
     }
 
     /// How the model calls tools.
-    fn style(&self) -> Option<Style> {
+    fn style(&self) -> Option<ToolCallStyle> {
         None
     }
 
@@ -180,9 +186,9 @@ pub struct Guided {
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Their form.
-    pub form: Option<&'a Form>,
+    pub form: Option<&'a AnswerConstraint>,
     /// The thought before it.
-    pub thought: Option<&'a Thought>,
+    pub thought: Option<&'a ReasoningFormat>,
     /// Most tokens of the thought.
     pub budget: Option<usize>,
 }
@@ -191,10 +197,10 @@ pub struct Wanted<'a> {
 pub struct ModelText {
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
-    style: Option<Style>,
+    style: Option<ToolCallStyle>,
     calls_from_json: bool,
     /// Made when the first request needs it: most never do.
-    grammars: OnceLock<Result<Grammars, String>>,
+    grammars: OnceLock<Result<ConstraintCompiler, String>>,
 }
 
 impl ModelText {
@@ -207,7 +213,7 @@ impl ModelText {
 
     /// Reads tool calls in this style rather than the template's.
     #[must_use]
-    pub fn with_style(mut self, style: Style) -> ModelText {
+    pub fn with_style(mut self, style: ToolCallStyle) -> ModelText {
         self.style = Some(style);
         self
     }
@@ -245,11 +251,16 @@ impl TextPipeline for ModelText {
         self.tokenizer.encode(text, Special::Parse, wrapped).map_err(|e| e.to_string())
     }
 
-    fn encode_within(&self, text: &str, wrapped: bool, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+    fn encode_within(
+        &self,
+        text: &str,
+        wrapped: bool,
+        limit: &TokenLimit<'_>,
+    ) -> Result<Vec<u32>, EncodeError> {
         self.tokenizer.encode_within(text, Special::Parse, wrapped, limit)
     }
 
-    fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+    fn encode_prompt_within(&self, prompt: &Prompt, limit: &TokenLimit<'_>) -> Result<Vec<u32>, EncodeError> {
         self.tokenizer.encode_prompt_within(prompt, limit)
     }
 
@@ -265,11 +276,11 @@ impl TextPipeline for ModelText {
         self.tokenizer.is_end(token)
     }
 
-    fn tags(&self) -> Option<Tags> {
+    fn tags(&self) -> Option<ReasoningTags> {
         self.template.as_ref().and_then(ChatTemplate::tags)
     }
 
-    fn style(&self) -> Option<Style> {
+    fn style(&self) -> Option<ToolCallStyle> {
         self.style
     }
 
@@ -306,7 +317,7 @@ impl TextPipeline for ModelText {
     }
 
     fn guidance(&self, wanted: &Wanted<'_>) -> Result<Guided, String> {
-        let grammars = self.grammars.get_or_init(|| Grammars::new(self.tokenizer.clone())).as_ref();
+        let grammars = self.grammars.get_or_init(|| ConstraintCompiler::new(self.tokenizer.clone())).as_ref();
         let grammars = grammars.map_err(Clone::clone)?;
         let guidance = grammars.guidance(wanted.form, wanted.thought, wanted.budget)?;
         let warnings = guidance.warnings().to_vec();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use inference::{Client, Generate};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use text::Reading;
+use text::AnswerParserOptions;
 use wire::completion::Prompt;
 use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate, limits};
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     /// The request of every answer, without prompt and seed.
     pub(crate) template: engine::Request,
     /// How the text of each answer is read.
-    pub(crate) reading: Reading,
+    pub(crate) reading: AnswerParserOptions,
     /// Whether answers are read as they come.
     pub(crate) streamed: bool,
     /// Whether `usage` is to say what it cost.
@@ -183,7 +183,7 @@ fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Re
         prompt_logprobs: request.prompt_logprobs,
         returns_ids: request.ids.returned,
         template,
-        reading: Reading::default(),
+        reading: AnswerParserOptions::default(),
         streamed: request.stream.on,
         include_cost: request.handling.include_cost,
         field: "prompt",

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use inference::{LimitReached, Owner, RequestContext, Share, Shares};
-use text::{Limit, Prompt, Unencoded};
+use text::{EncodeError, Prompt, TokenLimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
 
@@ -219,14 +219,14 @@ impl Work {
         self.count(tokens, "messages", most, Fault::template)
     }
 
-    fn limited<T>(&self, most: usize, encode: impl FnOnce(&Limit<'_>) -> T) -> T {
-        encode(&Limit { most, stop: &|| self.stop.is_set() })
+    fn limited<T>(&self, most: usize, encode: impl FnOnce(&TokenLimit<'_>) -> T) -> T {
+        encode(&TokenLimit { max_tokens: most, should_stop: &|| self.stop.is_set() })
     }
 
     /// Charges the tokens that were worked out, also those of a text that turned out to be too long.
     fn count(
         &self,
-        tokens: Result<Vec<u32>, Unencoded>,
+        tokens: Result<Vec<u32>, EncodeError>,
         field: &str,
         most: usize,
         failed: impl FnOnce(String) -> Fault,
@@ -236,16 +236,16 @@ impl Work {
                 self.charge(tokens.len());
                 Ok(tokens)
             }
-            Err(Unencoded::TooMany { at_least, worked }) => {
+            Err(EncodeError::TooMany { at_least, worked }) => {
                 self.charge(worked);
                 let context = self.engine.context();
                 Err(Fault::context_at_least(field, at_least, most.max(context), most > context))
             }
-            Err(Unencoded::Stopped { worked }) => {
+            Err(EncodeError::Stopped { worked }) => {
                 self.charge(worked);
                 Err(left())
             }
-            Err(Unencoded::Failed(message)) => Err(failed(message)),
+            Err(EncodeError::Failed(message)) => Err(failed(message)),
         }
     }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use engine::Constrain;
 use serde_json::{Value, json};
-use text::{Calls, Form, Reading, Schema, Space, Style, Thought};
+use text::{
+    AnswerConstraint, AnswerParserOptions, JsonSpacing, ReasoningFormat, RequiredToolCalls, Schema,
+    ToolCallStyle,
+};
 use wire::guided::{self, Form as Asked};
 use wire::message::{self, ToolChoice};
 use wire::{ChatRequest, Fault};
@@ -17,7 +20,7 @@ pub(crate) fn reading(
     request: &ChatRequest,
     tools: Option<&[Value]>,
     prompt: &str,
-) -> Reading {
+) -> AnswerParserOptions {
     // A prompt that does not begin an answer is continued as plain text.
     let answers = request.add_generation_prompt || request.continue_final_message;
     let thinks = language.tags().filter(|_| answers);
@@ -25,9 +28,9 @@ pub(crate) fn reading(
     let from_json = language.calls_from_json() && !must_call && request.guided.is_none();
     let schemas =
         |tools| functions(request, tools, None).into_iter().map(|(name, schema)| (name, schema.value));
-    Reading {
-        thought: thinks.map(|tags| Thought { tags, begun: tags.opened_by(prompt) }),
-        style: tools.map(|_| language.style().unwrap_or(Style::Hermes)),
+    AnswerParserOptions {
+        thought: thinks.map(|tags| ReasoningFormat { tags, begun: tags.opened_by(prompt) }),
+        style: tools.map(|_| language.style().unwrap_or(ToolCallStyle::Hermes)),
         tools: tools.map_or_else(Vec::new, |tools| message::tool_names(tools).map(str::to_owned).collect()),
         json_calls: tools.filter(|_| from_json).map(|tools| schemas(tools).collect()),
         must_call,
@@ -42,7 +45,7 @@ pub(crate) fn reading(
 pub(crate) fn constrain(
     language: &dyn TextPipeline,
     request: &ChatRequest,
-    reading: &Reading,
+    reading: &AnswerParserOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Arc<dyn Constrain>>, Fault> {
     let mut take = |guided: Guided| {
@@ -54,7 +57,7 @@ pub(crate) fn constrain(
     let calls = calls(request, reading);
     if let (Some(guided), false) = (&request.guided, reading.must_call) {
         if let Some(calls) = calls {
-            let form = Form::CallsOr(calls, Box::new(form(guided)));
+            let form = AnswerConstraint::ToolCallsOr(calls, Box::new(form(guided)));
             if let Ok(either) = language.guidance(&Wanted { form: Some(&form), thought, budget }) {
                 return Ok(take(either));
             }
@@ -66,7 +69,7 @@ pub(crate) fn constrain(
         }
         return Ok(guided);
     }
-    let must_call = calls.filter(|_| reading.must_call).map(Form::Calls);
+    let must_call = calls.filter(|_| reading.must_call).map(AnswerConstraint::ToolCalls);
     if must_call.is_none() && budget.is_none() {
         return Ok(None);
     }
@@ -77,7 +80,7 @@ pub(crate) fn constrain(
 }
 
 /// The form of calls, if there may be any.
-fn calls(request: &ChatRequest, reading: &Reading) -> Option<Calls> {
+fn calls(request: &ChatRequest, reading: &AnswerParserOptions) -> Option<RequiredToolCalls> {
     let wanted = match &request.tool_choice {
         ToolChoice::None => return None,
         ToolChoice::Auto | ToolChoice::Required => None,
@@ -85,7 +88,7 @@ fn calls(request: &ChatRequest, reading: &Reading) -> Option<Calls> {
     };
     let tools = functions(request, request.tools.as_deref()?, wanted);
     let several = request.parallel_tool_calls && wanted.is_none();
-    Some(Calls { style: reading.style?, tools, several })
+    Some(RequiredToolCalls { style: reading.style?, tools, several })
 }
 
 /// Names of tools and the schemas of their arguments: of all, or of the one that is wanted.
@@ -100,7 +103,7 @@ fn functions(request: &ChatRequest, tools: &[Value], wanted: Option<&str>) -> Ve
             value: value.unwrap_or_else(any),
             exact: guided::numbers_within(&request.exact, &format!("/tools/{at}/function/parameters")),
             closed: function.get("strict") == Some(&Value::Bool(true)),
-            space: Space::One,
+            space: JsonSpacing::One,
         };
         Some((name.to_owned(), schema))
     };
@@ -111,7 +114,7 @@ fn functions(request: &ChatRequest, tools: &[Value], wanted: Option<&str>) -> Ve
 pub(crate) fn guide(
     language: &dyn TextPipeline,
     guided: &wire::Guided,
-    thought: Option<&Thought>,
+    thought: Option<&ReasoningFormat>,
     budget: Option<usize>,
 ) -> Result<Guided, Fault> {
     let wanted = Wanted { form: Some(&form(guided)), thought, budget };
@@ -119,28 +122,28 @@ pub(crate) fn guide(
     language.guidance(&wanted).map_err(unable)
 }
 
-fn form(guided: &wire::Guided) -> Form {
+fn form(guided: &wire::Guided) -> AnswerConstraint {
     let space = match &guided.space {
-        guided::Space::One => Space::One,
-        guided::Space::Compact => Space::Compact,
-        guided::Space::Pattern(pattern) => Space::Pattern(pattern.clone()),
+        guided::Space::One => JsonSpacing::One,
+        guided::Space::Compact => JsonSpacing::Compact,
+        guided::Space::Pattern(pattern) => JsonSpacing::Pattern(pattern.clone()),
     };
     match &guided.form {
-        Asked::Object => Form::Json(Schema { space, ..json!({"type": "object"}).into() }),
-        Asked::Schema(schema) => Form::Json(Schema {
+        Asked::Object => AnswerConstraint::Json(Schema { space, ..json!({"type": "object"}).into() }),
+        Asked::Schema(schema) => AnswerConstraint::Json(Schema {
             value: schema.value.clone(),
             exact: schema.exact.clone(),
             closed: schema.closed,
             space,
         }),
-        Asked::Regex(regex) => Form::Regex(regex.clone()),
-        Asked::Choice(texts) => Form::Choice(texts.clone()),
-        Asked::Grammar(grammar) => Form::grammar(grammar.clone()),
+        Asked::Regex(regex) => AnswerConstraint::Regex(regex.clone()),
+        Asked::Choice(texts) => AnswerConstraint::Choice(texts.clone()),
+        Asked::Grammar(grammar) => AnswerConstraint::grammar(grammar.clone()),
     }
 }
 
 /// Marks that the vocabulary has as control tokens, which are not part of an answer's text unless asked for.
-pub(crate) fn shown(language: &dyn TextPipeline, reading: &Reading) -> Vec<u32> {
+pub(crate) fn shown(language: &dyn TextPipeline, reading: &AnswerParserOptions) -> Vec<u32> {
     let tags = reading.thought.iter().flat_map(|thought| [thought.tags.open, thought.tags.close]);
     let marks = reading.style.iter().flat_map(|style| style.marks()).copied();
     tags.chain(marks).filter_map(|name| language.control(name)).collect()

@@ -10,10 +10,10 @@ use tokenizers::{
 };
 
 use crate::Error;
-use crate::loaded::{Loaded, MAX_TOKENS};
-use crate::machine::{Parts, Shared};
-use crate::pieces::{Form, Lead};
-use crate::pipeline;
+use crate::bounds;
+use crate::pipeline::{PipelineParts, SharedModel};
+use crate::spec::{MAX_TOKENS, TokenizerSpec};
+use crate::token_bytes::{DecoderKind, LeadingSpace};
 
 /// Bytes of a `tokenizer.json`; Gemma's has 33 million.
 const MAX_BYTES: u64 = 512 << 20;
@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 64;
 
 /// What the files beside a `tokenizer.json` say; each may be absent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ConfigFiles {
     /// `tokenizer_config.json`.
     pub(crate) tokenizer_config: Option<Value>,
     /// `generation_config.json`.
@@ -54,7 +54,7 @@ struct Added {
 }
 
 /// Opens a `tokenizer.json`, with the configuration files of `folder`.
-pub(crate) fn open(json: &Path, folder: &Path) -> Result<Loaded, Error> {
+pub(crate) fn open(json: &Path, folder: &Path) -> Result<TokenizerSpec, Error> {
     let bytes = read_limited(json)?;
     let side = |name: &str| -> Result<Option<Value>, Error> {
         let path = folder.join(name);
@@ -64,12 +64,12 @@ pub(crate) fn open(json: &Path, folder: &Path) -> Result<Loaded, Error> {
         let bytes = read_limited(&path)?;
         serde_json::from_slice(&bytes).map(Some).map_err(|e| Error::malformed(name, e))
     };
-    let beside = Beside {
+    let configs = ConfigFiles {
         tokenizer_config: side("tokenizer_config.json")?,
         generation_config: side("generation_config.json")?,
         config: side("config.json")?,
     };
-    read(&bytes, &beside)
+    read(&bytes, &configs)
 }
 
 fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
@@ -82,22 +82,22 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads a `tokenizer.json`.
-pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
+pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec, Error> {
     shallow(bytes)?;
     prefixed_merges(bytes)?;
     let file: File = serde_json::from_slice(bytes).map_err(|e| Error::malformed("tokenizer.json", e))?;
     let (normalizer, pre_tokenizer) = bounded(&file)?;
-    let form = form(file.decoder.as_ref())?;
+    let decoder_kind = decoder_kind(file.decoder.as_ref())?;
     let texts = texts(&file)?;
     let added: Vec<(u32, AddedToken)> = file.added_tokens.into_iter().map(|a| (a.id, a.token)).collect();
     let special: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
-    let model = Shared::new(file.model);
+    let model = SharedModel::new(file.model);
     let id_of = |text: &str| {
         let added = added.iter().find(|(_, token)| token.content == text).map(|(id, _)| *id);
         added.or_else(|| model.token_to_id(text))
     };
     let named = |key: &str| {
-        let config = beside.tokenizer_config.as_ref()?;
+        let config = configs.tokenizer_config.as_ref()?;
         let token = config.get(key)?;
         id_of(token.as_str().or_else(|| token.get("content")?.as_str())?)
     };
@@ -107,12 +107,23 @@ pub(crate) fn read(bytes: &[u8], beside: &Beside) -> Result<Loaded, Error> {
     };
     let (bos, eos) = (named("bos_token"), named("eos_token"));
     let mut ends: Vec<u32> = eos.into_iter().collect();
-    for config in [&beside.generation_config, &beside.config].into_iter().flatten() {
+    for config in [&configs.generation_config, &configs.config].into_iter().flatten() {
         ends.extend(ids(config.get("eos_token_id")));
     }
     let around = around(file.post_processor)?;
-    let parts = Parts { normalizer, pre_tokenizer, model, added };
-    Ok(Loaded { parts, form, texts, special, around, bos, eos, ends, unknown, remarks: Vec::new() })
+    let parts = PipelineParts { normalizer, pre_tokenizer, model, added };
+    Ok(TokenizerSpec {
+        parts,
+        decoder_kind,
+        texts,
+        special,
+        around,
+        bos,
+        eos,
+        ends,
+        unknown,
+        remarks: Vec::new(),
+    })
 }
 
 /// The steps before the model, once it is known that none of them is without end.
@@ -120,15 +131,15 @@ fn bounded(file: &File) -> Result<(Option<NormalizerWrapper>, Option<PreTokenize
     fn read<T: serde::de::DeserializeOwned>(what: &str, step: &Value) -> Result<Option<T>, Error> {
         serde_json::from_value(step.clone()).map_err(|e| Error::malformed(what.to_owned(), e))
     }
-    pipeline::check_added(file.added_tokens.iter().map(|added| added.token.content.as_str()))?;
-    pipeline::check_model(&file.model)?;
+    bounds::check_added(file.added_tokens.iter().map(|added| added.token.content.as_str()))?;
+    bounds::check_model(&file.model)?;
     let (mut normalizer, mut pre_tokenizer) = (None, None);
     if let Some(step) = &file.normalizer {
-        pipeline::check_normalizer(step)?;
+        bounds::check_normalizer(step)?;
         normalizer = read("normalizer", step)?;
     }
     if let Some(step) = &file.pre_tokenizer {
-        pipeline::check_pre_tokenizer(step)?;
+        bounds::check_pre_tokenizer(step)?;
         pre_tokenizer = read("pre_tokenizer", step)?;
     }
     Ok((normalizer, pre_tokenizer))
@@ -254,7 +265,7 @@ fn around(processor: Option<PostProcessorWrapper>) -> Result<(Vec<u32>, Vec<u32>
     let mut halves = whole.get_ids().split(|id| *id == MARK);
     let before = halves.next().unwrap_or_default().to_vec();
     let after = halves.next().unwrap_or_default().to_vec();
-    let (size, limit) = ((before.len() + after.len()) as u64, pipeline::MAX_AROUND as u64);
+    let (size, limit) = ((before.len() + after.len()) as u64, bounds::MAX_AROUND as u64);
     if size > limit {
         return Err(Error::TooLarge { what: "the number of tokens around a text", size, limit });
     }
@@ -262,8 +273,8 @@ fn around(processor: Option<PostProcessorWrapper>) -> Result<(Vec<u32>, Vec<u32>
 }
 
 /// How tokens are written, from the decoder.
-fn form(decoder: Option<&Value>) -> Result<Form, Error> {
-    let Some(decoder) = decoder.filter(|value| !value.is_null()) else { return Ok(Form::Words) };
+fn decoder_kind(decoder: Option<&Value>) -> Result<DecoderKind, Error> {
+    let Some(decoder) = decoder.filter(|value| !value.is_null()) else { return Ok(DecoderKind::Words) };
     let flat = match decoder.get("decoders").and_then(Value::as_array) {
         Some(list) => list.iter().collect(),
         None => vec![decoder],
@@ -276,23 +287,26 @@ fn form(decoder: Option<&Value>) -> Result<Form, Error> {
     }
     let text = |step: &Value, key: &str| step.get(key).and_then(Value::as_str).map(str::to_owned);
     if find("ByteLevel").is_some() {
-        return Ok(Form::ByteLevel);
+        return Ok(DecoderKind::ByteLevel);
     }
     if let Some(step) = find("WordPiece") {
         let cleanup = step.get("cleanup").and_then(Value::as_bool).unwrap_or(true);
-        return Ok(Form::WordPiece { prefix: text(step, "prefix").unwrap_or_else(|| "##".into()), cleanup });
+        return Ok(DecoderKind::WordPiece {
+            prefix: text(step, "prefix").unwrap_or_else(|| "##".into()),
+            cleanup,
+        });
     }
     if let Some(step) = find("BPEDecoder") {
-        return Ok(Form::Suffixed(text(step, "suffix").unwrap_or_else(|| "</w>".into())));
+        return Ok(DecoderKind::Suffixed(text(step, "suffix").unwrap_or_else(|| "</w>".into())));
     }
     let bytes = find("ByteFallback").is_some();
     if let Some(step) = find("Metaspace") {
         let space = text(step, "replacement").and_then(|text| text.chars().next()).unwrap_or('▁');
         let never = text(step, "prepend_scheme").as_deref() == Some("never")
             || step.get("add_prefix_space").and_then(Value::as_bool) == Some(false);
-        return Ok(Form::Marked {
+        return Ok(DecoderKind::Metaspace {
             space,
-            lead: if never { Lead::Keep } else { Lead::StripFirstToken },
+            lead: if never { LeadingSpace::Keep } else { LeadingSpace::StripFirstToken },
             bytes,
         });
     }
@@ -300,11 +314,11 @@ fn form(decoder: Option<&Value>) -> Result<Form, Error> {
         find("Replace").and_then(|step| step.get("pattern")?.get("String")?.as_str()?.chars().next());
     match replaced {
         Some(space) => {
-            let lead = if find("Strip").is_some() { Lead::StripOne } else { Lead::Keep };
-            Ok(Form::Marked { space, lead, bytes })
+            let lead = if find("Strip").is_some() { LeadingSpace::StripOne } else { LeadingSpace::Keep };
+            Ok(DecoderKind::Metaspace { space, lead, bytes })
         }
-        None if bytes => Ok(Form::Marked { space: '▁', lead: Lead::Keep, bytes }),
-        None => Ok(Form::Verbatim),
+        None if bytes => Ok(DecoderKind::Metaspace { space: '▁', lead: LeadingSpace::Keep, bytes }),
+        None => Ok(DecoderKind::Verbatim),
     }
 }
 
@@ -313,7 +327,7 @@ const KNOWN: [&str; 8] =
 
 #[cfg(test)]
 mod tests {
-    use super::{Beside, read};
+    use super::{ConfigFiles, read};
     use serde_json::json;
 
     /// The interpreter of tokenizer.json panicked on the first of these.
@@ -325,7 +339,7 @@ mod tests {
                 json!({"type": "BPE", "continuing_subword_prefix": prefix, "vocab": vocab, "merges": merges});
             let file = json!({"version": "1.0", "added_tokens": [], "decoder": {"type": "ByteLevel",
                 "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, "model": model});
-            read(file.to_string().as_bytes(), &Beside::default()).map(|_| ()).map_err(|e| e.to_string())
+            read(file.to_string().as_bytes(), &ConfigFiles::default()).map(|_| ()).map_err(|e| e.to_string())
         };
         for merges in [json!(["a b"]), json!([["a", "b"]])] {
             let message = open("##", merges.clone()).expect_err("is refused");

@@ -8,37 +8,40 @@
 //! Deliberately absent: training, truncation and padding (a prompt that does not fit is refused, never cut),
 //! pairs of sequences, offsets into the source text.
 
-mod cuts;
-mod ends;
+mod bounds;
+mod eog;
 mod error;
 mod gguf;
 mod guide;
 mod huggingface;
 mod limit;
-mod loaded;
-mod machine;
 mod names;
 mod parts;
-mod pieces;
 mod pipeline;
 mod prompt;
+mod spec;
 mod special;
+mod split_points;
 mod spm;
 mod stop;
 mod stream;
 mod template;
+mod token_bytes;
 mod tokenizer;
 mod tools;
-mod words;
+mod word_encoder;
 
 pub use error::Error;
-pub use guide::{Calls, Form, Grammars, Guidance, Guide, Schema, Space};
-pub use limit::{Limit, Unencoded};
-pub use parts::{Part, Parts, Reading, Tags, Thought};
+pub use guide::{
+    AnswerConstraint, CompiledConstraint, ConstraintCompiler, ConstraintMatcher, JsonSpacing,
+    RequiredToolCalls, Schema,
+};
+pub use limit::{EncodeError, TokenLimit};
+pub use parts::{AnswerParser, AnswerParserOptions, AnswerPart, ReasoningFormat, ReasoningTags};
 pub use prompt::Prompt;
 pub use special::Special;
-pub use stop::{Found, Stops};
-pub use stream::Stream;
-pub use template::{ChatTemplate, ContentForm, TemplateError};
+pub use stop::{StopMatcher, StopScan};
+pub use stream::DecodeStream;
+pub use template::{ChatTemplate, ContentFormat, TemplateError};
 pub use tokenizer::Tokenizer;
-pub use tools::Style;
+pub use tools::ToolCallStyle;

@@ -1,16 +1,16 @@
 //! How far a text is tokenized.
 
 /// Most tokens of a text, and what ends the work before.
-pub struct Limit<'a> {
+pub struct TokenLimit<'a> {
     /// Tokens; a text that has more is an error, never cut.
-    pub most: usize,
+    pub max_tokens: usize,
     /// Asked between words: whether to stop.
-    pub stop: &'a dyn Fn() -> bool,
+    pub should_stop: &'a dyn Fn() -> bool,
 }
 
 /// Why a text has no tokens.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unencoded {
+pub enum EncodeError {
     /// It has more than the limit.
     #[error("the text has at least {at_least} tokens")]
     TooMany {
@@ -30,39 +30,39 @@ pub enum Unencoded {
     Failed(String),
 }
 
-impl Unencoded {
+impl EncodeError {
     /// The same of a text that has so many tokens before.
-    pub(crate) fn after(self, tokens: usize) -> Unencoded {
+    pub(crate) fn after(self, tokens: usize) -> EncodeError {
         match self {
-            Unencoded::TooMany { at_least, worked } => {
-                Unencoded::TooMany { at_least: at_least + tokens, worked: worked + tokens }
+            EncodeError::TooMany { at_least, worked } => {
+                EncodeError::TooMany { at_least: at_least + tokens, worked: worked + tokens }
             }
-            Unencoded::Stopped { worked } => Unencoded::Stopped { worked: worked + tokens },
-            failed @ Unencoded::Failed(_) => failed,
+            EncodeError::Stopped { worked } => EncodeError::Stopped { worked: worked + tokens },
+            failed @ EncodeError::Failed(_) => failed,
         }
     }
 }
 
-impl Limit<'_> {
+impl TokenLimit<'_> {
     /// No limit.
-    pub const NONE: Limit<'static> = Limit { most: usize::MAX, stop: &|| false };
+    pub const NONE: TokenLimit<'static> = TokenLimit { max_tokens: usize::MAX, should_stop: &|| false };
 
     /// Tokens that were worked out as a whole, if they are within the limit.
     ///
     /// # Errors
-    /// [`Unencoded::TooMany`].
-    pub fn check(&self, tokens: Vec<u32>) -> Result<Vec<u32>, Unencoded> {
+    /// [`EncodeError::TooMany`].
+    pub fn check(&self, tokens: Vec<u32>) -> Result<Vec<u32>, EncodeError> {
         let count = tokens.len();
-        if count > self.most {
-            Err(Unencoded::TooMany { at_least: count, worked: count })
+        if count > self.max_tokens {
+            Err(EncodeError::TooMany { at_least: count, worked: count })
         } else {
             Ok(tokens)
         }
     }
 }
 
-impl std::fmt::Debug for Limit<'_> {
+impl std::fmt::Debug for TokenLimit<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "at most {} tokens", self.most)
+        write!(f, "at most {} tokens", self.max_tokens)
     }
 }

@@ -13,16 +13,16 @@ pub(crate) const OPEN: char = '\u{FDD0}';
 pub(crate) const CLOSE: char = '\u{FDD1}';
 
 /// The names of a vocabulary's control tokens, to be found in text.
-pub(crate) struct Names {
+pub(crate) struct SpecialTokenNames {
     search: AhoCorasick,
     sorted: Vec<Box<str>>,
     longest: usize,
 }
 
-impl Names {
+impl SpecialTokenNames {
     /// # Errors
     /// A vocabulary whose names are too long together for a search.
-    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<Names, Error> {
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<SpecialTokenNames, Error> {
         let marks = [OPEN, CLOSE].map(|mark| mark.to_string().into());
         let mut sorted: Vec<Box<str>> =
             names.filter(|name| !name.is_empty()).map(Into::into).chain(marks).collect();
@@ -31,7 +31,7 @@ impl Names {
             AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(sorted.iter().map(|n| &**n));
         let search = search.map_err(|e| Error::malformed("the names of control tokens", e.to_string()))?;
         let longest = sorted.iter().map(|name| name.len()).max().unwrap_or(0);
-        Ok(Names { search, sorted, longest })
+        Ok(SpecialTokenNames { search, sorted, longest })
     }
 
     pub(crate) fn find<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {

@@ -1,242 +1,194 @@
-//! Bounds on what a tokenizer.json may do to a text: files that are small and make texts endless are refused at load, and
-//! what only a text can show is bounded while it runs.
+//! The machine that all tokenizers run on: Hugging Face's pipeline of normalizer, pre-tokenizer and model, with the
+//! model shared between the half that sees control tokens in text and the half that does not.
 
-use std::cell::Cell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use fancy_regex::RegexBuilder;
-use serde_json::Value;
-use tokenizers::normalizers::replace::Replace;
-use tokenizers::{ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper};
+use tokenizers::models::TrainerWrapper;
+use tokenizers::{
+    AddedToken, DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper,
+    PreTokenizerWrapper, Token, TokenizerImpl,
+};
 
 use crate::Error;
+use crate::bounds::BoundedNormalizer;
+use crate::spm::Spm;
 
-/// Normalizers, and pre-tokenizers; those in use have at most a dozen.
-const MAX_STEPS: usize = 64;
-/// How many times longer than the text all `Replace` steps together may make it.
-const MAX_REPLACED: u64 = 4096;
-/// Bytes that `Prepend` steps put before a text.
-const MAX_PREPENDED: u64 = 1 << 10;
-/// Bytes of a pattern.
-const MAX_PATTERN: usize = 16 << 10;
-/// How many times longer than the text a normalizer may make it at any time, and what a short one may have.
-const MAX_GROWTH: u64 = 16;
-const SHORT: u64 = 1 << 20;
-/// Steps back that a pattern may take on 256 characters.
-const MAX_BACKTRACKS: usize = 20_000;
-/// Tokens found in text before the model sees it, and their bytes.
-const MAX_ADDED: usize = 256 << 10;
-const MAX_ADDED_BYTES: usize = 32 << 20;
-/// Characters of a word that WordPiece cuts; longer words are unknown.
-const MAX_WORD: usize = 1000;
-/// Tokens that a post-processor puts around a text.
-pub(crate) const MAX_AROUND: usize = 64;
+/// The whole pipeline. Post-processors and decoders are not run: what stands around a text, and what a token says, are
+/// worked out once at load.
+pub(crate) type Pipeline =
+    TokenizerImpl<SharedModel, BoundedNormalizer, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
-fn too_large(what: &'static str, size: u64, limit: u64) -> Error {
-    Error::TooLarge { what, size, limit }
+/// A pipeline in both of its moods.
+pub(crate) struct Pipelines {
+    parse: Pipeline,
+    plain: Pipeline,
 }
 
-fn at_most(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
-    if size > limit { Err(too_large(what, size as u64, limit as u64)) } else { Ok(()) }
+/// What a file says of a tokenizer, ready to be put together.
+pub(crate) struct PipelineParts {
+    pub(crate) normalizer: Option<NormalizerWrapper>,
+    pub(crate) pre_tokenizer: Option<PreTokenizerWrapper>,
+    pub(crate) model: SharedModel,
+    /// Tokens found in text before the model sees it, each with the id that the file gives it.
+    pub(crate) added: Vec<(u32, AddedToken)>,
 }
 
-/// The steps of a normalizer or pre-tokenizer, those within sequences too.
-fn steps<'a>(step: &'a Value, list: &str, out: &mut Vec<&'a Value>) {
-    match step.get(list).and_then(Value::as_array) {
-        Some(inner) => inner.iter().for_each(|step| steps(step, list, out)),
-        None => out.push(step),
-    }
-}
-
-/// Checks the normalizer of a file.
-///
-/// # Errors
-/// Too many steps, a chain of them that makes texts too long, a pattern that takes too long.
-pub(crate) fn check_normalizer(normalizer: &Value) -> Result<(), Error> {
-    let mut all = Vec::new();
-    steps(normalizer, "normalizers", &mut all);
-    at_most("the number of normalizers", all.len(), MAX_STEPS)?;
-    let (mut factor, mut before) = (1_u64, 0_u64);
-    for step in all {
-        let text = |key: &str| step.get(key).and_then(Value::as_str).unwrap_or_default();
-        match text("type") {
-            "Replace" => {
-                let pattern = step.get("pattern");
-                check_pattern("a Replace normalizer", pattern)?;
-                factor = factor.saturating_mul(replaces(pattern, text("content").len() as u64));
+impl Pipelines {
+    /// Puts the parts together; an added token whose id the pipeline would change is an error.
+    pub(crate) fn build(parts: PipelineParts) -> Result<Pipelines, Error> {
+        let mut parse = Pipeline::new(parts.model);
+        let refused = |error: tokenizers::Error| Error::malformed("added tokens", error.to_string());
+        parse.with_normalizer(parts.normalizer.map(BoundedNormalizer::new)).map_err(refused)?;
+        parse.with_pre_tokenizer(parts.pre_tokenizer);
+        parse.add_tokens(parts.added.iter().map(|(_, token)| token.clone())).map_err(refused)?;
+        for (id, token) in &parts.added {
+            if token.content.is_empty() {
+                continue;
             }
-            "Prepend" => before = before.saturating_add(text("prepend").len() as u64),
-            _ => {}
-        }
-    }
-    if factor > MAX_REPLACED {
-        return Err(too_large("the growth of a text by all Replace normalizers", factor, MAX_REPLACED));
-    }
-    if before > MAX_PREPENDED {
-        return Err(too_large("the bytes that Prepend normalizers add", before, MAX_PREPENDED));
-    }
-    Ok(())
-}
-
-/// How many times longer a replacement makes a text at worst.
-fn replaces(pattern: Option<&Value>, content: u64) -> u64 {
-    match pattern.and_then(|pattern| pattern.get("String")?.as_str()) {
-        Some("") => 1 + content,
-        Some(found) => content.div_ceil(found.len() as u64).max(1),
-        // It may match one byte, or none.
-        None => content.max(1),
-    }
-}
-
-/// Checks the pre-tokenizer of a file.
-///
-/// # Errors
-/// Too many steps, a pattern that takes too long, pieces of no length.
-pub(crate) fn check_pre_tokenizer(pre_tokenizer: &Value) -> Result<(), Error> {
-    let mut all = Vec::new();
-    steps(pre_tokenizer, "pretokenizers", &mut all);
-    at_most("the number of pre-tokenizers", all.len(), MAX_STEPS)?;
-    for step in all {
-        match step.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "Split" => check_pattern("a Split pre-tokenizer", step.get("pattern"))?,
-            "FixedLength" if step.get("length").and_then(Value::as_u64) == Some(0) => {
-                return Err(Error::malformed("a FixedLength pre-tokenizer", "its length is 0"));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a pattern that is long, that does not compile, or that goes back and forth on texts on which such patterns do.
-fn check_pattern(what: &str, pattern: Option<&Value>) -> Result<(), Error> {
-    let text = |key: &str| pattern.and_then(|pattern| pattern.get(key)).and_then(Value::as_str);
-    for pattern in [text("String"), text("Regex")].into_iter().flatten() {
-        at_most("a pattern of the tokenizer in bytes", pattern.len(), MAX_PATTERN)?;
-    }
-    let Some(pattern) = text("Regex") else { return Ok(()) };
-    let shown: String = pattern.chars().take(60).collect();
-    let regex = RegexBuilder::new(pattern)
-        .backtrack_limit(MAX_BACKTRACKS)
-        .build()
-        .map_err(|e| Error::malformed(what.to_owned(), format!("the pattern {shown:?}: {e}")))?;
-    for probe in ["a", " ", "1", "\n", "aA", "a ", "=", "é", "0a", "_", "\u{3042}"] {
-        for end in ["", "!", "\u{1}"] {
-            let text = probe.repeat(256 / probe.len()) + end;
-            for found in regex.find_iter(&text).take(512) {
-                found.map_err(|e| {
-                    Error::malformed(
-                        what.to_owned(),
-                        format!("the pattern {shown:?} takes too long on {probe:?} repeated: {e}"),
-                    )
-                })?;
+            let given = parse.token_to_id(&token.content);
+            if given != Some(*id) {
+                let problem = format!("the file says id {id}, the model says {given:?}");
+                return Err(Error::malformed(format!("added token {:?}", token.content), problem));
             }
         }
+        let mut plain = parse.clone();
+        plain.set_encode_special_tokens(true);
+        Ok(Pipelines { parse, plain })
     }
-    Ok(())
-}
 
-/// Checks what is looked for in texts before the model sees them.
-///
-/// # Errors
-/// Too many of them, or too long together.
-pub(crate) fn check_added<'a>(added: impl Iterator<Item = &'a str>) -> Result<(), Error> {
-    let (mut count, mut bytes) = (0, 0);
-    for content in added {
-        count += 1;
-        bytes += content.len();
+    /// The pipeline that turns names of control tokens in text into those tokens, or the one that does not.
+    pub(crate) fn pipeline(&self, parse_special: bool) -> &Pipeline {
+        if parse_special { &self.parse } else { &self.plain }
     }
-    at_most("the number of added tokens", count, MAX_ADDED)?;
-    at_most("the bytes of added tokens", bytes, MAX_ADDED_BYTES)
-}
 
-/// Checks the model of a file.
-///
-/// # Errors
-/// A model that takes too long on long words.
-pub(crate) fn check_model(model: &ModelWrapper) -> Result<(), Error> {
-    match model {
-        ModelWrapper::WordPiece(pieces) => {
-            at_most("max_input_chars_per_word", pieces.max_input_chars_per_word, MAX_WORD)
-        }
-        _ => Ok(()),
+    /// The model below the pipeline.
+    pub(crate) fn model(&self) -> &SharedModel {
+        self.parse.get_model()
     }
 }
 
-thread_local! {
-    static REFUSED: Cell<Option<String>> = const { Cell::new(None) };
-}
-
-/// Why a normalizer refused a text on this thread since this was last asked.
-pub(crate) fn refusal() -> Option<String> {
-    REFUSED.take()
-}
-
-/// The steps of a normalizer, each of which is refused to make a text much longer than it was.
+/// A model behind both pipelines, so that a vocabulary is held once.
 #[derive(Clone)]
-pub(crate) struct Bounded(Vec<(NormalizerWrapper, u64)>);
+pub(crate) struct SharedModel(Arc<ModelKind>);
 
-impl Bounded {
-    pub(crate) fn new(normalizer: NormalizerWrapper) -> Bounded {
-        let mut out = Vec::new();
-        flatten(normalizer, &mut out);
-        Bounded(out)
+#[allow(clippy::large_enum_variant, reason = "one lives behind an Arc for each tokenizer")]
+enum ModelKind {
+    /// With the tokens that the model itself must not produce out of text.
+    Library(ModelWrapper, HashMap<String, u32>),
+    Spm(Spm),
+}
+
+impl SharedModel {
+    /// A model of the library.
+    pub(crate) fn new(model: ModelWrapper) -> SharedModel {
+        SharedModel::with_control(model, HashMap::new())
     }
-}
 
-fn flatten(normalizer: NormalizerWrapper, out: &mut Vec<(NormalizerWrapper, u64)>) {
-    match normalizer {
-        NormalizerWrapper::Sequence(sequence) => {
-            sequence.as_ref().iter().for_each(|step| flatten(step.clone(), out));
-        }
-        step => {
-            let factor = growth(&step);
-            out.push((step, factor));
-        }
+    /// A model of the library that holds unreachable texts in place of the `control` tokens.
+    pub(crate) fn with_control(model: ModelWrapper, control: HashMap<String, u32>) -> SharedModel {
+        SharedModel(Arc::new(ModelKind::Library(model, control)))
     }
-}
 
-/// Refuses a step that may make `factor` times as much of the `now` bytes that became of a text.
-pub(crate) fn may_grow(original: usize, now: usize, factor: u64) -> Result<(), String> {
-    let limit = (original as u64).saturating_mul(MAX_GROWTH).max(SHORT);
-    let longest = (now as u64).saturating_mul(factor);
-    if longest <= limit {
-        return Ok(());
+    /// Our own SentencePiece.
+    pub(crate) fn spm(model: Spm) -> SharedModel {
+        SharedModel(Arc::new(ModelKind::Spm(model)))
     }
-    Err(format!("its normalizer would make up to {longest} bytes of {original}; the limit is {limit}"))
-}
 
-/// How many times longer a step makes a text at worst.
-pub(crate) fn growth(step: &NormalizerWrapper) -> u64 {
-    match step {
-        NormalizerWrapper::Replace(replace) => replaces_of(replace),
-        // By Unicode's tables; NFKC and the like make 33 bytes of the 3 of U+FDFA.
-        NormalizerWrapper::NFKC(_) | NormalizerWrapper::NFKD(_) | NormalizerWrapper::Precompiled(_) => 11,
-        NormalizerWrapper::BertNormalizer(_) => 4,
-        NormalizerWrapper::NFC(_) | NormalizerWrapper::NFD(_) => 3,
-        NormalizerWrapper::Lowercase(_) | NormalizerWrapper::ByteLevel(_) => 2,
-        NormalizerWrapper::StripNormalizer(_)
-        | NormalizerWrapper::StripAccents(_)
-        | NormalizerWrapper::Nmt(_)
-        | NormalizerWrapper::Prepend(_)
-        | NormalizerWrapper::Sequence(_) => 1,
-    }
-}
-
-fn replaces_of(replace: &Replace) -> u64 {
-    let step = serde_json::to_value(replace).unwrap_or_default();
-    replaces(step.get("pattern"), replace.content.len() as u64)
-}
-
-impl Normalizer for Bounded {
-    fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
-        for (step, factor) in &self.0 {
-            if let Err(words) = may_grow(text.len_original(), text.len(), *factor) {
-                // The library drops what a normalizer says.
-                REFUSED.set(Some(words.clone()));
-                return Err(words.into());
+    /// Whether it is a byte-pair model whose joins depend on nothing but the two neighbours.
+    pub(crate) fn joins_pairs(&self) -> bool {
+        match &*self.0 {
+            ModelKind::Library(ModelWrapper::BPE(bpe), _) => {
+                bpe.dropout.is_none()
+                    && bpe.continuing_subword_prefix.is_none()
+                    && bpe.end_of_word_suffix.is_none()
             }
-            step.normalize(text)?;
+            ModelKind::Library(..) => false,
+            ModelKind::Spm(_) => true,
         }
-        Ok(())
+    }
+
+    /// The tokens of a word; models that can be stopped within one ask `goes_on` now and then.
+    pub(crate) fn tokenize_while(
+        &self,
+        word: &str,
+        goes_on: &dyn Fn() -> bool,
+    ) -> tokenizers::Result<Vec<Token>> {
+        match &*self.0 {
+            ModelKind::Library(..) => self.tokenize(word),
+            ModelKind::Spm(model) => model.tokenize_while(word, goes_on).map_err(Into::into),
+        }
+    }
+
+    /// Calls `visit` with the text of every piece.
+    pub(crate) fn each_piece(&self, visit: &mut impl FnMut(&str)) {
+        match &*self.0 {
+            ModelKind::Library(model, _) => model.get_vocab().keys().for_each(|piece| visit(piece)),
+            ModelKind::Spm(model) => model.pieces().for_each(visit),
+        }
+    }
+
+    /// The unknown token's text, if the model has one.
+    pub(crate) fn unknown(&self) -> Option<String> {
+        let ModelKind::Library(model, _) = &*self.0 else { return None };
+        match model {
+            ModelWrapper::BPE(bpe) => bpe.get_unk_token().clone(),
+            ModelWrapper::WordPiece(wordpiece) => Some(wordpiece.unk_token.clone()),
+            ModelWrapper::WordLevel(words) => Some(words.unk_token.clone()),
+            ModelWrapper::Unigram(_) => None,
+        }
+    }
+}
+
+impl Model for SharedModel {
+    type Trainer = TrainerWrapper;
+
+    fn tokenize(&self, sequence: &str) -> tokenizers::Result<Vec<Token>> {
+        match &*self.0 {
+            ModelKind::Library(model, _) => model.tokenize(sequence),
+            ModelKind::Spm(model) => model.tokenize(sequence).map_err(Into::into),
+        }
+    }
+
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        match &*self.0 {
+            ModelKind::Library(model, control) => {
+                control.get(token).copied().or_else(|| model.token_to_id(token))
+            }
+            ModelKind::Spm(model) => model.id(token),
+        }
+    }
+
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        match &*self.0 {
+            ModelKind::Library(model, _) => model.id_to_token(id),
+            ModelKind::Spm(_) => None,
+        }
+    }
+
+    fn get_vocab(&self) -> HashMap<String, u32> {
+        match &*self.0 {
+            ModelKind::Library(model, _) => model.get_vocab(),
+            ModelKind::Spm(_) => HashMap::new(),
+        }
+    }
+
+    fn get_vocab_size(&self) -> usize {
+        match &*self.0 {
+            ModelKind::Library(model, _) => model.get_vocab_size(),
+            ModelKind::Spm(model) => model.size(),
+        }
+    }
+
+    fn save(&self, _folder: &Path, _prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
+        Err("a model in use is not saved".into())
+    }
+
+    fn get_trainer(&self) -> TrainerWrapper {
+        match &*self.0 {
+            ModelKind::Library(model, _) => model.get_trainer(),
+            ModelKind::Spm(_) => tokenizers::models::bpe::BpeTrainer::default().into(),
+        }
     }
 }

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::names::{CLOSE, Names, OPEN};
-use crate::{Error, Limit, Special, Tokenizer, Unencoded};
+use crate::names::{CLOSE, OPEN, SpecialTokenNames};
+use crate::{EncodeError, Error, Special, TokenLimit, Tokenizer};
 
 /// A prompt that a chat template wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +31,25 @@ impl From<String> for Prompt {
 }
 
 /// A caller's values for a template, marked where need be.
-pub(crate) struct Written<'a> {
+pub(crate) struct MarkedInput<'a> {
     pub(crate) messages: Cow<'a, [Value]>,
     pub(crate) tools: Option<Cow<'a, [Value]>>,
     pub(crate) extra: Cow<'a, Map<String, Value>>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> MarkedInput<'a> {
     pub(crate) fn marked(
-        names: &Names,
+        names: &SpecialTokenNames,
         messages: &'a [Value],
         tools: Option<&'a [Value]>,
         extra: &'a Map<String, Value>,
-    ) -> Written<'a> {
+    ) -> MarkedInput<'a> {
         let list = |values: &'a [Value]| names.mark(values).map_or(Cow::Borrowed(values), Cow::Owned);
         let extra = match names.mark(&[Value::Object(extra.clone())]).as_deref() {
             Some([Value::Object(marked)]) => Cow::Owned(marked.clone()),
             _ => Cow::Borrowed(extra),
         };
-        Written { messages: list(messages), tools: tools.map(list), extra }
+        MarkedInput { messages: list(messages), tools: tools.map(list), extra }
     }
 }
 
@@ -89,14 +89,18 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
     pub fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, Error> {
-        self.encode_prompt_within(prompt, &Limit::NONE).map_err(|e| Error::Encode(e.to_string()))
+        self.encode_prompt_within(prompt, &TokenLimit::NONE).map_err(|e| Error::Encode(e.to_string()))
     }
 
     /// As [`Tokenizer::encode_prompt`], up to a limit.
     ///
     /// # Errors
     /// A text of more tokens, or one that the pipeline refuses.
-    pub fn encode_prompt_within(&self, prompt: &Prompt, limit: &Limit<'_>) -> Result<Vec<u32>, Unencoded> {
+    pub fn encode_prompt_within(
+        &self,
+        prompt: &Prompt,
+        limit: &TokenLimit<'_>,
+    ) -> Result<Vec<u32>, EncodeError> {
         let Prompt { text, plain, .. } = prompt;
         if plain.is_empty() {
             return self.encode_within(text, Special::Parse, false, limit);
@@ -135,10 +139,13 @@ impl Tokenizer {
         &self,
         text: &str,
         special: Special,
-        limit: &Limit<'_>,
+        limit: &TokenLimit<'_>,
         tokens: &mut Vec<u32>,
-    ) -> Result<(), Unencoded> {
-        let rest = Limit { most: limit.most.saturating_sub(tokens.len()), stop: limit.stop };
+    ) -> Result<(), EncodeError> {
+        let rest = TokenLimit {
+            max_tokens: limit.max_tokens.saturating_sub(tokens.len()),
+            should_stop: limit.should_stop,
+        };
         let more = self.encode_within(text, special, false, &rest);
         tokens.extend(more.map_err(|error| error.after(tokens.len()))?);
         Ok(())
@@ -147,12 +154,12 @@ impl Tokenizer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Names, Prompt, Written, unmarked};
+    use super::{MarkedInput, Prompt, SpecialTokenNames, unmarked};
     use proptest::prelude::*;
     use serde_json::{Map, Value, json};
 
-    fn names() -> Names {
-        Names::new(["<s>", "<|end|>", "<|end|>x"].into_iter()).expect("three names")
+    fn names() -> SpecialTokenNames {
+        SpecialTokenNames::new(["<s>", "<|end|>", "<|end|>x"].into_iter()).expect("three names")
     }
 
     /// A template that copies all strings, one after the other.
@@ -177,7 +184,7 @@ mod tests {
     fn nothing_is_copied_where_nothing_is_marked() {
         let (messages, extra) = ([json!({"role": "user"})], Map::new());
         let names = names();
-        let written = Written::marked(&names, &messages, None, &extra);
+        let written = MarkedInput::marked(&names, &messages, None, &extra);
         assert!(matches!(written.messages, std::borrow::Cow::Borrowed(_)));
     }
 

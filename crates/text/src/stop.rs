@@ -4,7 +4,7 @@
 ///
 /// What is held back never exceeds the longest stop string, whatever the length of the stream.
 #[derive(Clone, Debug, Default)]
-pub struct Stops {
+pub struct StopMatcher {
     stops: Vec<String>,
     held: String,
     /// The stop string that was met, by its place in `stops`.
@@ -12,26 +12,26 @@ pub struct Stops {
     keep: bool,
 }
 
-/// What a [`Stops::push`] makes of a piece of text.
+/// What a [`StopMatcher::push`] makes of a piece of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct StopScan {
     /// Text that is certainly before any stop string.
     pub emit: String,
     /// Whether a stop string was met; all text after it is swallowed.
     pub stopped: bool,
 }
 
-impl Stops {
+impl StopMatcher {
     /// A matcher for these strings; empty ones are ignored.
-    pub fn new(stops: Vec<String>) -> Stops {
+    pub fn new(stops: Vec<String>) -> StopMatcher {
         let stops = stops.into_iter().filter(|stop| !stop.is_empty()).collect();
-        Stops { stops, ..Stops::default() }
+        StopMatcher { stops, ..StopMatcher::default() }
     }
 
     /// The stop string that is met ends the text as a part of it.
     #[must_use]
-    pub fn keeping(self, keep: bool) -> Stops {
-        Stops { keep, ..self }
+    pub fn keeping(self, keep: bool) -> StopMatcher {
+        StopMatcher { keep, ..self }
     }
 
     /// The stop string that was met.
@@ -48,21 +48,21 @@ impl Stops {
 
     /// Takes the next piece of text. The stop string itself is emitted only if it is to be kept; of several, the one
     /// that is complete first counts (then the longest), so that the result does not depend on how the text was cut into pieces.
-    pub fn push(&mut self, text: &str) -> Found {
+    pub fn push(&mut self, text: &str) -> StopScan {
         if self.met.is_some() {
-            return Found { emit: String::new(), stopped: true };
+            return StopScan { emit: String::new(), stopped: true };
         }
         if self.stops.is_empty() {
-            return Found { emit: text.to_owned(), stopped: false };
+            return StopScan { emit: text.to_owned(), stopped: false };
         }
         self.held.push_str(text);
         if let Some(found) = earliest(&self.held, &self.stops) {
             self.met = Some(found.stop);
             self.held.truncate(if self.keep { found.end } else { found.start });
-            return Found { emit: std::mem::take(&mut self.held), stopped: true };
+            return StopScan { emit: std::mem::take(&mut self.held), stopped: true };
         }
         let rest = self.held.split_off(self.held.len() - self.possible());
-        Found { emit: std::mem::replace(&mut self.held, rest), stopped: false }
+        StopScan { emit: std::mem::replace(&mut self.held, rest), stopped: false }
     }
 
     /// The text still held back, once the stream has ended without a stop string.
@@ -100,11 +100,11 @@ fn earliest<S: AsRef<str>>(text: &str, stops: &[S]) -> Option<Place> {
 
 #[cfg(test)]
 mod tests {
-    use super::Stops;
+    use super::StopMatcher;
     use proptest::prelude::*;
 
     fn all(stops: &[&str], pieces: &[&str]) -> (String, bool) {
-        let mut matcher = Stops::new(stops.iter().map(|s| s.to_string()).collect());
+        let mut matcher = StopMatcher::new(stops.iter().map(|s| s.to_string()).collect());
         let mut text = String::new();
         for piece in pieces {
             let found = matcher.push(piece);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_passed_is_not_looked_at() {
-        let mut stops = Stops::new(vec!["ab".into()]);
+        let mut stops = StopMatcher::new(vec!["ab".into()]);
         assert_eq!(stops.push("xa").emit, "x");
         assert_eq!(stops.pass("bab"), "abab");
         assert_eq!(stops.push("ab").emit, "");
@@ -162,7 +162,7 @@ mod tests {
             let (text, stopped) = all(&stops, &pieces.iter().map(String::as_str).collect::<Vec<_>>());
             prop_assert_eq!(stopped, found.is_some());
             prop_assert_eq!(&text, &whole[..cut]);
-            let mut keeping = Stops::new(stops.iter().map(|stop| (*stop).to_owned()).collect()).keeping(true);
+            let mut keeping = StopMatcher::new(stops.iter().map(|stop| (*stop).to_owned()).collect()).keeping(true);
             let mut text: String = pieces.iter().map(|piece| keeping.push(piece).emit).collect();
             text.push_str(&keeping.finish());
             prop_assert_eq!(&text, &whole[..end]);

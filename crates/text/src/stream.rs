@@ -3,50 +3,50 @@
 use std::sync::Arc;
 
 use crate::Tokenizer;
-use crate::pieces::Start;
+use crate::token_bytes::TokenPosition;
 
 /// A detokenizer for a stream of tokens: never emits half a UTF-8 character.
 ///
-/// All that [`push`](Stream::push) and [`finish`](Stream::finish) return, put together, is the text of the tokens with
+/// All that [`push`](DecodeStream::push) and [`finish`](DecodeStream::finish) return, put together, is the text of the tokens with
 /// each run of bytes that cannot be UTF-8 as one U+FFFD (as `String::from_utf8_lossy` does it). At most three bytes are
 /// held back. Control tokens are not shown unless asked for.
-pub struct Stream {
+pub struct DecodeStream {
     tokenizer: Arc<Tokenizer>,
     show_special: bool,
     /// Control tokens that are shown all the same.
     shown: Vec<u32>,
-    start: Start,
+    start: TokenPosition,
     pending: Vec<u8>,
     ready: String,
 }
 
-impl Stream {
+impl DecodeStream {
     /// For tokens that continue a prompt: the space before the first word, which SentencePiece writes into the
     /// token, is kept.
-    pub fn new(tokenizer: Arc<Tokenizer>) -> Stream {
-        Stream {
+    pub fn new(tokenizer: Arc<Tokenizer>) -> DecodeStream {
+        DecodeStream {
             tokenizer,
             show_special: false,
             shown: Vec::new(),
-            start: Start::Middle,
+            start: TokenPosition::Middle,
             pending: Vec::new(),
             ready: String::new(),
         }
     }
 
     /// For tokens that begin a text: together the same as [`Tokenizer::decode`].
-    pub fn from_start(tokenizer: Arc<Tokenizer>) -> Stream {
-        Stream { start: Start::Text, ..Stream::new(tokenizer) }
+    pub fn from_start(tokenizer: Arc<Tokenizer>) -> DecodeStream {
+        DecodeStream { start: TokenPosition::Text, ..DecodeStream::new(tokenizer) }
     }
 
     /// Also shows control tokens, as their names.
-    pub fn show_special(mut self, yes: bool) -> Stream {
+    pub fn show_special(mut self, yes: bool) -> DecodeStream {
         self.show_special = yes;
         self
     }
 
     /// Also shows these control tokens, as their names: marks that a reader of the answer looks for.
-    pub fn showing(mut self, ids: &[u32]) -> Stream {
+    pub fn showing(mut self, ids: &[u32]) -> DecodeStream {
         self.shown = ids.to_vec();
         self
     }

@@ -6,25 +6,25 @@ use std::path::Path;
 use tokenizers::Model as _;
 use weights::opened::{Metadata, Opened};
 
-use crate::loaded::Loaded;
-use crate::machine::Machine;
-use crate::names::Names;
-use crate::pieces::{Form, Pieces, Start};
-use crate::words::{Sink, Words, char_of};
-use crate::{Error, Limit, Special, Unencoded, ends, gguf, huggingface, pipeline};
+use crate::names::SpecialTokenNames;
+use crate::pipeline::Pipelines;
+use crate::spec::TokenizerSpec;
+use crate::token_bytes::{DecoderKind, TokenBytes, TokenPosition};
+use crate::word_encoder::{TokenSink, WordEncoder, char_of};
+use crate::{EncodeError, Error, Special, TokenLimit, bounds, eog, gguf, huggingface};
 
 /// Strings to tokens and back, for one model. Never changes after load; shared freely between threads.
 pub struct Tokenizer {
-    machine: Machine,
+    pipelines: Pipelines,
     /// The same pipeline word by word, where its parts are known.
-    words: Option<Words>,
+    words: Option<WordEncoder>,
     /// What the bytes of a text say of its tokens; none where that is nothing.
     bound: Option<Bound>,
-    pieces: Pieces,
+    pieces: TokenBytes,
     texts: Vec<Option<String>>,
     /// `[ids]`: control tokens.
     special: Vec<bool>,
-    names: Names,
+    names: SpecialTokenNames,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
     bos: Option<u32>,
@@ -46,12 +46,12 @@ impl Tokenizer {
                 let json = files.tokenizer_json.as_deref();
                 let only_model = || opened.path().join("tokenizer.model").is_file();
                 let json = json.ok_or_else(|| missing_json(only_model()))?;
-                let beside = huggingface::Beside {
+                let configs = huggingface::ConfigFiles {
                     tokenizer_config: files.tokenizer_config.clone(),
                     generation_config: files.generation_config.clone(),
                     config: Some(files.config.clone()),
                 };
-                huggingface::read(json, &beside)
+                huggingface::read(json, &configs)
             }
         });
         loaded.and_then(Tokenizer::assemble)
@@ -80,14 +80,15 @@ impl Tokenizer {
     /// # Errors
     /// What is missing, malformed or unsupported, by name.
     pub fn from_json(bytes: &[u8]) -> Result<Tokenizer, Error> {
-        guarded(|| huggingface::read(bytes, &huggingface::Beside::default())).and_then(Tokenizer::assemble)
+        guarded(|| huggingface::read(bytes, &huggingface::ConfigFiles::default()))
+            .and_then(Tokenizer::assemble)
     }
 
-    pub(crate) fn assemble(loaded: Loaded) -> Result<Tokenizer, Error> {
+    pub(crate) fn assemble(loaded: TokenizerSpec) -> Result<Tokenizer, Error> {
         guarded(|| Tokenizer::assemble_unguarded(loaded))
     }
 
-    fn assemble_unguarded(loaded: Loaded) -> Result<Tokenizer, Error> {
+    fn assemble_unguarded(loaded: TokenizerSpec) -> Result<Tokenizer, Error> {
         let size = loaded.texts.len();
         let check = |what: &str, ids: &[u32]| match ids.iter().find(|id| **id as usize >= size) {
             Some(id) => Err(Error::OutOfRange { what: what.into(), id: u64::from(*id), size }),
@@ -103,16 +104,18 @@ impl Tokenizer {
         let control =
             || loaded.special.iter().filter_map(|id| Some((*id, loaded.texts[*id as usize].as_deref()?)));
         let named: Vec<u32> = loaded.ends.iter().copied().filter(|id| (*id as usize) < size).collect();
-        let ends = ends::find(control(), &named);
-        let names = Names::new(control().map(|(_, name)| name))?;
-        let by_bytes = loaded.form == Form::ByteLevel;
-        let known = match &loaded.form {
-            Form::ByteLevel => known_bytes(&loaded.texts, |byte| char_of(byte).to_string()),
-            Form::Marked { bytes: true, .. } => known_bytes(&loaded.texts, |byte| format!("<0x{byte:02X}>")),
+        let ends = eog::find(control(), &named);
+        let names = SpecialTokenNames::new(control().map(|(_, name)| name))?;
+        let by_bytes = loaded.decoder_kind == DecoderKind::ByteLevel;
+        let known = match &loaded.decoder_kind {
+            DecoderKind::ByteLevel => known_bytes(&loaded.texts, |byte| char_of(byte).to_string()),
+            DecoderKind::Metaspace { bytes: true, .. } => {
+                known_bytes(&loaded.texts, |byte| format!("<0x{byte:02X}>"))
+            }
             _ => [false; 256],
         };
-        let pieces = Pieces::new(loaded.form, &loaded.texts)?;
-        let words = Words::new(&loaded.parts);
+        let pieces = TokenBytes::new(loaded.decoder_kind, &loaded.texts)?;
+        let words = WordEncoder::new(&loaded.parts);
         let named = loaded.parts.added.iter().map(|(_, token)| token.content.len());
         let said = loaded.texts.iter().zip(0..).map(|(text, id)| {
             let written = text.as_ref().filter(|_| !by_bytes).map_or(0, String::len);
@@ -120,14 +123,14 @@ impl Tokenizer {
         });
         let longest = said.chain(named).max().unwrap_or(1).max(1);
         let whole = known.iter().zip(IN_UTF8).all(|(known, in_text)| *known || !in_text);
-        let bound = match words.as_ref().and_then(Words::shrinks) {
+        let bound = match words.as_ref().and_then(WordEncoder::shrinks) {
             Some(times) if whole || (by_bytes && times == 1) => {
                 Some(Bound { longest: times * longest, known })
             }
             _ => None,
         };
         Ok(Tokenizer {
-            machine: Machine::build(loaded.parts)?,
+            pipelines: Pipelines::build(loaded.parts)?,
             bound,
             words,
             pieces,
@@ -149,7 +152,8 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
     pub fn encode(&self, text: &str, special: Special, add_bos_eos: bool) -> Result<Vec<u32>, Error> {
-        self.encode_within(text, special, add_bos_eos, &Limit::NONE).map_err(|e| Error::Encode(e.to_string()))
+        self.encode_within(text, special, add_bos_eos, &TokenLimit::NONE)
+            .map_err(|e| Error::Encode(e.to_string()))
     }
 
     /// As [`Tokenizer::encode`], up to a limit. Time and memory are bounded by the limit too, for the tokenizers of all
@@ -162,10 +166,10 @@ impl Tokenizer {
         text: &str,
         special: Special,
         add_bos_eos: bool,
-        limit: &Limit<'_>,
-    ) -> Result<Vec<u32>, Unencoded> {
+        limit: &TokenLimit<'_>,
+    ) -> Result<Vec<u32>, EncodeError> {
         self.may_fit(text, limit)?;
-        let mut ids = Ids { tokenizer: self, special, limit, tokens: Vec::new() };
+        let mut ids = TokenCollector { tokenizer: self, special, limit, tokens: Vec::new() };
         if add_bos_eos {
             ids.tokens.extend_from_slice(&self.prefix);
         }
@@ -174,7 +178,7 @@ impl Tokenizer {
             None => self.encode_by_library(text, &mut ids),
         };
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        caught.unwrap_or_else(|_| Err(Unencoded::Failed("the tokenizer's tables are broken".into())))?;
+        caught.unwrap_or_else(|_| Err(EncodeError::Failed("the tokenizer's tables are broken".into())))?;
         let mut tokens = ids.tokens;
         if add_bos_eos {
             tokens.extend_from_slice(&self.suffix);
@@ -183,9 +187,9 @@ impl Tokenizer {
     }
 
     /// Refuses a text whose bytes are more than so many tokens can stand for.
-    pub(crate) fn may_fit(&self, text: &str, limit: &Limit<'_>) -> Result<(), Unencoded> {
+    pub(crate) fn may_fit(&self, text: &str, limit: &TokenLimit<'_>) -> Result<(), EncodeError> {
         let at_least = self.fewest_tokens(text);
-        if at_least > limit.most { Err(Unencoded::TooMany { at_least, worked: 0 }) } else { Ok(()) }
+        if at_least > limit.max_tokens { Err(EncodeError::TooMany { at_least, worked: 0 }) } else { Ok(()) }
     }
 
     /// Tokens that a text has at least, by its bytes and the longest token: 0 where that says nothing.
@@ -201,18 +205,19 @@ impl Tokenizer {
     /// [`Error::Encode`] if the pipeline refuses the text.
     #[doc(hidden)]
     pub fn encode_whole(&self, text: &str, special: Special) -> Result<Vec<u32>, Error> {
-        let mut ids = Ids { tokenizer: self, special, limit: &Limit::NONE, tokens: Vec::new() };
+        let mut ids =
+            TokenCollector { tokenizer: self, special, limit: &TokenLimit::NONE, tokens: Vec::new() };
         self.encode_by_library(text, &mut ids).map_err(|e| Error::Encode(e.to_string()))?;
         Ok(ids.tokens)
     }
 
     /// The whole text at once, for kinds that cannot be walked word by word.
-    fn encode_by_library(&self, text: &str, ids: &mut Ids<'_>) -> Result<(), Unencoded> {
-        let machine = self.machine.pipeline(ids.special == Special::Parse);
-        let _ = pipeline::refusal();
-        let encoding = machine.encode_fast(text, false).map_err(|e| Unencoded::Failed(e.to_string()))?;
-        if let Some(refusal) = pipeline::refusal() {
-            return Err(Unencoded::Failed(refusal));
+    fn encode_by_library(&self, text: &str, ids: &mut TokenCollector<'_>) -> Result<(), EncodeError> {
+        let pipeline = self.pipelines.pipeline(ids.special == Special::Parse);
+        let _ = bounds::refusal();
+        let encoding = pipeline.encode_fast(text, false).map_err(|e| EncodeError::Failed(e.to_string()))?;
+        if let Some(refusal) = bounds::refusal() {
+            return Err(EncodeError::Failed(refusal));
         }
         encoding.get_ids().iter().try_for_each(|id| ids.put(*id))
     }
@@ -221,7 +226,7 @@ impl Tokenizer {
     fn spell(&self, id: u32, tokens: &mut Vec<u32>) -> Result<(), Error> {
         let name = self.token_text(id).unwrap_or_default();
         for letter in name.chars() {
-            let spelt = self.machine.model().tokenize(letter.encode_utf8(&mut [0; 4]));
+            let spelt = self.pipelines.model().tokenize(letter.encode_utf8(&mut [0; 4]));
             let spelt = spelt.map_err(|e| Error::Encode(e.to_string()))?;
             tokens.extend(spelt.iter().map(|token| token.id).filter(|id| !self.is_special(*id)));
         }
@@ -229,21 +234,21 @@ impl Tokenizer {
     }
 
     /// The names of control tokens.
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &SpecialTokenNames {
         &self.names
     }
 
     /// The text of tokens; bytes that are not UTF-8 become U+FFFD, and ids beyond the vocabulary have no text.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let mut bytes = Vec::new();
-        let mut start = Start::Text;
+        let mut start = TokenPosition::Text;
         for id in ids.iter().filter(|id| !(skip_special && self.is_special(**id))) {
             start = self.append(*id, start, &mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    pub(crate) fn append(&self, id: u32, start: Start, out: &mut Vec<u8>) -> Start {
+    pub(crate) fn append(&self, id: u32, start: TokenPosition, out: &mut Vec<u8>) -> TokenPosition {
         self.pieces.append(id, start, out)
     }
 
@@ -259,7 +264,7 @@ impl Tokenizer {
 
     /// The id of a token as the vocabulary writes it.
     pub fn token_id(&self, text: &str) -> Option<u32> {
-        self.machine.pipeline(true).token_to_id(text)
+        self.pipelines.pipeline(true).token_to_id(text)
     }
 
     /// The highest id, plus one.
@@ -335,30 +340,34 @@ fn known_bytes(texts: &[Option<String>], name: impl Fn(u8) -> String) -> [bool; 
 }
 
 /// The ids of a text as they come.
-struct Ids<'a> {
+struct TokenCollector<'a> {
     tokenizer: &'a Tokenizer,
     special: Special,
-    limit: &'a Limit<'a>,
+    limit: &'a TokenLimit<'a>,
     tokens: Vec<u32>,
 }
 
-impl Sink for Ids<'_> {
-    fn put(&mut self, id: u32) -> Result<(), Unencoded> {
+impl TokenSink for TokenCollector<'_> {
+    fn put(&mut self, id: u32) -> Result<(), EncodeError> {
         let all = self.tokenizer;
         if self.special == Special::Plain && all.is_special(id) && Some(id) != all.unknown {
-            all.spell(id, &mut self.tokens).map_err(|e| Unencoded::Failed(e.to_string()))?;
+            all.spell(id, &mut self.tokens).map_err(|e| EncodeError::Failed(e.to_string()))?;
         } else {
             self.tokens.push(id);
         }
         let count = self.tokens.len();
-        if count > self.limit.most {
-            return Err(Unencoded::TooMany { at_least: count, worked: count });
+        if count > self.limit.max_tokens {
+            return Err(EncodeError::TooMany { at_least: count, worked: count });
         }
         Ok(())
     }
 
-    fn goes_on(&self) -> Result<(), Unencoded> {
-        if (self.limit.stop)() { Err(Unencoded::Stopped { worked: self.tokens.len() }) } else { Ok(()) }
+    fn goes_on(&self) -> Result<(), EncodeError> {
+        if (self.limit.should_stop)() {
+            Err(EncodeError::Stopped { worked: self.tokens.len() })
+        } else {
+            Ok(())
+        }
     }
 }
 

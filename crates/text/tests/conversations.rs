@@ -3,7 +3,7 @@
 use crate::support;
 
 use serde_json::{Map, Value, json};
-use text::{ChatTemplate, ContentForm, Prompt, TemplateError, Tokenizer};
+use text::{ChatTemplate, ContentFormat, Prompt, TemplateError, Tokenizer};
 
 fn tokenizer() -> Tokenizer {
     let file = json!({"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}});
@@ -37,37 +37,37 @@ fn fault_01_templates_that_want_parts_get_parts() {
     let cases = [
         (
             "{% for m in messages %}{% for line in m['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}{% endif %}{% endfor %};{% endfor %}",
-            ContentForm::Parts,
+            ContentFormat::Parts,
         ),
         (
             "{% for m in messages %}{% if m['content'][0]['type'] == 'image' %}:{% else %}: {% endif %}{{ m['content'][0]['text'] }};{% endfor %}",
-            ContentForm::Parts,
+            ContentFormat::Parts,
         ),
         (
             "{% for m in messages %}{% for c in m['content'] | selectattr('type', 'equalto', 'text') %}{{ c['text'] }}{% endfor %};{% endfor %}",
-            ContentForm::Parts,
+            ContentFormat::Parts,
         ),
-        ("{% for m in messages %}{{ m.content[0].text | trim }};{% endfor %}", ContentForm::Parts),
+        ("{% for m in messages %}{{ m.content[0].text | trim }};{% endfor %}", ContentFormat::Parts),
         (
             "{% for m in messages %}{{ m.content | map(attribute='text') | join('') }};{% endfor %}",
-            ContentForm::Parts,
+            ContentFormat::Parts,
         ),
-        ("{% for m in messages %}{{ '<' + m['content'] + '>' }};{% endfor %}", ContentForm::Text),
-        ("{% for m in messages %}{{ m['content'] | trim }};{% endfor %}", ContentForm::Text),
-        ("{% for m in messages %}{{ m['content'] }};{% endfor %}", ContentForm::Text),
+        ("{% for m in messages %}{{ '<' + m['content'] + '>' }};{% endfor %}", ContentFormat::Text),
+        ("{% for m in messages %}{{ m['content'] | trim }};{% endfor %}", ContentFormat::Text),
+        ("{% for m in messages %}{{ m['content'] }};{% endfor %}", ContentFormat::Text),
         (
             "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endif %};{% endfor %}",
-            ContentForm::Text,
+            ContentFormat::Text,
         ),
         (
             "{% for m in messages %}{% if m.content is iterable and m.content is not string %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endif %};{% endfor %}",
-            ContentForm::Parts,
+            ContentFormat::Parts,
         ),
-        ("{% for m in messages %}{{ m.content | tojson }};{% endfor %}", ContentForm::Text),
+        ("{% for m in messages %}{{ m.content | tojson }};{% endfor %}", ContentFormat::Text),
     ];
     for (source, form) in cases {
         let template = ChatTemplate::compile(source).expect("compiles");
-        assert_eq!(template.content_form("user").expect("found"), form, "{source}");
+        assert_eq!(template.content_format("user").expect("found"), form, "{source}");
         let said = |text: &str| ask(source, &[("user", text)]).expect("renders").text;
         assert!(said("What is red?").contains("What is red?"), "{source}");
         assert_ne!(said("What is red?"), said("What is blue?"), "{source}");

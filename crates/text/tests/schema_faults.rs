@@ -4,9 +4,9 @@ use crate::support;
 
 use serde_json::{Map, Value, json};
 use support::guided::Checker;
-use text::{Form, Schema, Space};
+use text::{AnswerConstraint, JsonSpacing, Schema};
 
-fn refused(checker: &Checker, form: Form) -> String {
+fn refused(checker: &Checker, form: AnswerConstraint) -> String {
     match checker.of(&form) {
         Ok(_) => panic!("{form:?} is taken"),
         Err(reason) => reason,
@@ -20,7 +20,7 @@ fn fault_06_a_long_number_is_given_back_digit_by_digit() {
     let read: Value = serde_json::from_str(&format!("{{\"const\": {digits}}}")).expect("JSON");
     let form = |value: &Value, at: &str, digits: &str| {
         let exact = vec![(at.to_owned(), digits.to_owned())];
-        Form::Json(Schema { exact, ..value.clone().into() })
+        AnswerConstraint::Json(Schema { exact, ..value.clone().into() })
     };
     let guidance = checker.of(&form(&read, "/const", digits)).expect("a form");
     assert!(checker.accepts(&guidance, digits));
@@ -37,7 +37,7 @@ fn fault_06_a_long_number_is_given_back_digit_by_digit() {
     let guidance = checker.of(&form(&bounds, "/minimum", "100000000000000000000001")).expect("a form");
     assert!(checker.accepts(&guidance, "100000000000000000000001"));
     assert!(!checker.accepts(&guidance, "100000000000000000000000"));
-    let guidance = checker.of(&Form::json(json!({"const": -0.0}))).expect("a form");
+    let guidance = checker.of(&AnswerConstraint::json(json!({"const": -0.0}))).expect("a form");
     assert!(checker.accepts(&guidance, "-0.0"));
 }
 
@@ -57,7 +57,10 @@ fn fault_06_an_expression_that_is_none_is_refused() {
         ("(?z)", "group"),
         ("\\u12", "character"),
     ] {
-        for form in [Form::Regex(regex.into()), Form::json(json!({"type": "string", "pattern": regex}))] {
+        for form in [
+            AnswerConstraint::Regex(regex.into()),
+            AnswerConstraint::json(json!({"type": "string", "pattern": regex})),
+        ] {
             let reason = refused(&checker, form);
             assert!(reason.contains(word), "{regex}: {reason}");
         }
@@ -67,7 +70,7 @@ fn fault_06_an_expression_that_is_none_is_refused() {
 #[test]
 fn fault_06_digits_of_an_expression_are_ascii() {
     let checker = Checker::new();
-    let guidance = checker.of(&Form::Regex(r"\d\w\s[\d]\D\W\S".into())).expect("a form");
+    let guidance = checker.of(&AnswerConstraint::Regex(r"\d\w\s[\d]\D\W\S".into())).expect("a form");
     assert!(checker.accepts(&guidance, "1a 2x-y"));
     for other in ["\u{661}a 2x-y", "1\u{e4} 2x-y", "1a\u{a0}2x-y", "1a \u{661}x-y"] {
         assert!(!checker.accepts(&guidance, other), "{other}");
@@ -101,7 +104,8 @@ fn expressions_match_what_they_say() {
         ("x{1}y{2,}z?", &["xyy", "xyyyz"], &["xy"]),
         ("{}", &["{}"], &[""]),
     ] {
-        let guidance = checker.of(&Form::Regex(regex.into())).unwrap_or_else(|e| panic!("{regex}: {e}"));
+        let guidance =
+            checker.of(&AnswerConstraint::Regex(regex.into())).unwrap_or_else(|e| panic!("{regex}: {e}"));
         assert!(guidance.warnings().is_empty(), "{regex}: {:?}", guidance.warnings());
         for text in yes {
             assert!(checker.accepts(&guidance, text), "{regex} refuses {text:?}");
@@ -113,7 +117,8 @@ fn expressions_match_what_they_say() {
     for (regex, dropped) in
         [(r"\bab\b", "\\b"), (r"(?<=a)b", "(?<=a)"), (r"(a)\1", "\\1"), (r"(?:(?!x).)*y", "(?!x)")]
     {
-        let guidance = checker.of(&Form::Regex(regex.into())).unwrap_or_else(|e| panic!("{regex}: {e}"));
+        let guidance =
+            checker.of(&AnswerConstraint::Regex(regex.into())).unwrap_or_else(|e| panic!("{regex}: {e}"));
         assert!(
             guidance.warnings().iter().any(|w| w.contains(dropped)),
             "{regex}: {:?}",
@@ -131,7 +136,9 @@ fn fault_14_strict_closes_objects_at_any_depth() {
     let value = json!({"$defs": {"in": {"type": "object", "properties": {"b": {"type": "integer"}}}},
         "type": "object", "properties": {"a": {"$ref": "#/$defs/in"}, "list": {"type": "array", "items": {"$ref": "#/$defs/in"}},
         "open": {"type": "object", "additionalProperties": {"type": "integer"}}}});
-    let of = |closed| checker.of(&Form::Json(Schema { closed, ..value.clone().into() })).expect("a form");
+    let of = |closed| {
+        checker.of(&AnswerConstraint::Json(Schema { closed, ..value.clone().into() })).expect("a form")
+    };
     let (open, closed) = (of(false), of(true));
     for more in [r#"{"x":1}"#, r#"{"a":{"b":1,"x":1}}"#, r#"{"list":[{"x":1}]}"#] {
         assert!(checker.accepts(&open, more) && !checker.accepts(&closed, more), "{more}");
@@ -140,7 +147,7 @@ fn fault_14_strict_closes_objects_at_any_depth() {
         assert!(checker.accepts(&open, fits) && checker.accepts(&closed, fits), "{fits}");
     }
     let parts = json!({"allOf": [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {"type": "integer"}}}], "type": "object"});
-    let both = checker.of(&Form::Json(Schema { closed: true, ..parts.into() })).expect("a form");
+    let both = checker.of(&AnswerConstraint::Json(Schema { closed: true, ..parts.into() })).expect("a form");
     assert!(checker.accepts(&both, r#"{"a":1,"b":2}"#) && !checker.accepts(&both, r#"{"c":1}"#));
 }
 
@@ -148,8 +155,10 @@ fn fault_14_strict_closes_objects_at_any_depth() {
 fn fault_14_no_runs_of_space() {
     let checker = Checker::new();
     let value = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}, "b": {"type": "null"}}});
-    let of = |space| checker.of(&Form::Json(Schema { space, ..value.clone().into() })).expect("a form");
-    let one = of(Space::One);
+    let of = |space| {
+        checker.of(&AnswerConstraint::Json(Schema { space, ..value.clone().into() })).expect("a form")
+    };
+    let one = of(JsonSpacing::One);
     for fits in [r#"{"a":[1,2],"b":null}"#, r#"{"a": [1, 2], "b": null}"#] {
         assert!(checker.accepts(&one, fits), "{fits}");
     }
@@ -165,16 +174,18 @@ fn fault_14_no_runs_of_space() {
     for more in spaced {
         assert!(!checker.accepts(&one, more), "{more}");
     }
-    let compact = of(Space::Compact);
+    let compact = of(JsonSpacing::Compact);
     assert!(
         checker.accepts(&compact, r#"{"a":[1,2],"b":null}"#) && !checker.accepts(&compact, r#"{"a": []}"#)
     );
-    let free = of(Space::Pattern(r"[ \n]{0,4}".into()));
+    let free = of(JsonSpacing::Pattern(r"[ \n]{0,4}".into()));
     assert!(
         checker.accepts(&free, "{\n  \"a\": [ 1,\n 2 ]\n}") && !checker.accepts(&free, "{      \"a\":[]}")
     );
-    let reason =
-        refused(&checker, Form::Json(Schema { space: Space::Pattern("[ a]*".into()), ..value.into() }));
+    let reason = refused(
+        &checker,
+        AnswerConstraint::Json(Schema { space: JsonSpacing::Pattern("[ a]*".into()), ..value.into() }),
+    );
     assert!(reason.contains("not space"), "{reason}");
 }
 
@@ -206,7 +217,7 @@ fn fault_schemas_that_nothing_meets_are_refused_with_the_reason() {
         (json!({"not": {}}), "options"),
         (json!(false), "false"),
     ] {
-        let reason = refused(&checker, Form::json(schema.clone()));
+        let reason = refused(&checker, AnswerConstraint::json(schema.clone()));
         assert!(
             reason.contains(word) && reason.contains("no value meets it") | reason.contains("back to itself"),
             "{schema}: {reason}"

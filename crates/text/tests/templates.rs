@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use text::{ChatTemplate, ContentForm, TemplateError};
+use text::{ChatTemplate, ContentFormat, TemplateError};
 
 fn hello() -> Vec<Value> {
     vec![json!({"role": "user", "content": "Hello"})]
@@ -27,7 +27,7 @@ fn equal_to_transformers() {
         let source = std::fs::read_to_string(&path).expect("a template");
         let template = ChatTemplate::compile(&source).expect("compiles").with_tokens(support::tokens());
         let template = template.with_clock(|| support::NOW);
-        let parts = template.content_form("user").expect("found out") == ContentForm::Parts;
+        let parts = template.content_format("user").expect("found out") == ContentFormat::Parts;
         let expected = path.with_extension(if parts { "parts.json" } else { "json" });
         let expected = std::fs::read_to_string(expected).expect("its chats");
         let expected: BTreeMap<String, Value> = serde_json::from_str(&expected).expect("JSON");

@@ -6,7 +6,7 @@ use crate::support;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use text::{Special, Stream, Tokenizer};
+use text::{DecodeStream, Special, Tokenizer};
 
 fn tiny(name: &str) -> PathBuf {
     support::fixtures().join("tiny").join(name)
@@ -121,7 +121,7 @@ fn control_tokens_only_where_allowed() {
 fn streams_emit_whole_characters() {
     let tokenizer = Arc::new(open("sentencepiece-bpe.gguf"));
     let byte = |byte: u8| tokenizer.token_id(&format!("<0x{byte:02X}>")).expect("a byte token");
-    let mut stream = Stream::new(tokenizer.clone());
+    let mut stream = DecodeStream::new(tokenizer.clone());
     let pushed: Vec<String> = "😀".bytes().map(|b| stream.push(byte(b)).to_owned()).collect();
     assert_eq!(pushed, ["", "", "", "😀"]);
     assert_eq!(stream.push(byte(0xe4)), "");
@@ -130,9 +130,9 @@ fn streams_emit_whole_characters() {
     assert_eq!(stream.finish(), "\u{fffd}");
     assert_eq!(stream.push(u32::MAX), "", "an id beyond the vocabulary has no text");
     let ids = tokenizer.encode("hello world", Special::Plain, false).expect("encodes");
-    let mut on = Stream::new(tokenizer.clone());
+    let mut on = DecodeStream::new(tokenizer.clone());
     assert_eq!(ids.iter().map(|id| on.push(*id).to_owned()).collect::<String>(), " hello world");
-    let mut start = Stream::from_start(tokenizer);
+    let mut start = DecodeStream::from_start(tokenizer);
     assert_eq!(ids.iter().map(|id| start.push(*id).to_owned()).collect::<String>(), "hello world");
 }
 

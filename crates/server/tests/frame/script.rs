@@ -6,7 +6,7 @@ use std::time::Instant;
 use engine::{Detokenizer, Engine, Forward, Limits, Rows, Vocabulary};
 use serde_json::{Map, Value};
 use server::{LoadedModel, TextPipeline};
-use text::{Prompt, Style, Tags};
+use text::{Prompt, ReasoningTags, ToolCallStyle};
 
 use super::{Running, options, unready};
 
@@ -111,12 +111,12 @@ impl TextPipeline for Talk {
         token == END
     }
 
-    fn tags(&self) -> Option<Tags> {
-        Some(Tags { open: "<think>", close: "</think>" })
+    fn tags(&self) -> Option<ReasoningTags> {
+        Some(ReasoningTags { open: "<think>", close: "</think>" })
     }
 
-    fn style(&self) -> Option<Style> {
-        Some(Style::Hermes)
+    fn style(&self) -> Option<ToolCallStyle> {
+        Some(ToolCallStyle::Hermes)
     }
 
     fn calls_from_json(&self) -> bool {

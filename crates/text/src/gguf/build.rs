@@ -13,13 +13,13 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 
 use super::Vocabulary;
-use super::pre::recipe;
+use super::pre::pre_tokenizer_config;
 use super::read::Type;
 use crate::Error;
-use crate::loaded::Loaded;
-use crate::machine::{Parts, Shared};
-use crate::pieces::{Form, Lead, byte_piece};
+use crate::pipeline::{PipelineParts, SharedModel};
+use crate::spec::TokenizerSpec;
 use crate::spm::Spm;
+use crate::token_bytes::{DecoderKind, LeadingSpace, byte_piece};
 
 /// The models that `tokenizer.ggml.model` may name.
 const MODELS: [&str; 5] = ["gpt2", "llama", "gemma4", "t5", "bert"];
@@ -28,14 +28,14 @@ const MODELS: [&str; 5] = ["gpt2", "llama", "gemma4", "t5", "bert"];
 struct Core {
     normalizer: Option<NormalizerWrapper>,
     pre_tokenizer: Option<PreTokenizerWrapper>,
-    model: Shared,
-    form: Form,
+    model: SharedModel,
+    decoder_kind: DecoderKind,
     before: Vec<u32>,
     after: Vec<u32>,
 }
 
 /// Puts a vocabulary together.
-pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<Loaded, Error> {
+pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<TokenizerSpec, Error> {
     vocabulary.mark_ends();
     let core = match vocabulary.model.as_str() {
         "gpt2" => byte_level(&vocabulary),
@@ -53,14 +53,14 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<Loaded, Error> {
     let added = added(&vocabulary);
     let remarks = remarks(&vocabulary);
     let ends = vocabulary.eos.into_iter().chain(vocabulary.other_ends.iter().copied()).collect();
-    Ok(Loaded {
-        parts: Parts {
+    Ok(TokenizerSpec {
+        parts: PipelineParts {
             normalizer: core.normalizer,
             pre_tokenizer: core.pre_tokenizer,
             model: core.model,
             added,
         },
-        form: core.form,
+        decoder_kind: core.decoder_kind,
         special,
         around: (core.before, core.after),
         bos: vocabulary.bos,
@@ -127,20 +127,24 @@ fn ids(vocabulary: &Vocabulary) -> impl Iterator<Item = (String, u32)> + '_ {
 }
 
 fn byte_level(vocabulary: &Vocabulary) -> Result<Core, Error> {
-    let recipe = recipe(vocabulary.pre.as_deref().unwrap_or_default())?;
-    let (normalizer, pre_tokenizer) = recipe.build()?;
+    let config = pre_tokenizer_config(vocabulary.pre.as_deref().unwrap_or_default())?;
+    let (normalizer, pre_tokenizer) = config.build()?;
     let words: HashMap<String, u32> = ids(vocabulary).collect();
-    let builder = BPE::builder().ignore_merges(recipe.ignore_merges);
+    let builder = BPE::builder().ignore_merges(config.ignore_merges);
     let bpe = builder
         .vocab_and_merges(words.into_iter().collect::<tokenizers::models::bpe::Vocab>(), merges(vocabulary)?);
     let bpe = bpe.build().map_err(|e| Error::malformed("tokenizer.ggml.merges", e))?;
-    let (before, after) = around(vocabulary, recipe.add_bos, false)?;
-    let (model, form) = (Shared::new(bpe.into()), Form::ByteLevel);
-    Ok(Core { normalizer, pre_tokenizer: Some(pre_tokenizer), model, form, before, after })
+    let (before, after) = around(vocabulary, config.add_bos, false)?;
+    let (model, decoder_kind) = (SharedModel::new(bpe.into()), DecoderKind::ByteLevel);
+    Ok(Core { normalizer, pre_tokenizer: Some(pre_tokenizer), model, decoder_kind, before, after })
 }
 
-fn marked(prefix: bool) -> Form {
-    Form::Marked { space: '▁', lead: if prefix { Lead::StripOne } else { Lead::Keep }, bytes: true }
+fn marked(prefix: bool) -> DecoderKind {
+    DecoderKind::Metaspace {
+        space: '▁',
+        lead: if prefix { LeadingSpace::StripOne } else { LeadingSpace::Keep },
+        bytes: true,
+    }
 }
 
 fn replace(pattern: ReplacePattern, by: &str) -> Result<NormalizerWrapper, Error> {
@@ -179,9 +183,9 @@ fn sentencepiece(vocabulary: &Vocabulary) -> Result<Core, Error> {
     }
     steps.push(replace(ReplacePattern::String(" ".into()), "▁")?);
     let (before, after) = around(vocabulary, true, false)?;
-    let model = Shared::spm(Spm::new(pieces, control, scores, bytes, vocabulary.unknown));
+    let model = SharedModel::spm(Spm::new(pieces, control, scores, bytes, vocabulary.unknown));
     let normalizer = Some(Sequence::new(steps).into());
-    Ok(Core { normalizer, pre_tokenizer: None, model, form: marked(prefix), before, after })
+    Ok(Core { normalizer, pre_tokenizer: None, model, decoder_kind: marked(prefix), before, after })
 }
 
 /// Gemma 4: SentencePiece's spelling with a list of merges.
@@ -198,8 +202,15 @@ fn marked_merges(vocabulary: &Vocabulary) -> Result<Core, Error> {
     let normalizer = Some(replace(ReplacePattern::String(" ".into()), "▁")?);
     let before = vocabulary.bos.into_iter().collect();
     let (_, after) = around(vocabulary, false, false)?;
-    let model = Shared::new(bpe.into());
-    Ok(Core { normalizer, pre_tokenizer: Some(cut.into()), model, form: marked(false), before, after })
+    let model = SharedModel::new(bpe.into());
+    Ok(Core {
+        normalizer,
+        pre_tokenizer: Some(cut.into()),
+        model,
+        decoder_kind: marked(false),
+        before,
+        after,
+    })
 }
 
 fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
@@ -227,13 +238,13 @@ fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
     }
     let prefix = vocabulary.add_space_prefix.unwrap_or(true);
     let scheme = if prefix { PrependScheme::Always } else { PrependScheme::Never };
-    let lead = if prefix { Lead::StripFirstToken } else { Lead::Keep };
+    let lead = if prefix { LeadingSpace::StripFirstToken } else { LeadingSpace::Keep };
     let (before, after) = around(vocabulary, false, true)?;
     Ok(Core {
         normalizer: (!steps.is_empty()).then(|| Sequence::new(steps).into()),
         pre_tokenizer: Some(Metaspace::new('▁', scheme, true).into()),
-        model: Shared::with_control(ModelWrapper::Unigram(model), control),
-        form: Form::Marked { space: '▁', lead, bytes: has_bytes },
+        model: SharedModel::with_control(ModelWrapper::Unigram(model), control),
+        decoder_kind: DecoderKind::Metaspace { space: '▁', lead, bytes: has_bytes },
         before,
         after,
     })
@@ -262,8 +273,8 @@ fn wordpiece(vocabulary: &mut Vocabulary) -> Result<Core, Error> {
     Ok(Core {
         normalizer: Some(BertNormalizer::new(true, true, vocabulary.strip_accents, lower).into()),
         pre_tokenizer: Some(BertPreTokenizer.into()),
-        model: Shared::new(ModelWrapper::WordPiece(model)),
-        form: Form::WordPiece { prefix: "##".into(), cleanup: true },
+        model: SharedModel::new(ModelWrapper::WordPiece(model)),
+        decoder_kind: DecoderKind::WordPiece { prefix: "##".into(), cleanup: true },
         before: if vocabulary.add_bos.unwrap_or(true) { before } else { Vec::new() },
         after: if vocabulary.add_sep.unwrap_or(true) { after } else { Vec::new() },
     })

@@ -14,7 +14,7 @@ use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior}
 use crate::Error;
 
 /// How one family prepares text for its byte-level merges.
-pub(super) struct Recipe {
+pub(super) struct PreTokenizerConfig {
     /// Whether text is brought to Unicode's composed form first.
     nfc: bool,
     steps: &'static [Step],
@@ -174,11 +174,11 @@ const TABLE: &[Row] = &[
 ///
 /// # Errors
 /// An unknown name, with the list of those known.
-pub(super) fn recipe(name: &str) -> Result<Recipe, Error> {
+pub(super) fn pre_tokenizer_config(name: &str) -> Result<PreTokenizerConfig, Error> {
     let name = if name.is_empty() { "default" } else { name };
     match TABLE.iter().find(|row| row.0.contains(&name)) {
         Some((_, nfc, steps, ignore_merges, add_bos)) => {
-            Ok(Recipe { nfc: *nfc, steps, ignore_merges: *ignore_merges, add_bos: *add_bos })
+            Ok(PreTokenizerConfig { nfc: *nfc, steps, ignore_merges: *ignore_merges, add_bos: *add_bos })
         }
         None => {
             let supported: Vec<&str> = TABLE.iter().flat_map(|row| row.0).copied().collect();
@@ -188,7 +188,7 @@ pub(super) fn recipe(name: &str) -> Result<Recipe, Error> {
     }
 }
 
-impl Recipe {
+impl PreTokenizerConfig {
     /// The pipeline before the merges.
     pub(super) fn build(&self) -> Result<(Option<NormalizerWrapper>, PreTokenizerWrapper), Error> {
         let steps = self.steps.iter().map(|step| step.build()).collect::<Result<Vec<_>, _>>()?;
@@ -215,20 +215,20 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
-    use super::{TABLE, recipe};
+    use super::{TABLE, pre_tokenizer_config};
 
     #[test]
     fn each_name_stands_once_and_builds() {
         let mut seen = std::collections::HashSet::new();
         for name in TABLE.iter().flat_map(|row| row.0) {
             assert!(seen.insert(name), "{name} stands twice");
-            recipe(name).and_then(|recipe| recipe.build()).expect("builds");
+            pre_tokenizer_config(name).and_then(|config| config.build()).expect("builds");
         }
     }
 
     #[test]
     fn an_unknown_name_is_an_error_that_lists_the_known() {
-        let error = recipe("martian").err().expect("unknown").to_string();
+        let error = pre_tokenizer_config("martian").err().expect("unknown").to_string();
         assert!(
             error.contains("martian") && error.contains("llama-bpe") && error.contains("qwen2"),
             "{error}"

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use weights::gguf::{Array, Metadata};
 
-use crate::loaded::MAX_TOKENS;
-use crate::{Error, ends};
+use crate::spec::MAX_TOKENS;
+use crate::{Error, eog};
 
 /// What kind of token an id is (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Vocabulary {
     /// could be a word of the vocabulary (`</s>`) count only where the file says that they end something.
     pub(super) fn mark_ends(&mut self) {
         let all = self.tokens.iter().zip(0..).map(|(text, id)| (id, text.as_str()));
-        let mut found = ends::find(all, &[]);
+        let mut found = eog::find(all, &[]);
         found.retain(|id| ["<|", "<｜"].iter().any(|start| self.tokens[*id as usize].starts_with(start)));
         found.extend([self.bos, self.eos].into_iter().flatten().chain(self.other_ends.iter().copied()));
         for id in found {

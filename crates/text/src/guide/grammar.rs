@@ -9,9 +9,9 @@ use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokR
 use llguidance::{Matcher, ParserFactory};
 
 use super::brief::brief;
-use super::thinking::Thinking;
-use super::{Form, Guidance};
-use crate::parts::Thought;
+use super::thinking::ReasoningState;
+use super::{AnswerConstraint, CompiledConstraint};
+use crate::parts::ReasoningFormat;
 use crate::{Special, Tokenizer};
 
 /// Compiled grammars that are kept for the next request with the same form.
@@ -20,7 +20,7 @@ const KEPT: usize = 32;
 const STACK: usize = 256 << 20;
 
 /// Compiles forms for one vocabulary.
-pub struct Grammars {
+pub struct ConstraintCompiler {
     tokenizer: Arc<Tokenizer>,
     factory: ParserFactory,
     ends: Vec<u32>,
@@ -42,16 +42,16 @@ impl Compiled {
     }
 }
 
-impl Grammars {
+impl ConstraintCompiler {
     /// Sorts the vocabulary's bytes into a tree, which takes some tenths of a second for a large one.
     ///
     /// # Errors
     /// What the library says of a vocabulary that it does not like.
-    pub fn new(tokenizer: Arc<Tokenizer>) -> Result<Grammars, String> {
-        guarded(|| Grammars::build(tokenizer))
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Result<ConstraintCompiler, String> {
+        guarded(|| ConstraintCompiler::build(tokenizer))
     }
 
-    fn build(tokenizer: Arc<Tokenizer>) -> Result<Grammars, String> {
+    fn build(tokenizer: Arc<Tokenizer>) -> Result<ConstraintCompiler, String> {
         let size = tokenizer.vocab_size();
         let mut words: Vec<Vec<u8>> = (0..size as u32).map(|id| word(&tokenizer, id)).collect();
         let mut ends = tokenizer.ends().to_vec();
@@ -70,7 +70,7 @@ impl Grammars {
         let mut factory = factory.map_err(|error| brief(&error.to_string()))?;
         factory.quiet();
         *factory.limits_mut() = limits();
-        Ok(Grammars { tokenizer, factory, ends, vocab, kept: Mutex::default() })
+        Ok(ConstraintCompiler { tokenizer, factory, ends, vocab, kept: Mutex::default() })
     }
 
     /// What answers must be like: of a form, or with a thought of at most `budget` tokens, or both.
@@ -79,20 +79,20 @@ impl Grammars {
     /// Why the form cannot be held.
     pub fn guidance(
         &self,
-        form: Option<&Form>,
-        thought: Option<&Thought>,
+        form: Option<&AnswerConstraint>,
+        thought: Option<&ReasoningFormat>,
         budget: Option<usize>,
-    ) -> Result<Guidance, String> {
+    ) -> Result<CompiledConstraint, String> {
         let compiled = form.map(|form| self.compile(form)).transpose()?;
         let (matcher, warnings) =
             compiled.map_or((None, Vec::new()), |compiled| (Some(compiled.matcher), compiled.warnings));
         let thinking = thought.filter(|_| matcher.is_some() || budget.is_some());
         let encode = |text: &str| self.tokenizer.encode(text, Special::Parse, false).unwrap_or_default();
         let token = |text: &str| self.whole(text);
-        Ok(Guidance {
+        Ok(CompiledConstraint {
             matcher,
             warnings,
-            thinking: thinking.map(|thought| Thinking::new(thought, budget, token, encode)),
+            thinking: thinking.map(|thought| ReasoningState::new(thought, budget, token, encode)),
             ends: self.ends.clone(),
             vocab: self.vocab,
             tokenizer: self.tokenizer.clone(),
@@ -110,7 +110,7 @@ impl Grammars {
         }
     }
 
-    fn compile(&self, form: &Form) -> Result<Compiled, String> {
+    fn compile(&self, form: &AnswerConstraint) -> Result<Compiled, String> {
         let name = format!("{form:?}");
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         {
@@ -184,8 +184,8 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     caught.unwrap_or_else(|_| Err("the grammar library failed on it".into()))
 }
 
-impl std::fmt::Debug for Grammars {
+impl std::fmt::Debug for ConstraintCompiler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Grammars").field("vocab", &self.vocab).finish_non_exhaustive()
+        f.debug_struct("ConstraintCompiler").field("vocab", &self.vocab).finish_non_exhaustive()
     }
 }

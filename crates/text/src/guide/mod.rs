@@ -1,20 +1,20 @@
 //! Which tokens may come next: for answers that must have a form, and thoughts that must end.
 //!
-//! A [`Grammars`] is made once for a tokenizer; it compiles a [`Form`] into a [`Guidance`], of which each answer
-//! gets a [`Guide`] of its own. Grammars are llguidance's. What is here beside it is the thought before the
+//! A [`ConstraintCompiler`] is made once for a tokenizer; it compiles a [`AnswerConstraint`] into a [`CompiledConstraint`], of which each answer
+//! gets a [`ConstraintMatcher`] of its own. Grammars are llguidance's. What is here beside it is the thought before the
 //! answer, to which no grammar applies: it is let pass, and cut off when it is too long.
 
 mod brief;
-mod foresight;
-mod form;
+mod constraint;
+mod forced;
 mod gbnf;
 mod grammar;
 mod schema;
 mod thinking;
 
-pub use form::{Calls, Form};
-pub use grammar::Grammars;
-pub use schema::{Schema, Space};
+pub use constraint::{AnswerConstraint, RequiredToolCalls};
+pub use grammar::ConstraintCompiler;
+pub use schema::{JsonSpacing, Schema};
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ use llguidance::Matcher;
 use llguidance::toktrie::SimpleVob;
 
 use brief::brief;
-use thinking::{Stage, Thinking};
+use thinking::{ReasoningState, Stage};
 
 use crate::Tokenizer;
 
 /// What the answers to one request must be like.
-pub struct Guidance {
+pub struct CompiledConstraint {
     /// Never advanced: each answer has a copy.
     matcher: Option<Matcher>,
     warnings: Vec<String>,
-    thinking: Option<Thinking>,
+    thinking: Option<ReasoningState>,
     ends: Vec<u32>,
     vocab: usize,
     tokenizer: Arc<Tokenizer>,
 }
 
 /// Leads one answer.
-pub struct Guide {
+pub struct ConstraintMatcher {
     matcher: Option<Matcher>,
-    thinking: Option<Thinking>,
+    thinking: Option<ReasoningState>,
     ends: Vec<u32>,
     /// `[vocab]`: a bit a token that may come next.
     mask: SimpleVob,
@@ -50,15 +50,15 @@ pub struct Guide {
     tokenizer: Arc<Tokenizer>,
 }
 
-impl Guidance {
+impl CompiledConstraint {
     /// What of the form is not held to, as sentences.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Leads a new answer.
-    pub fn guide(&self) -> Guide {
-        Guide {
+    pub fn matcher(&self) -> ConstraintMatcher {
+        ConstraintMatcher {
             // The copy shares nothing: two answers never wait for each other.
             matcher: self.matcher.as_ref().map(Matcher::deep_clone),
             thinking: self.thinking.clone(),
@@ -70,15 +70,15 @@ impl Guidance {
     }
 }
 
-impl Guide {
+impl ConstraintMatcher {
     /// Works out which tokens may come next: once before each token.
     ///
     /// # Errors
     /// What the grammar library says: a limit that is reached, or a state from which no token leads on.
     pub fn prepare(&mut self) -> Result<(), String> {
-        let Guide { matcher, thinking, ends, mask, free, .. } = self;
+        let ConstraintMatcher { matcher, thinking, ends, mask, free, .. } = self;
         *free = false;
-        match thinking.as_ref().map_or(Stage::Past, Thinking::stage) {
+        match thinking.as_ref().map_or(Stage::Past, ReasoningState::stage) {
             Stage::Forced(token) => {
                 mask.set_all(false);
                 mask.allow_token(token);
@@ -104,7 +104,7 @@ impl Guide {
         Ok(())
     }
 
-    /// The tokens that may come next, as [`prepare`](Guide::prepare) found them: bit `id % 32` of word `id / 32`. None is
+    /// The tokens that may come next, as [`prepare`](ConstraintMatcher::prepare) found them: bit `id % 32` of word `id / 32`. None is
     /// all of them.
     pub fn allowed(&self) -> Option<&[u32]> {
         (!self.free).then(|| self.mask.as_slice())
@@ -132,12 +132,12 @@ impl Guide {
     /// Adds the tokens of what the answer must say next, whatever the model: written as this vocabulary writes that text, which is
     /// how models write it, though the mask allows other ways. The last token may turn out longer than what is certain.
     /// Nothing is added where there is a choice.
-    pub fn foresee(&mut self, tokens: &mut Vec<u32>) {
-        let Guide { matcher, thinking, tokenizer, .. } = self;
+    pub fn forced_tokens(&mut self, tokens: &mut Vec<u32>) {
+        let ConstraintMatcher { matcher, thinking, tokenizer, .. } = self;
         if let Some(matcher) = matcher
             && thinking.as_ref().is_none_or(|thinking| thinking.stage() == Stage::Past)
         {
-            foresight::tokens(&matcher.compute_ff_bytes(), tokenizer, tokens);
+            forced::tokens(&matcher.compute_ff_bytes(), tokenizer, tokens);
         }
     }
 }
@@ -146,9 +146,9 @@ fn masked(matcher: &mut Matcher) -> Result<SimpleVob, String> {
     matcher.compute_mask_or_eos().map_err(|error| brief(&error.to_string()))
 }
 
-impl fmt::Debug for Guidance {
+impl fmt::Debug for CompiledConstraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guidance")
+        f.debug_struct("CompiledConstraint")
             .field("grammar", &self.matcher.is_some())
             .field("thinking", &self.thinking)
             .finish_non_exhaustive()

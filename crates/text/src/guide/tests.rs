@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Calls, Form, Grammars};
-use crate::tools::Style;
+use super::{AnswerConstraint, ConstraintCompiler, RequiredToolCalls};
+use crate::tools::ToolCallStyle;
 use crate::{Special, Tokenizer};
 
 fn tokenizer() -> Arc<Tokenizer> {
@@ -11,14 +11,14 @@ fn tokenizer() -> Arc<Tokenizer> {
     Arc::new(Tokenizer::open_path(&path).expect("the fixture"))
 }
 
-fn grammars() -> Grammars {
-    Grammars::new(tokenizer()).expect("grammars")
+fn grammars() -> ConstraintCompiler {
+    ConstraintCompiler::new(tokenizer()).expect("grammars")
 }
 
 #[test]
 fn the_same_form_is_compiled_once() {
     let grammars = grammars();
-    let form = |n: usize| Form::Choice(vec![format!("word{n}")]);
+    let form = |n: usize| AnswerConstraint::Choice(vec![format!("word{n}")]);
     for n in (0..40).chain([39, 39]) {
         grammars.guidance(Some(&form(n)), None, None).expect("a choice");
     }
@@ -28,14 +28,14 @@ fn the_same_form_is_compiled_once() {
 }
 
 /// Lets a form's answer be `tokens`, as they come, and gives what is foreseen after them.
-fn foreseen(grammars: &Grammars, form: Form, tokens: &[u32]) -> Vec<u32> {
-    let mut guide = grammars.guidance(Some(&form), None, None).expect("a form").guide();
+fn foreseen(grammars: &ConstraintCompiler, form: AnswerConstraint, tokens: &[u32]) -> Vec<u32> {
+    let mut guide = grammars.guidance(Some(&form), None, None).expect("a form").matcher();
     for token in tokens {
         guide.prepare().expect("a mask");
         assert!(!guide.accept(*token, b"").expect("a token that is allowed"));
     }
     let mut foreseen = Vec::new();
-    guide.foresee(&mut foreseen);
+    guide.forced_tokens(&mut foreseen);
     guide.prepare().expect("a mask");
     let allowed = |id: &u32| guide.allowed().is_none_or(|mask| mask[*id as usize / 32] >> (id % 32) & 1 == 1);
     assert!(foreseen.first().is_none_or(allowed), "the first of {foreseen:?} is not allowed");
@@ -51,13 +51,18 @@ fn what_a_form_leaves_no_choice_about_is_foreseen() {
         let tool = |name: &&str| {
             (name.to_string(), serde_json::json!({"type": "object", "additionalProperties": false}).into())
         };
-        Form::Calls(Calls { style: Style::Hermes, tools: tools.iter().map(tool).collect(), several: false })
+        AnswerConstraint::ToolCalls(RequiredToolCalls {
+            style: ToolCallStyle::Hermes,
+            tools: tools.iter().map(tool).collect(),
+            several: false,
+        })
     };
     let text = |ids: &[u32]| -> Vec<u8> {
         ids.iter().flat_map(|id| tokenizer.token_bytes(*id).expect("text").to_vec()).collect()
     };
     // A text that must be there, from its start and from its middle; where there is a choice, as far as that.
-    let choice = |texts: &[&str]| Form::Choice(texts.iter().map(|text| text.to_string()).collect());
+    let choice =
+        |texts: &[&str]| AnswerConstraint::Choice(texts.iter().map(|text| text.to_string()).collect());
     assert_eq!(foreseen(&grammars, choice(&["the weather"]), &[]), encode("the weather"));
     let both = choice(&["the weather today", "the weather there"]);
     assert_eq!(text(&foreseen(&grammars, both, &[])), b"the weather t");
@@ -70,7 +75,10 @@ fn what_a_form_leaves_no_choice_about_is_foreseen() {
     let said = String::from_utf8(text(&foreseen(&grammars, calls(&["now", "then"]), &[]))).expect("text");
     assert!(!said.contains("now") && !said.contains("then"), "{said:?}");
     // Nothing is foreseen in a schema where space may come, and no half of a character.
-    assert!(foreseen(&grammars, Form::json(serde_json::json!({"type": "object"})), &encode("{")).is_empty());
+    assert!(
+        foreseen(&grammars, AnswerConstraint::json(serde_json::json!({"type": "object"})), &encode("{"))
+            .is_empty()
+    );
     assert!(foreseen(&grammars, choice(&["ä", "ö"]), &[]).is_empty());
 }
 
@@ -84,10 +92,10 @@ proptest! {
         regex in "[a-c.*+?(){}\\[\\]|\\\\^$0-9,]{0,12}",
     ) {
         let grammars = grammars();
-        for form in [Form::Lark(lark), Form::Regex(regex)] {
+        for form in [AnswerConstraint::Lark(lark), AnswerConstraint::Regex(regex)] {
             match grammars.guidance(Some(&form), None, None) {
                 Ok(guidance) => {
-                    let mut guide = guidance.guide();
+                    let mut guide = guidance.matcher();
                     let outcome = guide.prepare();
                     prop_assert!(outcome.is_err() || guide.allowed().is_some());
                 }

@@ -1,10 +1,10 @@
 //! The thought before an answer, token by token.
 
-use crate::parts::Thought;
+use crate::parts::ReasoningFormat;
 
 /// Where a thought is, and how long it may get.
 #[derive(Debug, Clone)]
-pub(super) struct Thinking {
+pub(super) struct ReasoningState {
     open: Vec<u8>,
     /// The opening tag, if it is one token.
     open_token: Option<u32>,
@@ -46,16 +46,16 @@ pub(super) enum Stage {
     Past,
 }
 
-impl Thinking {
+impl ReasoningState {
     /// `token` finds the token that is this text and no more; `encode` the tokens of a text.
     pub(super) fn new(
-        thought: &Thought,
+        thought: &ReasoningFormat,
         budget: Option<usize>,
         token: impl Fn(&str) -> Option<u32>,
         encode: impl Fn(&str) -> Vec<u32>,
-    ) -> Thinking {
+    ) -> ReasoningState {
         let tags = thought.tags;
-        Thinking {
+        ReasoningState {
             open: tags.open.into(),
             open_token: token(tags.open),
             close: tags.close.into(),

@@ -2,7 +2,7 @@
 
 /// One piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum AnswerPart {
     /// What is said.
     Content(String),
     /// What is thought.

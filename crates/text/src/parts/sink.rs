@@ -1,31 +1,31 @@
 //! What of an answer was read so far.
 
-use super::part::Part;
+use super::part::AnswerPart;
 
 /// Where parts gather; pieces of the same part become one.
 #[derive(Debug, Default)]
-pub(crate) struct Sink {
-    pub(super) parts: Vec<Part>,
+pub(crate) struct PartSink {
+    pub(super) parts: Vec<AnswerPart>,
     pub(super) calls: usize,
     pub(super) one_call: bool,
     pub(super) hide_thought: bool,
     pub(super) hide_content: bool,
 }
 
-impl Sink {
+impl PartSink {
     pub(crate) fn content(&mut self, text: &str) {
         match self.parts.last_mut() {
             _ if text.is_empty() || self.hide_content => {}
-            Some(Part::Content(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Content(text.to_owned())),
+            Some(AnswerPart::Content(last)) => last.push_str(text),
+            _ => self.parts.push(AnswerPart::Content(text.to_owned())),
         }
     }
 
     pub(crate) fn reasoning(&mut self, text: &str) {
         match self.parts.last_mut() {
             _ if text.is_empty() || self.hide_thought => {}
-            Some(Part::Reasoning(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Reasoning(text.to_owned())),
+            Some(AnswerPart::Reasoning(last)) => last.push_str(text),
+            _ => self.parts.push(AnswerPart::Reasoning(text.to_owned())),
         }
     }
 
@@ -33,7 +33,7 @@ impl Sink {
         let index = self.calls;
         self.calls += 1;
         if index == 0 || !self.one_call {
-            self.parts.push(Part::Call { index, name: name.to_owned() });
+            self.parts.push(AnswerPart::Call { index, name: name.to_owned() });
         }
     }
 
@@ -42,8 +42,8 @@ impl Sink {
         let index = self.calls.saturating_sub(1);
         match self.parts.last_mut() {
             _ if text.is_empty() || (index > 0 && self.one_call) => {}
-            Some(Part::Arguments { text: last, .. }) => last.push_str(text),
-            _ => self.parts.push(Part::Arguments { index, text: text.to_owned() }),
+            Some(AnswerPart::Arguments { text: last, .. }) => last.push_str(text),
+            _ => self.parts.push(AnswerPart::Arguments { index, text: text.to_owned() }),
         }
     }
 }

@@ -2,41 +2,41 @@ use proptest::prelude::*;
 
 use serde_json::{Value, json};
 
-use super::{Part, Parts, Reading, Tags, Thought};
-use crate::Style;
+use super::{AnswerParser, AnswerParserOptions, AnswerPart, ReasoningFormat, ReasoningTags};
+use crate::ToolCallStyle;
 
-const THINK: Tags = Tags { open: "<think>", close: "</think>" };
+const THINK: ReasoningTags = ReasoningTags { open: "<think>", close: "</think>" };
 
-fn reading(style: Option<Style>, begun: Option<bool>) -> Reading {
-    Reading {
-        thought: begun.map(|begun| Thought { tags: THINK, begun }),
+fn reading(style: Option<ToolCallStyle>, begun: Option<bool>) -> AnswerParserOptions {
+    AnswerParserOptions {
+        thought: begun.map(|begun| ReasoningFormat { tags: THINK, begun }),
         style,
         tools: vec!["f".into(), "get_weather".into()],
-        ..Reading::default()
+        ..AnswerParserOptions::default()
     }
 }
 
 /// Content, reasoning and calls of an answer that comes in these pieces.
 type Whole = (String, String, Vec<(String, String)>);
 
-fn read<'a>(reading: &Reading, pieces: impl IntoIterator<Item = &'a str>) -> Whole {
+fn read<'a>(reading: &AnswerParserOptions, pieces: impl IntoIterator<Item = &'a str>) -> Whole {
     read_to(reading, pieces, false)
 }
 
-fn read_to<'a>(reading: &Reading, pieces: impl IntoIterator<Item = &'a str>, cut: bool) -> Whole {
-    let mut parts = Parts::new(reading);
-    let mut all: Vec<Part> = pieces.into_iter().flat_map(|piece| parts.push(piece)).collect();
+fn read_to<'a>(reading: &AnswerParserOptions, pieces: impl IntoIterator<Item = &'a str>, cut: bool) -> Whole {
+    let mut parts = AnswerParser::new(reading);
+    let mut all: Vec<AnswerPart> = pieces.into_iter().flat_map(|piece| parts.push(piece)).collect();
     all.extend(parts.finish(cut));
     let mut whole = Whole::default();
     for part in all {
         match part {
-            Part::Content(text) => whole.0.push_str(&text),
-            Part::Reasoning(text) => whole.1.push_str(&text),
-            Part::Call { index, name } => {
+            AnswerPart::Content(text) => whole.0.push_str(&text),
+            AnswerPart::Reasoning(text) => whole.1.push_str(&text),
+            AnswerPart::Call { index, name } => {
                 assert_eq!(index, whole.2.len());
                 whole.2.push((name, String::new()));
             }
-            Part::Arguments { index, text } => {
+            AnswerPart::Arguments { index, text } => {
                 assert_eq!(index + 1, whole.2.len());
                 whole.2[index].1.push_str(&text);
             }
@@ -47,7 +47,7 @@ fn read_to<'a>(reading: &Reading, pieces: impl IntoIterator<Item = &'a str>, cut
 }
 
 #[track_caller]
-fn is(style: Style, text: &str, content: &str, calls: &[(&str, &str)]) {
+fn is(style: ToolCallStyle, text: &str, content: &str, calls: &[(&str, &str)]) {
     let (said, thought, called) = read(&reading(Some(style), None), [text]);
     let called: Vec<(&str, &str)> = called.iter().map(|(n, a)| (n.as_str(), a.as_str())).collect();
     assert_eq!((said.as_str(), called.as_slice()), (content, calls), "{text}");
@@ -71,7 +71,7 @@ fn thoughts_are_cut_off() {
 
 #[test]
 fn hermes() {
-    let is = |text, content, calls| is(Style::Hermes, text, content, calls);
+    let is = |text, content, calls| is(ToolCallStyle::Hermes, text, content, calls);
     is(
         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>",
         "",
@@ -101,7 +101,7 @@ fn hermes() {
 
 #[test]
 fn llama() {
-    let is = |text, content, calls| is(Style::Llama, text, content, calls);
+    let is = |text, content, calls| is(ToolCallStyle::Llama, text, content, calls);
     is("{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "", &[("f", "{\"a\": 1}")]);
     is(
         "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}",
@@ -116,7 +116,7 @@ fn llama() {
 
 #[test]
 fn mistral() {
-    let is = |text, content, calls| is(Style::Mistral, text, content, calls);
+    let is = |text, content, calls| is(ToolCallStyle::Mistral, text, content, calls);
     is(
         "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
         "",
@@ -131,7 +131,7 @@ fn mistral() {
 
 #[test]
 fn phi() {
-    let is = |text, content, calls| is(Style::Phi, text, content, calls);
+    let is = |text, content, calls| is(ToolCallStyle::Phi, text, content, calls);
     is(
         "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|/tool_call|>",
         "",
@@ -144,7 +144,7 @@ fn phi() {
 
 #[test]
 fn gemma() {
-    let is = |text, content, calls| is(Style::Gemma, text, content, calls);
+    let is = |text, content, calls| is(ToolCallStyle::Gemma, text, content, calls);
     is(
         "<start_function_call>call:f{location:<escape>To\"kyo <b><escape>,n:3,list:[1,{a:true}],o:{}}<end_function_call>",
         "",
@@ -157,7 +157,7 @@ fn gemma() {
 
 #[test]
 fn one_call_is_the_first() {
-    let reading = Reading { one_call: true, ..reading(Some(Style::Hermes), None) };
+    let reading = AnswerParserOptions { one_call: true, ..reading(Some(ToolCallStyle::Hermes), None) };
     let call = "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
     let (_, _, calls) = read(&reading, [call, call]);
     assert_eq!(calls, [("f".to_owned(), "{\"a\":1}".to_owned())]);
@@ -166,12 +166,12 @@ fn one_call_is_the_first() {
 #[test]
 fn said_badly_a_call_cut_before_its_name_is_no_content() {
     for (style, text) in [
-        (Style::Hermes, "Well.\n<tool_call>\n{\"na"),
-        (Style::Mistral, "Well.[TOOL_CALLS]"),
-        (Style::Mistral, "Well.[TOOL_CALLS][{\"na"),
-        (Style::Llama, "Well.<|python_tag|>{\"na"),
-        (Style::Phi, "Well.<|tool_call|>[{"),
-        (Style::Gemma, "Well.<start_function_call>call:"),
+        (ToolCallStyle::Hermes, "Well.\n<tool_call>\n{\"na"),
+        (ToolCallStyle::Mistral, "Well.[TOOL_CALLS]"),
+        (ToolCallStyle::Mistral, "Well.[TOOL_CALLS][{\"na"),
+        (ToolCallStyle::Llama, "Well.<|python_tag|>{\"na"),
+        (ToolCallStyle::Phi, "Well.<|tool_call|>[{"),
+        (ToolCallStyle::Gemma, "Well.<start_function_call>call:"),
     ] {
         let (said, _, calls) = read_to(&reading(Some(style), None), [text], true);
         assert_eq!((said.as_str(), calls.len()), ("Well.", 0), "{text}");
@@ -179,10 +179,12 @@ fn said_badly_a_call_cut_before_its_name_is_no_content() {
         assert_eq!(said, text, "an answer that ended so said so");
     }
     // Where a call must come, nothing is content: the beginning of its mark, or of a call that has none.
-    for (style, text) in
-        [(Style::Hermes, "<tool_"), (Style::Hermes, "<tool_call>\n{"), (Style::Llama, "{\"name\": \"f")]
-    {
-        let reading = Reading { must_call: true, ..reading(Some(style), None) };
+    for (style, text) in [
+        (ToolCallStyle::Hermes, "<tool_"),
+        (ToolCallStyle::Hermes, "<tool_call>\n{"),
+        (ToolCallStyle::Llama, "{\"name\": \"f"),
+    ] {
+        let reading = AnswerParserOptions { must_call: true, ..reading(Some(style), None) };
         assert_eq!(read_to(&reading, [text], true), Whole::default(), "{text}");
     }
 }
@@ -198,7 +200,10 @@ fn bare(text: &str) -> Whole {
         ("f".to_owned(), schema(&["a", "b"], &["a"])),
         ("get_weather".to_owned(), json!({"type": "object", "properties": {}})),
     ];
-    let reading = Reading { json_calls: Some(tools.into()), ..reading(Some(Style::Hermes), Some(false)) };
+    let reading = AnswerParserOptions {
+        json_calls: Some(tools.into()),
+        ..reading(Some(ToolCallStyle::Hermes), Some(false))
+    };
     let whole = read(&reading, [text]);
     let letters: Vec<String> = text.chars().map(String::from).collect();
     assert_eq!(read(&reading, letters.iter().map(String::as_str)), whole);
@@ -259,8 +264,8 @@ fn fault_13_what_is_no_call_stays_content() {
 
 #[test]
 fn styles_have_names() {
-    for (name, style) in Style::ALL {
-        assert_eq!(Style::named(name), Some(style));
+    for (name, style) in ToolCallStyle::ALL {
+        assert_eq!(ToolCallStyle::named(name), Some(style));
         assert_eq!(style.name(), name);
     }
 }
@@ -317,7 +322,7 @@ proptest! {
     fn pieces_do_not_matter(
         text in prop_oneof![4 => texts(), 1 => any::<String>()],
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-        style in prop::option::of(prop::sample::select(Style::ALL.map(|(_, style)| style).to_vec())),
+        style in prop::option::of(prop::sample::select(ToolCallStyle::ALL.map(|(_, style)| style).to_vec())),
         begun in prop::option::of(any::<bool>()),
     ) {
         let reading = reading(style, begun);

@@ -1,10 +1,10 @@
 //! Thoughts: text between two tags at the start of an answer.
 
-use super::{Seeker, Sink};
+use super::{PartSink, Seeker};
 
 /// The tags around a thought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tags {
+pub struct ReasoningTags {
     /// Begins the thought.
     pub open: &'static str,
     /// Ends it.
@@ -12,15 +12,15 @@ pub struct Tags {
 }
 
 /// Tags of the families known here: DeepSeek R1, Qwen3 and most others; Mistral's Magistral; ByteDance's Seed.
-const KNOWN: [Tags; 3] = [
-    Tags { open: "<think>", close: "</think>" },
-    Tags { open: "[THINK]", close: "[/THINK]" },
-    Tags { open: "<seed:think>", close: "</seed:think>" },
+const KNOWN: [ReasoningTags; 3] = [
+    ReasoningTags { open: "<think>", close: "</think>" },
+    ReasoningTags { open: "[THINK]", close: "[/THINK]" },
+    ReasoningTags { open: "<seed:think>", close: "</seed:think>" },
 ];
 
-impl Tags {
+impl ReasoningTags {
     /// The tags that a chat template speaks of, if it speaks of any.
-    pub fn of_template(source: &str) -> Option<Tags> {
+    pub fn of_template(source: &str) -> Option<ReasoningTags> {
         KNOWN.into_iter().find(|tags| source.contains(tags.open) || source.contains(tags.close))
     }
 
@@ -32,16 +32,16 @@ impl Tags {
 
 /// How an answer's thought is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thought {
+pub struct ReasoningFormat {
     /// Its tags.
-    pub tags: Tags,
+    pub tags: ReasoningTags,
     /// The prompt opened it: the answer begins inside.
     pub begun: bool,
 }
 
 /// Cuts the thought off an answer.
-pub(crate) struct Splitter {
-    tags: Tags,
+pub(crate) struct ReasoningSplitter {
+    tags: ReasoningTags,
     state: State,
 }
 
@@ -56,14 +56,14 @@ enum State {
     Said,
 }
 
-impl Splitter {
-    pub(crate) fn new(thought: &Thought) -> Splitter {
+impl ReasoningSplitter {
+    pub(crate) fn new(thought: &ReasoningFormat) -> ReasoningSplitter {
         let state = if thought.begun { State::Opened } else { State::Before(String::new()) };
-        Splitter { tags: thought.tags, state }
+        ReasoningSplitter { tags: thought.tags, state }
     }
 
     /// Takes a letter; what is said goes to `said`.
-    pub(crate) fn put(&mut self, letter: char, said: &mut String, out: &mut Sink) {
+    pub(crate) fn put(&mut self, letter: char, said: &mut String, out: &mut PartSink) {
         match &mut self.state {
             State::Before(held) => {
                 held.push(letter);
@@ -96,7 +96,7 @@ impl Splitter {
         }
     }
 
-    pub(crate) fn finish(&mut self, said: &mut String, out: &mut Sink) {
+    pub(crate) fn finish(&mut self, said: &mut String, out: &mut PartSink) {
         match &mut self.state {
             State::Before(held) => said.push_str(held),
             State::Inside(seeker) => {

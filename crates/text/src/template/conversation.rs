@@ -4,11 +4,11 @@ use std::sync::PoisonError;
 
 use serde_json::{Map, Value};
 
-use super::kept::Search;
-use super::probe::{ContentForm, Role, Traits};
+use super::coverage::PromptSearch;
+use super::probe::{ContentFormat, Role, Traits};
 use super::{ChatTemplate, TemplateError, deep, turns};
 use crate::Tokenizer;
-use crate::prompt::{Prompt, Written, unmarked};
+use crate::prompt::{MarkedInput, Prompt, unmarked};
 use crate::tools;
 
 impl ChatTemplate {
@@ -27,21 +27,21 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
     ) -> Result<Prompt, TemplateError> {
-        let told;
+        let rewritten;
         let (messages, tools) = match tools {
             Some(tools) if !self.knows_tools => {
-                told = tools::told(messages, tools);
-                (told.as_slice(), None)
+                rewritten = tools::tools_in_system_message(messages, tools);
+                (rewritten.as_slice(), None)
             }
             None if !self.knows_tools && messages.iter().any(is_of_tools) => {
-                told = tools::spelt_out(messages);
-                (told.as_slice(), None)
+                rewritten = tools::calls_as_text(messages);
+                (rewritten.as_slice(), None)
             }
             _ => (messages, tools),
         };
         let traits = self.traits(tools.is_some())?;
         let attempt = |messages: &[Value]| {
-            let written = Written::marked(tokenizer.names(), messages, tools, extra);
+            let written = MarkedInput::marked(tokenizer.names(), messages, tools, extra);
             let (messages, tools) = (&written.messages, written.tools.as_deref());
             let prompt = unmarked(self.render(messages, tools, add_generation_prompt, &written.extra)?);
             Ok::<_, TemplateError>(prompt)
@@ -69,7 +69,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// No thread to find it out on.
-    pub fn content_form(&self, role: &str) -> Result<ContentForm, TemplateError> {
+    pub fn content_format(&self, role: &str) -> Result<ContentFormat, TemplateError> {
         Ok(self.traits(false)?.form(Role::of(&serde_json::json!({"role": role}))))
     }
 
@@ -128,7 +128,7 @@ fn is_of_tools(message: &Value) -> bool {
 
 /// Refuses a prompt that does not say what each user message says.
 fn says_users(prompt: &str, messages: &[Value]) -> Result<(), TemplateError> {
-    let mut search = Search::new(prompt);
+    let mut search = PromptSearch::new(prompt);
     for (at, message) in messages.iter().enumerate().filter(|(_, message)| Role::of(message) == Role::User) {
         if !search.says(turns::text(message)) {
             let message =

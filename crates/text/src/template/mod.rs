@@ -5,10 +5,10 @@
 //! variables. What Python does differently from minijinja is in `python` and `methods`.
 
 mod conversation;
+mod coverage;
 mod environment;
 mod error;
 mod expressions;
-mod kept;
 mod limits;
 mod meter;
 mod methods;
@@ -33,11 +33,11 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde_json::{Map, Value};
 
 pub use error::TemplateError;
-pub use probe::ContentForm;
+pub use probe::ContentFormat;
 pub(crate) use templates::Templates;
 
-use crate::parts::Tags;
-use crate::tools::Style;
+use crate::parts::ReasoningTags;
+use crate::tools::ToolCallStyle;
 use error::raised;
 use limits::{FUEL, MAX_OUTPUT};
 use probe::Traits;
@@ -59,8 +59,8 @@ pub struct ChatTemplate {
     /// The names of control tokens, as variables (`bos_token`, …).
     tokens: Map<String, Value>,
     for_tools: bool,
-    style: Option<Style>,
-    tags: Option<Tags>,
+    style: Option<ToolCallStyle>,
+    tags: Option<ReasoningTags>,
     knows_tools: bool,
     /// As it was compiled; the one for tools, if there is one.
     source: String,
@@ -147,8 +147,8 @@ impl ChatTemplate {
             environment,
             tokens,
             for_tools: templates.tool_use.is_some(),
-            style: Style::of_template(source),
-            tags: Tags::of_template(&templates.default),
+            style: ToolCallStyle::of_template(source),
+            tags: ReasoningTags::of_template(&templates.default),
             knows_tools: source.contains("tools"),
             source: source.to_owned(),
             traits: Default::default(),
@@ -156,12 +156,12 @@ impl ChatTemplate {
     }
 
     /// How its model calls tools, if the template shows it.
-    pub fn style(&self) -> Option<Style> {
+    pub fn style(&self) -> Option<ToolCallStyle> {
         self.style
     }
 
     /// How its model marks thoughts, if the template shows it.
-    pub fn tags(&self) -> Option<Tags> {
+    pub fn tags(&self) -> Option<ReasoningTags> {
         self.tags
     }
 

@@ -10,7 +10,7 @@ use super::TemplateError;
 
 /// How a message's text is handed to a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ContentForm {
+pub enum ContentFormat {
     /// As a string.
     #[default]
     Text,
@@ -45,7 +45,7 @@ impl Role {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     /// The form of each role's texts, in the order of [`Role::ALL`].
-    forms: [ContentForm; 4],
+    forms: [ContentFormat; 4],
     /// Whether each role's texts come out.
     keeps: [bool; 4],
     /// System messages after the first turn come out.
@@ -62,7 +62,7 @@ impl Default for Traits {
     /// What most templates do.
     fn default() -> Traits {
         Traits {
-            forms: [ContentForm::Text; 4],
+            forms: [ContentFormat::Text; 4],
             keeps: [true; 4],
             late_system: true,
             several_systems: true,
@@ -73,7 +73,7 @@ impl Default for Traits {
 }
 
 impl Traits {
-    pub(super) fn form(&self, role: Role) -> ContentForm {
+    pub(super) fn form(&self, role: Role) -> ContentFormat {
         self.forms[role as usize]
     }
 
@@ -115,9 +115,10 @@ pub(super) type Render<'a> =
     dyn FnMut(&[Value], Option<&[Value]>) -> Result<Option<String>, TemplateError> + 'a;
 
 /// A message whose text has the form that its role wants. What is no string stays as it is.
-pub(super) fn shaped(message: &Value, forms: &[ContentForm; 4]) -> Value {
+pub(super) fn shaped(message: &Value, forms: &[ContentFormat; 4]) -> Value {
     let wanted = forms[Role::of(message) as usize];
-    let Some(text) = message.get("content").filter(|_| wanted == ContentForm::Parts).and_then(Value::as_str)
+    let Some(text) =
+        message.get("content").filter(|_| wanted == ContentFormat::Parts).and_then(Value::as_str)
     else {
         return message.clone();
     };
@@ -175,7 +176,7 @@ impl Score {
         (self.kept[Role::User as usize], self.kept.iter().sum())
     }
 
-    fn of(forms: &[ContentForm; 4], render: &mut Render<'_>) -> Score {
+    fn of(forms: &[ContentFormat; 4], render: &mut Render<'_>) -> Score {
         let mut score = Score::default();
         let tools = [
             json!({"type": "function", "function": {"name": "look_up", "description": "Looks it up.",
@@ -220,19 +221,19 @@ fn trial(at: usize, role: &str) -> (Value, Option<String>) {
 }
 
 /// The forms with which most texts come out. Roles whose texts all come out as strings keep that.
-fn best_forms(plain: Score, render: &mut Render<'_>) -> [ContentForm; 4] {
+fn best_forms(plain: Score, render: &mut Render<'_>) -> [ContentFormat; 4] {
     let open: Vec<usize> = (0..4).filter(|role| plain.kept[*role] < plain.all[*role]).collect();
-    let mut best = (plain.rank(), [ContentForm::Text; 4]);
+    let mut best = (plain.rank(), [ContentFormat::Text; 4]);
     let mut over = plain.over;
     // All in parts first: most templates that want parts want them of every role.
     for choice in (1..1_usize << open.len()).rev() {
         if over {
             break;
         }
-        let mut forms = [ContentForm::Text; 4];
+        let mut forms = [ContentFormat::Text; 4];
         for (bit, role) in open.iter().enumerate() {
             if choice >> bit & 1 == 1 {
-                forms[*role] = ContentForm::Parts;
+                forms[*role] = ContentFormat::Parts;
             }
         }
         let score = Score::of(&forms, render);

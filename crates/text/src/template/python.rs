@@ -159,7 +159,7 @@ fn float_text(float: f64) -> String {
 }
 
 /// How `tojson` was asked to write.
-struct Style {
+struct JsonStyle {
     indent: Option<String>,
     item: String,
     key: String,
@@ -187,11 +187,11 @@ pub(super) fn to_json(value: &Value, positional: Rest<Value>, kwargs: Kwargs) ->
     let sorted = truth(argument(3, "sort_keys")?);
     kwargs.assert_all_used()?;
     let mut out = String::new();
-    dump(value, &Style { indent, item, key, ascii, sorted }, 0, &mut out)?;
+    dump(value, &JsonStyle { indent, item, key, ascii, sorted }, 0, &mut out)?;
     Ok(Value::from(out))
 }
 
-fn dump(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), Error> {
+fn dump(value: &Value, style: &JsonStyle, depth: usize, out: &mut String) -> Result<(), Error> {
     deep(depth)?;
     charge(value)?;
     // What separates one value from the next.
@@ -241,7 +241,7 @@ fn dump(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<
 fn block(
     items: Vec<Value>,
     brackets: (char, char),
-    style: &Style,
+    style: &JsonStyle,
     depth: usize,
     out: &mut String,
     mut write: impl FnMut(Value, &mut String) -> Result<(), Error>,

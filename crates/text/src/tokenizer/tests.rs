@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{Special, Tokenizer};
-use crate::{Limit, Unencoded};
+use crate::{EncodeError, TokenLimit};
 
 const TINY: [&str; 6] = [
     "byte-level.json",
@@ -80,25 +80,30 @@ fn abuse_a2_words_are_what_the_library_makes_of_the_whole_text() {
 fn abuse_a2_a_text_beyond_the_limit_is_given_up_early() {
     let tokenizer = tiny("byte-level.json");
     let text = "7".repeat(1 << 20);
-    let limit = Limit { most: 5, stop: &|| false };
+    let limit = TokenLimit { max_tokens: 5, should_stop: &|| false };
     let fewest = tokenizer.fewest_tokens(&text);
     assert!(fewest > 10_000, "{fewest}");
     // Its bytes alone say so.
     let refused = tokenizer.encode_within(&text, Special::Parse, true, &limit);
-    assert_eq!(refused, Err(Unencoded::TooMany { at_least: fewest, worked: 0 }));
+    assert_eq!(refused, Err(EncodeError::TooMany { at_least: fewest, worked: 0 }));
     // The tokens do.
-    let limit = Limit { most: 1_000, stop: &|| false };
-    let refused = tokenizer.encode_within("a ", Special::Parse, false, &Limit { most: 0, stop: &|| false });
-    assert_eq!(refused, Err(Unencoded::TooMany { at_least: 1, worked: 0 }));
-    let words = "a b ".repeat(limit.most);
-    let refused = tokenizer.encode_within(&words[..limit.most * 3], Special::Parse, false, &limit);
+    let limit = TokenLimit { max_tokens: 1_000, should_stop: &|| false };
+    let refused = tokenizer.encode_within(
+        "a ",
+        Special::Parse,
+        false,
+        &TokenLimit { max_tokens: 0, should_stop: &|| false },
+    );
+    assert_eq!(refused, Err(EncodeError::TooMany { at_least: 1, worked: 0 }));
+    let words = "a b ".repeat(limit.max_tokens);
+    let refused = tokenizer.encode_within(&words[..limit.max_tokens * 3], Special::Parse, false, &limit);
     assert!(
-        matches!(refused, Err(Unencoded::TooMany { worked, .. }) if worked <= limit.most + 1),
+        matches!(refused, Err(EncodeError::TooMany { worked, .. }) if worked <= limit.max_tokens + 1),
         "{refused:?}"
     );
-    let at_once = Limit { most: usize::MAX, stop: &|| true };
+    let at_once = TokenLimit { max_tokens: usize::MAX, should_stop: &|| true };
     let stopped = tokenizer.encode_within("a", Special::Parse, false, &at_once);
-    assert_eq!(stopped, Err(Unencoded::Stopped { worked: 0 }));
+    assert_eq!(stopped, Err(EncodeError::Stopped { worked: 0 }));
 }
 
 /// A word that is nowhere cut is given up within itself.
@@ -110,9 +115,9 @@ fn abuse_a1_a_long_word_is_given_up_when_its_client_leaves() {
         asked.set(asked.get() + 1);
         asked.get() > 2
     };
-    let limit = Limit { most: usize::MAX, stop: &stop };
+    let limit = TokenLimit { max_tokens: usize::MAX, should_stop: &stop };
     let stopped = tokenizer.encode_within(&"the".repeat(100_000), Special::Parse, false, &limit);
-    assert!(matches!(stopped, Err(Unencoded::Stopped { .. })), "{stopped:?}");
+    assert!(matches!(stopped, Err(EncodeError::Stopped { .. })), "{stopped:?}");
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::Reader;
 use super::json::Nested;
-use crate::parts::Sink;
+use crate::parts::PartSink;
 
 /// A longer text is no call.
 const MOST_BYTES: usize = 1 << 20;
@@ -76,7 +76,7 @@ impl Bare {
         Bare { tools, inner, held: Some(Held::default()) }
     }
 
-    fn pass(&mut self, letter: char, out: &mut Sink) {
+    fn pass(&mut self, letter: char, out: &mut PartSink) {
         match &mut self.inner {
             Some(inner) => inner.put(letter, out),
             None => out.content(letter.encode_utf8(&mut [0; 4])),
@@ -108,7 +108,7 @@ impl Bare {
 }
 
 impl Reader for Bare {
-    fn put(&mut self, letter: char, out: &mut Sink) {
+    fn put(&mut self, letter: char, out: &mut PartSink) {
         let Some(held) = &mut self.held else { return self.pass(letter, out) };
         held.text.push(letter);
         if held.goes_on(letter, &self.tools) && held.text.len() < MOST_BYTES {
@@ -119,7 +119,7 @@ impl Reader for Bare {
         text.chars().for_each(|letter| self.pass(letter, out));
     }
 
-    fn finish(&mut self, cut: bool, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut PartSink) {
         let calls = self.calls();
         let held = self.held.take();
         if let Some(calls) = calls {

@@ -2,8 +2,8 @@
 //! strings are between `<escape>` marks; a JSON object as in other styles is read too.
 
 use super::json::{Call, Progress};
-use super::{Bit, Frame, Reader};
-use crate::parts::{Seeker, Sink};
+use super::{Frame, FramePart, Reader};
+use crate::parts::{PartSink, Seeker};
 
 const OPEN: &str = "<start_function_call>";
 const CLOSE: &str = "<end_function_call>";
@@ -11,9 +11,9 @@ const ESCAPE: &str = "<escape>";
 pub(super) const MARKS: &[&str] = &[OPEN, CLOSE, ESCAPE];
 /// JSON rather than Gemma's own values: a schema describes JSON.
 pub(super) const FRAME: Frame = Frame {
-    first: &[Bit::Mark(OPEN)],
-    between: &[Bit::Mark(CLOSE), Bit::Mark(OPEN)],
-    last: &[Bit::Mark(CLOSE)],
+    first: &[FramePart::Mark(OPEN)],
+    between: &[FramePart::Mark(CLOSE), FramePart::Mark(OPEN)],
+    last: &[FramePart::Mark(CLOSE)],
     key: "arguments",
 };
 const CALL: &str = "call:";
@@ -42,7 +42,7 @@ impl Gemma {
         Gemma { state: State::Text(Seeker::new(&[OPEN])), called: false, open: String::new() }
     }
 
-    fn give_back(&mut self, text: &str, out: &mut Sink) {
+    fn give_back(&mut self, text: &str, out: &mut PartSink) {
         out.content(&self.open);
         self.state = State::Text(Seeker::new(&[OPEN]));
         text.chars().for_each(|letter| self.put(letter, out));
@@ -53,7 +53,7 @@ impl Gemma {
         self.state = State::Closing(Seeker::new(&[CLOSE, OPEN]));
     }
 
-    fn named(&mut self, letter: char, out: &mut Sink) {
+    fn named(&mut self, letter: char, out: &mut PartSink) {
         let State::Named(read) = &mut self.state else { return };
         let start = read.trim_start();
         match letter {
@@ -82,7 +82,7 @@ impl Gemma {
 }
 
 impl Reader for Gemma {
-    fn put(&mut self, letter: char, out: &mut Sink) {
+    fn put(&mut self, letter: char, out: &mut PartSink) {
         match &mut self.state {
             State::Text(seeker) => {
                 let mut text = String::new();
@@ -95,8 +95,8 @@ impl Reader for Gemma {
             State::Named(_) => self.named(letter, out),
             State::Json(call) => match call.put(letter, out) {
                 Progress::More => {}
-                progress => match call.untold().filter(|_| progress == Progress::Broken) {
-                    Some(untold) => self.give_back(&untold, out),
+                progress => match call.unemitted().filter(|_| progress == Progress::Broken) {
+                    Some(unemitted) => self.give_back(&unemitted, out),
                     None => self.close(),
                 },
             },
@@ -119,15 +119,15 @@ impl Reader for Gemma {
         }
     }
 
-    fn finish(&mut self, cut: bool, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut PartSink) {
         let mut text = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut text),
             State::Named(_) if cut => {}
             State::Named(rest) => text = format!("{}{rest}", self.open),
             State::Json(call) => {
-                if let Some(untold) = call.untold().filter(|_| !cut) {
-                    text = format!("{}{untold}", self.open);
+                if let Some(unemitted) = call.unemitted().filter(|_| !cut) {
+                    text = format!("{}{unemitted}", self.open);
                 }
             }
             State::Values(_) | State::Closing(_) => {}

@@ -1,16 +1,22 @@
 //! `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, once a call: Nous Hermes 2 Pro, Qwen 2.5 and 3.
 
 use super::json::{Call, Progress};
-use super::{Bit, Frame, Reader};
-use crate::parts::{Seeker, Sink};
+use super::{Frame, FramePart, Reader};
+use crate::parts::{PartSink, Seeker};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 pub(super) const MARKS: &[&str] = &[OPEN, CLOSE];
 pub(super) const FRAME: Frame = Frame {
-    first: &[Bit::Mark(OPEN), Bit::Text("\n")],
-    between: &[Bit::Text("\n"), Bit::Mark(CLOSE), Bit::Text("\n"), Bit::Mark(OPEN), Bit::Text("\n")],
-    last: &[Bit::Text("\n"), Bit::Mark(CLOSE)],
+    first: &[FramePart::Mark(OPEN), FramePart::Text("\n")],
+    between: &[
+        FramePart::Text("\n"),
+        FramePart::Mark(CLOSE),
+        FramePart::Text("\n"),
+        FramePart::Mark(OPEN),
+        FramePart::Text("\n"),
+    ],
+    last: &[FramePart::Text("\n"), FramePart::Mark(CLOSE)],
     key: "arguments",
 };
 
@@ -35,7 +41,7 @@ impl Hermes {
 }
 
 impl Reader for Hermes {
-    fn put(&mut self, letter: char, out: &mut Sink) {
+    fn put(&mut self, letter: char, out: &mut PartSink) {
         match &mut self.state {
             State::Text(seeker) => {
                 let mut text = String::new();
@@ -51,7 +57,7 @@ impl Reader for Hermes {
                     self.called = true;
                     self.state = State::Closing(Seeker::new(&[CLOSE, OPEN]));
                 }
-                Progress::Broken => match call.untold() {
+                Progress::Broken => match call.unemitted() {
                     Some(text) => {
                         out.content(&self.open);
                         self.state = State::Text(Seeker::new(&[OPEN]));
@@ -71,13 +77,13 @@ impl Reader for Hermes {
         }
     }
 
-    fn finish(&mut self, cut: bool, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut PartSink) {
         let mut text = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut text),
             State::Call(call) => {
-                if let Some(untold) = call.untold().filter(|_| !cut) {
-                    text = format!("{}{untold}", self.open);
+                if let Some(unemitted) = call.unemitted().filter(|_| !cut) {
+                    text = format!("{}{unemitted}", self.open);
                 }
             }
             State::Closing(_) => {}

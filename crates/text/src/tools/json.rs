@@ -3,7 +3,7 @@
 //! It is told once its name is known and its arguments begin; from there on nothing is judged any more, for what was told
 //! cannot be taken back: arguments end where their brackets do.
 
-use crate::parts::Sink;
+use crate::parts::PartSink;
 
 /// How far a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) struct Call {
     /// Arguments that came before the name.
     early: String,
     has_arguments: bool,
-    told: bool,
+    emitted: bool,
 }
 
 enum State {
@@ -57,17 +57,17 @@ impl Call {
             name: None,
             early: String::new(),
             has_arguments: false,
-            told: false,
+            emitted: false,
         }
     }
 
     /// What was read, if it was not told as a call.
-    pub(crate) fn untold(&mut self) -> Option<String> {
-        (!self.told).then(|| std::mem::take(&mut self.raw))
+    pub(crate) fn unemitted(&mut self) -> Option<String> {
+        (!self.emitted).then(|| std::mem::take(&mut self.raw))
     }
 
-    pub(crate) fn put(&mut self, letter: char, out: &mut Sink) -> Progress {
-        if !self.told {
+    pub(crate) fn put(&mut self, letter: char, out: &mut PartSink) -> Progress {
+        if !self.emitted {
             self.raw.push(letter);
         }
         match &mut self.state {
@@ -130,14 +130,14 @@ impl Call {
         if well { Progress::More } else { Progress::Broken }
     }
 
-    fn begin(&mut self, letter: char, out: &mut Sink) -> Progress {
+    fn begin(&mut self, letter: char, out: &mut PartSink) -> Progress {
         let is_arguments = matches!(self.key.as_str(), "arguments" | "parameters") && !self.has_arguments;
         let state = match letter {
             '"' if self.key == "name" && self.name.is_none() => State::Name(Quoted::default(), String::new()),
             _ if self.key == "name" && self.name.is_none() => return Progress::Broken,
             '{' | '"' if is_arguments => {
                 self.has_arguments = true;
-                self.tell(out);
+                self.emit(out);
                 if letter == '"' {
                     State::Spelt(Quoted::default())
                 } else {
@@ -152,17 +152,17 @@ impl Call {
         self.goes_on(true, state)
     }
 
-    fn named(&mut self, name: String, out: &mut Sink) -> Progress {
+    fn named(&mut self, name: String, out: &mut PartSink) -> Progress {
         let counts = !name.is_empty() && self.known.as_ref().is_none_or(|known| known.contains(&name));
         self.name = Some(name);
         if counts && self.has_arguments {
-            self.tell(out);
+            self.emit(out);
         }
         self.goes_on(counts, State::After)
     }
 
-    fn argue(&mut self, text: &str, out: &mut Sink) {
-        if self.told {
+    fn argue(&mut self, text: &str, out: &mut PartSink) {
+        if self.emitted {
             out.arguments(text);
         } else {
             self.early.push_str(text);
@@ -170,17 +170,17 @@ impl Call {
     }
 
     /// Tells the call, if its name is known.
-    fn tell(&mut self, out: &mut Sink) {
-        let Some(name) = self.name.as_ref().filter(|_| !self.told) else { return };
+    fn emit(&mut self, out: &mut PartSink) {
+        let Some(name) = self.name.as_ref().filter(|_| !self.emitted) else { return };
         out.call(name);
         out.arguments(&std::mem::take(&mut self.early));
-        self.told = true;
+        self.emitted = true;
         self.raw = String::new();
     }
 
-    fn close(&mut self, out: &mut Sink) -> Progress {
-        self.tell(out);
-        if !self.told {
+    fn close(&mut self, out: &mut PartSink) -> Progress {
+        self.emit(out);
+        if !self.emitted {
             return Progress::Broken;
         }
         if !self.has_arguments {

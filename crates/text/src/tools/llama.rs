@@ -2,13 +2,13 @@
 //! 3.1 and later. An object without that mark is a call only if it names a tool there is.
 
 use super::json::{Call, Progress};
-use super::{Bit, Frame, Reader};
-use crate::parts::{Seeker, Sink};
+use super::{Frame, FramePart, Reader};
+use crate::parts::{PartSink, Seeker};
 
 const TAG: &str = "<|python_tag|>";
 pub(super) const MARKS: &[&str] = &[TAG];
 pub(super) const FRAME: Frame =
-    Frame { first: &[], between: &[Bit::Text("; ")], last: &[], key: "parameters" };
+    Frame { first: &[], between: &[FramePart::Text("; ")], last: &[], key: "parameters" };
 
 pub(super) struct Llama {
     tools: Vec<String>,
@@ -33,20 +33,20 @@ impl Llama {
         Llama { tools: tools.to_vec(), state: State::Begin(String::new()), called: false }
     }
 
-    fn text(&mut self, text: &str, out: &mut Sink) {
+    fn text(&mut self, text: &str, out: &mut PartSink) {
         self.state = State::Text(Seeker::new(&[TAG]));
         text.chars().for_each(|letter| self.put(letter, out));
     }
 
     /// As content, and not looked at again.
-    fn give_back(&mut self, text: &str, out: &mut Sink) {
+    fn give_back(&mut self, text: &str, out: &mut PartSink) {
         out.content(text);
         self.state = State::Text(Seeker::new(&[TAG]));
     }
 }
 
 impl Reader for Llama {
-    fn put(&mut self, letter: char, out: &mut Sink) {
+    fn put(&mut self, letter: char, out: &mut PartSink) {
         match &mut self.state {
             State::Begin(before) if letter.is_whitespace() => before.push(letter),
             State::Begin(before) if letter == '{' => {
@@ -67,7 +67,7 @@ impl Reader for Llama {
             }
             State::Call { before, call } => match call.put(letter, out) {
                 Progress::More => {}
-                progress => match call.untold().filter(|_| progress == Progress::Broken) {
+                progress => match call.unemitted().filter(|_| progress == Progress::Broken) {
                     Some(text) => {
                         let text = format!("{before}{text}");
                         self.give_back(&text, out);
@@ -95,7 +95,7 @@ impl Reader for Llama {
         }
     }
 
-    fn finish(&mut self, cut: bool, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut PartSink) {
         let mut said = String::new();
         match &mut self.state {
             State::Begin(before) if !(self.called || (cut && before.contains(TAG))) => {
@@ -103,8 +103,8 @@ impl Reader for Llama {
             }
             State::Begin(_) | State::After(_) => {}
             State::Call { before, call } => {
-                if let Some(untold) = call.untold().filter(|_| !(cut && before.contains(TAG))) {
-                    said = format!("{before}{untold}");
+                if let Some(unemitted) = call.unemitted().filter(|_| !(cut && before.contains(TAG))) {
+                    said = format!("{before}{unemitted}");
                 }
             }
             State::Text(seeker) => seeker.finish(self.called, &mut said),

@@ -1,19 +1,19 @@
 //! `[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`, and from tokenizer version 11 on, once a call,
 //! `[TOOL_CALLS]name[ARGS]{…}`, perhaps with `[CALL_ID]id` before the arguments.
 
+use super::call_list::CallList;
 use super::json::{Nested, Progress};
-use super::listed::List;
-use super::{Bit, Frame, Reader};
-use crate::parts::{Seeker, Sink};
+use super::{Frame, FramePart, Reader};
+use crate::parts::{PartSink, Seeker};
 
 const OPEN: &str = "[TOOL_CALLS]";
 const ARGUMENTS: &str = "[ARGS]";
 const ID: &str = "[CALL_ID]";
 pub(super) const MARKS: &[&str] = &[OPEN, ARGUMENTS, ID];
 pub(super) const FRAME: Frame = Frame {
-    first: &[Bit::Mark(OPEN), Bit::Text("[")],
-    between: &[Bit::Text(", ")],
-    last: &[Bit::Text("]")],
+    first: &[FramePart::Mark(OPEN), FramePart::Text("[")],
+    between: &[FramePart::Text(", ")],
+    last: &[FramePart::Text("]")],
     key: "arguments",
 };
 /// A name that is longer than this is none.
@@ -30,7 +30,7 @@ enum State {
     Text(Seeker),
     /// Right after the mark, with the space that was read.
     Opened(String),
-    Calls(List),
+    Calls(CallList),
     /// A name and what is after it, up to the arguments.
     Named(String),
     Arguments(Nested),
@@ -41,13 +41,13 @@ impl Mistral {
         Mistral { state: State::Text(Seeker::new(&[OPEN])), called: false, open: String::new() }
     }
 
-    fn give_back(&mut self, text: &str, out: &mut Sink) {
+    fn give_back(&mut self, text: &str, out: &mut PartSink) {
         out.content(&self.open);
         self.state = State::Text(Seeker::new(&[OPEN]));
         text.chars().for_each(|letter| self.put(letter, out));
     }
 
-    fn named(&mut self, letter: char, out: &mut Sink) {
+    fn named(&mut self, letter: char, out: &mut PartSink) {
         let State::Named(read) = &mut self.state else { return };
         if letter != '{' {
             read.push(letter);
@@ -72,7 +72,7 @@ impl Mistral {
 }
 
 impl Reader for Mistral {
-    fn put(&mut self, letter: char, out: &mut Sink) {
+    fn put(&mut self, letter: char, out: &mut PartSink) {
         match &mut self.state {
             State::Text(seeker) => {
                 let mut text = String::new();
@@ -84,7 +84,7 @@ impl Reader for Mistral {
             }
             State::Opened(space) if letter.is_whitespace() => space.push(letter),
             State::Opened(_) if letter == '[' => {
-                self.state = State::Calls(List::new());
+                self.state = State::Calls(CallList::new());
                 self.put(letter, out);
             }
             State::Opened(space) => {
@@ -93,8 +93,8 @@ impl Reader for Mistral {
             }
             State::Calls(list) => match list.put(letter, out) {
                 Progress::More => {}
-                progress => match list.untold().filter(|_| progress == Progress::Broken) {
-                    Some(untold) => self.give_back(&untold, out),
+                progress => match list.unemitted().filter(|_| progress == Progress::Broken) {
+                    Some(unemitted) => self.give_back(&unemitted, out),
                     None => {
                         self.called = true;
                         self.state = State::Text(Seeker::new(&[OPEN]));
@@ -112,15 +112,15 @@ impl Reader for Mistral {
         }
     }
 
-    fn finish(&mut self, cut: bool, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut PartSink) {
         let mut text = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut text),
             State::Opened(_) | State::Named(_) if cut => {}
             State::Opened(rest) | State::Named(rest) => text = format!("{}{rest}", self.open),
             State::Calls(list) => {
-                if let Some(untold) = list.untold().filter(|_| !cut) {
-                    text = format!("{}{untold}", self.open);
+                if let Some(unemitted) = list.unemitted().filter(|_| !cut) {
+                    text = format!("{}{unemitted}", self.open);
                 }
             }
             State::Arguments(_) => {}

@@ -5,23 +5,23 @@
 //! they come. What begins like a call and is none is content too.
 
 mod bare;
+mod call_list;
 mod gemma;
 mod hermes;
+mod in_messages;
 mod json;
-mod listed;
 mod llama;
 mod mistral;
 mod phi;
 mod reader;
-mod told;
 
 pub(crate) use bare::Bare;
-pub(crate) use reader::{Bit, Frame, Reader};
-pub(crate) use told::{spelt_out, told};
+pub(crate) use in_messages::{calls_as_text, tools_in_system_message};
+pub(crate) use reader::{Frame, FramePart, Reader};
 
 /// How a model writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum ToolCallStyle {
     /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen.
     Hermes,
     /// `{"name": …, "parameters": …}`, perhaps after `<|python_tag|>`: Llama 3.
@@ -34,38 +34,38 @@ pub enum Style {
     Gemma,
 }
 
-impl Style {
+impl ToolCallStyle {
     /// All of them, by the name that a flag gives them.
-    pub const ALL: [(&'static str, Style); 5] = [
-        ("hermes", Style::Hermes),
-        ("llama", Style::Llama),
-        ("mistral", Style::Mistral),
-        ("phi", Style::Phi),
-        ("gemma", Style::Gemma),
+    pub const ALL: [(&'static str, ToolCallStyle); 5] = [
+        ("hermes", ToolCallStyle::Hermes),
+        ("llama", ToolCallStyle::Llama),
+        ("mistral", ToolCallStyle::Mistral),
+        ("phi", ToolCallStyle::Phi),
+        ("gemma", ToolCallStyle::Gemma),
     ];
 
-    /// By the name in [`Style::ALL`].
-    pub fn named(name: &str) -> Option<Style> {
-        Style::ALL.iter().find(|(known, _)| *known == name).map(|(_, style)| *style)
+    /// By the name in [`ToolCallStyle::ALL`].
+    pub fn named(name: &str) -> Option<ToolCallStyle> {
+        ToolCallStyle::ALL.iter().find(|(known, _)| *known == name).map(|(_, style)| *style)
     }
 
-    /// The name in [`Style::ALL`].
+    /// The name in [`ToolCallStyle::ALL`].
     pub fn name(self) -> &'static str {
-        Style::ALL.iter().find(|(_, style)| *style == self).map_or("", |(name, _)| name)
+        ToolCallStyle::ALL.iter().find(|(_, style)| *style == self).map_or("", |(name, _)| name)
     }
 
     /// The style that a chat template writes and asks for, if it knows tools at all.
-    pub fn of_template(source: &str) -> Option<Style> {
+    pub fn of_template(source: &str) -> Option<ToolCallStyle> {
         // The most telling first: several speak of `<tool_call>`, and Llama's JSON has no mark of its own.
-        const SIGNS: [(&str, Style); 8] = [
-            ("[TOOL_CALLS]", Style::Mistral),
-            ("<start_function_call>", Style::Gemma),
-            ("<|tool_call|>", Style::Phi),
-            ("<|tool|>", Style::Phi),
-            ("<tool_call>", Style::Hermes),
-            ("<|python_tag|>", Style::Llama),
-            ("\"parameters\": dictionary of argument name", Style::Llama),
-            ("\"parameters\": ", Style::Llama),
+        const SIGNS: [(&str, ToolCallStyle); 8] = [
+            ("[TOOL_CALLS]", ToolCallStyle::Mistral),
+            ("<start_function_call>", ToolCallStyle::Gemma),
+            ("<|tool_call|>", ToolCallStyle::Phi),
+            ("<|tool|>", ToolCallStyle::Phi),
+            ("<tool_call>", ToolCallStyle::Hermes),
+            ("<|python_tag|>", ToolCallStyle::Llama),
+            ("\"parameters\": dictionary of argument name", ToolCallStyle::Llama),
+            ("\"parameters\": ", ToolCallStyle::Llama),
         ];
         SIGNS.iter().find(|(sign, _)| source.contains(sign)).map(|(_, style)| *style)
     }
@@ -73,31 +73,31 @@ impl Style {
     /// Marks that are control tokens in some vocabularies; an answer is read with them in its text.
     pub fn marks(self) -> &'static [&'static str] {
         match self {
-            Style::Hermes => hermes::MARKS,
-            Style::Llama => llama::MARKS,
-            Style::Mistral => mistral::MARKS,
-            Style::Phi => phi::MARKS,
-            Style::Gemma => gemma::MARKS,
+            ToolCallStyle::Hermes => hermes::MARKS,
+            ToolCallStyle::Llama => llama::MARKS,
+            ToolCallStyle::Mistral => mistral::MARKS,
+            ToolCallStyle::Phi => phi::MARKS,
+            ToolCallStyle::Gemma => gemma::MARKS,
         }
     }
 
     pub(crate) fn frame(self) -> Frame {
         match self {
-            Style::Hermes => hermes::FRAME,
-            Style::Llama => llama::FRAME,
-            Style::Mistral => mistral::FRAME,
-            Style::Phi => phi::FRAME,
-            Style::Gemma => gemma::FRAME,
+            ToolCallStyle::Hermes => hermes::FRAME,
+            ToolCallStyle::Llama => llama::FRAME,
+            ToolCallStyle::Mistral => mistral::FRAME,
+            ToolCallStyle::Phi => phi::FRAME,
+            ToolCallStyle::Gemma => gemma::FRAME,
         }
     }
 
     pub(crate) fn reader(self, tools: &[String]) -> Box<dyn Reader> {
         match self {
-            Style::Hermes => Box::new(hermes::Hermes::new()),
-            Style::Llama => Box::new(llama::Llama::new(tools)),
-            Style::Mistral => Box::new(mistral::Mistral::new()),
-            Style::Phi => Box::new(phi::Phi::new()),
-            Style::Gemma => Box::new(gemma::Gemma::new()),
+            ToolCallStyle::Hermes => Box::new(hermes::Hermes::new()),
+            ToolCallStyle::Llama => Box::new(llama::Llama::new(tools)),
+            ToolCallStyle::Mistral => Box::new(mistral::Mistral::new()),
+            ToolCallStyle::Phi => Box::new(phi::Phi::new()),
+            ToolCallStyle::Gemma => Box::new(gemma::Gemma::new()),
         }
     }
 }

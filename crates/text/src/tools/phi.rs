@@ -1,17 +1,17 @@
 //! `<|tool_call|>[{"name": …, "arguments": {…}}]<|/tool_call|>`: Phi 4 mini, which writes `functools[…]` too.
 
+use super::call_list::CallList;
 use super::json::Progress;
-use super::listed::List;
-use super::{Bit, Frame, Reader};
-use crate::parts::{Seeker, Sink};
+use super::{Frame, FramePart, Reader};
+use crate::parts::{PartSink, Seeker};
 
 const OPENS: [&str; 2] = ["<|tool_call|>", "functools"];
 const CLOSE: &str = "<|/tool_call|>";
 pub(super) const MARKS: &[&str] = &[OPENS[0], CLOSE];
 pub(super) const FRAME: Frame = Frame {
-    first: &[Bit::Mark(OPENS[0]), Bit::Text("[")],
-    between: &[Bit::Text(", ")],
-    last: &[Bit::Text("]"), Bit::Mark(CLOSE)],
+    first: &[FramePart::Mark(OPENS[0]), FramePart::Text("[")],
+    between: &[FramePart::Text(", ")],
+    last: &[FramePart::Text("]"), FramePart::Mark(CLOSE)],
     key: "arguments",
 };
 
@@ -24,7 +24,7 @@ enum State {
     /// Before a call, or after one; a closing mark there is dropped.
     Text(Seeker),
     /// With the mark that opened them and the space before it.
-    Calls(String, List),
+    Calls(String, CallList),
 }
 
 impl Phi {
@@ -38,7 +38,7 @@ fn text() -> Seeker {
 }
 
 impl Reader for Phi {
-    fn put(&mut self, letter: char, out: &mut Sink) {
+    fn put(&mut self, letter: char, out: &mut PartSink) {
         match &mut self.state {
             State::Text(seeker) => {
                 let mut said = String::new();
@@ -46,7 +46,7 @@ impl Reader for Phi {
                 out.content(&said);
                 if found.is_some_and(|found| found < OPENS.len()) {
                     let open = seeker.found();
-                    self.state = State::Calls(open, List::new());
+                    self.state = State::Calls(open, CallList::new());
                 }
             }
             State::Calls(open, list) => {
@@ -54,25 +54,25 @@ impl Reader for Phi {
                 if progress == Progress::More {
                     return;
                 }
-                let untold = list.untold().filter(|_| progress == Progress::Broken);
+                let unemitted = list.unemitted().filter(|_| progress == Progress::Broken);
                 let open = std::mem::take(open);
-                self.called |= untold.is_none();
+                self.called |= unemitted.is_none();
                 self.state = State::Text(text());
-                if let Some(untold) = untold {
+                if let Some(unemitted) = unemitted {
                     out.content(&open);
-                    untold.chars().for_each(|letter| self.put(letter, out));
+                    unemitted.chars().for_each(|letter| self.put(letter, out));
                 }
             }
         }
     }
 
-    fn finish(&mut self, cut: bool, out: &mut Sink) {
+    fn finish(&mut self, cut: bool, out: &mut PartSink) {
         let mut said = String::new();
         match &mut self.state {
             State::Text(seeker) => seeker.finish(self.called, &mut said),
             State::Calls(open, list) => {
-                if let Some(untold) = list.untold().filter(|_| !cut) {
-                    said = format!("{open}{untold}");
+                if let Some(unemitted) = list.unemitted().filter(|_| !cut) {
+                    said = format!("{open}{unemitted}");
                 }
             }
         }

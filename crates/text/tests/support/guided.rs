@@ -4,27 +4,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use text::{Form, Grammars, Guidance, Guide, Special, Tokenizer};
+use text::{AnswerConstraint, CompiledConstraint, ConstraintCompiler, ConstraintMatcher, Special, Tokenizer};
 
 /// A vocabulary of whole words and bytes, and its grammars.
 pub struct Checker {
     pub tokenizer: Arc<Tokenizer>,
-    pub grammars: Grammars,
+    pub grammars: ConstraintCompiler,
 }
 
 impl Checker {
     pub fn new() -> Checker {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/byte-level.json");
         let tokenizer = Arc::new(Tokenizer::open_path(&path).expect("the fixture"));
-        let grammars = Grammars::new(tokenizer.clone()).expect("grammars");
+        let grammars = ConstraintCompiler::new(tokenizer.clone()).expect("grammars");
         Checker { tokenizer, grammars }
     }
 
-    pub fn guidance(&self, schema: &Value) -> Result<Guidance, String> {
-        self.of(&Form::json(schema.clone()))
+    pub fn guidance(&self, schema: &Value) -> Result<CompiledConstraint, String> {
+        self.of(&AnswerConstraint::json(schema.clone()))
     }
 
-    pub fn of(&self, form: &Form) -> Result<Guidance, String> {
+    pub fn of(&self, form: &AnswerConstraint) -> Result<CompiledConstraint, String> {
         self.grammars.guidance(Some(form), None, None)
     }
 
@@ -34,19 +34,19 @@ impl Checker {
         all.into_iter().find(one).expect("a token for each byte")
     }
 
-    fn may(guide: &Guide, token: u32) -> bool {
+    fn may(guide: &ConstraintMatcher, token: u32) -> bool {
         guide.allowed().is_none_or(|mask| mask[token as usize / 32] >> (token % 32) & 1 == 1)
     }
 
     /// Whether an answer may be this text, written as the vocabulary writes it.
-    pub fn accepts(&self, guidance: &Guidance, text: &str) -> bool {
+    pub fn accepts(&self, guidance: &CompiledConstraint, text: &str) -> bool {
         let mut tokens = self.tokenizer.encode(text, Special::Plain, false).expect("tokens");
         let said = tokens.iter().flat_map(|id| self.tokenizer.token_bytes(*id).unwrap_or_default());
         if !said.eq(text.as_bytes()) {
             // The vocabulary composes characters: byte by byte it does not.
             tokens = text.bytes().map(|byte| self.byte(byte)).collect();
         }
-        let mut guide = guidance.guide();
+        let mut guide = guidance.matcher();
         let last = tokens.len() - 1;
         for (i, token) in tokens.into_iter().enumerate() {
             guide.prepare().expect("a mask");
@@ -79,8 +79,8 @@ impl Dice {
 
 impl Checker {
     /// An answer of tokens that were drawn from those allowed; after some, such that end something are preferred.
-    pub fn walk(&self, guidance: &Guidance, dice: &mut Dice, tokens: usize) -> Option<String> {
-        let mut guide = guidance.guide();
+    pub fn walk(&self, guidance: &CompiledConstraint, dice: &mut Dice, tokens: usize) -> Option<String> {
+        let mut guide = guidance.matcher();
         let mut said = Vec::new();
         for step in 0..tokens {
             guide.prepare().expect("a mask");

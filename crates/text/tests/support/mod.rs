@@ -108,7 +108,7 @@ pub fn tokens() -> serde_json::Map<String, serde_json::Value> {
 pub fn compare_stream(tokenizer: std::sync::Arc<Tokenizer>, strings: &[String]) {
     for text in strings {
         let ids = tokenizer.encode(text, Special::Parse, false).expect("encodes");
-        let mut stream = text::Stream::from_start(tokenizer.clone()).show_special(true);
+        let mut stream = text::DecodeStream::from_start(tokenizer.clone()).show_special(true);
         let mut streamed: String = ids.iter().map(|id| stream.push(*id).to_owned()).collect();
         streamed.push_str(&stream.finish());
         assert_eq!(streamed, tokenizer.decode(&ids, false), "{text:?}");

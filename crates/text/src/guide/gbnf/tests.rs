@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::syntax::{Expr, Grammar};
 use super::{parse, to_lark};
-use crate::{Form, Grammars, Special, Tokenizer};
+use crate::{AnswerConstraint, ConstraintCompiler, Special, Tokenizer};
 
 fn tokenizer() -> Arc<Tokenizer> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/byte-level.json");
@@ -14,9 +14,9 @@ fn tokenizer() -> Arc<Tokenizer> {
 }
 
 /// Whether an answer may be this text and end there.
-fn takes(grammars: &Grammars, gbnf: &str, text: &str) -> Result<bool, String> {
+fn takes(grammars: &ConstraintCompiler, gbnf: &str, text: &str) -> Result<bool, String> {
     let tokenizer = tokenizer();
-    let mut guide = grammars.guidance(Some(&Form::Gbnf(gbnf.to_owned())), None, None)?.guide();
+    let mut guide = grammars.guidance(Some(&AnswerConstraint::Gbnf(gbnf.to_owned())), None, None)?.matcher();
     let allows =
         |words: &[u32], id: u32| words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 == 1);
     let tokens = tokenizer.encode(text, Special::Plain, false).expect("bytes");
@@ -80,7 +80,7 @@ fn means(gbnf: &str, text: &str) -> bool {
 
 #[track_caller]
 fn check(gbnf: &str, good: &[&str], bad: &[&str]) {
-    let grammars = Grammars::new(tokenizer()).expect("grammars");
+    let grammars = ConstraintCompiler::new(tokenizer()).expect("grammars");
     for (texts, wanted) in [(good, true), (bad, false)] {
         for text in texts {
             assert_eq!(means(gbnf, text), wanted, "the test itself is wrong about {text:?}");
@@ -259,7 +259,7 @@ proptest! {
         root in part(), one in part(), texts in prop::collection::vec("[abc]{0,6}", 12),
     ) {
         let gbnf = format!("root ::= {root}\none ::= {one}");
-        let grammars = Grammars::new(tokenizer()).expect("grammars");
+        let grammars = ConstraintCompiler::new(tokenizer()).expect("grammars");
         for text in texts {
             let wanted = means(&gbnf, &text);
             match takes(&grammars, &gbnf, &text) {

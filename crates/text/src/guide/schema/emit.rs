@@ -12,7 +12,7 @@ const MOST_RULES: usize = 60_000;
 
 /// How the parts of JSON are set apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum JsonSpacing {
     /// A space may come after a comma and a colon, and nothing elsewhere.
     One,
     /// None.
@@ -32,13 +32,13 @@ pub(super) struct Emitter<'n> {
     met: Vec<usize>,
     known: HashMap<usize, ()>,
     terminals: HashMap<Term, usize>,
-    space: Space,
+    space: JsonSpacing,
     any: bool,
 }
 
 impl<'n> Emitter<'n> {
     /// `prefix` keeps the names of several schemas in one grammar apart: lower-case letters and digits.
-    pub(super) fn new(nodes: &'n [Node], ends: &'n [bool], prefix: &str, space: Space) -> Emitter<'n> {
+    pub(super) fn new(nodes: &'n [Node], ends: &'n [bool], prefix: &str, space: JsonSpacing) -> Emitter<'n> {
         Emitter {
             nodes,
             ends,
@@ -128,9 +128,9 @@ impl<'n> Emitter<'n> {
     /// A key with its colon.
     fn key(&mut self, key: &Term) -> String {
         let colon = match &self.space {
-            Space::One => Term::Regex(": ?".into(), false),
-            Space::Compact => Term::Text(":".into()),
-            Space::Pattern(space) => Term::Regex(format!("(?:{space})?:(?:{space})?"), false),
+            JsonSpacing::One => Term::Regex(": ?".into(), false),
+            JsonSpacing::Compact => Term::Text(":".into()),
+            JsonSpacing::Pattern(space) => Term::Regex(format!("(?:{space})?:(?:{space})?"), false),
         };
         // As a sequence of its own: `then` would take a key apart.
         self.terminal(&Term::Sequence(vec![key.clone(), colon]))
@@ -381,11 +381,11 @@ impl Fields {
 }
 
 /// `{`, `}`, `[`, `]`, `,` with the space around them, as terminals.
-fn signs(space: &Space) -> [String; 5] {
+fn signs(space: &JsonSpacing) -> [String; 5] {
     match space {
-        Space::One => ["\"{\"", "\"}\"", "\"[\"", "\"]\"", "/, ?/"].map(str::to_owned),
-        Space::Compact => ["{", "}", "[", "]", ","].map(quoted),
-        Space::Pattern(space) => {
+        JsonSpacing::One => ["\"{\"", "\"}\"", "\"[\"", "\"]\"", "/, ?/"].map(str::to_owned),
+        JsonSpacing::Compact => ["{", "}", "[", "]", ","].map(quoted),
+        JsonSpacing::Pattern(space) => {
             let regex = |text: String| Term::Regex(text, false).lark();
             [
                 regex(format!(r"\{{(?:{space})?")),

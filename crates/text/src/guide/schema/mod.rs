@@ -26,7 +26,7 @@ mod source;
 mod strings;
 mod term;
 
-pub use emit::Space;
+pub use emit::JsonSpacing;
 
 use serde_json::Value;
 
@@ -44,18 +44,18 @@ pub struct Schema {
     /// Objects have no properties but those that the schema names, as with `strict`.
     pub closed: bool,
     /// Space between the parts of JSON.
-    pub space: Space,
+    pub space: JsonSpacing,
 }
 
 impl From<Value> for Schema {
     fn from(value: Value) -> Schema {
-        Schema { value, exact: Vec::new(), closed: false, space: Space::One }
+        Schema { value, exact: Vec::new(), closed: false, space: JsonSpacing::One }
     }
 }
 
 /// A schema as rules of a grammar.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct SchemaGrammar {
     /// The rule to start with.
     pub(super) start: String,
     /// Rules and terminals, a line each.
@@ -68,11 +68,11 @@ pub(super) struct Written {
 ///
 /// # Errors
 /// What in the schema cannot be held, or why nothing meets it.
-pub(super) fn write(schema: &Schema, prefix: &str) -> Result<Written, String> {
+pub(super) fn write(schema: &Schema, prefix: &str) -> Result<SchemaGrammar, String> {
     if !schema.value.is_object() && !schema.value.is_boolean() {
         return Err(format!("a schema must be an object; it is {}", build::brief(&schema.value)));
     }
-    if let Space::Pattern(pattern) = &schema.space {
+    if let JsonSpacing::Pattern(pattern) = &schema.space {
         check_space(pattern)?;
     }
     let value = source::with_exact(schema.value.clone(), &schema.exact)?;
@@ -83,7 +83,7 @@ pub(super) fn write(schema: &Schema, prefix: &str) -> Result<Written, String> {
         return Err(format!("no value meets it: {}", inhabited::reason(&builder.nodes, &ends, root, 0)));
     }
     let (start, rules) = Emitter::new(&builder.nodes, &ends, prefix, schema.space.clone()).write(root)?;
-    Ok(Written { start, rules, warnings: builder.warnings })
+    Ok(SchemaGrammar { start, rules, warnings: builder.warnings })
 }
 
 /// A regular expression as one rule of a grammar, and what of it is not held to.

@@ -21,7 +21,7 @@ fn decimal(builder: &Builder, id: usize, key: &str, value: &Value) -> Result<Dec
 }
 
 /// A bound, and how the schema tells it.
-type Told = Option<(Bound, String)>;
+type StatedBound = Option<(Bound, String)>;
 
 pub(super) fn numbers(
     builder: &Builder,
@@ -29,7 +29,7 @@ pub(super) fn numbers(
     whole: bool,
     excluded: &[Scalar],
 ) -> Result<Term, String> {
-    let (mut least, mut most): (Told, Told) = (None, None);
+    let (mut least, mut most): (StatedBound, StatedBound) = (None, None);
     let mut terms = Vec::new();
     for (id, rules) in rules {
         let outside = |name: &str| rules.get(name).and_then(Value::as_bool) == Some(true);

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::Schema;
 
-fn written(schema: Value) -> Result<super::Written, String> {
+fn written(schema: Value) -> Result<super::SchemaGrammar, String> {
     super::write(&Schema::from(schema), "j")
 }
 

@@ -4,15 +4,15 @@ use crate::Error;
 
 /// How a vocabulary writes bytes as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum DecoderKind {
     /// GPT-2's alphabet of 256 printable characters, one a byte.
     ByteLevel,
     /// SentencePiece: `▁` is a space, `<0x0A>` a byte.
-    Marked {
+    Metaspace {
         /// The character that stands for a space.
         space: char,
         /// What happens to the space that the tokenizer put before the text.
-        lead: Lead,
+        lead: LeadingSpace,
         /// Whether `<0x0A>` is a byte.
         bytes: bool,
     },
@@ -33,7 +33,7 @@ pub(crate) enum Form {
 
 /// What happens to the space before the first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lead {
+pub(crate) enum LeadingSpace {
     /// It belongs to the text.
     Keep,
     /// One space at the start of the text is dropped.
@@ -44,7 +44,7 @@ pub(crate) enum Lead {
 
 /// Where a token stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum TokenPosition {
     /// It begins a text.
     Text,
     /// Others are before it.
@@ -52,17 +52,18 @@ pub(crate) enum Start {
 }
 
 /// The bytes of all tokens, end to end.
-pub(crate) struct Pieces {
-    form: Form,
+pub(crate) struct TokenBytes {
+    decoder_kind: DecoderKind,
     bytes: Vec<u8>,
     /// `[ids + 1]`: where each token's bytes begin.
     starts: Vec<u32>,
 }
 
-impl Pieces {
+impl TokenBytes {
     /// From each token's text by id; ids without a token are empty.
-    pub(crate) fn new(form: Form, texts: &[Option<String>]) -> Result<Pieces, Error> {
-        let mut pieces = Pieces { form, bytes: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
+    pub(crate) fn new(decoder_kind: DecoderKind, texts: &[Option<String>]) -> Result<TokenBytes, Error> {
+        let mut pieces =
+            TokenBytes { decoder_kind, bytes: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
         let too_large = |len: usize| Error::TooLarge {
             what: "the vocabulary's text in bytes",
             size: len as u64,
@@ -71,7 +72,7 @@ impl Pieces {
         pieces.starts.push(0);
         for text in texts {
             if let Some(text) = text {
-                pieces.form.write(text, &mut pieces.bytes);
+                pieces.decoder_kind.write(text, &mut pieces.bytes);
             }
             pieces.starts.push(u32::try_from(pieces.bytes.len()).map_err(|_| too_large(pieces.bytes.len()))?);
         }
@@ -86,48 +87,50 @@ impl Pieces {
     }
 
     /// Adds a token's bytes to a text, and tells where the text then stands.
-    pub(crate) fn append(&self, id: u32, start: Start, out: &mut Vec<u8>) -> Start {
+    pub(crate) fn append(&self, id: u32, start: TokenPosition, out: &mut Vec<u8>) -> TokenPosition {
         let piece = match self.get(id) {
             Some(piece) if !piece.is_empty() => piece,
             _ => return start,
         };
-        match &self.form {
-            Form::ByteLevel | Form::Verbatim | Form::Suffixed(_) => out.extend_from_slice(piece),
-            Form::Marked { lead, .. } => match (lead, start) {
-                (Lead::StripOne, Start::Text) => {
+        match &self.decoder_kind {
+            DecoderKind::ByteLevel | DecoderKind::Verbatim | DecoderKind::Suffixed(_) => {
+                out.extend_from_slice(piece)
+            }
+            DecoderKind::Metaspace { lead, .. } => match (lead, start) {
+                (LeadingSpace::StripOne, TokenPosition::Text) => {
                     out.extend_from_slice(piece.strip_prefix(b" ").unwrap_or(piece))
                 }
-                (Lead::StripFirstToken, Start::Text) => {
+                (LeadingSpace::StripFirstToken, TokenPosition::Text) => {
                     out.extend(piece.iter().filter(|byte| **byte != b' '))
                 }
                 _ => out.extend_from_slice(piece),
             },
-            Form::WordPiece { prefix, cleanup } => {
+            DecoderKind::WordPiece { prefix, cleanup } => {
                 let text = String::from_utf8_lossy(piece);
                 let joined = match (start, text.strip_prefix(prefix.as_str())) {
-                    (Start::Text, _) => text.into_owned(),
-                    (Start::Middle, Some(rest)) => rest.to_owned(),
-                    (Start::Middle, None) => format!(" {text}"),
+                    (TokenPosition::Text, _) => text.into_owned(),
+                    (TokenPosition::Middle, Some(rest)) => rest.to_owned(),
+                    (TokenPosition::Middle, None) => format!(" {text}"),
                 };
                 let joined = if *cleanup { tidy(&joined) } else { joined };
                 out.extend_from_slice(joined.as_bytes());
             }
-            Form::Words => {
-                if start == Start::Middle {
+            DecoderKind::Words => {
+                if start == TokenPosition::Middle {
                     out.push(b' ');
                 }
                 out.extend_from_slice(piece);
             }
         }
-        Start::Middle
+        TokenPosition::Middle
     }
 }
 
-impl Form {
+impl DecoderKind {
     /// Writes the bytes that a token's text stands for.
     fn write(&self, text: &str, out: &mut Vec<u8>) {
         match self {
-            Form::ByteLevel => {
+            DecoderKind::ByteLevel => {
                 let from = out.len();
                 for c in text.chars() {
                     let Some(byte) = byte_of(c) else {
@@ -138,12 +141,16 @@ impl Form {
                     out.push(byte);
                 }
             }
-            Form::Marked { space, bytes, .. } => match byte_piece(text) {
+            DecoderKind::Metaspace { space, bytes, .. } => match byte_piece(text) {
                 Some(byte) if *bytes => out.push(byte),
                 _ => out.extend_from_slice(text.replace(*space, " ").as_bytes()),
             },
-            Form::Suffixed(suffix) => out.extend_from_slice(text.replace(suffix.as_str(), " ").as_bytes()),
-            Form::WordPiece { .. } | Form::Words | Form::Verbatim => out.extend_from_slice(text.as_bytes()),
+            DecoderKind::Suffixed(suffix) => {
+                out.extend_from_slice(text.replace(suffix.as_str(), " ").as_bytes())
+            }
+            DecoderKind::WordPiece { .. } | DecoderKind::Words | DecoderKind::Verbatim => {
+                out.extend_from_slice(text.as_bytes())
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 const MAX_MISSING: usize = 64;
 
 /// A prompt in which texts are looked for, mostly in the order in which they stand in it.
-pub(super) struct Search<'a> {
+pub(super) struct PromptSearch<'a> {
     prompt: &'a str,
     folded: OnceCell<String>,
     /// Where the last text ended.
@@ -16,9 +16,9 @@ pub(super) struct Search<'a> {
     missing: usize,
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(prompt: &'a str) -> Search<'a> {
-        Search { prompt, folded: OnceCell::new(), at: 0, missing: 0 }
+impl<'a> PromptSearch<'a> {
+    pub(super) fn new(prompt: &'a str) -> PromptSearch<'a> {
+        PromptSearch { prompt, folded: OnceCell::new(), at: 0, missing: 0 }
     }
 
     /// Whether the prompt says `text`: as it is but for white space around it, as JSON, or at least three of four of its
@@ -68,12 +68,13 @@ impl<'a> Search<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::Search;
+    use super::PromptSearch;
 
     #[test]
     fn texts_are_found_as_templates_write_them() {
-        let mut search =
-            Search::new("<user>one two\n<tool>\"a \\\"b\\\"\\nc\"<user>THREE four five six<user>one two");
+        let mut search = PromptSearch::new(
+            "<user>one two\n<tool>\"a \\\"b\\\"\\nc\"<user>THREE four five six<user>one two",
+        );
         for text in
             [" one two\n", "a \"b\"\nc", "three four five six", "/no_think three four five", "", "one two"]
         {

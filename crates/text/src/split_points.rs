@@ -5,10 +5,10 @@
 
 use std::collections::HashSet;
 
-use crate::machine::Shared;
+use crate::pipeline::SharedModel;
 
 /// The neighbours within a vocabulary's tokens.
-pub(crate) struct Cuts {
+pub(crate) struct SplitPoints {
     /// Ascending.
     pairs: Vec<u64>,
     /// Characters that are tokens by themselves.
@@ -19,9 +19,9 @@ fn pair(left: char, right: char) -> u64 {
     u64::from(u32::from(left)) << 32 | u64::from(u32::from(right))
 }
 
-impl Cuts {
+impl SplitPoints {
     /// `None` for models that do not join pairs, or whose tokens depend on more than that.
-    pub(crate) fn new(model: &Shared) -> Option<Cuts> {
+    pub(crate) fn new(model: &SharedModel) -> Option<SplitPoints> {
         if !model.joins_pairs() {
             return None;
         }
@@ -43,7 +43,7 @@ impl Cuts {
         pairs.sort_unstable();
         pairs.dedup();
         pairs.shrink_to_fit();
-        Some(Cuts { pairs, alone })
+        Some(SplitPoints { pairs, alone })
     }
 
     /// The first place from `least` bytes on, with at least as many after it. None if there is none.

@@ -18,9 +18,9 @@ use tokenizers::{
     PreTokenizer as _, PreTokenizerWrapper,
 };
 
-use crate::cuts::Cuts;
-use crate::machine::{Parts, Shared};
-use crate::{Unencoded, pipeline};
+use crate::pipeline::{PipelineParts, SharedModel};
+use crate::split_points::SplitPoints;
+use crate::{EncodeError, bounds};
 
 /// GPT-2's pattern, as `ByteLevel` has it (OpenAI's gpt-2 `encoder.py`).
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -28,23 +28,23 @@ const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]
 const LONG_WORD: usize = 8 << 10;
 
 /// The steps of one tokenizer.
-pub(crate) struct Words {
+pub(crate) struct WordEncoder {
     /// Added tokens that are looked for in the text, and in the normalized text.
-    raw: Added,
-    normalized: Added,
-    normal: Vec<Normal>,
-    steps: Vec<Step>,
-    model: Shared,
-    cuts: OnceLock<Option<Cuts>>,
+    raw: AddedTokens,
+    normalized: AddedTokens,
+    normal: Vec<NormalizerStep>,
+    steps: Vec<PreTokenizerStep>,
+    model: SharedModel,
+    split_points: OnceLock<Option<SplitPoints>>,
 }
 
 /// Tokens that are found in text before the model sees it.
-struct Added {
+struct AddedTokens {
     search: AhoCorasick,
-    tokens: Vec<Token>,
+    tokens: Vec<AddedTokenRule>,
 }
 
-struct Token {
+struct AddedTokenRule {
     id: u32,
     special: bool,
     /// Whether it takes the spaces before and after it along.
@@ -52,7 +52,7 @@ struct Token {
 }
 
 /// A step of the normalizer.
-enum Normal {
+enum NormalizerStep {
     Composed(NormalizerWrapper),
     Before(String),
     Replace(String, String),
@@ -60,19 +60,19 @@ enum Normal {
     Other(NormalizerWrapper),
 }
 
-impl Normal {
+impl NormalizerStep {
     /// How many times longer it makes a text at worst.
     fn growth(&self) -> u64 {
         match self {
-            Normal::Composed(step) | Normal::Other(step) => pipeline::growth(step),
-            Normal::Before(_) => 1,
-            Normal::Replace(from, to) => (to.len() as u64).div_ceil(from.len().max(1) as u64).max(1),
+            NormalizerStep::Composed(step) | NormalizerStep::Other(step) => bounds::growth(step),
+            NormalizerStep::Before(_) => 1,
+            NormalizerStep::Replace(from, to) => (to.len() as u64).div_ceil(from.len().max(1) as u64).max(1),
         }
     }
 }
 
 /// A step of the pre-tokenizer.
-enum Step {
+enum PreTokenizerStep {
     /// Cuts before and after each match.
     Isolate(Regex),
     /// Cuts after each match that follows something else, and before and after others.
@@ -80,7 +80,7 @@ enum Step {
     Digits,
     DigitRuns,
     /// Puts a space before a part that begins otherwise.
-    Lead,
+    AddPrefixSpace,
     /// Bytes as characters of GPT-2's alphabet.
     Bytes,
     /// Any other that looks at nothing but its part: the library's own.
@@ -88,58 +88,59 @@ enum Step {
 }
 
 /// What takes the ids; an error ends the work.
-pub(crate) trait Sink {
+pub(crate) trait TokenSink {
     /// An id of the text, in order.
-    fn put(&mut self, id: u32) -> Result<(), Unencoded>;
+    fn put(&mut self, id: u32) -> Result<(), EncodeError>;
     /// Called at least once a word.
-    fn goes_on(&self) -> Result<(), Unencoded>;
+    fn goes_on(&self) -> Result<(), EncodeError>;
 }
 
-type Done = Result<(), Unencoded>;
+type Done = Result<(), EncodeError>;
 
-fn failed(error: impl std::fmt::Display) -> Unencoded {
-    Unencoded::Failed(format!("the text cannot be tokenized: {error}"))
+fn failed(error: impl std::fmt::Display) -> EncodeError {
+    EncodeError::Failed(format!("the text cannot be tokenized: {error}"))
 }
 
-impl Words {
+impl WordEncoder {
     /// `None` where a part is not known here.
-    pub(crate) fn new(parts: &Parts) -> Option<Words> {
+    pub(crate) fn new(parts: &PipelineParts) -> Option<WordEncoder> {
         let normal = match &parts.normalizer {
             None => Vec::new(),
-            Some(normalizer) => normals(&serde_json::to_value(normalizer).ok()?)?,
+            Some(normalizer) => normalizer_steps(&serde_json::to_value(normalizer).ok()?)?,
         };
         let steps = match &parts.pre_tokenizer {
             None => Vec::new(),
             Some(steps) => self::steps(&serde_json::to_value(steps).ok()?)?,
         };
-        let mut words = Words {
-            raw: Added::new(Vec::new())?,
-            normalized: Added::new(Vec::new())?,
+        let mut words = WordEncoder {
+            raw: AddedTokens::new(Vec::new())?,
+            normalized: AddedTokens::new(Vec::new())?,
             normal,
             steps,
             model: parts.model.clone(),
-            cuts: OnceLock::new(),
+            split_points: OnceLock::new(),
         };
         let (mut raw, mut normalized) = (Vec::new(), Vec::new());
         for (id, token) in parts.added.iter().filter(|(_, token)| !token.content.is_empty()) {
             if token.single_word {
                 return None;
             }
-            let entry = Token { id: *id, special: token.special, strips: [token.lstrip, token.rstrip] };
+            let entry =
+                AddedTokenRule { id: *id, special: token.special, strips: [token.lstrip, token.rstrip] };
             if token.normalized {
                 normalized.push((words.normalize(&token.content).ok()?.into_owned(), entry));
             } else {
                 raw.push((token.content.clone(), entry));
             }
         }
-        (words.raw, words.normalized) = (Added::new(raw)?, Added::new(normalized)?);
+        (words.raw, words.normalized) = (AddedTokens::new(raw)?, AddedTokens::new(normalized)?);
         Some(words)
     }
 
     /// Whether text may vanish, so that its length says nothing of its tokens; else how many times shorter the normalizer
     /// may make it.
     pub(crate) fn shrinks(&self) -> Option<usize> {
-        let strips = |added: &Added| added.tokens.iter().any(|token| token.strips != [false; 2]);
+        let strips = |added: &AddedTokens| added.tokens.iter().any(|token| token.strips != [false; 2]);
         if strips(&self.raw) || strips(&self.normalized) {
             return None;
         }
@@ -147,17 +148,17 @@ impl Words {
         for normal in &self.normal {
             match normal {
                 // A letter with three marks, two bytes each, is at shortest one of two bytes.
-                Normal::Composed(_) => times *= 4,
-                Normal::Before(_) => {}
-                Normal::Replace(from, to) if to.len() >= from.len() => {}
-                Normal::Replace(..) | Normal::Other(_) => return None,
+                NormalizerStep::Composed(_) => times *= 4,
+                NormalizerStep::Before(_) => {}
+                NormalizerStep::Replace(from, to) if to.len() >= from.len() => {}
+                NormalizerStep::Replace(..) | NormalizerStep::Other(_) => return None,
             }
         }
         Some(times)
     }
 
     /// The ids of a text. `plain`: names of control tokens are text.
-    pub(crate) fn encode(&self, text: &str, plain: bool, sink: &mut impl Sink) -> Done {
+    pub(crate) fn encode(&self, text: &str, plain: bool, sink: &mut impl TokenSink) -> Done {
         self.raw.split(text, plain, &mut |id, part| match id {
             Some(id) => sink.put(id),
             None => {
@@ -170,34 +171,36 @@ impl Words {
         })
     }
 
-    fn normalize<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unencoded> {
+    fn normalize<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, EncodeError> {
         let original = text.len();
         let mut text = Cow::Borrowed(text);
         for normal in &self.normal {
-            pipeline::may_grow(original, text.len(), normal.growth()).map_err(failed)?;
+            bounds::may_grow(original, text.len(), normal.growth()).map_err(failed)?;
             text = match normal {
-                Normal::Composed(_) if text.is_ascii() => text,
-                Normal::Composed(composed) => composed_in_parts(composed, &text)?.into(),
-                Normal::Before(before) if !text.is_empty() => format!("{before}{text}").into(),
-                Normal::Before(_) => text,
-                Normal::Replace(from, to) if text.contains(from.as_str()) => {
+                NormalizerStep::Composed(_) if text.is_ascii() => text,
+                NormalizerStep::Composed(composed) => composed_in_parts(composed, &text)?.into(),
+                NormalizerStep::Before(before) if !text.is_empty() => format!("{before}{text}").into(),
+                NormalizerStep::Before(_) => text,
+                NormalizerStep::Replace(from, to) if text.contains(from.as_str()) => {
                     text.replace(from.as_str(), to).into()
                 }
-                Normal::Replace(..) => text,
-                Normal::Other(other) => normalized_by(other, &text)?.into(),
+                NormalizerStep::Replace(..) => text,
+                NormalizerStep::Other(other) => normalized_by(other, &text)?.into(),
             };
         }
         Ok(text)
     }
 
-    fn step(&self, steps: &[Step], part: &str, sink: &mut impl Sink) -> Done {
+    fn step(&self, steps: &[PreTokenizerStep], part: &str, sink: &mut impl TokenSink) -> Done {
         if part.is_empty() {
             return Ok(());
         }
         let Some((step, rest)) = steps.split_first() else { return self.word(part, sink) };
         match step {
-            Step::Isolate(regex) => pieces(regex, part, &mut |piece, _| self.step(rest, piece, sink)),
-            Step::CutAfter(regex) => {
+            PreTokenizerStep::Isolate(regex) => {
+                pieces(regex, part, &mut |piece, _| self.step(rest, piece, sink))
+            }
+            PreTokenizerStep::CutAfter(regex) => {
                 // The piece that a match may still join.
                 let (mut open, mut last_matched) = (0..0, false);
                 pieces(regex, part, &mut |piece, matched| {
@@ -213,8 +216,8 @@ impl Words {
                 })?;
                 self.step(rest, &part[open], sink)
             }
-            Step::Digits | Step::DigitRuns => {
-                let alone = matches!(step, Step::Digits);
+            PreTokenizerStep::Digits | PreTokenizerStep::DigitRuns => {
+                let alone = matches!(step, PreTokenizerStep::Digits);
                 let mut start = 0;
                 let mut before: Option<bool> = None;
                 for (at, c) in part.char_indices() {
@@ -227,10 +230,10 @@ impl Words {
                 }
                 self.step(rest, &part[start..], sink)
             }
-            Step::Lead if part.starts_with(' ') => self.step(rest, part, sink),
-            Step::Lead => self.step(rest, &format!(" {part}"), sink),
-            Step::Bytes => self.step(rest, &part.bytes().map(char_of).collect::<String>(), sink),
-            Step::Other(other) => {
+            PreTokenizerStep::AddPrefixSpace if part.starts_with(' ') => self.step(rest, part, sink),
+            PreTokenizerStep::AddPrefixSpace => self.step(rest, &format!(" {part}"), sink),
+            PreTokenizerStep::Bytes => self.step(rest, &part.bytes().map(char_of).collect::<String>(), sink),
+            PreTokenizerStep::Other(other) => {
                 let mut split = PreTokenizedString::from(part);
                 other.pre_tokenize(&mut split).map_err(failed)?;
                 let pieces = split.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
@@ -240,13 +243,13 @@ impl Words {
     }
 
     /// A word through the model; a long one in parts that no token spans.
-    fn word(&self, word: &str, sink: &mut impl Sink) -> Done {
+    fn word(&self, word: &str, sink: &mut impl TokenSink) -> Done {
         sink.goes_on()?;
         if word.len() > LONG_WORD
-            && let Some(cuts) = self.cuts.get_or_init(|| Cuts::new(&self.model))
+            && let Some(split_points) = self.split_points.get_or_init(|| SplitPoints::new(&self.model))
         {
             let mut rest = word;
-            while let Some(at) = cuts.find(rest, LONG_WORD / 2) {
+            while let Some(at) = split_points.find(rest, LONG_WORD / 2) {
                 self.tokens(&rest[..at], sink)?;
                 rest = &rest[at..];
                 sink.goes_on()?;
@@ -256,7 +259,7 @@ impl Words {
         self.tokens(word, sink)
     }
 
-    fn tokens(&self, word: &str, sink: &mut impl Sink) -> Done {
+    fn tokens(&self, word: &str, sink: &mut impl TokenSink) -> Done {
         let tokens = self.model.tokenize_while(word, &|| sink.goes_on().is_ok()).map_err(|error| {
             // What stopped it says more than the model does.
             sink.goes_on().err().unwrap_or_else(|| failed(error))
@@ -279,9 +282,9 @@ fn pieces(regex: &Regex, part: &str, take: &mut impl FnMut(&str, bool) -> Done) 
     hand_on(&part[done..], false)
 }
 
-impl Added {
+impl AddedTokens {
     /// `None` if two have the same text.
-    fn new(tokens: Vec<(String, Token)>) -> Option<Added> {
+    fn new(tokens: Vec<(String, AddedTokenRule)>) -> Option<AddedTokens> {
         let mut names: Vec<&str> = tokens.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -291,7 +294,10 @@ impl Added {
         let search = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(tokens.iter().map(|(name, _)| name));
-        Some(Added { search: search.ok()?, tokens: tokens.into_iter().map(|(_, token)| token).collect() })
+        Some(AddedTokens {
+            search: search.ok()?,
+            tokens: tokens.into_iter().map(|(_, token)| token).collect(),
+        })
     }
 
     /// Calls `take` with each token that is found and with what is between, in order.
@@ -319,7 +325,7 @@ impl Added {
     }
 }
 
-fn normalized_by(normalizer: &NormalizerWrapper, text: &str) -> Result<String, Unencoded> {
+fn normalized_by(normalizer: &NormalizerWrapper, text: &str) -> Result<String, EncodeError> {
     let mut text = NormalizedString::from(text);
     normalizer.normalize(&mut text).map_err(failed)?;
     Ok(text.get().to_owned())
@@ -329,7 +335,7 @@ fn normalized_by(normalizer: &NormalizerWrapper, text: &str) -> Result<String, U
 const COMPOSED_AT_ONCE: usize = 4 << 10;
 
 /// Composes characters part by part, so that what the library notes of each byte is not kept for the whole text.
-fn composed_in_parts(composed: &NormalizerWrapper, text: &str) -> Result<String, Unencoded> {
+fn composed_in_parts(composed: &NormalizerWrapper, text: &str) -> Result<String, EncodeError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     loop {
@@ -380,23 +386,23 @@ fn flat<'a>(value: &'a Value, list: &str) -> Vec<&'a Value> {
     }
 }
 
-fn normals(value: &Value) -> Option<Vec<Normal>> {
+fn normalizer_steps(value: &Value) -> Option<Vec<NormalizerStep>> {
     let one = |step: &Value| {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let library = || serde_json::from_value(step.clone()).ok();
         Some(match kind(step) {
-            "NFC" => Normal::Composed(library()?),
-            "Prepend" => Normal::Before(text(&step["prepend"])?),
+            "NFC" => NormalizerStep::Composed(library()?),
+            "Prepend" => NormalizerStep::Before(text(&step["prepend"])?),
             "Replace" if step["pattern"]["String"].as_str().is_some_and(|from| !from.is_empty()) => {
-                Normal::Replace(text(&step["pattern"]["String"])?, text(&step["content"])?)
+                NormalizerStep::Replace(text(&step["pattern"]["String"])?, text(&step["content"])?)
             }
-            _ => Normal::Other(library()?),
+            _ => NormalizerStep::Other(library()?),
         })
     };
     flat(value, "normalizers").into_iter().map(one).collect()
 }
 
-fn steps(value: &Value) -> Option<Vec<Step>> {
+fn steps(value: &Value) -> Option<Vec<PreTokenizerStep>> {
     let mut steps = Vec::new();
     for step in flat(value, "pretokenizers") {
         let library = || serde_json::from_value(step.clone()).ok();
@@ -409,23 +415,23 @@ fn steps(value: &Value) -> Option<Vec<Step>> {
                     _ => return None,
                 };
                 steps.push(match step["behavior"].as_str()? {
-                    "Isolated" => Step::Isolate(regex.ok()?),
-                    "MergedWithPrevious" => Step::CutAfter(regex.ok()?),
+                    "Isolated" => PreTokenizerStep::Isolate(regex.ok()?),
+                    "MergedWithPrevious" => PreTokenizerStep::CutAfter(regex.ok()?),
                     _ => return None,
                 });
             }
-            "Digits" if step["individual_digits"] == true => steps.push(Step::Digits),
-            "Digits" => steps.push(Step::DigitRuns),
+            "Digits" if step["individual_digits"] == true => steps.push(PreTokenizerStep::Digits),
+            "Digits" => steps.push(PreTokenizerStep::DigitRuns),
             "ByteLevel" => {
                 if step["add_prefix_space"] != false {
-                    steps.push(Step::Lead);
+                    steps.push(PreTokenizerStep::AddPrefixSpace);
                 }
                 if step["use_regex"] != false {
-                    steps.push(Step::Isolate(Regex::new(GPT2).ok()?));
+                    steps.push(PreTokenizerStep::Isolate(Regex::new(GPT2).ok()?));
                 }
-                steps.push(Step::Bytes);
+                steps.push(PreTokenizerStep::Bytes);
             }
-            "Punctuation" => steps.push(Step::Other(library()?)),
+            "Punctuation" => steps.push(PreTokenizerStep::Other(library()?)),
             _ => return None,
         }
     }

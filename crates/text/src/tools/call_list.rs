@@ -1,14 +1,14 @@
 //! A JSON list of calls after a mark, read letter by letter.
 
 use super::json::{Call, Progress};
-use crate::parts::Sink;
+use crate::parts::PartSink;
 
 /// `[{"name": …, "arguments": …}, …]`
-pub(super) struct List {
+pub(super) struct CallList {
     state: State,
     /// What was read before the first call was told, to be given back if it is none.
     raw: String,
-    told: bool,
+    emitted: bool,
 }
 
 enum State {
@@ -19,33 +19,33 @@ enum State {
     After,
 }
 
-impl List {
-    pub(super) fn new() -> List {
-        List { state: State::Open, raw: String::new(), told: false }
+impl CallList {
+    pub(super) fn new() -> CallList {
+        CallList { state: State::Open, raw: String::new(), emitted: false }
     }
 
     /// What was read, if no call of it was told.
-    pub(super) fn untold(&mut self) -> Option<String> {
+    pub(super) fn unemitted(&mut self) -> Option<String> {
         if let State::Call(call) = &mut self.state {
-            self.raw.push_str(&call.untold().unwrap_or_default());
+            self.raw.push_str(&call.unemitted().unwrap_or_default());
         }
-        (!self.told).then(|| std::mem::take(&mut self.raw))
+        (!self.emitted).then(|| std::mem::take(&mut self.raw))
     }
 
-    pub(super) fn put(&mut self, letter: char, out: &mut Sink) -> Progress {
+    pub(super) fn put(&mut self, letter: char, out: &mut PartSink) -> Progress {
         if let State::Call(call) = &mut self.state {
             return match call.put(letter, out) {
                 Progress::More => Progress::More,
                 Progress::Done => {
-                    self.told = true;
+                    self.emitted = true;
                     self.state = State::After;
                     Progress::More
                 }
                 Progress::Broken => {
                     // A call that was told is not taken back, but for the list it is over.
-                    let untold = call.untold();
-                    self.told |= untold.is_none();
-                    self.raw.push_str(&untold.unwrap_or_default());
+                    let unemitted = call.unemitted();
+                    self.emitted |= unemitted.is_none();
+                    self.raw.push_str(&unemitted.unwrap_or_default());
                     self.state = State::After;
                     Progress::Broken
                 }
@@ -55,14 +55,14 @@ impl List {
             self.state = State::Call(Box::new(Call::new(None)));
             return self.put(letter, out);
         }
-        if !self.told {
+        if !self.emitted {
             self.raw.push(letter);
         }
         match (&self.state, letter) {
             (_, letter) if letter.is_whitespace() => {}
             (State::Open, '[') | (State::After, ',') => self.state = State::Next,
             // An empty list calls nothing: it is text like any other.
-            (State::Next | State::After, ']') if self.told => return Progress::Done,
+            (State::Next | State::After, ']') if self.emitted => return Progress::Done,
             _ => return Progress::Broken,
         }
         Progress::More

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::gbnf;
 use super::schema::{self, Schema};
-use crate::tools::{Bit, Style};
+use crate::tools::{FramePart, ToolCallStyle};
 
 /// The form that an answer must have.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Form {
+pub enum AnswerConstraint {
     /// JSON that a schema describes.
     Json(Schema),
     /// Text that a regular expression matches as a whole.
@@ -20,16 +20,16 @@ pub enum Form {
     /// Text of a grammar in llama.cpp's GBNF.
     Gbnf(String),
     /// Calls of tools, and nothing else.
-    Calls(Calls),
+    ToolCalls(RequiredToolCalls),
     /// Either calls of tools or an answer of the other form, which is JSON, a regular expression or a choice.
-    CallsOr(Calls, Box<Form>),
+    ToolCallsOr(RequiredToolCalls, Box<AnswerConstraint>),
 }
 
 /// Calls that an answer must consist of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Calls {
+pub struct RequiredToolCalls {
     /// How they are written.
-    pub style: Style,
+    pub style: ToolCallStyle,
     /// Names of the tools, at least one, and schemas of their arguments.
     pub tools: Vec<(String, Schema)>,
     /// Whether there may be more than one.
@@ -39,15 +39,15 @@ pub struct Calls {
 /// Most calls in an answer that must consist of them: it has to end.
 const MOST_CALLS: usize = 16;
 
-impl Form {
+impl AnswerConstraint {
     /// A grammar in either language, told by its text.
-    pub fn grammar(text: String) -> Form {
-        if gbnf::is_gbnf(&text) { Form::Gbnf(text) } else { Form::Lark(text) }
+    pub fn grammar(text: String) -> AnswerConstraint {
+        if gbnf::is_gbnf(&text) { AnswerConstraint::Gbnf(text) } else { AnswerConstraint::Lark(text) }
     }
 
     /// JSON that a schema describes, an answer's objects open where the schema leaves them open.
-    pub fn json(schema: Value) -> Form {
-        Form::Json(schema.into())
+    pub fn json(schema: Value) -> AnswerConstraint {
+        AnswerConstraint::Json(schema.into())
     }
 
     /// In llguidance's words, and what of the form is not held to. `control` tells which marks are control tokens.
@@ -57,24 +57,29 @@ impl Form {
     ) -> Result<(String, Vec<String>), String> {
         let plain = |lark: String| Ok((lark, Vec::new()));
         match self {
-            Form::Json(schema) => {
+            AnswerConstraint::Json(schema) => {
                 let written = schema::write(schema, "j")?;
                 Ok((format!("start: {}\n{}", written.start, written.rules), written.warnings))
             }
-            Form::Regex(regex) => schema::regex(regex),
-            Form::Choice(texts) if texts.is_empty() => Err("there is nothing to choose from".into()),
-            Form::Choice(texts) => {
+            AnswerConstraint::Regex(regex) => schema::regex(regex),
+            AnswerConstraint::Choice(texts) if texts.is_empty() => {
+                Err("there is nothing to choose from".into())
+            }
+            AnswerConstraint::Choice(texts) => {
                 let quoted: Vec<String> = texts.iter().map(|text| literal(text)).collect();
                 plain(format!("start: {}", quoted.join(" | ")))
             }
-            Form::Lark(grammar) => plain(grammar.clone()),
-            Form::Gbnf(grammar) => plain(gbnf::to_lark(grammar)?),
-            Form::Calls(calls) => {
+            AnswerConstraint::Lark(grammar) => plain(grammar.clone()),
+            AnswerConstraint::Gbnf(grammar) => plain(gbnf::to_lark(grammar)?),
+            AnswerConstraint::ToolCalls(calls) => {
                 let (body, warnings) = calls.lark(control)?;
                 Ok((format!("start: {body}"), warnings))
             }
-            Form::CallsOr(calls, form) => {
-                if !matches!(form.as_ref(), Form::Json(_) | Form::Regex(_) | Form::Choice(_)) {
+            AnswerConstraint::ToolCallsOr(calls, form) => {
+                if !matches!(
+                    form.as_ref(),
+                    AnswerConstraint::Json(_) | AnswerConstraint::Regex(_) | AnswerConstraint::Choice(_)
+                ) {
                     return Err("a grammar and calls of tools cannot both be".into());
                 }
                 let (said, mut warnings) = form.lark(control)?;
@@ -87,14 +92,16 @@ impl Form {
     }
 }
 
-impl Calls {
+impl RequiredToolCalls {
     /// The body of a rule and the rules that it needs.
     fn lark(&self, control: &dyn Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
         let frame = self.style.frame();
-        let spell = |bits: &[Bit]| -> String {
+        let spell = |bits: &[FramePart]| -> String {
             let spelt = bits.iter().map(|bit| match bit {
-                Bit::Mark(mark) => control(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>")),
-                Bit::Text(text) => literal(text),
+                FramePart::Mark(mark) => {
+                    control(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>"))
+                }
+                FramePart::Text(text) => literal(text),
             });
             spelt.collect::<Vec<_>>().join(" ")
         };

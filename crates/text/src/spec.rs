@@ -1,15 +1,15 @@
 //! What a file says of its vocabulary.
 
-use crate::machine::Parts;
-use crate::pieces::Form;
+use crate::pipeline::PipelineParts;
+use crate::token_bytes::DecoderKind;
 
 /// Tokens that any vocabulary may have; Gemma's, the largest in use, has 262,208.
 pub(crate) const MAX_TOKENS: usize = 4 << 20;
 
 /// All that a file says, before it is put together.
-pub(crate) struct Loaded {
-    pub(crate) parts: Parts,
-    pub(crate) form: Form,
+pub(crate) struct TokenizerSpec {
+    pub(crate) parts: PipelineParts,
+    pub(crate) decoder_kind: DecoderKind,
     /// `[ids]`: each token's text as the file writes it.
     pub(crate) texts: Vec<Option<String>>,
     /// Control tokens.

@@ -11,8 +11,8 @@ const AFTER: &str = "\n</tools>\n\nFor each function call, return a json object 
     <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
     <args-json-object>}\n</tool_call>";
 
-/// The conversation with the tools in its system message, for a model that answers in [`Style::Hermes`](super::Style).
-pub(crate) fn told(messages: &[Value], tools: &[Value]) -> Vec<Value> {
+/// The conversation with the tools in its system message, for a model that answers in [`ToolCallStyle::Hermes`](super::ToolCallStyle).
+pub(crate) fn tools_in_system_message(messages: &[Value], tools: &[Value]) -> Vec<Value> {
     let mut words = BEFORE.to_owned();
     for tool in tools {
         words.push('\n');
@@ -33,7 +33,7 @@ pub(crate) fn told(messages: &[Value], tools: &[Value]) -> Vec<Value> {
 }
 
 /// Calls and results of a conversation as text, for a template that knows neither, where no tools are offered any more.
-pub(crate) fn spelt_out(messages: &[Value]) -> Vec<Value> {
+pub(crate) fn calls_as_text(messages: &[Value]) -> Vec<Value> {
     let mut out = Vec::with_capacity(messages.len());
     spell(messages, &mut out);
     out
@@ -98,7 +98,7 @@ mod tests {
             json!({"role": "tool", "content": "2"}),
             json!({"role": "assistant", "content": "done"}),
         ];
-        let out = told(&messages, &tools);
+        let out = tools_in_system_message(&messages, &tools);
         assert_eq!(out.len(), 5);
         assert!(out[0]["content"].as_str().is_some_and(|text| text.contains("\"name\":\"f\"")));
         assert_eq!(
@@ -111,7 +111,7 @@ mod tests {
         );
         assert_eq!(out[4], messages[4]);
         let system = [json!({"role": "system", "content": "Be brief."}), messages[0].clone()];
-        let out = told(&system, &tools);
+        let out = tools_in_system_message(&system, &tools);
         assert!(
             out.len() == 2
                 && out[0]["content"].as_str().is_some_and(|t| t.starts_with("Be brief.\n\n# Tools"))
