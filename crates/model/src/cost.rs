@@ -1,13 +1,13 @@
-//! What a step of the forward pass costs, in bytes read and in multiply-adds: what measured speeds are held against.
+//! The cost of a forward pass in bytes read and multiply-adds, from which rooflines are computed.
 
 use crate::load::{FeedWeights, Mlp, Model};
 use crate::spec::{FeedForward, Spec};
 use kernels::KvDtype;
 
 impl Spec {
-    /// Multiply-adds that `rows` rows of one sequence take, the first at position `first`, of which the last `wanted`
-    /// get logits. Past its KV cache, the last layer matters for these only. Norms, rope and activations are
-    /// not counted: they are not products.
+    /// Multiply-adds of `rows` rows of one sequence, the first at position `first`, of which the last `wanted` get
+    /// logits. In the last layer, all but the KV projections is computed for those only. Norms, rope and activation
+    /// functions are not counted.
     #[must_use]
     pub fn multiply_adds(&self, first: usize, rows: usize, wanted: usize) -> u64 {
         let (width, q, kv) = (self.width as u64, self.query_width() as u64, self.kv_width() as u64);
@@ -30,12 +30,13 @@ impl Spec {
         sum
     }
 
-    /// Up, down, and gate where there is one.
+    /// The number of feed-forward matrices: up, down, and gate if gated.
     fn feed_maps(&self) -> u64 {
         if self.gated { 3 } else { 2 }
     }
 
-    /// Bytes of the KV cache that rows up to position `last` read, each once: a sliding layer reads its window.
+    /// Bytes of the KV cache that a step reads whose last row is at position `last`, each byte counted once. Layers
+    /// with a sliding window read only the window.
     #[must_use]
     pub fn kv_read_bytes(&self, last: usize, dtype: KvDtype) -> u64 {
         let one_layer = (self.kv_bytes_per_token(dtype) / self.layers.len().max(1)) as u64;
@@ -45,8 +46,8 @@ impl Spec {
 }
 
 impl Model {
-    /// Bytes of weights that a step of `rows` rows reads: all of them once, but of an embedding that is not the head
-    /// only the rows' own, and of experts no more than the rows use.
+    /// Bytes of weights that a step of `rows` rows reads: all weights once, except that of an untied embedding only the
+    /// rows' entries are read, and of experts at most as many as the rows use.
     #[must_use]
     pub fn weight_read_bytes(&self, rows: usize) -> u64 {
         let mut bytes = self.bytes() as u64;

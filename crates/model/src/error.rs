@@ -1,30 +1,30 @@
-//! What can be wrong with a model file or with a batch: each names the thing, the value and the limit.
+//! Errors of model files and of batches. Each names the tensor, key or limit that is at fault.
 
-/// An error of this crate.
+/// Why a model cannot be read, loaded or run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file's architecture has no family here.
+    /// The file's architecture is not in [`crate::families::FAMILIES`].
     #[error("unknown model family {found:?}; supported: {supported}")]
     UnknownFamily {
-        /// The name in the file.
+        /// The architecture as the file names it.
         found: String,
-        /// The names known, joined by commas.
+        /// The supported names, joined by commas.
         supported: String,
     },
     /// No published shape has this name.
     #[error("unknown shape {found:?}; known: {known}")]
     UnknownShape {
-        /// The name asked for.
+        /// The requested name.
         found: String,
-        /// The names known, joined by commas.
+        /// The known names, joined by commas.
         known: String,
     },
     /// No recipe of formats has this name.
     #[error("unknown format {found:?} of a shape; known: {known}")]
     UnknownRecipe {
-        /// The name asked for.
+        /// The requested name.
         found: String,
-        /// The names known, joined by commas.
+        /// The known names, joined by commas.
         known: String,
     },
     /// A metadata key that the family needs is absent.
@@ -38,9 +38,9 @@ pub enum Error {
     BadValue {
         /// The key as the file's format spells it.
         key: String,
-        /// What the file says.
+        /// The value in the file.
         value: String,
-        /// What would do.
+        /// The values that are accepted.
         expected: String,
     },
     /// A tensor has another shape than the metadata implies.
@@ -48,7 +48,7 @@ pub enum Error {
     Shape {
         /// The tensor's name in the file.
         name: String,
-        /// Its shape there, outermost first.
+        /// The tensor's shape in the file, outermost dimension first.
         found: Vec<usize>,
         /// The shape that the spec declares.
         expected: Vec<usize>,
@@ -58,49 +58,50 @@ pub enum Error {
     Batch {
         /// The thing out of range.
         what: &'static str,
-        /// Its value.
+        /// The value in the batch.
         value: usize,
-        /// The largest that would do, or the number expected.
+        /// The largest accepted value, or the expected number.
         limit: usize,
     },
-    /// Tensors are missing or left over.
+    /// The file lacks tensors, or has tensors that the model does not use.
     #[error(transparent)]
     Ledger(#[from] weights::ledger::Error),
-    /// A weight is not a finite number.
+    /// A weight is NaN or infinite.
     #[error("tensor {name}: {source}")]
     Weights {
         /// The tensor's name in the file.
         name: String,
-        /// Which weight.
+        /// The index of the weight, and its value.
         source: tensor::Error,
     },
-    /// A tensor that the model needs is of a type that is not computed with.
+    /// A tensor of the model has a type that no kernel supports.
     #[error("tensor {name} is of type {found}, which cannot be computed with; supported: {supported}")]
     TensorType {
         /// The tensor's name in the file.
         name: String,
         /// The type that the file declares for the tensor.
         found: &'static str,
-        /// Types that would do, separated by commas.
+        /// The supported types, separated by commas.
         supported: String,
     },
-    /// The weights were quantized into a form of another program's.
+    /// The weights were quantized by another library (GPTQ, AWQ, bitsandbytes, …).
     #[error(
         "the weights are quantized by {method} ({told}), which cannot be computed with; \
          take the model's original weights, or a GGUF file of it"
     )]
     Quantized {
-        /// The method, as the folder names it.
+        /// The quantization method, as `config.json` or the tensor names tell it.
         method: String,
-        /// What tells so: a key or a tensor.
+        /// The key or tensor by which the method was recognized.
         told: String,
     },
-    /// A GGUF file that holds something else than a model.
+    /// A GGUF file that is not a language model: a LoRA adapter, a vision projector, an importance matrix, or a
+    /// vocabulary without weights.
     #[error("the file is {what}, not a model: {advice}")]
     NotAModel {
-        /// What it holds.
+        /// What the file holds.
         what: String,
-        /// What to do.
+        /// What the user can do instead.
         advice: &'static str,
     },
     /// A vector (a norm's weight, a bias, rope factors) is stored in a format that no writer uses for vectors.
@@ -110,15 +111,15 @@ pub enum Error {
     VectorFormat {
         /// The tensor's name in the file.
         name: String,
-        /// Its format.
+        /// The tensor's format.
         found: &'static str,
     },
     /// The system has no memory for the weights.
     #[error("no memory for {bytes} bytes of weights: {source}")]
     Memory {
-        /// Bytes asked for.
+        /// The size of the allocation that failed, in bytes.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A weight could not be packed.
@@ -126,7 +127,7 @@ pub enum Error {
     Pack {
         /// The tensor's name in the file.
         name: String,
-        /// Why.
+        /// Why packing failed.
         source: kernels::Error,
     },
 }

@@ -82,8 +82,8 @@ fn softmax(scores: &mut [f32]) {
 fn pick(scores: &mut [f32], picks: &mut [(u32, f32)], renormalise: bool) {
     let mut sum = 0.0;
     for slot in picks.iter_mut() {
-        // A taken expert is NEG_INFINITY. The first free one stands until another is better, which NaN never is, so
-        // that broken weights still pick each expert at most once.
+        // A picked expert's score is set to NEG_INFINITY. NaN compares greater than nothing, so broken weights still
+        // pick each expert at most once.
         let mut best = scores.iter().position(|&score| score != f32::NEG_INFINITY).unwrap_or(0);
         for (index, &score) in scores.iter().enumerate() {
             if score > scores[best] {

@@ -15,22 +15,23 @@ use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
 /// Rows to compute together.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
-    /// One token a row.
+    /// The token id of each row, `[rows]`.
     pub tokens: &'a [u32],
-    /// Which rows belong to which sequence; they cover all rows in order.
+    /// Consecutive runs of rows, one for each sequence; together they cover all rows in order.
     pub sequences: &'a [SeqRows<'a>],
     /// Rows whose logits are wanted, strictly ascending.
     pub want: &'a [usize],
-    /// Decode rows, from the first; the others are prefill rows. It matters where [`Model::prefill_numerics_differ`].
+    /// The first `decode_rows` rows are decode rows, the others prefill rows. The two kinds compute differently only if
+    /// [`Model::prefill_numerics_differ`].
     pub decode_rows: usize,
 }
 
 impl Model {
     /// Runs the batch: writes every row to the KV cache, and returns logits `[want.len(), vocab]`.
-    /// A row that overflowed has logits of NaN.
+    /// The logits of a row whose hidden state is not finite are NaN.
     ///
     /// # Errors
-    /// A token outside the vocabulary, rows or blocks out of range, more rows than the scratch was made for.
+    /// A token outside the vocabulary, rows or blocks out of range, or more rows than `scratch` holds.
     pub fn forward<'s>(
         &self,
         compute: &Compute,
@@ -51,7 +52,7 @@ impl Model {
             }
             self.attention(compute, layer, batch, kv, scratch);
             if let Some(want) = wanted {
-                // After the last layer's KV cache, only rows whose logits are wanted matter.
+                // The last layer's keys and values are written: from here on only rows with logits are computed.
                 rows = compact(&self.spec, want, scratch);
                 decode_rows = want.partition_point(|row| *row < batch.decode_rows);
             }
@@ -60,8 +61,8 @@ impl Model {
         Ok(self.logits(compute, batch.want.len(), scratch))
     }
 
-    /// Whether prefill rows are computed with other numerics than decode rows with [`Compute::prompt_tiles`], so that
-    /// their KV cache differs.
+    /// Whether prefill rows have other numerics than decode rows when [`Compute::prompt_tiles`] is set, so that their
+    /// KV cache differs.
     #[must_use]
     pub fn prefill_numerics_differ(&self) -> bool {
         self.blocks.iter().any(Block::prefill_numerics_differ)
@@ -241,7 +242,7 @@ impl Model {
 fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
     RowNorm {
         weight: &weights.weight,
-        // Only layer norms have one.
+        // Only layer norms have a bias.
         bias: weights.bias.as_deref(),
         eps: spec.norm.eps,
         mean: spec.norm.kind == NormKind::Layer,

@@ -1,13 +1,13 @@
-//! One transformer, described as data.
+//! A decoder-only transformer, described as data: the spec, its loader and its forward pass.
 //!
 //! A decoder is `x = x + inside(f(before(x)))`, where `f` is attention or feed-forward and an absent norm is the
 //! identity. A [`Spec`] holds the widths, norms, rope, windows, caps and experts of one model; a file in
 //! [`families`] reads them from a GGUF's metadata or from a Hugging Face `config.json`. The loader fills
 //! [`Spec::weights`] through the name maps, and [`Model::forward`] runs any of them on a ragged batch of rows. The
-//! widths of published models are in [`shapes`], to be measured with random weights.
+//! dimensions of published models are in [`shapes`], for benchmarks with random weights.
 //!
-//! Deliberately absent: one forward pass per family, tokenizers, sampling, threads of its own, and allocation in
-//! `forward`: every buffer is in [`Scratch`], sized once.
+//! Deliberately absent: a forward pass for each family, tokenizers, sampling, and threads (`cpu::Pool` has them).
+//! `forward` does not allocate: every buffer is in [`Scratch`], which is sized once.
 
 mod cost;
 mod error;

@@ -1,9 +1,9 @@
-//! From tensors in a file to packed weights, one place for every family.
+//! Loads and packs the weights of a spec; the same code for every family.
 //!
 //! First every weight of [`Spec::weights`] is found, its shape checked and the ledger closed, so that a broken file is
-//! refused before any work. Then each is read once, checked and packed in the order of the layers into one mapping, and
-//! the file's pages are given back as the loading goes on: the peak is the packed weights and a megabyte or two a thread.
-//! Where packed weights are kept beside the model (see [`crate::packed`]), its matrices are those, and only vectors are read.
+//! refused before any work. Then each weight is read once, checked and packed in layer order into one mapping, and the
+//! file's pages are released on the way: peak memory is the packed weights plus one or two megabytes a thread. With a
+//! packed cache (`crate::packed`) the matrices come from its file, and only vectors are read from the model.
 
 use crate::error::Error;
 use crate::locate::{self, LocatedWeight};
@@ -17,9 +17,9 @@ use kernels::{ActFormats, Compute, Matrix, Precision};
 use std::collections::HashMap;
 use weights::Opened;
 
-/// A model ready to run.
+/// A loaded model: its spec and its packed weights.
 pub struct Model {
-    /// What it is.
+    /// The dimensions, norms, rope and experts that the weights belong to.
     pub spec: Spec,
     pub(crate) embedding: Matrix,
     pub(crate) blocks: Vec<Block>,
@@ -32,7 +32,7 @@ pub struct Model {
     backing: Backing,
 }
 
-/// The weights of one block.
+/// The weights of one transformer block (layer).
 pub(crate) struct Block {
     pub(crate) attention_norm: NormWeights,
     pub(crate) query: Linear,
@@ -54,21 +54,21 @@ pub(crate) struct NormWeights {
     pub(crate) bias: Option<Vec<f32>>,
 }
 
-/// A matrix `[rows, cols]` and perhaps a bias `[rows]`.
+/// A matrix `[rows, cols]` with an optional bias `[rows]`.
 pub(crate) struct Linear {
     pub(crate) matrix: Matrix,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
-/// A feed-forward's weights.
+/// The feed-forward weights of a block.
 pub(crate) enum FeedWeights {
-    /// One for all rows.
+    /// One feed-forward for all rows.
     Dense(Box<Mlp>),
     /// A router and its experts.
     Experts { router: Matrix, experts: Vec<Mlp>, used: usize, renormalise: bool },
 }
 
-/// Gate (where gated), up and down.
+/// The matrices of a feed-forward: gate (if gated), up and down, with their activation formats.
 pub(crate) struct Mlp {
     pub(crate) gate: Option<Linear>,
     pub(crate) up: Linear,
@@ -80,7 +80,7 @@ impl Model {
     /// Reads the spec and loads its weights. `progress` gets the share that is done, from 0 to 1.
     ///
     /// # Errors
-    /// What [`Spec::read`] refuses, missing or left-over tensors, wrong shapes, memory that cannot be had.
+    /// The errors of [`Spec::read`], missing or unused tensors, wrong shapes, NaN or infinite weights, or no memory.
     pub fn load(
         opened: &Opened,
         compute: &Compute,
@@ -90,7 +90,7 @@ impl Model {
         Model::load_spec(Spec::read(opened)?, opened, compute, precision, progress)
     }
 
-    /// Loads the weights of a spec that was read from the same file, perhaps with its context limited.
+    /// Loads the weights of a spec that was read from the same file; its context may have been limited since.
     ///
     /// # Errors
     /// As [`Model::load`].
@@ -105,12 +105,12 @@ impl Model {
             .map(|(model, _)| model)
     }
 
-    /// As [`Model::load_spec`], with the matrices from a file of packed weights beside the model, if there is one that is
-    /// of just these weights and of this machine; otherwise they are packed, and kept there once `progress` has got its 1. What was the matter with
-    /// a file is told beside the model.
+    /// As [`Model::load_spec`], but takes the matrices from the packed cache beside the model if its key matches these
+    /// weights and this machine. Otherwise packs them, calls `progress(1.0)`, and then writes the cache. The report
+    /// says which of the two happened, and why a cache could not be used or written.
     ///
     /// # Errors
-    /// As [`Model::load`]: a file that is of no use or cannot be written is no error.
+    /// As [`Model::load`]. A packed cache that does not match or cannot be written is not an error.
     pub fn load_cached(
         spec: Spec,
         opened: &Opened,
@@ -157,24 +157,24 @@ impl Model {
         Ok((model, cached))
     }
 
-    /// Bytes of packed weights.
+    /// Bytes of the packed weights, vectors included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the matrices' memory turned out to be, at the end of loading.
+    /// The kind of memory that holds the matrices (huge pages or not), as found after loading.
     #[must_use]
     pub fn backing(&self) -> Backing {
         self.backing
     }
 }
 
-/// The widest model that is computed with sixteen-bit activations throughout.
+/// The largest `width` for which all activations are quantized to 16 bits.
 const Q16_MAX_WIDTH: usize = 768;
 
-/// A narrow model is computed finer: its sums average rounding over fewer terms (measured:
-/// docs/decisions/0009-fine-activations.md).
+/// Selects 16-bit activations for narrow models: their dot products average rounding errors over fewer terms
+/// (docs/decisions/0009-fine-activations.md).
 fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
     match precision {
         Precision::Fast if spec.width <= Q16_MAX_WIDTH => Precision::Fine,
@@ -182,7 +182,7 @@ fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
     }
 }
 
-/// Loaded weights on their way into blocks.
+/// Collects loaded weights by role, and assembles them into blocks.
 struct WeightLoader<'a> {
     precision: Precision,
     spec: &'a Spec,
@@ -192,7 +192,7 @@ struct WeightLoader<'a> {
 }
 
 impl WeightLoader<'_> {
-    /// Packs every matrix into one mapping, giving back the file's pages as they have been read.
+    /// Packs every matrix into one mapping, releasing the file's pages after they are read.
     fn pack(
         &mut self,
         compute: &Compute,
@@ -212,8 +212,7 @@ impl WeightLoader<'_> {
         Ok(arena.backing())
     }
 
-    /// Packs one matrix. A weight that is NaN or infinite is refused: a model that holds one answers nonsense to
-    /// everything.
+    /// Packs one matrix. A weight that is NaN or infinite is an error: it would corrupt every output.
     fn take_matrix(
         &mut self,
         compute: &Compute,
@@ -239,7 +238,7 @@ impl WeightLoader<'_> {
         Ok(())
     }
 
-    /// Reads one vector, whose numbers must be finite likewise.
+    /// Reads one vector as f32; NaN and infinity are errors, as in [`WeightLoader::take_matrix`].
     fn take_vector(&mut self, weight: &LocatedWeight<'_>) -> Result<(), Error> {
         tensor::check_finite(weight.dtype, weight.bytes)
             .map_err(|source| Error::Weights { name: weight.name.clone(), source })?;
@@ -342,7 +341,7 @@ impl Mlp {
     }
 }
 
-/// Room for every matrix.
+/// One allocation that holds every packed matrix.
 fn arena(found: &[LocatedWeight], tier: Tier, precision: Precision) -> Result<Arena, Error> {
     let packed = || found.iter().filter(|w| !w.vector).map(|w| w.packed_bytes(tier, precision));
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));

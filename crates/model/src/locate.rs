@@ -1,4 +1,4 @@
-//! Finding every weight of a spec in a file, before any is read.
+//! Locates every weight of a spec in a file, and checks shapes and types, before any weight is read.
 
 use crate::error::Error;
 use crate::names::{self, Slice, TensorLocation};
@@ -11,12 +11,12 @@ use std::collections::HashSet;
 use tensor::Dtype;
 use weights::Opened;
 
-/// A weight found in the file, not yet read.
+/// A weight of the spec with its bytes in the mapped file, not yet read.
 pub(crate) struct LocatedWeight<'a> {
     pub(crate) role: WeightRole,
     pub(crate) name: String,
     pub(crate) dtype: Dtype,
-    /// Rows and columns; a vector is one row.
+    /// Rows of the weight matrix; 1 for a vector.
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) vector: bool,
@@ -24,7 +24,7 @@ pub(crate) struct LocatedWeight<'a> {
 }
 
 impl LocatedWeight<'_> {
-    /// Bytes that it takes once loaded.
+    /// Bytes of this weight in memory after packing.
     pub(crate) fn packed_bytes(&self, tier: Tier, precision: Precision) -> u64 {
         if self.vector {
             return 4 * self.cols as u64;
@@ -44,20 +44,20 @@ impl LocatedWeight<'_> {
     }
 }
 
-/// A weight that will be loaded.
+/// A weight as it will be loaded: role, shape, format and size in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedWeight {
-    /// What it is for.
+    /// The weight's role in the model.
     pub role: WeightRole,
-    /// Its format in the file.
+    /// The weight's format in the file.
     pub dtype: Dtype,
     /// Rows; 1 for a vector.
     pub rows: usize,
     /// Columns.
     pub cols: usize,
-    /// It is a vector: nothing is multiplied by it as by a matrix.
+    /// Whether the weight is a vector (a norm or a bias), which is kept as f32 and not packed.
     pub vector: bool,
-    /// Bytes that it takes in memory.
+    /// Bytes in memory after packing.
     pub bytes: u64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn locate_weights<'a>(
     Ok(found)
 }
 
-/// Whether the file has a tensor at this place with as many rows as the place expects.
+/// Whether the file has a tensor of this name with the number of rows that the location expects.
 fn fits(opened: &Opened, place: &TensorLocation) -> bool {
     let Some(tensor) = opened.info(&place.name) else { return false };
     match place.slice {

@@ -1,4 +1,4 @@
-//! What a model will need, before anything is loaded.
+//! The memory that a model needs, computed before anything is loaded.
 
 use crate::error::Error;
 use crate::locate::{self, PackedWeight};
@@ -9,19 +9,19 @@ use cpu::Tier;
 use kernels::{BLOCK_TOKENS, KvDtype, KvShape, Precision};
 use weights::Opened;
 
-/// Bytes that serving a model takes.
+/// The memory that serving a model takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     /// Packed weights.
     pub weights: u64,
-    /// The KV cache.
+    /// The KV cache of all sequences together.
     pub kv: u64,
     /// Buffers of the forward pass.
     pub scratch: u64,
 }
 
 impl MemoryNeed {
-    /// All of it, in bytes.
+    /// The sum of weights, KV cache and scratch, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.kv).saturating_add(self.scratch)
@@ -41,8 +41,8 @@ impl Spec {
         self.kv_shape(1, dtype).block_bytes().div_ceil(BLOCK_TOKENS)
     }
 
-    /// What serving takes: weights of `weight_bytes`, a pool for `kv_tokens` tokens of context (all sequences
-    /// together, rounded up to blocks), and batches of at most `rows` rows and `logit_rows` wanted ones.
+    /// The memory for `weight_bytes` of weights, a KV cache of `kv_tokens` tokens (all sequences together, rounded up
+    /// to blocks), and batches of at most `rows` rows, of which `logit_rows` get logits.
     #[must_use]
     pub fn memory(
         &self,
@@ -60,7 +60,7 @@ impl Spec {
         }
     }
 
-    /// This file's weights, each as it will lie in memory, without reading any.
+    /// The weights of this file with their sizes in memory. No weight is read.
     ///
     /// # Errors
     /// As [`Spec::weight_bytes`].
@@ -75,11 +75,11 @@ impl Spec {
         Ok(found.iter().map(|weight| weight.packed(tier, precision)).collect())
     }
 
-    /// Bytes that this file's weights will take once packed. Also finds missing and left-over tensors and wrong
-    /// shapes, without reading any weight.
+    /// Bytes of this file's weights after packing. No weight is read, but missing and unused tensors and wrong shapes
+    /// are found.
     ///
     /// # Errors
-    /// What the file lacks or has too much, by name.
+    /// Missing or unused tensors, by name; a tensor of a wrong shape or an unsupported type.
     pub fn weight_bytes(&self, opened: &Opened, tier: Tier, precision: Precision) -> Result<u64, Error> {
         let source = Source::new(opened)?;
         let found = locate::locate_weights(opened, &source, self)?;

@@ -4,18 +4,18 @@ use crate::load::{Linear, Mlp};
 use crate::spec::Spec;
 use kernels::{Activations, Compute};
 
-/// The buffers of a feed-forward.
+/// The scratch buffers of a feed-forward.
 pub(crate) struct MlpBuffers<'a> {
-    /// `[rows, feed_width]`.
+    /// The output of the gate projection, `[rows, feed_width]`.
     pub(crate) gate: &'a mut [f32],
-    /// `[rows, feed_width]`.
+    /// The output of the up projection, `[rows, feed_width]`.
     pub(crate) up: &'a mut [f32],
     /// The quantized input, then the quantized product of gate and up.
     pub(crate) activations: &'a mut Activations,
 }
 
-/// Computes the feed-forward of the rows that `buffers.activations` holds into `out` `[rows, width]`; the first `decode_rows` are decode
-/// rows.
+/// Computes the feed-forward of the rows in `buffers.activations` into `out` `[rows, width]`; the first `decode_rows`
+/// are decode rows.
 pub(crate) fn feed_forward(
     compute: &Compute,
     spec: &Spec,

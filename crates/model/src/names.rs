@@ -1,25 +1,26 @@
-//! Where a weight is: from a role to the tensor names of either format, and the slice of it where several are fused.
+//! Name maps: from a weight's role to its tensor name in GGUF or Hugging Face files, and to its slice of a fused
+//! tensor.
 
 use crate::source::Source;
 use crate::spec::{FeedForward, LayerWeight, Spec, WeightRole};
 
-/// A place to look for a weight.
+/// A tensor that may hold a weight, and the part of the tensor that is the weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorLocation {
     /// The tensor's name.
     pub(crate) name: String,
-    /// The part of it, if it holds more than this weight.
+    /// The part of the tensor that is this weight.
     pub(crate) slice: Slice,
 }
 
 /// The part of a tensor that is one weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slice {
-    /// All of it.
+    /// The whole tensor.
     Whole,
-    /// Rows from `first` of a tensor of `of` rows.
+    /// Rows from `first` on, of a fused tensor of `of` rows.
     Rows { first: usize, of: usize },
-    /// Rows from `first` of one expert of `count` stacked, each `of` rows.
+    /// Rows from `first` on, of expert `index` in a stack of `count` experts of `of` rows each.
     Expert { index: usize, count: usize, first: usize, of: usize },
 }
 
@@ -33,12 +34,12 @@ impl TensorLocation {
     }
 }
 
-/// The places where `role` may be, the usual one first.
+/// The tensors that may hold `role`, the usual one first.
 pub(crate) fn places(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
     if source.is_gguf() { gguf(spec, role) } else { hugging_face(source, spec, role) }
 }
 
-/// Tensors that some writers leave in a file and that no forward pass reads.
+/// Whether a tensor is one that some converters write and no forward pass reads (such as `rotary_emb.inv_freq`).
 pub(crate) fn ignorable(name: &str, spec: &Spec) -> bool {
     let buffers = [
         ".rotary_emb.inv_freq",
@@ -146,7 +147,7 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
         let stacked = TensorLocation { name: full(&format!("mlp.experts.{stack}")), slice };
         vec![TensorLocation::whole(full(&format!("mlp.experts.{index}.{own}.weight"))), stacked]
     };
-    // With norms on both sides, "post_attention" is the one inside; otherwise it stands before feed-forward.
+    // In models with post-norms, "post_attention_layernorm" is the post-norm; in others it precedes the feed-forward.
     let feed_norm = if spec.post_norms { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
     match part {
         LayerWeight::AttentionNorm => any(&["input_layernorm.weight"]),

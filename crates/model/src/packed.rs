@@ -1,7 +1,7 @@
-//! Packed weights kept beside the model: which they are, and matrices made of them again.
+//! The packed cache: writes packed matrices to a file beside the model, and makes matrices from that file.
 //!
-//! [`weights::packed`] knows the file, `kernels` what is in it; here the two meet. Whatever is wrong with the file, the model
-//! is loaded as without it.
+//! [`weights::packed`] reads and writes the file, `kernels` defines the panels in it. If the file does not match or is
+//! damaged, the model is loaded as if there were none.
 
 use crate::locate::LocatedWeight;
 use crate::spec::WeightRole;
@@ -12,35 +12,35 @@ use std::path::PathBuf;
 use weights::Opened;
 use weights::packed::{self, CacheKey, MatrixEntry, PackedFile, Problem};
 
-/// Whether packed weights are kept beside the model, and how they come into memory.
+/// Whether a packed cache is used, and how it is brought into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PackedCache {
-    /// They are not.
+    /// No packed cache.
     #[default]
     Off,
     /// The file is mapped: its pages in the page cache are the weights.
     Map,
-    /// The file is read into memory of this process's own.
+    /// The file is read into anonymous memory.
     Read,
 }
 
-/// What came of a file of packed weights.
+/// What happened to the packed cache while a model was loaded.
 #[derive(Debug, Default)]
 pub struct PackedCacheReport {
-    /// Whether the matrices came from a file and were not packed.
+    /// Whether the matrices came from the packed cache instead of being packed.
     pub used: bool,
-    /// The file that they were kept in, and its length in bytes.
+    /// The packed cache that was written, and its length in bytes.
     pub written: Option<(PathBuf, u64)>,
-    /// Why a file was of no use, or could not be written.
+    /// Why a packed cache did not match, was damaged, or could not be written.
     pub trouble: Vec<packed::Error>,
 }
 
-/// The place of a model's packed weights, and what belongs there.
+/// The packed cache of one model: its path, key and matrices.
 pub(crate) struct PackedStore<'a> {
     path: PathBuf,
     model: PathBuf,
     key: CacheKey,
-    /// The matrices, in the file's order, and of each the slot that it has there but for layout, power and place.
+    /// The matrices in the file's order, each with its index entry (without layout, power and offsets).
     matrices: Vec<(&'a LocatedWeight<'a>, MatrixEntry)>,
     tier: Tier,
     precision: Precision,
@@ -51,7 +51,7 @@ pub(crate) struct PackedStore<'a> {
 type Matrices = HashMap<WeightRole, Matrix>;
 
 impl<'a> PackedStore<'a> {
-    /// None if nothing is to be kept, or the model is on no disk.
+    /// The packed cache of `opened`; `None` if the cache is off or the model is in memory only.
     pub(crate) fn for_model(
         opened: &Opened,
         found: &'a [LocatedWeight<'a>],
@@ -92,7 +92,7 @@ impl<'a> PackedStore<'a> {
         Some(PackedStore { path, model, key, matrices, tier, precision, cache })
     }
 
-    /// The matrices from the file, if it has them.
+    /// The matrices from the file, if there is one that matches.
     pub(crate) fn take(
         &self,
         compute: &Compute,
@@ -120,7 +120,8 @@ impl<'a> PackedStore<'a> {
         }
     }
 
-    /// Whether the file's matrices are the model's: each in a layout that packing chooses, with as many bytes as it has.
+    /// Checks that the file lists this model's matrices, each in a layout that packing could choose and of that
+    /// layout's size.
     fn check(&self, there: &PackedFile) -> Result<(), Problem> {
         let slots = there.slots();
         let differs = |slot: &MatrixEntry| Problem::Matrix { role: slot.role.clone() };
@@ -162,7 +163,7 @@ impl<'a> PackedStore<'a> {
         Ok((matrices, arena.backing()))
     }
 
-    /// Makes each matrix of its panels.
+    /// Makes each matrix from its panels.
     fn matrices(
         &self,
         there: &PackedFile,
@@ -180,7 +181,7 @@ impl<'a> PackedStore<'a> {
         self.matrices.iter().zip(there.slots()).map(matrix).collect()
     }
 
-    /// Keeps the packed matrices in the file.
+    /// Writes the packed matrices to the file.
     pub(crate) fn put(self, matrices: &Matrices, cached: &mut PackedCacheReport) {
         let kept = self.matrices.into_iter().filter_map(|(weight, slot)| {
             let matrix = matrices.get(&weight.role)?;

@@ -1,4 +1,4 @@
-//! Rotary position embedding: from a base and a scaling to the inverse frequencies that the kernel reads.
+//! Rotary position embedding: computes the kernel's inverse frequencies from a base and a scaling.
 //!
 //! Formulas: RoPE (arXiv 2104.09864), linear interpolation (2306.15595), YaRN (2309.00071), LongRoPE (2402.13753), and
 //! Llama 3.1's smoothing by wavelength. Frequencies are computed in f32 powers like the published reference
@@ -6,7 +6,7 @@
 
 use std::f64::consts::PI;
 
-/// One rotary table; a model with local and global layers has two.
+/// The parameters of one rotary table. A model with local and global layers has two tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// How many of a head's dimensions rotate (even, at most the head's size).
@@ -17,25 +17,25 @@ pub struct Rope {
     pub scaling: RopeScaling,
 }
 
-/// How a rotary table is stretched.
+/// How a rotary table is scaled to longer contexts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No scaling.
     None,
     /// All frequencies divided by `factor`.
     Linear {
         /// The divisor.
         factor: f32,
     },
-    /// Llama 3.1: long waves divided by `factor`, short ones kept, a smooth passage between.
+    /// Llama 3.1: long wavelengths are divided by `factor`, short ones kept, with a linear blend between.
     Llama3 {
         /// The divisor of long waves.
         factor: f32,
-        /// `original / low` is the shortest wave that is fully divided.
+        /// `original / low` is the shortest wavelength that is fully divided (`low_freq_factor`).
         low: f32,
-        /// `original / high` is the longest wave that is kept.
+        /// `original / high` is the longest wavelength that is kept (`high_freq_factor`).
         high: f32,
-        /// The context of the first training, in tokens.
+        /// The context of pretraining, in tokens (`original_max_position_embeddings`).
         original: usize,
     },
     /// A divisor for each frequency, as in a GGUF's `rope_freqs.weight`.
@@ -44,7 +44,7 @@ pub enum RopeScaling {
     Yarn {
         /// The divisor of interpolated frequencies.
         factor: f32,
-        /// The context of the first training, in tokens.
+        /// The context of pretraining, in tokens (`original_max_position_embeddings`).
         original: usize,
         /// Rotations above which a dimension is kept (32 by default).
         beta_fast: f32,
@@ -52,7 +52,7 @@ pub enum RopeScaling {
         beta_slow: f32,
         /// The factor on cos and sin.
         mscale: f32,
-        /// Whether the passage's ends are rounded outwards to whole dimensions.
+        /// Whether the ends of the blend are rounded outwards to whole dimensions.
         truncate: bool,
     },
     /// LongRoPE: one of two lists of divisors, by the context that is served.
@@ -61,7 +61,7 @@ pub enum RopeScaling {
         short: Vec<f32>,
         /// Divisors for longer contexts, `[rotary_dim / 2]`.
         long: Vec<f32>,
-        /// The context of the first training, in tokens.
+        /// The context of pretraining, in tokens (`original_max_position_embeddings`).
         original: usize,
         /// The factor on cos and sin, at either length.
         mscale: f32,
@@ -117,7 +117,7 @@ impl Rope {
         }
     }
 
-    /// The dimensions between which YaRN passes from kept to interpolated.
+    /// The dimensions between which YaRN blends from kept to interpolated frequencies.
     fn yarn_range(&self, original: usize, fast: f32, slow: f32, truncate: bool) -> (f32, f32) {
         let dim = self.rotary_dim as f64;
         let at = |rotations: f32| {
@@ -136,13 +136,13 @@ impl Rope {
     }
 }
 
-/// YaRN's factor on cos and sin for a stretch by `factor`: `0.1 ln(factor) + 1`.
+/// YaRN's factor on cos and sin for scaling by `factor`: `0.1 ln(factor) + 1`.
 #[must_use]
 pub(crate) fn yarn_mscale(factor: f32, weight: f32) -> f32 {
     if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 }
 }
 
-/// LongRoPE's factor on cos and sin for a stretch from `original` tokens by `factor`.
+/// LongRoPE's factor on cos and sin for scaling from `original` tokens by `factor`.
 #[must_use]
 pub(crate) fn long_mscale(factor: f64, original: usize) -> f32 {
     if factor <= 1.0 || original < 2 {

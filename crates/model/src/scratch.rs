@@ -4,15 +4,15 @@ use crate::spec::{FeedForward, Spec};
 use cpu::AlignedVec;
 use kernels::{Activations, RopeTable};
 
-/// The working memory of one forward pass at a time.
+/// The buffers of a forward pass. One pass at a time uses them.
 pub struct Scratch {
     pub(crate) max_rows: usize,
     pub(crate) max_logit_rows: usize,
     /// The residual stream `[rows, width]`.
     pub(crate) x: AlignedVec<f32>,
-    /// A normalised row, later what a part adds to the residual `[rows, width]`.
+    /// The normalised hidden state, later the output of attention or feed-forward `[rows, width]`.
     pub(crate) h: AlignedVec<f32>,
-    /// What a part adds to the residual `[rows, width]`.
+    /// The output of attention or feed-forward, before it is added to the residual `[rows, width]`.
     pub(crate) out: AlignedVec<f32>,
     /// Queries `[rows, heads * head_dim]`.
     pub(crate) q: AlignedVec<f32>,
@@ -22,23 +22,23 @@ pub struct Scratch {
     pub(crate) k: AlignedVec<f32>,
     /// Values `[rows, kv_heads * head_dim]`.
     pub(crate) v: AlignedVec<f32>,
-    /// Gate, and the product `[rows, feed_width]`.
+    /// The gate projection, then its product with `up` `[rows, feed_width]`.
     pub(crate) gate: AlignedVec<f32>,
-    /// Up `[rows, feed_width]`.
+    /// The up projection `[rows, feed_width]`.
     pub(crate) up: AlignedVec<f32>,
     /// Logits `[logit_rows, vocab]`.
     pub(crate) logits: AlignedVec<f32>,
     /// Cosines and sines of each row's position, for each of the spec's ropes.
     pub(crate) ropes: Vec<RopeTable>,
-    /// Where each row's key and value go: block, and token within.
+    /// The KV cache slot of each row: block, and position in the block.
     pub(crate) slots: Vec<(u32, u32)>,
-    /// What matrices read.
+    /// The quantized input of the current matrix product.
     pub(crate) activations: Activations,
-    /// Which expert takes which rows.
+    /// The assignment of rows to experts.
     pub(crate) routing: Routing,
 }
 
-/// Which expert takes which rows, and the buffers for it; empty for a dense model.
+/// The assignment of rows to experts, with its buffers; empty for a dense model.
 pub(crate) struct Routing {
     /// Router scores, then probabilities `[rows, experts]`.
     pub(crate) scores: Vec<f32>,
@@ -55,7 +55,7 @@ pub(crate) struct Routing {
 }
 
 impl Scratch {
-    /// Buffers for batches of at most `max_rows` rows of which at most `max_logit_rows` are wanted.
+    /// Allocates for batches of at most `max_rows` rows, of which at most `max_logit_rows` get logits.
     #[must_use]
     pub fn new(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> Scratch {
         let (rows, logit_rows) = (max_rows.max(1), max_logit_rows.max(1));
@@ -81,7 +81,7 @@ impl Scratch {
         }
     }
 
-    /// Bytes that [`Scratch::new`] will take.
+    /// Bytes that [`Scratch::new`] allocates.
     #[must_use]
     pub fn bytes(spec: &Spec, max_rows: usize, max_logit_rows: usize) -> u64 {
         let (rows, logit_rows) = (max_rows.max(1) as u64, max_logit_rows.max(1) as u64);
@@ -93,13 +93,13 @@ impl Scratch {
         if experts > 0 {
             floats += experts + 4 * used + 2 * spec.width;
         }
-        // Two parts of eight-bit blocks with their scales and sums take 4 bytes a value, bf16 2, f32 4.
+        // Two 8-bit halves with their scales and sums take 4 bytes a value, bf16 2, f32 4.
         let activations = 10 * rows * widest(spec).next_multiple_of(32) as u64;
         4 * (rows * floats as u64 + logit_rows * spec.vocab as u64 + experts as u64) + activations
     }
 }
 
-/// The widest row that any matrix reads.
+/// The largest K of any matrix of the model.
 fn widest(spec: &Spec) -> usize {
     spec.width.max(spec.query_width()).max(spec.feed_width())
 }

@@ -1,10 +1,10 @@
-//! Published shapes with random weights, so that speed can be measured without a download.
+//! Dimensions of published models with random weights, to measure speed without a download.
 //!
-//! A shape is a table of `shapes.toml`. It becomes the metadata that a converter would write; the family's reader makes
-//! a [`Spec`] of that as of any file's, and the spec names the weights. So a shape takes the very path of a file, and
-//! nothing about a model is said twice. A [`Recipe`] gives each weight its format.
+//! A shape is a table of `shapes.toml`. It is turned into the metadata that a converter would write; the family's
+//! reader makes a [`Spec`] of it, and the spec names the weights. So a shape takes the same code path as a file. A
+//! [`Recipe`] gives each weight its format.
 //!
-//! Deliberately absent: sensible text. Weights are random, and the vocabulary is bytes and placeholders.
+//! The generated text is meaningless: weights are random, and the vocabulary is bytes and placeholders.
 
 mod random;
 mod recipe;
@@ -30,22 +30,22 @@ pub use recipe::{RECIPES, Recipe};
 
 const TEXT: &str = include_str!("../shapes.toml");
 
-/// One published shape.
+/// The dimensions of one published model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
-    /// What it is asked for by: lower-case letters, digits, `.` and `-`.
+    /// The name on the command line: lower-case letters, digits, `.` and `-`.
     pub name: String,
-    /// For people.
+    /// The model's name as its publisher writes it.
     pub title: String,
     /// Parameters as the publisher counts them (of the text model).
     pub parameters: u64,
     /// A name of [`crate::families::FAMILIES`].
     family: String,
-    /// Query, key and value are one tensor, and so are gate and up.
+    /// Whether query, key and value are one tensor, and gate and up another.
     #[serde(default)]
     fused: bool,
-    /// The norm is a layer norm: `eps` goes by another name.
+    /// Whether the norm is a layer norm, whose epsilon has its own metadata key.
     #[serde(default)]
     layer_norm: bool,
     layers: usize,
@@ -59,17 +59,17 @@ pub struct Shape {
     feed: usize,
     /// Rows of the embedding.
     vocab: usize,
-    /// The head is the embedding.
+    /// Whether the output head is the embedding.
     tied: bool,
-    /// Tokens.
+    /// Context length, in tokens.
     context: usize,
     eps: f32,
     rope_base: f32,
-    /// Positions are divided by this.
+    /// The divisor of positions (linear rope scaling).
     rope_linear: Option<f32>,
     rope_llama3: Option<Llama3>,
     rope_long: Option<Long>,
-    /// Tokens that a sliding layer sees; which layers slide is the family's business.
+    /// Sliding window, in tokens; the family decides which layers have it.
     window: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ struct Llama3 {
     original: usize,
 }
 
-/// LongRoPE: the divisors past `original` tokens; up to there they are one.
+/// LongRoPE: the divisors beyond `original` tokens; up to there the divisors are 1.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Long {
@@ -102,7 +102,7 @@ pub fn all() -> &'static [Shape] {
     SHAPES.get_or_init(|| toml::from_str::<File>(TEXT).expect("shapes.toml is tested").shape)
 }
 
-/// The shape and the recipe of `NAME:FORMAT`; without a format it is `q4_k_m`, what most people run.
+/// Parses `NAME:FORMAT` into a shape and a recipe. The default format is `q4_k_m`.
 ///
 /// # Errors
 /// An unknown name or format, with those that are known.
@@ -128,7 +128,7 @@ struct TensorDecl {
 }
 
 impl TensorDecl {
-    /// `rows` and `cols`, a vector being one row.
+    /// Bytes of the tensor in its format.
     fn bytes(&self) -> usize {
         let rows: usize = self.shape.iter().rev().skip(1).product();
         rows * self
@@ -139,14 +139,14 @@ impl TensorDecl {
 }
 
 impl Shape {
-    /// The model, in memory: what opening a GGUF file of this shape would give. The same seed gives the same weights.
+    /// The model in memory, as if a GGUF file of this shape had been opened. The same seed gives the same weights.
     ///
     /// # Errors
-    /// None for the shapes of the file, which tests open; what the family's reader refuses.
+    /// The errors of the family's reader. Tests open every shape of `shapes.toml`.
     pub fn open(&self, recipe: &Recipe, seed: u64, pool: &Pool) -> Result<Opened, Error> {
         let metadata = self.metadata(recipe);
         let mut random = Random(seed);
-        // Vectors are few: each has its own numbers. Matrices of one format share theirs.
+        // Vectors are few: each gets its own numbers. Matrices of one format share a buffer.
         let (mut vectors, mut parts, mut tensors) = (Vec::new(), vec![Vec::new()], Vec::new());
         for (name, values) in self.rope_tensors() {
             tensors.push(vector(name.to_owned(), &values, &mut vectors));
@@ -172,15 +172,15 @@ impl Shape {
             }));
             parts.push(blocks.fill(largest, pool));
         }
-        // As a converter orders them: as a row meets them.
+        // In the order of a converter, which is the order of the forward pass.
         let order: HashMap<&str, usize> =
             wanted.iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
         tensors.sort_by_key(|tensor| order.get(tensor.name.as_str()).copied());
         Ok(Opened::in_memory(Path::new(&self.label(recipe)), metadata, parts, tensors))
     }
 
-    /// The model without its weights: every tensor is named, shaped and zero, and they share one stretch of memory that
-    /// nothing reads. For planning what is too large to be made.
+    /// The model without weights: all tensors have their name and shape, and share one zeroed buffer. For planning
+    /// models that are too large for this machine.
     ///
     /// # Errors
     /// As [`Shape::open`].
@@ -207,7 +207,7 @@ impl Shape {
         format!("{}:{}", self.name, recipe.name)
     }
 
-    /// Every tensor but those of rope, by the names that a GGUF gives them.
+    /// Every tensor under its GGUF name, except the rope factors.
     fn wanted(&self, recipe: &Recipe, metadata: &Metadata) -> Result<Vec<TensorDecl>, Error> {
         let sketch = self.sketch(metadata.clone());
         let (source, spec) = (Source::new(&sketch)?, Spec::read(&sketch)?);
@@ -242,8 +242,8 @@ impl Shape {
         Ok(wanted)
     }
 
-    /// What a family's reader looks at besides the metadata: the embedding's rows, and whether there is a head. Its
-    /// bytes are zeroed memory that nothing reads, and that takes no room for it.
+    /// A model with the tensors that a family's reader looks at besides the metadata: the embedding (for its rows) and
+    /// the head. Their bytes are untouched zero pages, which take no memory.
     fn sketch(&self, metadata: Metadata) -> Opened {
         let (dtype, shape) = (Dtype::F16, vec![self.vocab, self.width]);
         let tensor = |name: &str| PlacedTensor {
@@ -269,7 +269,7 @@ impl Shape {
         self.rotary_dim.unwrap_or(self.head_dim)
     }
 
-    /// Scalings that a GGUF keeps as tensors of divisors.
+    /// The rope factors that a GGUF stores as tensors.
     fn rope_tensors(&self) -> Vec<(&'static str, Vec<f32>)> {
         let half = self.rotary_dim() / 2;
         let rope = |scaling| Rope { rotary_dim: 2 * half, base: self.rope_base, scaling };
@@ -331,7 +331,7 @@ impl Shape {
     }
 }
 
-/// Puts `values` behind `vectors`, all of which are part 0.
+/// Appends `values` to `vectors`, which become part 0 of the model.
 fn vector(name: String, values: &[f32], vectors: &mut Vec<u8>) -> PlacedTensor {
     let start = vectors.len();
     vectors.extend(values.iter().flat_map(|value| value.to_le_bytes()));

@@ -1,8 +1,8 @@
-//! One interface to what a file says about its model, whichever of the two formats it has.
+//! Reads a model's hyperparameters from GGUF metadata or from a Hugging Face `config.json` through one interface.
 //!
-//! A GGUF answers from its typed key/value map (`{architecture}.{key}`), a Hugging Face folder from `config.json`, both
-//! its older spelling (`rope_theta`, `rope_scaling`, `torch_dtype`) and the newer one (`rope_parameters`,
-//! `layer_types`). What all decoders share is read here once; a family's file adds what sets it apart.
+//! A GGUF has a typed key/value map (`{architecture}.{key}`), a Hugging Face folder a `config.json`, in its older
+//! spelling (`rope_theta`, `rope_scaling`, `torch_dtype`) and the newer one (`rope_parameters`,
+//! `layer_types`). What all decoders share is read here; a family's file reads its differences.
 
 mod rope;
 
@@ -13,7 +13,8 @@ use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
 use weights::{Metadata, Opened, gguf};
 
-/// A key by its two spellings: a GGUF's without the architecture, and `config.json`'s (the first present counts).
+/// A key in its two spellings: that of a GGUF without the architecture, and those of `config.json`, of which the first
+/// that is present counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Key(pub(crate) &'static str, pub(crate) &'static [&'static str]);
 
@@ -30,14 +31,14 @@ const LAYER_EPS: Key = Key("attention.layer_norm_epsilon", &["layer_norm_eps", "
 pub(crate) const HIDDEN_ACT: Key = Key("", &["hidden_act"]);
 pub(crate) const WINDOW: Key = Key("attention.sliding_window", &["sliding_window"]);
 
-/// What a file has at a key that is only held against a neutral value.
+/// The value of a key that is only compared with its neutral value.
 pub(crate) enum RawValue {
     Flag(bool),
     Number(f64),
     Other(String),
 }
 
-/// What a model file says of its model.
+/// The metadata of an opened model file, in either format.
 pub struct Source<'a> {
     opened: &'a Opened,
     form: Format<'a>,
@@ -52,7 +53,7 @@ impl<'a> Source<'a> {
     /// Reads the metadata of either format.
     ///
     /// # Errors
-    /// A file that does not name its architecture.
+    /// The file does not name its architecture.
     pub fn new(opened: &'a Opened) -> Result<Self, Error> {
         let form = match opened.metadata() {
             Metadata::Gguf(keys) => {
@@ -74,7 +75,7 @@ impl<'a> Source<'a> {
         matches!(self.form, Format::Gguf { .. })
     }
 
-    /// The names under which the file may know its architecture: one for a GGUF; `architectures` for a Hugging Face
+    /// The names that the file gives its architecture: one for a GGUF; `architectures` for a Hugging Face
     /// folder, and `model_type` where that list is empty or the model has a text model inside.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
@@ -83,8 +84,8 @@ impl<'a> Source<'a> {
             Format::HuggingFace { config, text } => {
                 let listed = config.get("architectures").and_then(Value::as_array).into_iter().flatten();
                 let mut names: Vec<&str> = listed.filter_map(Value::as_str).collect();
-                // A class decides, not what it was derived from: `LlamaForSequenceClassification` says `llama` too. A
-                // model of several senses has a class of its own around a text model that may be known.
+                // The class decides, not `model_type`: `LlamaForSequenceClassification` has `llama` too. A multimodal
+                // model has its own class around a text model that may be supported.
                 if names.is_empty() || text.is_some() {
                     names.extend(config.get("model_type").and_then(Value::as_str));
                     names.extend(text.and_then(|t| t.get("model_type")).and_then(Value::as_str));
@@ -100,8 +101,8 @@ impl<'a> Source<'a> {
         self.opened.info(tensor).is_some()
     }
 
-    /// The spec that all decoders share, to be completed by the family. Norms before, one window for none, a gated
-    /// SiLU feed-forward, halves rotated together.
+    /// The spec with the defaults that most decoders share, for the family to complete: pre-norms, no sliding window, a
+    /// gated SiLU feed-forward, rope over halves of a head.
     pub(crate) fn decoder(&self, family: &'static str, defaults: &Defaults) -> Result<Spec, Error> {
         let width = self.need(WIDTH, defaults.width)?;
         let heads = self.need(HEADS, defaults.heads)?;
@@ -156,11 +157,11 @@ impl<'a> Source<'a> {
             Format::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
         };
         let embedding = tensors::tensor(self.opened, &name)?;
-        // Converters drop embedding rows that no token uses, and pad them: the tensor is what will be read.
+        // Converters drop unused embedding rows, or pad them: the tensor's shape counts, not the metadata.
         Ok(embedding.shape.first().copied().unwrap_or(0))
     }
 
-    /// What stands before `embed_tokens.weight` and `layers.0.…` in a Hugging Face folder.
+    /// The prefix of `embed_tokens.weight` and `layers.0.…` in a Hugging Face folder.
     pub(crate) fn prefix(&self) -> &'static str {
         const PREFIXES: [&str; 4] = ["model.", "language_model.model.", "model.language_model.", ""];
         PREFIXES.into_iter().find(|p| self.has(&format!("{p}embed_tokens.weight"))).unwrap_or("model.")
@@ -187,7 +188,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Layer types by Hugging Face's `layer_types`: whether each layer slides. `None` where the file has no list.
+    /// Whether each layer has a sliding window, by `layer_types` of `config.json`. `None` if the file has no such list.
     pub(crate) fn sliding_layers(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
         let key = Key("", &["layer_types"]);
         let Some(value) = self.value(key.1) else { return Ok(None) };
@@ -203,7 +204,7 @@ impl<'a> Source<'a> {
         list.iter().map(known).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A whole number, if the file has the key.
+    /// An integer, if the file has the key.
     pub(crate) fn size(&self, key: Key) -> Result<Option<usize>, Error> {
         let Some(number) = self.number(key)? else { return Ok(None) };
         if number.fract() != 0.0 || !(0.0..=1e15).contains(&number) {
@@ -212,17 +213,17 @@ impl<'a> Source<'a> {
         Ok(Some(number as usize))
     }
 
-    /// A whole number that must be there, unless the family has a default for it.
+    /// An integer that the file must have, unless the family has a default.
     pub(crate) fn need(&self, key: Key, default: Option<usize>) -> Result<usize, Error> {
         self.size(key)?.or(default).ok_or_else(|| missing(&self.spelled(key)))
     }
 
-    /// A real number, if the file has the key.
+    /// A float, if the file has the key.
     pub(crate) fn float(&self, key: Key) -> Result<Option<f32>, Error> {
         Ok(self.number(key)?.map(|n| n as f32))
     }
 
-    /// A truth value, if the file has the key.
+    /// A boolean, if the file has the key.
     pub(crate) fn flag(&self, key: Key) -> Result<Option<bool>, Error> {
         match (&self.form, self.opened.metadata()) {
             (Format::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
@@ -237,7 +238,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A text, if the file has the key.
+    /// A string, if the file has the key.
     pub(crate) fn text(&self, key: Key) -> Result<Option<&str>, Error> {
         match (&self.form, self.opened.metadata()) {
             (Format::Gguf { .. }, Metadata::Gguf(keys)) => match keys.get(&self.spelled(key)) {
@@ -252,7 +253,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A list of whole numbers of `config.json`; empty where absent.
+    /// A list of integers of `config.json`; empty if absent.
     pub(crate) fn sizes(&self, key: Key) -> Result<Vec<usize>, Error> {
         let Some(value) = self.value(key.1) else { return Ok(Vec::new()) };
         let number = |v: &Value| v.as_u64().and_then(|n| usize::try_from(n).ok());
@@ -260,15 +261,15 @@ impl<'a> Source<'a> {
         list.ok_or_else(|| self.bad(key, value, "a list of whole numbers".into()))
     }
 
-    /// Whether `config.json` has the key with the value null, which some classes take for "off" and not for the default.
+    /// Whether `config.json` has the key with the value null, which some classes read as "off" instead of the default.
     pub(crate) fn is_null(&self, name: &str) -> bool {
         let Format::HuggingFace { config, text } = &self.form else { return false };
         let places = text.iter().copied().chain([*config]);
         places.filter_map(|map| map.get(name)).next().is_some_and(Value::is_null)
     }
 
-    /// The activation of feed-forward that `config.json` names, by the names that transformers has for the ones that are
-    /// built; none where it does not say. A GGUF does not say: its family decides.
+    /// The feed-forward activation that `config.json` names, in transformers' spelling; `None` if it names none. A GGUF
+    /// never does: its family decides.
     pub(crate) fn activation(&self, key: Key) -> Result<Option<Activation>, Error> {
         if self.is_gguf() {
             return Ok(None);
@@ -285,7 +286,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What the file has at a key, as text; none for what is absent or null.
+    /// The untyped value of a key; `None` if it is absent or null.
     pub(crate) fn raw(&self, key: Key) -> Option<RawValue> {
         match (&self.form, self.opened.metadata()) {
             (Format::Gguf { .. }, Metadata::Gguf(keys)) => {
@@ -305,12 +306,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What was opened.
+    /// The opened model file.
     pub(crate) fn opened(&self) -> &'a Opened {
         self.opened
     }
 
-    /// `config.json`, of a Hugging Face folder.
+    /// The `config.json` of a Hugging Face folder; `None` for a GGUF.
     pub(crate) fn config(&self) -> Option<&'a Map<String, Value>> {
         match &self.form {
             Format::HuggingFace { config, .. } => Some(config),
@@ -336,7 +337,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The first of `names` that `config.json` has and that is not null; the text model's part counts first.
+    /// The first of `names` with a value that is not null, looked up in `text_config` first.
     fn value(&self, names: &[&str]) -> Option<&'a Value> {
         let Format::HuggingFace { config, text } = &self.form else { return None };
         let places = text.iter().copied().chain([*config]);
@@ -355,7 +356,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What a family's published configuration class fills in where `config.json` is silent.
+/// The defaults of a family's published configuration class, for keys that `config.json` leaves out.
 #[derive(Clone, Copy)]
 pub(crate) struct Defaults {
     pub(crate) norm: NormKind,

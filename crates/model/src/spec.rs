@@ -1,10 +1,10 @@
-//! A model as data: everything that tells one decoder from another, and the list of its weights.
+//! The spec of a model: everything in which decoders differ, and the list of weights that follows from it.
 
 use crate::error::Error;
 use crate::rope::Rope;
 use kernels::{Activation, Pairing};
 
-/// One decoder, described.
+/// The dimensions and options of one decoder-only transformer.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The family's name as a GGUF spells it, for example `llama`.
@@ -21,108 +21,109 @@ pub struct Spec {
     pub kv_heads: usize,
     /// Size of one head.
     pub head_dim: usize,
-    /// The blocks, first to last.
+    /// The layers, first to last.
     pub layers: Vec<Layer>,
-    /// The norm of every place.
+    /// The kind and epsilon of every norm of the model.
     pub norm: Norm,
-    /// A norm after attention and after feed-forward, before each joins the residual (Gemma 2 and 3).
+    /// Whether the outputs of attention and feed-forward are normalised before they are added to the residual (Gemma 2
+    /// and 3).
     pub post_norms: bool,
-    /// Attention and feed-forward read the same norm and join the residual together (Phi-2).
+    /// Whether attention and feed-forward read the same normalised input and are added together (Phi-2).
     pub parallel: bool,
-    /// RMS norm of each query and key head before rope.
+    /// Whether each query and key head is RMS-normalised before rope.
     pub qk_norm: bool,
-    /// Which linear maps add a bias.
+    /// Which projections have a bias.
     pub biases: Biases,
-    /// The activation of feed-forward.
+    /// The activation function of the feed-forward.
     pub activation: Activation,
-    /// Feed-forward is `down(act(gate x) * up x)`, else `down(act(up x))`.
+    /// Whether the feed-forward is `down(act(gate x) * up x)` (gated) or `down(act(up x))`.
     pub gated: bool,
     /// Which dimensions of a head rotate together, in this file.
     pub pairing: Pairing,
-    /// Rotary tables; a layer names one.
+    /// The rotary tables; [`Layer::rope`] is an index.
     pub ropes: Vec<Rope>,
     /// The factor on attention scores.
     pub attention_scale: f32,
-    /// `cap * tanh(score / cap)` on attention scores.
+    /// The cap of attention scores: `cap * tanh(score / cap)`.
     pub attention_soft_cap: Option<f32>,
-    /// `cap * tanh(logit / cap)` on logits.
+    /// The cap of logits: `cap * tanh(logit / cap)`.
     pub logit_soft_cap: Option<f32>,
     /// The factor on embeddings.
     pub embedding_scale: f32,
-    /// The factor on what each block adds to the residual.
+    /// The factor on the outputs of attention and feed-forward before they are added to the residual.
     pub residual_scale: f32,
     /// The factor on logits.
     pub logit_scale: f32,
-    /// The head is the embedding.
+    /// Whether the output head is the embedding.
     pub tied: bool,
 }
 
-/// One block.
+/// One transformer layer.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// A position sees itself and the `window - 1` before it; `None` sees all.
+    /// Sliding window: a position attends to itself and the `window - 1` before it; `None` for full attention.
     pub window: Option<usize>,
-    /// Index into [`Spec::ropes`]; `None` does not rotate.
+    /// Index into [`Spec::ropes`]; `None` for a layer without rope.
     pub rope: Option<usize>,
-    /// Its feed-forward.
+    /// The feed-forward of this layer.
     pub feed: FeedForward,
 }
 
-/// A feed-forward.
+/// The feed-forward of a layer: dense, or a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedForward {
-    /// One, for every row.
+    /// One feed-forward for every row.
     Dense {
         /// Rows of gate and up.
         width: usize,
     },
-    /// Several; a router picks some for each row.
+    /// Mixture of experts: a router picks some of them for each row.
     Experts {
-        /// How many there are.
+        /// The number of experts.
         count: usize,
-        /// How many a row uses.
+        /// The experts that each row uses (top-k).
         used: usize,
         /// Rows of one expert's gate and up.
         width: usize,
-        /// The picked experts' weights are scaled to sum to one.
+        /// Whether the weights of the picked experts are scaled to sum to 1 (`norm_topk_prob`).
         renormalise: bool,
     },
 }
 
-/// How a row is normalised.
+/// The kind and parameters of a norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
-    /// Which norm.
+    /// RMS norm or layer norm.
     pub kind: NormKind,
-    /// Added to the variance.
+    /// The epsilon that is added to the variance.
     pub eps: f32,
-    /// The file stores the weight less one (Gemma in safetensors).
+    /// Whether the file stores the weight minus 1 (Gemma in safetensors).
     pub plus_one: bool,
 }
 
-/// Which norm.
+/// The kind of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
-    /// Root mean square with a weight.
+    /// RMS norm: root mean square, with a weight.
     Rms,
-    /// Mean and variance, with a weight and a bias.
+    /// Layer norm: mean and variance, with a weight and a bias.
     Layer,
 }
 
-/// Which linear maps add a bias.
+/// Which projections have a bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Biases {
-    /// Query, key and value.
+    /// Whether query, key and value projections have a bias.
     pub qkv: bool,
-    /// Attention's output.
+    /// Whether the attention output projection has a bias.
     pub out: bool,
-    /// Feed-forward, all its maps.
+    /// Whether all feed-forward projections have a bias.
     pub feed: bool,
-    /// The head.
+    /// Whether the output head has a bias.
     pub head: bool,
 }
 
-/// What a weight is for.
+/// The role of a weight in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightRole {
     /// Token embedding `[vocab, width]`.
@@ -135,7 +136,7 @@ pub enum WeightRole {
     Head,
     /// The head's bias `[vocab]`.
     HeadBias,
-    /// A part of a block.
+    /// A weight of a layer, by the layer's index.
     Layer(usize, LayerWeight),
 }
 
@@ -160,7 +161,7 @@ impl WeightRole {
     }
 }
 
-/// A part of one block.
+/// The role of a weight within its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are the documentation; Spec::weights gives the shapes")]
 pub enum LayerWeight {
@@ -192,20 +193,20 @@ pub enum LayerWeight {
     ExpertDown(usize),
 }
 
-/// One weight that a model has: its role, and its shape, outermost first (`[rows, cols]` or `[cols]`).
+/// A weight of a spec: its role, and its shape `[rows, cols]` or `[cols]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightDecl {
-    /// What it is for.
+    /// The weight's role in the model.
     pub role: WeightRole,
-    /// Its shape.
+    /// `[rows, cols]`, or `[cols]` for a vector.
     pub shape: Vec<usize>,
 }
 
-/// A router of more than this many picks a row would be a broken file.
+/// The most experts a row may use; a file with more is refused.
 pub(crate) const MAX_EXPERTS_USED: usize = 64;
 
 impl Spec {
-    /// Serves at most `tokens` of context. Long rope picks its factors by it, so call this before loading.
+    /// Limits the context to `tokens`. Call this before loading: LongRoPE chooses its factors by the context.
     pub fn limit_context(&mut self, tokens: usize) {
         self.context = self.context.min(tokens.max(1));
     }
@@ -216,7 +217,7 @@ impl Spec {
         self.heads * self.head_dim
     }
 
-    /// Width of all key heads together, and of all value heads.
+    /// Width of all key heads together, which equals that of all value heads.
     #[must_use]
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
@@ -228,7 +229,7 @@ impl Spec {
         self.layers.iter().map(|l| l.feed.width()).max().unwrap_or(0)
     }
 
-    /// The experts of the layer that has most, and the picks of a row: `(count, used)`, zeros without experts.
+    /// The largest `(count, used)` of any layer's experts; zeros for a dense model.
     #[must_use]
     pub fn experts(&self) -> (usize, usize) {
         self.layers.iter().fold((0, 0), |(count, used), layer| match layer.feed {
@@ -237,13 +238,13 @@ impl Spec {
         })
     }
 
-    /// Parameters of the whole model.
+    /// The number of parameters of the whole model.
     #[must_use]
     pub fn parameters(&self) -> u64 {
         self.weights().iter().map(|w| w.shape.iter().map(|&n| n as u64).product::<u64>()).sum()
     }
 
-    /// Every weight of the model with its shape, once, in the order in which a row meets them.
+    /// Every weight of the model with its shape, once, in the order of the forward pass.
     #[must_use]
     pub fn weights(&self) -> Vec<WeightDecl> {
         let mut all = vec![decl(WeightRole::Embedding, &[self.vocab, self.width])];
@@ -311,7 +312,7 @@ impl Spec {
         optional(self.post_norms, LayerWeight::FeedPostNorm, &[width]);
     }
 
-    /// Refuses what no model has and what the kernels could not run.
+    /// Checks the ranges of all dimensions, so that broken files and models beyond the kernels' limits are refused.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let limits = [
             ("vocabulary", self.vocab, 1 << 24),
@@ -358,7 +359,7 @@ impl Spec {
 }
 
 impl FeedForward {
-    /// Rows of gate and up (of one expert).
+    /// Rows of gate and up (of one expert if there are experts).
     #[must_use]
     pub fn width(&self) -> usize {
         match *self {

@@ -4,10 +4,10 @@ use crate::error::Error;
 use tensor::Dtype;
 use weights::{Opened, Tensor};
 
-/// The tensor `name`, of any type that weights may have.
+/// The tensor `name`, in any supported weight format.
 ///
 /// # Errors
-/// When the file lacks the tensor, or its type is not computed with.
+/// The file lacks the tensor, or its type is not supported.
 pub(crate) fn tensor<'a>(opened: &'a Opened, name: &str) -> Result<Tensor<'a>, Error> {
     let info = opened.info(name).ok_or_else(|| Error::MissingKey { key: format!("tensor {name}") })?;
     opened.tensor(name).ok_or_else(|| Error::TensorType {
@@ -17,7 +17,7 @@ pub(crate) fn tensor<'a>(opened: &'a Opened, name: &str) -> Result<Tensor<'a>, E
     })
 }
 
-/// Refuses a format that vectors are not read from.
+/// Checks that `dtype` is a format in which vectors can be stored: F32, F16 or BF16.
 pub(crate) fn vector_format(name: &str, dtype: Dtype) -> Result<(), Error> {
     match dtype {
         Dtype::F32 | Dtype::F16 | Dtype::BF16 => Ok(()),
@@ -25,7 +25,7 @@ pub(crate) fn vector_format(name: &str, dtype: Dtype) -> Result<(), Error> {
     }
 }
 
-/// A vector's values.
+/// The values of a vector as f32.
 pub(crate) fn floats(name: &str, dtype: Dtype, bytes: &[u8]) -> Result<Vec<f32>, Error> {
     let halves = |value: fn([u8; 2]) -> f32| bytes.as_chunks::<2>().0.iter().map(|&b| value(b)).collect();
     match dtype {

@@ -1,4 +1,5 @@
-//! The tests of this crate in one program: each program of its own would link everything again. A new file is a line here.
+//! The tests of this crate in one program: each program of its own would link everything again. A new file is a line
+//! here.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 

@@ -1,5 +1,6 @@
 //! Real quantized models against transformers in fp32 on the same dequantized weights
-//! (`tools/fixtures/real_models.py`). How far the fast precision is from ours in f32 is `gristmill perplexity`'s to say.
+//! (`tools/fixtures/real_models.py`). How far the fast precision is from ours in f32 is `gristmill perplexity`'s to
+//! say.
 //!
 //! Run with `cargo test -p model --release --test model -- --ignored models_truth` after `gristmill pull NAME`.
 

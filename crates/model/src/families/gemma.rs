@@ -1,4 +1,4 @@
-//! Gemma 1: embeddings scaled by the root of the width, GELU, norm weights stored less one in safetensors.
+//! Gemma 1: embeddings scaled by the root of the width, GELU, norm weights stored minus 1 in safetensors.
 
 use crate::error::Error;
 use crate::source::{Defaults, HIDDEN_ACT, Key, Source};
@@ -9,7 +9,8 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     shared(source, "gemma", &Defaults { head_dim: Some(256), tied: true, ..Defaults::default() })
 }
 
-/// `hidden_activation` decides; Gemma 1 also has `hidden_act`, whose "gelu" means the tanh form, as transformers takes it.
+/// `hidden_activation` decides; Gemma 1 also has `hidden_act`, whose "gelu" means the tanh form, as transformers takes
+/// it.
 fn activation(source: &Source) -> Result<Activation, Error> {
     let own = source.activation(Key("", &["hidden_activation"]))?;
     let old = source.activation(HIDDEN_ACT)?.map(|old| match old {
@@ -19,7 +20,7 @@ fn activation(source: &Source) -> Result<Activation, Error> {
     Ok(own.or(old).unwrap_or(Activation::GeluTanh))
 }
 
-/// What all three Gemmas have.
+/// The spec that all three Gemma generations share.
 pub(super) fn shared(source: &Source, family: &'static str, defaults: &Defaults) -> Result<Spec, Error> {
     let mut spec = source.decoder(family, defaults)?;
     spec.embedding_scale = (spec.width as f32).sqrt();

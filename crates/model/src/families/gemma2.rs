@@ -1,4 +1,4 @@
-//! Gemma 2: norms on both sides of each part, every other layer slides, scores and logits are capped.
+//! Gemma 2: norms on both sides of each part, a sliding window in every other layer, capped scores and logits.
 
 use super::gemma;
 use crate::error::Error;
@@ -9,7 +9,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults { head_dim: Some(256), kv_heads: Some(4), tied: true, ..Defaults::default() };
     let mut spec = gemma::shared(source, "gemma2", &defaults)?;
     spec.post_norms = true;
-    // Null says that there is no cap; a key that is absent means the default.
+    // Null means no cap; an absent key means the default.
     let cap = |key: Key, default| {
         let absent = if source.is_null(key.1[0]) { 0.0 } else { default };
         source.float(key).map(|c| c.unwrap_or(absent)).map(|c| (c > 0.0).then_some(c))
@@ -26,8 +26,8 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     Ok(spec)
 }
 
-/// Scores are scaled by a number of its own, which a GGUF does not hold: it is the head size, except in the largest
-/// model (told by its count of layers), where it is the width over the heads.
+/// The factor on attention scores, `1 / sqrt(query_pre_attn_scalar)`. A GGUF does not store the scalar: it is the head
+/// size, except in the largest model (the one with `largest` layers), where it is width / heads.
 pub(super) fn attention_scale(source: &Source, spec: &Spec, largest: usize) -> Result<f32, Error> {
     let implied = if spec.layers.len() == largest { spec.width / spec.heads } else { spec.head_dim };
     let scalar = source.float(Key("attention.query_pre_attn_scalar", &["query_pre_attn_scalar"]))?;

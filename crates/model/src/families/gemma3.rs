@@ -1,4 +1,4 @@
-//! Gemma 3 (text): five sliding layers to each global one, a rope for each kind, normalised queries and keys.
+//! Gemma 3 (text): five sliding layers to each global one, a rotary table for each kind, normalised queries and keys.
 
 use super::{gemma, gemma2};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Granite 3 (dense): Llama with a factor on embeddings, on scores, on what each part adds, and under the logits.
+//! Granite 3 (dense): Llama with factors on embeddings, attention scores, residual additions and logits.
 
 use super::llama;
 use crate::error::Error;

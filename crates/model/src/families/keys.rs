@@ -1,23 +1,24 @@
-//! Keys that change what a model computes and that nothing here computes: each must have its neutral value.
+//! Refuses metadata keys that would change the computation in a way that is not implemented.
 //!
-//! What is honoured is read by the families; what changes nothing (dropout, ids of tokens, the dtype of a checkpoint) is
-//! not looked at. `tests/keys.rs` goes over every key of the configuration classes and says which is which.
+//! Each such key must have its neutral value. Keys that are implemented are read by the families; keys without effect
+//! on inference (dropout, token ids, checkpoint dtype) are ignored. `tests/keys.rs` classifies every key of the
+//! configuration classes.
 
 use crate::error::Error;
 use crate::source::{Key, RawValue, Source};
 use serde_json::Value;
 
-/// A value with which a key changes nothing.
+/// The values with which a key has no effect.
 enum Neutral {
-    /// False, zero, null.
+    /// False, zero or null.
     Off,
-    /// True, null.
+    /// True or null.
     On,
     /// One, or zero for "not set".
     One,
 }
 
-/// The key, its neutral value, what another one would mean, and the families that honour it.
+/// The key, its neutral value, the expected value for the error message, and the families that implement it.
 type Rule = (Key, Neutral, &'static str, &'static [&'static str]);
 
 const RULES: &[Rule] = &[
@@ -61,7 +62,7 @@ const RULES: &[Rule] = &[
     (Key("expert_count", &[]), Neutral::Off, "0: this family has no experts here", &["qwen3moe"]),
     (Key("expert_shared_count", &[]), Neutral::Off, "0: shared experts are not built", &[]),
     (Key("expert_weights_scale", &[]), Neutral::One, "1: scaled expert weights are not built", &[]),
-    // 1 is softmax.
+    // 1 is softmax in llama.cpp's `llama_expert_gating_func_type`.
     (Key("expert_gating_func", &[]), Neutral::One, "1: routers are softmax here", &[]),
     (Key("leading_dense_block_count", &[]), Neutral::Off, "0: read from the tensors", &[]),
     (Key("rope.dimension_sections", &[]), Neutral::Off, "not there: rope in sections is not built", &[]),
@@ -71,10 +72,10 @@ const RULES: &[Rule] = &[
     (Key("", &["use_mrope"]), Neutral::Off, "false: rope in sections is not built", &[]),
 ];
 
-/// Refuses every key of [`RULES`] that has another value than the neutral one.
+/// Refuses every key of [`RULES`] whose value is not the neutral one.
 pub(super) fn refuse(source: &Source, family: &str) -> Result<(), Error> {
-    for (key, neutral, expected, honoured) in RULES {
-        if honoured.contains(&family) {
+    for (key, neutral, expected, implemented_by) in RULES {
+        if implemented_by.contains(&family) {
             continue;
         }
         let Some(found) = source.raw(*key) else { continue };
@@ -97,7 +98,7 @@ pub(super) fn refuse(source: &Source, family: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what is no model by itself, and weights in another program's quantization.
+/// Refuses files that are not a language model (adapters, projectors), and weights that another library quantized.
 pub(super) fn refuse_non_models(source: &Source) -> Result<(), Error> {
     match source.config() {
         Some(config) => quantized(source, config),
@@ -132,7 +133,7 @@ fn gguf(source: &Source) -> Result<(), Error> {
     Ok(())
 }
 
-/// Endings of the tensors that quantizers leave, with who writes them.
+/// Name endings of the tensors that quantization libraries write, with the library's name.
 const QUANTIZED: [(&str, &str); 7] = [
     (".qweight", "GPTQ or AWQ"),
     (".qzeros", "GPTQ or AWQ"),
@@ -148,7 +149,7 @@ fn quantized(source: &Source, config: &serde_json::Map<String, Value>) -> Result
         let Some(settings) = config.get(key).filter(|value| !value.is_null()) else { continue };
         let text = |name: &str| settings.get(name).and_then(Value::as_str);
         let off = |name: &str| settings.get(name).and_then(Value::as_bool) == Some(false);
-        // The trainer of a plain checkpoint may have left its settings.
+        // An unquantized checkpoint may still have the settings of its training.
         if off("load_in_4bit") && off("load_in_8bit") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Llama 2 and 3.x, and all that were built like it: SmolLM2, TinyLlama, Mistral with its sliding window.
+//! Llama 2 and 3.x, and models of the same architecture: SmolLM2, TinyLlama, Mistral with its sliding window.
 
 use crate::error::Error;
 use crate::source::{Defaults, Key, Source, WINDOW};
@@ -8,7 +8,7 @@ use kernels::Pairing;
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let mut spec = source.decoder("llama", &Defaults::default())?;
     if source.is_gguf() {
-        // The converter reorders rows of query and key so that neighbours rotate together.
+        // The converter permutes the rows of query and key so that adjacent dimensions rotate together.
         spec.pairing = Pairing::Adjacent;
         spec.biases.qkv = source.has("blk.0.attn_q.bias") || source.has("blk.0.attn_qkv.bias");
         spec.biases.out = source.has("blk.0.attn_output.bias");

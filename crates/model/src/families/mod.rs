@@ -1,4 +1,4 @@
-//! The table of families. A family is one line here, one file beside, and a fixture.
+//! The table of supported families. A family is a row here, a file in this directory, and a test fixture.
 
 mod gemma;
 mod gemma2;
@@ -16,18 +16,18 @@ use crate::error::Error;
 use crate::source::Source;
 use crate::spec::Spec;
 
-/// One family: its names, and the function that reads it.
+/// A supported architecture: its names, and the function that reads its spec.
 pub struct Family {
-    /// `general.architecture` of a GGUF.
+    /// The `general.architecture` of GGUF files.
     pub gguf: &'static str,
-    /// `model_type` and `architectures` of a `config.json`.
+    /// The `architectures` and `model_type` values of `config.json`.
     pub hugging_face: &'static [&'static str],
-    /// Models that belong to it.
+    /// The published models of this family, for the documentation.
     pub models: &'static str,
     read: fn(&Source) -> Result<Spec, Error>,
 }
 
-/// Every family.
+/// Every supported family.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
     Family { gguf: "llama",    hugging_face: &["LlamaForCausalLM", "llama", "MistralForCausalLM", "mistral"],       models: "Llama 2 and 3.x, SmolLM2, TinyLlama, Mistral",  read: llama::read },
@@ -42,10 +42,10 @@ pub const FAMILIES: &[Family] = &[
     Family { gguf: "granite",  hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x, dense",                            read: granite::read },
 ];
 
-/// Reads a file's spec by the family it names.
+/// Reads the spec of a file with the reader of its family.
 ///
 /// # Errors
-/// A family that is not in the table (the error lists those that are), or what its reader finds wrong.
+/// A family that is not in the table (the error lists those that are), or the errors of the family's reader.
 pub fn read(source: &Source) -> Result<Spec, Error> {
     keys::refuse_non_models(source)?;
     let names = source.names();
@@ -65,10 +65,10 @@ pub fn read(source: &Source) -> Result<Spec, Error> {
 }
 
 impl Spec {
-    /// Reads what a file says about its model.
+    /// Reads and checks the spec of an opened model file.
     ///
     /// # Errors
-    /// An unknown family, a missing key, a value of the wrong type or out of range; each is named.
+    /// An unknown family, a missing key, or a value of the wrong type or out of range, by name.
     pub fn read(opened: &weights::Opened) -> Result<Spec, Error> {
         let source = Source::new(opened)?;
         let spec = self::read(&source)?;

@@ -1,4 +1,4 @@
-//! Phi-1 to Phi-2: attention and feed-forward side by side, layer norm, biases everywhere, part of a head rotates.
+//! Phi-1 to Phi-2: parallel attention and feed-forward, layer norm, biases everywhere, partial rope.
 
 use crate::error::Error;
 use crate::source::{Defaults, HIDDEN_ACT, Key, Source};

@@ -1,4 +1,4 @@
-//! Qwen2 and Qwen2.5: Llama with biases on query, key and value; some layers may slide.
+//! Qwen2 and Qwen2.5: Llama with biases on query, key and value; some layers may have a sliding window.
 
 use crate::error::Error;
 use crate::source::{Defaults, Key, Source, WINDOW};
@@ -11,7 +11,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     Ok(spec)
 }
 
-/// The Qwen way to say which layers slide: a switch, then a list or the first layer that does.
+/// Reads which layers have a sliding window: `use_sliding_window`, then `layer_types` or `max_window_layers`.
 pub(super) fn windows(source: &Source, spec: &mut Spec) -> Result<(), Error> {
     let on = source.flag(Key("use_sliding_window", &["use_sliding_window"]))?.unwrap_or(false);
     let Some(window) = source.size(WINDOW)?.filter(|_| on && !source.is_gguf()) else { return Ok(()) };

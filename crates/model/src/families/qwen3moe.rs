@@ -1,4 +1,4 @@
-//! Qwen3 with experts: softmax over all, the best few a row, their weights made to sum to one.
+//! Qwen3 with experts: softmax over all experts, top-k for each row, weights renormalised to sum to 1.
 
 use super::qwen3;
 use crate::error::Error;
@@ -12,7 +12,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         count: source.need(Key("expert_count", &["num_experts", "num_local_experts"]), None)?,
         used: source.need(Key("expert_used_count", &["num_experts_per_tok"]), None)?,
         width: source.need(Key("expert_feed_forward_length", &["moe_intermediate_size"]), None)?,
-        // A GGUF does not say; every published model does it.
+        // GGUF files do not store this; every published model renormalises.
         renormalise: source
             .flag(Key("expert_weights_norm", &["norm_topk_prob"]))?
             .unwrap_or(source.is_gguf()),

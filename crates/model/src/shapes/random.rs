@@ -1,9 +1,9 @@
-//! Random weights: seeded, finite, and of the size that trained ones have.
+//! Random weights: seeded, finite, and with the standard deviation of trained weights.
 
 use cpu::Pool;
 use tensor::Dtype;
 
-/// The usual deviation of a trained weight: what a matrix makes of a normalised row is then of order one.
+/// The usual standard deviation of trained weights, with which outputs of a normalised row are of order 1.
 const DEVIATION: f32 = 0.02;
 
 /// A stream of random numbers (SplitMix64).
@@ -23,19 +23,19 @@ impl Random {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// From a normal distribution of deviation one (Box and Muller).
+    /// A standard normal variate (Box-Muller).
     fn normal(&mut self) -> f32 {
         let mut uniform = || ((self.next() >> 40) + 1) as f32 / (1u32 << 24) as f32;
         (-2.0 * uniform().ln()).sqrt() * (std::f32::consts::TAU * uniform()).cos()
     }
 
-    /// `count` weights near `middle`.
+    /// `count` weights with mean `middle`.
     pub(super) fn weights(&mut self, middle: f32, count: usize) -> Vec<f32> {
         (0..count).map(|_| middle + DEVIATION * self.normal()).collect()
     }
 }
 
-/// Random blocks of one format: a unit of some million weights, over and over.
+/// Random blocks of one format: a unit of some million weights, repeated.
 ///
 /// A matrix starts anywhere in the first unit, so that layers differ. Quantizing every weight of a large model would
 /// take a minute and change no speed. The unit is a prime number of blocks: no matrix's rows repeat in step with it.

@@ -1,22 +1,22 @@
-//! Which tensor takes which format, as llama.cpp's quantizer chooses (`llama_tensor_get_type` in `llama-quant.cpp`,
-//! without an importance matrix), so that a shape reads the same bytes as the model that users download.
+//! The format of each tensor, as llama.cpp's quantizer chooses it (`llama_tensor_get_type` in `llama-quant.cpp`,
+//! without an importance matrix), so that a shape reads as many bytes as the published file.
 
 use tensor::Dtype;
 
-/// A mix of formats under the name that users know it by.
+/// A mix of formats under llama.cpp's name for it, such as `q4_k_m`.
 #[derive(Debug)]
 pub struct Recipe {
-    /// As in file names, lower case.
+    /// The name as in file names, lower case.
     pub name: &'static str,
-    /// `general.file_type` of a GGUF (`enum llama_ftype`).
+    /// The `general.file_type` of a GGUF (`enum llama_ftype`).
     pub(super) file_type: u32,
     /// The format of most matrices.
     base: Dtype,
-    /// The format of attention's values and of feed-forward's `down` in half of the layers.
+    /// The format of `attn_v` and `ffn_down` in half of the layers.
     more: Option<Dtype>,
 }
 
-/// Every recipe.
+/// Every known recipe.
 #[rustfmt::skip]
 pub const RECIPES: &[Recipe] = &[
     Recipe { name: "q4_k_m", file_type: 15, base: Dtype::Q4_K, more: Some(Dtype::Q6_K) },
@@ -29,17 +29,17 @@ pub const RECIPES: &[Recipe] = &[
     Recipe { name: "f16",    file_type: 1,  base: Dtype::F16,  more: None },
 ];
 
-/// Where a matrix stands in its model.
+/// The name, layer and width of a matrix, by which its format is chosen.
 pub(super) struct MatrixInfo<'a> {
     /// The tensor's name in a GGUF.
     pub(super) name: &'a str,
-    /// Its layer, if it is in one.
+    /// The matrix's layer; `None` for embedding and head.
     pub(super) layer: Option<usize>,
-    /// Layers of the model.
+    /// The number of layers of the model.
     pub(super) layers: usize,
-    /// Whether it makes the logits: the output head, or the embedding where they are tied.
+    /// Whether the matrix computes logits: the output head, or a tied embedding.
     pub(super) head: bool,
-    /// Its columns.
+    /// Columns of the matrix.
     pub(super) cols: usize,
 }
 
@@ -65,7 +65,7 @@ impl Recipe {
         }
     }
 
-    /// The format that suits the matrix's place, whether or not its rows are whole blocks of it.
+    /// The format that the quantizer prefers here, before it falls back for rows that are not whole blocks.
     fn wish(&self, place: &MatrixInfo, whole: impl Fn(Dtype) -> bool) -> Dtype {
         if place.head {
             return if self.base == Dtype::Q8_0 || !whole(self.base) { Dtype::Q8_0 } else { Dtype::Q6_K };
@@ -79,7 +79,7 @@ impl Recipe {
     }
 }
 
-/// The first and the last eighth of the layers, and every third between (`use_more_bits`).
+/// Whether a layer gets more bits: the first and last eighth, and every third between (`use_more_bits`).
 fn more_bits(layer: usize, layers: usize) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2

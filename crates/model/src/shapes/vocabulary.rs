@@ -1,13 +1,13 @@
-//! A vocabulary for files of random weights: the 256 bytes, one merge, and placeholders. Every reader of GPT-2's form
-//! takes it, and any text becomes tokens by it.
+//! A vocabulary for files with random weights: the 256 bytes, one merge, and placeholders. It is a valid GPT-2
+//! byte-level BPE vocabulary, and encodes any text.
 
 use weights::gguf::{Array, Metadata, Value};
 
-/// `tokenizer.ggml.token_type`: an ordinary token, and one that no text becomes.
+/// Values of `tokenizer.ggml.token_type`: normal and control tokens.
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 
-/// Adds the keys of a vocabulary of `size` tokens.
+/// Adds the metadata keys of a vocabulary of `size` tokens.
 pub(super) fn put(keys: &mut Metadata, size: usize) {
     let mut tokens: Vec<String> = (0..=255).map(|byte| letter(byte).to_string()).collect();
     let space_t = format!("{}t", letter(b' '));
@@ -28,7 +28,7 @@ pub(super) fn put(keys: &mut Metadata, size: usize) {
     put("eos_token_id", last);
 }
 
-/// The letter that stands for a byte in GPT-2's vocabularies: itself where it is printable, else one past Latin-1.
+/// The character that stands for a byte in GPT-2's vocabularies: itself if it is printable, else one beyond Latin-1.
 fn letter(byte: u8) -> char {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if printable(byte) {

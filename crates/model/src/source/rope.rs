@@ -1,4 +1,4 @@
-//! How a file says its rotary tables: base, how much of a head rotates, and one of the scalings.
+//! Reads the rotary tables of a file: base, rotated dimensions and scaling.
 
 use super::{CONTEXT, Defaults, Format, Key, Source, missing};
 use crate::error::Error;
@@ -14,7 +14,7 @@ const BETA_SLOW: Key = Key("rope.scaling.yarn_beta_slow", &["beta_slow"]);
 const KIND: Key = Key("rope.scaling.type", &["rope_type"]);
 
 impl Source<'_> {
-    /// The rotary table of all layers, or of the global ones.
+    /// The rotary table of all layers, or of the global layers if there are local ones.
     pub(super) fn rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
         match self.form {
             Format::Gguf { .. } => self.gguf_rope(head_dim, defaults),
@@ -22,7 +22,7 @@ impl Source<'_> {
         }
     }
 
-    /// The rotary table of sliding layers: its own base, no scaling (Gemma 3).
+    /// The rotary table of sliding-window layers: another base, and no scaling (Gemma 3).
     pub(crate) fn local_rope(&self, head_dim: usize, base: f32) -> Result<Rope, Error> {
         let stored = self.float(Key("rope.freq_base_swa", &["rope_local_base_freq"]))?;
         let named = self.value(&["rope_parameters"]).and_then(|p| p.get("sliding_attention"));
@@ -99,7 +99,7 @@ impl Source<'_> {
     }
 }
 
-/// `rope_parameters` (or the older `rope_scaling`), with the keys of `config.json` itself behind it.
+/// `rope_parameters` (or the older `rope_scaling`); keys that it lacks are looked up in `config.json` itself.
 struct Parameters<'a> {
     source: &'a Source<'a>,
     own: Option<&'a Map<String, Value>>,
@@ -125,8 +125,8 @@ impl Parameters<'_> {
         Error::BadValue { key: key.to_owned(), value, expected }
     }
 
-    /// The context of the first training; the whole context where the file does not say. Where both `config.json` itself
-    /// and the rope's own part have it, the former counts, as in transformers.
+    /// The context of pretraining; the whole context if the file does not say. If both `config.json` itself and the
+    /// rope parameters have it, the former counts, as in transformers.
     fn original(&self) -> Result<usize, Error> {
         if let Some(tokens) = self.source.size(ORIGINAL)? {
             return Ok(tokens);
@@ -137,7 +137,7 @@ impl Parameters<'_> {
         }
     }
 
-    /// The stretch: as written, or the context over that of the first training.
+    /// The scaling factor: as written, or the context divided by that of pretraining.
     fn stretch(&self) -> Result<f64, Error> {
         match self.number("factor")? {
             Some(factor) => Ok(factor),
@@ -161,7 +161,7 @@ impl Parameters<'_> {
                 high: self.required("high_freq_factor")?,
                 original: self.original()?,
             }),
-            // Phi-3's first configs said "su", and "yarn", for what became long rope.
+            // Phi-3's first configs call LongRoPE "su" or "yarn".
             "longrope" | "su" | "yarn" if self.own("long_factor").is_some() => self.long(rotary_dim),
             "yarn" => self.yarn(),
             other => Err(self.wrong(
