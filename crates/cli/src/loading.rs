@@ -152,7 +152,7 @@ pub(crate) fn read(
 
 /// What is to be said of a file of packed weights; `writing` is how long that took, if one was written.
 fn remarks(cached: &PackedCacheReport, writing: Duration) -> Vec<String> {
-    let trouble = cached.trouble.iter().map(|error| format!("packed weights: {error}"));
+    let trouble = cached.errors.iter().map(|error| format!("packed weights: {error}"));
     let written = cached.written.iter().map(|(path, bytes)| {
         let (size, took) = (size(*bytes), writing.as_secs_f64());
         format!("packed weights: {size} kept in {} in {took:.1} s", path.display())

@@ -121,40 +121,41 @@ impl Model {
     ) -> Result<(Model, PackedCacheReport), Error> {
         let found = locate::locate_weights(opened, &Source::new(opened)?, &spec)?;
         let precision = with_q16_if_narrow(precision, &spec);
-        let shelf = PackedStore::for_model(opened, &found, compute.tier, precision, cache);
-        let mut cached = PackedCacheReport::default();
-        let kept = shelf.as_ref().and_then(|shelf| shelf.take(compute, &mut cached));
-        let fetched = kept.is_some();
-        let (matrices, kept_backing) = kept.unzip();
-        let mut store = WeightLoader {
+        let packed_store = PackedStore::for_model(opened, &found, compute.tier, precision, cache);
+        let mut report = PackedCacheReport::default();
+        let from_cache =
+            packed_store.as_ref().and_then(|packed_store| packed_store.load(compute, &mut report));
+        let cache_used = from_cache.is_some();
+        let (matrices, cache_backing) = from_cache.unzip();
+        let mut loader = WeightLoader {
             precision,
             spec: &spec,
             vectors: HashMap::new(),
             matrices: matrices.unwrap_or_default(),
             bytes: 0,
         };
-        let backing = match kept_backing {
+        let backing = match cache_backing {
             Some(backing) => backing,
-            None => store.pack(compute, &found, opened, progress)?,
+            None => loader.pack(compute, &found, opened, progress)?,
         };
         for weight in found.iter().filter(|weight| weight.vector) {
-            store.take_vector(weight)?;
+            loader.take_vector(weight)?;
         }
         opened.drop_pages();
         progress(1.0);
-        if let Some(shelf) = shelf.filter(|_| !fetched) {
-            shelf.put(&store.matrices, &mut cached);
+        if let Some(packed_store) = packed_store.filter(|_| !cache_used) {
+            packed_store.write(&loader.matrices, &mut report);
         }
-        store.bytes += store.matrices.values().map(Matrix::bytes).sum::<usize>();
-        let blocks = (0..spec.layers.len()).map(|layer| store.block(layer)).collect();
-        let embedding = store.matrix(WeightRole::Embedding);
-        let final_norm = store.norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
-        let head = store.matrices.remove(&WeightRole::Head);
-        let head_bias = store.vectors.remove(&WeightRole::HeadBias);
-        let bytes = store.bytes;
+        loader.bytes += loader.matrices.values().map(Matrix::bytes).sum::<usize>();
+        let blocks = (0..spec.layers.len()).map(|layer| loader.block(layer)).collect();
+        let embedding = loader.matrix(WeightRole::Embedding);
+        let final_norm = loader.norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
+        let head = loader.matrices.remove(&WeightRole::Head);
+        let head_bias = loader.vectors.remove(&WeightRole::HeadBias);
+        let bytes = loader.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
         let model = Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes, backing };
-        Ok((model, cached))
+        Ok((model, report))
     }
 
     /// Bytes of the packed weights, vectors included.

@@ -32,7 +32,7 @@ pub struct PackedCacheReport {
     /// The packed cache that was written, and its length in bytes.
     pub written: Option<(PathBuf, u64)>,
     /// Why a packed cache did not match, was damaged, or could not be written.
-    pub trouble: Vec<packed::Error>,
+    pub errors: Vec<packed::Error>,
 }
 
 /// The packed cache of one model: its path, key and matrices.
@@ -93,10 +93,10 @@ impl<'a> PackedStore<'a> {
     }
 
     /// The matrices from the file, if there is one that matches.
-    pub(crate) fn take(
+    pub(crate) fn load(
         &self,
         compute: &Compute,
-        cached: &mut PackedCacheReport,
+        report: &mut PackedCacheReport,
     ) -> Option<(Matrices, Backing)> {
         let taken = packed::open(&self.path, &self.key).and_then(|there| {
             let Some(there) = there else { return Ok(None) };
@@ -110,11 +110,11 @@ impl<'a> PackedStore<'a> {
         });
         match taken {
             Ok(taken) => {
-                cached.used = taken.is_some();
+                report.used = taken.is_some();
                 taken
             }
             Err(error) => {
-                cached.trouble.push(error);
+                report.errors.push(error);
                 None
             }
         }
@@ -182,15 +182,15 @@ impl<'a> PackedStore<'a> {
     }
 
     /// Writes the packed matrices to the file.
-    pub(crate) fn put(self, matrices: &Matrices, cached: &mut PackedCacheReport) {
+    pub(crate) fn write(self, matrices: &Matrices, report: &mut PackedCacheReport) {
         let kept = self.matrices.into_iter().filter_map(|(weight, slot)| {
             let matrix = matrices.get(&weight.role)?;
             let (layout, power) = (matrix.layout_name().to_owned(), matrix.max_exponent());
             Some((MatrixEntry { layout, power, ..slot }, matrix.panels()))
         });
         match packed::write(&self.path, &self.model, self.key, kept.collect()) {
-            Ok(bytes) => cached.written = Some((self.path, bytes)),
-            Err(error) => cached.trouble.push(error),
+            Ok(bytes) => report.written = Some((self.path, bytes)),
+            Err(error) => report.errors.push(error),
         }
     }
 }

@@ -51,8 +51,8 @@ fn fast(path: &Path, cache: PackedCache) -> (Vec<f32>, PackedCacheReport) {
 
 /// The one reason why packed weights were not used; then they are packed anew and kept.
 fn trouble(cached: &PackedCacheReport) -> String {
-    assert!(!cached.used && cached.written.is_some() && cached.trouble.len() == 1, "{cached:?}");
-    cached.trouble[0].to_string()
+    assert!(!cached.used && cached.written.is_some() && cached.errors.len() == 1, "{cached:?}");
+    cached.errors[0].to_string()
 }
 
 fn kept(folder: &TempDir) -> Vec<PathBuf> {
@@ -71,7 +71,7 @@ fn the_next_start_has_the_same_bits() {
             for cache in [PackedCache::Map, PackedCache::Map, PackedCache::Read] {
                 let first = kept(&folder).is_empty();
                 let (said, cached) = logits(&path, Tier::best(), precision, cache);
-                assert!(cached.trouble.is_empty(), "{}: {:?}", model.display(), cached.trouble);
+                assert!(cached.errors.is_empty(), "{}: {:?}", model.display(), cached.errors);
                 assert_eq!((cached.written.is_some(), cached.used), (first, !first));
                 assert!(said == truth, "{} {precision:?} {cache:?}", model.display());
             }
@@ -224,7 +224,7 @@ fn what_cannot_be_kept_is_told_and_no_error() {
     std::fs::create_dir(file.with_extension("packed.part")).expect("a folder");
     let (_, cached) = fast(&path, PackedCache::Map);
     assert!(!cached.used && cached.written.is_none(), "{cached:?}");
-    let said = cached.trouble[0].to_string();
+    let said = cached.errors[0].to_string();
     assert!(said.starts_with(&file.display().to_string()) && said.ends_with("not a regular file"), "{said}");
     drop(folder);
 }
