@@ -1,8 +1,8 @@
-//! The models that have a name here: a data file, embedded, with where to get each one and what its bytes must be.
+//! The model catalog: an embedded data file (`catalog.toml`) with the name, sources and hashes of each model.
 //!
-//! A hash stands in the catalog only where the bytes themselves have been seen. An entry without one takes the hash
-//! that the hub reports, and the store writes it down. All sources of an entry must give the pinned bytes: a name
-//! never means two things.
+//! The catalog pins a file's hash only if its author has computed it from the bytes. Without a pinned hash, the one
+//! that the hub reports is checked and recorded in the store. All sources of an entry must deliver the pinned bytes, so
+//! that a name always means the same model.
 
 use std::sync::OnceLock;
 
@@ -12,19 +12,19 @@ use crate::fetch::{ModelSource, Pinned, is_sha256};
 
 const TEXT: &str = include_str!("../catalog.toml");
 
-/// What a model is for.
+/// The task of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
-    /// Follows a chat template.
+    /// An instruction-tuned model with a chat template.
     Chat,
-    /// Continues text.
+    /// A base model: continues text.
     Base,
-    /// Turns text into a vector.
+    /// An embedding model: text to vector.
     Embed,
-    /// Scores a pair of texts.
+    /// A reranker: scores a query and a document.
     Rerank,
-    /// Puts text into classes.
+    /// A text classifier.
     Classify,
 }
 
@@ -40,49 +40,49 @@ impl std::fmt::Display for ModelKind {
     }
 }
 
-/// A model with a name.
+/// An entry of the catalog: one model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Lower-case letters, digits, `.` and `-`.
+    /// The model's name on the command line: lower-case letters, digits, `.` and `-`.
     pub name: String,
-    /// One line for `gristmill list`.
+    /// The description that `gristmill list` prints, one line.
     pub description: String,
     /// Architecture family, such as `llama`.
     pub family: String,
-    /// What it is for.
+    /// The task of the model.
     pub kind: ModelKind,
     /// SPDX identifier, or the name of the licence's terms.
     pub licence: String,
-    /// Bytes to download: exact when `files` pins them, about right otherwise.
+    /// Bytes to download: exact if `files` pins them, approximate otherwise.
     pub size_bytes: u64,
     /// Name of the single file; absent for a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Files whose content is known.
+    /// Files with pinned length and SHA-256.
     #[serde(default)]
     pub files: Vec<Pinned>,
-    /// Written forms of sources, tried in order.
+    /// Sources as text (`hf:`, `py:`, `https://`), tried in order.
     pub sources: Vec<String>,
 }
 
-/// All models that have a name.
+/// The catalog: all models that can be pulled by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {
-    /// The entries, in the file's order.
+    /// The entries, in the order of the file.
     #[serde(rename = "model")]
     pub entries: Vec<Entry>,
 }
 
 impl Catalog {
-    /// The catalog that this build carries.
+    /// The catalog that is compiled into the binary.
     pub fn embedded() -> &'static Catalog {
         static CATALOG: OnceLock<Catalog> = OnceLock::new();
         CATALOG.get_or_init(|| Catalog::parse(TEXT).expect("a test parses the embedded catalog"))
     }
 
-    /// Reads and checks a catalog; the error names the entry.
+    /// Parses and validates a catalog; the error names the entry.
     pub fn parse(text: &str) -> Result<Catalog, String> {
         let catalog: Catalog = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut names = std::collections::BTreeSet::new();
@@ -95,19 +95,19 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The entry of that name, in any case.
+    /// The entry of this name, ignoring case.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name.eq_ignore_ascii_case(name))
     }
 
-    /// Names that may have been meant, best first, at most three.
-    pub fn near(&self, name: &str) -> Vec<&str> {
+    /// At most three similar names for "did you mean", best first.
+    pub fn similar(&self, name: &str) -> Vec<&str> {
         let asked = plain(name);
         let limit = (asked.chars().count() / 3).max(2);
         let score = |entry: &str| {
             let entry = plain(entry);
             let whole = distance(&asked, &entry);
-            // The beginning of a long name counts as a near miss too.
+            // A part of a long name counts as similar too.
             let part = asked.chars().count() >= 3 && entry.contains(&asked);
             if part { Some(whole.min(limit)) } else { Some(whole).filter(|&whole| whole <= limit) }
         };
@@ -122,7 +122,7 @@ impl Catalog {
 }
 
 impl Entry {
-    /// The sources in order, read.
+    /// The sources in order, parsed.
     pub fn parsed_sources(&self) -> Vec<ModelSource> {
         self.sources.iter().filter_map(|text| ModelSource::parse(text).ok()).collect()
     }
@@ -158,7 +158,7 @@ impl Entry {
     }
 }
 
-/// A name without what people leave out.
+/// A name in lower case without punctuation, for comparison.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).take(64).flat_map(char::to_lowercase).collect()
 }
@@ -235,11 +235,11 @@ mod tests {
     #[test]
     fn near_misses_are_suggested() {
         let catalog = Catalog::embedded();
-        assert_eq!(catalog.near("smollm2-135m-instrct").first(), Some(&"smollm2-135m-instruct"));
-        assert_eq!(catalog.near("smollm2").first(), Some(&"smollm2-135m-instruct"));
-        assert_eq!(catalog.near("Gemma3_270M").first(), Some(&"gemma3-270m"));
-        assert!(catalog.near("zzzzzzzzzzzzzz").is_empty());
-        assert!(catalog.near(&"x".repeat(100_000)).is_empty());
+        assert_eq!(catalog.similar("smollm2-135m-instrct").first(), Some(&"smollm2-135m-instruct"));
+        assert_eq!(catalog.similar("smollm2").first(), Some(&"smollm2-135m-instruct"));
+        assert_eq!(catalog.similar("Gemma3_270M").first(), Some(&"gemma3-270m"));
+        assert!(catalog.similar("zzzzzzzzzzzzzz").is_empty());
+        assert!(catalog.similar(&"x".repeat(100_000)).is_empty());
         assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

@@ -1,17 +1,17 @@
-//! What a folder is that is no model that can be read, said with the way out.
+//! Explains why a directory is not a loadable model, and what to do instead.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Names that are looked at.
+/// The most directory entries that are examined.
 const MAX_NAMES: usize = 10_000;
-/// Names that are shown.
+/// The most names in a message.
 const SHOWN: usize = 5;
-/// Bytes of an adapter's configuration.
+/// The largest adapter configuration that is read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The names of a folder's entries, sorted.
+/// The names of a directory's entries, sorted.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().take(MAX_NAMES);
     let mut names: Vec<String> =
@@ -39,7 +39,7 @@ fn base(dir: &Path) -> Option<String> {
     config.get("base_model_name_or_path")?.as_str().map(|name| name.chars().take(200).collect())
 }
 
-/// A folder with nothing but a LoRA adapter in it.
+/// The message for a directory that holds only a LoRA adapter.
 fn adapter(dir: &Path, names: &[String]) -> Option<String> {
     names.iter().any(|name| name == "adapter_config.json" || name.starts_with("adapter_model.")).then(|| {
         let of = base(dir).map_or(String::new(), |base| format!(" for {base}"));
@@ -47,7 +47,7 @@ fn adapter(dir: &Path, names: &[String]) -> Option<String> {
     })
 }
 
-/// Why a folder without a config.json is no model.
+/// Why a directory without config.json is not a model.
 pub(crate) fn without_config(dir: &Path) -> String {
     let names = names(dir);
     let ending = |end: &str| names.iter().filter(|name| name.ends_with(end)).collect::<Vec<_>>();
@@ -82,7 +82,7 @@ pub(crate) fn without_config(dir: &Path) -> String {
         .to_owned()
 }
 
-/// Why a folder with a config.json has no weights that are read.
+/// Why a directory with config.json has no readable weights.
 pub(crate) fn without_weights(dir: &Path) -> String {
     let names = names(dir);
     if let Some(adapter) = adapter(dir, &names) {

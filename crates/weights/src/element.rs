@@ -1,20 +1,20 @@
-//! What a tensor's elements are.
+//! The element type of a tensor: a weight format, or a type that cannot be computed with.
 
 use std::fmt;
 
 use tensor::Dtype;
 
-/// What a tensor's bytes are.
+/// The element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
-    /// Weights in a format that can be computed with.
+    /// Weights in a supported format.
     Weights(Dtype),
-    /// Something else that files carry and no matrix is made of (integers, 64-bit floats), by its name.
+    /// Another type (integers, 64-bit floats, unsupported quantizations), by its name.
     Other(&'static str),
 }
 
 impl Element {
-    /// Its name.
+    /// The name of the type, as the file format spells it.
     pub fn name(self) -> &'static str {
         match self {
             Element::Weights(dtype) => dtype.name(),

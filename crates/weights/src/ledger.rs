@@ -1,12 +1,12 @@
-//! The ledger: each tensor of a file is claimed exactly once.
+//! The tensor ledger: checks that each tensor of a file is claimed exactly once.
 //!
-//! A loader that forgets a tensor, or takes one twice, gives a model that talks nonsense without an error; the ledger
-//! turns that into a message with the names.
+//! A loader that forgets a tensor, or uses one twice, yields a model with wrong output and no error. The ledger turns
+//! that into an error with the tensors' names.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names to show of each kind; the rest is counted.
+/// The most names of each kind in a message; further ones are counted.
 const SHOWN: usize = 8;
 
 /// Tracks which of a file's tensors have been claimed.
@@ -16,24 +16,24 @@ pub struct Ledger {
     missing: Vec<String>,
 }
 
-/// What does not add up when a ledger is closed.
+/// The tensors that are missing, unused or claimed twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Error {
-    /// Claimed, but not in the file.
+    /// Tensors that were claimed but are not in the file.
     pub missing: Vec<String>,
-    /// In the file, but not claimed.
+    /// Tensors of the file that were not claimed.
     pub left_over: Vec<String>,
-    /// Claimed more than once.
+    /// Tensors that were claimed more than once.
     pub twice: Vec<String>,
 }
 
 impl Ledger {
-    /// A ledger of these names, none claimed.
+    /// A ledger of these tensors, none of them claimed.
     pub fn new(names: impl IntoIterator<Item = String>) -> Ledger {
         Ledger { claims: names.into_iter().map(|name| (name, 0)).collect(), missing: Vec::new() }
     }
 
-    /// Claims `name`; false if the file does not have it, which [`Ledger::close`] reports too.
+    /// Claims `name`. Returns false if the file does not have it; [`Ledger::close`] then fails.
     pub fn claim(&mut self, name: &str) -> bool {
         match self.claims.get_mut(name) {
             Some(count) => {
@@ -49,12 +49,12 @@ impl Ledger {
         }
     }
 
-    /// Claims `name` if the file has it; that it does not is no fault.
+    /// Claims `name` if the file has it. A missing tensor is not an error.
     pub fn claim_optional(&mut self, name: &str) -> bool {
         self.claims.contains_key(name) && self.claim(name)
     }
 
-    /// Sets `name` aside as known and not needed, claimed or not.
+    /// Marks `name` as known and not needed, whether it is claimed or not.
     pub fn waive(&mut self, name: &str) {
         self.claims.remove(name);
     }
@@ -69,10 +69,10 @@ impl Ledger {
         self.claims.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name.as_str())
     }
 
-    /// Ends the account.
+    /// Closes the ledger.
     ///
     /// # Errors
-    /// Names missing, left over, and claimed twice, if there are any.
+    /// The tensors that are missing, unused or claimed twice, if any.
     pub fn close(self) -> Result<(), Error> {
         let mut error = Error { missing: self.missing, ..Error::default() };
         for (name, count) in self.claims {

@@ -1,8 +1,8 @@
-//! Files to tensors.
+//! Model files: opens GGUF and Hugging Face models as metadata and memory-mapped tensors, and downloads models.
 //!
-//! A model on disk is a GGUF file (one, or split in parts) or a Hugging Face directory. Both open to [`Opened`]:
-//! metadata, and named tensors that borrow from the mapped file. Files are untrusted: every length, count, offset,
-//! alignment and type is checked against the file's size before it is used. Absent on purpose: arithmetic on weights.
+//! A model on disk is a GGUF file (single or split) or a Hugging Face directory. Both open to [`Opened`]: metadata, and
+//! named tensors that borrow from the mapped file. Files are untrusted: every length, count, offset, alignment and type
+//! is checked against the file's size before use. This crate does no arithmetic on weights.
 
 pub mod catalog;
 mod diagnose;

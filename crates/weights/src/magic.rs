@@ -1,11 +1,11 @@
-//! What stands where a model file was meant, by its first bytes, said with the way out.
+//! Recognizes files that are not models by their first bytes (magic numbers), and says what to do instead.
 
 use std::path::Path;
 
-/// First bytes that are looked at.
+/// The bytes at the start of a file that are examined.
 pub(crate) const HEAD_BYTES: usize = 1024;
 
-/// Signatures of files that people take for models, and what to say of them.
+/// Signatures of files that are commonly mistaken for models, with the message for each.
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"\x1f\x8b", "a gzip archive; unpack it, and give the model file in it"),
     (b"BZh", "a bzip2 archive; unpack it, and give the model file in it"),
@@ -25,16 +25,16 @@ const SIGNATURES: &[(&[u8], &str)] = &[
 
 const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// A Git LFS pointer in place of the file it points to.
-pub(crate) fn lfs(head: &[u8]) -> Option<&'static str> {
+/// The message for a Git LFS pointer; `None` for other files.
+pub(crate) fn lfs_pointer(head: &[u8]) -> Option<&'static str> {
     head.starts_with(LFS).then_some(
         "a Git LFS pointer and not the file itself; fetch the file with `git lfs pull`, or the whole model with \
          `gristmill pull hf:ORG/NAME`",
     )
 }
 
-/// A web page in place of the file that its address was meant to be.
-pub(crate) fn page(head: &[u8]) -> Option<&'static str> {
+/// The message for an HTML page that was saved as the file; `None` for other files.
+pub(crate) fn html_page(head: &[u8]) -> Option<&'static str> {
     let text = head.trim_ascii_start();
     let begins =
         |with: &str| text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()));
@@ -44,9 +44,9 @@ pub(crate) fn page(head: &[u8]) -> Option<&'static str> {
     )
 }
 
-/// What a file is whose first [`HEAD_BYTES`] are `head`, if it is known and is no GGUF.
-pub(crate) fn name(head: &[u8]) -> Option<String> {
-    if let Some(known) = lfs(head).or_else(|| page(head)) {
+/// The kind of a file by its first [`HEAD_BYTES`]; `None` if it is unknown or a GGUF.
+pub(crate) fn describe(head: &[u8]) -> Option<String> {
+    if let Some(known) = lfs_pointer(head).or_else(|| html_page(head)) {
         return Some(known.to_owned());
     }
     if head.starts_with(b"PK\x03\x04") {
@@ -77,18 +77,18 @@ pub(crate) fn name(head: &[u8]) -> Option<String> {
     text(head)
 }
 
-/// The first bytes of a file, as many as are looked at.
+/// The first [`HEAD_BYTES`] of a file.
 pub(crate) fn head(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(HEAD_BYTES)]
 }
 
-/// What stands in place of a safetensors file.
+/// The kind of a file that was expected to be safetensors; `None` if it is unknown.
 pub(crate) fn in_place_of_safetensors(bytes: &[u8]) -> Option<String> {
-    name(head(bytes)).filter(|what| !what.starts_with("a safetensors file"))
+    describe(head(bytes)).filter(|what| !what.starts_with("a safetensors file"))
 }
 
-/// A file that was named in place of the folder it lies in: with the folder.
-pub(crate) fn beside(path: &Path, what: String) -> String {
+/// Adds to `what` the advice to give the directory, if `path` is a file of a Hugging Face model.
+pub(crate) fn with_directory_advice(path: &Path, what: String) -> String {
     let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.join("config.json").is_file()
         && (what.starts_with("a safetensors") || what.starts_with("a JSON"))
@@ -99,18 +99,18 @@ pub(crate) fn beside(path: &Path, what: String) -> String {
     what
 }
 
-/// Whether the bytes begin as safetensors do: a small length, then JSON.
+/// Whether the bytes start like safetensors: a small length, then JSON.
 fn is_safetensors(head: &[u8]) -> bool {
     let Some((length, rest)) = head.split_first_chunk::<8>() else { return false };
     (2..1 << 32).contains(&u64::from_le_bytes(*length)) && rest.first() == Some(&b'{')
 }
 
-/// A text, such as a server's error that was saved as the file.
+/// The message for a text file, such as a server's error that was saved as the model.
 fn text(head: &[u8]) -> Option<String> {
     const SHOWN: usize = 60;
     let whole = match std::str::from_utf8(head) {
         Ok(text) => text,
-        // The head may end inside a character.
+        // The examined bytes may end inside a character.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(&head[..error.valid_up_to()]).ok()?
         }
@@ -155,11 +155,11 @@ mod tests {
             (&[0; 100], "did not end well"),
         ];
         for (bytes, what) in cases {
-            let said = name(bytes).unwrap_or_default();
+            let said = describe(bytes).unwrap_or_default();
             assert!(said.contains(what), "{what}: {said}");
         }
         for none in [&b""[..], &[0xff; 40], b"\x01\x02\x03", b"GGU\0\0\0\0"] {
-            assert_eq!(name(none), None);
+            assert_eq!(describe(none), None);
         }
     }
 }

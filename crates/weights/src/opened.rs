@@ -1,4 +1,4 @@
-//! A model on disk, whatever its form.
+//! An opened model: metadata and memory-mapped tensors, from a GGUF file or a Hugging Face directory.
 
 mod error;
 mod tensors;
@@ -23,12 +23,12 @@ use crate::safetensors;
 pub use error::Error;
 pub use tensors::{PlacedTensor, Tensor, TensorInfo};
 
-/// The two forms of a model on disk.
+/// The file format of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelFormat {
     /// One GGUF file, or a split one.
     Gguf,
-    /// A directory with config.json and safetensors.
+    /// A directory with config.json and safetensors files.
     HuggingFace,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Display for ModelFormat {
     }
 }
 
-/// A model's metadata, in its file's own terms.
+/// A model's metadata, in the terms of its file format.
 #[derive(Clone, Debug)]
 pub enum Metadata {
-    /// Key/value pairs of the (first) GGUF file.
+    /// The key/value pairs of the (first) GGUF file.
     Gguf(gguf::Metadata),
     /// The JSON files of a directory.
     HuggingFace(Box<huggingface::Metadata>),
@@ -92,7 +92,7 @@ impl Deref for Bytes {
 }
 
 impl Bytes {
-    /// Gives pages back that can be read again; memory has nowhere to be read from.
+    /// Releases resident pages of a mapped file; does nothing for bytes in memory.
     fn drop_range(&self, range: Range<usize>) {
         match self {
             Bytes::File(map) => map.drop_range(range),
@@ -110,7 +110,7 @@ struct Entry {
     range: Range<usize>,
 }
 
-/// A model on disk, opened: metadata read, weights mapped.
+/// An opened model: its metadata is read, its weights are mapped.
 #[derive(Debug)]
 pub struct Opened {
     path: PathBuf,
@@ -123,7 +123,7 @@ pub struct Opened {
 /// Opens the GGUF file (any part of a split one) or the Hugging Face directory at `path`.
 ///
 /// # Errors
-/// The file and what is wrong with it.
+/// The file, and why it cannot be opened.
 pub fn open(path: &Path) -> Result<Opened, Error> {
     let meta = std::fs::metadata(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     if meta.is_dir() {
@@ -137,11 +137,10 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
 }
 
 impl Opened {
-    /// A model that is on no disk: a GGUF's metadata, and tensors in memory. Tensors may share bytes.
+    /// A model in memory, with GGUF metadata. Tensors may share bytes.
     ///
     /// # Panics
-    /// When a name occurs twice, a tensor's rows are not whole blocks or its bytes not inside its part: mistakes of
-    /// the caller.
+    /// If a name occurs twice, a tensor's rows are not whole blocks, or its bytes are not inside its part.
     pub fn in_memory(
         name: &Path,
         metadata: gguf::Metadata,
@@ -209,7 +208,7 @@ impl Opened {
     }
 
     fn add_gguf(&mut self, part: Part, file: Gguf) -> Result<(), Error> {
-        // The first part has the model's metadata, the others little more than their numbers.
+        // The first file has the model's metadata, the others little more than their index.
         if self.parts.is_empty() {
             self.metadata = Metadata::Gguf(file.metadata);
         }
@@ -276,12 +275,12 @@ impl Opened {
         }
     }
 
-    /// What was opened.
+    /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its form.
+    /// The file format.
     pub fn kind(&self) -> ModelFormat {
         match self.metadata {
             Metadata::Gguf(_) => ModelFormat::Gguf,
@@ -289,12 +288,12 @@ impl Opened {
         }
     }
 
-    /// Its metadata.
+    /// The model's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Files that hold tensors, with their sizes in bytes.
+    /// The files that hold tensors, with their sizes in bytes.
     pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
         self.parts.iter().map(|p| (p.path.as_path(), p.bytes.len() as u64))
     }
@@ -304,12 +303,12 @@ impl Opened {
         self.entries.iter().map(Entry::info)
     }
 
-    /// What is known of the tensor `name`.
+    /// The name, type, shape and size of the tensor `name`.
     pub fn info(&self, name: &str) -> Option<TensorInfo<'_>> {
         self.index.get(name).map(|&i| self.entries[i].info())
     }
 
-    /// The tensor `name`; none if there is no such tensor, or if its elements are not weights.
+    /// The tensor `name`; `None` if there is no such tensor, or its element type is not a supported weight format.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let entry = &self.entries[*self.index.get(name)?];
         let Element::Weights(dtype) = entry.element else { return None };
@@ -317,32 +316,33 @@ impl Opened {
         Some(Tensor { name: &entry.name, dtype, shape: entry.shape.clone(), bytes })
     }
 
-    /// An account of the tensors, none claimed.
+    /// A ledger of all tensors, none of them claimed.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.entries.iter().map(|e| e.name.clone()))
     }
 
-    /// Size of all files with tensors.
+    /// Size of all files with tensors, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.files().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Gives the resident pages of the weights back to the system; the next read fetches them again.
+    /// Releases the resident pages of the weights; the next access reads them from the file again.
     pub fn drop_pages(&self) {
         for part in &self.parts {
             part.bytes.drop_range(0..part.bytes.len());
         }
     }
 
-    /// As [`Opened::drop_pages`], for `bytes` of a tensor of this model: a loader that has repacked them needs them no
-    /// more. See [`Map::drop_range`] for the edges.
+    /// Releases the pages of `bytes`, a slice of a tensor of this model, as [`Opened::drop_pages`]. For loaders that
+    /// have repacked them. See [`Map::drop_range`] for partial pages.
     pub fn drop_pages_of(&self, bytes: &[u8]) {
         if let Some((part, start)) = self.place_of(bytes) {
             self.parts[part].bytes.drop_range(start..start.saturating_add(bytes.len()));
         }
     }
 
-    /// Which of [`Opened::files`] holds `bytes` of a tensor of this model, and from which byte on.
+    /// The index in [`Opened::files`] of the file that holds `bytes`, a slice of a tensor of this model, and the
+    /// offset.
     pub fn place_of(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let address = |bytes: &[u8]| bytes.as_ptr().addr();
         let starts = self.parts.iter().map(|part| address(bytes).wrapping_sub(address(&part.bytes)));
@@ -350,13 +350,13 @@ impl Opened {
         starts.enumerate().find(inside)
     }
 
-    /// The first of [`Opened::files`]; none if the model is on no disk.
+    /// The first of [`Opened::files`]; `None` for a model in memory.
     pub fn first_file(&self) -> Option<&Path> {
         let on_disk = |part: &&Part| matches!(part.bytes, Bytes::File(_));
         self.parts.first().filter(on_disk).map(|part| part.path.as_path())
     }
 
-    /// Which files these are, to know them again; none if the model is on no disk, or the system tells no times.
+    /// The identity of each file, for the packed cache; `None` for a model in memory, or without modification times.
     pub fn file_keys(&self) -> Option<Vec<FileKey>> {
         let key = |(number, part): (usize, &Part)| {
             let Bytes::File(map) = &part.bytes else { return None };
@@ -377,9 +377,9 @@ impl Entry {
 
 fn map_gguf(path: &Path) -> Result<(Part, Gguf), Error> {
     let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let file = gguf::parse(&map).map_err(|source| match magic::name(magic::head(&map)) {
+    let file = gguf::parse(&map).map_err(|source| match magic::describe(magic::head(&map)) {
         Some(what) if !gguf::is_gguf(&map) => {
-            Error::Foreign { path: path.to_owned(), what: magic::beside(path, what) }
+            Error::Foreign { path: path.to_owned(), what: magic::with_directory_advice(path, what) }
         }
         _ => Error::Gguf { path: path.to_owned(), source },
     })?;

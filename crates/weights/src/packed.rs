@@ -1,16 +1,16 @@
-//! Packed weights kept in a file beside the model, so that the next start need not pack them.
+//! The packed cache: a file of packed weights beside the model, so that the next start does not pack again.
 //!
 //! ```text
 //! 0      "GRISTPAN"
 //! 8      bytes of the index, u64 little-endian
 //! 16     SHA-256 of the index
-//! 48     the index, JSON: what was packed, of which files, for which machine, and where each matrix lies
-//!        zeros up to a multiple of 4096; the matrices, each from such a multiple on
+//! 48     the index, JSON: the key (source files, ISA tier, precision) and the offset of each matrix
+//!        zeros up to a multiple of 4096; then the matrices, each aligned to 4096
 //! ```
 //!
-//! The file is as untrusted as a model: lengths and places are checked against its size before they are used. The packed
-//! weights themselves are not looked at, for that would cost what they save; kernels take any bytes. What the matrices
-//! mean is not known in this room: their layout is a name and a version of whoever packed them.
+//! The file is as untrusted as a model: lengths and offsets are checked against its size before use. The packed weights
+//! themselves are not verified, which would cost the time that the cache saves; kernels are safe with any bytes. This
+//! crate does not interpret the matrices: their layout is a name and a version that the packing crate defines.
 
 mod file_key;
 mod write;
@@ -32,26 +32,26 @@ pub(crate) use file_key::file_key;
 pub use write::write;
 
 const MAGIC: [u8; 8] = *b"GRISTPAN";
-/// Magic, length and checksum.
+/// Bytes of magic, index length and checksum.
 const PRELUDE: usize = 48;
-/// A longer index is of no model.
+/// The largest index that is read, in bytes.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
-/// Matrices begin at multiples of this, the small page of most machines.
+/// Alignment of matrices in the file, in bytes: the page size of most machines.
 const ALIGN: u64 = 4096;
-/// What a thread reads at a time.
+/// Bytes that a thread reads at a time.
 const PART: usize = 4 << 20;
 
-/// Why a file of packed weights is of no use, or could not be written.
+/// An error of a packed cache: the file and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct Error {
-    /// The file.
+    /// The path of the packed cache.
     pub path: PathBuf,
-    /// What is wrong.
+    /// Why the cache cannot be used or written.
     pub problem: Problem,
 }
 
-/// What is wrong with a file of packed weights.
+/// Why a packed cache does not match, is damaged, or could not be written.
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -84,73 +84,74 @@ pub enum Problem {
     Busy,
 }
 
-/// What packed weights depend on. Packed weights of an equal key, and of matrices from the same places, are equal.
+/// Everything that packed weights depend on. If two keys and the matrices' source offsets are equal, the packed bytes
+/// are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheKey {
-    /// The version of the layout of panels.
+    /// The version of the panel layout (`kernels::PANEL_FORMAT_VERSION`).
     pub version: u32,
-    /// The tier that they are for.
+    /// The name of the ISA tier.
     pub tier: String,
-    /// Rows interleaved in a panel.
+    /// Rows of a panel (32-bit SIMD lanes).
     pub lanes: usize,
-    /// How exactly is computed with them.
+    /// The precision (`fast`, `fine`, …), which decides the layout.
     pub precision: String,
-    /// The model's files, in order.
+    /// The identities of the model's files, in order.
     pub files: Vec<FileKey>,
 }
 
-/// A packed matrix.
+/// The index entry of a packed matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MatrixEntry {
-    /// What it is for.
+    /// The role of the matrix in the model.
     pub role: String,
-    /// Format in the model's file.
+    /// The format of the source tensor.
     pub dtype: String,
-    /// Rows.
+    /// Rows of the matrix.
     pub rows: usize,
-    /// Columns.
+    /// Columns of the matrix.
     pub cols: usize,
-    /// Number of the model's file that it is from.
+    /// Index in [`CacheKey::files`] of the source file.
     pub file: usize,
-    /// Its first byte there.
+    /// Offset of the source weights in that file, in bytes.
     pub source_start: usize,
-    /// How many there are.
+    /// Length of the source weights, in bytes.
     pub source_bytes: usize,
-    /// What the panels hold.
+    /// The name of the panel layout.
     pub layout: String,
-    /// A power of two that their numbers are below, as whoever packed them means it. Not in files that are older than the tiers which
-    /// ask for it.
+    /// The exponent of a power of two that bounds the matrix's values, as the packing crate defines it. Absent (0) in
+    /// files that predate the tiers that need it.
     #[serde(default)]
     pub power: i32,
-    /// The panels' first byte, counted from where the first matrix is.
+    /// Offset of the panels from the first matrix, in bytes.
     pub start: u64,
-    /// Bytes of panels.
+    /// Length of the panels, in bytes.
     pub bytes: u64,
 }
 
-/// What a file of packed weights holds.
+/// The index of a packed cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// What the packed weights depend on.
+    /// The key of the packed weights.
     pub key: CacheKey,
-    /// Every matrix, in the order of the file.
+    /// The entries of all matrices, in file order.
     pub slots: Vec<MatrixEntry>,
 }
 
-/// A file of packed weights, its index read and checked.
+/// An opened packed cache, with its index read and checked.
 #[derive(Debug)]
 pub struct PackedFile {
     path: PathBuf,
     file: File,
     index: Index,
-    /// Where the first matrix begins.
+    /// Offset of the first matrix in the file, in bytes.
     data: u64,
 }
 
-/// Where packed weights of this model for `tier` are kept: beside its first file. None if the model is on no disk.
+/// The path of this model's packed cache for `tier`, beside its first file; `None` for a model in memory.
 pub fn path_beside(opened: &Opened, tier: &str) -> Option<PathBuf> {
     let first = opened.first_file()?;
     let mut name = first.file_name()?.to_owned();
@@ -159,7 +160,7 @@ pub fn path_beside(opened: &Opened, tier: &str) -> Option<PathBuf> {
 }
 
 impl CacheKey {
-    /// Whether this is the key `wanted`, or what is different about it.
+    /// Checks that this key equals `wanted`; the error names the difference.
     fn check(&self, wanted: &CacheKey) -> Result<(), Problem> {
         let machine = |key: &CacheKey| format!("{} ({} lanes, {})", key.tier, key.lanes, key.precision);
         if self.version != wanted.version {
@@ -175,10 +176,10 @@ impl CacheKey {
 }
 
 impl Index {
-    /// Reads an index and checks that its matrices fit into `data_bytes`, one behind the other.
+    /// Parses an index, and checks that its matrices fit into `data_bytes` without overlap.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the index is not valid.
     pub fn read(json: &[u8], data_bytes: u64) -> Result<Index, Problem> {
         let index: Index = serde_json::from_slice(json)?;
         let mut end = 0_u64;
@@ -196,7 +197,7 @@ impl Index {
     }
 }
 
-/// The number of bytes of the index that follows, and its checksum.
+/// The length of the index in bytes, and its checksum.
 fn prelude(bytes: &[u8; PRELUDE], file_bytes: u64) -> Result<(usize, [u8; 32]), Problem> {
     let (magic, rest) = bytes.split_at(MAGIC.len());
     let (length, sum) = rest.split_at(8);
@@ -212,15 +213,15 @@ fn prelude(bytes: &[u8; PRELUDE], file_bytes: u64) -> Result<(usize, [u8; 32]), 
     }
 }
 
-/// Where the matrices begin behind an index of `length` bytes.
+/// The offset of the first matrix after an index of `length` bytes.
 fn data_start(length: usize) -> u64 {
     (PRELUDE as u64 + length as u64).next_multiple_of(ALIGN)
 }
 
-/// Reads the index of a file that is `bytes`.
+/// Parses the index of a whole packed cache.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why the file is not valid.
 pub fn parse(bytes: &[u8]) -> Result<Index, Problem> {
     let file_bytes = bytes.len() as u64;
     let (length, sum) = prelude(bytes.first_chunk().ok_or(Problem::Magic)?, file_bytes)?;
@@ -235,12 +236,12 @@ fn indexed(json: &[u8], sum: &[u8; 32], file_bytes: u64) -> Result<Index, Proble
     Index::read(json, file_bytes.saturating_sub(data_start(json.len())))
 }
 
-/// Opens the packed weights at `path` if there are any, and checks that they are of `wanted`.
+/// Opens the packed cache at `path`, and checks that its key is `wanted`; `None` if there is no file.
 ///
 /// # Errors
-/// Why they are of no use.
+/// Why the cache cannot be used.
 pub fn open(path: &Path, wanted: &CacheKey) -> Result<Option<PackedFile>, Error> {
-    // Looked at before opening: opening a pipe would wait for a writer that may never come.
+    // Checked before opening: opening a named pipe would block.
     let regular = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         metadata => metadata.map(|metadata| metadata.is_file()).map_err(Problem::Io),
@@ -267,7 +268,7 @@ impl PackedFile {
         Ok(PackedFile { path: path.to_owned(), file, index, data: data_start(length) })
     }
 
-    /// Every matrix in it.
+    /// The entries of all matrices, in file order.
     pub fn slots(&self) -> &[MatrixEntry] {
         &self.index.slots
     }
@@ -275,21 +276,21 @@ impl PackedFile {
     /// Maps the whole file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn map(&self) -> Result<Arc<Map>, Error> {
         Map::of(&self.file).map(Arc::new).map_err(|error| self.wrong(error.into()))
     }
 
-    /// Where the bytes of a matrix are in the file; none if a number is beyond this machine's.
+    /// The byte range of a matrix in the file; `None` if it does not fit a usize.
     pub fn range(&self, slot: &MatrixEntry) -> Option<std::ops::Range<usize>> {
         let start = usize::try_from(self.data + slot.start).ok()?;
         Some(start..start.checked_add(usize::try_from(slot.bytes).ok()?)?)
     }
 
-    /// Reads a matrix into `to`, as long as it is, on the threads of `pool`.
+    /// Reads a matrix into `to`, which has its length, on the threads of `pool`.
     ///
     /// # Errors
-    /// What the system says, or a file that has become shorter.
+    /// The system's error, or a file that was truncated meanwhile.
     pub fn read(&self, pool: &Pool, slot: &MatrixEntry, to: &mut [u8]) -> Result<(), Error> {
         let failed = Mutex::new(None);
         pool.chunks_mut(to, PART, &|part, to| {
@@ -302,7 +303,7 @@ impl PackedFile {
         failed.map_or(Ok(()), |error| Err(self.wrong(error.into())))
     }
 
-    /// An error of this file.
+    /// An error with this file's path.
     pub fn wrong(&self, problem: Problem) -> Error {
         Error { path: self.path.clone(), problem }
     }

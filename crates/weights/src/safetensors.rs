@@ -1,8 +1,8 @@
-//! Safetensors files.
+//! Parses safetensors files.
 //!
 //! The header is read and checked by the `safetensors` crate: its length against the file, the header's UTF-8 and JSON,
 //! shapes times element size against the offsets with checked arithmetic, and that the tensors follow one another
-//! without a gap or an overlap to the end of the file. Here the result is turned into this room's terms.
+//! without a gap or an overlap to the end of the file. This module converts the result to [`TensorRecord`]s.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use crate::element::Element;
 
 /// Longest tensor name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
-/// `numpy.ndarray` stops at 64 dimensions; weights have at most a handful.
+/// The most dimensions of a tensor; weights have at most a handful.
 const MAX_DIMENSIONS: usize = 8;
 
-/// What is wrong with a safetensors file.
+/// Why a file is not valid safetensors.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum Error {
@@ -38,28 +38,28 @@ pub enum Error {
     Dimensions { name: String, dimensions: usize },
 }
 
-/// One tensor's record.
+/// The header record of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorRecord {
-    /// Its name.
+    /// The tensor's name.
     pub name: String,
-    /// What its bytes are.
+    /// The element type.
     pub element: Element,
-    /// Row-major, outermost first.
+    /// Row-major, outermost dimension first.
     pub shape: Vec<usize>,
-    /// Its bytes in the file.
+    /// The tensor's byte range in the file.
     pub range: Range<usize>,
 }
 
-/// Parses a whole file (mapped or read) into its tensors, in the order of their bytes.
+/// Parses the header of a whole file (mapped or read); returns the tensors in the order of their data.
 ///
 /// # Errors
-/// Any departure from the format.
+/// Any violation of the format.
 pub fn parse(bytes: &[u8]) -> Result<Vec<TensorRecord>, Error> {
     let Some(head) = bytes.first_chunk::<8>() else {
         return Err(if bytes.is_empty() { Error::Empty } else { Error::TooShort { bytes: bytes.len() } });
     };
-    // The crate makes this check too; its message has no numbers.
+    // The `safetensors` crate checks this too, but without the numbers.
     let header = u64::from_le_bytes(*head);
     if header > (bytes.len() - 8) as u64 {
         return Err(Error::HeaderLength { header, left: bytes.len() - 8 });

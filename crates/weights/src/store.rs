@@ -1,17 +1,18 @@
-//! The models on this machine: from what a user calls a model to a path that can be opened.
+//! The model store: resolves a catalog name, source or path to a model on disk, pulling it if necessary.
 //!
 //! ```text
-//! HOME/models/NAME/…            a whole model and its record.json; appears by one rename
-//! HOME/partial/NAME/…           a pull under way, or what a killed one left to go on from
-//! HOME/locks/NAME               held while NAME is pulled or removed
-//! HOME/notes/KIND/…             what this machine measured of a model
+//! HOME/models/NAME/…            a complete model and its record.json; created by one rename
+//! HOME/partial/NAME/…           an unfinished or interrupted pull
+//! HOME/locks/NAME               lock file, held while NAME is pulled or removed
+//! HOME/notes/KIND/…             measurements of a model on this machine
 //! ```
 //!
-//! A model is in `models/` whole and checked or not at all. Its record keeps size, time and hash of each file: opening
-//! an installed model looks at sizes and times only, so it costs microseconds and not a second for each gigabyte.
+//! Models in `models/` are complete and verified. The record of a model has the size, modification time and hash of
+//! each file. Opening an installed model compares sizes and times only, which takes microseconds; hashing takes a
+//! second for each gigabyte.
 //!
-//! Deliberately absent: the environment (a [`ModelStore`] is told by its maker), threads, and a cache that fetches anything
-//! nobody asked for.
+//! The store reads no environment variables except through [`ModelStore::from_env`], starts no threads, and downloads
+//! nothing on its own.
 
 mod error;
 mod lock;
@@ -33,10 +34,10 @@ pub use record::{FileRecord, Record};
 
 use name::Target;
 
-/// The model that `gristmill serve` takes when none is named.
+/// The model of `gristmill serve` when none is named.
 pub const DEFAULT_MODEL: &str = "smollm2-135m-instruct";
 
-/// Where models are kept, and what pulling may use.
+/// The directory of installed models, and the configuration of downloads.
 #[derive(Debug, Clone)]
 pub struct ModelStore {
     root: PathBuf,
@@ -44,16 +45,16 @@ pub struct ModelStore {
 }
 
 impl ModelStore {
-    /// A home at `root` with everything outside given.
+    /// A store at `root` with the given download configuration.
     pub fn new(root: impl Into<PathBuf>, config: FetchConfig) -> ModelStore {
         ModelStore { root: root.into(), config }
     }
 
-    /// The home that the environment names: `GRISTMILL_HOME`, else `$XDG_CACHE_HOME/gristmill`, else
+    /// The store that the environment names: `GRISTMILL_HOME`, else `$XDG_CACHE_HOME/gristmill`, else
     /// `~/.cache/gristmill`. Call it as `ModelStore::from_env(|name| std::env::var_os(name))`.
     pub fn from_env(env: impl Fn(&str) -> Option<OsString>) -> Result<ModelStore, Error> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        // The XDG rules say that a relative path is to be ignored.
+        // The XDG base directory specification: relative paths are ignored.
         let cache = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
         let root = set("GRISTMILL_HOME")
             .or_else(|| cache.map(|cache| cache.join("gristmill")))
@@ -65,19 +66,19 @@ impl ModelStore {
         Ok(ModelStore { root, config })
     }
 
-    /// The same home with other timeouts and retries.
+    /// The same store with other timeouts and retries.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> ModelStore {
         self.config.limits = limits;
         self
     }
 
-    /// Directory that everything is below.
+    /// The root directory of the store.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Timeouts and retries.
+    /// The timeouts and retries of downloads.
     pub fn limits(&self) -> Limits {
         self.config.limits
     }
@@ -98,7 +99,7 @@ impl ModelStore {
         self.root.join("locks").join(slug)
     }
 
-    /// What is installed, by name. Directories without a readable record are left out.
+    /// The installed models, sorted by name. Directories without a readable record are left out.
     pub fn installed(&self) -> Result<Vec<Installed>, Error> {
         let dir = self.models();
         let entries = match std::fs::read_dir(&dir) {
@@ -130,43 +131,43 @@ impl ModelStore {
 /// A model in the store.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// Its directory's name.
+    /// The name of the model's directory.
     pub slug: String,
-    /// Its directory.
+    /// The path of the model's directory.
     pub dir: PathBuf,
-    /// What was written down when it arrived.
+    /// The record that was written when the model was pulled.
     pub record: Record,
 }
 
 impl Installed {
     fn open(home: &ModelStore, slug: &str) -> Option<Installed> {
         let dir = home.model(slug);
-        // A link in place of the directory would lead outside.
+        // A symbolic link could lead outside the store.
         let real = std::fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_dir());
         let record = if real { Record::load(&dir)? } else { return None };
         Some(Installed { slug: slug.to_owned(), dir, record })
     }
 
-    /// What to open: the GGUF, or the directory.
+    /// The path to open: the GGUF file, or the directory.
     pub fn path(&self) -> PathBuf {
         self.record.file.as_ref().map_or_else(|| self.dir.clone(), |file| self.dir.join(file))
     }
 
-    /// Bytes of its files.
+    /// The size of all files, in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.record.files.iter().fold(0, |sum, file| sum.saturating_add(file.size_bytes))
     }
 
-    /// The catalog's entry for it, if it has one.
+    /// The catalog entry of this model, if there is one.
     pub fn entry(&self) -> Option<&'static Entry> {
         Catalog::embedded().find(&self.record.model)
     }
 }
 
-/// Whether MODEL is something that [`resolve`] could open or pull, without looking whether its source answers.
+/// Checks that [`resolve`] could open or pull MODEL, without contacting its source.
 ///
 /// # Errors
-/// A path that is not there, a source that is not well-formed, a name that the catalog does not have.
+/// A path that does not exist, a malformed source, or a name that is not in the catalog.
 pub fn known(model: &str) -> Result<(), Error> {
     match local(model) {
         Some(path) => path.map(|_| ()),
@@ -174,7 +175,7 @@ pub fn known(model: &str) -> Result<(), Error> {
     }
 }
 
-/// From MODEL to a path that can be opened, pulling what is not there yet.
+/// Resolves MODEL to a path that can be opened, pulling the model if it is not installed.
 ///
 /// MODEL is a catalog name, a path to a GGUF or a Hugging Face directory, or a source (`hf:`, `py:`, `http(s)://`).
 /// A catalog name comes before a file of that name in the current directory; write `./name` for the file.
@@ -188,7 +189,7 @@ pub fn resolve(model: &str, home: &ModelStore, progress: &mut dyn Progress) -> R
         return Ok(installed.path());
     }
     match pull(model, home, false, progress) {
-        // A store on a read-only disk cannot take a lock, nor does it need one.
+        // A store on a read-only file system cannot be locked, and needs no lock.
         Err(Error::Fetch(fetch::Error::Io { source, .. }))
             if is_read_only(&source) && installed.is_some() =>
         {
@@ -204,9 +205,9 @@ fn is_read_only(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
 }
 
-/// The path that `model` is, when it is one.
+/// The path that `model` names, or an error if it looks like a path and does not exist; `None` if it is no path.
 fn local(model: &str) -> Option<Result<PathBuf, Error>> {
-    if fetch::ModelSource::is_meant(model) || Catalog::embedded().find(model).is_some() {
+    if fetch::ModelSource::has_source_prefix(model) || Catalog::embedded().find(model).is_some() {
         return None;
     }
     let path = PathBuf::from(model);

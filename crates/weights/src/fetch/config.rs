@@ -1,4 +1,4 @@
-//! What fetching has from outside: the hub, interpreters, patience.
+//! The configuration of downloads: hub, Python interpreters, timeouts and retries.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 pub(super) const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
-/// How long to wait and how often to try.
+/// Timeouts and retries of downloads.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For the name lookup, and again for the connection.
+    /// Timeout of the name lookup, and of the connection.
     pub connect: Duration,
-    /// Longest silence of a server or of pip before the attempt counts as failed.
+    /// Longest time without data from a server or pip before the attempt fails.
     pub stall: Duration,
-    /// Attempts in a row that may fail without bringing at least 1 MiB.
+    /// Consecutive attempts that may fail without at least 1 MiB of progress.
     pub retries: u32,
-    /// Pause after the first failed attempt; doubles each time up to 16 times this.
+    /// Pause after the first failed attempt; it doubles with each further one, up to 16 times this.
     pub backoff: Duration,
     /// Longest wait for another process that pulls the same model.
     pub lock: Duration,
@@ -33,20 +33,20 @@ impl Default for Limits {
     }
 }
 
-/// Everything outside that fetching needs; the environment is read by whoever builds it.
+/// The configuration of downloads. The caller reads the environment.
 #[derive(Debug, Clone)]
 pub struct FetchConfig {
-    /// The hub and its token.
+    /// The hub's address and token.
     pub hub: Hub,
     /// Interpreters whose pip may be used.
     pub pythons: PythonInterpreters,
     /// Timeouts and retries.
     pub limits: Limits,
-    /// PEM file of the authorities to trust, in place of those built in.
+    /// PEM file of trusted certificate authorities, instead of the built-in ones.
     pub trust: Option<PathBuf>,
 }
 
-/// Where the hub is, and who asks.
+/// The Hugging Face hub: its address, and the user's token.
 #[derive(Clone)]
 pub struct Hub {
     pub(super) endpoint: String,
@@ -68,7 +68,7 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// A hub at `endpoint` (scheme and host, perhaps a path) with an optional token.
+    /// A hub at `endpoint` (scheme, host and optional path) with an optional token.
     pub fn new(endpoint: &str, token: Option<String>) -> Hub {
         Hub { endpoint: endpoint.trim_end_matches('/').to_owned(), token, offline: false }
     }
@@ -92,17 +92,17 @@ impl Hub {
     }
 }
 
-/// Interpreters to try, in order.
+/// Python interpreters to try, in order.
 #[derive(Debug, Clone)]
 pub struct PythonInterpreters(pub(super) Vec<OsString>);
 
 impl PythonInterpreters {
-    /// These, in order.
+    /// The given interpreters, in order.
     pub fn new(names: impl IntoIterator<Item = OsString>) -> PythonInterpreters {
         PythonInterpreters(names.into_iter().collect())
     }
 
-    /// `GRISTMILL_PYTHON` alone when it is set, else `python3`, then `python`.
+    /// `GRISTMILL_PYTHON` alone if it is set, else `python3`, then `python`.
     pub fn from_env(env: &dyn Fn(&str) -> Option<OsString>) -> PythonInterpreters {
         match env("GRISTMILL_PYTHON").filter(|name| !name.is_empty()) {
             Some(name) => PythonInterpreters(vec![name]),
@@ -111,7 +111,7 @@ impl PythonInterpreters {
     }
 }
 
-/// What may stand in a header.
+/// Whether `text` is a valid token for an HTTP header.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.len() <= 4096 && text.bytes().all(|b| b.is_ascii_graphic())
 }

@@ -1,27 +1,27 @@
-//! What a source is asked for, and what it delivers.
+//! What is requested from a source, and what it returns.
 
 use super::error::Error;
 
-/// Largest file that any source may deliver when nobody said its size: 1 TiB.
+/// Largest file that is downloaded if its size is not known in advance: 1 TiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 40;
 
-/// A file whose content is known beforehand.
+/// A file with known length and hash.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pinned {
     /// Path within the model, `/` between its parts.
     pub name: String,
     /// Lower-case hex SHA-256.
     pub sha256: String,
-    /// Exact length.
+    /// Exact length, in bytes.
     pub size_bytes: u64,
 }
 
-/// What a source is asked for.
+/// The files that are requested from a source.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestedFiles {
-    /// Name under which a single-file model is stored; a source names it otherwise.
+    /// Name under which a single-file model is stored; `None` for the source's own name.
     pub(crate) file: Option<String>,
-    /// Files whose hash is known; they must all arrive.
+    /// Files with known hashes; all of them must be received.
     pub(crate) pinned: Vec<Pinned>,
 }
 
@@ -31,19 +31,19 @@ impl RequestedFiles {
     }
 }
 
-/// Who vouches for a file's hash.
+/// How a file's hash was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checked {
-    /// The catalog, or the `#sha256=` of a URL.
+    /// Against the catalog, or the `#sha256=` of a URL.
     Pinned,
-    /// The hub's own record of the file.
+    /// Against the hash that the hub reports.
     Hub,
-    /// Nobody did: the hash of what arrived was written down, so that later damage shows.
+    /// Not at all: the hash of the received bytes was recorded, to detect later damage.
     Recorded,
 }
 
-/// A file that arrived whole.
+/// A completely received file.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedFile {
     pub(crate) name: String,
@@ -52,7 +52,7 @@ pub(crate) struct ReceivedFile {
     pub(crate) checked: Checked,
 }
 
-/// All files of a model.
+/// The files of a downloaded model.
 #[derive(Debug)]
 pub(crate) struct FetchedModel {
     /// The source with its revision pinned.
@@ -60,11 +60,11 @@ pub(crate) struct FetchedModel {
     /// The file to open; `None` for a directory.
     pub(crate) file: Option<String>,
     pub(crate) files: Vec<ReceivedFile>,
-    /// Bytes that came over the network in this run.
+    /// Bytes that were downloaded in this run.
     pub(crate) network_bytes: u64,
 }
 
-/// Compares what arrived with what was promised.
+/// Compares a received file's hash and length with the expected ones.
 pub(crate) fn check(pin: &Pinned, sha256: &str, size_bytes: u64) -> Result<(), Error> {
     if size_bytes != pin.size_bytes {
         return Err(Error::Size { file: pin.name.clone(), got: size_bytes, want: pin.size_bytes });

@@ -1,4 +1,4 @@
-//! One file over HTTP: resumed by range, hashed while it arrives, and believed only when its hash is right.
+//! Downloads a file over HTTP: resumes by range request, hashes while receiving, and verifies the hash.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use ureq::http::{HeaderMap, header};
 
-use super::http::{Answer, Client, RetryState, io_reason, is_passing, number, refused, retry_after};
+use super::http::{Answer, Client, RetryState, io_reason, is_transient, number, retry_after, status_error};
 use super::journal::{FileState, digest, hash_prefix};
 use super::{Checked, Error, Event, Journal, MAX_FILE_BYTES, Pinned, Progress, ReceivedFile, reserve};
 
-/// A server that says no length is checked against the disk again after this many bytes.
+/// If the server gives no length, free disk space is checked again after this many bytes.
 const DISK_STEP_BYTES: u64 = 256 << 20;
 
-/// One file to bring.
+/// A file to download.
 pub(crate) struct DownloadRequest<'a> {
     pub(crate) url: &'a str,
     /// Name within the model.
     pub(crate) name: &'a str,
-    /// What its bytes must be, when that is known.
+    /// The expected hash and length, if the catalog pins them.
     pub(crate) pin: Option<&'a Pinned>,
-    /// Hash and length that the hub's listing gave.
+    /// The hash and length from the hub's listing.
     pub(crate) listed: (Option<&'a str>, Option<u64>),
 }
 
@@ -34,20 +34,20 @@ impl DownloadRequest<'_> {
     }
 }
 
-/// A download under way: the open `.part`, and the hash of what it holds.
+/// A download in progress: the open `.part` file, and the hash of its bytes.
 struct Part<'a> {
     order: &'a DownloadRequest<'a>,
     file: std::fs::File,
     hasher: Sha256,
-    /// Bytes in the file and in the hash.
+    /// Bytes received so far, which are in the file and in the hash.
     at: u64,
     state: FileState,
     network_bytes: u64,
-    /// The server has answered in this run.
+    /// Whether the server has answered in this run.
     answered: bool,
 }
 
-/// Brings one file; returns it with the bytes that came over the network.
+/// Downloads one file; returns it with the number of downloaded bytes.
 pub(crate) fn download(
     client: &Client,
     order: &DownloadRequest<'_>,
@@ -56,13 +56,13 @@ pub(crate) fn download(
 ) -> Result<(ReceivedFile, u64), Error> {
     if let Some((sha256, size_bytes)) = journal.finished(order.name) {
         if order.sha256().is_none_or(|want| want == sha256) {
-            let checked = vouched(order, order.listed.0.is_some());
+            let checked = checked_by(order, order.listed.0.is_some());
             return Ok((ReceivedFile { name: order.name.to_owned(), sha256, size_bytes, checked }, 0));
         }
         journal.discard(order.name)?;
     }
     let mut part = Part::open(order, journal, progress)?;
-    let mut tries = RetryState::new(client.limits);
+    let mut retries = RetryState::new(client.limits);
     let mut spoiled_before = false;
     let mut linked = None;
     loop {
@@ -70,10 +70,10 @@ pub(crate) fn download(
         let resumed = part.at;
         match part.attempt(client, journal, progress, &mut linked) {
             Ok(()) => {}
-            Err(Attempt::End(error)) => return Err(error),
-            Err(Attempt::Again(error, asked)) => {
-                tries.gain(part.network_bytes - before);
-                tries.again(error, asked, order.name, progress)?;
+            Err(AttemptError::Final(error)) => return Err(error),
+            Err(AttemptError::Retry(error, retry_after_header)) => {
+                retries.gain(part.network_bytes - before);
+                retries.pause_or_fail(error, retry_after_header, order.name, progress)?;
                 continue;
             }
         }
@@ -84,11 +84,11 @@ pub(crate) fn download(
             let network_bytes = part.network_bytes;
             journal.finish(order.name, &sha256, size)?;
             progress.event(Event::End { file: order.name });
-            let checked = vouched(order, linked.is_some());
+            let checked = checked_by(order, linked.is_some());
             let name = order.name.to_owned();
             return Ok((ReceivedFile { name, sha256, size_bytes: size, checked }, network_bytes));
         };
-        // Bytes kept from an earlier attempt may be the bad ones: they get one fresh start.
+        // Bytes from an earlier attempt may be the damaged ones: the file is downloaded once more from the start.
         let network_bytes = part.network_bytes;
         journal.discard(order.name)?;
         if resumed == 0 || spoiled_before {
@@ -100,7 +100,7 @@ pub(crate) fn download(
     }
 }
 
-fn vouched(order: &DownloadRequest<'_>, hub: bool) -> Checked {
+fn checked_by(order: &DownloadRequest<'_>, hub: bool) -> Checked {
     match (order.pin, hub || order.listed.0.is_some()) {
         (Some(_), _) => Checked::Pinned,
         (None, true) => Checked::Hub,
@@ -108,15 +108,15 @@ fn vouched(order: &DownloadRequest<'_>, hub: bool) -> Checked {
     }
 }
 
-/// How an attempt ended when it did not succeed.
-enum Attempt {
-    End(Error),
-    Again(Error, Option<Duration>),
+/// Why an attempt failed: for good, or worth a retry.
+enum AttemptError {
+    Final(Error),
+    Retry(Error, Option<Duration>),
 }
 
-impl From<Error> for Attempt {
+impl From<Error> for AttemptError {
     fn from(error: Error) -> Self {
-        Attempt::End(error)
+        AttemptError::Final(error)
     }
 }
 
@@ -138,7 +138,7 @@ impl<'a> Part<'a> {
             .map_err(Error::io("open", &path))?;
         let length = file.metadata().map_err(Error::io("look at", &path))?.len();
         let state = journal.state(order.name);
-        // Without a validator and without a hash nobody would notice if the file had changed meanwhile.
+        // Without a validator or a hash, a change of the file on the server would go unnoticed.
         let usable = state.validator.is_some() || order.sha256().is_some();
         let at = if usable && order.size().is_none_or(|size| length <= size) { length } else { 0 };
         let hasher = hash_prefix(&path, order.name, at, progress)?;
@@ -164,7 +164,7 @@ impl<'a> Part<'a> {
         journal: &mut Journal,
         progress: &mut dyn Progress,
         linked: &mut Option<String>,
-    ) -> Result<(), Attempt> {
+    ) -> Result<(), AttemptError> {
         if self.at > 0 && self.order.size() == Some(self.at) {
             return Ok(());
         }
@@ -177,22 +177,22 @@ impl<'a> Part<'a> {
         }
         let answer = client.get(self.order.url, &extra).map_err(|failed| {
             let hopeless = failed.unreachable && !self.answered;
-            if hopeless { Attempt::End(failed.error) } else { Attempt::Again(failed.error, None) }
+            if hopeless { AttemptError::Final(failed.error) } else { AttemptError::Retry(failed.error, None) }
         })?;
         self.answered = true;
         if let (Some(want), Some(says)) = (self.order.sha256(), &answer.linked_sha256)
             && want != says
         {
             let (file, got, want) = (self.order.name.to_owned(), says.clone(), want.to_owned());
-            return Err(Attempt::End(Error::Hash { file, got, want }));
+            return Err(AttemptError::Final(Error::Hash { file, got, want }));
         }
         *linked = answer.linked_sha256.clone().or(linked.take());
         let complete = answer.status == 416
             && unsatisfied_range(&answer.headers) == Some(self.at)
             && self.state.total.is_none_or(|total| total == self.at)
-            && self.same_file(&answer.headers, Some(self.at)).is_ok();
+            && self.check_same_version(&answer.headers, Some(self.at)).is_ok();
         if complete {
-            // The last run stopped between the last byte and the rename.
+            // The previous run stopped between the last byte and the rename.
             return Ok(());
         }
         let total = self.place_in_file(&answer, journal)?;
@@ -206,12 +206,12 @@ impl<'a> Part<'a> {
         self.receive(answer, total, end, journal, progress)
     }
 
-    /// Reads status and headers; afterwards the body continues at `self.at`. Returns the whole file's length.
-    fn place_in_file(&mut self, answer: &Answer, journal: &mut Journal) -> Result<Option<u64>, Attempt> {
+    /// Checks status and headers, so that the body continues at `self.at`. Returns the length of the whole file.
+    fn place_in_file(&mut self, answer: &Answer, journal: &mut Journal) -> Result<Option<u64>, AttemptError> {
         let encoding = answer.headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_vec());
         if encoding.is_some_and(|encoding| encoding != b"identity") {
             let reason = "the server insists on compressing the file".to_owned();
-            return Err(Attempt::End(Error::Http { url: answer.url.clone(), reason }));
+            return Err(AttemptError::Final(Error::Http { url: answer.url.clone(), reason }));
         }
         match answer.status {
             200 => {
@@ -228,7 +228,7 @@ impl<'a> Part<'a> {
                 let range = content_range(&answer.headers);
                 let fits = match range {
                     Some(range) if range.start == self.at && self.at > 0 => {
-                        self.same_file(&answer.headers, range.total)
+                        self.check_same_version(&answer.headers, range.total)
                     }
                     _ => Err("the server sent another range than was asked for"),
                 };
@@ -237,27 +237,26 @@ impl<'a> Part<'a> {
                     Err(reason) => {
                         self.restart(journal)?;
                         let reason = reason.to_owned();
-                        Err(Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None))
+                        Err(AttemptError::Retry(Error::Http { url: answer.url.clone(), reason }, None))
                     }
                 }
             }
             416 => {
                 self.restart(journal)?;
                 let reason = "the server refused to go on where the last attempt stopped".to_owned();
-                Err(Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None))
+                Err(AttemptError::Retry(Error::Http { url: answer.url.clone(), reason }, None))
             }
-            status if is_passing(status) => {
-                Err(Attempt::Again(refused(answer), retry_after(&answer.headers)))
+            status if is_transient(status) => {
+                Err(AttemptError::Retry(status_error(answer), retry_after(&answer.headers)))
             }
-            _ => Err(Attempt::End(refused(answer))),
+            _ => Err(AttemptError::Final(status_error(answer))),
         }
     }
 
-    /// Whether an answer goes on with the file whose first bytes are here. Servers that do not know `If-Range` send a
-    /// range of whatever the file is now; two files must not be joined, so the validator and the length are held
-    /// against those of the first answer. A file whose hash is known is checked by it in the end, so there a missing
-    /// validator is no reason to begin anew.
-    fn same_file(&self, headers: &HeaderMap, total: Option<u64>) -> Result<(), &'static str> {
+    /// Checks that a response continues the same version of the file. Servers without `If-Range` support send a range
+    /// of the current version, so validator and length are compared with those of the first response. If the hash is
+    /// known, it is checked in the end, and a missing validator is accepted.
+    fn check_same_version(&self, headers: &HeaderMap, total: Option<u64>) -> Result<(), &'static str> {
         const CHANGED: &str = "the file changed on the server since the last attempt; begun anew";
         if let (Some(before), Some(now)) = (self.state.total, total)
             && before != now
@@ -274,25 +273,25 @@ impl<'a> Part<'a> {
             Some(now) if now == validator => Ok(()),
             Some(_) => Err(CHANGED),
             None if self.order.sha256().is_some() => Ok(()),
-            // RFC 9110 15.3.7 lets an answer to If-Range leave the date out, and never the ETag.
+            // RFC 9110 15.3.7: a response to If-Range may omit the date, but not the ETag.
             None if !is_etag && etag.is_none() => Ok(()),
             None => Err("the server does not say whether the file is still the same; begun anew"),
         }
     }
 
-    fn check_total(&mut self, total: Option<u64>, journal: &Journal) -> Result<(), Attempt> {
+    fn check_total(&mut self, total: Option<u64>, journal: &Journal) -> Result<(), AttemptError> {
         let want = self.order.size();
         if let (Some(want), Some(got)) = (want, total)
             && want != got
         {
-            return Err(Attempt::End(Error::Size { file: self.order.name.to_owned(), got, want }));
+            return Err(AttemptError::Final(Error::Size { file: self.order.name.to_owned(), got, want }));
         }
         let size = want.or(total).unwrap_or(0);
         if size > MAX_FILE_BYTES {
             let what = self.order.name.to_owned();
-            return Err(Attempt::End(Error::TooLarge { what, limit: MAX_FILE_BYTES }));
+            return Err(AttemptError::Final(Error::TooLarge { what, limit: MAX_FILE_BYTES }));
         }
-        reserve(journal.dir(), size.saturating_sub(self.at)).map_err(Attempt::End)
+        reserve(journal.dir(), size.saturating_sub(self.at)).map_err(AttemptError::Final)
     }
 
     fn receive(
@@ -302,9 +301,9 @@ impl<'a> Part<'a> {
         end: Option<u64>,
         journal: &Journal,
         progress: &mut dyn Progress,
-    ) -> Result<(), Attempt> {
+    ) -> Result<(), AttemptError> {
         let path = journal.part(self.order.name);
-        // What the answer declares, and never more than the file is known to have.
+        // The expected length, else the declared one, else the general limit.
         let known = self.order.size().or(total).unwrap_or(MAX_FILE_BYTES);
         let limit = end.map_or(known, |end| end.min(known));
         let mut body = answer.body.into_reader();
@@ -313,17 +312,17 @@ impl<'a> Part<'a> {
         self.file.seek(SeekFrom::Start(self.at)).map_err(Error::io("seek in", &path))?;
         loop {
             if progress.cancelled() {
-                return Err(Attempt::End(Error::Cancelled));
+                return Err(AttemptError::Final(Error::Cancelled));
             }
             let count = body.read(&mut chunk).map_err(|error| {
                 let reason = format!("the connection broke at byte {}: {}", self.at, io_reason(&error));
-                Attempt::Again(Error::Http { url: answer.url.clone(), reason }, None)
+                AttemptError::Retry(Error::Http { url: answer.url.clone(), reason }, None)
             })?;
             if count == 0 {
                 break;
             }
             if self.at + count as u64 > limit {
-                return Err(Attempt::End(Error::TooLarge { what: self.order.name.to_owned(), limit }));
+                return Err(AttemptError::Final(Error::TooLarge { what: self.order.name.to_owned(), limit }));
             }
             self.file.write_all(&chunk[..count]).map_err(Error::io("write", &path))?;
             self.hasher.update(&chunk[..count]);
@@ -339,14 +338,14 @@ impl<'a> Part<'a> {
         match self.order.size().or(total) {
             Some(want) if self.at < want => {
                 let reason = format!("the connection ended at byte {} of {want}", self.at);
-                Err(Attempt::Again(Error::Http { url: answer.url, reason }, None))
+                Err(AttemptError::Retry(Error::Http { url: answer.url, reason }, None))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// A strong ETag, else the date; RFC 9110 13.1.5 allows nothing else in `If-Range`.
+/// A strong ETag, else the date: RFC 9110 13.1.5 allows no other validator in `If-Range`.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let etag = headers
         .get(header::ETAG)
@@ -363,7 +362,7 @@ struct ContentRange {
     start: u64,
     /// Last byte.
     end: u64,
-    /// Length of the whole file, if the server knows.
+    /// Length of the whole file, if the server gives it.
     total: Option<u64>,
 }
 
@@ -376,7 +375,7 @@ fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
     (start <= end && total.is_none_or(|total| end < total)).then_some(ContentRange { start, end, total })
 }
 
-/// Whole length from the `Content-Range: bytes */10` of a 416.
+/// The length of the whole file, from the `Content-Range: bytes */10` of a 416 response.
 fn unsatisfied_range(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes */")?.parse().ok()
 }

@@ -1,11 +1,11 @@
-//! Why a file did not arrive, and whether the disk has room for it.
+//! Errors of downloads, and the check of free disk space.
 
 use std::path::{Path, PathBuf};
 
-/// Free space that a download leaves on the disk, in bytes.
+/// Disk space that a download leaves free, in bytes.
 pub const DISK_MARGIN_BYTES: u64 = 64 << 20;
 
-/// Why a file did not arrive.
+/// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
     Http {
         /// Address without its query, which may hold a signature.
         url: String,
-        /// What happened, in words.
+        /// Description of the failure.
         reason: String,
     },
     /// The server answered with a status that ends the attempt.
@@ -24,27 +24,27 @@ pub enum Error {
         url: String,
         /// HTTP status code.
         status: u16,
-        /// What to do about it; empty or begins with `: `.
+        /// Advice; empty, or begins with `: `.
         hint: String,
     },
-    /// The bytes are not those that were promised.
+    /// The received bytes have another hash than expected.
     #[error("{file}: SHA-256 is {got}, expected {want}")]
     Hash {
         /// File within the model.
         file: String,
-        /// Digest of what arrived, lower-case hex.
+        /// Digest of the received bytes, lower-case hex.
         got: String,
         /// Digest that was expected, lower-case hex.
         want: String,
     },
-    /// The length is not the one that was promised.
+    /// The received file has another length than expected.
     #[error("{file}: {got} bytes, expected {want}")]
     Size {
         /// File within the model.
         file: String,
-        /// Length found.
+        /// Length found, in bytes.
         got: u64,
-        /// Length expected.
+        /// Length expected, in bytes.
         want: u64,
     },
     /// More bytes than allowed.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// The disk is too full to begin or to go on.
+    /// The disk has too little free space.
     #[error("not enough disk space at {path}: {need} bytes needed, {free} free")]
     Disk {
         /// Directory on the disk in question.
@@ -65,12 +65,12 @@ pub enum Error {
         /// Bytes free for this user.
         free: u64,
     },
-    /// The hub answered, but what was asked for is not there or is ambiguous.
+    /// The hub has no such file, or the request is ambiguous.
     #[error("{repo}: {reason}")]
     Hub {
         /// Repository, `org/name`.
         repo: String,
-        /// What is wrong and what to do.
+        /// The problem, and what to do.
         reason: String,
     },
     /// No Python with pip, or pip failed.
@@ -78,36 +78,36 @@ pub enum Error {
     Python {
         /// `name==version`.
         package: String,
-        /// What pip said, or what is missing.
+        /// pip's error message, or what is missing.
         reason: String,
     },
-    /// A wheel is damaged, hostile, or lacks the member.
+    /// A wheel is damaged, malicious, or lacks the member.
     #[error("{wheel}: {reason}")]
     Wheel {
         /// File name of the wheel.
         wheel: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// What arrived is not a model file at all.
+    /// The received file is not a model.
     #[error("{file}: {reason}")]
     NotAModel {
         /// File within the model.
         file: String,
-        /// What it is instead.
+        /// The kind of file that was received.
         reason: String,
     },
     /// A local file operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// Verb.
+        /// The failed action, a verb.
         action: &'static str,
-        /// Path it failed on.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// `Progress::cancelled` said so.
+    /// [`Progress::cancelled`](super::Progress::cancelled) returned true.
     #[error("cancelled")]
     Cancelled,
 }
@@ -124,21 +124,21 @@ impl Error {
         }
     }
 
-    /// True where another source could not do better: the user stopped it, or the disk is full.
+    /// Whether trying another source is pointless: the user cancelled, or the disk is full.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Error::Cancelled | Error::Disk { .. } | Error::Io { .. })
     }
 }
 
-/// Bytes that this user may still write on the disk of `dir`.
+/// Free disk space for this user in `dir`, in bytes.
 pub(crate) fn free_bytes(dir: &Path) -> std::io::Result<u64> {
     let stat = rustix::fs::statvfs(dir)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Refuses to begin what the disk cannot hold.
+/// Fails if the disk of `dir` has no room for `bytes` plus [`DISK_MARGIN_BYTES`].
 pub(crate) fn reserve(dir: &Path, bytes: u64) -> Result<(), Error> {
-    // A file system that cannot say how much is free is not a reason to refuse; the write itself will tell.
+    // If the free space cannot be read, the write itself will show whether there is enough.
     let Ok(free) = free_bytes(dir) else { return Ok(()) };
     let need = bytes.saturating_add(DISK_MARGIN_BYTES);
     if need > free {

@@ -1,6 +1,6 @@
-//! Digests as text.
+//! Hexadecimal digests.
 
-/// Lower-case hex.
+/// The bytes as lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -9,7 +9,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// True for 64 lower-case hex digits.
+/// Whether `text` is 64 lower-case hex digits.
 pub(crate) fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }

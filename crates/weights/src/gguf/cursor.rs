@@ -1,10 +1,10 @@
-//! Reading little-endian fields from bytes that may end anywhere.
+//! A bounds-checked reader of little-endian fields.
 
 use super::{Array, Error, Value};
 
 /// Longest string, in bytes: real files hold chat templates and license texts of some hundred kilobytes.
 const MAX_STRING_BYTES: u64 = 64 << 20;
-/// Arrays inside arrays. Files in use have none; the format allows any depth.
+/// The deepest nesting of arrays. Files in use have none; the format allows any depth.
 const MAX_ARRAY_DEPTH: u32 = 4;
 
 pub(super) struct Cursor<'a> {
@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.array_of(what)?))
     }
 
-    /// A count whose items take at least `least` bytes each, refused if the rest of the file cannot hold them.
+    /// Reads a count of items of at least `least` bytes each; an error if the rest of the file cannot hold them.
     pub(super) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, Error> {
         let offset = self.at;
         let count = self.u64(what)?;

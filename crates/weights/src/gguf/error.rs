@@ -1,10 +1,10 @@
-//! What is wrong with a GGUF file.
+//! Errors of GGUF files.
 
 use tensor::Dtype;
 
 use super::limits::{MAX_ALIGNMENT, MAX_DIMENSIONS};
 
-/// What is wrong with a GGUF file. Offsets are bytes from the start of the file.
+/// Why a file is not valid GGUF. Offsets are in bytes from the start of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum Error {
@@ -63,7 +63,7 @@ pub enum Error {
     Split { key: &'static str, value: String, problem: String },
 }
 
-/// `47 47 55 46`.
+/// Bytes in hexadecimal, such as `47 47 55 46`.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! The format's constants, and limits on what a file may claim.
+//! Constants of the GGUF format, and limits for untrusted files.
 
 pub(super) const MAGIC: &[u8; 4] = b"GGUF";
 

@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Any integer type, if the number fits.
+    /// An integer of any type, if it fits an i64.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             Value::U8(v) => Some(v.into()),
@@ -139,7 +139,7 @@ impl Value {
         }
     }
 
-    /// Any integer type, if the number fits.
+    /// An integer of any type, if it fits a u64.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Value::U64(v) => Some(v),
@@ -165,7 +165,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Adds an entry; false, and nothing changed, if the key is there already.
+    /// Adds an entry. Returns false and changes nothing if the key exists.
     pub fn insert(&mut self, key: String, value: Value) -> bool {
         if self.index.contains_key(&key) {
             return false;
@@ -180,7 +180,7 @@ impl Metadata {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -223,7 +223,7 @@ impl Metadata {
         }
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn get_bool(&self, key: &str) -> Option<bool> {
         match self.get(key)? {
             Value::Bool(v) => Some(*v),
@@ -269,7 +269,7 @@ impl Metadata {
         (0..array.len()).map(|i| array.get(i)?.as_i64()).collect()
     }
 
-    /// An array of truth values, or of integers read as such.
+    /// An array of booleans, or of integers of which 0 is false.
     pub fn get_bools(&self, key: &str) -> Option<Vec<bool>> {
         match self.get_array(key)? {
             Array::Bool(v) => Some(v.clone()),

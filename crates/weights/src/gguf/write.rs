@@ -1,7 +1,7 @@
-//! Writes GGUF version 3: the reader's layout the other way round.
+//! Writes GGUF version 3.
 //!
-//! For files of random weights that other programs are measured with, and for tests. A file appears whole or not at
-//! all: it is written under a temporary name, synced and renamed.
+//! Used for files of random weights, with which other programs are measured, and for tests. Writing is atomic: a
+//! temporary file is written, synced and renamed.
 
 use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
@@ -10,17 +10,17 @@ use std::path::Path;
 use super::{Array, MAGIC, Metadata, Value};
 use crate::opened::Tensor;
 
-/// Writes `metadata` and `tensors` to `path`, replacing what is there.
+/// Writes `metadata` and `tensors` to `path`, replacing an existing file.
 ///
 /// # Errors
-/// What the system says; `InvalidInput` for an alignment that no reader accepts.
+/// The system's error; `InvalidInput` for an alignment that no reader accepts.
 pub fn write(path: &Path, metadata: &Metadata, tensors: &[Tensor<'_>]) -> io::Result<()> {
     let alignment =
         super::alignment(metadata).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut temporary = tempfile::Builder::new();
     temporary.prefix(".tmp-");
-    // Others may read it, as any file that is made here, by the process's mask.
+    // Temporary files are private; this one gets the default mode, reduced by the process's umask.
     #[cfg(unix)]
     let readable: Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     #[cfg(unix)]
@@ -42,7 +42,7 @@ pub fn write(path: &Path, metadata: &Metadata, tensors: &[Tensor<'_>]) -> io::Re
     Ok(())
 }
 
-/// Everything before the data.
+/// The bytes before the data section.
 fn head(metadata: &Metadata, tensors: &[Tensor<'_>], alignment: u64) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(3u32.to_le_bytes());

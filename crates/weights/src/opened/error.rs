@@ -1,4 +1,4 @@
-//! Why a model cannot be opened.
+//! Errors of opening a model.
 
 use std::io;
 use std::path::PathBuf;

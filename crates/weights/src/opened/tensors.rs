@@ -1,54 +1,54 @@
-//! Tensors of a model on disk, as its users see them.
+//! Tensors of an opened model.
 
 use tensor::Dtype;
 
 use crate::Element;
 
-/// What is known of a tensor without touching its bytes.
+/// The name, type, shape and size of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorInfo<'a> {
-    /// Its name.
+    /// The tensor's name.
     pub name: &'a str,
-    /// What its bytes are.
+    /// The element type.
     pub element: Element,
     /// Row-major, outermost first: `[rows, cols]`.
     pub shape: &'a [usize],
-    /// Size in the file.
+    /// Size in the file, in bytes.
     pub bytes: usize,
 }
 
 impl TensorInfo<'_> {
-    /// Numbers in it.
+    /// The number of elements.
     pub fn count(&self) -> u64 {
-        // No overflow: the count fits the file size times the weights a byte can hold, which parsing checked.
+        // No overflow: parsing checked the count against the file size.
         self.shape.iter().map(|&d| d as u64).product()
     }
 }
 
-/// A tensor's bytes in the mapped file, with what they mean.
+/// A tensor: its bytes in the mapped file, with format and shape.
 #[derive(Clone, Debug)]
 pub struct Tensor<'a> {
-    /// Its name.
+    /// The tensor's name.
     pub name: &'a str,
-    /// Its format.
+    /// The tensor's format.
     pub dtype: Dtype,
     /// Row-major, outermost first: `[rows, cols]`.
     pub shape: Vec<usize>,
-    /// Exactly the bytes of the shape in the format.
+    /// The tensor's bytes; their length follows from shape and format.
     pub bytes: &'a [u8],
 }
 
-/// A tensor of a model that is made in memory: where its bytes are among the parts given beside it.
+/// A tensor of a model in memory ([`Opened::in_memory`](super::Opened::in_memory)), with its position among the parts.
 #[derive(Clone, Debug)]
 pub struct PlacedTensor {
-    /// Its name.
+    /// The tensor's name.
     pub name: String,
-    /// Its format.
+    /// The tensor's format.
     pub dtype: Dtype,
     /// Row-major, outermost first: `[rows, cols]`.
     pub shape: Vec<usize>,
-    /// The index of the part that holds it.
+    /// The index of the part that holds the tensor.
     pub part: usize,
-    /// Its first byte in the part.
+    /// The offset of the tensor in the part, in bytes.
     pub start: usize,
 }

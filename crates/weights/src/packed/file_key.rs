@@ -1,30 +1,30 @@
-//! Which file of a model weights were packed from.
+//! Identifies the model files from which weights were packed.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::fetch::hex;
 
-/// Places where a model's file is looked at.
+/// The number of samples of a file that are hashed.
 const SPOTS: usize = 64;
 
-/// Bytes looked at in each.
+/// Bytes of a sample.
 const SPOT_BYTES: usize = 4096;
 
-/// Which file of a model it was.
+/// The identity of a model file: size, time and a sampled hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileKey {
-    /// Length.
+    /// Length of the file, in bytes.
     pub bytes: u64,
-    /// Modification time, nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// Lower-case hex SHA-256 of all before the tensors, and of 64 short pieces spread over these. A copy may keep its
-    /// time, and an image gives all files the same one: weights of another training are told apart by what they are.
+    /// Lower-case hex SHA-256 of the header and of 64 samples of the tensor data. Copies may keep the modification
+    /// time, and container images give all files the same one, so the time alone does not identify the weights.
     pub sha256: String,
 }
 
-/// Identifies a file of a model, `bytes`, whose tensors begin at `data`.
+/// The identity of a model file with content `bytes`, whose tensor data starts at offset `data`.
 pub(crate) fn file_key(bytes: &[u8], data: usize, modified_ns: u64) -> FileKey {
     let mut hasher = Sha256::new();
     let (head, tensors) = bytes.split_at(data.min(bytes.len()));

@@ -1,4 +1,4 @@
-//! Writing packed weights: whole or not at all.
+//! Writes packed caches atomically.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -9,16 +9,17 @@ use sha2::{Digest, Sha256};
 
 use super::{ALIGN, CacheKey, Error, Index, MAGIC, MatrixEntry, Problem, data_start};
 
-/// Bytes of a write. A file system that keeps a file in large pages makes one of this size for a write that fills it, and
-/// only for such a one; mapped later, it is one huge page.
+/// Bytes of a write. File systems with large folios use one of 2 MiB only for a write that fills it; when the file is
+/// mapped, it is one huge page.
 const WRITE: usize = 2 << 20;
 
-/// Writes `matrices`, of each what is known of it and its panels, to `path`: to `path` with `.part` behind it, then to disk,
-/// then to its name. Where each lies is found here. What a killed process left is written over. Whoever may read `model` may
-/// read the file, and nobody may write it. Takes two megabytes of memory. Returns the number of bytes.
+/// Writes `matrices` (index entry and panels) to `path`, and returns the number of bytes. Offsets are assigned here.
+///
+/// The data goes to `path` with `.part` appended, is synced and renamed; the part file of a killed process is
+/// overwritten. The file is read-only, and readable by those who may read `model`. Takes 2 MiB of memory.
 ///
 /// # Errors
-/// What the system says, or another process that is writing the same file.
+/// The system's error, or [`Problem::Busy`] if another process is writing the same file.
 pub fn write(
     path: &Path,
     model: &Path,
@@ -36,7 +37,7 @@ pub fn write(
     written().map_err(|problem| Error { path: path.to_owned(), problem })
 }
 
-/// The slots, each with its place.
+/// The entries with their offsets and lengths.
 fn placed(mut slots: Vec<MatrixEntry>, panels: &[&[u8]]) -> Vec<MatrixEntry> {
     let mut end = 0_u64;
     for (slot, panels) in slots.iter_mut().zip(panels) {
@@ -46,8 +47,8 @@ fn placed(mut slots: Vec<MatrixEntry>, panels: &[&[u8]]) -> Vec<MatrixEntry> {
     slots
 }
 
-/// The file under its temporary name, removed on drop unless it is finished. It is locked: the system frees the lock when
-/// its holder ends, however it ends.
+/// The locked file under its temporary name, removed on drop unless it is finished. The system frees the lock if the
+/// process dies.
 struct Part {
     path: PathBuf,
     file: File,
@@ -71,7 +72,7 @@ impl Part {
             Err(TryLockError::WouldBlock) => return Err(Problem::Busy),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        // Between opening and locking another process may have finished: then this is its file, under its own name.
+        // Between opening and locking another process may have finished and renamed the file that was opened here.
         let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(&path));
         if !there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             return Err(Problem::Busy);
@@ -98,16 +99,16 @@ impl Part {
         Ok(bytes)
     }
 
-    /// To disk, and to the name that it is meant for.
+    /// Syncs the file and renames it to `path`.
     fn finish(mut self, path: &Path, model: &Path) -> Result<(), Problem> {
         let readers = std::fs::metadata(model)?.mode() & 0o444;
         self.file.sync_all()?;
         std::fs::rename(&self.path, path)?;
         self.finished = true;
-        // Not before: what a killed process leaves under the temporary name must be writable.
+        // After the rename: a part file that a killed process leaves must stay writable.
         self.file.set_permissions(PermissionsExt::from_mode(readers | 0o400))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The rename is on disk once the folder is; a system that cannot do this has renamed all the same.
+        // Makes the rename durable; where a directory cannot be synced, the rename has still happened.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(())
     }
@@ -115,14 +116,14 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // The lock is still held: it is nobody else's.
+        // The lock is still held, so no other process uses the file.
         if !self.finished {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Has the file system set aside what will be written: a full disk is noticed before the work.
+/// Allocates the file's space on disk, so that a full disk is noticed before writing.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
@@ -133,7 +134,7 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes whole blocks of [`WRITE`] bytes, each at a multiple of that.
+/// A writer of whole, aligned blocks of [`WRITE`] bytes.
 struct Blocks<'a> {
     to: &'a File,
     block: Vec<u8>,

@@ -1,33 +1,33 @@
-//! Why there is no model.
+//! Errors of the model store.
 
 use std::path::PathBuf;
 
 use crate::fetch;
 
-/// Why there is no model.
+/// Why a model could not be resolved, pulled or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither a name nor a path.
+    /// Neither a catalog name nor a path.
     #[error("no model {model:?}: it is neither in the catalog nor a file{hint}")]
     Unknown {
-        /// As given.
+        /// The model as the user wrote it.
         model: String,
-        /// Names that may have been meant; empty or begins with `; `.
+        /// Similar names; empty, or begins with `; `.
         hint: String,
     },
-    /// A path that is not there.
+    /// A path that does not exist.
     #[error("no such file or directory: {path}", path = path.display())]
     NoSuchPath {
-        /// As given.
+        /// The path as the user wrote it.
         path: PathBuf,
     },
-    /// Meant as a source, but not well-formed.
+    /// A malformed source.
     #[error("{source_text:?} is no source: {reason}")]
     BadSource {
-        /// As given.
+        /// The source as the user wrote it.
         source_text: String,
-        /// What is wrong with it.
+        /// Why the source is malformed.
         reason: String,
     },
     /// Every source failed.
@@ -35,15 +35,15 @@ pub enum Error {
     AllFailed {
         /// Model as the user knows it.
         model: String,
-        /// Each source in its written form, with its failure, in the order tried.
+        /// Each source as text, with its failure, in the order in which they were tried.
         failures: Vec<(String, fetch::Error)>,
     },
-    /// Another process held the model for too long.
+    /// Another process held the model's lock for too long.
     #[error("another process has been pulling or removing {model} for {waited_s} s; its lock is {lock}", lock = lock.display())]
     Locked {
         /// Model as the user knows it.
         model: String,
-        /// Seconds waited.
+        /// How long this process waited, in seconds.
         waited_s: u64,
         /// The lock file.
         lock: PathBuf,
@@ -51,15 +51,15 @@ pub enum Error {
     /// Nothing by that name is installed.
     #[error("{model:?} is not installed{hint}")]
     NotInstalled {
-        /// As given.
+        /// The model as the user wrote it.
         model: String,
-        /// What is installed, or why this cannot be.
+        /// What is installed instead; empty, or begins with punctuation.
         hint: String,
     },
     /// Neither `GRISTMILL_HOME` nor `XDG_CACHE_HOME` nor `HOME` says where models are kept.
     #[error("no place for models: set GRISTMILL_HOME, or HOME")]
     NoHome,
-    /// A step that no other source could do better.
+    /// A failure that does not depend on the source, such as a full disk.
     #[error(transparent)]
     Fetch(#[from] fetch::Error),
 }

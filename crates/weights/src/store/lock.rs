@@ -1,7 +1,7 @@
-//! One pull of a model at a time, across processes.
+//! A lock for each model, so that one process at a time pulls or removes it.
 //!
-//! The operating system frees the lock when its holder ends, however it ends. Lock files are empty and stay: removing
-//! one would let two processes hold "the" lock on different files.
+//! The operating system frees the lock if its holder dies. Lock files are empty and never removed: otherwise two
+//! processes could lock different files of the same name.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -11,9 +11,9 @@ use super::Error;
 use crate::fetch::{self, Event, Progress, pause};
 
 const POLL: Duration = Duration::from_millis(200);
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 
-/// Freed on drop.
+/// A held lock, freed on drop.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
@@ -32,7 +32,7 @@ impl Lock {
             .map_err(fetch::Error::io("open", path))
     }
 
-    /// The lock, or `None` when someone else holds it.
+    /// The lock, or `None` if another process holds it.
     pub(super) fn attempt(path: &Path) -> Result<Option<Lock>, Error> {
         let file = Lock::file(path)?;
         match file.try_lock() {
@@ -42,7 +42,7 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock up to `limit`, and says so every few seconds.
+    /// Waits up to `limit` for the lock, and reports the wait every few seconds.
     pub(super) fn wait(
         path: &Path,
         model: &str,
@@ -50,7 +50,7 @@ impl Lock {
         progress: &mut dyn Progress,
     ) -> Result<Lock, Error> {
         let begin = Instant::now();
-        let mut told: Option<Instant> = None;
+        let mut reported: Option<Instant> = None;
         loop {
             if let Some(lock) = Lock::attempt(path)? {
                 return Ok(lock);
@@ -59,8 +59,8 @@ impl Lock {
             if begin.elapsed() >= limit {
                 return Err(Error::Locked { model: model.to_owned(), waited_s, lock: path.to_path_buf() });
             }
-            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                told = Some(Instant::now());
+            if reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
+                reported = Some(Instant::now());
                 progress.event(Event::Waiting { model, waited_s });
             }
             pause(POLL.min(limit), progress)?;

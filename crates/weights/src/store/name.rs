@@ -1,4 +1,4 @@
-//! What a model is called, and where its sources are.
+//! Parses a model argument into its directory name and sources.
 
 use sha2::{Digest, Sha256};
 
@@ -9,12 +9,12 @@ use crate::fetch::{ModelSource, RequestedFiles, hex};
 const MAX_SLUG_BYTES: usize = 200;
 const MAX_MODEL_BYTES: usize = 4096;
 
-/// A model to have: its directory, and where it comes from.
+/// The model that a user asked for: its directory name and its sources.
 #[derive(Debug)]
 pub(super) struct Target {
     /// Directory name in the store.
     pub(super) slug: String,
-    /// As the user knows it, without secrets.
+    /// The name for messages, without secrets.
     pub(super) shown: String,
     pub(super) sources: Vec<ModelSource>,
     pub(super) want: RequestedFiles,
@@ -22,7 +22,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn read(model: &str) -> Result<Target, Error> {
-        if ModelSource::is_meant(model) {
+        if ModelSource::has_source_prefix(model) {
             let bad = |reason: String| Error::BadSource {
                 source_text: crate::fetch::shown(&model.chars().take(200).collect::<String>()),
                 reason,
@@ -44,7 +44,7 @@ impl Target {
         }
         let catalog = Catalog::embedded();
         let Some(entry) = catalog.find(model) else {
-            let near = catalog.near(model);
+            let near = catalog.similar(model);
             let hint = match near.as_slice() {
                 [] => "; see gristmill list --all".to_owned(),
                 names => format!("; did you mean {}?", names.join(" or ")),
@@ -60,7 +60,7 @@ impl Target {
     }
 }
 
-/// A directory name for a source: readable, and its own for each source by the hash at its end.
+/// A readable directory name for a source, unique by the hash at its end.
 fn slug(source: &str) -> String {
     let plain = crate::fetch::shown(source);
     let word = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
@@ -73,7 +73,7 @@ fn slug(source: &str) -> String {
     format!("{}-{hash}", text.trim_matches(['-', '.']))
 }
 
-/// True for what can be a directory of ours.
+/// Whether `text` can be the name of a directory of the store.
 pub(super) fn is_slug(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= MAX_SLUG_BYTES

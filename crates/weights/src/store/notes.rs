@@ -1,19 +1,19 @@
-//! Small documents that this machine keeps about a model, `HOME/notes/KIND/STEM-HASH.json`: what was measured, not what
-//! was fetched. Losing one costs a measurement.
+//! Notes: small files with measurements of a model on this machine, `HOME/notes/KIND/STEM-HASH.json`. A lost note only
+//! costs a new measurement.
 
 use std::path::{Path, PathBuf};
 
 use super::{Error, ModelStore};
 use crate::fetch;
 
-/// A longer note is not read.
+/// The largest note that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 impl ModelStore {
-    /// Where the note of this kind about the model at `model` is, or would be. `kind` is a plain word.
+    /// The path of the note of this kind about the model at `model`, whether it exists or not. `kind` is a plain word.
     pub fn note_path(&self, kind: &str, model: &Path) -> PathBuf {
         let whole = std::fs::canonicalize(model).unwrap_or_else(|_| model.to_owned());
-        // FNV-1a (Fowler, Noll, Vo) tells models of one name apart; a clash is found by what the note itself says.
+        // FNV-1a (Fowler, Noll, Vo) distinguishes models of one name; the note's content reveals a collision.
         let hash =
             whole.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -24,14 +24,14 @@ impl ModelStore {
         self.root().join("notes").join(kind).join(format!("{stem}-{hash:016x}.json"))
     }
 
-    /// The note; none where there is none that can be read.
+    /// The content of the note; `None` if there is none that can be read.
     pub fn note(&self, kind: &str, model: &Path) -> Option<Vec<u8>> {
         let path = self.note_path(kind, model);
         let short = std::fs::metadata(&path).ok()?.len() <= MOST_BYTES;
         if short { std::fs::read(&path).ok() } else { None }
     }
 
-    /// Writes the note, whole or not at all, and says where.
+    /// Writes the note atomically, and returns its path.
     ///
     /// # Errors
     /// A folder or file that cannot be written.

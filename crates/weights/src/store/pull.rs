@@ -1,4 +1,4 @@
-//! Bringing a model into the store, checking it again, and taking it away.
+//! Pulls models into the store, verifies them, and removes them.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -9,30 +9,30 @@ use super::record::{FileRecord, Record, now_s, stamp};
 use super::{Error, Installed, ModelStore};
 use crate::fetch::{self, Event, FetchedModel, Journal, Progress};
 
-/// An interrupted pull that nobody went on with is cleared away after two weeks.
+/// The age at which an interrupted pull is deleted: two weeks.
 const STALE: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// What a pull did.
+/// The result of a pull.
 #[derive(Debug, Clone)]
 pub struct PullOutcome {
-    /// The model, now in the store.
+    /// The installed model.
     pub installed: Installed,
-    /// It was there already, whole.
+    /// Whether the model was already installed and intact.
     pub already: bool,
-    /// Bytes that came over the network.
+    /// Bytes that were downloaded.
     pub network_bytes: u64,
 }
 
-/// What a removal did.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoveOutcome {
-    /// Bytes freed.
+    /// Bytes that were freed.
     pub bytes: u64,
 }
 
-/// Brings `model` (a catalog name or a source) into the store unless it is there.
+/// Installs `model` (a catalog name or a source) unless it is installed.
 ///
-/// With `verify`, a model that is there is hashed again, and pulled anew when a file is damaged.
+/// With `verify`, an installed model is hashed again, and pulled again if a file is damaged.
 pub fn pull(
     model: &str,
     home: &ModelStore,
@@ -74,7 +74,7 @@ pub fn pull(
     Err(Error::AllFailed { model: target.shown, failures })
 }
 
-/// Moves a whole delivery to its place by one rename.
+/// Moves a complete download into `models/` by one rename.
 fn install(home: &ModelStore, target: &Target, delivery: FetchedModel) -> Result<Installed, Error> {
     let partial = home.partial(&target.slug);
     let files = delivery.files.into_iter().map(|file| {
@@ -103,7 +103,7 @@ fn install(home: &ModelStore, target: &Target, delivery: FetchedModel) -> Result
     Ok(Installed { slug: target.slug.clone(), dir: place, record })
 }
 
-/// Takes a model out of the store, with what an interrupted pull of it left.
+/// Removes a model and the files of an interrupted pull of it from the store.
 ///
 /// `model` is a catalog name, a source, or the directory name that `list` shows; nothing outside the store is touched.
 pub fn remove(model: &str, home: &ModelStore, progress: &mut dyn Progress) -> Result<RemoveOutcome, Error> {
@@ -138,7 +138,7 @@ pub fn remove(model: &str, home: &ModelStore, progress: &mut dyn Progress) -> Re
     Ok(RemoveOutcome { bytes })
 }
 
-/// Renames first, so that a half-deleted model is never found.
+/// Deletes a directory; it is renamed first, so that a half-deleted model is never found.
 fn discard(home: &ModelStore, slug: &str, path: &Path) -> Result<(), Error> {
     let trash = home.root().join("partial").join(format!(".old-{slug}"));
     if let Some(dir) = trash.parent() {
@@ -149,7 +149,7 @@ fn discard(home: &ModelStore, slug: &str, path: &Path) -> Result<(), Error> {
     remove_any(&trash)
 }
 
-/// Removes a directory and all in it, or a link or file by itself.
+/// Removes a directory recursively, or a file or link (not its target).
 fn remove_any(path: &Path) -> Result<(), Error> {
     let done = match std::fs::symlink_metadata(path) {
         Err(_) => return Ok(()),
@@ -168,7 +168,7 @@ fn tree_bytes(path: &Path) -> u64 {
     entries.fold(0, |sum, entry| sum.saturating_add(tree_bytes(&entry.path())))
 }
 
-/// Clears pulls that were given up long ago, and trash of a killed removal. Failing here is no reason to stop.
+/// Deletes interrupted pulls older than [`STALE`] and the leftovers of killed removals. Errors are ignored.
 fn clear_stale(home: &ModelStore, current: &str) {
     let entries = std::fs::read_dir(home.root().join("partial")).into_iter().flatten().flatten();
     for entry in entries {

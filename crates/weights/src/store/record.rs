@@ -1,4 +1,4 @@
-//! What was written down when a model arrived, beside its files.
+//! The record of an installed model: origin, and size, time and hash of each file.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fetch::{Checked, Error, Progress, check_relative, digest, hash_prefix, write_whole};
 
-/// Beside the model's files.
+/// The file name of the record, in the model's directory.
 pub(crate) const NAME: &str = "record.json";
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
@@ -16,34 +16,34 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 pub struct FileRecord {
     /// Path within the model, `/` between its parts.
     pub name: String,
-    /// Length.
+    /// Length, in bytes.
     pub size_bytes: u64,
     /// Lower-case hex SHA-256 of the content.
     pub sha256: String,
-    /// Who vouched for that hash.
+    /// How the hash was verified when the file was pulled.
     pub checked: Checked,
-    /// Modification time when it was last hashed, nanoseconds since 1970.
+    /// Modification time when the file was last hashed, in nanoseconds since 1970.
     pub modified_ns: u64,
 }
 
-/// An installed model's papers.
+/// The record of an installed model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Model as the user knows it: catalog name or source.
+    /// The catalog name or source of the model.
     pub model: String,
-    /// Source that delivered, its revision pinned.
+    /// The source that delivered the model, with its revision pinned.
     pub origin: String,
     /// The file to open; absent for a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Every file.
+    /// All files of the model.
     pub files: Vec<FileRecord>,
-    /// When it was pulled, seconds since 1970.
+    /// Time of the pull, in seconds since 1970.
     pub pulled_s: u64,
 }
 
 impl Record {
-    /// `None` when it is missing, damaged, or names paths outside the model.
+    /// Reads the record; `None` if it is missing, damaged, or names paths outside the model.
     pub(super) fn load(dir: &Path) -> Option<Record> {
         let path = dir.join(NAME);
         if std::fs::metadata(&path).ok()?.len() > MAX_RECORD_BYTES {
@@ -60,17 +60,17 @@ impl Record {
         write_whole(&dir.join(NAME), &text)
     }
 
-    /// Every file is there with the length and time it had when it was hashed.
+    /// Whether every file has the length and modification time that it had when it was hashed.
     pub(super) fn looks_untouched(&self, dir: &Path) -> bool {
         !self.files.is_empty() && self.files.iter().all(|file| file.looks_untouched(&dir.join(&file.name)))
     }
 
-    /// Hashes every file; the error says what is wrong with the first bad one.
+    /// Hashes every file; the error is that of the first damaged one.
     pub(super) fn check(&self, dir: &Path, progress: &mut dyn Progress) -> Result<(), Error> {
         self.files.iter().try_for_each(|file| file.check(&dir.join(&file.name), progress))
     }
 
-    /// Hashes files again, all of them or those that do not look untouched, and notes their new times.
+    /// Hashes all files, or those whose length or time has changed, and records their new times.
     pub(super) fn verify(&mut self, dir: &Path, all: bool, progress: &mut dyn Progress) -> Result<(), Error> {
         for file in &mut self.files {
             let path = dir.join(&file.name);
@@ -87,7 +87,7 @@ impl FileRecord {
     fn looks_untouched(&self, path: &Path) -> bool {
         const SECOND: u64 = 1_000_000_000;
         stamp(path).is_some_and(|(size, modified)| {
-            // Archives and image layers may keep whole seconds only.
+            // Archives and container image layers may store whole seconds only.
             let whole = modified % SECOND == 0 && modified / SECOND == self.modified_ns / SECOND;
             size == self.size_bytes && (modified == self.modified_ns || whole)
         })
@@ -106,7 +106,7 @@ impl FileRecord {
     }
 }
 
-/// Length and modification time in nanoseconds; nothing for what is no plain file.
+/// Length in bytes and modification time in nanoseconds; `None` if `path` is not a regular file.
 pub(super) fn stamp(path: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::metadata(path).ok()?;
     let modified = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();

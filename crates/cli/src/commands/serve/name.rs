@@ -7,7 +7,7 @@ use weights::fetch::ModelSource;
 /// The name of MODEL: of a file its stem (of a split one, without its number), of a folder its own name, of a source the
 /// repository's or the file's; a name of the catalog as it is.
 pub(super) fn of(model: &str) -> String {
-    let named = match ModelSource::is_meant(model).then(|| ModelSource::parse(model)) {
+    let named = match ModelSource::has_source_prefix(model).then(|| ModelSource::parse(model)) {
         Some(Ok(ModelSource::Hub(hub))) => match hub.file.filter(|file| file.ends_with(".gguf")) {
             Some(file) => stem(Path::new(&file)),
             None => Some(hub.repo),
