@@ -1,5 +1,5 @@
-//! Bounds on what a tokenizer.json may do to a text: files that are small and make texts endless are refused at load, and
-//! what only a text can show is bounded while it runs.
+//! Bounds for untrusted tokenizer.json files: steps that could blow up a text are refused at load, and growth that
+//! depends on the text is limited at run time.
 
 use std::cell::Cell;
 
@@ -10,25 +10,25 @@ use tokenizers::{ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper};
 
 use crate::Error;
 
-/// Normalizers, and pre-tokenizers; those in use have at most a dozen.
+/// The most normalizer steps, and pre-tokenizer steps; files in use have at most a dozen.
 const MAX_STEPS: usize = 64;
-/// How many times longer than the text all `Replace` steps together may make it.
+/// The largest growth of a text by all `Replace` steps together, as a factor.
 const MAX_REPLACED: u64 = 4096;
-/// Bytes that `Prepend` steps put before a text.
+/// The most bytes that `Prepend` steps add.
 const MAX_PREPENDED: u64 = 1 << 10;
-/// Bytes of a pattern.
+/// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 16 << 10;
-/// How many times longer than the text a normalizer may make it at any time, and what a short one may have.
+/// The largest growth of a text by the normalizer, as a factor, and the size in bytes that is always allowed.
 const MAX_GROWTH: u64 = 16;
 const SHORT: u64 = 1 << 20;
-/// Steps back that a pattern may take on 256 characters.
+/// The most backtracking steps of a pattern on 256 characters.
 const MAX_BACKTRACKS: usize = 20_000;
-/// Tokens found in text before the model sees it, and their bytes.
+/// The most added tokens, and their total bytes.
 const MAX_ADDED: usize = 256 << 10;
 const MAX_ADDED_BYTES: usize = 32 << 20;
-/// Characters of a word that WordPiece cuts; longer words are unknown.
+/// The longest word that WordPiece tokenizes, in characters; longer ones become unknown tokens.
 const MAX_WORD: usize = 1000;
-/// Tokens that a post-processor puts around a text.
+/// The most tokens that a post-processor adds around a text.
 pub(crate) const MAX_AROUND: usize = 64;
 
 fn too_large(what: &'static str, size: u64, limit: u64) -> Error {
@@ -39,7 +39,7 @@ fn at_most(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
     if size > limit { Err(too_large(what, size as u64, limit as u64)) } else { Ok(()) }
 }
 
-/// The steps of a normalizer or pre-tokenizer, those within sequences too.
+/// Collects the steps of a normalizer or pre-tokenizer, including those in sequences.
 fn steps<'a>(step: &'a Value, list: &str, out: &mut Vec<&'a Value>) {
     match step.get(list).and_then(Value::as_array) {
         Some(inner) => inner.iter().for_each(|step| steps(step, list, out)),
@@ -47,10 +47,10 @@ fn steps<'a>(step: &'a Value, list: &str, out: &mut Vec<&'a Value>) {
     }
 }
 
-/// Checks the normalizer of a file.
+/// Checks the normalizer of a tokenizer.json.
 ///
 /// # Errors
-/// Too many steps, a chain of them that makes texts too long, a pattern that takes too long.
+/// Too many steps, too much growth, or a pattern that backtracks too much.
 pub(crate) fn check_normalizer(normalizer: &Value) -> Result<(), Error> {
     let mut all = Vec::new();
     steps(normalizer, "normalizers", &mut all);
@@ -77,20 +77,20 @@ pub(crate) fn check_normalizer(normalizer: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many times longer a replacement makes a text at worst.
+/// The largest growth of a text by a `Replace` step, as a factor.
 fn replaces(pattern: Option<&Value>, content: u64) -> u64 {
     match pattern.and_then(|pattern| pattern.get("String")?.as_str()) {
         Some("") => 1 + content,
         Some(found) => content.div_ceil(found.len() as u64).max(1),
-        // It may match one byte, or none.
+        // The pattern may match one byte or none.
         None => content.max(1),
     }
 }
 
-/// Checks the pre-tokenizer of a file.
+/// Checks the pre-tokenizer of a tokenizer.json.
 ///
 /// # Errors
-/// Too many steps, a pattern that takes too long, pieces of no length.
+/// Too many steps, a pattern that backtracks too much, or pieces of length zero.
 pub(crate) fn check_pre_tokenizer(pre_tokenizer: &Value) -> Result<(), Error> {
     let mut all = Vec::new();
     steps(pre_tokenizer, "pretokenizers", &mut all);
@@ -107,7 +107,7 @@ pub(crate) fn check_pre_tokenizer(pre_tokenizer: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a pattern that is long, that does not compile, or that goes back and forth on texts on which such patterns do.
+/// Refuses a pattern that is too long, does not compile, or backtracks too much on typical worst-case texts.
 fn check_pattern(what: &str, pattern: Option<&Value>) -> Result<(), Error> {
     let text = |key: &str| pattern.and_then(|pattern| pattern.get(key)).and_then(Value::as_str);
     for pattern in [text("String"), text("Regex")].into_iter().flatten() {
@@ -135,10 +135,10 @@ fn check_pattern(what: &str, pattern: Option<&Value>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks what is looked for in texts before the model sees them.
+/// Checks the added tokens.
 ///
 /// # Errors
-/// Too many of them, or too long together.
+/// Too many added tokens, or too many bytes in total.
 pub(crate) fn check_added<'a>(added: impl Iterator<Item = &'a str>) -> Result<(), Error> {
     let (mut count, mut bytes) = (0, 0);
     for content in added {
@@ -149,10 +149,10 @@ pub(crate) fn check_added<'a>(added: impl Iterator<Item = &'a str>) -> Result<()
     at_most("the bytes of added tokens", bytes, MAX_ADDED_BYTES)
 }
 
-/// Checks the model of a file.
+/// Checks the model of a tokenizer.json.
 ///
 /// # Errors
-/// A model that takes too long on long words.
+/// A WordPiece model that accepts too long words.
 pub(crate) fn check_model(model: &ModelWrapper) -> Result<(), Error> {
     match model {
         ModelWrapper::WordPiece(pieces) => {
@@ -166,12 +166,12 @@ thread_local! {
     static REFUSED: Cell<Option<String>> = const { Cell::new(None) };
 }
 
-/// Why a normalizer refused a text on this thread since this was last asked.
+/// Takes the message of the last normalizer failure on this thread, which the library drops.
 pub(crate) fn refusal() -> Option<String> {
     REFUSED.take()
 }
 
-/// The steps of a normalizer, each of which is refused to make a text much longer than it was.
+/// A normalizer whose steps fail if they would make a text much longer.
 #[derive(Clone)]
 pub(crate) struct BoundedNormalizer(Vec<(NormalizerWrapper, u64)>);
 
@@ -195,7 +195,7 @@ fn flatten(normalizer: NormalizerWrapper, out: &mut Vec<(NormalizerWrapper, u64)
     }
 }
 
-/// Refuses a step that may make `factor` times as much of the `now` bytes that became of a text.
+/// Fails if a step that grows a text by at most `factor` could exceed the limit; `original` and `now` are bytes.
 pub(crate) fn may_grow(original: usize, now: usize, factor: u64) -> Result<(), String> {
     let limit = (original as u64).saturating_mul(MAX_GROWTH).max(SHORT);
     let longest = (now as u64).saturating_mul(factor);
@@ -205,11 +205,11 @@ pub(crate) fn may_grow(original: usize, now: usize, factor: u64) -> Result<(), S
     Err(format!("its normalizer would make up to {longest} bytes of {original}; the limit is {limit}"))
 }
 
-/// How many times longer a step makes a text at worst.
+/// The largest growth of a text by a normalizer step, as a factor.
 pub(crate) fn growth(step: &NormalizerWrapper) -> u64 {
     match step {
         NormalizerWrapper::Replace(replace) => replaces_of(replace),
-        // By Unicode's tables; NFKC and the like make 33 bytes of the 3 of U+FDFA.
+        // From Unicode's tables: NFKC maps the 3 bytes of U+FDFA to 33.
         NormalizerWrapper::NFKC(_) | NormalizerWrapper::NFKD(_) | NormalizerWrapper::Precompiled(_) => 11,
         NormalizerWrapper::BertNormalizer(_) => 4,
         NormalizerWrapper::NFC(_) | NormalizerWrapper::NFD(_) => 3,
@@ -231,7 +231,7 @@ impl Normalizer for BoundedNormalizer {
     fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
         for (step, factor) in &self.0 {
             if let Err(words) = may_grow(text.len_original(), text.len(), *factor) {
-                // The library drops what a normalizer says.
+                // The library drops the errors of normalizers.
                 REFUSED.set(Some(words.clone()));
                 return Err(words.into());
             }

@@ -1,7 +1,7 @@
-//! Which tokens end an answer.
+//! End-of-generation (EOG) tokens: the tokens that end an answer.
 
-/// Names of control tokens that end a turn, a text or a file, in the families known here. A file often names only one
-/// end; models also close a turn with the others.
+/// Names of control tokens that end a turn, a text or a file in the supported families. Model files often name only one
+/// of them, but models generate the others too.
 const NAMES: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -36,9 +36,10 @@ const NAMES: &[&str] = &[
     "<|file_sep|>",
 ];
 
-/// The ends among a vocabulary's control tokens, given as `(id, name)`, together with those the file names.
+/// The ids of the EOG tokens, ascending: those of the control tokens `(id, name)` with a known name, and those that the
+/// file names.
 ///
-/// Two models use a name that elsewhere ends an answer for something else: where `<|return|>` and `<|call|>` exist (or
+/// Two families use an EOG name of other families for something else: where `<|return|>` and `<|call|>` exist (or
 /// `<|calls|>` and `<|flush|>`), `<|end|>` only closes one message of an answer; where `<|tool_response>` or
 /// `<|plamo:eos|>` exist, `</s>` is text.
 pub(crate) fn find<'a>(control: impl Iterator<Item = (u32, &'a str)>, named: &[u32]) -> Vec<u32> {

@@ -1,48 +1,48 @@
-//! What can be wrong with a tokenizer, a chat template or a text.
+//! Errors of tokenizers, chat templates and encoding.
 
 use std::path::PathBuf;
 
-/// Why a tokenizer or a chat template could not be read, or a text not be turned into tokens.
+/// Why a tokenizer or a chat template could not be loaded, or a text not be encoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A part that the tokenizer cannot do without is not in the file.
+    /// The file lacks a required part of the tokenizer.
     #[error("the tokenizer has no {what} ({key})")]
     Missing {
-        /// The part, in words.
+        /// The name of the part.
         what: &'static str,
-        /// The metadata key or file that would hold it.
+        /// The metadata key or file that should contain the part.
         key: &'static str,
     },
-    /// A folder whose vocabulary is in a form that is not read.
+    /// A folder whose only vocabulary is a SentencePiece file (`tokenizer.model`).
     #[error(
         "the folder has its vocabulary only as tokenizer.model (SentencePiece), which is not read; write a tokenizer.json beside it with transformers: python -c \"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('FOLDER').save_pretrained('FOLDER')\", or convert the model to GGUF"
     )]
     OnlySentencePiece,
-    /// A named choice in the file that this program does not know.
+    /// The file selects an option by a name that is not supported.
     #[error("{what} {value:?} is not supported; supported: {supported}")]
     Unsupported {
-        /// Which choice.
+        /// The option, for example the tokenizer model.
         what: &'static str,
-        /// The value that the file holds.
+        /// The value in the file.
         value: String,
-        /// All known values, joined by commas.
+        /// All supported values, joined by commas.
         supported: String,
     },
-    /// A value of the wrong type or sense.
+    /// A value of the wrong type, or an invalid value.
     #[error("{what}: {problem}")]
     Malformed {
         /// The key, file or part.
         what: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Two tokens with the same text or two texts with the same id.
+    /// Two tokens with the same text, or two texts with the same id.
     #[error("{what} {value} belongs to both {first} and {second}")]
     Duplicate {
         /// `token` or `token id`.
         what: &'static str,
-        /// The text or id that stands twice.
+        /// The duplicate text or id.
         value: String,
         /// The first owner.
         first: String,
@@ -52,19 +52,19 @@ pub enum Error {
     /// An id beyond the vocabulary.
     #[error("{what} is {id}, but the vocabulary has {size} tokens")]
     OutOfRange {
-        /// Who refers to the id.
+        /// The part that refers to the id.
         what: String,
         /// The id.
         id: u64,
         /// Tokens in the vocabulary.
         size: usize,
     },
-    /// More than this program accepts.
+    /// A size beyond the limit.
     #[error("{what} is {size}; the limit is {limit}")]
     TooLarge {
         /// What is too large, with its unit.
         what: &'static str,
-        /// Its size.
+        /// The size, in that unit.
         size: u64,
         /// The largest size accepted.
         limit: u64,
@@ -74,13 +74,13 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The tokenizer refused a text.
     #[error("cannot tokenize: {0}")]
     Encode(String),
-    /// The model file itself is broken.
+    /// The model file could not be opened.
     #[error(transparent)]
     Weights(#[from] weights::opened::Error),
     /// The chat template does not compile.

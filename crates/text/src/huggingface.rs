@@ -1,4 +1,4 @@
-//! Tokenizers from a `tokenizer.json` and the files beside it.
+//! Loads tokenizers from `tokenizer.json` and the configuration files of its directory.
 
 use std::path::Path;
 
@@ -15,19 +15,19 @@ use crate::pipeline::{PipelineParts, SharedModel};
 use crate::spec::{MAX_TOKENS, TokenizerSpec};
 use crate::token_bytes::{DecoderKind, LeadingSpace};
 
-/// Bytes of a `tokenizer.json`; Gemma's has 33 million.
+/// The largest `tokenizer.json`, in bytes; Gemma's has 33 million.
 const MAX_BYTES: u64 = 512 << 20;
-/// Brackets within brackets: real files have at most ten.
+/// The deepest nesting of brackets; real files have at most ten levels.
 const MAX_DEPTH: usize = 64;
 
-/// What the files beside a `tokenizer.json` say; each may be absent.
+/// The configuration files in the directory of a `tokenizer.json`; each may be absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigFiles {
-    /// `tokenizer_config.json`.
+    /// The content of `tokenizer_config.json`.
     pub(crate) tokenizer_config: Option<Value>,
-    /// `generation_config.json`.
+    /// The content of `generation_config.json`.
     pub(crate) generation_config: Option<Value>,
-    /// `config.json`.
+    /// The content of `config.json`.
     pub(crate) config: Option<Value>,
 }
 
@@ -53,7 +53,7 @@ struct Added {
     token: AddedToken,
 }
 
-/// Opens a `tokenizer.json`, with the configuration files of `folder`.
+/// Reads a `tokenizer.json` and the configuration files of `folder`.
 pub(crate) fn open(json: &Path, folder: &Path) -> Result<TokenizerSpec, Error> {
     let bytes = read_limited(json)?;
     let side = |name: &str| -> Result<Option<Value>, Error> {
@@ -81,7 +81,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(io)
 }
 
-/// Reads a `tokenizer.json`.
+/// Parses a `tokenizer.json`.
 pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec, Error> {
     shallow(bytes)?;
     prefixed_merges(bytes)?;
@@ -126,7 +126,7 @@ pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec,
     })
 }
 
-/// The steps before the model, once it is known that none of them is without end.
+/// The normalizer and pre-tokenizer, after checking that they cannot blow up a text (see [`crate::bounds`]).
 fn bounded(file: &File) -> Result<(Option<NormalizerWrapper>, Option<PreTokenizerWrapper>), Error> {
     fn read<T: serde::de::DeserializeOwned>(what: &str, step: &Value) -> Result<Option<T>, Error> {
         serde_json::from_value(step.clone()).map_err(|e| Error::malformed(what.to_owned(), e))
@@ -145,8 +145,8 @@ fn bounded(file: &File) -> Result<(Option<NormalizerWrapper>, Option<PreTokenize
     Ok((normalizer, pre_tokenizer))
 }
 
-/// Refuses merges whose right side lacks the prefix of continuing pieces: tokenizers 0.22 cuts as many bytes off it
-/// without looking, and panics. Found by fuzzing.
+/// Refuses merges whose right side lacks the continuing-subword prefix: tokenizers 0.22 strips the prefix's length
+/// without checking, and panics. Found by fuzzing.
 fn prefixed_merges(bytes: &[u8]) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct File<T> {
@@ -181,7 +181,7 @@ fn prefixed_merges(bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The unknown token of a unigram model, which the library keeps to itself.
+/// The unknown token of a unigram model, which the library does not expose.
 fn unigram_unknown(bytes: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Outer {
@@ -204,7 +204,7 @@ fn ids(value: Option<&Value>) -> Vec<u32> {
     }
 }
 
-/// Refuses nesting that recursive readers could not take.
+/// Refuses JSON that is nested too deeply for recursive parsers.
 fn shallow(bytes: &[u8]) -> Result<(), Error> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in bytes {
@@ -224,7 +224,7 @@ fn shallow(bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// `[ids]`: each token's text, checked for doubles and holes that no model has.
+/// The text of each token by id, `[vocab]`; fails on duplicates and on large gaps between ids.
 fn texts(file: &File) -> Result<Vec<Option<String>>, Error> {
     let vocab = file.model.get_vocab();
     let count = vocab.len() + file.added_tokens.len();
@@ -256,7 +256,7 @@ fn texts(file: &File) -> Result<Vec<Option<String>>, Error> {
     Ok(texts)
 }
 
-/// The tokens that the post-processor puts before and after a text.
+/// The tokens that the post-processor adds before and after a text.
 fn around(processor: Option<PostProcessorWrapper>) -> Result<(Vec<u32>, Vec<u32>), Error> {
     const MARK: u32 = u32::MAX;
     let Some(processor) = processor else { return Ok((Vec::new(), Vec::new())) };
@@ -272,7 +272,7 @@ fn around(processor: Option<PostProcessorWrapper>) -> Result<(Vec<u32>, Vec<u32>
     Ok((before, after))
 }
 
-/// How tokens are written, from the decoder.
+/// The decoder kind of a `decoder` section.
 fn decoder_kind(decoder: Option<&Value>) -> Result<DecoderKind, Error> {
     let Some(decoder) = decoder.filter(|value| !value.is_null()) else { return Ok(DecoderKind::Words) };
     let flat = match decoder.get("decoders").and_then(Value::as_array) {

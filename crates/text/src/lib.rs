@@ -1,12 +1,11 @@
-//! Strings to tokens and back.
+//! Tokenizers, chat templates, structured output and the parser of answers.
 //!
-//! A [`Tokenizer`] is read once, from a `tokenizer.json` or from a GGUF's metadata, into the same machine; after that
-//! everything here is pure: no files, no clock (it is handed to the templates), no threads.
-//! Text that a user wrote and text that a template wrote are told apart by [`Special`], and inside one prompt by
-//! [`Prompt`]: only the template's may become control tokens.
+//! A [`Tokenizer`] is loaded from a `tokenizer.json` or from GGUF metadata into the same pipeline. After that nothing
+//! here reads files or the clock (templates get one passed in). [`Special`] says whether control tokens are parsed in a
+//! text; a [`Prompt`] marks the ranges that users wrote, in which they are not.
 //!
-//! Deliberately absent: training, truncation and padding (a prompt that does not fit is refused, never cut),
-//! pairs of sequences, offsets into the source text.
+//! Deliberately absent: training, truncation and padding (a prompt that does not fit is an error), pairs of sequences,
+//! and offsets into the source text.
 
 mod bounds;
 mod eog;

@@ -1,37 +1,37 @@
-//! How far a text is tokenized.
+//! The limit of tokenization: a number of tokens, and a stop signal.
 
-/// Most tokens of a text, and what ends the work before.
+/// The most tokens of a text, and a callback that stops the tokenization.
 pub struct TokenLimit<'a> {
-    /// Tokens; a text that has more is an error, never cut.
+    /// The most tokens; a text with more is an error, it is never truncated.
     pub max_tokens: usize,
-    /// Asked between words: whether to stop.
+    /// Called between words; true stops the tokenization with [`EncodeError::Stopped`].
     pub should_stop: &'a dyn Fn() -> bool,
 }
 
-/// Why a text has no tokens.
+/// Why a text could not be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// It has more than the limit.
+    /// The text has more tokens than the limit.
     #[error("the text has at least {at_least} tokens")]
     TooMany {
-        /// A count that it certainly has.
+        /// A lower bound of the text's tokens.
         at_least: usize,
-        /// Tokens that were worked out before that was known.
+        /// Tokens that were computed before the limit was exceeded.
         worked: usize,
     },
-    /// The work was stopped.
+    /// [`TokenLimit::should_stop`] returned true.
     #[error("stopped after {worked} tokens")]
     Stopped {
-        /// Tokens that were worked out.
+        /// Tokens that were computed before.
         worked: usize,
     },
-    /// The tokenizer refuses the text, in words.
+    /// The tokenizer failed, with its message.
     #[error("{0}")]
     Failed(String),
 }
 
 impl EncodeError {
-    /// The same of a text that has so many tokens before.
+    /// The error for the whole text, given `tokens` tokens before the part that failed.
     pub(crate) fn after(self, tokens: usize) -> EncodeError {
         match self {
             EncodeError::TooMany { at_least, worked } => {
@@ -47,7 +47,7 @@ impl TokenLimit<'_> {
     /// No limit.
     pub const NONE: TokenLimit<'static> = TokenLimit { max_tokens: usize::MAX, should_stop: &|| false };
 
-    /// Tokens that were worked out as a whole, if they are within the limit.
+    /// Returns `tokens` if they are within the limit.
     ///
     /// # Errors
     /// [`EncodeError::TooMany`].

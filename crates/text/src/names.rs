@@ -1,4 +1,4 @@
-//! The names of a vocabulary's control tokens, found in text.
+//! Searches text for the names of control tokens, and marks those that users wrote.
 
 use std::ops::Range;
 
@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// Unicode keeps these two code points free for a program's own use; where a caller has one it is marked like a name.
+/// The marks around a control token's name: Unicode noncharacters, reserved for internal use. A mark in a user's text
+/// is itself marked like a name.
 pub(crate) const OPEN: char = '\u{FDD0}';
 
 pub(crate) const CLOSE: char = '\u{FDD1}';
 
-/// The names of a vocabulary's control tokens, to be found in text.
+/// The names of a vocabulary's control tokens, prepared for search.
 pub(crate) struct SpecialTokenNames {
     search: AhoCorasick,
     sorted: Vec<Box<str>>,
@@ -20,8 +21,10 @@ pub(crate) struct SpecialTokenNames {
 }
 
 impl SpecialTokenNames {
+    /// Builds the search automaton.
+    ///
     /// # Errors
-    /// A vocabulary whose names are too long together for a search.
+    /// The names are too long in total.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Result<SpecialTokenNames, Error> {
         let marks = [OPEN, CLOSE].map(|mark| mark.to_string().into());
         let mut sorted: Vec<Box<str>> =
@@ -38,7 +41,7 @@ impl SpecialTokenNames {
         self.search.find_iter(text).map(|found| found.range())
     }
 
-    /// Where a name begins that the text ends within: the next part of a message may complete it.
+    /// The offset at which the text ends with the beginning of a name, which the next part of a message may complete.
     pub(crate) fn begun(&self, text: &str) -> Option<usize> {
         let from = text.len().saturating_sub(self.longest);
         let starts = text.char_indices().map(|(at, _)| at).skip_while(|at| *at < from);
@@ -51,7 +54,7 @@ impl SpecialTokenNames {
             .map(|(at, _)| at)
     }
 
-    /// What a caller wrote, with marks around names of control tokens; `None` where there is none to mark.
+    /// Copies `written` with marks around names of control tokens; `None` if there are none.
     pub(crate) fn mark(&self, written: &[Value]) -> Option<Vec<Value>> {
         let mut any = false;
         let mut see = |text: &str| any |= self.find(text).next().is_some() || self.begun(text).is_some();
@@ -94,7 +97,7 @@ impl SpecialTokenNames {
     }
 }
 
-/// Calls `visit` with every string of a value in order, keys of objects included: a template may write those too.
+/// Calls `visit` with every string of a value in order, including object keys, which templates may print too.
 pub(crate) fn strings(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),

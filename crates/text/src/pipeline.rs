@@ -1,5 +1,5 @@
-//! The machine that all tokenizers run on: Hugging Face's pipeline of normalizer, pre-tokenizer and model, with the
-//! model shared between the half that sees control tokens in text and the half that does not.
+//! The tokenizer pipeline of Hugging Face's `tokenizers` library (normalizer, pre-tokenizer, model), in two variants
+//! that share one model: with and without parsing of control tokens.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,28 +15,28 @@ use crate::Error;
 use crate::bounds::BoundedNormalizer;
 use crate::spm::Spm;
 
-/// The whole pipeline. Post-processors and decoders are not run: what stands around a text, and what a token says, are
-/// worked out once at load.
+/// The library's pipeline. Its post-processor and decoder are not used: the tokens around a text, and the bytes of each
+/// token, are computed once at load.
 pub(crate) type Pipeline =
     TokenizerImpl<SharedModel, BoundedNormalizer, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
-/// A pipeline in both of its moods.
+/// The two pipelines of a tokenizer: one parses control tokens in text, the other treats them as plain text.
 pub(crate) struct Pipelines {
     parse: Pipeline,
     plain: Pipeline,
 }
 
-/// What a file says of a tokenizer, ready to be put together.
+/// The parts of a pipeline.
 pub(crate) struct PipelineParts {
     pub(crate) normalizer: Option<NormalizerWrapper>,
     pub(crate) pre_tokenizer: Option<PreTokenizerWrapper>,
     pub(crate) model: SharedModel,
-    /// Tokens found in text before the model sees it, each with the id that the file gives it.
+    /// Added tokens, which are matched in the text before the model runs, with their ids in the file.
     pub(crate) added: Vec<(u32, AddedToken)>,
 }
 
 impl Pipelines {
-    /// Puts the parts together; an added token whose id the pipeline would change is an error.
+    /// Assembles the parts. An added token to which the library assigns another id is an error.
     pub(crate) fn build(parts: PipelineParts) -> Result<Pipelines, Error> {
         let mut parse = Pipeline::new(parts.model);
         let refused = |error: tokenizers::Error| Error::malformed("added tokens", error.to_string());
@@ -58,45 +58,45 @@ impl Pipelines {
         Ok(Pipelines { parse, plain })
     }
 
-    /// The pipeline that turns names of control tokens in text into those tokens, or the one that does not.
+    /// The pipeline that parses control tokens in text, or the one that does not.
     pub(crate) fn pipeline(&self, parse_special: bool) -> &Pipeline {
         if parse_special { &self.parse } else { &self.plain }
     }
 
-    /// The model below the pipeline.
+    /// The model of both pipelines.
     pub(crate) fn model(&self) -> &SharedModel {
         self.parse.get_model()
     }
 }
 
-/// A model behind both pipelines, so that a vocabulary is held once.
+/// A reference-counted model, so that both pipelines share one vocabulary.
 #[derive(Clone)]
 pub(crate) struct SharedModel(Arc<ModelKind>);
 
 #[allow(clippy::large_enum_variant, reason = "one lives behind an Arc for each tokenizer")]
 enum ModelKind {
-    /// With the tokens that the model itself must not produce out of text.
+    /// A model of the library, and the control tokens that it must not produce from text.
     Library(ModelWrapper, HashMap<String, u32>),
     Spm(Spm),
 }
 
 impl SharedModel {
-    /// A model of the library.
+    /// Wraps a model of the library.
     pub(crate) fn new(model: ModelWrapper) -> SharedModel {
         SharedModel::with_control(model, HashMap::new())
     }
 
-    /// A model of the library that holds unreachable texts in place of the `control` tokens.
+    /// Wraps a model of the library whose `control` tokens were replaced by unreachable texts.
     pub(crate) fn with_control(model: ModelWrapper, control: HashMap<String, u32>) -> SharedModel {
         SharedModel(Arc::new(ModelKind::Library(model, control)))
     }
 
-    /// Our own SentencePiece.
+    /// Wraps this crate's SentencePiece BPE model.
     pub(crate) fn spm(model: Spm) -> SharedModel {
         SharedModel(Arc::new(ModelKind::Spm(model)))
     }
 
-    /// Whether it is a byte-pair model whose joins depend on nothing but the two neighbours.
+    /// Whether this is a byte-pair model whose merges depend only on the two neighbours.
     pub(crate) fn joins_pairs(&self) -> bool {
         match &*self.0 {
             ModelKind::Library(ModelWrapper::BPE(bpe), _) => {
@@ -109,7 +109,7 @@ impl SharedModel {
         }
     }
 
-    /// The tokens of a word; models that can be stopped within one ask `goes_on` now and then.
+    /// Tokenizes a word. SentencePiece stops with an error when `goes_on` returns false.
     pub(crate) fn tokenize_while(
         &self,
         word: &str,
@@ -121,7 +121,7 @@ impl SharedModel {
         }
     }
 
-    /// Calls `visit` with the text of every piece.
+    /// Calls `visit` with the text of every token of the vocabulary.
     pub(crate) fn each_piece(&self, visit: &mut impl FnMut(&str)) {
         match &*self.0 {
             ModelKind::Library(model, _) => model.get_vocab().keys().for_each(|piece| visit(piece)),

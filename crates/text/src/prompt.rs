@@ -1,9 +1,8 @@
-//! What a template wrote and what a caller wrote, kept apart until they are tokens.
+//! Rendered prompts, in which control tokens of the template are distinguished from the same text written by users.
 //!
-//! A template turns messages into one text, and a caller may write `<|im_end|>` in a message as well as the template does
-//! between two of them. So that only the template's becomes a control token, names of control tokens in a caller's
-//! strings are put between two marks before the template runs, and the marks are taken out of its text again. Strings
-//! without such a name, which is nearly all, stay as they are, and so do their tokens.
+//! A template renders messages to one text, and a user may write `<|im_end|>` in a message. So that only the template's
+//! becomes a control token (no prompt injection), names of control tokens in user strings are enclosed in marks before
+//! the template runs, and the marks are removed from its output. Strings without such names are not changed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,14 +12,15 @@ use serde_json::{Map, Value};
 use crate::names::{CLOSE, OPEN, SpecialTokenNames};
 use crate::{EncodeError, Error, Special, TokenLimit, Tokenizer};
 
-/// A prompt that a chat template wrote.
+/// A prompt that a chat template rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// The text that the model is to continue.
+    /// The text that the model continues.
     pub text: String,
-    /// Parts of the text, in bytes and ascending, in which a caller wrote what looks like a control token.
+    /// Byte ranges of the text, ascending, in which users wrote names of control tokens; they are encoded as plain
+    /// text.
     pub plain: Vec<Range<usize>>,
-    /// What of the conversation the template does not take as it was given, a sentence each.
+    /// Warnings about messages that were changed to fit the template, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl From<String> for Prompt {
     }
 }
 
-/// A caller's values for a template, marked where need be.
+/// The input of a template, with marks around names of control tokens.
 pub(crate) struct MarkedInput<'a> {
     pub(crate) messages: Cow<'a, [Value]>,
     pub(crate) tools: Option<Cow<'a, [Value]>>,
@@ -53,7 +53,7 @@ impl<'a> MarkedInput<'a> {
     }
 }
 
-/// Takes the marks out of a template's text. A mark whose partner the template cut off is dropped.
+/// Removes the marks from a template's output, and records the marked ranges. Unpaired marks are dropped.
 pub(crate) fn unmarked(text: String) -> Prompt {
     if !text.contains([OPEN, CLOSE]) {
         return text.into();
@@ -65,7 +65,7 @@ pub(crate) fn unmarked(text: String) -> Prompt {
         out.push_str(&rest[..at]);
         let opened = rest[at..].starts_with(OPEN);
         rest = &rest[at + OPEN.len_utf8()..];
-        // What is marked is a name, or one of the marks themselves: the first letter is always part of it.
+        // A marked range is a name or a mark itself, so its first character always belongs to it.
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let end = rest[first..].find([OPEN, CLOSE]).map(|end| first + end);
         if let Some(end) = end.filter(|end| opened && rest[*end..].starts_with(CLOSE)) {
@@ -83,8 +83,8 @@ pub(crate) fn unmarked(text: String) -> Prompt {
 }
 
 impl Tokenizer {
-    /// The tokens of a template's text. Control tokens come out where the template wrote their names, and not where a
-    /// caller did: the stretch between two control tokens in which that happened is encoded as plain text.
+    /// Encodes a rendered prompt. Names of control tokens become control tokens where the template wrote them. Where a
+    /// user wrote one, the text between the two neighbouring control tokens is encoded as plain text.
     ///
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
@@ -95,7 +95,7 @@ impl Tokenizer {
     /// As [`Tokenizer::encode_prompt`], up to a limit.
     ///
     /// # Errors
-    /// A text of more tokens, or one that the pipeline refuses.
+    /// The text has more tokens than the limit, or the pipeline refuses it.
     pub fn encode_prompt_within(
         &self,
         prompt: &Prompt,
@@ -108,7 +108,7 @@ impl Tokenizer {
         self.may_fit(text, limit)?;
         let mut callers = plain.iter().peekable();
         let mut tokens = Vec::new();
-        // `text[done..from]` has no caller's name in it and ends with the last control token of the template's.
+        // `text[done..from]` has no user-written name, and ends with the last control token of the template.
         let (mut done, mut from) = (0, 0);
         let ends = self.names().find(text).chain(std::iter::once(text.len()..text.len()));
         for name in ends {
@@ -134,7 +134,7 @@ impl Tokenizer {
         Ok(tokens)
     }
 
-    /// Adds the tokens of a part of a text, as far as the limit of the whole allows.
+    /// Encodes a part of a text, and appends its tokens within the limit of the whole.
     fn add(
         &self,
         text: &str,

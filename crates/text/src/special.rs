@@ -1,10 +1,10 @@
-//! Control tokens in texts.
+//! Whether control tokens are parsed in text.
 
-/// Whether names of control tokens in a text become those tokens.
+/// Whether names of control tokens in a text are parsed (`parse_special` in llama.cpp).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// They do: for text that a chat template wrote.
+    /// Names become control tokens: for text of chat templates.
     Parse,
-    /// They do not, and no control token comes out: for text that a user wrote.
+    /// Names are plain text, and no control token is produced: for text of users.
     Plain,
 }

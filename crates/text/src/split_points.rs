@@ -1,15 +1,15 @@
-//! Where a long word may be cut without changing its tokens.
+//! Split points: where a long word can be split without changing its BPE tokens.
 //!
-//! Byte-pair models join neighbours into tokens of their vocabulary. Where two characters stand side by side in no token at
-//! all, no join ever spans them, so what is left and right of that place is tokenized as if it stood alone.
+//! Byte-pair models merge neighbours into tokens of their vocabulary. If two characters are adjacent in no token, no
+//! merge spans them, and the text on each side is tokenized independently.
 
 use std::collections::HashSet;
 
 use crate::pipeline::SharedModel;
 
-/// The neighbours within a vocabulary's tokens.
+/// The pairs of characters that are adjacent in some token of a vocabulary.
 pub(crate) struct SplitPoints {
-    /// Ascending.
+    /// Adjacent pairs, packed as `left << 32 | right`, ascending.
     pairs: Vec<u64>,
     /// Characters that are tokens by themselves.
     alone: HashSet<char>,
@@ -20,7 +20,7 @@ fn pair(left: char, right: char) -> u64 {
 }
 
 impl SplitPoints {
-    /// `None` for models that do not join pairs, or whose tokens depend on more than that.
+    /// Reads the vocabulary of `model`; `None` if it is not a plain byte-pair model.
     pub(crate) fn new(model: &SharedModel) -> Option<SplitPoints> {
         if !model.joins_pairs() {
             return None;
@@ -46,7 +46,7 @@ impl SplitPoints {
         Some(SplitPoints { pairs, alone })
     }
 
-    /// The first place from `least` bytes on, with at least as many after it. None if there is none.
+    /// The first split point with at least `least` bytes on both sides, as a byte offset; `None` if there is none.
     pub(crate) fn find(&self, word: &str, least: usize) -> Option<usize> {
         let most = word.len().checked_sub(least)?;
         let mut before = None;

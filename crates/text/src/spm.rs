@@ -1,28 +1,28 @@
-//! SentencePiece's byte-pair model: the two neighbours whose joint piece scores best are joined, the leftmost first among
-//! equals, until none are left; what is then not a piece becomes bytes.
+//! SentencePiece's BPE model: repeatedly merges the two neighbours whose joint piece has the best score (the leftmost
+//! of equal ones); remaining text that is not a piece becomes bytes (byte fallback).
 //!
-//! Merges are by score alone, as in SentencePiece (`bpe_model.cc`), so a file needs no list of merges.
+//! Merges follow from scores alone, as in SentencePiece (`bpe_model.cc`), so a file needs no list of merges.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 use tokenizers::Token;
 
-/// A vocabulary with scores.
+/// A SentencePiece BPE vocabulary with scores.
 pub(crate) struct Spm {
-    /// Pieces that text may become.
+    /// Pieces that can result from text.
     ids: HashMap<Box<str>, u32>,
-    /// Pieces that only the pipeline may produce (control tokens).
+    /// Control tokens, which only the pipeline produces.
     control: HashMap<Box<str>, u32>,
-    /// `[ids]`.
+    /// The score of each piece, `[vocab]`.
     scores: Vec<f32>,
-    /// `[256]`: the piece of each byte.
+    /// The piece of each byte, `[256]`.
     bytes: Vec<Option<u32>>,
     unknown: Option<u32>,
     size: usize,
 }
 
-/// A run of the text: bytes `start..start + len` (`len` 0: joined to the left), and its neighbours.
+/// A symbol: bytes `start..start + len` of the text (`len` 0: merged into its left neighbour), and its neighbours.
 struct Symbol {
     start: usize,
     len: usize,
@@ -30,7 +30,7 @@ struct Symbol {
     next: Option<usize>,
 }
 
-/// Two neighbours that make a piece.
+/// A candidate merge: two neighbours whose joint text is a piece.
 struct Pair {
     score: f32,
     left: usize,
@@ -58,11 +58,11 @@ impl Ord for Pair {
     }
 }
 
-/// Joins between two looks whether to go on.
+/// Merges between two calls of `goes_on`.
 const JOINS_A_LOOK: usize = 4_096;
 
 impl Spm {
-    /// A model of pieces by id, their scores, and the pieces of bytes.
+    /// A model from pieces and their ids, control tokens, scores, byte pieces and the unknown token.
     pub(crate) fn new(
         ids: HashMap<Box<str>, u32>,
         control: HashMap<Box<str>, u32>,
@@ -74,12 +74,12 @@ impl Spm {
         Spm { ids, control, scores, bytes, unknown, size }
     }
 
-    /// Pieces of all kinds.
+    /// The number of pieces of all kinds.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The texts of pieces that text may become.
+    /// The texts of pieces that can result from text.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
         self.ids.keys().map(|piece| &**piece)
     }
@@ -89,12 +89,12 @@ impl Spm {
         self.control.get(piece).or_else(|| self.ids.get(piece)).copied()
     }
 
-    /// The tokens of a text. Time: n log n in its length.
+    /// Tokenizes a text, in O(n log n).
     pub(crate) fn tokenize(&self, text: &str) -> Result<Vec<Token>, String> {
         self.tokenize_while(text, &|| true)
     }
 
-    /// As [`Spm::tokenize`]; given up when `goes_on` says no, which is asked now and then.
+    /// As [`Spm::tokenize`], but fails when `goes_on` returns false, which is called every [`JOINS_A_LOOK`] merges.
     pub(crate) fn tokenize_while(
         &self,
         text: &str,
@@ -124,7 +124,7 @@ impl Spm {
                 }
             }
             let (left, right) = (&symbols[pair.left], &symbols[pair.right]);
-            // One of the two has been joined elsewhere since.
+            // The candidate is stale: one of the two was merged meanwhile.
             if left.len == 0 || right.len == 0 || left.len + right.len != pair.len {
                 continue;
             }
@@ -179,7 +179,7 @@ impl Spm {
         }
         let unknown = self.unknown.ok_or_else(|| format!("the vocabulary has no piece for {piece:?}"))?;
         match tokens.last_mut() {
-            // A run of unknown characters is one unknown token.
+            // Consecutive unknown characters become one unknown token.
             Some(last) if last.id == unknown => last.offsets.1 = start + len,
             _ => tokens.push(Token::new(unknown, String::new(), place(0, len))),
         }

@@ -1,23 +1,23 @@
-//! Stop strings over streamed text.
+//! Matches stop strings in streamed text.
 
-/// Finds the first stop string in text that arrives in pieces, and holds back what may yet become one.
+/// A streaming matcher of stop strings, which holds back text that may be the beginning of one.
 ///
-/// What is held back never exceeds the longest stop string, whatever the length of the stream.
+/// It never holds back more than the longest stop string.
 #[derive(Clone, Debug, Default)]
 pub struct StopMatcher {
     stops: Vec<String>,
     held: String,
-    /// The stop string that was met, by its place in `stops`.
+    /// Index in `stops` of the stop string that was found.
     met: Option<usize>,
     keep: bool,
 }
 
-/// What a [`StopMatcher::push`] makes of a piece of text.
+/// The result of [`StopMatcher::push`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopScan {
-    /// Text that is certainly before any stop string.
+    /// Text that is certainly not part of a stop string.
     pub emit: String,
-    /// Whether a stop string was met; all text after it is swallowed.
+    /// Whether a stop string was found; text after it is discarded.
     pub stopped: bool,
 }
 
@@ -28,26 +28,27 @@ impl StopMatcher {
         StopMatcher { stops, ..StopMatcher::default() }
     }
 
-    /// The stop string that is met ends the text as a part of it.
+    /// Sets whether the stop string that is found is emitted as the end of the text.
     #[must_use]
     pub fn keeping(self, keep: bool) -> StopMatcher {
         StopMatcher { keep, ..self }
     }
 
-    /// The stop string that was met.
+    /// The stop string that was found.
     pub fn met(&self) -> Option<&str> {
         self.stops.get(self.met?).map(String::as_str)
     }
 
-    /// Takes a piece of text in which no stop string counts.
+    /// Returns the held text and `text` without searching `text`: for text in which stop strings do not count.
     pub fn pass(&mut self, text: &str) -> String {
         let mut all = std::mem::take(&mut self.held);
         all.push_str(text);
         all
     }
 
-    /// Takes the next piece of text. The stop string itself is emitted only if it is to be kept; of several, the one
-    /// that is complete first counts (then the longest), so that the result does not depend on how the text was cut into pieces.
+    /// Searches the next piece of text. The stop string itself is emitted only with [`StopMatcher::keeping`]. Of
+    /// several stop strings the one that is complete first counts (then the longest), so that the result does not
+    /// depend on how the text is split into pieces.
     pub fn push(&mut self, text: &str) -> StopScan {
         if self.met.is_some() {
             return StopScan { emit: String::new(), stopped: true };
@@ -70,7 +71,7 @@ impl StopMatcher {
         std::mem::take(&mut self.held)
     }
 
-    /// Bytes at the end of what is held that begin some stop string.
+    /// The length of the longest suffix of the held text that begins a stop string, in bytes.
     fn possible(&self) -> usize {
         let held = self.held.as_bytes();
         let longest = |stop: &String| {
@@ -82,7 +83,7 @@ impl StopMatcher {
     }
 }
 
-/// A stop string in a text. The one that is complete first is the least.
+/// An occurrence of a stop string, ordered by its end.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     end: usize,
@@ -90,7 +91,7 @@ struct Place {
     stop: usize,
 }
 
-/// The stop string that is complete first.
+/// The occurrence that is complete first.
 fn earliest<S: AsRef<str>>(text: &str, stops: &[S]) -> Option<Place> {
     let found = stops.iter().map(AsRef::as_ref).enumerate().filter_map(|(stop, word)| {
         text.find(word).map(|start| Place { end: start + word.len(), start, stop })

@@ -1,19 +1,19 @@
-//! Tokens to text, one at a time, in whole characters.
+//! Streaming detokenization.
 
 use std::sync::Arc;
 
 use crate::Tokenizer;
 use crate::token_bytes::TokenPosition;
 
-/// A detokenizer for a stream of tokens: never emits half a UTF-8 character.
+/// A streaming detokenizer, which emits whole UTF-8 characters only.
 ///
-/// All that [`push`](DecodeStream::push) and [`finish`](DecodeStream::finish) return, put together, is the text of the tokens with
-/// each run of bytes that cannot be UTF-8 as one U+FFFD (as `String::from_utf8_lossy` does it). At most three bytes are
-/// held back. Control tokens are not shown unless asked for.
+/// All that [`push`](DecodeStream::push) and [`finish`](DecodeStream::finish) return, put together, is the text of the
+/// tokens with each invalid byte sequence replaced by U+FFFD (as `String::from_utf8_lossy` does it). At most three
+/// bytes are held back. Control tokens have no text by default.
 pub struct DecodeStream {
     tokenizer: Arc<Tokenizer>,
     show_special: bool,
-    /// Control tokens that are shown all the same.
+    /// Control tokens that are shown although `show_special` is false.
     shown: Vec<u32>,
     start: TokenPosition,
     pending: Vec<u8>,
@@ -21,8 +21,7 @@ pub struct DecodeStream {
 }
 
 impl DecodeStream {
-    /// For tokens that continue a prompt: the space before the first word, which SentencePiece writes into the
-    /// token, is kept.
+    /// For tokens that continue a prompt: keeps the space that SentencePiece puts into the first token.
     pub fn new(tokenizer: Arc<Tokenizer>) -> DecodeStream {
         DecodeStream {
             tokenizer,
@@ -34,25 +33,25 @@ impl DecodeStream {
         }
     }
 
-    /// For tokens that begin a text: together the same as [`Tokenizer::decode`].
+    /// For tokens that begin a text: the output equals that of [`Tokenizer::decode`].
     pub fn from_start(tokenizer: Arc<Tokenizer>) -> DecodeStream {
         DecodeStream { start: TokenPosition::Text, ..DecodeStream::new(tokenizer) }
     }
 
-    /// Also shows control tokens, as their names.
+    /// Sets whether control tokens are shown, by name.
     pub fn show_special(mut self, yes: bool) -> DecodeStream {
         self.show_special = yes;
         self
     }
 
-    /// Also shows these control tokens, as their names: marks that a reader of the answer looks for.
+    /// Shows these control tokens by name: marks that the answer parser looks for.
     pub fn showing(mut self, ids: &[u32]) -> DecodeStream {
         self.shown = ids.to_vec();
         self
     }
 
-    /// Takes the next token; returns the characters that are now complete (perhaps none). An id beyond the vocabulary
-    /// has no text.
+    /// Decodes the next token; returns the characters that are now complete, which may be none. Ids beyond the
+    /// vocabulary have no text.
     pub fn push(&mut self, id: u32) -> &str {
         self.ready.clear();
         if !self.show_special && self.tokenizer.is_special(id) && !self.shown.contains(&id) {
@@ -63,7 +62,7 @@ impl DecodeStream {
         &self.ready
     }
 
-    /// The end of the stream: an unfinished character becomes one U+FFFD.
+    /// Ends the stream; an incomplete character becomes U+FFFD.
     pub fn finish(&mut self) -> String {
         let rest = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();
@@ -71,7 +70,7 @@ impl DecodeStream {
     }
 }
 
-/// Moves whole characters from `pending` to `ready`, and U+FFFD for what can no longer become one.
+/// Moves complete characters from `pending` to `ready`, with U+FFFD for invalid bytes.
 fn complete(pending: &mut Vec<u8>, ready: &mut String) {
     let mut done = 0;
     while done < pending.len() {

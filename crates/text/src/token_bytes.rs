@@ -1,29 +1,29 @@
-//! What each token says: its bytes, worked out once at load.
+//! The bytes of each token, computed once at load.
 
 use crate::Error;
 
-/// How a vocabulary writes bytes as text.
+/// How tokens are decoded to bytes; the counterpart of the `decoder` section of tokenizer.json.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecoderKind {
-    /// GPT-2's alphabet of 256 printable characters, one a byte.
+    /// GPT-2's byte-level alphabet: each byte is one of 256 printable characters.
     ByteLevel,
-    /// SentencePiece: `▁` is a space, `<0x0A>` a byte.
+    /// SentencePiece: `▁` is a space, and `<0x0A>` is a byte (byte fallback).
     Metaspace {
         /// The character that stands for a space.
         space: char,
-        /// What happens to the space that the tokenizer put before the text.
+        /// How the space that the tokenizer added before the text is decoded.
         lead: LeadingSpace,
-        /// Whether `<0x0A>` is a byte.
+        /// Whether tokens such as `<0x0A>` are bytes.
         bytes: bool,
     },
-    /// BERT: pieces that begin a word have a space before them.
+    /// BERT: tokens that begin a word are preceded by a space.
     WordPiece {
-        /// Marks a piece that continues a word (`##`).
+        /// The prefix of tokens that continue a word (`##`).
         prefix: String,
-        /// Whether spaces before punctuation are dropped again.
+        /// Whether spaces before punctuation are removed.
         cleanup: bool,
     },
-    /// Words with an end mark (`</w>`).
+    /// Words with an end-of-word suffix (`</w>`), which becomes a space.
     Suffixed(String),
     /// Tokens are words with a space between them.
     Words,
@@ -31,36 +31,36 @@ pub(crate) enum DecoderKind {
     Verbatim,
 }
 
-/// What happens to the space before the first word.
+/// How the space before the first word is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeadingSpace {
-    /// It belongs to the text.
+    /// It is kept.
     Keep,
-    /// One space at the start of the text is dropped.
+    /// One space at the start of the text is removed.
     StripOne,
-    /// All spaces of the first token are dropped.
+    /// All spaces of the first token are removed.
     StripFirstToken,
 }
 
-/// Where a token stands.
+/// The position of a token in its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenPosition {
-    /// It begins a text.
+    /// The first token of the text.
     Text,
-    /// Others are before it.
+    /// A later token.
     Middle,
 }
 
-/// The bytes of all tokens, end to end.
+/// The bytes of all tokens, concatenated.
 pub(crate) struct TokenBytes {
     decoder_kind: DecoderKind,
     bytes: Vec<u8>,
-    /// `[ids + 1]`: where each token's bytes begin.
+    /// The offset of each token's bytes, `[vocab + 1]`.
     starts: Vec<u32>,
 }
 
 impl TokenBytes {
-    /// From each token's text by id; ids without a token are empty.
+    /// Decodes each token's text; ids without a token get no bytes.
     pub(crate) fn new(decoder_kind: DecoderKind, texts: &[Option<String>]) -> Result<TokenBytes, Error> {
         let mut pieces =
             TokenBytes { decoder_kind, bytes: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
@@ -79,14 +79,14 @@ impl TokenBytes {
         Ok(pieces)
     }
 
-    /// The token's own bytes, without what joins it to its neighbours.
+    /// The token's own bytes, without separators to its neighbours; `None` beyond the vocabulary.
     pub(crate) fn get(&self, id: u32) -> Option<&[u8]> {
         let at = id as usize;
         let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
         Some(&self.bytes[start as usize..end as usize])
     }
 
-    /// Adds a token's bytes to a text, and tells where the text then stands.
+    /// Appends a token's bytes to `out`; returns the position of the next token.
     pub(crate) fn append(&self, id: u32, start: TokenPosition, out: &mut Vec<u8>) -> TokenPosition {
         let piece = match self.get(id) {
             Some(piece) if !piece.is_empty() => piece,
@@ -127,7 +127,7 @@ impl TokenBytes {
 }
 
 impl DecoderKind {
-    /// Writes the bytes that a token's text stands for.
+    /// Appends the bytes that a token's text encodes.
     fn write(&self, text: &str, out: &mut Vec<u8>) {
         match self {
             DecoderKind::ByteLevel => {
@@ -155,7 +155,7 @@ impl DecoderKind {
     }
 }
 
-/// The byte that a piece such as `<0x0A>` stands for.
+/// The byte of a token such as `<0x0A>`.
 pub(crate) fn byte_piece(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() != 2 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -176,7 +176,7 @@ fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// Drops the spaces that joining put before English punctuation, as Hugging Face's WordPiece decoder does.
+/// Removes spaces before English punctuation, as Hugging Face's WordPiece decoder does.
 fn tidy(text: &str) -> String {
     const RULES: [(&str, &str); 11] = [
         (" .", "."),

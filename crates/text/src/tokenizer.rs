@@ -1,4 +1,4 @@
-//! The tokenizer: one door before all vocabularies.
+//! The tokenizer: encodes text to tokens and decodes tokens, for every kind of vocabulary.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,16 +13,16 @@ use crate::token_bytes::{DecoderKind, TokenBytes, TokenPosition};
 use crate::word_encoder::{TokenSink, WordEncoder, char_of};
 use crate::{EncodeError, Error, Special, TokenLimit, bounds, eog, gguf, huggingface};
 
-/// Strings to tokens and back, for one model. Never changes after load; shared freely between threads.
+/// The tokenizer of a model. Immutable after loading, and shared between threads.
 pub struct Tokenizer {
     pipelines: Pipelines,
-    /// The same pipeline word by word, where its parts are known.
+    /// The fast word-by-word encoder; `None` if the pipeline has parts that it does not support.
     words: Option<WordEncoder>,
-    /// What the bytes of a text say of its tokens; none where that is nothing.
+    /// The bound of tokens by bytes; `None` if the length of a text says nothing about its tokens.
     bound: Option<Bound>,
     pieces: TokenBytes,
     texts: Vec<Option<String>>,
-    /// `[ids]`: control tokens.
+    /// Whether each id is a control token, `[vocab]`.
     special: Vec<bool>,
     names: SpecialTokenNames,
     prefix: Vec<u32>,
@@ -35,10 +35,10 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokenizer of an opened model, of either kind.
+    /// Loads the tokenizer of an opened model, GGUF or Hugging Face.
     ///
     /// # Errors
-    /// What is missing, malformed or unsupported, by name.
+    /// A missing, malformed or unsupported part, by name.
     pub fn open(opened: &Opened) -> Result<Tokenizer, Error> {
         let loaded = guarded(|| match opened.metadata() {
             Metadata::Gguf(metadata) => gguf::load(gguf::Vocabulary::read(metadata)?),
@@ -57,10 +57,11 @@ impl Tokenizer {
         loaded.and_then(Tokenizer::assemble)
     }
 
-    /// Reads a folder with a `tokenizer.json`, that file itself, or a GGUF (one with only a vocabulary will do).
+    /// Loads a tokenizer from a folder with a `tokenizer.json`, that file itself, or a GGUF (which may have only a
+    /// vocabulary).
     ///
     /// # Errors
-    /// What is missing, malformed or unsupported, by name.
+    /// A missing, malformed or unsupported part, by name.
     pub fn open_path(path: &Path) -> Result<Tokenizer, Error> {
         let is_folder = path.is_dir();
         if !is_folder && path.extension().is_none_or(|extension| extension != "json") {
@@ -74,11 +75,10 @@ impl Tokenizer {
         guarded(|| huggingface::open(&json, folder)).and_then(Tokenizer::assemble)
     }
 
-    /// Reads the bytes of a `tokenizer.json` alone; which tokens begin and end a text is then known only from their
-    /// names.
+    /// Loads a `tokenizer.json` without configuration files. BOS and EOG tokens are then known by their names only.
     ///
     /// # Errors
-    /// What is missing, malformed or unsupported, by name.
+    /// A missing, malformed or unsupported part, by name.
     pub fn from_json(bytes: &[u8]) -> Result<Tokenizer, Error> {
         guarded(|| huggingface::read(bytes, &huggingface::ConfigFiles::default()))
             .and_then(Tokenizer::assemble)
@@ -147,7 +147,7 @@ impl Tokenizer {
         })
     }
 
-    /// The tokens of a text; with `add_bos_eos`, also those that the model expects around it (perhaps none).
+    /// Encodes a text. With `add_bos_eos`, adds the tokens that the model expects before and after it (if any).
     ///
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
@@ -156,11 +156,11 @@ impl Tokenizer {
             .map_err(|e| Error::Encode(e.to_string()))
     }
 
-    /// As [`Tokenizer::encode`], up to a limit. Time and memory are bounded by the limit too, for the tokenizers of all
-    /// usual kinds: a text whose bytes cannot fit is not looked at, and the work ends with the token that is one too many.
+    /// As [`Tokenizer::encode`], with a limit. For all usual tokenizers the limit also bounds time and memory: a text
+    /// that is too long by its bytes is refused at once, and encoding stops at the first token beyond the limit.
     ///
     /// # Errors
-    /// A text of more tokens, or one that the pipeline refuses.
+    /// The text has more tokens than the limit, or the pipeline refuses it.
     pub fn encode_within(
         &self,
         text: &str,
@@ -186,20 +186,20 @@ impl Tokenizer {
         limit.check(tokens)
     }
 
-    /// Refuses a text whose bytes are more than so many tokens can stand for.
+    /// Refuses a text that has more tokens than the limit by its bytes alone.
     pub(crate) fn may_fit(&self, text: &str, limit: &TokenLimit<'_>) -> Result<(), EncodeError> {
         let at_least = self.fewest_tokens(text);
         if at_least > limit.max_tokens { Err(EncodeError::TooMany { at_least, worked: 0 }) } else { Ok(()) }
     }
 
-    /// Tokens that a text has at least, by its bytes and the longest token: 0 where that says nothing.
+    /// A lower bound of a text's tokens, from its bytes and the longest token; 0 if there is no such bound.
     pub fn fewest_tokens(&self, text: &str) -> usize {
         let Some(bound) = &self.bound else { return 0 };
         let known = text.bytes().filter(|byte| bound.known[usize::from(*byte)]).count();
         known.div_ceil(bound.longest)
     }
 
-    /// The tokens of a text as the library makes them of the whole of it: what [`Tokenizer::encode`] is compared with.
+    /// Encodes a whole text with the library, as the reference for tests of [`Tokenizer::encode`].
     ///
     /// # Errors
     /// [`Error::Encode`] if the pipeline refuses the text.
@@ -211,7 +211,7 @@ impl Tokenizer {
         Ok(ids.tokens)
     }
 
-    /// The whole text at once, for kinds that cannot be walked word by word.
+    /// Encodes the whole text with the library, for pipelines that [`WordEncoder`] does not support.
     fn encode_by_library(&self, text: &str, ids: &mut TokenCollector<'_>) -> Result<(), EncodeError> {
         let pipeline = self.pipelines.pipeline(ids.special == Special::Parse);
         let _ = bounds::refusal();
@@ -222,7 +222,7 @@ impl Tokenizer {
         encoding.get_ids().iter().try_for_each(|id| ids.put(*id))
     }
 
-    /// The letters of a control token's name, one by one: some models can build such a token out of plain text.
+    /// Encodes a control token's name character by character, for models that merge plain text into control tokens.
     fn spell(&self, id: u32, tokens: &mut Vec<u32>) -> Result<(), Error> {
         let name = self.token_text(id).unwrap_or_default();
         for letter in name.chars() {
@@ -238,7 +238,7 @@ impl Tokenizer {
         &self.names
     }
 
-    /// The text of tokens; bytes that are not UTF-8 become U+FFFD, and ids beyond the vocabulary have no text.
+    /// Decodes tokens to text. Invalid UTF-8 becomes U+FFFD, and ids beyond the vocabulary have no text.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let mut bytes = Vec::new();
         let mut start = TokenPosition::Text;
@@ -252,7 +252,7 @@ impl Tokenizer {
         self.pieces.append(id, start, out)
     }
 
-    /// The bytes that a token stands for, which may be part of a character. `None` beyond the vocabulary.
+    /// The bytes of a token, which may be an incomplete UTF-8 character. `None` beyond the vocabulary.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.pieces.get(id)
     }
@@ -267,37 +267,37 @@ impl Tokenizer {
         self.pipelines.pipeline(true).token_to_id(text)
     }
 
-    /// The highest id, plus one.
+    /// The size of the vocabulary: the highest id plus one.
     pub fn vocab_size(&self) -> usize {
         self.texts.len()
     }
 
-    /// Whether the token ends an answer.
+    /// Whether the token ends an answer (end of generation).
     pub fn is_end(&self, id: u32) -> bool {
         self.ends.binary_search(&id).is_ok()
     }
 
-    /// All tokens that end an answer, ascending.
+    /// All end-of-generation tokens, ascending.
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
 
-    /// The token that begins a text.
+    /// The beginning-of-sequence token, if any.
     pub fn bos(&self) -> Option<u32> {
         self.bos
     }
 
-    /// The token that ends a text.
+    /// The end-of-sequence token, if any.
     pub fn eos(&self) -> Option<u32> {
         self.eos
     }
 
-    /// Whether [`encode`](Tokenizer::encode) with `add_bos_eos` puts the first token of a text before it.
+    /// Whether [`encode`](Tokenizer::encode) with `add_bos_eos` adds tokens before a text.
     pub fn adds_bos(&self) -> bool {
         !self.prefix.is_empty()
     }
 
-    /// What is to be said of its file when the model is loaded, a line each.
+    /// Warnings about the tokenizer's file, to be logged when the model is loaded, one line each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -308,15 +308,15 @@ impl Tokenizer {
     }
 }
 
-/// How far the bytes of a text bound its tokens.
+/// A lower bound of tokens by the bytes of a text.
 struct Bound {
-    /// Bytes of text that one token stands for at most.
+    /// The most bytes of text that one token encodes.
     longest: usize,
-    /// `[256]`: bytes that are tokens by themselves; a model drops the others from a text.
+    /// Whether each byte is a token by itself, `[256]`; models may drop other bytes.
     known: [bool; 256],
 }
 
-/// `[256]`: bytes that UTF-8 has.
+/// Whether each byte can occur in UTF-8, `[256]`.
 const IN_UTF8: [bool; 256] = {
     let mut bytes = [true; 256];
     let mut at = 0xf5;
@@ -329,7 +329,7 @@ const IN_UTF8: [bool; 256] = {
     bytes
 };
 
-/// `[256]`: whether each byte is a token under the name that the vocabulary has for it.
+/// Whether each byte is a token under its `name`, `[256]`.
 fn known_bytes(texts: &[Option<String>], name: impl Fn(u8) -> String) -> [bool; 256] {
     let known: HashSet<&str> = texts.iter().flatten().map(String::as_str).filter(|t| t.len() <= 6).collect();
     let mut bytes = [false; 256];
@@ -339,7 +339,7 @@ fn known_bytes(texts: &[Option<String>], name: impl Fn(u8) -> String) -> [bool; 
     bytes
 }
 
-/// The ids of a text as they come.
+/// Collects the token ids of a text, and enforces the limit.
 struct TokenCollector<'a> {
     tokenizer: &'a Tokenizer,
     special: Special,
@@ -371,7 +371,7 @@ impl TokenSink for TokenCollector<'_> {
     }
 }
 
-/// Why there is no vocabulary; `only_model`: there is a SentencePiece file.
+/// The error of a missing tokenizer.json; `only_model` if there is a SentencePiece file.
 fn missing_json(only_model: bool) -> Error {
     if only_model {
         Error::OnlySentencePiece
@@ -380,8 +380,8 @@ fn missing_json(only_model: bool) -> Error {
     }
 }
 
-/// Runs the library's code on a file that is not trusted: tables of it (a normalizer's character map) are read without
-/// bounds checks of their own, so a slip there is caught and told, and does not take the server down.
+/// Runs library code on an untrusted file, and turns panics into errors: the library reads some tables (a normalizer's
+/// character map) without validating them.
 fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
     caught.unwrap_or_else(|_| Err(Error::Encode("the tokenizer's tables are broken".into())))

@@ -1,11 +1,11 @@
-//! Tokenizing word by word: the pipeline of the library, walked over the text without copies of it.
+//! The word-by-word encoder: runs the library's pipeline over slices of the text, without copies.
 //!
-//! The library keeps, for every part of a text, the part, its original and where each byte came from: some 400 bytes a
-//! byte where each digit is a part. Nothing of that is needed here. So the same steps (added tokens, normalizer,
-//! pre-tokenizers) hand on one slice after the other, each word goes through the library's model by itself, and only ids
-//! are kept. That is also what makes a limit and a stop possible between two words.
+//! The library keeps offsets and originals for every piece of a text, up to about 400 bytes for each byte of text. They
+//! are not needed here. So the same steps (added tokens, normalizer, pre-tokenizers) process one slice at a time, each
+//! word goes through the library's model by itself, and only ids are kept. This also allows limits and cancellation
+//! between two words.
 //!
-//! What is not known here, by its JSON, leaves the tokenizer to the library; the tests compare both.
+//! Tokenizers with steps that are not supported here use the library's pipeline. The tests compare both.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -24,12 +24,12 @@ use crate::{EncodeError, bounds};
 
 /// GPT-2's pattern, as `ByteLevel` has it (OpenAI's gpt-2 `encoder.py`).
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// Bytes of a word from which on it is cut where no token can span, if there is such a place.
+/// The length in bytes from which a word is split at a split point, if it has one.
 const LONG_WORD: usize = 8 << 10;
 
-/// The steps of one tokenizer.
+/// The word-by-word encoder of a tokenizer.
 pub(crate) struct WordEncoder {
-    /// Added tokens that are looked for in the text, and in the normalized text.
+    /// Added tokens that are matched in the text (`raw`), and in the normalized text (`normalized`).
     raw: AddedTokens,
     normalized: AddedTokens,
     normal: Vec<NormalizerStep>,
@@ -38,7 +38,7 @@ pub(crate) struct WordEncoder {
     split_points: OnceLock<Option<SplitPoints>>,
 }
 
-/// Tokens that are found in text before the model sees it.
+/// Added tokens, which are matched in text before the model runs.
 struct AddedTokens {
     search: AhoCorasick,
     tokens: Vec<AddedTokenRule>,
@@ -47,7 +47,7 @@ struct AddedTokens {
 struct AddedTokenRule {
     id: u32,
     special: bool,
-    /// Whether it takes the spaces before and after it along.
+    /// Whether the match includes the spaces before (`lstrip`) and after (`rstrip`).
     strips: [bool; 2],
 }
 
@@ -56,12 +56,12 @@ enum NormalizerStep {
     Composed(NormalizerWrapper),
     Before(String),
     Replace(String, String),
-    /// Any other: the library's own, over a copy of the text.
+    /// Any other step, run by the library on a copy of the text.
     Other(NormalizerWrapper),
 }
 
 impl NormalizerStep {
-    /// How many times longer it makes a text at worst.
+    /// The largest growth of a text by this step, as a factor.
     fn growth(&self) -> u64 {
         match self {
             NormalizerStep::Composed(step) | NormalizerStep::Other(step) => bounds::growth(step),
@@ -73,25 +73,25 @@ impl NormalizerStep {
 
 /// A step of the pre-tokenizer.
 enum PreTokenizerStep {
-    /// Cuts before and after each match.
+    /// Splits before and after each match (`Isolated`).
     Isolate(Regex),
-    /// Cuts after each match that follows something else, and before and after others.
+    /// Splits after each match, which joins the piece before it (`MergedWithPrevious`).
     CutAfter(Regex),
     Digits,
     DigitRuns,
-    /// Puts a space before a part that begins otherwise.
+    /// Adds a space before a piece that does not begin with one.
     AddPrefixSpace,
-    /// Bytes as characters of GPT-2's alphabet.
+    /// Maps bytes to characters of GPT-2's alphabet.
     Bytes,
-    /// Any other that looks at nothing but its part: the library's own.
+    /// Any other step that depends on its piece only, run by the library.
     Other(PreTokenizerWrapper),
 }
 
-/// What takes the ids; an error ends the work.
+/// A receiver of token ids; its errors end the encoding.
 pub(crate) trait TokenSink {
-    /// An id of the text, in order.
+    /// Receives the next id of the text.
     fn put(&mut self, id: u32) -> Result<(), EncodeError>;
-    /// Called at least once a word.
+    /// Called at least once for each word; an error stops the encoding.
     fn goes_on(&self) -> Result<(), EncodeError>;
 }
 
@@ -102,7 +102,7 @@ fn failed(error: impl std::fmt::Display) -> EncodeError {
 }
 
 impl WordEncoder {
-    /// `None` where a part is not known here.
+    /// `None` if the pipeline has a part that is not supported here.
     pub(crate) fn new(parts: &PipelineParts) -> Option<WordEncoder> {
         let normal = match &parts.normalizer {
             None => Vec::new(),
@@ -137,8 +137,8 @@ impl WordEncoder {
         Some(words)
     }
 
-    /// Whether text may vanish, so that its length says nothing of its tokens; else how many times shorter the normalizer
-    /// may make it.
+    /// The factor by which the normalizer can shorten a text at most; `None` if it can remove text entirely, so that a
+    /// text's length says nothing about its tokens.
     pub(crate) fn shrinks(&self) -> Option<usize> {
         let strips = |added: &AddedTokens| added.tokens.iter().any(|token| token.strips != [false; 2]);
         if strips(&self.raw) || strips(&self.normalized) {
@@ -147,7 +147,7 @@ impl WordEncoder {
         let mut times = 1;
         for normal in &self.normal {
             match normal {
-                // A letter with three marks, two bytes each, is at shortest one of two bytes.
+                // The shortest composition of a letter with three marks of two bytes each has two bytes.
                 NormalizerStep::Composed(_) => times *= 4,
                 NormalizerStep::Before(_) => {}
                 NormalizerStep::Replace(from, to) if to.len() >= from.len() => {}
@@ -157,7 +157,7 @@ impl WordEncoder {
         Some(times)
     }
 
-    /// The ids of a text. `plain`: names of control tokens are text.
+    /// Encodes a text. With `plain`, names of control tokens are text.
     pub(crate) fn encode(&self, text: &str, plain: bool, sink: &mut impl TokenSink) -> Done {
         self.raw.split(text, plain, &mut |id, part| match id {
             Some(id) => sink.put(id),
@@ -201,7 +201,7 @@ impl WordEncoder {
                 pieces(regex, part, &mut |piece, _| self.step(rest, piece, sink))
             }
             PreTokenizerStep::CutAfter(regex) => {
-                // The piece that a match may still join.
+                // The piece that the next match is merged into.
                 let (mut open, mut last_matched) = (0..0, false);
                 pieces(regex, part, &mut |piece, matched| {
                     let end = open.end + piece.len();
@@ -242,7 +242,7 @@ impl WordEncoder {
         }
     }
 
-    /// A word through the model; a long one in parts that no token spans.
+    /// Tokenizes a word with the model; a long word is split at split points.
     fn word(&self, word: &str, sink: &mut impl TokenSink) -> Done {
         sink.goes_on()?;
         if word.len() > LONG_WORD
@@ -261,19 +261,19 @@ impl WordEncoder {
 
     fn tokens(&self, word: &str, sink: &mut impl TokenSink) -> Done {
         let tokens = self.model.tokenize_while(word, &|| sink.goes_on().is_ok()).map_err(|error| {
-            // What stopped it says more than the model does.
+            // The stop signal is more specific than the model's error.
             sink.goes_on().err().unwrap_or_else(|| failed(error))
         })?;
         tokens.into_iter().try_for_each(|token| sink.put(token.id))
     }
 }
 
-/// Calls `take` with what lies between matches and with the matches, in order and none of them empty.
+/// Calls `take` with each non-empty match and each text between matches, in order.
 fn pieces(regex: &Regex, part: &str, take: &mut impl FnMut(&str, bool) -> Done) -> Done {
     let mut done = 0;
     let mut hand_on = |piece: &str, matched| if piece.is_empty() { Ok(()) } else { take(piece, matched) };
     for found in regex.find_iter(part) {
-        // A run of a million characters of one kind is more than the pattern can step back over.
+        // The pattern exceeds its backtracking limit on runs of about a million characters of one kind.
         let found = found.map_err(|_| failed("a run of one kind of characters is too long"))?;
         hand_on(&part[done..found.start()], false)?;
         hand_on(found.as_str(), true)?;
@@ -283,7 +283,7 @@ fn pieces(regex: &Regex, part: &str, take: &mut impl FnMut(&str, bool) -> Done) 
 }
 
 impl AddedTokens {
-    /// `None` if two have the same text.
+    /// `None` if two tokens have the same text.
     fn new(tokens: Vec<(String, AddedTokenRule)>) -> Option<AddedTokens> {
         let mut names: Vec<&str> = tokens.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
@@ -300,7 +300,7 @@ impl AddedTokens {
         })
     }
 
-    /// Calls `take` with each token that is found and with what is between, in order.
+    /// Calls `take` with each token that is found and with each text between them, in order.
     fn split(&self, text: &str, plain: bool, take: &mut impl FnMut(Option<u32>, &str) -> Done) -> Done {
         let mut done = 0;
         for found in self.search.find_iter(text) {
@@ -331,10 +331,10 @@ fn normalized_by(normalizer: &NormalizerWrapper, text: &str) -> Result<String, E
     Ok(text.get().to_owned())
 }
 
-/// Bytes of text that are composed at once, more where there is no place to part them.
+/// Bytes of text that are NFC-normalized at once; more if there is no safe boundary.
 const COMPOSED_AT_ONCE: usize = 4 << 10;
 
-/// Composes characters part by part, so that what the library notes of each byte is not kept for the whole text.
+/// NFC-normalizes a text in parts, because the library keeps records for every byte.
 fn composed_in_parts(composed: &NormalizerWrapper, text: &str) -> Result<String, EncodeError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -354,8 +354,8 @@ fn composed_in_parts(composed: &NormalizerWrapper, text: &str) -> Result<String,
     }
 }
 
-/// Letters that never join what stands before them: of the scripts that texts are mostly in, those with combining class 0
-/// that are no second character of a composition (UnicodeData.txt and CompositionExclusions.txt, Unicode 16).
+/// Whether a character never composes with the one before it: of common scripts, those with combining class 0 that are
+/// not the second character of a composition (UnicodeData.txt and CompositionExclusions.txt, Unicode 16).
 fn stands_alone(c: char) -> bool {
     matches!(c,
         '\0'..='\u{2ff}' | '\u{370}'..='\u{482}' | '\u{5d0}'..='\u{5ea}' | '\u{621}'..='\u{64a}'
@@ -363,7 +363,7 @@ fn stands_alone(c: char) -> bool {
         | '\u{ac00}'..='\u{d7a3}' | '\u{1f300}'..='\u{1faff}')
 }
 
-/// A byte as GPT-2's alphabet writes it: printable Latin-1 as itself, the others from U+0100 on in order.
+/// The character of a byte in GPT-2's alphabet: printable Latin-1 as itself, the others from U+0100 on in order.
 pub(crate) fn char_of(byte: u8) -> char {
     let code = match byte {
         0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => u32::from(byte),
@@ -378,7 +378,7 @@ fn kind(step: &Value) -> &str {
     step["type"].as_str().unwrap_or_default()
 }
 
-/// A sequence's parts, or the one step itself.
+/// The steps of a sequence, flattened, or the single step itself.
 fn flat<'a>(value: &'a Value, list: &str) -> Vec<&'a Value> {
     match value.get(list).and_then(Value::as_array) {
         Some(steps) => steps.iter().flat_map(|step| flat(step, list)).collect(),

@@ -1,4 +1,4 @@
-//! From what the metadata say to the parts of a tokenizer.
+//! Builds a tokenizer from GGUF metadata.
 
 use std::collections::HashMap;
 
@@ -21,10 +21,10 @@ use crate::spec::TokenizerSpec;
 use crate::spm::Spm;
 use crate::token_bytes::{DecoderKind, LeadingSpace, byte_piece};
 
-/// The models that `tokenizer.ggml.model` may name.
+/// The supported values of `tokenizer.ggml.model`.
 const MODELS: [&str; 5] = ["gpt2", "llama", "gemma4", "t5", "bert"];
 
-/// The parts that depend on the kind of vocabulary.
+/// The parts of a tokenizer that depend on the kind of vocabulary.
 struct Core {
     normalizer: Option<NormalizerWrapper>,
     pre_tokenizer: Option<PreTokenizerWrapper>,
@@ -34,7 +34,7 @@ struct Core {
     after: Vec<u32>,
 }
 
-/// Puts a vocabulary together.
+/// Builds the tokenizer of a vocabulary.
 pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<TokenizerSpec, Error> {
     vocabulary.mark_ends();
     let core = match vocabulary.model.as_str() {
@@ -72,7 +72,7 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<TokenizerSpec, Error> {
     })
 }
 
-/// What is to be said of the file.
+/// Warnings about the file.
 fn remarks(vocabulary: &Vocabulary) -> Vec<String> {
     let needs_pre = vocabulary.model == "gpt2" && vocabulary.pre.as_deref().unwrap_or_default().is_empty();
     let remark = "tokenizer.ggml.pre is missing: texts are cut as llama.cpp cuts them then, which may not be how this model was \
@@ -80,7 +80,7 @@ fn remarks(vocabulary: &Vocabulary) -> Vec<String> {
     needs_pre.then(|| remark.to_owned()).into_iter().collect()
 }
 
-/// Tokens that are found in text before the model sees it.
+/// The added tokens, which are matched in text before the model runs.
 fn added(vocabulary: &Vocabulary) -> Vec<(u32, AddedToken)> {
     let tokens = vocabulary.of_type(&[Type::Control, Type::Unknown, Type::UserDefined]);
     tokens
@@ -94,7 +94,7 @@ fn added(vocabulary: &Vocabulary) -> Vec<(u32, AddedToken)> {
         .collect()
 }
 
-/// The first and last token of a text, where the file or the kind's habit adds them.
+/// The tokens that are added before and after a text, by the file's flags or the defaults of the kind.
 fn around(vocabulary: &Vocabulary, add_bos: bool, add_eos: bool) -> Result<(Vec<u32>, Vec<u32>), Error> {
     let one = |yes: bool, id: Option<u32>, key: &'static str| match (yes, id) {
         (false, _) => Ok(Vec::new()),
@@ -111,7 +111,7 @@ fn merges(vocabulary: &Vocabulary) -> Result<Vec<(String, String)>, Error> {
         return Err(Error::Missing { what: "merges", key: "tokenizer.ggml.merges" });
     }
     let pair = |(rank, merge): (usize, &String)| {
-        // The first character may itself be a space.
+        // The first character may be a space itself.
         let at = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
         let halves = at.map(|at| (merge[..at].to_owned(), merge[at + 1..].to_owned()));
         halves.filter(|(_, right)| !right.is_empty()).ok_or_else(|| {
@@ -188,7 +188,7 @@ fn sentencepiece(vocabulary: &Vocabulary) -> Result<Core, Error> {
     Ok(Core { normalizer, pre_tokenizer: None, model, decoder_kind: marked(prefix), before, after })
 }
 
-/// Gemma 4: SentencePiece's spelling with a list of merges.
+/// Gemma 4: SentencePiece's `▁` spelling with a list of merges.
 fn marked_merges(vocabulary: &Vocabulary) -> Result<Core, Error> {
     let words: tokenizers::models::bpe::Vocab = ids(vocabulary).collect();
     let mut bpe =
@@ -216,7 +216,7 @@ fn marked_merges(vocabulary: &Vocabulary) -> Result<Core, Error> {
 fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
     let scores = vocabulary.finite_scores()?;
     let pieces = vocabulary.tokens.iter().zip(&scores).enumerate().map(|(id, (text, score))| {
-        // The library's trie cannot hold an empty piece, and would find control tokens in any text.
+        // The library's trie cannot hold an empty piece, and would match control tokens in plain text.
         let hidden = text.is_empty() || matches!(vocabulary.types[id], Type::Control | Type::Unknown);
         let text = if hidden { format!("\u{10ffff}{id}\u{10ffff}") } else { text.clone() };
         (text, f64::from(*score))
@@ -250,7 +250,7 @@ fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
     })
 }
 
-/// BERT. A GGUF writes `▁word` for a piece that begins a word and `ing` for one that continues it; put back here.
+/// BERT. GGUF files spell a piece that begins a word `▁word` and one that continues it `ing`; this restores `##ing`.
 fn wordpiece(vocabulary: &mut Vocabulary) -> Result<Core, Error> {
     for (text, kind) in vocabulary.tokens.iter_mut().zip(&vocabulary.types) {
         if matches!(kind, Type::Normal | Type::Unused) && !text.is_empty() {

@@ -1,4 +1,4 @@
-//! Tokenizers from a GGUF's metadata, built into the same machine as a `tokenizer.json`.
+//! Loads tokenizers from GGUF metadata, into the same pipeline as a `tokenizer.json`.
 
 mod build;
 mod pre;

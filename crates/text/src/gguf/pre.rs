@@ -1,7 +1,7 @@
-//! What `tokenizer.ggml.pre` means: how the named family cuts text into words before byte-pair merges.
+//! The pre-tokenizers of `tokenizer.ggml.pre`: how each family splits text into words before BPE merges.
 //!
-//! A GGUF keeps only the name. The patterns are those of each family's published `tokenizer.json`; which names share one is
-//! as in llama.cpp's `llama-vocab.cpp`.
+//! A GGUF has only the name. The patterns are from each family's published `tokenizer.json`; names share patterns as in
+//! llama.cpp's `llama-vocab.cpp`.
 
 use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -13,30 +13,30 @@ use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior}
 
 use crate::Error;
 
-/// How one family prepares text for its byte-level merges.
+/// The normalization and pre-tokenization of a family with byte-level BPE.
 pub(super) struct PreTokenizerConfig {
-    /// Whether text is brought to Unicode's composed form first.
+    /// Whether text is NFC-normalized first.
     nfc: bool,
     steps: &'static [Step],
-    /// Whether a word that is a token is taken whole.
+    /// Whether a word that is a token skips the merges.
     pub(super) ignore_merges: bool,
-    /// Whether a text begins with the first token where the file does not say.
+    /// Whether BOS is added if the file does not say.
     pub(super) add_bos: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// Cuts at each match, keeping it.
+    /// Splits before and after each match.
     Split(&'static str),
-    /// Each digit alone.
+    /// Splits off each digit.
     Digits,
-    /// Runs of digits.
+    /// Splits off runs of digits.
     DigitRuns,
-    /// Runs of punctuation.
+    /// Splits off runs of punctuation.
     Punctuation,
-    /// GPT-2's pattern, then bytes as characters.
+    /// Splits by GPT-2's pattern, then maps bytes to characters.
     Gpt2,
-    /// Bytes as characters.
+    /// Maps bytes to characters.
     Bytes,
 }
 
@@ -166,14 +166,14 @@ const TABLE: &[Row] = &[
     (&["exaone-moe"], false, &[Cut(EXAONE_MOE), Bytes], false, false),
     (&["minicpm5"], false, &[Cut(r"\p{N}{1,3}"), Cut(MINICPM5), Bytes], true, false),
     (&["laguna"], false, &[Cut(r"[^\n]+|[\n]+"), Cut(QWEN2), Bytes], false, false),
-    // Files from before the key existed; llama.cpp cuts them so too.
+    // Files from before the key existed, as in llama.cpp.
     (&["default"], false, &[Cut(OLD_DEFAULT_MARKS), Gpt2, DigitRuns, Cut("[0-9][0-9][0-9]")], false, false),
 ];
 
-/// What a name means.
+/// The pre-tokenizer of a name.
 ///
 /// # Errors
-/// An unknown name, with the list of those known.
+/// An unknown name; the error lists the known ones.
 pub(super) fn pre_tokenizer_config(name: &str) -> Result<PreTokenizerConfig, Error> {
     let name = if name.is_empty() { "default" } else { name };
     match TABLE.iter().find(|row| row.0.contains(&name)) {
@@ -189,7 +189,7 @@ pub(super) fn pre_tokenizer_config(name: &str) -> Result<PreTokenizerConfig, Err
 }
 
 impl PreTokenizerConfig {
-    /// The pipeline before the merges.
+    /// The normalizer and pre-tokenizer.
     pub(super) fn build(&self) -> Result<(Option<NormalizerWrapper>, PreTokenizerWrapper), Error> {
         let steps = self.steps.iter().map(|step| step.build()).collect::<Result<Vec<_>, _>>()?;
         Ok((self.nfc.then_some(NormalizerWrapper::NFC(NFC)), Sequence::new(steps).into()))

@@ -1,4 +1,4 @@
-//! What a GGUF's metadata say of its vocabulary, checked.
+//! Reads and validates the vocabulary in GGUF metadata.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use weights::gguf::{Array, Metadata};
 use crate::spec::MAX_TOKENS;
 use crate::{Error, eog};
 
-/// What kind of token an id is (`tokenizer.ggml.token_type`).
+/// The type of a token (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     Normal,
@@ -18,15 +18,15 @@ pub(crate) enum Type {
     Byte,
 }
 
-/// The keys of `tokenizer.ggml.*`, all lists as long as `tokens`, all ids within it.
+/// The values of `tokenizer.ggml.*`; all lists have the length of `tokens`, and all ids are below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
     pub(crate) model: String,
     pub(crate) pre: Option<String>,
-    /// `[ids]`; an empty text is an id without a token.
+    /// The text of each token, `[vocab]`; empty for an id without a token.
     pub(crate) tokens: Vec<String>,
     pub(crate) types: Vec<Type>,
-    /// Empty if the file has none.
+    /// The score of each token, `[vocab]`; empty if the file has none.
     pub(crate) scores: Vec<f32>,
     pub(crate) merges: Vec<String>,
     pub(crate) charsmap: Option<Vec<u8>>,
@@ -35,7 +35,7 @@ pub(crate) struct Vocabulary {
     pub(crate) unknown: Option<u32>,
     pub(crate) cls: Option<u32>,
     pub(crate) sep: Option<u32>,
-    /// End of turn, end of message.
+    /// End of turn (`eot`) and end of message (`eom`).
     pub(crate) other_ends: Vec<u32>,
     pub(crate) add_bos: Option<bool>,
     pub(crate) add_eos: Option<bool>,
@@ -44,7 +44,7 @@ pub(crate) struct Vocabulary {
     pub(crate) remove_extra_whitespaces: bool,
     pub(crate) lowercase: Option<bool>,
     pub(crate) strip_accents: Option<bool>,
-    /// Whether spaces after control tokens are dropped (Phi-3).
+    /// Whether spaces after control tokens are removed (Phi-3).
     pub(crate) strips_after_control: bool,
 }
 
@@ -75,7 +75,7 @@ impl Vocabulary {
             scores: keys.scores()?,
             merges: keys.strings("merges")?.unwrap_or_default(),
             charsmap: keys.bytes("precompiled_charsmap")?,
-            // A SentencePiece file may leave these to their usual places.
+            // SentencePiece files may leave BOS, EOS and unknown at their usual ids.
             bos: id("bos_token_id")?.or((is_spm && size > 1).then_some(1)),
             eos: id("eos_token_id")?.or((is_spm && size > 2).then_some(2)),
             unknown: id("unknown_token_id")?.or((is_spm && size > 0).then_some(0)),
@@ -97,7 +97,7 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// Refuses lists of other lengths than `tokens`, the same token twice, too many tokens.
+    /// Refuses lists of another length than `tokens`, duplicate tokens and too many tokens.
     pub(super) fn check(&self) -> Result<(), Error> {
         let size = self.tokens.len();
         if size > MAX_TOKENS {
@@ -121,15 +121,15 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// Tokens of some types, as `(id, text)`.
+    /// The tokens of the given types, as `(id, text)`.
     pub(super) fn of_type<'a>(&'a self, types: &'a [Type]) -> impl Iterator<Item = (u32, &'a str)> + 'a {
         let all = self.tokens.iter().zip(&self.types).zip(0..);
         let wanted = all.filter(|((text, kind), _)| types.contains(kind) && !text.is_empty());
         wanted.map(|((text, _), id)| (id, text.as_str()))
     }
 
-    /// Some files leave tokens that end a turn among the ordinary ones; a text must not be able to write them. Names that
-    /// could be a word of the vocabulary (`</s>`) count only where the file says that they end something.
+    /// Marks EOG tokens as control tokens if the file lists them as normal ones, so that text cannot produce them.
+    /// Names that could be ordinary words (`</s>`) count only if the file names them as an end.
     pub(super) fn mark_ends(&mut self) {
         let all = self.tokens.iter().zip(0..).map(|(text, id)| (id, text.as_str()));
         let mut found = eog::find(all, &[]);
@@ -143,7 +143,7 @@ impl Vocabulary {
         }
     }
 
-    /// The scores, which must be there and be numbers.
+    /// The scores, which must be present and finite.
     pub(super) fn finite_scores(&self) -> Result<Vec<f32>, Error> {
         if self.scores.is_empty() {
             return Err(Error::Missing { what: "scores", key: "tokenizer.ggml.scores" });
@@ -158,7 +158,7 @@ impl Vocabulary {
     }
 }
 
-/// The keys below `tokenizer.ggml.`, each of the type it must have.
+/// Typed access to the keys below `tokenizer.ggml.`.
 struct Keys<'a>(&'a Metadata);
 
 impl Keys<'_> {
@@ -191,7 +191,7 @@ impl Keys<'_> {
         self.typed(key, "a list of texts", |key| self.0.get_strings(key).map(<[String]>::to_vec))
     }
 
-    /// An id, which must be in the vocabulary; the largest 32-bit number stands for none.
+    /// A token id, which must be below `size`; the largest 32-bit number means none.
     fn id(&self, key: &'static str, size: usize) -> Result<Option<u32>, Error> {
         let id = self.typed(key, "a token id", |key| {
             let none = self.0.get_i64(key) == Some(-1);

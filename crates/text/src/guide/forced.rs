@@ -4,12 +4,13 @@ use llguidance::toktrie::{TokTrie, parse_numeric_token};
 
 use crate::{Special, Tokenizer};
 
-/// Most bytes that are made into tokens, which is more than is proposed at a time: what must come may be as long as a schema, and each
-/// token that another way of writing chooses has the rest made into tokens anew.
+/// Most bytes that are made into tokens, which is more than is proposed at a time: what must come may be as long as a
+/// schema, and each token that another way of writing chooses has the rest made into tokens anew.
 const MOST_BYTES: usize = 512;
 
-/// Adds the tokens of the first `bytes`, in which a control token is written as the library does: a mark and `[id]`. Text that the
-/// tokenizer would write with more than it says (a space in front) ends them, and so does half a character.
+/// Adds the tokens of the first `bytes`, in which a control token is written as the library does: a mark and `[id]`.
+/// Text that the tokenizer would write with more than it says (a space in front) ends them, and so does half a
+/// character.
 pub(super) fn tokens(bytes: &[u8], tokenizer: &Tokenizer, out: &mut Vec<u32>) {
     let bytes = &bytes[..bytes.len().min(MOST_BYTES)];
     let mut parts = bytes.split(|byte| *byte == TokTrie::SPECIAL_TOKEN_MARKER);

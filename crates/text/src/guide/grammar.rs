@@ -16,7 +16,8 @@ use crate::{Special, Tokenizer};
 
 /// Compiled grammars that are kept for the next request with the same form.
 const KEPT: usize = 32;
-/// Stack for compiling: schemas nest 128 levels at most (JSON's reader sees to that), grammars as deep as they are long.
+/// Stack for compiling: schemas nest 128 levels at most (JSON's reader sees to that), grammars as deep as they are
+/// long.
 const STACK: usize = 256 << 20;
 
 /// Compiles forms for one vocabulary.

@@ -1,8 +1,9 @@
 //! Which tokens may come next: for answers that must have a form, and thoughts that must end.
 //!
-//! A [`ConstraintCompiler`] is made once for a tokenizer; it compiles a [`AnswerConstraint`] into a [`CompiledConstraint`], of which each answer
-//! gets a [`ConstraintMatcher`] of its own. Grammars are llguidance's. What is here beside it is the thought before the
-//! answer, to which no grammar applies: it is let pass, and cut off when it is too long.
+//! A [`ConstraintCompiler`] is made once for a tokenizer; it compiles a [`AnswerConstraint`] into a
+//! [`CompiledConstraint`], of which each answer gets a [`ConstraintMatcher`] of its own. Grammars are llguidance's.
+//! What is here beside it is the thought before the answer, to which no grammar applies: it is let pass, and cut off
+//! when it is too long.
 
 mod brief;
 mod constraint;
@@ -104,8 +105,8 @@ impl ConstraintMatcher {
         Ok(())
     }
 
-    /// The tokens that may come next, as [`prepare`](ConstraintMatcher::prepare) found them: bit `id % 32` of word `id / 32`. None is
-    /// all of them.
+    /// The tokens that may come next, as [`prepare`](ConstraintMatcher::prepare) found them: bit `id % 32` of word `id
+    /// / 32`. None is all of them.
     pub fn allowed(&self) -> Option<&[u32]> {
         (!self.free).then(|| self.mask.as_slice())
     }
@@ -129,9 +130,9 @@ impl ConstraintMatcher {
         Ok(matcher.is_stopped())
     }
 
-    /// Adds the tokens of what the answer must say next, whatever the model: written as this vocabulary writes that text, which is
-    /// how models write it, though the mask allows other ways. The last token may turn out longer than what is certain.
-    /// Nothing is added where there is a choice.
+    /// Adds the tokens of what the answer must say next, whatever the model: written as this vocabulary writes that
+    /// text, which is how models write it, though the mask allows other ways. The last token may turn out longer than
+    /// what is certain. Nothing is added where there is a choice.
     pub fn forced_tokens(&mut self, tokens: &mut Vec<u32>) {
         let ConstraintMatcher { matcher, thinking, tokenizer, .. } = self;
         if let Some(matcher) = matcher

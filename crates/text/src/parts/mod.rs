@@ -1,8 +1,9 @@
 //! An answer's text as the parts that a client sees: what was thought, what was said, which tools were called.
 //!
-//! [`AnswerParser`] is one pass over the characters of an answer, in whatever pieces they come: how the text is cut never changes
-//! what comes out, and no text is lost but the tags, the space around them and, between calls, what belongs to no
-//! call. A call that turns out not to be one is content; one that was cut off before its name was known is left out.
+//! [`AnswerParser`] is one pass over the characters of an answer, in whatever pieces they come: how the text is cut
+//! never changes what comes out, and no text is lost but the tags, the space around them and, between calls, what
+//! belongs to no call. A call that turns out not to be one is content; one that was cut off before its name was known
+//! is left out.
 
 mod part;
 mod seek;
@@ -29,8 +30,8 @@ pub struct AnswerParserOptions {
     pub style: Option<ToolCallStyle>,
     /// Names of the tools there are: a call without any mark counts only if it names one.
     pub tools: Vec<String>,
-    /// Tools and the schemas of their arguments, if an answer that is wholly a JSON object which names one is a call of it:
-    /// how small models write calls that were not trained on a style.
+    /// Tools and the schemas of their arguments, if an answer that is wholly a JSON object which names one is a call of
+    /// it: how small models write calls that were not trained on a style.
     pub json_calls: Option<Arc<[(String, Value)]>>,
     /// There is nothing but calls: what is cut off of one is no content.
     pub must_call: bool,
@@ -77,7 +78,8 @@ impl AnswerParser {
         std::mem::take(&mut self.out.parts)
     }
 
-    /// The end of the answer: what was held back. Where it was `cut` off rather than ended, the beginning of a call is left out.
+    /// The end of the answer: what was held back. Where it was `cut` off rather than ended, the beginning of a call is
+    /// left out.
     pub fn finish(&mut self, cut: bool) -> Vec<AnswerPart> {
         let mut said = String::new();
         if let Some(thought) = &mut self.thought {

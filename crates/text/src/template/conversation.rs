@@ -13,9 +13,10 @@ use crate::tools;
 
 impl ChatTemplate {
     /// The text of a conversation for callers who are not trusted, which is every one of a server's: names of control
-    /// tokens that they wrote into their messages stay text ([`Tokenizer::encode_prompt`]). A template that has no place
-    /// for tools gets them in the system message, and calls and results as text; system messages and turns that it does
-    /// not take are put together in a way that it does, and [`Prompt::warnings`] says so. No user's text is left out.
+    /// tokens that they wrote into their messages stay text ([`Tokenizer::encode_prompt`]). A template that has no
+    /// place for tools gets them in the system message, and calls and results as text; system messages and turns that
+    /// it does not take are put together in a way that it does, and [`Prompt::warnings`] says so. No user's text is
+    /// left out.
     ///
     /// # Errors
     /// As [`render`](ChatTemplate::render); a template that leaves out what a user says.

@@ -21,8 +21,8 @@ impl<'a> PromptSearch<'a> {
         PromptSearch { prompt, folded: OnceCell::new(), at: 0, missing: 0 }
     }
 
-    /// Whether the prompt says `text`: as it is but for white space around it, as JSON, or at least three of four of its
-    /// words in order, whatever their case. Templates trim, escape, and take out marks such as `/no_think`.
+    /// Whether the prompt says `text`: as it is but for white space around it, as JSON, or at least three of four of
+    /// its words in order, whatever their case. Templates trim, escape, and take out marks such as `/no_think`.
     pub(super) fn says(&mut self, text: &str) -> bool {
         let text = text.trim();
         text.is_empty() || self.verbatim(text) || self.as_json(text) || self.words(text)

@@ -37,7 +37,8 @@ thread_local! {
     static METER: Cell<Option<Meter>> = const { Cell::new(None) };
 }
 
-/// Gives this thread's run its allowance: `input` bytes are given to it, and a short run has one of `parts` of the rest.
+/// Gives this thread's run its allowance: `input` bytes are given to it, and a short run has one of `parts` of the
+/// rest.
 pub(super) fn start(input: u64, parts: u64) {
     let allow = |base: u64, each: u64| base / parts.max(1) + input.saturating_mul(each);
     METER.set(Some(Meter { made: allow(MADE, MADE_PER_BYTE), read: allow(READ, READ_PER_BYTE) }));

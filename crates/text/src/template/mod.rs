@@ -1,8 +1,8 @@
 //! Chat templates: messages to the text that a model was trained to continue.
 //!
-//! A template is Jinja2 as Hugging Face transformers runs it (`apply_chat_template`), on minijinja. It comes with the model
-//! file and is not trusted: it has fuel for so many steps and may write so many bytes, and it can reach nothing but its
-//! variables. What Python does differently from minijinja is in `python` and `methods`.
+//! A template is Jinja2 as Hugging Face transformers runs it (`apply_chat_template`), on minijinja. It comes with the
+//! model file and is not trusted: it has fuel for so many steps and may write so many bytes, and it can reach nothing
+//! but its variables. What Python does differently from minijinja is in `python` and `methods`.
 
 mod conversation;
 mod coverage;
@@ -47,8 +47,8 @@ const PROBE_FUEL: u64 = FUEL / PROBE_SHARE;
 /// The part of what a run may use that such a run may.
 const PROBE_SHARE: u64 = 8;
 /// Stack for the interpreter, as address space. It recurses where a template nests: `1+1+1…` while compiling, one level
-/// every two bytes; `{% set ns.x = [ns.x] %}` in a loop when the value is dropped, one level every few steps. No limit of
-/// its own holds that, so the stack is deep enough for what `MAX_SOURCE` and `FUEL` allow.
+/// every two bytes; `{% set ns.x = [ns.x] %}` in a loop when the value is dropped, one level every few steps. No limit
+/// of its own holds that, so the stack is deep enough for what `MAX_SOURCE` and `FUEL` allow.
 const STACK: usize = 1 << 30;
 const NAME: &str = "chat";
 const TOOL_NAME: &str = "tool_use";
@@ -175,9 +175,9 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the assistant's turn.
-    /// `extra` are further variables of the template. As in transformers, keys of a message whose value is null are left
-    /// out, and reasoning is found under each of its usual names.
+    /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the assistant's
+    /// turn. `extra` are further variables of the template. As in transformers, keys of a message whose value is null
+    /// are left out, and reasoning is found under each of its usual names.
     ///
     /// # Errors
     /// What the template refuses or where it fails, with the line; running out of steps or of room.
@@ -227,8 +227,8 @@ impl ChatTemplate {
         let short = environment.fuel().is_some_and(|fuel| fuel < FUEL);
         meter::start(variables.values().map(weight).sum(), if short { PROBE_SHARE } else { 1 });
         let mut out = Limited(Vec::new());
-        // The template is not ours and neither is its interpreter: a slip in one of its many operations must not take the
-        // server down.
+        // The template is not ours and neither is its interpreter: a slip in one of its many operations must not take
+        // the server down.
         let run = AssertUnwindSafe(|| template.render_captured_to(variables, &mut out).map(|_| ()));
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => String::from_utf8(out.0).map_err(|e| TemplateError::new(e.to_string())),
@@ -244,8 +244,8 @@ fn deep<T: Send>(body: impl FnOnce() -> Result<T, TemplateError> + Send) -> Resu
         .map_err(|error| TemplateError::new(format!("no thread to run it on: {error}")))?
 }
 
-/// A template's argument. The text "false" is true in Jinja2, and clients that have only texts send it for a switch: where
-/// one is meant, it is what it says.
+/// A template's argument. The text "false" is true in Jinja2, and clients that have only texts send it for a switch:
+/// where one is meant, it is what it says.
 fn switch(name: &str, value: &Value) -> Value {
     const SWITCHES: [&str; 5] =
         ["enable_thinking", "thinking", "enable_reasoning", "preserve_thinking", "clear_thinking"];

@@ -1,10 +1,10 @@
 //! Well-known chat formats by name, for models whose file has no template or only the name of one.
 //!
-//! The names and what each writes are those of llama.cpp (`src/llama-chat.cpp`, `LLM_CHAT_TEMPLATES`, at 0192c12), whose
-//! converters put such a name into `tokenizer.chat_template`; `mistral` and `alpaca` are further ones. Differences on
-//! purpose: control tokens are the model's own (`{eos}`), the answer's opening comes once, after the last message
-//! (kimi-k2, rwkv-world), and roles that a format has no place for are refused, so that they are put elsewhere, rather
-//! than dropped.
+//! The names and what each writes are those of llama.cpp (`src/llama-chat.cpp`, `LLM_CHAT_TEMPLATES`, at 0192c12),
+//! whose converters put such a name into `tokenizer.chat_template`; `mistral` and `alpaca` are further ones.
+//! Differences on purpose: control tokens are the model's own (`{eos}`), the answer's opening comes once, after the
+//! last message (kimi-k2, rwkv-world), and roles that a format has no place for are refused, so that they are put
+//! elsewhere, rather than dropped.
 
 /// Control tokens that a format writes where the model names none.
 type Tokens = &'static [(&'static str, &'static str)];
@@ -347,8 +347,8 @@ const FORMATS: &[Format] = &[
     },
 ];
 
-/// The control tokens that a format writes by default, and its template. `begins`: whether the template writes the token
-/// that begins a text; by default where the format has one.
+/// The control tokens that a format writes by default, and its template. `begins`: whether the template writes the
+/// token that begins a text; by default where the format has one.
 pub(super) fn find(name: &str, begins: Option<bool>) -> Option<(Tokens, String)> {
     let format = FORMATS.iter().find(|format| format.name == name)?;
     let has_bos = format.tokens.iter().any(|(name, _)| *name == "bos_token");

@@ -1,7 +1,7 @@
 //! All that a template can call, charged for what it makes and looks at.
 //!
-//! Filters and tests are Jinja2's; those that minijinja adds to them (`zip`, `chain`, `lines`, `pprint`, `bool`, `debug`)
-//! are left out, since no template that runs in transformers can have them.
+//! Filters and tests are Jinja2's; those that minijinja adds to them (`zip`, `chain`, `lines`, `pprint`, `bool`,
+//! `debug`) are left out, since no template that runs in transformers can have them.
 
 use std::fmt::Write;
 

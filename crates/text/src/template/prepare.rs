@@ -6,8 +6,8 @@ use super::TemplateError;
 use super::limits::MAX_SOURCE;
 use super::methods::REVERSED;
 
-/// Line ends as Jinja2 sees them; `{% generation %}`, which marks text for training, as a plain scope; `[::-1]` as a method
-/// that knows empty lists (minijinja 2.24 reads past their end).
+/// Line ends as Jinja2 sees them; `{% generation %}`, which marks text for training, as a plain scope; `[::-1]` as a
+/// method that knows empty lists (minijinja 2.24 reads past their end).
 pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
     if source.len() > MAX_SOURCE {
         let message = format!("is {} bytes long; the limit is {MAX_SOURCE}", source.len());

@@ -1,8 +1,8 @@
 //! What a template does with messages, found out once by giving it some.
 //!
 //! Templates differ in what they take and nothing in them says so: some read `content` as a string, some as a list of
-//! parts (`message['content'][0]['text']`), some refuse a system message or leave it out without a word. So each is given
-//! small conversations whose texts are unique, and what comes out tells.
+//! parts (`message['content'][0]['text']`), some refuse a system message or leave it out without a word. So each is
+//! given small conversations whose texts are unique, and what comes out tells.
 
 use serde_json::{Map, Value, json};
 
@@ -81,8 +81,8 @@ impl Traits {
         self.keeps[role as usize]
     }
 
-    /// Finds out what `render` does with messages and tools. A run that needs too much ends the search: what is known by
-    /// then stays.
+    /// Finds out what `render` does with messages and tools. A run that needs too much ends the search: what is known
+    /// by then stays.
     pub(super) fn find(render: &mut Render<'_>) -> Traits {
         let mut traits = Traits::default();
         let plain = Score::of(&traits.forms, render);
@@ -145,7 +145,8 @@ fn comes_out(said: &str, text: &str) -> bool {
     said.match_indices(text).any(|(at, _)| !printed.iter().any(|before| said[..at].ends_with(before)))
 }
 
-/// A conversation to try, as roles; `call` is an assistant that says something and calls a tool, `mute` one that only calls.
+/// A conversation to try, as roles; `call` is an assistant that says something and calls a tool, `mute` one that only
+/// calls.
 const TRIALS: &[(&[&str], bool)] = &[
     (&["user"], false),
     (&["system", "user"], false),

@@ -1,7 +1,8 @@
 //! A template written anew so that its operators are metered.
 //!
-//! minijinja has no hook for operators. So a template is parsed, and written again with `a + b` as `a | __add(b)` and its
-//! like, with lines where they were, so that errors still name them. What an operator cannot make long is left as it is.
+//! minijinja has no hook for operators. So a template is parsed, and written again with `a + b` as `a | __add(b)` and
+//! its like, with lines where they were, so that errors still name them. What an operator cannot make long is left as
+//! it is.
 
 use minijinja::machinery::ast::{self, Expr, Stmt};
 use minijinja::machinery::{WhitespaceConfig, parse};

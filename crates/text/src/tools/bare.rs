@@ -1,8 +1,8 @@
 //! Calls without a style: the whole answer is one JSON object that names a tool, or a list of such, bare or in a fence.
 //!
-//! Small models that were told of tools write calls so, whatever they were asked to write. The answer is held back for as
-//! long as it can still be that, which most texts cannot beyond their first letter; what turns out to be something else
-//! goes on to the reader of the style, or is content.
+//! Small models that were told of tools write calls so, whatever they were asked to write. The answer is held back for
+//! as long as it can still be that, which most texts cannot beyond their first letter; what turns out to be something
+//! else goes on to the reader of the style, or is content.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `<start_function_call>call:name{key:value,…}<end_function_call>`: Gemma. Values are like JSON, but keys have no quotes and
-//! strings are between `<escape>` marks; a JSON object as in other styles is read too.
+//! `<start_function_call>call:name{key:value,…}<end_function_call>`: Gemma. Values are like JSON, but keys have no
+//! quotes and strings are between `<escape>` marks; a JSON object as in other styles is read too.
 
 use super::json::{Call, Progress};
 use super::{Frame, FramePart, Reader};

@@ -1,7 +1,7 @@
 //! Tools told in plain messages, for models whose template has no place for them.
 //!
-//! The words are those of Nous Hermes 2 Pro, which Qwen's templates use too. Calls and results become messages of the roles
-//! that every template knows.
+//! The words are those of Nous Hermes 2 Pro, which Qwen's templates use too. Calls and results become messages of the
+//! roles that every template knows.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,8 @@ const AFTER: &str = "\n</tools>\n\nFor each function call, return a json object 
     <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
     <args-json-object>}\n</tool_call>";
 
-/// The conversation with the tools in its system message, for a model that answers in [`ToolCallStyle::Hermes`](super::ToolCallStyle).
+/// The conversation with the tools in its system message, for a model that answers in
+/// [`ToolCallStyle::Hermes`](super::ToolCallStyle).
 pub(crate) fn tools_in_system_message(messages: &[Value], tools: &[Value]) -> Vec<Value> {
     let mut words = BEFORE.to_owned();
     for tool in tools {

@@ -1,7 +1,7 @@
 //! One call as a JSON object with a name and arguments, read letter by letter.
 //!
-//! It is told once its name is known and its arguments begin; from there on nothing is judged any more, for what was told
-//! cannot be taken back: arguments end where their brackets do.
+//! It is told once its name is known and its arguments begin; from there on nothing is judged any more, for what was
+//! told cannot be taken back: arguments end where their brackets do.
 
 use crate::parts::PartSink;
 

@@ -1,5 +1,5 @@
-//! `{"name": …, "parameters": {…}}` as the whole answer, several with `;` between them; after `<|python_tag|>` too: Llama
-//! 3.1 and later. An object without that mark is a call only if it names a tool there is.
+//! `{"name": …, "parameters": {…}}` as the whole answer, several with `;` between them; after `<|python_tag|>` too:
+//! Llama 3.1 and later. An object without that mark is a call only if it names a tool there is.
 
 use super::json::{Call, Progress};
 use super::{Frame, FramePart, Reader};

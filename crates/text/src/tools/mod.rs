@@ -1,8 +1,8 @@
 //! How models write calls of tools, one file a style.
 //!
-//! A style is what a family was trained on, which its chat template shows. Each reader takes an answer letter by letter:
-//! text before, between and after calls is content; a call is told as soon as its name is certain, its arguments as
-//! they come. What begins like a call and is none is content too.
+//! A style is what a family was trained on, which its chat template shows. Each reader takes an answer letter by
+//! letter: text before, between and after calls is content; a call is told as soon as its name is certain, its
+//! arguments as they come. What begins like a call and is none is content too.
 
 mod bare;
 mod call_list;

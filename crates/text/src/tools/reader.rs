@@ -2,8 +2,8 @@
 
 use crate::parts::PartSink;
 
-/// How calls are framed, for the grammar of answers that must be calls: `first call (between call)* last`, where a call is
-/// `{"name": …, key: …}`.
+/// How calls are framed, for the grammar of answers that must be calls: `first call (between call)* last`, where a call
+/// is `{"name": …, key: …}`.
 pub(crate) struct Frame {
     pub(crate) first: &'static [FramePart],
     pub(crate) between: &'static [FramePart],
@@ -22,6 +22,7 @@ pub(crate) enum FramePart {
 /// Reads the calls of one answer.
 pub(crate) trait Reader: Send {
     fn put(&mut self, letter: char, out: &mut PartSink);
-    /// The end. `cut` is that the answer did not end by itself: a call that was begun by its mark and not told is left out.
+    /// The end. `cut` is that the answer did not end by itself: a call that was begun by its mark and not told is left
+    /// out.
     fn finish(&mut self, cut: bool, out: &mut PartSink);
 }

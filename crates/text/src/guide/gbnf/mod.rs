@@ -1,7 +1,7 @@
 //! llama.cpp's grammars (GBNF), told in llguidance's words.
 //!
-//! GBNF speaks of characters, llguidance of lexemes: each as long as it can be, whatever would come after it. So a part of
-//! a grammar becomes a lexeme only where that makes no difference: where no character that may follow it could also
+//! GBNF speaks of characters, llguidance of lexemes: each as long as it can be, whatever would come after it. So a part
+//! of a grammar becomes a lexeme only where that makes no difference: where no character that may follow it could also
 //! prolong it, and no other lexeme begins alike. The rest stays character by character, which is slower and exact.
 //!
 //! The format is that of llama.cpp's `grammars/README.md`. Left out are its token literals (`<think>`, `<[1000]>`).

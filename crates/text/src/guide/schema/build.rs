@@ -1,4 +1,5 @@
-//! From schemas to what values may be: schemas that hold together are taken apart until each part says what may be written.
+//! From schemas to what values may be: schemas that hold together are taken apart until each part says what may be
+//! written.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -136,7 +136,8 @@ impl<'n> Emitter<'n> {
         self.terminal(&Term::Sequence(vec![key.clone(), colon]))
     }
 
-    /// Rule `q{i}_{c}`: at least one more field, from field `i` on, after `c` that count; `r{i}_{c}`: none or a comma and more.
+    /// Rule `q{i}_{c}`: at least one more field, from field `i` on, after `c` that count; `r{i}_{c}`: none or a comma
+    /// and more.
     fn object(&mut self, name: &str, object: &Object) -> Result<(), String> {
         let (open, close) = (self.sign("OPEN"), self.sign("CLOSE"));
         let fields: Vec<(String, usize, bool)> = object

@@ -1,8 +1,8 @@
 //! JSON schemas (draft 2020-12, and what older drafts have beside it) as grammars.
 //!
 //! A schema is read as schemas that hold together ([`build`]): references, `allOf`, options and negations are taken
-//! apart until only assertions are left, of which [`leaf`] says what texts, objects and arrays meet them. What can never be
-//! met, or never ends, is left out, and refused if nothing else is left. [`emit`] writes the rest as rules.
+//! apart until only assertions are left, of which [`leaf`] says what texts, objects and arrays meet them. What can
+//! never be met, or never ends, is left out, and refused if nothing else is left. [`emit`] writes the rest as rules.
 //!
 //! Nothing is dropped without a word: an assertion that has no form here is refused, or named in a warning.
 

@@ -11,7 +11,8 @@ pub(super) const NOT_PATTERN: &str = "\u{f8ff}not pattern";
 /// Internal: a number that is not an integer.
 pub(super) const FRACTION: &str = "\u{f8ff}fraction";
 
-/// What does not meet `schema`: one of the returned schemas, which may hold `not` of parts. `refer` gives what a reference leads to.
+/// What does not meet `schema`: one of the returned schemas, which may hold `not` of parts. `refer` gives what a
+/// reference leads to.
 ///
 /// # Errors
 /// A keyword whose opposite has no form here.

@@ -9,7 +9,8 @@ use super::term::Term;
 const DIGITS: usize = 308;
 /// Most digits behind the point.
 const FRACTION: usize = 40;
-/// Most digits of a number with a point, where a bound is to hold for what a double makes of it: past them it may be rounded up to the bound.
+/// Most digits of a number with a point, where a bound is to hold for what a double makes of it: past them it may be
+/// rounded up to the bound.
 const TELLING: usize = 16;
 /// Bounds of at least so many digits are held to by writing fewer digits, and no exponent.
 const FAR: usize = 24;
@@ -278,8 +279,8 @@ fn fraction_below(fraction: &str, beyond: bool) -> String {
     format!("(?:{})", options.join("|"))
 }
 
-/// Multiples of a small step, by the remainder that is carried along the digits. None for a step above 64, one with digits behind the
-/// point, and one whose expression becomes too long.
+/// Multiples of a small step, by the remainder that is carried along the digits. None for a step above 64, one with
+/// digits behind the point, and one whose expression becomes too long.
 pub(super) fn remainders(step: &Decimal) -> Option<Term> {
     let step: usize =
         step.is_whole().then(|| step.whole.parse().ok()).flatten().filter(|step| *step <= 64)?;

@@ -407,7 +407,8 @@ impl Reader<'_> {
             'D' => library("[^0-9]"),
             'w' => library("[0-9A-Za-z_]"),
             'W' => library("[^0-9A-Za-z_]"),
-            // The fewest where they are wanted, the most where they are not: validators differ in what they count as space.
+            // The fewest where they are wanted, the most where they are not: validators differ in what they count as
+            // space.
             's' if negated => library(r"[\s\x{feff}]"),
             's' => library(r"[ \t\n\r\f\v]"),
             'S' if negated => library(r"[^ \t\n\r\f\v]"),
