@@ -1,9 +1,9 @@
-//! The grammar library's messages, shortened.
+//! Shortens error messages of the grammar library (llguidance).
 
-/// Longest error that is passed on.
+/// The longest message that is passed on, in bytes.
 const ERROR_BYTES: usize = 600;
 
-/// The library's words without its state and its grammar.
+/// The message without the dump of the library's state and grammar.
 pub(super) fn brief(message: &str) -> String {
     let message = message.split("\n<").next().unwrap_or_default().trim();
     match message.char_indices().nth(ERROR_BYTES) {

@@ -1,4 +1,4 @@
-//! What an answer may have to be like, and the grammar of it in llguidance's words.
+//! Constraints on answers (structured output), and their translation to llguidance's Lark grammars.
 
 use serde_json::Value;
 
@@ -6,51 +6,52 @@ use super::gbnf;
 use super::schema::{self, Schema};
 use crate::tools::{FramePart, ToolCallStyle};
 
-/// The form that an answer must have.
+/// A constraint that an answer must satisfy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerConstraint {
-    /// JSON that a schema describes.
+    /// JSON that is valid under a schema.
     Json(Schema),
-    /// Text that a regular expression matches as a whole.
+    /// Text that a regular expression matches completely.
     Regex(String),
     /// One of these texts.
     Choice(Vec<String>),
-    /// Text of a grammar in llguidance's variant of Lark.
+    /// Text of a grammar, in llguidance's variant of Lark.
     Lark(String),
-    /// Text of a grammar in llama.cpp's GBNF.
+    /// Text of a grammar, in llama.cpp's GBNF.
     Gbnf(String),
-    /// Calls of tools, and nothing else.
+    /// Tool calls only.
     ToolCalls(RequiredToolCalls),
-    /// Either calls of tools or an answer of the other form, which is JSON, a regular expression or a choice.
+    /// Tool calls, or an answer that satisfies the other constraint, which is JSON, a regular expression or a choice.
     ToolCallsOr(RequiredToolCalls, Box<AnswerConstraint>),
 }
 
-/// Calls that an answer must consist of.
+/// The tool calls of which an answer must consist.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequiredToolCalls {
-    /// How they are written.
+    /// The syntax of the calls.
     pub style: ToolCallStyle,
-    /// Names of the tools, at least one, and schemas of their arguments.
+    /// The allowed tools (at least one): name, and schema of the arguments.
     pub tools: Vec<(String, Schema)>,
-    /// Whether there may be more than one.
+    /// Whether more than one call is allowed.
     pub several: bool,
 }
 
-/// Most calls in an answer that must consist of them: it has to end.
+/// The most calls in an answer of required calls, so that it ends.
 const MOST_CALLS: usize = 16;
 
 impl AnswerConstraint {
-    /// A grammar in either language, told by its text.
+    /// A grammar in GBNF or Lark; the language is detected.
     pub fn grammar(text: String) -> AnswerConstraint {
         if gbnf::is_gbnf(&text) { AnswerConstraint::Gbnf(text) } else { AnswerConstraint::Lark(text) }
     }
 
-    /// JSON that a schema describes, an answer's objects open where the schema leaves them open.
+    /// JSON under a schema, with additional properties where the schema allows them.
     pub fn json(schema: Value) -> AnswerConstraint {
         AnswerConstraint::Json(schema.into())
     }
 
-    /// In llguidance's words, and what of the form is not held to. `control` tells which marks are control tokens.
+    /// The Lark grammar, and warnings about parts of the constraint that are not enforced. `control` maps marks to
+    /// control tokens.
     pub(super) fn lark(
         &self,
         control: &dyn Fn(&str) -> Option<u32>,
@@ -93,7 +94,7 @@ impl AnswerConstraint {
 }
 
 impl RequiredToolCalls {
-    /// The body of a rule and the rules that it needs.
+    /// The body of a rule with the rules that it needs, and warnings.
     fn lark(&self, control: &dyn Fn(&str) -> Option<u32>) -> Result<(String, Vec<String>), String> {
         let frame = self.style.frame();
         let spell = |bits: &[FramePart]| -> String {

@@ -1,16 +1,16 @@
-//! From bytes that must come to the tokens that will.
+//! Forced tokens: tokenizes the bytes that a grammar forces next (llguidance's fast-forward tokens).
 
 use llguidance::toktrie::{TokTrie, parse_numeric_token};
 
 use crate::{Special, Tokenizer};
 
-/// Most bytes that are made into tokens, which is more than is proposed at a time: what must come may be as long as a
-/// schema, and each token that another way of writing chooses has the rest made into tokens anew.
+/// The most bytes that are tokenized, which exceeds what is proposed at a time. Forced text can be as long as a schema,
+/// and is tokenized again whenever the model chooses another tokenization of it.
 const MOST_BYTES: usize = 512;
 
-/// Adds the tokens of the first `bytes`, in which a control token is written as the library does: a mark and `[id]`.
-/// Text that the tokenizer would write with more than it says (a space in front) ends them, and so does half a
-/// character.
+/// Appends the tokens of the first [`MOST_BYTES`] of `bytes`, in which a control token is the library's marker and
+/// `[id]`. Stops at an incomplete character, and at text that does not round-trip (for example because the tokenizer
+/// adds a leading space).
 pub(super) fn tokens(bytes: &[u8], tokenizer: &Tokenizer, out: &mut Vec<u32>) {
     let bytes = &bytes[..bytes.len().min(MOST_BYTES)];
     let mut parts = bytes.split(|byte| *byte == TokTrie::SPECIAL_TOKEN_MARKER);
@@ -26,7 +26,7 @@ pub(super) fn tokens(bytes: &[u8], tokenizer: &Tokenizer, out: &mut Vec<u32>) {
 }
 
 fn encode(text: &[u8], tokenizer: &Tokenizer) -> Option<Vec<u32>> {
-    // Its whole characters.
+    // Complete characters only.
     let text = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let tokens = tokenizer.encode(text, Special::Plain, false).ok()?;
     let said = tokens.iter().flat_map(|token| tokenizer.token_bytes(*token).unwrap_or_default());

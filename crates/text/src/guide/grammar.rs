@@ -1,4 +1,4 @@
-//! Grammars of one vocabulary.
+//! Compiles constraints to token-level grammars for one vocabulary.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -14,40 +14,40 @@ use super::{AnswerConstraint, CompiledConstraint};
 use crate::parts::ReasoningFormat;
 use crate::{Special, Tokenizer};
 
-/// Compiled grammars that are kept for the next request with the same form.
+/// The number of compiled grammars that are cached for requests with the same constraint.
 const KEPT: usize = 32;
-/// Stack for compiling: schemas nest 128 levels at most (JSON's reader sees to that), grammars as deep as they are
-/// long.
+/// Stack size for compiling, in bytes: schemas nest at most 128 levels (serde_json's limit), grammars as deep as they
+/// are long.
 const STACK: usize = 256 << 20;
 
-/// Compiles forms for one vocabulary.
+/// Compiles constraints for one vocabulary.
 pub struct ConstraintCompiler {
     tokenizer: Arc<Tokenizer>,
     factory: ParserFactory,
     ends: Vec<u32>,
     vocab: usize,
-    /// Last used at the back.
+    /// The cache, least recently used first.
     kept: Mutex<VecDeque<(String, Compiled)>>,
 }
 
-/// A form that was compiled.
+/// A compiled constraint.
 struct Compiled {
     matcher: Matcher,
     warnings: Vec<String>,
 }
 
 impl Compiled {
-    /// Shares nothing with the first: two answers never wait for each other.
+    /// A deep copy: it shares no lock with the original.
     fn copy(&self) -> Compiled {
         Compiled { matcher: self.matcher.deep_clone(), warnings: self.warnings.clone() }
     }
 }
 
 impl ConstraintCompiler {
-    /// Sorts the vocabulary's bytes into a tree, which takes some tenths of a second for a large one.
+    /// Builds the token trie, which takes some tenths of a second for a large vocabulary.
     ///
     /// # Errors
-    /// What the library says of a vocabulary that it does not like.
+    /// The library's message if it refuses the vocabulary.
     pub fn new(tokenizer: Arc<Tokenizer>) -> Result<ConstraintCompiler, String> {
         guarded(|| ConstraintCompiler::build(tokenizer))
     }
@@ -58,7 +58,7 @@ impl ConstraintCompiler {
         let mut ends = tokenizer.ends().to_vec();
         ends.retain(|id| (*id as usize) < size);
         if ends.is_empty() {
-            // The library wants one; no logit belongs to it, so it is never chosen.
+            // The library requires an end token; this one has no logit, so it is never chosen.
             ends.push(size as u32);
             words.push(vec![TokTrie::SPECIAL_TOKEN_MARKER, b'<', b'>']);
         }
@@ -74,10 +74,10 @@ impl ConstraintCompiler {
         Ok(ConstraintCompiler { tokenizer, factory, ends, vocab, kept: Mutex::default() })
     }
 
-    /// What answers must be like: of a form, or with a thought of at most `budget` tokens, or both.
+    /// Compiles a constraint, a reasoning budget (in tokens), or both.
     ///
     /// # Errors
-    /// Why the form cannot be held.
+    /// Why the constraint cannot be enforced.
     pub fn guidance(
         &self,
         form: Option<&AnswerConstraint>,
@@ -100,7 +100,7 @@ impl ConstraintCompiler {
         })
     }
 
-    /// The token that says this and no more, plain or control.
+    /// The single token (normal or control) with exactly this text.
     fn whole(&self, text: &str) -> Option<u32> {
         let tokens = self.tokenizer.encode(text, Special::Parse, false).ok()?;
         match tokens.as_slice() {
@@ -148,21 +148,21 @@ impl ConstraintCompiler {
         let parser = self.factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
         let parser = parser.map_err(|error| brief(&format!("{error:#}")))?;
         let mut matcher = Matcher::new(Ok(parser));
-        // What is impossible from the start is told at the start.
+        // A constraint that no text satisfies is an error here, not during generation.
         let mask = matcher.compute_mask_or_eos().map_err(|error| brief(&error.to_string()))?;
         if mask.is_zero() { Err("no text has this form".into()) } else { Ok(matcher) }
     }
 }
 
-/// Bounds on what a request's grammar may take, in the library's units; its own defaults but for these.
+/// Limits for grammars of requests, in the library's units; others have the library's defaults.
 fn limits() -> ParserLimits {
     ParserLimits {
-        // Some 50 thousand a millisecond, for the grammar as a whole.
+        // For the whole grammar; about 50 thousand take a millisecond.
         initial_lexer_fuel: 1_000_000,
-        // A token: some 14 thousand a millisecond, and 20 thousand items.
+        // For each token; about 14 thousand, and 20 thousand items, take a millisecond.
         step_lexer_fuel: 100_000,
         step_max_items: 50_000,
-        // One to two KiB each.
+        // One or two KiB each.
         max_lexer_states: 20_000,
         max_grammar_size: 200_000,
         verbose_errors: false,
@@ -170,7 +170,7 @@ fn limits() -> ParserLimits {
     }
 }
 
-/// A token's bytes as the library wants them: control tokens are marked, so that no text is mistaken for one.
+/// A token's bytes for the library; control tokens have a marker, so that text cannot match them.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let marked = |name: &str| [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
     if tokenizer.is_special(id) {
@@ -179,7 +179,7 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     tokenizer.token_bytes(id).map(<[u8]>::to_vec).unwrap_or_default()
 }
 
-/// Runs the library on what a request sent: a slip in it is told, and does not take the server down.
+/// Runs library code on untrusted input, and turns panics into errors.
 fn guarded<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let caught = std::panic::catch_unwind(AssertUnwindSafe(run));
     caught.unwrap_or_else(|_| Err("the grammar library failed on it".into()))

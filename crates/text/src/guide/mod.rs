@@ -1,9 +1,8 @@
-//! Which tokens may come next: for answers that must have a form, and thoughts that must end.
+//! Constrained decoding: the tokens that may come next under a grammar, and the end of too long reasoning.
 //!
-//! A [`ConstraintCompiler`] is made once for a tokenizer; it compiles a [`AnswerConstraint`] into a
-//! [`CompiledConstraint`], of which each answer gets a [`ConstraintMatcher`] of its own. Grammars are llguidance's.
-//! What is here beside it is the thought before the answer, to which no grammar applies: it is let pass, and cut off
-//! when it is too long.
+//! A tokenizer has one [`ConstraintCompiler`], which compiles an [`AnswerConstraint`] into a [`CompiledConstraint`];
+//! each answer has its own [`ConstraintMatcher`]. Grammars are matched by llguidance. This module adds the reasoning
+//! before an answer, to which the grammar does not apply, and which ends at a token budget.
 
 mod brief;
 mod constraint;
@@ -28,9 +27,9 @@ use thinking::{ReasoningState, Stage};
 
 use crate::Tokenizer;
 
-/// What the answers to one request must be like.
+/// The compiled constraint and reasoning budget of one request.
 pub struct CompiledConstraint {
-    /// Never advanced: each answer has a copy.
+    /// The initial state, which each answer copies.
     matcher: Option<Matcher>,
     warnings: Vec<String>,
     thinking: Option<ReasoningState>,
@@ -39,28 +38,28 @@ pub struct CompiledConstraint {
     tokenizer: Arc<Tokenizer>,
 }
 
-/// Leads one answer.
+/// The constraint state of one answer.
 pub struct ConstraintMatcher {
     matcher: Option<Matcher>,
     thinking: Option<ReasoningState>,
     ends: Vec<u32>,
-    /// `[vocab]`: a bit a token that may come next.
+    /// One bit for each token that may come next, `[vocab]`.
     mask: SimpleVob,
-    /// `mask` says nothing: all tokens may come.
+    /// Whether all tokens are allowed, so that `mask` is not used.
     free: bool,
     tokenizer: Arc<Tokenizer>,
 }
 
 impl CompiledConstraint {
-    /// What of the form is not held to, as sentences.
+    /// Warnings about parts of the constraint that are not enforced, one sentence each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Leads a new answer.
+    /// A matcher for a new answer.
     pub fn matcher(&self) -> ConstraintMatcher {
         ConstraintMatcher {
-            // The copy shares nothing: two answers never wait for each other.
+            // A deep copy shares no lock with other answers.
             matcher: self.matcher.as_ref().map(Matcher::deep_clone),
             thinking: self.thinking.clone(),
             ends: self.ends.clone(),
@@ -72,10 +71,10 @@ impl CompiledConstraint {
 }
 
 impl ConstraintMatcher {
-    /// Works out which tokens may come next: once before each token.
+    /// Computes the tokens that may come next. Call this once before each token.
     ///
     /// # Errors
-    /// What the grammar library says: a limit that is reached, or a state from which no token leads on.
+    /// The library's message: a limit was reached, or no token can continue the answer.
     pub fn prepare(&mut self) -> Result<(), String> {
         let ConstraintMatcher { matcher, thinking, ends, mask, free, .. } = self;
         *free = false;
@@ -87,7 +86,7 @@ impl ConstraintMatcher {
             Stage::Inside => {
                 mask.set_all(true);
                 ends.iter().for_each(|end| mask.disallow_token(*end));
-                // Without a grammar the answer may end anywhere.
+                // Without a grammar the answer may end here too.
                 *free = matcher.is_none();
             }
             Stage::Before(also) | Stage::Gap(also) => match matcher {
@@ -105,14 +104,14 @@ impl ConstraintMatcher {
         Ok(())
     }
 
-    /// The tokens that may come next, as [`prepare`](ConstraintMatcher::prepare) found them: bit `id % 32` of word `id
-    /// / 32`. None is all of them.
+    /// The mask that [`prepare`](ConstraintMatcher::prepare) computed: bit `id % 32` of word `id / 32` is set if the
+    /// token is allowed. `None` allows all tokens.
     pub fn allowed(&self) -> Option<&[u32]> {
         (!self.free).then(|| self.mask.as_slice())
     }
 
-    /// Takes the token that came; `bytes` is what it says. Returns whether the answer is complete: nothing but its end
-    /// could follow.
+    /// Advances by the chosen token, whose text is `bytes`. Returns whether the answer is complete, so that only an end
+    /// token could follow.
     ///
     /// # Errors
     /// A token that was not allowed.
@@ -130,9 +129,9 @@ impl ConstraintMatcher {
         Ok(matcher.is_stopped())
     }
 
-    /// Adds the tokens of what the answer must say next, whatever the model: written as this vocabulary writes that
-    /// text, which is how models write it, though the mask allows other ways. The last token may turn out longer than
-    /// what is certain. Nothing is added where there is a choice.
+    /// Appends the tokens of the text that the grammar forces next, in the tokenizer's canonical tokenization (the mask
+    /// also allows others). The last token may turn out longer than the forced text. Appends nothing if there is a
+    /// choice.
     pub fn forced_tokens(&mut self, tokens: &mut Vec<u32>) {
         let ConstraintMatcher { matcher, thinking, tokenizer, .. } = self;
         if let Some(matcher) = matcher

@@ -1,53 +1,53 @@
-//! The thought before an answer, token by token.
+//! Tracks the reasoning before an answer, token by token.
 
 use crate::parts::ReasoningFormat;
 
-/// Where a thought is, and how long it may get.
+/// The reasoning state of an answer, and its token budget.
 #[derive(Debug, Clone)]
 pub(super) struct ReasoningState {
     open: Vec<u8>,
-    /// The opening tag, if it is one token.
+    /// The opening tag's token, if it is a single one.
     open_token: Option<u32>,
     close: Vec<u8>,
-    /// What ends a thought that is too long.
+    /// The tokens that are forced to end reasoning over the budget.
     ending: Vec<u32>,
-    /// The line ends that models write after a thought, if they are one token.
+    /// The token of the blank line after the closing tag, if it is a single one.
     gap: Option<u32>,
-    /// Most tokens of the thought.
+    /// The most tokens of reasoning.
     budget: Option<usize>,
     state: State,
-    /// The last bytes, as many as matter.
+    /// The last bytes, in which the tags are searched.
     tail: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Before,
-    /// After so many tokens.
+    /// Inside, after this many tokens.
     Inside(usize),
-    /// So many tokens of the ending were forced.
+    /// This many tokens of `ending` were forced.
     Ending(usize),
     Gap,
     Past,
 }
 
-/// What may come next.
+/// The tokens that may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The answer, or this token that opens the thought.
+    /// The answer, or this opening tag.
     Before(Option<u32>),
-    /// Anything that does not end the answer.
+    /// Any token except those that end the answer.
     Inside,
-    /// This token.
+    /// This token only.
     Forced(u32),
-    /// The answer, or this token between it and the thought.
+    /// The answer, or this blank line before it.
     Gap(Option<u32>),
-    /// The answer.
+    /// The answer only.
     Past,
 }
 
 impl ReasoningState {
-    /// `token` finds the token that is this text and no more; `encode` the tokens of a text.
+    /// `token` returns the single token of a text, if there is one; `encode` returns the tokens of a text.
     pub(super) fn new(
         thought: &ReasoningFormat,
         budget: Option<usize>,
@@ -80,7 +80,7 @@ impl ReasoningState {
         }
     }
 
-    /// Takes the token that came; returns whether it belongs to the answer.
+    /// Advances by the chosen token; returns whether it belongs to the answer.
     pub(super) fn accept(&mut self, token: u32, bytes: &[u8], guided: bool) -> bool {
         match self.stage() {
             Stage::Past => return true,
@@ -118,7 +118,7 @@ impl ReasoningState {
             self.state = State::Past;
             return true;
         }
-        // Without a grammar the tag may also come in pieces, after space.
+        // Without a grammar the tag may consist of several tokens, and follow white space.
         self.tail.extend_from_slice(bytes);
         let start = self.tail.trim_ascii_start();
         if start.starts_with(&self.open) {

@@ -1,6 +1,6 @@
-//! Sets of characters.
+//! Character sets as ranges of code points.
 
-/// Ranges of code points, ascending, apart, without surrogates.
+/// Ranges of code points, ascending and disjoint, without surrogates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Chars(Vec<(u32, u32)>);
 
@@ -15,7 +15,7 @@ impl Chars {
         Chars(vec![(c as u32, c as u32)])
     }
 
-    /// Of ranges in any order; a backward one is nothing.
+    /// The union of ranges in any order; reversed ranges are empty.
     pub(super) fn of(mut ranges: Vec<(u32, u32)>) -> Chars {
         ranges.sort_unstable();
         let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
@@ -45,7 +45,7 @@ impl Chars {
         Chars::of(ranges)
     }
 
-    /// Adds the others; returns whether there were new ones.
+    /// Adds `others`; returns whether the set has grown.
     pub(super) fn add(&mut self, others: &Chars) -> bool {
         if others.0.iter().all(|range| self.holds(*range)) {
             return false;
@@ -70,16 +70,16 @@ impl Chars {
         })
     }
 
-    /// The only character of the set.
+    /// The character of a set with one (printable) character.
     pub(super) fn single(&self) -> Option<char> {
         match self.0.as_slice() {
-            // Control characters are not written as they are.
+            // Control characters must be escaped.
             [(low, high)] if low == high && !matches!(low, 0..0x20 | 0x7F) => char::from_u32(*low),
             _ => None,
         }
     }
 
-    /// The set as a class of a regular expression, between slashes.
+    /// The set as a character class of a regular expression, between slashes.
     pub(super) fn regex(&self) -> String {
         let ranges = self.0.iter().map(|(low, high)| format!("\\x{{{low:X}}}-\\x{{{high:X}}}"));
         format!("[{}]", ranges.collect::<String>())

@@ -1,4 +1,4 @@
-//! A grammar's parts as lexemes and rules of llguidance's Lark.
+//! Writes a grammar as lexemes and rules in llguidance's Lark.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
@@ -9,15 +9,15 @@ use super::chars::Chars;
 use super::sets::{Sets, Shape};
 use super::syntax::{Expr, Grammar};
 
-/// Rounds of looking for lexemes that begin alike; after them only characters are lexemes.
+/// The most rounds of splitting ambiguous lexemes; after them every character is a lexeme.
 const ROUNDS: usize = 32;
 
-/// Lark of a grammar. A rule n is `rn`; where it is a lexeme, or part of one, `Rn`.
+/// The Lark text of a grammar. Rule n is `rn`; as a lexeme, or part of one, `Rn`.
 pub(super) fn write(grammar: &Grammar, sets: &Sets) -> String {
     let mut out = String::new();
     let mut inside = BTreeSet::new();
     if sets.shape(&Expr::Rule(0)).regular {
-        // One lexeme from end to end, with nothing to be told from.
+        // The whole grammar is one lexeme.
         out.push_str("start: R0\n");
         inside.insert(0);
     } else {
@@ -46,7 +46,7 @@ pub(super) fn write(grammar: &Grammar, sets: &Sets) -> String {
             inside.extend(&lexeme.rules);
         }
     }
-    // The lexemes' own rules: an order that has each after those it refers to, so backwards all are found.
+    // The lexemes' rules, in reverse order of dependency, so that every referenced rule is found.
     for rule in sets.order.iter().rev() {
         if inside.contains(rule) {
             let text = text(&grammar.rules[*rule], &mut inside);
@@ -60,23 +60,23 @@ struct Lexeme {
     name: String,
     text: String,
     first: Chars,
-    /// It may have more than one character.
+    /// Whether the lexeme may have more than one character.
     long: bool,
-    /// Rules that the text names.
+    /// Rules that the lexeme refers to.
     rules: BTreeSet<usize>,
 }
 
 struct Writer<'a> {
     grammar: &'a Grammar,
     sets: &'a Sets,
-    /// Texts that must not be lexemes.
+    /// Texts that must not be lexemes, because they are ambiguous.
     split: &'a HashSet<String>,
     only_characters: bool,
     lexemes: Vec<Lexeme>,
 }
 
 impl Writer<'_> {
-    /// The rules that are not lexemes.
+    /// Writes the rules that are not lexemes.
     fn rules(&mut self) -> String {
         let mut out = String::new();
         let (mut wanted, mut done) = (vec![0], BTreeSet::from([0]));
@@ -89,7 +89,7 @@ impl Writer<'_> {
         out
     }
 
-    /// The longer of each two lexemes that begin alike: which one it is could only be told later.
+    /// The longer of each two lexemes with a common beginning, which a lexer could not distinguish at once.
     fn alike(&self) -> HashSet<String> {
         let mut alike = HashSet::new();
         for (at, one) in self.lexemes.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Writer<'_> {
             return name;
         }
         match expr {
-            // A character is always a lexeme.
+            // A single character is always a lexeme.
             Expr::Class(_) => String::new(),
             Expr::Rule(rule) => {
                 named.insert(*rule);
@@ -165,7 +165,7 @@ impl Writer<'_> {
         if out.is_empty() { "\"\"".into() } else { out.join(" ") }
     }
 
-    /// The longest run of at least two parts that is a lexeme.
+    /// The longest run of at least two parts that can be one lexeme, and its end.
     fn run(&mut self, parts: &[Expr], afters: &[Chars], from: usize) -> Option<(String, usize)> {
         let mut shape = self.sets.shape(&parts[from]);
         let mut best = None;
@@ -184,7 +184,7 @@ impl Writer<'_> {
     }
 }
 
-/// A part as a regular expression in Lark's words; the rules that it names are added to `rules`.
+/// A part as a regular expression in Lark's syntax; adds the rules that it refers to to `rules`.
 fn text(expr: &Expr, rules: &mut BTreeSet<usize>) -> String {
     match expr {
         Expr::Class(chars) => match chars.single() {

@@ -1,10 +1,10 @@
-//! llama.cpp's grammars (GBNF), told in llguidance's words.
+//! Translates llama.cpp's grammars (GBNF) to llguidance's Lark.
 //!
-//! GBNF speaks of characters, llguidance of lexemes: each as long as it can be, whatever would come after it. So a part
-//! of a grammar becomes a lexeme only where that makes no difference: where no character that may follow it could also
-//! prolong it, and no other lexeme begins alike. The rest stays character by character, which is slower and exact.
+//! GBNF matches characters, llguidance lexemes, which are greedy (maximal munch). A part of a grammar becomes a lexeme
+//! only if that makes no difference: no character that may follow it can also extend it, and no other lexeme has the
+//! same beginning. Other parts are matched character by character, which is slower but exact.
 //!
-//! The format is that of llama.cpp's `grammars/README.md`. Left out are its token literals (`<think>`, `<[1000]>`).
+//! The format is that of llama.cpp's `grammars/README.md`, without token literals (`<think>`, `<[1000]>`).
 
 mod chars;
 mod lark;
@@ -12,10 +12,10 @@ mod parse;
 mod sets;
 mod syntax;
 
-/// A grammar in Lark for one in GBNF.
+/// Translates a GBNF grammar to Lark.
 ///
 /// # Errors
-/// Where and why the grammar cannot be told, with its line.
+/// Why the grammar is invalid or cannot be translated, with the line.
 pub(super) fn to_lark(gbnf: &str) -> Result<String, String> {
     let grammar = parse::parse(gbnf)?;
     let sets = sets::Sets::of(&grammar)?;

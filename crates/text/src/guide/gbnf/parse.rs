@@ -1,28 +1,28 @@
-//! GBNF's text.
+//! Parses GBNF.
 
 use std::collections::HashMap;
 
 use super::chars::Chars;
 use super::syntax::{Expr, Grammar};
 
-/// Brackets in brackets.
+/// The deepest nesting of parentheses.
 const DEPTH: usize = 64;
-/// Rules, and parts of all of them together: what comes after looks at each several times.
+/// The most rules, and the most parts of all rules together: later passes visit each several times.
 const RULES: usize = 1_024;
 const PARTS: usize = 16_384;
-/// Most that a repetition may ask for; llama.cpp's own bound.
+/// The largest repetition count, as in llama.cpp.
 const REPEATS: u32 = 2_000;
 
 struct Reader<'a> {
     text: &'a str,
     at: usize,
     names: HashMap<&'a str, usize>,
-    /// A rule's name, its body once it was read, and where it was named first.
+    /// Each rule's name, its body once defined, and the offset of its first mention.
     rules: Vec<(&'a str, Option<Expr>, usize)>,
     parts: usize,
 }
 
-/// Reads a grammar.
+/// Parses a grammar.
 pub(super) fn parse(text: &str) -> Result<Grammar, String> {
     let mut reader = Reader { text, at: 0, names: HashMap::new(), rules: Vec::new(), parts: 0 };
     reader.rule("root")?;
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Skips spaces and comments, and line ends where they mean nothing.
+    /// Skips spaces and comments, and line ends if `lines`.
     fn space(&mut self, lines: bool) {
         while let Some(c) = self.peek() {
             match c {
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             let found = self.peek().unwrap_or_default();
             return Err(self.problem(&format!("the end of the rule {name} is expected, not {found:?}")));
         }
-        // As in llama.cpp, a later definition takes the place of an earlier one.
+        // As in llama.cpp, a later definition replaces an earlier one.
         self.rules[rule].1 = Some(body);
         Ok(())
     }
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         let mut all = vec![self.sequence(depth)?];
         loop {
             let before = self.at;
-            // A line that begins with a bar goes on with the rule.
+            // A line that begins with a bar continues the rule.
             self.space(true);
             if !self.take("|") {
                 if depth == 0 {
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Expr::Seq(parts) })
     }
 
-    /// `*`, `+`, `?`, `{m}`, `{m,}`, `{m,n}` after the parts from `from` on, which are one literal or one part.
+    /// Applies `*`, `+`, `?`, `{m}`, `{m,}` or `{m,n}` to the parts from `from` on, which are one literal or one part.
     fn repeat(&mut self, parts: &mut Vec<Expr>, from: usize, depth: usize) -> Result<(), String> {
         let Some((least, most)) = self.sign(depth)? else { return Ok(()) };
         let mut repeated: Vec<Expr> = parts.drain(from..).collect();
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         Ok(Some(bounds))
     }
 
-    /// What is between braces; stops before the closing one.
+    /// Parses the bounds between braces, up to the closing brace.
     fn bounds(&mut self) -> Result<(u32, Option<u32>), String> {
         self.at += 1;
         let least = self.count()?;
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
                 Some(c) => self.unescaped(c)?,
             };
             let mut high = low;
-            // A dash before the end is a dash.
+            // A dash before the closing bracket is literal.
             if self.rest().starts_with('-') && !self.rest().starts_with("-]") {
                 self.at += 1;
                 let end = self.next().ok_or_else(|| self.problem("a set of characters is not closed"))?;

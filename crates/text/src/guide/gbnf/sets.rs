@@ -1,30 +1,30 @@
-//! Which characters may begin, prolong and follow the parts of a grammar.
+//! Computes FIRST, continuation and FOLLOW sets of a grammar's parts.
 
 use super::chars::Chars;
 use super::syntax::{Expr, Grammar};
 
-/// Rounds until nothing changes: more than the depth of any loop in loops that a person would write.
+/// The most rounds of the fixed-point iteration, more than the nesting of loops in real grammars.
 const ROUNDS: usize = 64;
 
-/// What can be said of a part by itself.
+/// The properties of a part that do not depend on its context.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
-    /// It may be empty.
+    /// Whether the part matches the empty text.
     pub(super) nullable: bool,
-    /// Characters that it may begin with.
+    /// Characters with which the part may begin (FIRST set).
     pub(super) first: Chars,
-    /// Characters that may come after a text of this part, in a longer one of it. All, where that is not clear.
+    /// Characters that may extend a text of this part to a longer one; all characters if that cannot be determined.
     pub(super) tail: Chars,
-    /// No rule in it refers back to itself.
+    /// Whether the part is regular: none of its rules is recursive.
     pub(super) regular: bool,
 }
 
 pub(super) struct Sets {
-    /// A rule; those that `root` does not lead to are empty.
+    /// The shape of each rule; empty for rules that `root` does not reach.
     rules: Vec<Shape>,
-    /// A rule: characters that may come after it.
+    /// The characters that may follow each rule (FOLLOW set).
     pub(super) follow: Vec<Chars>,
-    /// Rules that `root` leads to, each after those that it refers to but for circles.
+    /// The rules that `root` reaches, each after those that it refers to, except in cycles.
     pub(super) order: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Sets {
                 let known = &mut sets.rules[rule];
                 changed |= known.first.add(&shape.first) | (known.nullable != shape.nullable);
                 known.nullable = shape.nullable;
-                // In this order the first round has seen all that a regular rule refers to.
+                // In this order the first round has visited everything that a regular rule refers to.
                 known.regular = shape.regular;
                 known.tail = shape.tail;
             }
@@ -109,7 +109,7 @@ impl Sets {
         }
     }
 
-    /// What may come after each part of a sequence that `after` comes after.
+    /// The characters that may follow each part of a sequence, which itself is followed by `after`.
     pub(super) fn after_each(&self, parts: &[Expr], after: &Chars) -> Vec<Chars> {
         let mut next = after.clone();
         let mut all: Vec<Chars> = parts
@@ -128,7 +128,7 @@ impl Sets {
         all
     }
 
-    /// What may come after the part of a repetition.
+    /// The characters that may follow the part of a repetition.
     pub(super) fn after_one(&self, part: &Expr, most: Option<u32>, after: &Chars) -> Chars {
         let mut after = after.clone();
         if most != Some(1) {
@@ -160,7 +160,7 @@ impl Sets {
 }
 
 impl Shape {
-    /// This, and then that.
+    /// The shape of this part followed by `next`.
     pub(super) fn then(mut self, next: &Shape) -> Shape {
         let clear = !self.tail.meets(&next.first);
         if next.nullable {
@@ -180,13 +180,13 @@ impl Shape {
         self
     }
 
-    /// Whether it is the same as one lexeme, with `after` after it.
+    /// Whether the part, followed by `after`, can be one lexeme.
     pub(super) fn is_lexeme(&self, after: &Chars) -> bool {
         self.regular && !self.nullable && !self.tail.meets(after)
     }
 }
 
-/// The rules that `root` leads to, depth first. On a stack of its own: chains of rules may be long.
+/// The rules that `root` reaches, depth first; with an explicit stack, because chains of rules may be long.
 fn order(grammar: &Grammar) -> Vec<usize> {
     let mut seen = vec![false; grammar.rules.len()];
     let (mut order, mut stack) = (Vec::new(), vec![(0, references(&grammar.rules[0]))]);

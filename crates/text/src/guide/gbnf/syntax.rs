@@ -1,4 +1,4 @@
-//! A grammar as a tree.
+//! The syntax tree of a grammar.
 
 use super::chars;
 
@@ -12,11 +12,11 @@ pub(super) struct Grammar {
 pub(super) enum Expr {
     /// One character of a set.
     Class(chars::Chars),
-    /// One after the other; empty is the empty text.
+    /// A sequence; an empty one matches the empty text.
     Seq(Vec<Expr>),
-    /// Any of them.
+    /// One of several alternatives.
     Alt(Vec<Expr>),
-    /// So many times.
+    /// A repetition with a least and an optional largest count.
     Repeat(Box<Expr>, u32, Option<u32>),
     /// A rule, by number.
     Rule(usize),

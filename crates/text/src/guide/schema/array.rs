@@ -1,4 +1,4 @@
-//! What lists may be.
+//! Arrays of JSON schemas.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::build::Builder;
 use super::node::{Array, Node};
 use super::rules::{Rules, Scalar, count, counts, scalar};
 
-/// Most texts of which lists without repetition are told apart.
+/// The most item texts for which `uniqueItems` is enforced by enumeration.
 const MOST_DISTINCT: usize = 8;
 
-/// The lists that assertions leave.
+/// The arrays that satisfy all assertions.
 pub(super) fn array(builder: &mut Builder, rules: &[(usize, Rules)]) -> Result<Node, String> {
     let (mut least, most) = counts(builder, rules, "minItems", "maxItems")?;
-    // Of each schema: the items at the start, and the others.
+    // For each schema: the schemas of the first items, and of the others.
     let mut firsts: Vec<(Vec<usize>, Option<usize>)> = Vec::new();
     let mut contains = None;
     let mut unique = false;
@@ -93,7 +93,7 @@ fn count_of_contained(builder: &Builder, id: usize, rules: &Rules) -> Result<u64
     Ok(wanted)
 }
 
-/// The few texts that items are, if they are that.
+/// The texts of the items, if they are few.
 fn values(
     builder: &mut Builder,
     rules: &[(usize, Rules)],

@@ -1,5 +1,4 @@
-//! From schemas to what values may be: schemas that hold together are taken apart until each part says what may be
-//! written.
+//! Builds the node graph of a schema: conjunctions of schemas are simplified until only assertions are left.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -13,11 +12,11 @@ use super::source::{Source, object};
 use super::strings::any_text;
 use super::term::Term;
 
-/// Most combinations of schemas: past it the request is refused.
+/// The most conjunctions of schemas; a request with more is refused.
 const MOST_NODES: usize = 20_000;
-/// Most references that lead to one another.
+/// The longest chain of references.
 const MOST_REFERENCES: usize = 64;
-/// Most sets of texts of which it is asked whether they are empty: some milliseconds each at worst.
+/// The most emptiness tests of regular sets; the worst take some milliseconds.
 const MOST_ASKED: usize = 2_000;
 
 pub(super) struct Builder {
@@ -25,13 +24,13 @@ pub(super) struct Builder {
     pub(super) nodes: Vec<Node>,
     known: HashMap<Vec<Part>, usize>,
     pub(super) waiting: VecDeque<(usize, Vec<Part>)>,
-    /// Sentences for the client.
+    /// Warnings for the client, one sentence each.
     pub(super) warnings: Vec<String>,
-    /// Objects have no fields but those that are named.
+    /// Whether objects have only the properties that the schema names.
     pub(super) closed: bool,
-    /// Sets of texts of which it was asked whether they are empty.
+    /// Results of emptiness tests.
     asked: RefCell<HashMap<Term, bool>>,
-    /// Comparisons within comparisons.
+    /// Nesting depth of `oneOf` comparisons.
     pub(super) depth: usize,
 }
 
@@ -49,10 +48,10 @@ impl Builder {
         }
     }
 
-    /// Reads all of the schema; returns the node of its root.
+    /// Builds the whole graph; returns the root node.
     ///
     /// # Errors
-    /// What in the schema cannot be held.
+    /// The part of the schema that cannot be enforced.
     pub(super) fn run(&mut self) -> Result<usize, String> {
         let root = self.source.root();
         let node = self.node(vec![Part::All(root)])?;
@@ -66,10 +65,10 @@ impl Builder {
         }
     }
 
-    /// Whether no text is in a set.
+    /// Whether a set of texts is empty.
     ///
     /// # Errors
-    /// That cannot be told, or too much was asked.
+    /// The test took too much work, or there were too many tests.
     pub(super) fn empty(&self, term: &Term) -> Result<bool, String> {
         if let Some(known) = self.asked.borrow().get(term) {
             return Ok(*known);
@@ -82,7 +81,7 @@ impl Builder {
         Ok(empty)
     }
 
-    /// What comes of reading schemas that hold together, at once. Nothing is left of it where it fails.
+    /// Builds the node of a conjunction completely; on failure all its nodes are removed.
     pub(super) fn attempt(&mut self, parts: Vec<Part>) -> Result<usize, String> {
         let (nodes, waiting) = (self.nodes.len(), self.waiting.len());
         self.depth += 1;
@@ -96,7 +95,7 @@ impl Builder {
         outcome
     }
 
-    /// The node of schemas that hold together.
+    /// The node of a conjunction of parts.
     pub(super) fn node(&mut self, parts: Vec<Part>) -> Result<usize, String> {
         if let Some(id) = self.known.get(&parts) {
             return Ok(*id);
@@ -107,7 +106,7 @@ impl Builder {
         Ok(id)
     }
 
-    /// The node of schemas by their numbers.
+    /// The node of a conjunction of schemas, by their ids.
     pub(super) fn all(&mut self, schemas: impl IntoIterator<Item = usize>) -> Result<usize, String> {
         let mut parts: Vec<Part> = Vec::new();
         for id in schemas {
@@ -174,7 +173,7 @@ impl Builder {
         Ok(Node::Either(nodes))
     }
 
-    /// Takes a schema apart. Returns why nothing meets it, if that is clear.
+    /// Splits a schema into assertions and combinators. Returns the reason if it is obviously unsatisfiable.
     fn flatten(&mut self, id: usize, flat: &mut Flat) -> Result<Option<String>, String> {
         if flat.inside.contains(&id) {
             return Err(format!("{} leads back to itself and says nothing else", self.source.at(id)));
@@ -276,7 +275,7 @@ impl Builder {
         Ok(None)
     }
 
-    /// The schema of what does not meet one.
+    /// The negation of a schema.
     pub(super) fn not(&mut self, id: usize) -> Result<usize, String> {
         let unable = |at: String, why: String| format!("not at {at}: {why} cannot be held");
         let mut id = id;
@@ -295,7 +294,7 @@ impl Builder {
         Err(unable(self.source.at(id), "a reference that leads back to itself".into()))
     }
 
-    /// `if`, `then`, `else`: one of two cases.
+    /// Translates `if`, `then`, `else` to two alternatives.
     fn condition(&mut self, id: usize, flat: &mut Flat) -> Result<(), String> {
         let map = self.source.entry(id).value.clone();
         let part = |name: &str| map.get(name).cloned().unwrap_or(Value::Bool(true));
@@ -312,7 +311,7 @@ impl Builder {
         Ok(())
     }
 
-    /// What the presence of fields asks for: lists of options, each list to be met.
+    /// Translates `dependentRequired` and `dependentSchemas`: a conjunction of alternatives.
     fn dependencies(&mut self, id: usize, key: &str, value: &Value) -> Result<Vec<Vec<usize>>, String> {
         let map = value.as_object().ok_or_else(|| self.wrong(id, key, value, "an object"))?;
         let mut all = Vec::new();
@@ -341,7 +340,7 @@ impl Builder {
         format!("{key} at {} must be {wanted}; it is {}", self.source.at(id), brief(value))
     }
 
-    /// Works off what came to wait behind the first `kept`.
+    /// Expands the pending nodes after the first `kept`.
     pub(super) fn drain_from(&mut self, kept: usize) -> Result<(), String> {
         while self.waiting.len() > kept {
             if let Some((id, parts)) = self.waiting.pop_back() {
@@ -351,13 +350,13 @@ impl Builder {
         Ok(())
     }
 
-    /// The strings (with their quotation marks) that a schema lets keys be. None: all.
+    /// The keys (with quotation marks) that a schema of property names allows; `None` for all.
     pub(super) fn names(&mut self, id: usize) -> Result<Option<Term>, String> {
         let waiting = self.waiting.len();
         let text = self.source.made(id, object([("type", Value::from("string"))]));
         let node = self.all([id, text])?;
         self.drain_from(waiting)?;
-        // It may have been waiting since before.
+        // The node may already be pending.
         if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == node)
             && let Some((id, parts)) = self.waiting.remove(at)
         {
@@ -383,7 +382,7 @@ impl Builder {
     }
 }
 
-/// Schemas that hold together, taken apart.
+/// A conjunction of schemas, split into assertions and combinators.
 #[derive(Default)]
 struct Flat {
     owns: Vec<usize>,
@@ -400,7 +399,7 @@ impl Flat {
     }
 }
 
-/// The schema of one value.
+/// The schema that only this value satisfies.
 fn constant(value: &Value) -> Value {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! From what values may be to a grammar of llguidance's.
+//! Writes the node graph of a schema as a grammar for llguidance.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -7,28 +7,28 @@ use super::node::{Array, Node, Object, leaves};
 use super::strings::{any_key, any_text};
 use super::term::{Term, quoted};
 
-/// Most rules of a grammar.
+/// The most rules of a grammar.
 const MOST_RULES: usize = 60_000;
 
-/// How the parts of JSON are set apart.
+/// The white space between the tokens of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum JsonSpacing {
-    /// A space may come after a comma and a colon, and nothing elsewhere.
+    /// An optional space after commas and colons, and none elsewhere.
     One,
-    /// None.
+    /// No white space.
     Compact,
-    /// What this expression matches may stand wherever JSON lets space stand.
+    /// White space that matches this regular expression, wherever JSON allows it.
     Pattern(String),
 }
 
-/// Writes a grammar whose start is the rule `name`.
+/// Writes the grammar of a node graph.
 pub(super) struct Emitter<'n> {
     nodes: &'n [Node],
     ends: &'n [bool],
     prefix: String,
     rules: String,
     count: usize,
-    /// Rules of nodes that were met; those behind `done` are still to be written.
+    /// Nodes that need a rule; those after the first `done` are not written yet.
     met: Vec<usize>,
     known: HashMap<usize, ()>,
     terminals: HashMap<Term, usize>,
@@ -37,7 +37,7 @@ pub(super) struct Emitter<'n> {
 }
 
 impl<'n> Emitter<'n> {
-    /// `prefix` keeps the names of several schemas in one grammar apart: lower-case letters and digits.
+    /// `prefix` (lower-case letters and digits) makes rule names unique among several schemas of one grammar.
     pub(super) fn new(nodes: &'n [Node], ends: &'n [bool], prefix: &str, space: JsonSpacing) -> Emitter<'n> {
         Emitter {
             nodes,
@@ -53,7 +53,7 @@ impl<'n> Emitter<'n> {
         }
     }
 
-    /// Writes all that `root` needs; returns the name of its rule and the grammar.
+    /// Writes the rules that `root` needs; returns the name of its rule, and the grammar.
     pub(super) fn write(mut self, root: usize) -> Result<(String, String), String> {
         let start = self.value(root);
         let mut done = 0;
@@ -68,7 +68,7 @@ impl<'n> Emitter<'n> {
                     self.rule(&name, &term)?;
                 }
                 Node::Either(_) => {
-                    // Without the options in between, no rule is but another name of itself.
+                    // Alternatives are flattened, so that no rule is only an alias of itself.
                     let options = leaves(self.nodes, id).into_iter().filter(|id| self.ends[*id]);
                     let options: Vec<usize> = options.collect();
                     let options: Vec<String> = options.into_iter().map(|id| self.value(id)).collect();
@@ -125,19 +125,19 @@ impl<'n> Emitter<'n> {
         format!("{}{name}", self.prefix.to_uppercase())
     }
 
-    /// A key with its colon.
+    /// A property name with its colon.
     fn key(&mut self, key: &Term) -> String {
         let colon = match &self.space {
             JsonSpacing::One => Term::Regex(": ?".into(), false),
             JsonSpacing::Compact => Term::Text(":".into()),
             JsonSpacing::Pattern(space) => Term::Regex(format!("(?:{space})?:(?:{space})?"), false),
         };
-        // As a sequence of its own: `then` would take a key apart.
+        // An explicit sequence, because `then` would merge parts of the key.
         self.terminal(&Term::Sequence(vec![key.clone(), colon]))
     }
 
-    /// Rule `q{i}_{c}`: at least one more field, from field `i` on, after `c` that count; `r{i}_{c}`: none or a comma
-    /// and more.
+    /// Writes an object. Rule `q{i}_{c}`: at least one more field, from field `i` on, after `c` counted ones. Rule
+    /// `r{i}_{c}`: the end, or a comma and more.
     fn object(&mut self, name: &str, object: &Object) -> Result<(), String> {
         let (open, close) = (self.sign("OPEN"), self.sign("CLOSE"));
         let fields: Vec<(String, usize, bool)> = object
@@ -150,7 +150,7 @@ impl<'n> Emitter<'n> {
             .collect();
         let others: Vec<(Term, usize)> =
             object.others.iter().filter(|(_, value)| self.ends[*value]).cloned().collect();
-        // Counting is needed where the bounds say something that the fields alone do not.
+        // Fields are counted only if the bounds are stricter than the fields themselves.
         let required = fields.iter().filter(|(_, _, required)| *required).count() as u64;
         let most = object.most.filter(|most| !others.is_empty() || *most < fields.len() as u64);
         let least = if object.least > required { object.least } else { 0 };
@@ -196,7 +196,7 @@ impl<'n> Emitter<'n> {
         }
         let first: Vec<usize> = array.first.iter().copied().take_while(|id| self.ends[*id]).collect();
         let whole = first.len() == array.first.len();
-        // From the back: what may follow the first `i` items.
+        // Built from the end: what may follow the first `i` items.
         let limit = |count: u64| count.min(i32::MAX as u64);
         let most = array.most.map(limit);
         let left = most.map(|most| most.saturating_sub(first.len() as u64));
@@ -209,7 +209,7 @@ impl<'n> Emitter<'n> {
                 None if least == 0 => "*".into(),
                 None => format!("{{{least},}}"),
             };
-            // Behind others, each item has a comma in front.
+            // After other items, each item is preceded by a comma.
             tail = if first.is_empty() {
                 let more = match left {
                     Some(1) => String::new(),
@@ -238,7 +238,7 @@ impl<'n> Emitter<'n> {
         self.rule(name, &format!("{open} {tail} {close}"))
     }
 
-    /// Lists of different texts: a rule for each set of those that were used.
+    /// Arrays of distinct texts: one rule for each set of used texts.
     fn distinct(&mut self, name: &str, array: &Array, texts: &[String]) -> Result<(), String> {
         let (open, close, comma) = (self.sign("FIRST"), self.sign("LAST"), self.sign("COMMA"));
         let least = array.least as u32;
@@ -270,7 +270,7 @@ impl<'n> Emitter<'n> {
         Ok(())
     }
 
-    /// Any JSON.
+    /// The rules of any JSON value.
     fn anything(&mut self) -> Result<(), String> {
         let name = format!("{}any", self.prefix);
         let scalar = Term::either(vec![
@@ -290,21 +290,21 @@ impl<'n> Emitter<'n> {
     }
 }
 
-/// The rules of one object's fields.
+/// Generates the rules of an object's fields.
 struct Fields {
     fields: Vec<(String, usize, bool)>,
     others: Vec<(Term, usize)>,
-    /// 0: nothing to count up to.
+    /// The least number of fields; 0 if they need not be counted.
     least: u64,
     most: Option<u64>,
     name: String,
-    /// Rules that there are.
+    /// Names of the rules that were generated.
     rules: HashMap<(usize, u64, bool), String>,
     todo: Vec<(String, usize, u64, bool)>,
 }
 
 impl Fields {
-    /// What is counted: nothing where no bound asks for it, and no further than bounds ask.
+    /// The counter's value: 0 if no bound needs counting, and capped at the bounds.
     fn counted(&self, count: u64) -> u64 {
         match self.most {
             None => count.min(self.least),
@@ -321,7 +321,7 @@ impl Fields {
         self.required_from(i) == 0 && c >= self.least
     }
 
-    /// Whether there is a way from here to the end with one more field at least.
+    /// Whether the object can end after at least one more field.
     fn possible(&self, i: usize, c: u64) -> bool {
         let left = (self.fields.len() - i) as u64;
         let room = self.most.is_none_or(|most| c + self.required_from(i).max(1) <= most);
@@ -343,7 +343,7 @@ impl Fields {
         self.possible(i, c).then(|| self.rule(i, c, false))
     }
 
-    /// A field, then what is left of the object.
+    /// The rule for a field and the rest of the object.
     fn rest(&mut self, i: usize, c: u64) -> Option<String> {
         let c = self.counted(c);
         (self.may_end(i, c) || self.possible(i, c)).then(|| self.rule(i, c, true))
@@ -381,7 +381,7 @@ impl Fields {
     }
 }
 
-/// `{`, `}`, `[`, `]`, `,` with the space around them, as terminals.
+/// The terminals `{`, `}`, `[`, `]`, `,` with the white space around them.
 fn signs(space: &JsonSpacing) -> [String; 5] {
     match space {
         JsonSpacing::One => ["\"{\"", "\"}\"", "\"[\"", "\"]\"", "/, ?/"].map(str::to_owned),

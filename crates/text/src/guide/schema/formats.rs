@@ -1,12 +1,12 @@
-//! What the strings of a `format` are like.
+//! Regular expressions of the string formats of JSON Schema.
 
-/// What a schema's `format` asks for.
+/// How a `format` is handled.
 pub(super) enum Format {
-    /// Strings that these expressions match from end to end, all of them.
+    /// Enforced: strings must match this regular expression completely.
     Held(String),
-    /// A format of the standard for which there is no expression here: an annotation, and the client is told.
+    /// A standard format without an expression here: not enforced, with a warning.
     Standard,
-    /// A name that the standard does not have: an annotation.
+    /// A format that the standard does not define: ignored, as the standard allows.
     Annotation,
 }
 
@@ -16,7 +16,7 @@ const LABEL: &str = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
 const BYTE: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const PATH: &str = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
 
-/// The expression of a format.
+/// Looks up a format by name.
 pub(super) fn look_up(name: &str) -> Format {
     Format::Held(match name {
         "date" => date(),
@@ -42,7 +42,7 @@ pub(super) fn look_up(name: &str) -> Format {
     })
 }
 
-/// Days that there are, of the years from 1.
+/// Valid calendar dates from the year 1 on.
 fn date() -> String {
     let year = "(?!0000)[0-9]{4}";
     let leap = "(?!0000)(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";

@@ -1,9 +1,9 @@
-//! Which values there are, and why there are none.
+//! Finds nodes that no finite value satisfies, and the reason.
 
 use super::node::Node;
 use super::term::Term;
 
-/// Which nodes have a value that ends.
+/// Whether each node has a finite value.
 pub(super) fn inhabited(nodes: &[Node]) -> Vec<bool> {
     let mut ends: Vec<bool> = nodes.iter().map(|node| matches!(node, Node::Pending | Node::Any)).collect();
     loop {

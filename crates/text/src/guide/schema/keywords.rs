@@ -1,8 +1,8 @@
-//! The keywords of JSON Schema, by what they do.
+//! The keywords of JSON Schema, by their effect.
 
 use super::negate::{FRACTION, NOT_IN, NOT_PATTERN};
 
-/// Keywords that are assertions of their own.
+/// Keywords that assert something about a value directly.
 pub(super) const ASSERTIONS: &[&str] = &[
     "type",
     "const",
@@ -39,7 +39,7 @@ pub(super) const ASSERTIONS: &[&str] = &[
     FRACTION,
 ];
 
-/// Keywords that say nothing about what is valid.
+/// Keywords without effect on validity.
 pub(super) const ANNOTATIONS: &[&str] = &[
     "$schema",
     "$id",

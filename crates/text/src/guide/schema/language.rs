@@ -1,4 +1,4 @@
-//! From an expression to the set of texts that it matches, with what it looks at ahead worked into the set.
+//! Translates a regular expression to a regular set of texts; lookahead becomes intersection.
 
 use std::fmt::Write;
 
@@ -7,29 +7,29 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use super::pattern::{self, Dialect, Part};
 use super::term::Term;
 
-/// Most parts of a set that an expression may come to: what looks ahead doubles what follows it.
+/// The most parts of the resulting set: each lookahead duplicates what follows it.
 const MOST_PARTS: usize = 4_000;
-/// Repetitions that are written out where the repeated part looks around.
+/// The most repetitions that are unrolled if the repeated part has lookaround.
 const WRITTEN_OUT: u32 = 4;
 
-/// The texts that an expression matches, and what of it was left out.
+/// The set of texts that an expression matches, and the assertions that were dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Language {
-    /// Without quotation marks; with JSON's escapes where they were asked for.
+    /// The set, without quotation marks; with JSON escapes for [`Script::Json`].
     pub(super) term: Term,
-    /// Assertions that could not be held to: the set has more than the expression matches.
+    /// Assertions that are not enforced, so that the set has more texts than the expression matches.
     pub(super) dropped: Vec<String>,
 }
 
-/// How characters are written.
+/// How characters are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Script {
     Plain,
-    /// As inside a JSON string, each in one way.
+    /// As in a JSON string, with one canonical escape for each character.
     Json,
 }
 
-/// The texts in which a schema's `pattern` finds something.
+/// The texts in which a schema's `pattern` has a match.
 ///
 /// # Errors
 /// What is wrong with the expression.
@@ -37,7 +37,7 @@ pub(super) fn search(text: &str, script: Script) -> Result<Language, String> {
     build(&pattern::read(text, Dialect::Schema)?, script, true)
 }
 
-/// The texts that an expression matches from end to end.
+/// The texts that an expression matches completely.
 ///
 /// # Errors
 /// What is wrong with the expression.
@@ -50,7 +50,7 @@ pub(super) fn anything(script: Script) -> Term {
     Term::Regex(format!("{}*", any_one(script)), true)
 }
 
-/// Texts of so many characters.
+/// All texts with a number of characters in a range.
 pub(super) fn length(least: u64, most: Option<u64>, script: Script) -> Term {
     let most = most.map_or_else(String::new, |most| most.to_string());
     Term::Regex(format!("{}{{{least},{most}}}", any_one(script)), least == 0)
@@ -80,7 +80,7 @@ fn build(part: &Part, script: Script, search: bool) -> Result<Language, String> 
     Ok(Language { term, dropped: builder.dropped })
 }
 
-/// Whether the expression could match behind the start of a text.
+/// Whether the expression could match after the start of a text.
 fn may_start_late(part: &Part) -> bool {
     match part {
         Part::Start => false,
@@ -106,7 +106,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// The texts of `part` with one of `rest` behind it. `start`: nothing is in front of it.
+    /// The texts of `part` followed by one of `rest`. `start`: whether it is at the start of the text.
     fn after(&mut self, part: &Part, rest: Term, start: bool) -> Result<Term, String> {
         if rest.size() > MOST_PARTS {
             return Err("it looks ahead in too many places".into());
@@ -120,7 +120,7 @@ impl Builder {
             Part::Ahead { negative, inner, text } => self.ahead(*negative, inner, text, rest, start),
             Part::Beyond(text) => {
                 self.drop(text);
-                // A back reference stands for a text; an assertion for none.
+                // A back reference consumes text, an assertion does not.
                 let taken = if part.takes_nothing() { Term::empty() } else { anything(self.script) };
                 Ok(taken.then(rest))
             }
@@ -136,7 +136,7 @@ impl Builder {
     }
 
     fn sequence(&mut self, parts: &[Part], mut rest: Term, start: bool) -> Result<Term, String> {
-        // Where each part begins the text.
+        // Whether each part is at the start of the text.
         let mut starts = Vec::with_capacity(parts.len());
         let mut at_start = start;
         for part in parts {
@@ -160,7 +160,7 @@ impl Builder {
         let mut looking = Builder { script: self.script, dropped: Vec::new() };
         let found = looking.after(inner, anything(self.script), start)?;
         if negative && !looking.dropped.is_empty() {
-            // What it forbids is less than what was found.
+            // A negative lookahead can only be dropped if its content is not exact.
             self.drop(text);
             return Ok(rest);
         }
@@ -211,7 +211,7 @@ impl Builder {
     }
 }
 
-/// A part without what looks around.
+/// A part without lookaround.
 fn without(part: &Part) -> Part {
     match part {
         Part::Nothing | Part::Set(_) => part.clone(),
@@ -227,7 +227,7 @@ fn without(part: &Part) -> Part {
     }
 }
 
-/// A part that does not look around, as an expression of Rust's syntax.
+/// A part without lookaround, in the syntax of Rust's regex crate.
 fn plain(part: &Part, script: Script) -> String {
     match part {
         Part::Set(ranges) => set(ranges, script),
@@ -251,7 +251,7 @@ fn plain(part: &Part, script: Script) -> String {
     }
 }
 
-/// A set of characters as they are written: a group, so that a repetition takes all of it.
+/// A character set in the given encoding, as a group, so that it can be repeated.
 fn set(ranges: &ClassUnicode, script: Script) -> String {
     if script == Script::Plain {
         return if ranges.ranges().is_empty() { r"[^\x00-\x{10FFFF}]".into() } else { brackets(ranges) };
@@ -278,7 +278,7 @@ fn set(ranges: &ClassUnicode, script: Script) -> String {
     }
 }
 
-/// A character that JSON escapes, as an expression.
+/// The JSON escape of a character, as an expression.
 fn escape(c: char) -> String {
     match c {
         '"' => r#"\\""#.into(),

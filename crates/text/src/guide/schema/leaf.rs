@@ -1,4 +1,4 @@
-//! Assertions that hold together, and what values they leave.
+//! Simplifies a conjunction of assertions to the values that satisfy all of them.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::strings::any_text;
 use super::term::Term;
 use super::{array::array, object::object};
 
-/// Which types are left.
+/// The JSON types that are still allowed.
 #[derive(Clone, Copy)]
 struct Types {
     null: bool,
@@ -19,7 +19,7 @@ struct Types {
     string: bool,
     array: bool,
     object: bool,
-    /// 0 none, 1 integers, 2 all.
+    /// Numbers: 0 none, 1 integers, 2 all.
     number: u8,
 }
 
@@ -61,7 +61,7 @@ fn same(a: &Scalar, b: &Scalar) -> bool {
     }
 }
 
-/// The values that `const` and `enum` leave together.
+/// The values that all `const` and `enum` allow.
 fn listed(builder: &Builder, rules: &[(usize, Rules)]) -> Result<Option<Vec<Scalar>>, String> {
     let mut left: Option<Vec<Scalar>> = None;
     for (id, rules) in rules {
@@ -88,7 +88,7 @@ fn listed(builder: &Builder, rules: &[(usize, Rules)]) -> Result<Option<Vec<Scal
     Ok(left)
 }
 
-/// The texts of scalars; of those in `listed`, if it is given.
+/// The texts of the allowed scalars; only those of `listed`, if given.
 fn scalars(
     builder: &mut Builder,
     rules: &[(usize, Rules)],
@@ -129,7 +129,7 @@ fn scalars(
                     Scalar::Boolean(value) if types.boolean => value.to_string(),
                     Scalar::Number(text, value) => {
                         let Some(number) = &number else { continue };
-                        // An integer may be any of its size.
+                        // A listed integer may be written as any number of equal value.
                         if !number.has(&value.to_string())? && value.to_string().len() <= 300 {
                             continue;
                         }
@@ -169,7 +169,7 @@ fn scalars(
 }
 
 impl Builder {
-    /// The node of assertions by the numbers of their schemas.
+    /// The node of the assertions of some schemas, by their ids.
     pub(super) fn assertions(&mut self, owns: &[usize]) -> Result<Node, String> {
         if owns.is_empty() && !self.closed {
             return Ok(Node::Any);

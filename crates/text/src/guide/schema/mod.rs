@@ -1,10 +1,10 @@
-//! JSON schemas (draft 2020-12, and what older drafts have beside it) as grammars.
+//! Compiles JSON schemas (draft 2020-12, and keywords of older drafts) to grammars.
 //!
-//! A schema is read as schemas that hold together ([`build`]): references, `allOf`, options and negations are taken
-//! apart until only assertions are left, of which [`leaf`] says what texts, objects and arrays meet them. What can
-//! never be met, or never ends, is left out, and refused if nothing else is left. [`emit`] writes the rest as rules.
+//! [`build`] treats a schema as a conjunction: references, `allOf`, alternatives and negations are resolved until only
+//! assertions are left, from which [`leaf`] computes the allowed texts, objects and arrays. Unsatisfiable and infinite
+//! alternatives are removed; if none is left, the schema is refused. [`emit`] writes the rest as rules.
 //!
-//! Nothing is dropped without a word: an assertion that has no form here is refused, or named in a warning.
+//! No assertion is dropped silently: one that cannot be enforced is an error or a warning.
 
 mod array;
 mod build;
@@ -34,16 +34,16 @@ use build::Builder;
 use emit::Emitter;
 use source::Source;
 
-/// A schema, and how its JSON is to be written.
+/// A JSON schema, with options for the JSON that is generated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     /// The schema: an object, `true` or `false`.
     pub value: Value,
-    /// Numbers in it that a double does not hold: where they are (a JSON pointer) and their digits.
+    /// Numbers of the schema that an f64 cannot represent: JSON pointer and digits.
     pub exact: Vec<(String, String)>,
-    /// Objects have no properties but those that the schema names, as with `strict`.
+    /// Whether objects have only the properties that the schema names (OpenAI's `strict`).
     pub closed: bool,
-    /// Space between the parts of JSON.
+    /// White space between the tokens of JSON.
     pub space: JsonSpacing,
 }
 
@@ -53,21 +53,21 @@ impl From<Value> for Schema {
     }
 }
 
-/// A schema as rules of a grammar.
+/// The grammar rules of a schema.
 #[derive(Debug)]
 pub(super) struct SchemaGrammar {
     /// The rule to start with.
     pub(super) start: String,
     /// Rules and terminals, a line each.
     pub(super) rules: String,
-    /// What of the schema is not held to, as sentences.
+    /// Warnings about parts of the schema that are not enforced, one sentence each.
     pub(super) warnings: Vec<String>,
 }
 
 /// Writes a schema as rules whose names begin with `prefix` (lower-case letters).
 ///
 /// # Errors
-/// What in the schema cannot be held, or why nothing meets it.
+/// The part of the schema that cannot be enforced, or why no value satisfies it.
 pub(super) fn write(schema: &Schema, prefix: &str) -> Result<SchemaGrammar, String> {
     if !schema.value.is_object() && !schema.value.is_boolean() {
         return Err(format!("a schema must be an object; it is {}", build::brief(&schema.value)));
@@ -86,10 +86,10 @@ pub(super) fn write(schema: &Schema, prefix: &str) -> Result<SchemaGrammar, Stri
     Ok(SchemaGrammar { start, rules, warnings: builder.warnings })
 }
 
-/// A regular expression as one rule of a grammar, and what of it is not held to.
+/// A regular expression as one rule of a grammar, and warnings about parts that are not enforced.
 ///
 /// # Errors
-/// What is wrong with the expression.
+/// Why the expression is invalid.
 pub(super) fn regex(text: &str) -> Result<(String, Vec<String>), String> {
     let language = language::whole(text, pattern::Dialect::Whole, language::Script::Plain)?;
     if language.term.is_empty()? {
@@ -102,7 +102,7 @@ pub(super) fn regex(text: &str) -> Result<(String, Vec<String>), String> {
     Ok((format!("start: WHOLE\nWHOLE: {}", language.term.lark()), warnings.collect()))
 }
 
-/// Whether an expression for space matches nothing but space.
+/// Checks that a white-space expression matches only white space.
 fn check_space(pattern: &str) -> Result<(), String> {
     let language = language::whole(pattern, pattern::Dialect::Whole, language::Script::Plain)
         .map_err(|why| format!("the pattern for space, {pattern:?}: {why}"))?;

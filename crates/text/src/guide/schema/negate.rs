@@ -1,21 +1,20 @@
-//! The opposite of a schema, as a schema.
+//! Negates schemas.
 
 use serde_json::{Value, json};
 
 use super::source::object;
 
-/// Internal: none of these values, which are neither lists nor objects.
+/// Internal keyword: none of these scalars.
 pub(super) const NOT_IN: &str = "\u{f8ff}not in";
-/// Internal: a string in which this expression finds nothing.
+/// Internal keyword: a string in which this pattern has no match.
 pub(super) const NOT_PATTERN: &str = "\u{f8ff}not pattern";
-/// Internal: a number that is not an integer.
+/// Internal keyword: a number that is not an integer.
 pub(super) const FRACTION: &str = "\u{f8ff}fraction";
 
-/// What does not meet `schema`: one of the returned schemas, which may hold `not` of parts. `refer` gives what a
-/// reference leads to.
+/// The negation of `schema`, in which `not` is applied to parts.
 ///
 /// # Errors
-/// A keyword whose opposite has no form here.
+/// A keyword that cannot be negated.
 pub(super) fn opposite(schema: &Value) -> Result<Value, String> {
     let map = match schema {
         Value::Bool(all) => return Ok(Value::Bool(!all)),
@@ -107,7 +106,7 @@ fn keyword(key: &str, value: &Value, schema: &Value) -> Result<Option<Value>, St
             (Value::Bool(true), _) => return Ok(None),
             _ => return Err("additionalProperties under not".into()),
         },
-        // An annotation says nothing, and is never wrong.
+        // An annotation is always satisfied, so its negation is not an alternative.
         _ => return Ok(None),
     }))
 }

@@ -1,19 +1,19 @@
-//! What values a schema allows, as a graph of nodes.
+//! The node graph of a schema: the values that it allows.
 
 use std::collections::HashSet;
 
 use super::term::Term;
 
-/// What a value may be.
+/// A set of JSON values.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// Not known yet.
+    /// Not computed yet.
     Pending,
-    /// Nothing, for this reason.
+    /// No value, with the reason.
     Never(String),
-    /// Any JSON.
+    /// Any JSON value.
     Any,
-    /// One of these texts: a string, a number, `true`, `false`, `null`.
+    /// A scalar (string, number, `true`, `false`, `null`) whose text is in this set.
     Scalar(Term),
     Either(Vec<usize>),
     Object(Object),
@@ -24,7 +24,7 @@ pub(super) enum Node {
 #[derive(Debug, Clone)]
 pub(super) struct Object {
     pub(super) fields: Vec<Field>,
-    /// Keys (with their quotation marks) of other fields, and what these may be.
+    /// Sets of further keys (with quotation marks), and the nodes of their values.
     pub(super) others: Vec<(Term, usize)>,
     pub(super) least: u64,
     pub(super) most: Option<u64>,
@@ -37,33 +37,33 @@ pub(super) struct Field {
     pub(super) required: bool,
 }
 
-/// A list: these items, then any number of others.
+/// An array: the first items, then any number of others.
 #[derive(Debug, Clone)]
 pub(super) struct Array {
     pub(super) first: Vec<usize>,
     pub(super) items: usize,
     pub(super) least: u64,
     pub(super) most: Option<u64>,
-    /// At least so many items that are like this.
+    /// `contains`: a node, and the least number of items that satisfy it.
     pub(super) contains: Option<(usize, u64)>,
-    /// All items are different, and each is one of these texts.
+    /// `uniqueItems`: all items are distinct, and each is one of these texts.
     pub(super) distinct: Option<Vec<String>>,
 }
 
-/// A part of what holds together.
+/// A part of a conjunction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// A schema.
+    /// A whole schema, by id.
     All(usize),
-    /// A schema's own assertions, without those that combine schemas.
+    /// A schema's own assertions, without combinators.
     Own(usize),
-    /// One of these schemas at least.
+    /// At least one of these schemas.
     Any(Vec<usize>),
     /// Exactly one of a schema's `oneOf`.
     One(usize),
 }
 
-/// What a node is in the end, whatever options of options are on the way: each once.
+/// The nodes that a node resolves to when nested alternatives are flattened, each once.
 pub(super) fn leaves(nodes: &[Node], node: usize) -> Vec<usize> {
     let (mut found, mut seen, mut todo) = (Vec::new(), HashSet::new(), vec![node]);
     while let Some(id) = todo.pop() {

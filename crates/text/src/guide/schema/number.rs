@@ -1,23 +1,23 @@
-//! Decimal numbers of any length, and the texts of those between two of them.
+//! Decimal numbers of arbitrary precision, and regular sets of the numbers in a range.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use super::term::Term;
 
-/// Most digits in front of the point and in an integer: what a double can hold.
+/// The most digits before the decimal point, as in an f64.
 const DIGITS: usize = 308;
-/// Most digits behind the point.
+/// The most digits after the decimal point.
 const FRACTION: usize = 40;
-/// Most digits of a number with a point, where a bound is to hold for what a double makes of it: past them it may be
-/// rounded up to the bound.
+/// The most digits of a number with a decimal point under a bound: with more digits, an f64 might round it to the
+/// bound.
 const TELLING: usize = 16;
-/// Bounds of at least so many digits are held to by writing fewer digits, and no exponent.
+/// Bounds with at least this many digits are enforced by generating fewer digits and no exponent.
 const FAR: usize = 24;
-/// Most digits of a number that is read from an exponent.
+/// The most digits of a number after its exponent is expanded.
 const MOST_DIGITS: usize = 1_200;
 
-/// A number as it is written: ± digits . digits, without zeros that say nothing.
+/// A decimal number in normal form: sign, integer digits and fraction digits without redundant zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
@@ -26,7 +26,7 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads JSON's way of writing numbers. None for more than 1,200 digits.
+    /// Parses a JSON number; `None` if it has more than 1,200 digits.
     pub(super) fn read(text: &str) -> Option<Decimal> {
         let negative = text.starts_with('-');
         let text = text.trim_start_matches(['-', '+']);
@@ -99,14 +99,15 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// A bound, and whether the number itself is outside.
+/// A bound, inclusive or exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) value: Decimal,
     pub(super) beyond: bool,
 }
 
-/// The texts of the numbers between two bounds. `exact`: something else is asked of their size, too.
+/// The texts of the numbers between two bounds. `exact`: the set is intersected with other sets, so equal values must
+/// be written alike.
 pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>, exact: bool) -> Term {
     let outer = |bound: &&Bound, below: bool| bound.value.negative == below && bound.value.whole.len() > FAR;
     let far = least.is_some_and(|b| outer(&b, true)) || most.is_some_and(|b| outer(&b, false));
@@ -121,14 +122,14 @@ pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>, 
         forms.extend((1..TELLING).map(|n| format!(r"[1-9][0-9]{{{}}}\.[0-9]{{1,{}}}", n - 1, TELLING - n)));
         format!("-?(?:{})", forms.join("|"))
     } else {
-        // Small enough for a double, whatever the exponent.
+        // An exponent that keeps the number in the range of an f64.
         let exponent = "[eE][+-]?(?:[0-9]{1,2}|[12][0-9]{2}|30[0-7])";
         format!(r"-?(?:{plain}(?:\.[0-9]{{1,{FRACTION}}})?|[0-9](?:\.[0-9]{{1,{FRACTION}}})?{exponent})")
     };
     let mut terms = vec![Term::regex(shape)];
     if let Some(bound) = least {
         let value = &bound.value;
-        // Minus nothing is nothing.
+        // -0 equals 0.
         let above = if value.negative {
             format!("(?:{ANY}|-{})", below(value, bound.beyond).unwrap_or_else(|| "0".into()))
         } else {
@@ -142,7 +143,7 @@ pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>, 
             Some(format!("-{}", above(value, bound.beyond)))
         } else if value.is_zero() {
             let zero = if bound.beyond { "" } else { r"|0(?:\.0+)?" };
-            // Below nothing: a sign, and a digit that counts.
+            // Less than zero: a sign, and a nonzero digit.
             Some(format!(r"(?:-[0-9.]*[1-9][0-9.]*{zero})"))
         } else {
             below(value, bound.beyond).map(|below| format!("(?:-{ANY}|{below})"))
@@ -164,24 +165,24 @@ pub(super) fn equal(value: &Decimal) -> Term {
     Term::regex(format!("{sign}{}{zeros}", value.whole))
 }
 
-/// Numbers that are a multiple of `step`, where the digits show it. None where they do not.
+/// The multiples of `step`, if the last digits decide; otherwise `None`.
 pub(super) fn multiple(step: &Decimal) -> Option<Term> {
     let places = step.fraction.len();
     let unit: u64 = format!("{}{}", step.whole, step.fraction).parse().ok().filter(|unit| *unit > 0)?;
-    // So many of the last digits tell.
+    // The number of last digits that decide.
     let telling = (0..=4).find(|k| 10u64.pow(*k).is_multiple_of(unit))? as usize;
     let endings = |digits: usize| {
         let all = 10u64.pow(digits as u32);
         (0..all / unit).map(move |n| format!("{:0digits$}", n * unit)).collect::<Vec<_>>()
     };
     let term = if telling <= places {
-        // All of them behind the point, each ending with the zeros before it free.
+        // All deciding digits are after the decimal point.
         let free = format!("[0-9]{{{}}}", places - telling);
         let mut options = vec![r"0+".to_owned()];
         for ending in endings(telling) {
             let whole = if telling == 0 { String::new() } else { ending.clone() };
             options.push(format!("{free}{whole}0*"));
-            // Written without the zeros at the end.
+            // Without trailing zeros.
             let cut = whole.trim_end_matches('0');
             if !cut.is_empty() {
                 options.push(format!("{free}{cut}0*"));
@@ -211,7 +212,7 @@ pub(super) fn multiple(step: &Decimal) -> Option<Term> {
 
 const ANY: &str = r"[0-9]+(?:\.[0-9]+)?";
 
-/// Sizes from `value` on.
+/// Absolute values of at least `value` (more than `value` if `beyond`).
 fn above(value: &Decimal, beyond: bool) -> String {
     let (whole, fraction) = (&value.whole, &value.fraction);
     let mut options = vec![format!("[1-9][0-9]{{{},}}(?:\\.[0-9]+)?", whole.len())];
@@ -219,7 +220,7 @@ fn above(value: &Decimal, beyond: bool) -> String {
         let rest = whole.len() - at - 1;
         options.push(format!(r"{}[{}-9][0-9]{{{rest}}}(?:\.[0-9]+)?", &whole[..at], (digit + 1) as char));
     }
-    // The same in front of the point.
+    // With the same integer digits.
     let behind = match (fraction.is_empty(), beyond) {
         (true, false) => r"(?:\.[0-9]+)?".to_owned(),
         (true, true) => r"\.[0-9]*[1-9][0-9]*".to_owned(),
@@ -237,7 +238,7 @@ fn fraction_above(fraction: &str, beyond: bool) -> String {
     if digit == b'9' { same } else { format!("(?:{same}|[{}-9][0-9]*)", (digit + 1) as char) }
 }
 
-/// Sizes up to `value`; none if there is none.
+/// Absolute values of at most `value` (less than `value` if `beyond`); `None` if there is none.
 fn below(value: &Decimal, beyond: bool) -> Option<String> {
     let (whole, fraction) = (&value.whole, &value.fraction);
     let mut options = Vec::new();
@@ -271,7 +272,7 @@ fn fraction_below(fraction: &str, beyond: bool) -> String {
         options.push(format!("[0-{}][0-9]*", (digit - 1) as char));
     }
     if !rest.is_empty() {
-        // Shorter is less.
+        // A prefix is less.
         options.push(format!("{first}(?:{})?", fraction_below(rest, beyond)));
     } else if !beyond {
         options.push(format!("{first}0*"));
@@ -279,12 +280,12 @@ fn fraction_below(fraction: &str, beyond: bool) -> String {
     format!("(?:{})", options.join("|"))
 }
 
-/// Multiples of a small step, by the remainder that is carried along the digits. None for a step above 64, one with
-/// digits behind the point, and one whose expression becomes too long.
+/// The multiples of a small integer, by an automaton over remainders. `None` for steps above 64, steps with a fraction,
+/// and expressions that become too long.
 pub(super) fn remainders(step: &Decimal) -> Option<Term> {
     let step: usize =
         step.is_whole().then(|| step.whole.parse().ok()).flatten().filter(|step| *step <= 64)?;
-    // Expressions from state to state, over states 0..step; a state is taken out at a time.
+    // State elimination: expressions between the states 0..step, of which one is removed at a time.
     let mut edges: Vec<Vec<Option<String>>> = vec![vec![None; step]; step];
     for state in 0..step {
         for digit in 0..10 {

@@ -1,4 +1,4 @@
-//! What objects may be.
+//! Objects of JSON schemas.
 
 use serde_json::Value;
 
@@ -9,20 +9,20 @@ use super::scalars::searched;
 use super::strings::{any_key, in_quotes};
 use super::term::Term;
 
-/// Most sets that patterns for keys part the keys into.
+/// The most classes into which `patternProperties` divide the keys.
 const MOST_CELLS: usize = 64;
 
-/// What one schema says of an object's fields.
+/// The assertions of one schema about an object's fields.
 struct Keys {
     id: usize,
     properties: Vec<String>,
-    /// Pattern and its strings.
+    /// Each pattern with the set of keys that it matches.
     patterns: Vec<(String, Term)>,
     others: Option<usize>,
     names: Option<Term>,
 }
 
-/// The objects that assertions leave.
+/// The objects that satisfy all assertions.
 pub(super) fn object(builder: &mut Builder, rules: &[(usize, Rules)]) -> Result<Node, String> {
     let (least, most) = counts(builder, rules, "minProperties", "maxProperties")?;
     let mut keys = Vec::with_capacity(rules.len());
@@ -61,7 +61,7 @@ fn required_by(builder: &Builder, id: usize, rules: &Rules) -> Result<Vec<String
     let wrong = |value: &Value| builder.wrong(id, "required", value, "a list of names");
     match rules.get("required") {
         None => Ok(Vec::new()),
-        // Draft 3 and OpenAPI's habit: said of the property itself.
+        // As in draft 3 and some OpenAPI documents: `required` in the property itself.
         Some(Value::Array(names)) => {
             names.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(|| wrong(name))).collect()
         }
@@ -93,14 +93,14 @@ fn keys_of(builder: &mut Builder, id: usize, rules: &Rules) -> Result<Keys, Stri
     Ok(Keys { id, properties, patterns, others, names })
 }
 
-/// `unevaluatedProperties`: the other fields of a schema and of all that it consists of.
+/// Applies `unevaluatedProperties` to the fields that neither the schema nor its subschemas evaluate.
 fn unevaluated(builder: &mut Builder, rules: &[(usize, Rules)], keys: &mut Vec<Keys>) -> Result<(), String> {
     let mut more = Vec::new();
     for (id, rule) in rules.iter().filter(|(_, rules)| rules.contains_key("unevaluatedProperties")) {
         let within = builder.consists_of(*id)?;
         let parts = keys.iter().filter(|keys| within.contains(&keys.id));
         if parts.clone().any(|keys| keys.others.is_some()) {
-            // Those have seen all the others.
+            // `additionalProperties` has evaluated all other fields.
             continue;
         }
         let _ = rule;
@@ -152,7 +152,7 @@ fn field(builder: &mut Builder, keys: &[Keys], name: &str, closed: bool) -> Resu
     builder.all(schemas)
 }
 
-/// Fields that no schema names: sets of keys, and what their values may be.
+/// Fields that no schema names: classes of keys, and the nodes of their values.
 fn others(
     builder: &mut Builder,
     keys: &[Keys],
@@ -220,7 +220,7 @@ fn others(
 }
 
 impl Builder {
-    /// All schemas that one consists of, itself among them.
+    /// All schemas that are applied in place by this one (references, `allOf`, …), itself included.
     fn consists_of(&mut self, id: usize) -> Result<Vec<usize>, String> {
         let mut found = vec![id];
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! The options of a `oneOf`, so that no value meets two of them.
+//! Makes the alternatives of `oneOf` mutually exclusive.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,13 +8,13 @@ use super::build::Builder;
 use super::inhabited::inhabited;
 use super::node::Part;
 
-/// Most options that are compared each with each.
+/// The most alternatives that are compared pairwise.
 const MOST_COMPARED: usize = 32;
-/// Deepest chain of comparisons within comparisons.
+/// The deepest nesting of comparisons.
 const DEEPEST: usize = 6;
 
 impl Builder {
-    /// The options of a `oneOf`, made so that no value meets two of them where that can be.
+    /// The alternatives of a `oneOf`, made mutually exclusive if possible.
     pub(super) fn exactly_one(&mut self, id: usize, rest: &[Part]) -> Result<Vec<Vec<usize>>, String> {
         let count = self.source.entry(id).value.get("oneOf").and_then(Value::as_array).map_or(0, Vec::len);
         let options: Vec<usize> =
@@ -47,7 +47,7 @@ impl Builder {
         }
     }
 
-    /// Each option without what others have too.
+    /// Each alternative minus those that overlap it.
     fn apart(&mut self, options: &[usize], overlapping: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, String> {
         if options.len() > MOST_COMPARED {
             return Err(format!("it has more than {MOST_COMPARED} options and no field tells them apart"));
@@ -60,7 +60,7 @@ impl Builder {
             }
             all.push(parts);
         }
-        // What cannot be told of the opposites must be known before they are used.
+        // Whether the negations can be enforced must be known before they are used.
         if self.depth >= DEEPEST {
             return Err("it is too deep in others".into());
         }
@@ -70,7 +70,7 @@ impl Builder {
         Ok(all)
     }
 
-    /// A field whose values tell the options apart.
+    /// A field whose values distinguish the alternatives (a tag).
     fn tag(&mut self, options: &[usize]) -> Result<Option<String>, String> {
         let mut tags: Vec<HashMap<String, HashSet<String>>> = Vec::new();
         for option in options {
@@ -119,11 +119,11 @@ impl Builder {
         Ok(())
     }
 
-    /// The values that a schema lists.
+    /// The values that a schema lists by `const` or `enum`.
     fn values_of(&mut self, mut id: usize, depth: usize) -> Result<Option<HashSet<String>>, String> {
         for _ in depth..8 {
             let value = self.source.entry(id).value.clone();
-            // A number may be written in two ways.
+            // Only strings: a number may be written in two ways.
             let text = |value: &Value| value.is_string().then(|| value.to_string());
             if let Some(value) = value.get("const") {
                 return Ok(text(value).map(|text| HashSet::from([text])));
@@ -137,14 +137,14 @@ impl Builder {
         Ok(None)
     }
 
-    /// Whether a value may meet two schemas beside what else holds.
+    /// Whether a value may satisfy both schemas, together with the rest.
     fn may_meet(&mut self, rest: &[Part], a: usize, b: usize) -> Result<bool, String> {
         if self.depth >= DEEPEST {
             return Ok(true);
         }
         let mut parts = rest.to_vec();
         parts.extend([Part::All(a), Part::All(b)]);
-        // What cannot be told is taken for yes.
+        // If it cannot be decided, they may overlap.
         let Ok(node) = self.attempt(parts) else { return Ok(true) };
         Ok(inhabited(&self.nodes)[node])
     }

@@ -1,17 +1,17 @@
-//! Regular expressions as requests write them (ECMA-262's, with what Python and Rust have beside it), read into a tree.
+//! Parses regular expressions of requests: ECMA-262, with extensions of Python and Rust.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
-/// Deepest groups in one another.
+/// The deepest nesting of groups.
 const DEEPEST: usize = 64;
-/// Most repetitions of a part.
+/// The largest repetition count.
 const MOST: u32 = 100_000;
 
 /// A part of an expression.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
     Nothing,
-    /// One of these characters.
+    /// One character of this set.
     Set(ClassUnicode),
     Sequence(Vec<Part>),
     Either(Vec<Part>),
@@ -26,23 +26,23 @@ pub(super) enum Part {
         inner: Box<Part>,
         text: String,
     },
-    /// An assertion or a back reference of this text, which cannot be held to.
+    /// An assertion or back reference with this source text, which cannot be enforced.
     Beyond(String),
 }
 
-/// How an expression is read.
+/// The dialect of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// A schema's `pattern`.
     Schema,
-    /// A regular expression of its own: `.` is any character but a line feed.
+    /// A stand-alone regular expression: `.` is any character except a line feed.
     Whole,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 ///
 /// # Errors
-/// What is wrong with it, and at which character.
+/// The problem, and its character position.
 pub(super) fn read(text: &str, dialect: Dialect) -> Result<Part, String> {
     let chars: Vec<char> = text.chars().collect();
     let mut reader = Reader { chars: &chars, at: 0, dialect, fold: false, dot_all: false, depth: 0 };
@@ -54,7 +54,7 @@ pub(super) fn read(text: &str, dialect: Dialect) -> Result<Part, String> {
 }
 
 impl Part {
-    /// Whether it or a part of it looks at what is around it.
+    /// Whether the part has lookaround, anchors or back references.
     pub(super) fn looks(&self) -> bool {
         match self {
             Part::Nothing | Part::Set(_) => false,
@@ -64,7 +64,7 @@ impl Part {
         }
     }
 
-    /// Whether it takes no character.
+    /// Whether the part consumes no character.
     pub(super) fn takes_nothing(&self) -> bool {
         match self {
             Part::Nothing | Part::Start | Part::End | Part::Ahead { .. } => true,
@@ -75,7 +75,7 @@ impl Part {
         }
     }
 
-    /// Whether it matches the empty text; for parts that do not look.
+    /// Whether the part matches the empty text; only for parts without lookaround.
     pub(super) fn nullable(&self) -> bool {
         match self {
             Part::Set(_) => false,
@@ -160,9 +160,9 @@ impl Reader<'_> {
                 },
                 _ => return Ok(part),
             };
-            // Counts stand at their closing brace.
+            // `counts` stops at the closing brace.
             self.at += 1;
-            // Greedy or not makes no difference to what is matched.
+            // Greediness does not change the set of matched texts.
             self.take("?");
             if most.is_some_and(|most| most < least) {
                 return Err(self.wrong("a repetition whose bounds are the wrong way round"));
@@ -178,7 +178,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `{m}`, `{m,}`, `{m,n}`: stands at the closing brace after it. Other braces are themselves.
+    /// Parses `{m}`, `{m,}` or `{m,n}`, and stops at the closing brace. Other braces are literal.
     fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
         let rest = &self.chars[self.at + 1..];
         let Some(len) = rest.iter().position(|c| *c == '}') else { return Ok(None) };
@@ -275,7 +275,7 @@ impl Reader<'_> {
         Ok(inner)
     }
 
-    /// Reads flags; returns whether they end the group.
+    /// Parses flags; returns whether they end the group.
     fn flags(&mut self) -> Result<bool, String> {
         let mut on = true;
         loop {
@@ -283,7 +283,7 @@ impl Reader<'_> {
                 Some('-') => on = false,
                 Some('i') => self.fold = on,
                 Some('s') => self.dot_all = on,
-                // Unicode is what is read always; greed makes no difference.
+                // Matching is always Unicode-aware, and greediness makes no difference.
                 Some('u' | 'U' | 'a') => {}
                 Some(')') => return Ok(true),
                 Some(':') => return Ok(false),
@@ -299,7 +299,7 @@ impl Reader<'_> {
         if self.take(")") { Ok(()) } else { Err(format!("( at character {} is not closed", start + 1)) }
     }
 
-    /// After the opening bracket.
+    /// Parses a character class after its opening bracket.
     fn class(&mut self) -> Result<ClassUnicode, String> {
         let start = self.at;
         let negated = self.take("^");
@@ -345,7 +345,7 @@ impl Reader<'_> {
         Ok(set)
     }
 
-    /// `[:alpha:]` inside a set, after its first bracket.
+    /// Parses `[:alpha:]` inside a class, after its first bracket.
     fn named(&mut self) -> Result<ClassUnicode, String> {
         let rest: String = self.chars[self.at..].iter().take(12).collect();
         let Some(len) = rest.find(":]") else { return Ok(one('[')) };
@@ -397,7 +397,7 @@ impl Reader<'_> {
         Ok(Part::Beyond(self.chars[start..self.at].iter().collect()))
     }
 
-    /// The characters of an escape, after its backslash. None, and nothing taken, where it is not one of characters.
+    /// The character set of an escape, after its backslash; `None`, without consuming anything, for other escapes.
     fn escaped(&mut self, negated: bool) -> Result<Option<ClassUnicode>, String> {
         let Some(c) = self.peek() else { return Err(self.wrong("a backslash with nothing after it")) };
         let start = self.at;
@@ -407,8 +407,8 @@ impl Reader<'_> {
             'D' => library("[^0-9]"),
             'w' => library("[0-9A-Za-z_]"),
             'W' => library("[^0-9A-Za-z_]"),
-            // The fewest where they are wanted, the most where they are not: validators differ in what they count as
-            // space.
+            // Validators differ in what counts as white space: `\s` generates the fewest characters, `\S` excludes the
+            // most.
             's' if negated => library(r"[\s\x{feff}]"),
             's' => library(r"[ \t\n\r\f\v]"),
             'S' if negated => library(r"[^ \t\n\r\f\v]"),
@@ -436,7 +436,7 @@ impl Reader<'_> {
         Ok(set)
     }
 
-    /// A character by its number: so many hexadecimal digits, or any in braces.
+    /// A character by its code point: `digits` hexadecimal digits, or any number of them in braces.
     fn code(&mut self, digits: usize) -> Result<char, String> {
         let at = self.at;
         let hex = |reader: &mut Self, most: usize| {
@@ -501,7 +501,7 @@ fn single(set: &ClassUnicode) -> Option<char> {
     }
 }
 
-/// A set in the words of the regex crate.
+/// A character class in the syntax of the regex crate.
 fn library(text: &str) -> Option<ClassUnicode> {
     let hir = regex_syntax::parse(text).ok()?;
     match hir.kind() {

@@ -1,4 +1,4 @@
-//! Assertions read from a schema: constants and counts.
+//! Reads constants and counts of assertions.
 
 use serde_json::{Map, Value};
 
@@ -8,14 +8,14 @@ use super::source::EXACT;
 
 pub(super) type Rules = Map<String, Value>;
 
-/// Starts the reason for which nothing meets a schema.
+/// The prefix of an error that means "unsatisfiable", before the reason.
 pub(super) const NEVER: &str = "\u{f8ff}never:";
 
 pub(super) fn never<T>(reason: String) -> Result<T, String> {
     Err(format!("{NEVER}{reason}"))
 }
 
-/// A value that is neither a list nor an object.
+/// A value that is neither an array nor an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar {
     Null,
@@ -48,7 +48,7 @@ pub(super) fn count(builder: &Builder, id: usize, rules: &Rules, key: &str) -> R
     count.map(Some).ok_or_else(|| builder.wrong(id, key, value, "a whole number from 0 on"))
 }
 
-/// Two counts of all schemas: the larger of the least, the smaller of the most.
+/// The bounds of all schemas together: the largest minimum and the smallest maximum.
 pub(super) fn counts(
     builder: &Builder,
     rules: &[(usize, Rules)],

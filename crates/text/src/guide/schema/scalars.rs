@@ -1,4 +1,4 @@
-//! What numbers and strings may be.
+//! Numbers and strings of JSON schemas.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn decimal(builder: &Builder, id: usize, key: &str, value: &Value) -> Result<Dec
     }
 }
 
-/// A bound, and how the schema tells it.
+/// A bound, and its text in the schema, for messages.
 type StatedBound = Option<(Bound, String)>;
 
 pub(super) fn numbers(
@@ -76,7 +76,7 @@ pub(super) fn numbers(
     terms.insert(0, number::between(whole, low, high, exact));
     for value in excluded {
         if let Scalar::Number(_, value) = value {
-            // Written without an exponent, as `between` would not otherwise be.
+            // Without an exponent, because `between` would allow one.
             terms.push(Term::regex(r"-?[0-9]+(?:\.[0-9]+)?"));
             terms.push(number::equal(value).not());
         }
@@ -90,7 +90,7 @@ pub(super) fn numbers(
     Ok(term)
 }
 
-/// The multiples of a step: by their last digits, or by a remainder that is carried along the digits.
+/// The multiples of a step: decided by the last digits, or by an automaton over remainders.
 fn multiples(builder: &Builder, id: usize, step: &Decimal) -> Result<Term, String> {
     if let Some(term) = number::multiple(step) {
         return Ok(term);
@@ -101,7 +101,7 @@ fn multiples(builder: &Builder, id: usize, step: &Decimal) -> Result<Term, Strin
     })
 }
 
-/// Strings, with their quotation marks.
+/// The strings that satisfy all assertions, with quotation marks.
 pub(super) fn texts(
     builder: &mut Builder,
     rules: &[(usize, Rules)],
@@ -188,7 +188,7 @@ pub(super) fn texts(
     }
 }
 
-/// The content of strings in which a pattern finds something.
+/// The contents of strings in which a pattern has a match.
 pub(super) fn searched(builder: &mut Builder, id: usize, key: &str, pattern: &str) -> Result<Term, String> {
     let at = builder.source.at(id);
     let found = language::search(pattern, Script::Json).map_err(|why| {

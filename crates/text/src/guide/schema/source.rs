@@ -1,32 +1,32 @@
-//! A schema as it was sent: its parts by number, and where its references lead.
+//! The schema document: subschemas by id, and the resolution of references.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Marks a number whose digits a double does not hold, told as text.
+/// The prefix of a number that an f64 cannot represent, stored as a string.
 pub(super) const EXACT: &str = "\u{f8ff}number:";
 
-/// A schema within the one that was sent, or one that was made of such.
+/// A subschema of the document, or one derived from it.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) value: Value,
-    /// Where it is, for errors.
+    /// JSON pointer of the schema, for errors.
     pub(super) at: String,
-    /// Where the resource is that its references start from.
+    /// JSON pointer of the resource to which its references are relative.
     base: String,
 }
 
-/// All schemas that were met.
+/// All schemas that were visited.
 pub(super) struct Source {
     root: Value,
     entries: Vec<Entry>,
     known: HashMap<(String, String), usize>,
-    /// Addresses that schemas give themselves (`$id`), and where they are.
+    /// JSON pointers of schemas by their `$id`.
     ids: HashMap<String, String>,
-    /// Names within a resource (`$anchor`), and where they are.
+    /// JSON pointers of schemas by resource and `$anchor`.
     anchors: HashMap<(String, String), String>,
-    /// How many places have a `$dynamicAnchor` of a name.
+    /// The number of schemas with each `$dynamicAnchor`.
     dynamic: HashMap<String, usize>,
 }
 
@@ -45,7 +45,7 @@ impl Source {
         source
     }
 
-    /// Finds the names that schemas give themselves.
+    /// Collects `$id`, `$anchor` and `$dynamicAnchor` of all subschemas.
     fn survey(&mut self, value: &Value, at: &str, base: &str, address: &str) {
         match value {
             Value::Object(map) => {
@@ -94,7 +94,7 @@ impl Source {
         &self.entries[id]
     }
 
-    /// Names for errors: a pointer.
+    /// The JSON pointer of a schema, for errors.
     pub(super) fn at(&self, id: usize) -> String {
         format!("#{}", self.entries[id].at)
     }
@@ -110,7 +110,7 @@ impl Source {
         id
     }
 
-    /// The schema at the end of a path inside of another.
+    /// The subschema at a path within another schema.
     pub(super) fn child(&mut self, of: usize, path: &[&str]) -> usize {
         let entry = &self.entries[of];
         let mut value = &entry.value;
@@ -126,23 +126,23 @@ impl Source {
             at = format!("{at}/{}", escape(step));
         }
         let value = value.clone();
-        // A schema with an address of its own is where its references start.
+        // A schema with an `$id` is the base of its references.
         let own = value.get("$id").and_then(Value::as_str).is_some_and(|id| !id.starts_with('#'));
         let base =
             if own && self.root.pointer(&at) == Some(&value) { at.clone() } else { entry.base.clone() };
         self.add(&value, at, base)
     }
 
-    /// A schema made of parts of another, whose references start where that one's do.
+    /// A schema derived from another, with the same base for references.
     pub(super) fn made(&mut self, of: usize, value: Value) -> usize {
         let (at, base) = (self.entries[of].at.clone(), self.entries[of].base.clone());
         self.add(&value, at, base)
     }
 
-    /// What a reference leads to.
+    /// Resolves a reference.
     ///
     /// # Errors
-    /// Nothing is there, or it is in another document.
+    /// The target does not exist, or is in another document.
     pub(super) fn refer(&mut self, from: usize, reference: &str) -> Result<usize, String> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let base = self.entries[from].base.clone();
@@ -173,23 +173,23 @@ impl Source {
         Ok(self.add(&value, if at == "/" { String::new() } else { at }, base))
     }
 
-    /// Whether what a `$dynamicRef` leads to depends on the way to it.
+    /// Whether the target of a `$dynamicRef` depends on the evaluation path.
     pub(super) fn depends(&self, reference: &str) -> bool {
         let name = reference.split_once('#').map_or("", |(_, name)| name);
         self.dynamic.get(name).is_some_and(|count| *count > 1)
     }
 
-    /// The innermost resource around a place.
+    /// The innermost resource that contains a JSON pointer.
     fn enclosing(&self, at: &str) -> String {
         let inside = |resource: &&String| at == resource.as_str() || at.starts_with(&format!("{resource}/"));
         self.ids.values().filter(inside).max_by_key(|resource| resource.len()).cloned().unwrap_or_default()
     }
 }
 
-/// Puts the digits back that reading the schema lost.
+/// Restores the exact digits of numbers that parsing rounded.
 ///
 /// # Errors
-/// There is no number where one was.
+/// A pointer does not lead to a number.
 pub(super) fn with_exact(mut schema: Value, exact: &[(String, String)]) -> Result<Value, String> {
     for (at, digits) in exact {
         match schema.pointer_mut(at) {
@@ -222,7 +222,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// An address seen from another: as much of RFC 3986 as schemas use.
+/// Resolves a URI reference against a base: the part of RFC 3986 that schemas use.
 fn join(base: &str, address: &str) -> String {
     let scheme = address.split(['/', '?', '#']).next().is_some_and(|start| start.contains(':'));
     if scheme || base.is_empty() {

@@ -1,10 +1,10 @@
-//! Sets of texts: what one piece of an answer (a string, a number, a key) may be.
+//! Regular sets of texts, for strings, numbers and keys.
 
 use std::fmt::Write;
 
 use llguidance::derivre::{RegexAst, RegexBuilder};
 
-/// Work that one question about a set of texts may take, in the library's units (some microseconds each).
+/// The work limit of an emptiness test, in the library's units (some microseconds each).
 const FUEL: u64 = 20_000;
 
 /// A regular set of texts.
@@ -12,10 +12,10 @@ const FUEL: u64 = 20_000;
 pub(super) enum Term {
     /// This text.
     Text(String),
-    /// What a regular expression of Rust's syntax matches from end to end; the flag tells whether that can be nothing.
+    /// The texts that a regular expression (Rust syntax) matches completely, and whether the empty text is among them.
     Regex(String, bool),
     Sequence(Vec<Term>),
-    /// None of nothing: the empty set.
+    /// A union; without members, the empty set.
     Either(Vec<Term>),
     Both(Vec<Term>),
     Not(Box<Term>),
@@ -38,7 +38,7 @@ impl Term {
         Term::Not(Box::new(self))
     }
 
-    /// One after the other.
+    /// The concatenation with `next`.
     pub(super) fn then(self, next: Term) -> Term {
         match (self, next) {
             (Term::Either(none), _) | (_, Term::Either(none)) if none.is_empty() => Term::nothing(),
@@ -86,7 +86,7 @@ impl Term {
         }
     }
 
-    /// How many parts it has.
+    /// The number of parts of this term.
     pub(super) fn size(&self) -> usize {
         match self {
             Term::Text(_) | Term::Regex(..) => 1,
@@ -97,7 +97,7 @@ impl Term {
         }
     }
 
-    /// In the words of a Lark terminal. The empty set has none: callers leave it out.
+    /// The set as a Lark terminal. The empty set cannot be written; callers skip it.
     pub(super) fn lark(&self) -> String {
         let list = |terms: &[Term], between: &str| {
             let parts: Vec<String> = terms.iter().map(Term::lark).collect();
@@ -127,10 +127,10 @@ impl Term {
         }
     }
 
-    /// Whether no text is in the set.
+    /// Whether the set is empty.
     ///
     /// # Errors
-    /// What the library says of an expression, or that the question takes too much work.
+    /// The library's message for an expression, or that the test takes too much work.
     pub(super) fn is_empty(&self) -> Result<bool, String> {
         match self {
             Term::Text(_) | Term::Regex(..) => return Ok(false),
@@ -157,7 +157,7 @@ impl Term {
     }
 }
 
-/// A text as a Lark literal, which is JSON's way but for the last control character.
+/// A text as a Lark literal: JSON's escaping, and DEL escaped too.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
