@@ -1,9 +1,8 @@
-//! An answer's text as the parts that a client sees: what was thought, what was said, which tools were called.
+//! The answer parser: splits a generated text into reasoning, content and tool calls.
 //!
-//! [`AnswerParser`] is one pass over the characters of an answer, in whatever pieces they come: how the text is cut
-//! never changes what comes out, and no text is lost but the tags, the space around them and, between calls, what
-//! belongs to no call. A call that turns out not to be one is content; one that was cut off before its name was known
-//! is left out.
+//! [`AnswerParser`] is a single pass over the characters of an answer. The result does not depend on how the text is
+//! split into pieces. No text is lost except tags, white space around them, and text between calls. Text that only
+//! looks like a tool call is content; a call that is cut off before its name is complete is dropped.
 
 mod part;
 mod seek;
@@ -21,34 +20,34 @@ use serde_json::Value;
 
 use crate::tools::{self, ToolCallStyle};
 
-/// How an answer is to be read.
+/// Options of the answer parser.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerParserOptions {
-    /// How the model marks its thoughts; none is that all is said aloud.
+    /// The reasoning tags of the model; `None` if it does not reason.
     pub thought: Option<ReasoningFormat>,
-    /// How the model calls tools; none is that it has none.
+    /// The tool-call syntax of the model; `None` if no tools are offered.
     pub style: Option<ToolCallStyle>,
-    /// Names of the tools there are: a call without any mark counts only if it names one.
+    /// Names of the offered tools: a call without a mark counts only if it names one of them.
     pub tools: Vec<String>,
-    /// Tools and the schemas of their arguments, if an answer that is wholly a JSON object which names one is a call of
-    /// it: how small models write calls that were not trained on a style.
+    /// Offered tools with the schemas of their arguments, if an answer that is nothing but a JSON object naming a tool
+    /// is a call. Small models write calls this way, whatever their style.
     pub json_calls: Option<Arc<[(String, Value)]>>,
-    /// There is nothing but calls: what is cut off of one is no content.
+    /// Whether the answer must consist of calls, so that an incomplete one is not content.
     pub must_call: bool,
-    /// Only the first call counts.
+    /// Whether only the first call counts.
     pub one_call: bool,
-    /// Thoughts are left out.
+    /// Whether reasoning is dropped.
     pub hide_thought: bool,
 }
 
 impl AnswerParserOptions {
-    /// Whether all text is content: nothing to look for.
+    /// Whether all text is content, so that no parsing is needed.
     pub fn is_plain(&self) -> bool {
         self.thought.is_none() && self.style.is_none()
     }
 }
 
-/// Reads one answer.
+/// The parser of one answer.
 pub struct AnswerParser {
     thought: Option<thought::ReasoningSplitter>,
     tools: Option<Box<dyn tools::Reader>>,
@@ -56,7 +55,7 @@ pub struct AnswerParser {
 }
 
 impl AnswerParser {
-    /// For an answer that is read this way.
+    /// A parser with these options.
     pub fn new(reading: &AnswerParserOptions) -> AnswerParser {
         let mut tools = reading.style.map(|style| style.reader(&reading.tools));
         if let Some(known) = &reading.json_calls {
@@ -70,7 +69,7 @@ impl AnswerParser {
         }
     }
 
-    /// Takes more of the text; returns the parts that are certain now, in order.
+    /// Parses more of the text; returns the parts that are certain now, in order.
     pub fn push(&mut self, text: &str) -> Vec<AnswerPart> {
         for letter in text.chars() {
             self.put(letter);
@@ -78,8 +77,8 @@ impl AnswerParser {
         std::mem::take(&mut self.out.parts)
     }
 
-    /// The end of the answer: what was held back. Where it was `cut` off rather than ended, the beginning of a call is
-    /// left out.
+    /// Ends the answer; returns the text that was held back. If the answer was `cut` off (by the token limit), an
+    /// incomplete call is dropped.
     pub fn finish(&mut self, cut: bool) -> Vec<AnswerPart> {
         let mut said = String::new();
         if let Some(thought) = &mut self.thought {
@@ -92,7 +91,7 @@ impl AnswerParser {
         std::mem::take(&mut self.out.parts)
     }
 
-    /// How many tools were called so far.
+    /// The number of tool calls so far.
     pub fn calls(&self) -> usize {
         if self.out.one_call { self.out.calls.min(1) } else { self.out.calls }
     }
@@ -100,7 +99,7 @@ impl AnswerParser {
     fn put(&mut self, letter: char) {
         let AnswerParser { thought, tools, out } = self;
         let Some(thought) = thought else { return say(tools, letter, out) };
-        // All is certain after the thought, and short before it.
+        // Text is held back only around the opening tag, and there it is short.
         let mut said = String::new();
         thought.put(letter, &mut said, out);
         said.chars().for_each(|letter| say(tools, letter, out));

@@ -1,22 +1,22 @@
-//! One piece of an answer.
+//! The parts of a parsed answer.
 
-/// One piece of an answer.
+/// The parts of a parsed answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerPart {
-    /// What is said.
+    /// Text for the user.
     Content(String),
-    /// What is thought.
+    /// Reasoning text.
     Reasoning(String),
-    /// A tool is called: the `index`-th call of the answer, from 0. Its arguments follow.
+    /// The beginning of a tool call; its arguments follow.
     Call {
-        /// From 0, without gaps.
+        /// Index of the call in the answer, from 0 without gaps.
         index: usize,
         /// The tool's name.
         name: String,
     },
     /// More of the JSON text of a call's arguments.
     Arguments {
-        /// Which call.
+        /// Index of the call.
         index: usize,
         /// Text to append.
         text: String,

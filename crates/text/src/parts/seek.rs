@@ -1,15 +1,15 @@
-//! Finds marks in a text that comes letter by letter, holding back what may be the beginning of one.
+//! Finds marks in a text that arrives character by character, holding back a possible beginning of one.
 
-/// Looks for the first of some marks. Space before a mark belongs to the mark.
+/// A streaming search for several marks. White space before a mark belongs to the mark.
 #[derive(Debug)]
 pub(crate) struct Seeker {
     marks: Vec<&'static str>,
-    /// Space that a mark may follow.
+    /// White space that may precede a mark.
     blank: String,
-    /// The beginning of a mark, perhaps.
+    /// Text that may be the beginning of a mark.
     held: String,
     keep_space: bool,
-    /// The mark found last, with the space before it.
+    /// The last mark that was found, with the white space before it.
     found: String,
 }
 
@@ -24,12 +24,12 @@ impl Seeker {
         }
     }
 
-    /// Looks for one mark; space before it is text.
+    /// A search for one mark; white space before it is text.
     pub(crate) fn exact(mark: &'static str) -> Seeker {
         Seeker { keep_space: true, ..Seeker::new(&[mark]) }
     }
 
-    /// Takes a letter; returns which mark it completes. Text that is before any mark goes to `out`.
+    /// Processes a character; returns the index of the mark that it completes. Text before marks is appended to `out`.
     pub(crate) fn put(&mut self, letter: char, out: &mut String) -> Option<usize> {
         self.held.push(letter);
         loop {
@@ -38,7 +38,7 @@ impl Seeker {
                 self.found.push_str(&std::mem::take(&mut self.held));
                 return Some(found);
             }
-            // True of an empty text too.
+            // Also true if nothing is held.
             if self.marks.iter().any(|mark| mark.starts_with(&self.held)) {
                 return None;
             }
@@ -53,12 +53,12 @@ impl Seeker {
         }
     }
 
-    /// The mark found last, with the space before it: for one that turns out to mark nothing.
+    /// Takes the last mark with the white space before it, to be emitted as text if no call follows.
     pub(crate) fn found(&mut self) -> String {
         std::mem::take(&mut self.found)
     }
 
-    /// The end of the text: what was held back, without space at its end if it is to be trimmed.
+    /// Ends the text, and appends what was held back to `out`; with `trim`, without trailing white space.
     pub(crate) fn finish(&mut self, trim: bool, out: &mut String) {
         if !self.held.is_empty() || !trim {
             out.push_str(&self.blank);

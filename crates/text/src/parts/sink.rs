@@ -1,8 +1,8 @@
-//! What of an answer was read so far.
+//! Collects the parts of an answer.
 
 use super::part::AnswerPart;
 
-/// Where parts gather; pieces of the same part become one.
+/// A collector of parts, which merges consecutive pieces of the same part.
 #[derive(Debug, Default)]
 pub(crate) struct PartSink {
     pub(super) parts: Vec<AnswerPart>,
@@ -37,7 +37,7 @@ impl PartSink {
         }
     }
 
-    /// More arguments of the last call.
+    /// Appends arguments of the last call.
     pub(crate) fn arguments(&mut self, text: &str) {
         let index = self.calls.saturating_sub(1);
         match self.parts.last_mut() {

@@ -1,17 +1,17 @@
-//! Thoughts: text between two tags at the start of an answer.
+//! Reasoning: text between two tags at the start of an answer.
 
 use super::{PartSink, Seeker};
 
-/// The tags around a thought.
+/// The tags around reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningTags {
-    /// Begins the thought.
+    /// The opening tag.
     pub open: &'static str,
-    /// Ends it.
+    /// The closing tag.
     pub close: &'static str,
 }
 
-/// Tags of the families known here: DeepSeek R1, Qwen3 and most others; Mistral's Magistral; ByteDance's Seed.
+/// The known tags: of DeepSeek R1, Qwen3 and most others; Mistral's Magistral; ByteDance's Seed.
 const KNOWN: [ReasoningTags; 3] = [
     ReasoningTags { open: "<think>", close: "</think>" },
     ReasoningTags { open: "[THINK]", close: "[/THINK]" },
@@ -19,39 +19,39 @@ const KNOWN: [ReasoningTags; 3] = [
 ];
 
 impl ReasoningTags {
-    /// The tags that a chat template speaks of, if it speaks of any.
+    /// The tags that occur in a chat template, if any.
     pub fn of_template(source: &str) -> Option<ReasoningTags> {
         KNOWN.into_iter().find(|tags| source.contains(tags.open) || source.contains(tags.close))
     }
 
-    /// Whether a prompt ends inside a thought: its template opened one for the model.
+    /// Whether a prompt ends with the opening tag, so that the answer begins inside reasoning.
     pub fn opened_by(&self, prompt: &str) -> bool {
         prompt.trim_end().ends_with(self.open)
     }
 }
 
-/// How an answer's thought is found.
+/// The reasoning format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningFormat {
-    /// Its tags.
+    /// The reasoning tags.
     pub tags: ReasoningTags,
-    /// The prompt opened it: the answer begins inside.
+    /// Whether the prompt has opened the reasoning, so that the answer begins inside.
     pub begun: bool,
 }
 
-/// Cuts the thought off an answer.
+/// Separates reasoning from the rest of an answer.
 pub(crate) struct ReasoningSplitter {
     tags: ReasoningTags,
     state: State,
 }
 
 enum State {
-    /// Nothing yet but space and perhaps the beginning of the tag.
+    /// Only white space so far, and perhaps the beginning of the opening tag.
     Before(String),
-    /// Inside, before its first letter.
+    /// Inside, before the first character of reasoning.
     Opened,
     Inside(Seeker),
-    /// Past it, before the first letter of what is said.
+    /// After the closing tag, before the first character of content.
     Closed,
     Said,
 }
@@ -62,7 +62,7 @@ impl ReasoningSplitter {
         ReasoningSplitter { tags: thought.tags, state }
     }
 
-    /// Takes a letter; what is said goes to `said`.
+    /// Processes a character; content is appended to `said`, reasoning to `out`.
     pub(crate) fn put(&mut self, letter: char, said: &mut String, out: &mut PartSink) {
         match &mut self.state {
             State::Before(held) => {

@@ -1,8 +1,9 @@
-//! Calls without a style: the whole answer is one JSON object that names a tool, or a list of such, bare or in a fence.
+//! Tool calls without marks: the whole answer is a JSON object that names a tool, or a list of such objects, bare or in
+//! a Markdown code fence.
 //!
-//! Small models that were told of tools write calls so, whatever they were asked to write. The answer is held back for
-//! as long as it can still be that, which most texts cannot beyond their first letter; what turns out to be something
-//! else goes on to the reader of the style, or is content.
+//! Small models write calls this way, whatever format they were asked for. The answer is held back as long as it can
+//! still be such a call, which is decided at the first character for most texts. Other text goes to the reader of the
+//! model's style, or is content.
 
 use std::sync::Arc;
 
@@ -12,11 +13,11 @@ use super::Reader;
 use super::json::Nested;
 use crate::parts::PartSink;
 
-/// A longer text is no call.
+/// The longest text that is treated as a call, in bytes.
 const MOST_BYTES: usize = 1 << 20;
-/// A fence's first line is no longer.
+/// The longest first line of a code fence, in bytes.
 const FENCE_BYTES: usize = 24;
-/// Keys that an object with a call may begin with, beside a tool's own name.
+/// The first keys of an object that is a call, besides a tool's own name.
 const FIRST_KEYS: [&str; 12] = [
     "name",
     "tool",
@@ -35,20 +36,20 @@ const NAMES: [&str; 6] = ["name", "tool", "tool_name", "function_name", "functio
 const ARGUMENTS: [&str; 7] =
     ["arguments", "parameters", "args", "input", "tool_input", "action_input", "params"];
 
-/// Reads an answer that may be such a call.
+/// A reader of answers that may be such a call.
 pub(crate) struct Bare {
     tools: Arc<[(String, Value)]>,
-    /// What reads an answer that is none.
+    /// The reader of answers that are not such a call.
     inner: Option<Box<dyn Reader>>,
-    /// Nothing once it cannot be one.
+    /// The held text; `None` once it cannot be a call.
     held: Option<Held>,
 }
 
-/// What was read so far.
+/// The text that was read so far, and its state.
 #[derive(Default)]
 struct Held {
     text: String,
-    /// Where the values that are complete stand in `text`.
+    /// Byte ranges of the complete values in `text`.
     values: Vec<std::ops::Range<usize>>,
     fenced: bool,
     stage: Stage,
@@ -59,15 +60,15 @@ enum Stage {
     /// Before a value.
     #[default]
     Before,
-    /// In a fence's first line, from this byte on.
+    /// In the first line of a code fence, which starts at this byte.
     Fence(usize),
     Value {
         from: usize,
         nested: Nested,
-        /// The first key was read and may be a call's.
+        /// Whether the first key was read and may belong to a call.
         keyed: bool,
     },
-    /// In what may be the end of a fence.
+    /// In a possible end of a code fence, which starts at this byte.
     Closing(usize),
 }
 
@@ -83,7 +84,7 @@ impl Bare {
         }
     }
 
-    /// The calls, if all that was read is calls of tools there are.
+    /// The calls, if the text consists of calls of offered tools only.
     fn calls(&self) -> Option<Vec<(String, String)>> {
         let held =
             self.held.as_ref().filter(|held| matches!(held.stage, Stage::Before | Stage::Closing(_)))?;
@@ -137,7 +138,7 @@ impl Reader for Bare {
 }
 
 impl Held {
-    /// Takes a letter that `text` ends with already; returns whether all of it can still be calls.
+    /// Processes a character, which is already appended to `text`; returns whether the text can still be calls.
     fn goes_on(&mut self, letter: char, tools: &[(String, Value)]) -> bool {
         let at = self.text.len() - letter.len_utf8();
         match &mut self.stage {
@@ -190,14 +191,14 @@ impl Held {
     }
 }
 
-/// Whether an object that begins with this, up to its first colon, may be a call.
+/// Whether an object with this beginning, up to the first colon, may be a call.
 fn first_key(text: &str, tools: &[(String, Value)]) -> bool {
     let key = text.trim_start_matches(['{', '[', ' ', '\n', '\r', '\t']).trim_end();
     let Ok(key) = serde_json::from_str::<String>(key) else { return false };
     FIRST_KEYS.contains(&key.as_str()) || tools.iter().any(|(name, _)| *name == key)
 }
 
-/// The call that a value is, if it names a tool and its arguments fit: its name, and the JSON text of its arguments.
+/// The call in a JSON value, if it names a tool and its arguments fit: name, and JSON text of the arguments.
 fn call(value: &Value, tools: &[(String, Value)]) -> Option<(String, String)> {
     let object = value.as_object()?;
     for wrapper in ["function", "function_call"] {
@@ -226,7 +227,7 @@ fn call(value: &Value, tools: &[(String, Value)]) -> Option<(String, String)> {
     fits(&arguments, schema).then(|| (name.to_owned(), Value::Object(arguments).to_string()))
 }
 
-/// Whether arguments have what a schema requires and nothing that it does not know.
+/// Whether arguments have all properties that a schema requires, and none that it does not define.
 fn fits(arguments: &Map<String, Value>, schema: &Value) -> bool {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     if !required.into_iter().all(|name| arguments.contains_key(name)) {

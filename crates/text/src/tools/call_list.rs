@@ -1,19 +1,19 @@
-//! A JSON list of calls after a mark, read letter by letter.
+//! Parses a JSON list of tool calls, character by character.
 
 use super::json::{Call, Progress};
 use crate::parts::PartSink;
 
-/// `[{"name": …, "arguments": …}, …]`
+/// The parser of `[{"name": …, "arguments": …}, …]`.
 pub(super) struct CallList {
     state: State,
-    /// What was read before the first call was told, to be given back if it is none.
+    /// The text before the first emitted call, which is content if no call follows.
     raw: String,
     emitted: bool,
 }
 
 enum State {
     Open,
-    /// Before a call, or the end.
+    /// Before a call or the end of the list.
     Next,
     Call(Box<Call>),
     After,
@@ -24,7 +24,7 @@ impl CallList {
         CallList { state: State::Open, raw: String::new(), emitted: false }
     }
 
-    /// What was read, if no call of it was told.
+    /// The text that was read, if no call was emitted.
     pub(super) fn unemitted(&mut self) -> Option<String> {
         if let State::Call(call) = &mut self.state {
             self.raw.push_str(&call.unemitted().unwrap_or_default());
@@ -42,7 +42,7 @@ impl CallList {
                     Progress::More
                 }
                 Progress::Broken => {
-                    // A call that was told is not taken back, but for the list it is over.
+                    // An emitted call cannot be retracted, but the list ends here.
                     let unemitted = call.unemitted();
                     self.emitted |= unemitted.is_none();
                     self.raw.push_str(&unemitted.unwrap_or_default());
@@ -61,7 +61,7 @@ impl CallList {
         match (&self.state, letter) {
             (_, letter) if letter.is_whitespace() => {}
             (State::Open, '[') | (State::After, ',') => self.state = State::Next,
-            // An empty list calls nothing: it is text like any other.
+            // An empty list is plain text.
             (State::Next | State::After, ']') if self.emitted => return Progress::Done,
             _ => return Progress::Broken,
         }

@@ -9,7 +9,7 @@ const OPEN: &str = "<start_function_call>";
 const CLOSE: &str = "<end_function_call>";
 const ESCAPE: &str = "<escape>";
 pub(super) const MARKS: &[&str] = &[OPEN, CLOSE, ESCAPE];
-/// JSON rather than Gemma's own values: a schema describes JSON.
+/// Calls of constrained answers have JSON arguments instead of Gemma's syntax, because schemas describe JSON.
 pub(super) const FRAME: Frame = Frame {
     first: &[FramePart::Mark(OPEN)],
     between: &[FramePart::Mark(CLOSE), FramePart::Mark(OPEN)],
@@ -17,23 +17,23 @@ pub(super) const FRAME: Frame = Frame {
     key: "arguments",
 };
 const CALL: &str = "call:";
-/// A name that is longer than this is none.
+/// The longest name of a tool, in bytes.
 const NAME_BYTES: usize = 256;
 
 pub(super) struct Gemma {
     state: State,
     called: bool,
-    /// The mark that opened a call, with the space before it.
+    /// The mark that opened the call, with the white space before it.
     open: String,
 }
 
 enum State {
     Text(Seeker),
-    /// `call:` and a name.
+    /// In `call:` and the name.
     Named(String),
     Json(Box<Call>),
     Values(Values),
-    /// After a call, to its closing mark or the next opening one.
+    /// After a call, up to its closing mark or the next opening one.
     Closing(Seeker),
 }
 
@@ -136,19 +136,19 @@ impl Reader for Gemma {
     }
 }
 
-/// Gemma's values as JSON text, after the first brace.
+/// Translates Gemma's values to JSON text, from the first brace on.
 #[derive(Default)]
 struct Values {
-    /// Open brackets inside the first brace; true is an object.
+    /// Open brackets inside the first brace; true for an object.
     open: Vec<bool>,
-    /// The next word is a key.
+    /// Whether the next word is a key.
     in_key: bool,
     started: bool,
     /// A word without quotes: a key, a number, `true`.
     word: String,
-    /// Inside `<escape>` marks, with what may be the beginning of the closing one.
+    /// The search for the closing mark, inside `<escape>` marks.
     text: Option<Seeker>,
-    /// What may be the beginning of an opening mark.
+    /// A possible beginning of an opening mark.
     mark: String,
 }
 
@@ -209,7 +209,7 @@ impl Values {
         false
     }
 
-    /// A number or a literal as it is, any other word as a string.
+    /// Writes a number or literal as it is, and any other word as a string.
     fn end_word(&mut self, json: &mut String) {
         let word = std::mem::take(&mut self.word);
         let word = word.trim();

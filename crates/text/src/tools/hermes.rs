@@ -23,14 +23,14 @@ pub(super) const FRAME: Frame = Frame {
 pub(super) struct Hermes {
     state: State,
     called: bool,
-    /// The tag that opened the call, with the space before it.
+    /// The tag that opened the call, with the white space before it.
     open: String,
 }
 
 enum State {
     Text(Seeker),
     Call(Call),
-    /// After a call, to its closing tag or the next opening one.
+    /// After a call, up to its closing tag or the next opening one.
     Closing(Seeker),
 }
 

@@ -1,7 +1,7 @@
-//! Tools told in plain messages, for models whose template has no place for them.
+//! Describes tools in plain messages, for models whose chat template does not support tools.
 //!
-//! The words are those of Nous Hermes 2 Pro, which Qwen's templates use too. Calls and results become messages of the
-//! roles that every template knows.
+//! The text is that of Nous Hermes 2 Pro, which Qwen's templates use too. Calls and results become messages of roles
+//! that every template supports.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ const AFTER: &str = "\n</tools>\n\nFor each function call, return a json object 
     <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
     <args-json-object>}\n</tool_call>";
 
-/// The conversation with the tools in its system message, for a model that answers in
+/// The conversation with the tools described in its system message; the model answers in
 /// [`ToolCallStyle::Hermes`](super::ToolCallStyle).
 pub(crate) fn tools_in_system_message(messages: &[Value], tools: &[Value]) -> Vec<Value> {
     let mut words = BEFORE.to_owned();
@@ -33,7 +33,7 @@ pub(crate) fn tools_in_system_message(messages: &[Value], tools: &[Value]) -> Ve
     out
 }
 
-/// Calls and results of a conversation as text, for a template that knows neither, where no tools are offered any more.
+/// The conversation with calls and results as text, for a template without tool support when no tools are offered.
 pub(crate) fn calls_as_text(messages: &[Value]) -> Vec<Value> {
     let mut out = Vec::with_capacity(messages.len());
     spell(messages, &mut out);
@@ -53,7 +53,7 @@ fn spell(messages: &[Value], out: &mut Vec<Value>) {
     for message in messages {
         let is_result = role(message) == "tool";
         match out.last_mut().filter(|_| is_result && after_result) {
-            // Roles must alternate for many templates: results that follow each other are one message.
+            // Many templates require alternating roles, so consecutive results become one message.
             Some(last) => last["content"] = format!("{}\n{}", text(last), response(&text(message))).into(),
             None if is_result => out.push(json!({"role": "user", "content": response(&text(message))})),
             None => out.push(spelt(message, &text(message))),
@@ -66,7 +66,7 @@ fn response(text: &str) -> String {
     format!("<tool_response>\n{text}\n</tool_response>")
 }
 
-/// An assistant's message with its calls in its text; any other as it is.
+/// An assistant message with its calls written into the text; other messages are unchanged.
 fn spelt(message: &Value, text: &str) -> Value {
     let Some(calls) = message.get("tool_calls").and_then(Value::as_array) else { return message.clone() };
     let mut content = text.to_owned();

@@ -1,31 +1,31 @@
-//! One call as a JSON object with a name and arguments, read letter by letter.
+//! Parses a tool call as a JSON object with name and arguments, character by character.
 //!
-//! It is told once its name is known and its arguments begin; from there on nothing is judged any more, for what was
-//! told cannot be taken back: arguments end where their brackets do.
+//! A call is emitted when its name is known and its arguments begin. After that it cannot be retracted, so the
+//! arguments are no longer validated: they end where their brackets do.
 
 use crate::parts::PartSink;
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It goes on.
+    /// The call is not complete.
     More,
     /// The object is closed.
     Done,
-    /// This is no call, or no JSON.
+    /// The text is not a call, or not JSON.
     Broken,
 }
 
-/// Reads one call.
+/// The parser of one call.
 pub(crate) struct Call {
     state: State,
-    /// The names that count; none is all.
+    /// The names of tools that count; `None` for all names.
     known: Option<Vec<String>>,
-    /// Everything so far, until it is told.
+    /// The text so far, until the call is emitted.
     raw: String,
     key: String,
     name: Option<String>,
-    /// Arguments that came before the name.
+    /// Arguments that preceded the name.
     early: String,
     has_arguments: bool,
     emitted: bool,
@@ -39,9 +39,9 @@ enum State {
     Value,
     Name(Quoted, String),
     Arguments(Nested),
-    /// Arguments as JSON text in a JSON string.
+    /// Arguments as JSON text inside a JSON string.
     Spelt(Quoted),
-    /// A value that nobody asked for.
+    /// The value of an unknown key.
     Other(Nested),
     Scalar,
     After,
@@ -61,7 +61,7 @@ impl Call {
         }
     }
 
-    /// What was read, if it was not told as a call.
+    /// The text that was read, if no call was emitted.
     pub(crate) fn unemitted(&mut self) -> Option<String> {
         (!self.emitted).then(|| std::mem::take(&mut self.raw))
     }
@@ -169,7 +169,7 @@ impl Call {
         }
     }
 
-    /// Tells the call, if its name is known.
+    /// Emits the call, if its name is known.
     fn emit(&mut self, out: &mut PartSink) {
         let Some(name) = self.name.as_ref().filter(|_| !self.emitted) else { return };
         out.call(name);
@@ -190,7 +190,7 @@ impl Call {
     }
 }
 
-/// An object, an array or a string, to its end.
+/// Finds the end of an object, array or string.
 pub(crate) struct Nested {
     depth: usize,
     quoted: bool,
@@ -198,17 +198,17 @@ pub(crate) struct Nested {
 }
 
 impl Nested {
-    /// One that begins with this letter, which is taken.
+    /// A value whose first character is `first`, which is consumed.
     pub(crate) fn of(first: char) -> Nested {
         Nested { depth: usize::from(first != '"'), quoted: first == '"', escaped: false }
     }
 
-    /// How many brackets are open, and whether a string is.
+    /// The number of open brackets, and whether a string is open.
     pub(crate) fn open(&self) -> (usize, bool) {
         (self.depth, self.quoted)
     }
 
-    /// Takes a letter; returns whether it is the last.
+    /// Processes a character; returns whether it is the last one of the value.
     pub(crate) fn put(&mut self, letter: char) -> bool {
         match letter {
             _ if std::mem::take(&mut self.escaped) => {}
@@ -222,16 +222,16 @@ impl Nested {
     }
 }
 
-/// The letters of a JSON string, after its first quote. Half of a surrogate pair becomes U+FFFD.
+/// Decodes a JSON string after its first quote. An unpaired surrogate becomes U+FFFD.
 #[derive(Default)]
 pub(crate) struct Quoted {
-    /// What follows a backslash.
+    /// The text after a backslash.
     escape: Option<String>,
     high: Option<u32>,
 }
 
 impl Quoted {
-    /// Takes a letter; what it stands for goes to `out`.
+    /// Processes a character; appends the decoded one to `out`.
     pub(crate) fn put(&mut self, letter: char, out: &mut String) -> Progress {
         let Some(escape) = &mut self.escape else {
             return match letter {

@@ -17,13 +17,13 @@ pub(super) struct Llama {
 }
 
 enum State {
-    /// The answer, or what is after a tag or a `;`, before its first letter; with what to give back.
+    /// Before the first character of the answer, or after a tag or a `;`; with the text to emit if no call follows.
     Begin(String),
     Call {
         before: String,
         call: Box<Call>,
     },
-    /// After a call, with the space since.
+    /// After a call, with the white space since.
     After(String),
     Text(Seeker),
 }
@@ -38,7 +38,7 @@ impl Llama {
         text.chars().for_each(|letter| self.put(letter, out));
     }
 
-    /// As content, and not looked at again.
+    /// Emits text as content, without parsing it again.
     fn give_back(&mut self, text: &str, out: &mut PartSink) {
         out.content(text);
         self.state = State::Text(Seeker::new(&[TAG]));

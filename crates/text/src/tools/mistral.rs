@@ -16,22 +16,22 @@ pub(super) const FRAME: Frame = Frame {
     last: &[FramePart::Text("]")],
     key: "arguments",
 };
-/// A name that is longer than this is none.
+/// The longest name of a tool, in bytes.
 const NAME_BYTES: usize = 256;
 
 pub(super) struct Mistral {
     state: State,
     called: bool,
-    /// The mark that opened a call, with the space before it.
+    /// The mark that opened the call, with the white space before it.
     open: String,
 }
 
 enum State {
     Text(Seeker),
-    /// Right after the mark, with the space that was read.
+    /// After the mark, with the white space since.
     Opened(String),
     Calls(CallList),
-    /// A name and what is after it, up to the arguments.
+    /// In the name and the text after it, up to the arguments.
     Named(String),
     Arguments(Nested),
 }

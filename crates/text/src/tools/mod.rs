@@ -1,8 +1,8 @@
-//! How models write calls of tools, one file a style.
+//! Tool-call syntaxes of models, one file for each style.
 //!
-//! A style is what a family was trained on, which its chat template shows. Each reader takes an answer letter by
-//! letter: text before, between and after calls is content; a call is told as soon as its name is certain, its
-//! arguments as they come. What begins like a call and is none is content too.
+//! A style is the syntax that a family was trained on; it is detected from the chat template. Each reader parses an
+//! answer character by character. Text before, between and after calls is content. A call is emitted as soon as its
+//! name is certain, and its arguments as they arrive. Text that only looks like a tool call is content too.
 
 mod bare;
 mod call_list;
@@ -19,7 +19,7 @@ pub(crate) use bare::Bare;
 pub(crate) use in_messages::{calls_as_text, tools_in_system_message};
 pub(crate) use reader::{Frame, FramePart, Reader};
 
-/// How a model writes calls.
+/// The syntax of a model's tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallStyle {
     /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen.
@@ -35,7 +35,7 @@ pub enum ToolCallStyle {
 }
 
 impl ToolCallStyle {
-    /// All of them, by the name that a flag gives them.
+    /// All styles, with their names on the command line.
     pub const ALL: [(&'static str, ToolCallStyle); 5] = [
         ("hermes", ToolCallStyle::Hermes),
         ("llama", ToolCallStyle::Llama),
@@ -44,19 +44,19 @@ impl ToolCallStyle {
         ("gemma", ToolCallStyle::Gemma),
     ];
 
-    /// By the name in [`ToolCallStyle::ALL`].
+    /// The style of a name in [`ToolCallStyle::ALL`].
     pub fn named(name: &str) -> Option<ToolCallStyle> {
         ToolCallStyle::ALL.iter().find(|(known, _)| *known == name).map(|(_, style)| *style)
     }
 
-    /// The name in [`ToolCallStyle::ALL`].
+    /// The name of this style in [`ToolCallStyle::ALL`].
     pub fn name(self) -> &'static str {
         ToolCallStyle::ALL.iter().find(|(_, style)| *style == self).map_or("", |(name, _)| name)
     }
 
-    /// The style that a chat template writes and asks for, if it knows tools at all.
+    /// Detects the style of a chat template, if the template supports tools.
     pub fn of_template(source: &str) -> Option<ToolCallStyle> {
-        // The most telling first: several speak of `<tool_call>`, and Llama's JSON has no mark of its own.
+        // The most specific first: several templates mention `<tool_call>`, and Llama's JSON has no mark of its own.
         const SIGNS: [(&str, ToolCallStyle); 8] = [
             ("[TOOL_CALLS]", ToolCallStyle::Mistral),
             ("<start_function_call>", ToolCallStyle::Gemma),
@@ -70,7 +70,7 @@ impl ToolCallStyle {
         SIGNS.iter().find(|(sign, _)| source.contains(sign)).map(|(_, style)| *style)
     }
 
-    /// Marks that are control tokens in some vocabularies; an answer is read with them in its text.
+    /// Marks that are control tokens in some vocabularies; the detokenizer must show them to the parser.
     pub fn marks(self) -> &'static [&'static str] {
         match self {
             ToolCallStyle::Hermes => hermes::MARKS,

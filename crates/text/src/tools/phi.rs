@@ -21,9 +21,9 @@ pub(super) struct Phi {
 }
 
 enum State {
-    /// Before a call, or after one; a closing mark there is dropped.
+    /// Before or after calls; a closing mark there is dropped.
     Text(Seeker),
-    /// With the mark that opened them and the space before it.
+    /// In a list of calls; with the mark that opened it, and the white space before.
     Calls(String, CallList),
 }
 

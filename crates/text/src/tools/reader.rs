@@ -1,28 +1,27 @@
-//! How calls are framed, and who reads them.
+//! The frame of tool calls, and the trait of their readers.
 
 use crate::parts::PartSink;
 
-/// How calls are framed, for the grammar of answers that must be calls: `first call (between call)* last`, where a call
-/// is `{"name": …, key: …}`.
+/// The frame of tool calls, for the grammar of required calls: `first call (between call)* last`, where a call is
+/// `{"name": …, key: …}`.
 pub(crate) struct Frame {
     pub(crate) first: &'static [FramePart],
     pub(crate) between: &'static [FramePart],
     pub(crate) last: &'static [FramePart],
-    /// `arguments`, or what the style calls them.
+    /// The key of the arguments: `arguments` or `parameters`.
     pub(crate) key: &'static str,
 }
 
-/// A bit of a frame.
+/// A part of a frame.
 pub(crate) enum FramePart {
-    /// One of the style's marks: perhaps a control token.
+    /// A mark of the style, which may be a control token.
     Mark(&'static str),
     Text(&'static str),
 }
 
-/// Reads the calls of one answer.
+/// A reader of the tool calls in one answer.
 pub(crate) trait Reader: Send {
     fn put(&mut self, letter: char, out: &mut PartSink);
-    /// The end. `cut` is that the answer did not end by itself: a call that was begun by its mark and not told is left
-    /// out.
+    /// Ends the answer. `cut`: whether it was cut off, so that a call that was not emitted yet is dropped.
     fn finish(&mut self, cut: bool, out: &mut PartSink);
 }
