@@ -1,6 +1,6 @@
 //! The parts of a parsed answer.
 
-/// The parts of a parsed answer.
+/// A part of a parsed answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerPart {
     /// Text for the user.

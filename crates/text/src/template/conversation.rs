@@ -1,4 +1,4 @@
-//! From a client's conversation to a prompt that says all of it, or to an error.
+//! Renders a client's conversation to a prompt, and checks that the template leaves out no user text.
 
 use std::sync::PoisonError;
 
@@ -12,14 +12,13 @@ use crate::prompt::{MarkedInput, Prompt, unmarked};
 use crate::tools;
 
 impl ChatTemplate {
-    /// The text of a conversation for callers who are not trusted, which is every one of a server's: names of control
-    /// tokens that they wrote into their messages stay text ([`Tokenizer::encode_prompt`]). A template that has no
-    /// place for tools gets them in the system message, and calls and results as text; system messages and turns that
-    /// it does not take are put together in a way that it does, and [`Prompt::warnings`] says so. No user's text is
-    /// left out.
+    /// Renders a conversation of untrusted users, as a server's all are: names of control tokens in their messages stay
+    /// text ([`Tokenizer::encode_prompt`]). If the template does not support tools, they are described in the system
+    /// message, and calls and results become text. System messages and turns that the template refuses are merged into
+    /// ones that it accepts, with [`Prompt::warnings`]. No user text is left out.
     ///
     /// # Errors
-    /// As [`render`](ChatTemplate::render); a template that leaves out what a user says.
+    /// As [`render`](ChatTemplate::render); or the template leaves out a user's text.
     pub fn prompt(
         &self,
         tokenizer: &Tokenizer,
@@ -56,7 +55,7 @@ impl ChatTemplate {
             Ok(prompt) => return Ok(with_warnings(prompt, &traits, &conversation, &done)),
             Err(error) => error,
         };
-        // One that needs too much does so for each of them.
+        // A template that exceeds its limits would exceed them for each alternative.
         let others = if refused.limit { Vec::new() } else { turns::others(&conversation, &done) };
         for (conversation, done) in others {
             if let Ok(prompt) = whole(&conversation) {
@@ -66,15 +65,15 @@ impl ChatTemplate {
         Err(refused)
     }
 
-    /// How texts of a role are handed to the template when no tools are offered.
+    /// The format in which the template takes the texts of a role when no tools are offered.
     ///
     /// # Errors
-    /// No thread to find it out on.
+    /// No thread could be started to probe the template.
     pub fn content_format(&self, role: &str) -> Result<ContentFormat, TemplateError> {
         Ok(self.traits(false)?.form(Role::of(&serde_json::json!({"role": role}))))
     }
 
-    /// What is to be said of the template when its model is loaded, a line each.
+    /// Warnings about the template, to be logged when its model is loaded, one line each.
     pub fn remarks(&self) -> Vec<String> {
         let traits = match self.traits(false) {
             Ok(traits) => traits,
@@ -90,7 +89,7 @@ impl ChatTemplate {
         remarks
     }
 
-    /// What was found out about the template for conversations with tools or without.
+    /// The traits of the template for conversations with or without tools, probed once.
     pub(super) fn traits(&self, with_tools: bool) -> Result<Traits, TemplateError> {
         let at = usize::from(self.for_tools && with_tools);
         let mut known = self.traits[at].lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +113,7 @@ impl ChatTemplate {
         Ok(traits)
     }
 
-    /// Why the simplest conversation is refused.
+    /// The error of the template for the simplest conversation.
     fn refusal(&self, with_tools: bool) -> Option<TemplateError> {
         let messages = [serde_json::json!({"role": "user", "content": "Hello."})];
         let variables = self.variables(&messages, None, true, &Map::new(), None);
@@ -122,12 +121,12 @@ impl ChatTemplate {
     }
 }
 
-/// Whether a message calls a tool or is the result of one.
+/// Whether a message is a tool call or a tool result.
 fn is_of_tools(message: &Value) -> bool {
     Role::of(message) == Role::Tool || message.get("tool_calls").is_some()
 }
 
-/// Refuses a prompt that does not say what each user message says.
+/// Fails if the prompt does not contain the text of every user message.
 fn says_users(prompt: &str, messages: &[Value]) -> Result<(), TemplateError> {
     let mut search = PromptSearch::new(prompt);
     for (at, message) in messages.iter().enumerate().filter(|(_, message)| Role::of(message) == Role::User) {

@@ -1,17 +1,17 @@
-//! Whether a prompt says what a conversation said.
+//! Checks that a prompt contains the texts of a conversation.
 
 use std::cell::OnceCell;
 
 use serde_json::Value;
 
-/// Pieces of texts that may be missing in all before the search is given up: each costs a look through the prompt.
+/// The most missing pieces before the search ends: each costs a scan of the prompt.
 const MAX_MISSING: usize = 64;
 
-/// A prompt in which texts are looked for, mostly in the order in which they stand in it.
+/// A search in a prompt for texts that are mostly in the order of the prompt.
 pub(super) struct PromptSearch<'a> {
     prompt: &'a str,
     folded: OnceCell<String>,
-    /// Where the last text ended.
+    /// Offset of the end of the last found text, in bytes.
     at: usize,
     missing: usize,
 }
@@ -21,8 +21,8 @@ impl<'a> PromptSearch<'a> {
         PromptSearch { prompt, folded: OnceCell::new(), at: 0, missing: 0 }
     }
 
-    /// Whether the prompt says `text`: as it is but for white space around it, as JSON, or at least three of four of
-    /// its words in order, whatever their case. Templates trim, escape, and take out marks such as `/no_think`.
+    /// Whether the prompt contains `text`: trimmed, as JSON, or at least three quarters of its words in order, ignoring
+    /// case. Templates trim and escape text, and remove marks such as `/no_think`.
     pub(super) fn says(&mut self, text: &str) -> bool {
         let text = text.trim();
         text.is_empty() || self.verbatim(text) || self.as_json(text) || self.words(text)

@@ -1,4 +1,4 @@
-//! The environment that templates run in: its filters, tests, functions and methods.
+//! The minijinja environment of templates: filters, tests, functions and methods.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use super::python::{Raised, format, text, to_json};
 use super::{meter, methods, operations, strftime};
 
-/// Seconds since 1970, asked for when a template wants the date.
+/// The clock of `strftime_now`: seconds since 1970.
 pub(super) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 pub(super) fn install(environment: &mut Environment<'static>) {
@@ -23,7 +23,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_filter("string", |value: &Value| -> Result<String, Error> { text(value) });
     fn cased(value: &Value, change: impl Fn(&str) -> String) -> Result<String, Error> {
         let text = text(value)?;
-        // Letters may become several, as `ß` does.
+        // A character may become several, as `ß` does.
         meter::made(2 * text.len() as u64)?;
         Ok(change(&text))
     }
@@ -36,7 +36,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
         meter::made(text.len() as u64)?;
         Ok(methods::strip(&text, chars.as_deref(), true, true).to_owned())
     });
-    // Python's strings and dicts have a length and items too.
+    // Python's strings and dicts are sequences too.
     environment.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Iterable)
     });
@@ -54,7 +54,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
 
 pub(super) fn install_clock(environment: &mut Environment<'static>, clock: Clock) {
     environment.add_function("strftime_now", move |format: &str| -> Result<String, Error> {
-        // The longest date takes twelve times its directive.
+        // The longest output of a directive is twelve times its length.
         meter::made(12 * format.len() as u64)?;
         Ok(strftime::strftime(format, clock()))
     });

@@ -1,4 +1,4 @@
-//! Why a template does not compile or does not render.
+//! Errors of chat templates.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use minijinja::ErrorKind;
 use super::limits::{FUEL, MAX_OUTPUT};
 use super::{meter, python};
 
-/// Why a template does not compile or does not render these messages.
+/// Why a template does not compile, or does not render a conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("chat template{}: {message}", Line(*line))]
 pub struct TemplateError {
-    /// The line of the template, from 1, where known.
+    /// The line of the template, from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong; what the template itself raised, in its words.
+    /// The error message; for `raise_exception`, that of the template.
     pub message: String,
-    /// Whether it needed more steps or room than it may.
+    /// Whether the template exceeded its limit of steps or bytes.
     pub limit: bool,
 }
 
@@ -48,7 +48,7 @@ impl From<minijinja::Error> for TemplateError {
     }
 }
 
-/// What the template raised by `raise_exception`, whose words are for the user alone; what it needed too much of.
+/// The error of `raise_exception` (its message alone), or of an exceeded limit.
 pub(super) fn raised(error: &minijinja::Error) -> Option<TemplateError> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(current) = source {

@@ -1,4 +1,4 @@
-//! The expressions of a template written anew: see [`super::rewrite`].
+//! Rewrites the expressions of a template: see [`super::rewrite`].
 
 use minijinja::machinery::ast::{self, BinOpKind, CompareOpKind, Expr, UnaryOpKind};
 use minijinja::value::ValueKind;
@@ -8,7 +8,7 @@ use super::operations as op;
 use super::writer::{Place, Writer};
 
 impl Writer {
-    /// An expression with a filter after it that charges for its value.
+    /// Writes an expression with a filter that charges for its value.
     pub(super) fn charged(&mut self, expression: &Expr<'_>, filter: &str) -> Result<(), Error> {
         self.expression(expression, Place::Filtered)?;
         self.put(" | ");
@@ -16,7 +16,7 @@ impl Writer {
         Ok(())
     }
 
-    /// An operand: charged unless it is written in the template.
+    /// Writes an operand, charged unless it is a literal of the template.
     pub(super) fn operand(&mut self, expression: &Expr<'_>, filter: &str) -> Result<(), Error> {
         match expression {
             Expr::Const(_) => self.expression(expression, Place::Filtered),
@@ -43,7 +43,7 @@ impl Writer {
             Expr::Call(s) => self.call(s)?,
             Expr::List(s) if s.as_const().is_some() => self.items(&s.items)?,
             Expr::Map(s) if s.as_const().is_some() => self.pairs(s)?,
-            // What is left ends in a filter, or has brackets of its own.
+            // The remaining kinds end in a filter, or have their own brackets.
             other => {
                 let bracket = place == Place::Called;
                 self.put(if bracket { "(" } else { "" });
@@ -105,7 +105,7 @@ impl Writer {
                     UnaryOpKind::Not => "(not ",
                     UnaryOpKind::Neg => "(-",
                 });
-                // A minus binds closer than a filter.
+                // A minus binds tighter than a filter.
                 let place = if matches!(s.op, UnaryOpKind::Neg) { Place::Called } else { Place::Filtered };
                 self.expression(&s.expr, place)?;
                 self.put(")");
@@ -169,7 +169,7 @@ impl Writer {
             BinOpKind::Gte => comparison(CompareOpKind::Gte),
             BinOpKind::In => comparison(CompareOpKind::In),
         };
-        // A comparison with what is written in the template looks at no more than that.
+        // A comparison with a literal of the template reads no more than the literal's length.
         let compares = matches!(
             s.op,
             BinOpKind::Eq | BinOpKind::Ne | BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte
@@ -184,7 +184,7 @@ impl Writer {
         self.put(words);
         match &s.right {
             Expr::List(list) if list.as_const().is_some() => self.items(&list.items)?,
-            // Entries are compared with a word of the template: their insides are not looked at.
+            // Entries are compared with a literal: values inside them are not read.
             right if charge && matches!(s.op, BinOpKind::In) && short(&s.left) => {
                 self.operand(right, op::LOOP)?;
             }
@@ -195,7 +195,7 @@ impl Writer {
         Ok(())
     }
 
-    /// `a and b and c` without brackets inside: chains are long, and nesting has a limit.
+    /// Writes `a and b and c` without inner brackets: chains can be long, and nesting is limited.
     fn chain(&mut self, s: &ast::BinOp<'_>, op: BinOpKind, words: &str) -> Result<(), Error> {
         let same = |kind: BinOpKind| std::mem::discriminant(&kind) == std::mem::discriminant(&op);
         let mut operands = vec![&s.right];
@@ -231,7 +231,7 @@ impl Writer {
 
     pub(super) fn call(&mut self, s: &ast::Spanned<ast::Call<'_>>) -> Result<(), Error> {
         self.expression(&s.expr, Place::Called)?;
-        // `loop.changed` compares, `loop(…)` walks through a list; all else charges by itself.
+        // `loop.changed` compares, and `loop(…)` iterates over a list; other calls charge by themselves.
         let charge = match &s.expr {
             Expr::GetAttr(attr) if attr.name == "changed" => Some(op::COMPARED),
             Expr::Var(var) if var.id == "loop" => Some(op::LOOP),
@@ -319,7 +319,7 @@ impl Writer {
     }
 }
 
-/// A key that is written in the template and found at once: a name, or a position near the start.
+/// Whether a key is a literal with constant lookup time: a short name, or a position near the start.
 fn is_short_key(key: &Expr<'_>) -> bool {
     let Expr::Const(key) = key else { return false };
     key.value.as_str().is_some() || key.value.as_usize().is_some_and(|at| at < 16)

@@ -1,10 +1,10 @@
-//! What a template may take, whoever wrote it.
+//! Limits of templates, which are untrusted.
 
-/// Steps of a template; a conversation of a thousand messages takes some two hundred thousand.
+/// The most interpreter steps of a run; a conversation of a thousand messages takes about two hundred thousand.
 pub(super) const FUEL: u64 = 1_500_000;
 
-/// Bytes that a template may write.
+/// The most bytes of output.
 pub(super) const MAX_OUTPUT: usize = 64 << 20;
 
-/// Bytes of a template; the longest in use has 40 thousand.
+/// The longest template, in bytes; the longest in use has 40 thousand.
 pub(super) const MAX_SOURCE: usize = 128 << 10;

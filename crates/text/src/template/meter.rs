@@ -1,11 +1,11 @@
-//! What a run of a template may use: bytes that it makes, and bytes that it looks at.
+//! Meters a template run: bytes that it creates, and bytes that it reads.
 //!
-//! minijinja counts steps, and one step may double a string or compare two long ones. So every operation that makes or
-//! reads something of a length is charged here before it runs: `rewrite` leads operators to metered filters,
-//! `operations` holds those and the charged forms of all filters, tests and functions, `methods` those of strings and
-//! dicts. Bytes that are freed again are not given back: the sum bounds memory as well as time.
+//! minijinja counts steps, but one step may double a string or compare two long ones. So every operation that creates
+//! or reads data of variable length is charged here before it runs: `rewrite` turns operators into metered filters,
+//! `operations` has these filters and the charged forms of all filters, tests and functions, `methods` those of strings
+//! and dicts. Freed bytes are not refunded, so the sum bounds memory as well as time.
 //!
-//! A run has a thread of its own, so its meter is that thread's.
+//! Each run has its own thread, so the meter is thread-local.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,18 +13,18 @@ use std::fmt;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-/// Bytes that a run may make, beside [`MADE_PER_BYTE`] of what it is given.
+/// Bytes that a run may create, plus [`MADE_PER_BYTE`] for each byte of input.
 const MADE: u64 = 32 << 20;
 const MADE_PER_BYTE: u64 = 16;
-/// Bytes that a run may look at, beside [`READ_PER_BYTE`] of what it is given.
+/// Bytes that a run may read, plus [`READ_PER_BYTE`] for each byte of input.
 const READ: u64 = 64 << 20;
 const READ_PER_BYTE: u64 = 64;
-/// Bytes of an entry of a list, and of a map.
+/// Bytes that are charged for an entry of a list, and of a map.
 pub(super) const ENTRY: u64 = 32;
 pub(super) const PAIR: u64 = 96;
-/// Bytes that count for an operation, however short what it looks at is.
+/// The least bytes that are charged for an operation.
 const STEP: u64 = 32;
-/// Depth of values that are looked at; JSON of a request is no deeper.
+/// The deepest nesting of values that are read; JSON of a request is no deeper.
 pub(super) const MAX_DEPTH: usize = 128;
 
 #[derive(Clone, Copy)]
@@ -37,14 +37,13 @@ thread_local! {
     static METER: Cell<Option<Meter>> = const { Cell::new(None) };
 }
 
-/// Gives this thread's run its allowance: `input` bytes are given to it, and a short run has one of `parts` of the
-/// rest.
+/// Starts the meter of this thread's run with `input` bytes of input; its base allowance is divided by `parts`.
 pub(super) fn start(input: u64, parts: u64) {
     let allow = |base: u64, each: u64| base / parts.max(1) + input.saturating_mul(each);
     METER.set(Some(Meter { made: allow(MADE, MADE_PER_BYTE), read: allow(READ, READ_PER_BYTE) }));
 }
 
-/// A run used up what it may.
+/// The error of a run that exceeded its allowance.
 #[derive(Debug)]
 pub(super) struct Spent(&'static str);
 
@@ -68,12 +67,12 @@ fn spend(bytes: u64, part: impl Fn(&mut Meter) -> &mut u64, words: &'static str)
     Err(Error::new(ErrorKind::InvalidOperation, words).with_source(Spent(words)))
 }
 
-/// Charges for bytes that an operation is about to make.
+/// Charges for bytes that an operation is about to create.
 pub(super) fn made(bytes: u64) -> Result<(), Error> {
     spend(bytes, |meter| &mut meter.made, "makes too many bytes: 32 MiB and 16 times its input are the limit")
 }
 
-/// Charges for bytes that an operation is about to look at.
+/// Charges for bytes that an operation is about to read.
 pub(super) fn read(bytes: u64) -> Result<(), Error> {
     let bytes = bytes.saturating_add(STEP);
     spend(
@@ -83,7 +82,7 @@ pub(super) fn read(bytes: u64) -> Result<(), Error> {
     )
 }
 
-/// The length of a value: bytes of a string, entries of a list or map times their size.
+/// The size of a value without inner values: bytes of a string, or entries of a list or map times their charge.
 pub(super) fn shallow(value: &Value) -> u64 {
     match value.kind() {
         ValueKind::String | ValueKind::Bytes => value
@@ -95,7 +94,7 @@ pub(super) fn shallow(value: &Value) -> u64 {
     }
 }
 
-/// Charges for looking at all of a value, inner values as often as they occur.
+/// Charges for reading a value completely, inner values as often as they occur.
 pub(super) fn read_all(value: &Value) -> Result<u64, Error> {
     let bytes = all(value, 0)?;
     read(0)?;
@@ -137,8 +136,7 @@ pub(super) fn too_deep() -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("a value is nested deeper than {MAX_DEPTH}"))
 }
 
-/// A list in place of what is worked out anew each time that it is looked at: views of views would take no memory and
-/// any time.
+/// Materializes a lazy sequence as a list: nested lazy sequences would take no memory but unbounded time.
 pub(super) fn settled(value: Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);

@@ -1,4 +1,4 @@
-//! Methods of Python's strings and dicts that templates call and minijinja does not know.
+//! Methods of Python's strings and dicts that templates call and minijinja lacks.
 
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -7,11 +7,11 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 use super::meter::{self, ENTRY};
 use super::operations;
 
-/// What `[::-1]` is turned into.
+/// The method that replaces `[::-1]`.
 pub(super) const REVERSED: &str = "__reversed__";
 
-/// Called for each method that a value does not have itself. Charged by the text it is called on and by all of its
-/// arguments; what it makes is settled.
+/// Called for each method that a value does not have itself. Charges for the receiver and all arguments; lazy results
+/// are materialized.
 pub(super) fn call(
     state: &State<'_, '_>,
     value: &Value,
@@ -27,7 +27,7 @@ pub(super) fn call(
     let mut given = 0_u64;
     for arg in args {
         given = given.saturating_add(match method {
-            // Looked up by its key; the default is handed on.
+            // A lookup by key; the default is passed through.
             "get" => meter::shallow(arg),
             _ => meter::read_all(arg)?,
         });
@@ -37,13 +37,13 @@ pub(super) fn call(
     }
     let text = value.as_str();
     meter::made(match (method, text) {
-        // A list of pieces, a letter long at least.
+        // A list of pieces, each at least one character long.
         ("split" | "rsplit" | "splitlines" | "partition" | "rpartition", Some(text)) => {
             (text.len() as u64).saturating_mul(ENTRY + 1)
         }
         (REVERSED, Some(text)) => text.len() as u64,
         ("format", Some(text)) => operations::formats(text, args)?,
-        // Charged where they are made.
+        // Charged where they are created.
         ("replace" | "join", Some(_)) => 0,
         ("get", _) => 0,
         (_, Some(text)) => given.saturating_add(3 * text.len() as u64 + 2000),
@@ -91,7 +91,7 @@ fn of_string(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, 
             let (items,): (&Value,) = from_args(args)?;
             Value::from(operations::join(items, text, None)?)
         }
-        // Without end in pycompat for an empty string.
+        // minijinja's pycompat loops forever on an empty string.
         "count" => Value::from(match one()? {
             "" => text.chars().count() + 1,
             part => text.matches(part).count(),
@@ -167,7 +167,7 @@ fn swap_case(c: char) -> Vec<char> {
     if c.is_uppercase() { c.to_lowercase().collect() } else { c.to_uppercase().collect() }
 }
 
-/// `zfill` and its like, to at most a thousand characters.
+/// `zfill`, `ljust`, `rjust` and `center`, to at most a thousand characters.
 fn pad(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
     let (width, fill): (i64, Option<char>) = from_args(args)?;
     let missing = usize::try_from(width.min(1000)).unwrap_or(0).saturating_sub(text.chars().count());

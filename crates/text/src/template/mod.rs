@@ -1,8 +1,8 @@
-//! Chat templates: messages to the text that a model was trained to continue.
+//! Chat templates: render messages to the prompt format that a model was trained on.
 //!
-//! A template is Jinja2 as Hugging Face transformers runs it (`apply_chat_template`), on minijinja. It comes with the
-//! model file and is not trusted: it has fuel for so many steps and may write so many bytes, and it can reach nothing
-//! but its variables. What Python does differently from minijinja is in `python` and `methods`.
+//! A template is Jinja2 as in Hugging Face transformers (`apply_chat_template`), run by minijinja. It comes with the
+//! model file and is untrusted: its steps and output are limited, and it can access only its variables. Python's
+//! differences from minijinja are in `python` and `methods`.
 
 mod conversation;
 mod coverage;
@@ -42,9 +42,9 @@ use error::raised;
 use limits::{FUEL, MAX_OUTPUT};
 use probe::Traits;
 
-/// Steps of a run that finds out what a template does with a few short messages.
+/// The most steps of a probing run, with a few short messages.
 const PROBE_FUEL: u64 = FUEL / PROBE_SHARE;
-/// The part of what a run may use that such a run may.
+/// The divisor of the limits for a probing run.
 const PROBE_SHARE: u64 = 8;
 /// Stack for the interpreter, as address space. It recurses where a template nests: `1+1+1…` while compiling, one level
 /// every two bytes; `{% set ns.x = [ns.x] %}` in a loop when the value is dropped, one level every few steps. No limit
@@ -53,18 +53,18 @@ const STACK: usize = 1 << 30;
 const NAME: &str = "chat";
 const TOOL_NAME: &str = "tool_use";
 
-/// A chat template, compiled.
+/// A compiled chat template.
 pub struct ChatTemplate {
     environment: Environment<'static>,
-    /// The names of control tokens, as variables (`bos_token`, …).
+    /// The names of control tokens, as template variables (`bos_token`, …).
     tokens: Map<String, Value>,
     for_tools: bool,
     style: Option<ToolCallStyle>,
     tags: Option<ReasoningTags>,
     knows_tools: bool,
-    /// As it was compiled; the one for tools, if there is one.
+    /// The source of the template (of the one for tools, if there is one).
     source: String,
-    /// What was found out about the template, and about the one for tools, when it was first asked for.
+    /// The traits of the template and of the one for tools, probed on first use.
     traits: [Mutex<Option<Traits>>; 2],
 }
 
@@ -82,11 +82,11 @@ impl ChatTemplate {
         ChatTemplate::by_name(name, None).ok()
     }
 
-    /// The same for a file that holds a name where a template should be. `begins`: whether its tokenizer puts a token
-    /// before a text, which the template must write then; the format says so where that is not known.
+    /// As [`named`](ChatTemplate::named), for a file that has a name instead of a template. `begins`: whether the
+    /// template must write BOS; `None` for the format's default.
     ///
     /// # Errors
-    /// A name that is not known, with those that are.
+    /// An unknown name; the error lists the known ones.
     pub(crate) fn by_name(name: &str, begins: Option<bool>) -> Result<ChatTemplate, TemplateError> {
         let Some((tokens, source)) = named::find(name, begins) else {
             let known: Vec<_> = named::names().collect();
@@ -99,12 +99,12 @@ impl ChatTemplate {
         ChatTemplate::assemble(&Templates { default: source, tool_use: None }, tokens)
     }
 
-    /// The names that [`named`](ChatTemplate::named) knows.
+    /// The names that [`named`](ChatTemplate::named) accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         named::names()
     }
 
-    /// Gives the template the names of control tokens (`bos_token`, `eos_token`, …).
+    /// Sets the names of control tokens (`bos_token`, `eos_token`, …).
     #[must_use]
     pub fn with_tokens(mut self, tokens: Map<String, Value>) -> ChatTemplate {
         self.tokens.extend(tokens);
@@ -112,7 +112,7 @@ impl ChatTemplate {
         self
     }
 
-    /// Gives the template another clock than the system's, in seconds since 1970 (dates are in UTC).
+    /// Replaces the system clock, in seconds since 1970 (dates are in UTC).
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> i64 + Send + Sync + 'static) -> ChatTemplate {
         environment::install_clock(&mut self.environment, Arc::new(clock));
@@ -155,32 +155,32 @@ impl ChatTemplate {
         })
     }
 
-    /// How its model calls tools, if the template shows it.
+    /// The model's tool-call style, if the template shows it.
     pub fn style(&self) -> Option<ToolCallStyle> {
         self.style
     }
 
-    /// How its model marks thoughts, if the template shows it.
+    /// The model's reasoning tags, if the template shows them.
     pub fn tags(&self) -> Option<ReasoningTags> {
         self.tags
     }
 
-    /// Whether it does anything with tools at all.
+    /// Whether the template supports tools.
     pub fn knows_tools(&self) -> bool {
         self.knows_tools
     }
 
-    /// Its source, in Jinja's language; of two, the one for conversations with tools.
+    /// The Jinja source of the template; of two, the one for conversations with tools.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The text of a conversation, control tokens included by name; `add_generation_prompt` begins the assistant's
-    /// turn. `extra` are further variables of the template. As in transformers, keys of a message whose value is null
-    /// are left out, and reasoning is found under each of its usual names.
+    /// Renders a conversation, with control tokens by name. `add_generation_prompt` begins the assistant's turn;
+    /// `extra` are further template variables. As in transformers, message keys with value null are removed, and
+    /// reasoning is available under each of its usual names.
     ///
     /// # Errors
-    /// What the template refuses or where it fails, with the line; running out of steps or of room.
+    /// The template raised an exception or failed, with the line; or it exceeded its limits.
     pub fn render(
         &self,
         messages: &[Value],
@@ -198,7 +198,7 @@ impl ChatTemplate {
         if self.for_tools && with_tools { TOOL_NAME } else { NAME }
     }
 
-    /// What the template can reach. Texts get the form that `traits` tell.
+    /// The variables of the template. Message texts get the format of `traits`.
     fn variables(
         &self,
         messages: &[Value],
@@ -227,8 +227,7 @@ impl ChatTemplate {
         let short = environment.fuel().is_some_and(|fuel| fuel < FUEL);
         meter::start(variables.values().map(weight).sum(), if short { PROBE_SHARE } else { 1 });
         let mut out = Limited(Vec::new());
-        // The template is not ours and neither is its interpreter: a slip in one of its many operations must not take
-        // the server down.
+        // Template and interpreter are third-party code: a panic must not take the server down.
         let run = AssertUnwindSafe(|| template.render_captured_to(variables, &mut out).map(|_| ()));
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => String::from_utf8(out.0).map_err(|e| TemplateError::new(e.to_string())),
@@ -244,8 +243,8 @@ fn deep<T: Send>(body: impl FnOnce() -> Result<T, TemplateError> + Send) -> Resu
         .map_err(|error| TemplateError::new(format!("no thread to run it on: {error}")))?
 }
 
-/// A template's argument. The text "false" is true in Jinja2, and clients that have only texts send it for a switch:
-/// where one is meant, it is what it says.
+/// Converts "true" and "false" to booleans for known switches. The string "false" is true in Jinja2, but clients
+/// without booleans send it.
 fn switch(name: &str, value: &Value) -> Value {
     const SWITCHES: [&str; 5] =
         ["enable_thinking", "thinking", "enable_reasoning", "preserve_thinking", "clear_thinking"];
@@ -256,7 +255,7 @@ fn switch(name: &str, value: &Value) -> Value {
     }
 }
 
-/// Bytes of a value's texts, and some for each of its parts.
+/// The size of a value: bytes of its texts, plus a constant for each inner value.
 fn weight(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.len() as u64 + 16,
@@ -268,7 +267,7 @@ fn weight(value: &Value) -> u64 {
     }
 }
 
-/// A message as templates know it.
+/// A message in the form that templates expect.
 fn message(message: &Value) -> Value {
     const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
     let Value::Object(given) = message else { return message.clone() };
@@ -290,7 +289,7 @@ fn system_clock() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Text up to a limit.
+/// A writer with a size limit.
 struct Limited(Vec<u8>);
 
 impl io::Write for Limited {

@@ -1,10 +1,9 @@
 //! Well-known chat formats by name, for models whose file has no template or only the name of one.
 //!
-//! The names and what each writes are those of llama.cpp (`src/llama-chat.cpp`, `LLM_CHAT_TEMPLATES`, at 0192c12),
-//! whose converters put such a name into `tokenizer.chat_template`; `mistral` and `alpaca` are further ones.
-//! Differences on purpose: control tokens are the model's own (`{eos}`), the answer's opening comes once, after the
-//! last message (kimi-k2, rwkv-world), and roles that a format has no place for are refused, so that they are put
-//! elsewhere, rather than dropped.
+//! Names and formats are those of llama.cpp (`src/llama-chat.cpp`, `LLM_CHAT_TEMPLATES`, at 0192c12), whose converters
+//! write such names into `tokenizer.chat_template`; `mistral` and `alpaca` are added. Intended differences: control
+//! tokens are the model's own (`{eos}`), the generation prompt is written once, after the last message (kimi-k2,
+//! rwkv-world), and roles that a format does not support are refused instead of dropped, so that they can be rewritten.
 
 /// Control tokens that a format writes where the model names none.
 type Tokens = &'static [(&'static str, &'static str)];
@@ -12,14 +11,14 @@ type Tokens = &'static [(&'static str, &'static str)];
 const SENTENCES: Tokens = &[("bos_token", "<s>"), ("eos_token", "</s>")];
 const NONE: Tokens = &[];
 
-/// What stands before and after a message's text.
+/// The text before and after a message.
 type Around = (&'static str, &'static str);
 
 /// The shape of a format. `{bos}` and `{eos}` in its strings are the model's tokens.
 enum Shape {
     /// `before role between text after`, for every role.
     Roles { before: &'static str, between: &'static str, after: &'static str, upper: bool },
-    /// Each role in its own way.
+    /// Each role with its own text around messages.
     Each { system: Option<Around>, user: Around, assistant: Around, tool: Option<Around> },
     /// A system message inside the user's turn: `open system text close`; `again` opens later turns.
     Turns {
@@ -37,9 +36,9 @@ enum Shape {
 struct Format {
     name: &'static str,
     tokens: Tokens,
-    /// Before all messages, after the token that begins a text.
+    /// The text before all messages, after BOS.
     start: &'static str,
-    /// What opens the answer.
+    /// The generation prompt, which opens the answer.
     ask: &'static str,
     trim: bool,
     shape: Shape,
@@ -347,8 +346,8 @@ const FORMATS: &[Format] = &[
     },
 ];
 
-/// The control tokens that a format writes by default, and its template. `begins`: whether the template writes the
-/// token that begins a text; by default where the format has one.
+/// The default control tokens of a format, and its template. `begins`: whether the template writes BOS; by default if
+/// the format has one.
 pub(super) fn find(name: &str, begins: Option<bool>) -> Option<(Tokens, String)> {
     let format = FORMATS.iter().find(|format| format.name == name)?;
     let has_bos = format.tokens.iter().any(|(name, _)| *name == "bos_token");
@@ -362,7 +361,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 impl Format {
     fn source(&self, begins: bool) -> String {
         let mut out = String::new();
-        // Monarch writes the first token before every message.
+        // Monarch writes BOS before every message.
         if begins && !matches!(self.shape, Shape::Roles { before: "{bos}", .. }) {
             out.push_str("{{- bos_token -}}");
         }

@@ -1,7 +1,7 @@
-//! All that a template can call, charged for what it makes and looks at.
+//! All operations of templates, charged for the bytes that they create and read.
 //!
-//! Filters and tests are Jinja2's; those that minijinja adds to them (`zip`, `chain`, `lines`, `pprint`, `bool`,
-//! `debug`) are left out, since no template that runs in transformers can have them.
+//! Filters and tests are Jinja2's. minijinja's additions (`zip`, `chain`, `lines`, `pprint`, `bool`, `debug`) are left
+//! out, because templates for transformers cannot use them.
 
 use std::fmt::Write;
 
@@ -15,31 +15,31 @@ pub(super) const ADD: &str = "__add";
 pub(super) const CONCAT: &str = "__concat";
 pub(super) const MUL: &str = "__mul";
 pub(super) const ITEM: &str = "__item";
-/// Charges for a value that is compared, hashed or searched, all of it.
+/// Charges for a value that is completely compared, hashed or searched.
 pub(super) const COMPARED: &str = "__compared";
-/// Charges for a list that is walked through.
+/// Charges for a list that is iterated over.
 pub(super) const LOOP: &str = "__loop";
-/// Charges for a list or map that was made.
+/// Charges for a list or map that was created.
 pub(super) const MADE: &str = "__made";
-/// Charges for what a slice is taken of.
+/// Charges for a value of which a slice is taken.
 pub(super) const SLICED: &str = "__sliced";
-/// Makes a list of a slice.
+/// Materializes a slice as a list.
 pub(super) const SETTLED: &str = "__settled";
-/// Refuses a value that holds a namespace: one that holds itself is never freed.
+/// Refuses a value that contains a namespace: a namespace that contains itself would never be freed.
 pub(super) const KEPT: &str = "__kept";
 
 /// How a filter or test is charged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
-    /// By the length of its arguments.
+    /// By the length of the arguments.
     Length,
-    /// By all that is in them, this many times.
+    /// By the complete content of the arguments, this many times.
     All(u64),
 }
 
-/// Most entries of `batch` and `slice`.
+/// The most entries of `batch` and `slice`.
 const MAX_PIECES: u64 = 100_000;
-/// Widest column of `format`, widest `indent`.
+/// The widest column of `format`, and the widest `indent`.
 const MAX_WIDTH: u64 = 1000;
 
 pub(super) fn install(environment: &mut Environment<'static>) {
@@ -50,7 +50,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     plain_tests(environment);
 }
 
-/// Charges for arguments, and gives what they are charged for.
+/// Charges for arguments; returns the charged bytes.
 fn charge(args: &[Value], cost: Cost) -> Result<u64, Error> {
     let mut sum = 0_u64;
     for arg in args {
@@ -100,7 +100,7 @@ fn operators(environment: &mut Environment<'static>) {
     environment.add_filter(SLICED, |value: Value| -> Result<Value, Error> {
         let bytes = meter::shallow(&value);
         meter::read(bytes)?;
-        // Backwards, a slice makes a list of characters first.
+        // A reversed slice creates a list of characters first.
         meter::made(if value.kind() == ValueKind::String { bytes.saturating_mul(5) } else { 0 })?;
         Ok(value)
     });
@@ -136,7 +136,7 @@ fn impossible(sign: &str, a: &Value, b: &Value) -> Error {
     invalid(format!("tried to use {sign} operator on unsupported types {} and {}", a.kind(), b.kind()))
 }
 
-/// A whole number, or true and false as one.
+/// An integer; booleans count as 0 and 1.
 fn integer(value: &Value) -> Option<i128> {
     match value.kind() {
         ValueKind::Bool => Some(i128::from(value.is_true())),
@@ -221,7 +221,7 @@ fn functions(environment: &mut Environment<'static>) {
     }
 }
 
-/// Adds a filter under a charge; `extra` is what it makes beyond its arguments, by its arguments.
+/// Adds a charged filter; `extra` computes the bytes that it creates beyond its arguments.
 fn filter(
     environment: &mut Environment<'static>,
     name: &'static str,
@@ -236,7 +236,7 @@ fn filter(
     });
 }
 
-/// What a list of a string's characters takes.
+/// The bytes of a list of a string's characters.
 fn characters(args: &[Value]) -> Result<u64, Error> {
     let text = args.first().and_then(Value::as_str).unwrap_or_default();
     Ok((text.len() as u64).saturating_mul(ENTRY))
@@ -246,7 +246,7 @@ fn nothing(_: &[Value]) -> Result<u64, Error> {
     Ok(0)
 }
 
-/// The pieces that `batch` and `slice` make.
+/// The bytes of the pieces that `batch` and `slice` create.
 fn pieces(args: &[Value]) -> Result<u64, Error> {
     let count = args.get(1).and_then(Value::as_usize).unwrap_or(1) as u64;
     if count > MAX_PIECES {
@@ -255,7 +255,7 @@ fn pieces(args: &[Value]) -> Result<u64, Error> {
     Ok(count.saturating_mul(2 * ENTRY).saturating_add(characters(args)?))
 }
 
-/// One filter with its charge.
+/// Adds filters with their charges.
 macro_rules! filters {
     ($environment:ident: $($name:literal $($alias:literal)* = $function:path, $cost:expr, $extra:expr;)*) => {
         $(
@@ -269,7 +269,7 @@ macro_rules! filters {
 fn sequences(environment: &mut Environment<'static>) {
     const LENGTH: Cost = Cost::Length;
     const ALL: Cost = Cost::All(1);
-    /// Compared some sixteen times each, as in sorting.
+    /// Each entry is compared about sixteen times, as in sorting.
     const SORT: Cost = Cost::All(16);
     filters! { environment:
         "dictsort" = filters::dictsort, SORT, nothing;
@@ -315,7 +315,7 @@ fn sequences(environment: &mut Environment<'static>) {
 }
 
 fn strings(environment: &mut Environment<'static>) {
-    /// Letters may become several, as `ß` does.
+    /// A character may become several, as `ß` does.
     fn thrice(args: &[Value]) -> Result<u64, Error> {
         Ok(args.first().map_or(0, meter::shallow).saturating_mul(2))
     }
@@ -363,7 +363,7 @@ fn strings(environment: &mut Environment<'static>) {
     );
 }
 
-/// What a format string makes of its arguments beside their text. Widths are written in it: `%5d`, `{:>5}`.
+/// The bytes that a format string adds to its arguments, by the widths in it: `%5d`, `{:>5}`.
 pub(super) fn formats(pattern: &str, args: &[Value]) -> Result<u64, Error> {
     let mut texts = 0_u64;
     for arg in args {

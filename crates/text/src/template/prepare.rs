@@ -1,4 +1,4 @@
-//! A template's source as the engine takes it.
+//! Prepares a template's source for minijinja.
 
 use fancy_regex::Regex;
 
@@ -6,14 +6,14 @@ use super::TemplateError;
 use super::limits::MAX_SOURCE;
 use super::methods::REVERSED;
 
-/// Line ends as Jinja2 sees them; `{% generation %}`, which marks text for training, as a plain scope; `[::-1]` as a
-/// method that knows empty lists (minijinja 2.24 reads past their end).
+/// Normalizes line ends as Jinja2 does; turns `{% generation %}`, which marks text for training, into a plain scope,
+/// and `[::-1]` into a method that handles empty lists (minijinja 2.24 reads past their end).
 pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
     if source.len() > MAX_SOURCE {
         let message = format!("is {} bytes long; the limit is {MAX_SOURCE}", source.len());
         return Err(TemplateError::new(message));
     }
-    // A byte order mark is the file's, not the template's.
+    // A byte order mark belongs to the file, not to the template.
     let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let bad = |e: fancy_regex::Error| TemplateError::new(e.to_string());
@@ -33,7 +33,7 @@ pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
     Ok(out)
 }
 
-/// Cuts a template into code (tags, without their string literals) and all else.
+/// Splits a template into code (tags, without their string literals) and other text.
 fn pieces(source: &str) -> Vec<(bool, &str)> {
     let bytes = source.as_bytes();
     let mut pieces = Vec::new();

@@ -1,14 +1,14 @@
-//! What a template does with messages, found out once by giving it some.
+//! Probes what a template accepts, by rendering small conversations once.
 //!
-//! Templates differ in what they take and nothing in them says so: some read `content` as a string, some as a list of
-//! parts (`message['content'][0]['text']`), some refuse a system message or leave it out without a word. So each is
-//! given small conversations whose texts are unique, and what comes out tells.
+//! Templates differ in what they accept, and do not declare it: some read `content` as a string, some as a list of
+//! parts (`message['content'][0]['text']`), some refuse system messages or drop them silently. So each template renders
+//! small conversations with unique texts, and the output shows which texts it kept.
 
 use serde_json::{Map, Value, json};
 
 use super::TemplateError;
 
-/// How a message's text is handed to a template.
+/// The format of a message's text for a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentFormat {
     /// As a string.
@@ -18,7 +18,7 @@ pub enum ContentFormat {
     Parts,
 }
 
-/// Roles whose treatment is told apart.
+/// The roles that are probed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     System,
@@ -30,7 +30,7 @@ pub(super) enum Role {
 impl Role {
     const ALL: [Role; 4] = [Role::System, Role::User, Role::Assistant, Role::Tool];
 
-    /// The role of a message; names that are not known count as the user's.
+    /// The role of a message; unknown names count as the user's.
     pub(super) fn of(message: &Value) -> Role {
         match message.get("role").and_then(Value::as_str) {
             Some("system" | "developer") => Role::System,
@@ -41,25 +41,25 @@ impl Role {
     }
 }
 
-/// What was found out about a template.
+/// The traits of a template, found by probing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
-    /// The form of each role's texts, in the order of [`Role::ALL`].
+    /// The format of each role's texts, in the order of [`Role::ALL`].
     forms: [ContentFormat; 4],
-    /// Whether each role's texts come out.
+    /// Whether each role's texts are rendered.
     keeps: [bool; 4],
-    /// System messages after the first turn come out.
+    /// Whether system messages after the first turn are rendered.
     pub(super) late_system: bool,
-    /// Several system messages at the start come out.
+    /// Whether several system messages at the start are rendered.
     pub(super) several_systems: bool,
-    /// Messages of the same role may follow each other.
+    /// Whether consecutive messages of the same role are accepted.
     pub(super) same_role_twice: bool,
-    /// The role `developer` is known: its text comes out, and its name does not.
+    /// Whether the role `developer` is supported: its text is rendered, and its name is not.
     pub(super) developer: bool,
 }
 
 impl Default for Traits {
-    /// What most templates do.
+    /// The traits of most templates.
     fn default() -> Traits {
         Traits {
             forms: [ContentFormat::Text; 4],
@@ -81,8 +81,8 @@ impl Traits {
         self.keeps[role as usize]
     }
 
-    /// Finds out what `render` does with messages and tools. A run that needs too much ends the search: what is known
-    /// by then stays.
+    /// Probes `render` with messages and tools. A run that exceeds its limits ends the probing; what is known by then
+    /// is kept.
     pub(super) fn find(render: &mut Render<'_>) -> Traits {
         let mut traits = Traits::default();
         let plain = Score::of(&traits.forms, render);
@@ -110,11 +110,11 @@ impl Traits {
     }
 }
 
-/// Renders messages and tools; `None` where the template refuses them, an error where it needs too much.
+/// Renders messages and tools; `None` if the template refuses them, an error if it exceeds its limits.
 pub(super) type Render<'a> =
     dyn FnMut(&[Value], Option<&[Value]>) -> Result<Option<String>, TemplateError> + 'a;
 
-/// A message whose text has the form that its role wants. What is no string stays as it is.
+/// A message with its text in the format of its role. Content that is not a string is unchanged.
 pub(super) fn shaped(message: &Value, forms: &[ContentFormat; 4]) -> Value {
     let wanted = forms[Role::of(message) as usize];
     let Some(text) =
@@ -128,25 +128,25 @@ pub(super) fn shaped(message: &Value, forms: &[ContentFormat; 4]) -> Value {
 }
 
 impl Traits {
-    /// [`shaped`] by what was found out.
+    /// [`shaped`] by these traits.
     pub(super) fn shape(&self, message: &Value) -> Value {
         shaped(message, &self.forms)
     }
 }
 
-/// A text that no template writes by itself.
+/// A unique text that no template contains.
 fn needle(at: usize) -> String {
     format!("Zq{at}vxk{at}Wj")
 }
 
-/// Whether a text comes out as what it is, and not inside a list that was printed.
+/// Whether a text is rendered as itself, and not as part of a printed list.
 fn comes_out(said: &str, text: &str) -> bool {
     let printed = ["'text': '", "\"text\": \"", "\"text\":\""];
     said.match_indices(text).any(|(at, _)| !printed.iter().any(|before| said[..at].ends_with(before)))
 }
 
-/// A conversation to try, as roles; `call` is an assistant that says something and calls a tool, `mute` one that only
-/// calls.
+/// Conversations to probe with, as roles; `call` is an assistant message with text and a tool call, `mute` one with a
+/// call only.
 const TRIALS: &[(&[&str], bool)] = &[
     (&["user"], false),
     (&["system", "user"], false),
@@ -158,12 +158,12 @@ const TRIALS: &[(&[&str], bool)] = &[
     (&["system", "user", "mute", "tool", "assistant", "user"], true),
 ];
 
-/// How many texts of each role came out, and how many there were.
+/// The number of rendered texts of each role, and of all texts.
 #[derive(Clone, Copy, Default)]
 struct Score {
     kept: [usize; 4],
     all: [usize; 4],
-    /// A run needed too much: nothing more is to be tried.
+    /// Whether a run exceeded its limits, so that probing ends.
     over: bool,
 }
 
@@ -172,7 +172,7 @@ impl Score {
         self.kept == self.all
     }
 
-    /// What counts first is the user's text, then all.
+    /// The rank of a score: rendered user texts first, then all texts.
     fn rank(&self) -> (usize, usize) {
         (self.kept[Role::User as usize], self.kept.iter().sum())
     }
@@ -221,12 +221,12 @@ fn trial(at: usize, role: &str) -> (Value, Option<String>) {
     }
 }
 
-/// The forms with which most texts come out. Roles whose texts all come out as strings keep that.
+/// The formats with which most texts are rendered. Roles whose texts are all rendered as strings keep strings.
 fn best_forms(plain: Score, render: &mut Render<'_>) -> [ContentFormat; 4] {
     let open: Vec<usize> = (0..4).filter(|role| plain.kept[*role] < plain.all[*role]).collect();
     let mut best = (plain.rank(), [ContentFormat::Text; 4]);
     let mut over = plain.over;
-    // All in parts first: most templates that want parts want them of every role.
+    // Parts for all roles first: most templates that take parts take them for every role.
     for choice in (1..1_usize << open.len()).rev() {
         if over {
             break;

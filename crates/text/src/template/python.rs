@@ -1,4 +1,5 @@
-//! What templates expect of Python: how values print, `tojson`, tests and functions that differ from minijinja's.
+//! Python's behaviour that templates rely on: printing of values, `tojson`, and tests and functions that differ from
+//! minijinja's.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use minijinja::{Error, ErrorKind, Output, State, Value};
 
 use super::meter::{self, MAX_DEPTH};
 
-/// What a template raised.
+/// The message of `raise_exception`.
 #[derive(Debug)]
 pub(super) struct Raised(pub(super) String);
 
@@ -93,7 +94,7 @@ fn deep(depth: usize) -> Result<(), Error> {
     if depth > MAX_DEPTH { Err(meter::too_deep()) } else { Ok(()) }
 }
 
-/// Charges for a value that is about to be written, without what is inside it: a string's letters may each take two.
+/// Charges for a value that is about to be written, without inner values; escaping may double a string.
 fn charge(value: &Value) -> Result<(), Error> {
     let letters = if value.kind() == ValueKind::String { 2 * meter::shallow(value) } else { 0 };
     meter::made(letters.saturating_add(16))?;
@@ -158,7 +159,7 @@ fn float_text(float: f64) -> String {
     if text.contains('.') { text } else { text + ".0" }
 }
 
-/// How `tojson` was asked to write.
+/// The options of `tojson`.
 struct JsonStyle {
     indent: Option<String>,
     item: String,
@@ -194,7 +195,7 @@ pub(super) fn to_json(value: &Value, positional: Rest<Value>, kwargs: Kwargs) ->
 fn dump(value: &Value, style: &JsonStyle, depth: usize, out: &mut String) -> Result<(), Error> {
     deep(depth)?;
     charge(value)?;
-    // What separates one value from the next.
+    // The white space between values.
     let indent = style.indent.as_ref().map_or(0, |indent| indent.len() * (depth + 1));
     meter::made((indent + style.item.len() + style.key.len()) as u64)?;
     match value.kind() {

@@ -1,8 +1,7 @@
-//! A template written anew so that its operators are metered.
+//! Rewrites a template so that its operators are metered.
 //!
-//! minijinja has no hook for operators. So a template is parsed, and written again with `a + b` as `a | __add(b)` and
-//! its like, with lines where they were, so that errors still name them. What an operator cannot make long is left as
-//! it is.
+//! minijinja has no hook for operators. So a template is parsed and written again with `a + b` as `a | __add(b)`, and
+//! so on. Line numbers are kept for error messages. Operators whose result cannot be long are unchanged.
 
 use minijinja::machinery::ast::{self, Expr, Stmt};
 use minijinja::machinery::{WhitespaceConfig, parse};
@@ -11,7 +10,7 @@ use minijinja::{Error, ErrorKind};
 use super::operations as op;
 use super::writer::{Place, Writer};
 
-/// Writes a template with metered operators.
+/// Rewrites a template with metered operators.
 ///
 /// # Errors
 /// A syntax error with its line; statements that reach other templates.
@@ -150,7 +149,8 @@ impl Writer {
         Ok(())
     }
 
-    /// `if`, with what is nested in its `else` alone as `elif`: chains of these are long, and nesting has a limit.
+    /// Writes an `if`, and an `if` that is alone in its `else` as `elif`: such chains can be long, and nesting is
+    /// limited.
     fn condition(&mut self, first: &ast::Spanned<ast::IfCond<'_>>) -> Result<(), Error> {
         let mut current = first;
         self.open(current.span().start_line, "if ");
@@ -190,7 +190,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What is assigned to.
+    /// Writes the target of an assignment.
     fn target(&mut self, target: &Expr<'_>) -> Result<(), Error> {
         match target {
             Expr::Var(s) => self.put(s.id),

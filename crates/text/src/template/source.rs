@@ -1,4 +1,4 @@
-//! Where templates come from, and what is done to one before it is compiled.
+//! Loads chat templates from model files.
 
 use serde_json::{Map, Value};
 use weights::gguf;
@@ -9,7 +9,7 @@ use super::{ChatTemplate, TemplateError};
 use crate::{Error, Tokenizer};
 
 impl ChatTemplate {
-    /// The template of an opened model, with the names of its control tokens. `None`: the file has none.
+    /// The template of an opened model, with the names of its control tokens; `None` if the file has no template.
     ///
     /// # Errors
     /// A template that does not compile.
@@ -19,7 +19,7 @@ impl ChatTemplate {
             Metadata::HuggingFace(files) => {
                 let listed = files.tokenizer_config.as_ref().and_then(|config| config.get("chat_template"));
                 let listed = listed.and_then(Templates::from_json);
-                // The list, unless a file of its own overrides it.
+                // The list of templates, unless a separate file overrides it.
                 let file = files.chat_template.as_deref();
                 let file = file.filter(|file| listed.as_ref().is_none_or(|listed| listed.default != *file));
                 let template = ChatTemplate::from_parts(file, files.tokenizer_config.as_ref())?;
@@ -80,7 +80,7 @@ fn from_gguf(metadata: &gguf::Metadata, tokenizer: &Tokenizer) -> Result<Option<
     Ok(Some(ChatTemplate::assemble(&Templates { default: default.to_owned(), tool_use }, tokens)?))
 }
 
-/// The name that stands where a template should: one word, and nothing that a template would write with.
+/// The name in place of a template: a single word without Jinja syntax.
 fn name_only(source: &str) -> Option<&str> {
     let name = source.strip_prefix('\u{feff}').unwrap_or(source).trim();
     let is_name = !name.is_empty()
@@ -89,7 +89,7 @@ fn name_only(source: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// `bos_token` and its like: a text, or an object with one.
+/// The special tokens (`bos_token`, …), each a string or an object with one.
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     const NAMES: [&str; 7] =
         ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];

@@ -16,7 +16,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// A moment in the Gregorian calendar.
+/// A date and time in the Gregorian calendar.
 struct Moment {
     year: i64,
     month: i64,
@@ -57,7 +57,7 @@ fn moment(seconds: i64) -> Moment {
 
 /// `format` at a number of seconds since 1970; directives unknown here stay as they are.
 pub(super) fn strftime(format: &str, seconds: i64) -> String {
-    // Years of four digits: a clock beyond them is broken anyway.
+    // Limited to years of four digits.
     let now = moment(seconds.clamp(-62_135_596_800, 253_402_300_799));
     let mut out = String::new();
     let mut chars = format.chars();

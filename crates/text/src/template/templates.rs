@@ -1,4 +1,4 @@
-//! The sources of the chat templates that a file holds.
+//! The sources of a file's chat templates.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Templates {
     pub(crate) default: String,
-    /// Another one for when tools are offered.
+    /// The template for conversations with tools, if there is a separate one.
     pub(crate) tool_use: Option<String>,
 }
 

@@ -1,14 +1,14 @@
-//! Conversations put into turns that a template takes.
+//! Rewrites conversations into turns that a template accepts.
 //!
-//! Clients write system messages wherever they like and several messages of a role in a row; many templates refuse that
-//! or leave it out. What a template does was found out when it was loaded ([`Traits`]), so that a conversation is put
-//! together in the same way in each of its turns, and its beginning is found in the prefix cache again.
+//! Clients send system messages anywhere, and several messages of a role in a row; many templates refuse or drop them.
+//! The rewriting depends only on the template's [`Traits`], so that a conversation is rewritten in the same way in each
+//! turn, and hits the prefix cache.
 
 use serde_json::{Map, Value};
 
 use super::probe::{Role, Traits};
 
-/// A change of a conversation, and what the client is told of it.
+/// A rewriting step of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// `developer` becomes `system`.
@@ -22,7 +22,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What the client is told; nothing of a mere rename.
+    /// The warning for the client; `None` for a mere renaming.
     pub(super) fn warning(self) -> Option<&'static str> {
         match self {
             Change::Developer => None,
@@ -38,7 +38,7 @@ impl Change {
         }
     }
 
-    /// The conversation after the change; `None` where there is nothing to change.
+    /// The conversation after the change; `None` if nothing changes.
     fn of(self, messages: &[Value]) -> Option<Vec<Value>> {
         let changed = match self {
             Change::Developer => renamed(messages),
@@ -58,7 +58,7 @@ impl Change {
     }
 }
 
-/// The changes that a template needs, and the conversation after them.
+/// The conversation after the changes that a template needs, and these changes.
 pub(super) fn needed(traits: &Traits, messages: &[Value]) -> (Vec<Value>, Vec<Change>) {
     let no_system = !traits.keeps(Role::System);
     let wanted = [
@@ -75,7 +75,7 @@ pub(super) fn needed(traits: &Traits, messages: &[Value]) -> (Vec<Value>, Vec<Ch
     (messages, done)
 }
 
-/// What else may help where a conversation was refused all the same, each with the changes it takes.
+/// Further rewritings to try if the conversation was refused, each with its changes.
 pub(super) fn others(messages: &[Value], done: &[Change]) -> Vec<(Vec<Value>, Vec<Change>)> {
     const TRIES: [&[Change]; 4] = [
         &[Change::Alternate],
@@ -114,7 +114,7 @@ fn with_text(message: &Value, text: String) -> Value {
     message.into()
 }
 
-/// Two texts as one, an empty line between them.
+/// Two texts joined by an empty line.
 fn together(first: &str, second: &str) -> String {
     match (first.trim().is_empty(), second.trim().is_empty()) {
         (true, _) => second.to_owned(),
@@ -133,7 +133,7 @@ fn renamed(messages: &[Value]) -> Vec<Value> {
     messages
 }
 
-/// System messages put before the text of the next user message; at the end they are one of their own.
+/// Moves system messages before the text of the next user message; at the end they become a user message.
 fn into_users(messages: &[Value]) -> Vec<Value> {
     let mut out: Vec<Value> = Vec::with_capacity(messages.len());
     let mut waiting = String::new();
@@ -150,7 +150,7 @@ fn into_users(messages: &[Value]) -> Vec<Value> {
     if !waiting.is_empty() {
         let user = serde_json::json!({"role": "user", "content": waiting});
         match out.pop() {
-            // A conversation that ends with the user's turn ends with it still.
+            // A conversation that ends with a user's turn must still do so.
             Some(last) if Role::of(&last) == Role::User => {
                 out.push(with_text(&last, together(text(&last), &waiting)));
             }
@@ -161,7 +161,7 @@ fn into_users(messages: &[Value]) -> Vec<Value> {
     out
 }
 
-/// Neighbours of the same role as one message: system, user, and assistants without calls.
+/// Joins consecutive messages of the same role: system, user, and assistant messages without calls.
 fn joined(messages: &[Value]) -> Vec<Value> {
     let mut out: Vec<Value> = Vec::with_capacity(messages.len());
     for message in messages {

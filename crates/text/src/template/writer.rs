@@ -1,6 +1,6 @@
-//! Where a template is written anew: the text so far, and the line it is on.
+//! The output of the template rewriter: the text so far, and its line.
 
-/// Where an expression stands, which says what needs brackets.
+/// The context of an expression, which decides whether it needs brackets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// A filter may follow.
@@ -11,7 +11,7 @@ pub(super) enum Place {
 
 pub(super) struct Writer {
     pub(super) out: String,
-    /// The line that is being written, from 1.
+    /// The current line of the output, from 1.
     pub(super) line: usize,
 }
 
@@ -20,7 +20,7 @@ impl Writer {
         self.out.push_str(text);
     }
 
-    /// Goes on to a line of the source; only where white space means nothing.
+    /// Advances to a line of the source; only where white space has no effect.
     pub(super) fn skip_to(&mut self, line: u16) {
         while self.line < usize::from(line) {
             self.out.push('\n');

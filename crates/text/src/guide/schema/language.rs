@@ -160,7 +160,7 @@ impl Builder {
         let mut looking = Builder { script: self.script, dropped: Vec::new() };
         let found = looking.after(inner, anything(self.script), start)?;
         if negative && !looking.dropped.is_empty() {
-            // A negative lookahead can only be dropped if its content is not exact.
+            // `found` has more texts than the lookahead matches, so its complement would forbid too much.
             self.drop(text);
             return Ok(rest);
         }

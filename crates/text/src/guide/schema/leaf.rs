@@ -129,7 +129,7 @@ fn scalars(
                     Scalar::Boolean(value) if types.boolean => value.to_string(),
                     Scalar::Number(text, value) => {
                         let Some(number) = &number else { continue };
-                        // A listed integer may be written as any number of equal value.
+                        // Integers of more than 300 digits are not tested against the set.
                         if !number.has(&value.to_string())? && value.to_string().len() <= 300 {
                             continue;
                         }

@@ -263,7 +263,7 @@ fn below(value: &Decimal, beyond: bool) -> Option<String> {
     (!options.is_empty()).then(|| format!("(?:{})", options.join("|")))
 }
 
-/// Digits behind the point, at least one, up to those of `fraction`, which does not end in zero.
+/// Fraction digits, at least one, up to those of `fraction`, which does not end in zero.
 fn fraction_below(fraction: &str, beyond: bool) -> String {
     let (first, rest) = fraction.split_at(1);
     let digit = first.as_bytes()[0];
