@@ -109,15 +109,15 @@ impl SharedModel {
         }
     }
 
-    /// Tokenizes a word. SentencePiece stops with an error when `goes_on` returns false.
+    /// Tokenizes a word. SentencePiece stops with an error when `keep_going` returns false.
     pub(crate) fn tokenize_while(
         &self,
         word: &str,
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> tokenizers::Result<Vec<Token>> {
         match &*self.0 {
             ModelKind::Library(..) => self.tokenize(word),
-            ModelKind::Spm(model) => model.tokenize_while(word, goes_on).map_err(Into::into),
+            ModelKind::Spm(model) => model.tokenize_while(word, keep_going).map_err(Into::into),
         }
     }
 

@@ -58,8 +58,8 @@ impl Ord for Pair {
     }
 }
 
-/// Merges between two calls of `goes_on`.
-const JOINS_A_LOOK: usize = 4_096;
+/// Merges between two calls of `keep_going`.
+const MERGES_PER_CHECK: usize = 4_096;
 
 impl Spm {
     /// A model from pieces and their ids, control tokens, scores, byte pieces and the unknown token.
@@ -94,11 +94,12 @@ impl Spm {
         self.tokenize_while(text, &|| true)
     }
 
-    /// As [`Spm::tokenize`], but fails when `goes_on` returns false, which is called every [`JOINS_A_LOOK`] merges.
+    /// As [`Spm::tokenize`], but fails when `keep_going` returns false, which is called every [`MERGES_PER_CHECK`]
+    /// merges.
     pub(crate) fn tokenize_while(
         &self,
         text: &str,
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<Vec<Token>, String> {
         let mut symbols: Vec<Symbol> = text
             .char_indices()
@@ -114,12 +115,12 @@ impl Spm {
         for left in 0..symbols.len() {
             self.consider(text, &symbols, Some(left), symbols[left].next, &mut pairs);
         }
-        let mut until_asked = JOINS_A_LOOK;
+        let mut merges_until_check = MERGES_PER_CHECK;
         while let Some(pair) = pairs.pop() {
-            until_asked -= 1;
-            if until_asked == 0 {
-                until_asked = JOINS_A_LOOK;
-                if !goes_on() {
+            merges_until_check -= 1;
+            if merges_until_check == 0 {
+                merges_until_check = MERGES_PER_CHECK;
+                if !keep_going() {
                     return Err("the work was stopped".into());
                 }
             }

@@ -362,7 +362,7 @@ impl TokenSink for TokenCollector<'_> {
         Ok(())
     }
 
-    fn goes_on(&self) -> Result<(), EncodeError> {
+    fn check_stop(&self) -> Result<(), EncodeError> {
         if (self.limit.should_stop)() {
             Err(EncodeError::Stopped { worked: self.tokens.len() })
         } else {

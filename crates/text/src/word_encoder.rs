@@ -92,7 +92,7 @@ pub(crate) trait TokenSink {
     /// Receives the next id of the text.
     fn put(&mut self, id: u32) -> Result<(), EncodeError>;
     /// Called at least once for each word; an error stops the encoding.
-    fn goes_on(&self) -> Result<(), EncodeError>;
+    fn check_stop(&self) -> Result<(), EncodeError>;
 }
 
 type Done = Result<(), EncodeError>;
@@ -244,7 +244,7 @@ impl WordEncoder {
 
     /// Tokenizes a word with the model; a long word is split at split points.
     fn word(&self, word: &str, sink: &mut impl TokenSink) -> Done {
-        sink.goes_on()?;
+        sink.check_stop()?;
         if word.len() > LONG_WORD
             && let Some(split_points) = self.split_points.get_or_init(|| SplitPoints::new(&self.model))
         {
@@ -252,7 +252,7 @@ impl WordEncoder {
             while let Some(at) = split_points.find(rest, LONG_WORD / 2) {
                 self.tokens(&rest[..at], sink)?;
                 rest = &rest[at..];
-                sink.goes_on()?;
+                sink.check_stop()?;
             }
             return self.tokens(rest, sink);
         }
@@ -260,9 +260,9 @@ impl WordEncoder {
     }
 
     fn tokens(&self, word: &str, sink: &mut impl TokenSink) -> Done {
-        let tokens = self.model.tokenize_while(word, &|| sink.goes_on().is_ok()).map_err(|error| {
+        let tokens = self.model.tokenize_while(word, &|| sink.check_stop().is_ok()).map_err(|error| {
             // The stop signal is more specific than the model's error.
-            sink.goes_on().err().unwrap_or_else(|| failed(error))
+            sink.check_stop().err().unwrap_or_else(|| failed(error))
         })?;
         tokens.into_iter().try_for_each(|token| sink.put(token.id))
     }

@@ -15,7 +15,7 @@ use crate::parts::ReasoningFormat;
 use crate::{Special, Tokenizer};
 
 /// The number of compiled grammars that are cached for requests with the same constraint.
-const KEPT: usize = 32;
+const CACHED_GRAMMARS: usize = 32;
 /// Stack size for compiling, in bytes: schemas nest at most 128 levels (serde_json's limit), grammars as deep as they
 /// are long.
 const STACK: usize = 256 << 20;
@@ -131,7 +131,7 @@ impl ConstraintCompiler {
         let compiled = cpu::thread::with_stack(STACK, || guarded(compile))
             .map_err(|error| format!("no thread to compile the grammar on: {error}"))??;
         let mut kept = kept();
-        if kept.len() >= KEPT {
+        if kept.len() >= CACHED_GRAMMARS {
             kept.pop_front();
         }
         kept.push_back((name, compiled.copy()));

@@ -24,7 +24,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     fn cased(value: &Value, change: impl Fn(&str) -> String) -> Result<String, Error> {
         let text = text(value)?;
         // A character may become several, as `ß` does.
-        meter::made(2 * text.len() as u64)?;
+        meter::charge_created(2 * text.len() as u64)?;
         Ok(change(&text))
     }
     environment
@@ -33,7 +33,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
         .add_filter("lower", |value: &Value| -> Result<String, Error> { cased(value, str::to_lowercase) });
     environment.add_filter("trim", |value: &Value, chars: Option<String>| -> Result<String, Error> {
         let text = text(value)?;
-        meter::made(text.len() as u64)?;
+        meter::charge_created(text.len() as u64)?;
         Ok(methods::strip(&text, chars.as_deref(), true, true).to_owned())
     });
     // Python's strings and dicts are sequences too.
@@ -55,7 +55,7 @@ pub(super) fn install(environment: &mut Environment<'static>) {
 pub(super) fn install_clock(environment: &mut Environment<'static>, clock: Clock) {
     environment.add_function("strftime_now", move |format: &str| -> Result<String, Error> {
         // The longest output of a directive is twelve times its length.
-        meter::made(12 * format.len() as u64)?;
+        meter::charge_created(12 * format.len() as u64)?;
         Ok(strftime::strftime(format, clock()))
     });
 }

@@ -68,12 +68,12 @@ fn spend(bytes: u64, part: impl Fn(&mut Meter) -> &mut u64, words: &'static str)
 }
 
 /// Charges for bytes that an operation is about to create.
-pub(super) fn made(bytes: u64) -> Result<(), Error> {
+pub(super) fn charge_created(bytes: u64) -> Result<(), Error> {
     spend(bytes, |meter| &mut meter.made, "makes too many bytes: 32 MiB and 16 times its input are the limit")
 }
 
 /// Charges for bytes that an operation is about to read.
-pub(super) fn read(bytes: u64) -> Result<(), Error> {
+pub(super) fn charge_read(bytes: u64) -> Result<(), Error> {
     let bytes = bytes.saturating_add(STEP);
     spend(
         bytes,
@@ -83,7 +83,7 @@ pub(super) fn read(bytes: u64) -> Result<(), Error> {
 }
 
 /// The size of a value without inner values: bytes of a string, or entries of a list or map times their charge.
-pub(super) fn shallow(value: &Value) -> u64 {
+pub(super) fn shallow_size(value: &Value) -> u64 {
     match value.kind() {
         ValueKind::String | ValueKind::Bytes => value
             .as_str()
@@ -95,9 +95,9 @@ pub(super) fn shallow(value: &Value) -> u64 {
 }
 
 /// Charges for reading a value completely, inner values as often as they occur.
-pub(super) fn read_all(value: &Value) -> Result<u64, Error> {
+pub(super) fn charge_read_all(value: &Value) -> Result<u64, Error> {
     let bytes = all(value, 0)?;
-    read(0)?;
+    charge_read(0)?;
     Ok(bytes)
 }
 
@@ -107,7 +107,7 @@ fn all(value: &Value, depth: usize) -> Result<u64, Error> {
     }
     let own = match value.kind() {
         ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => 16,
-        _ => shallow(value).saturating_add(16),
+        _ => shallow_size(value).saturating_add(16),
     };
     spend(
         own,
@@ -137,13 +137,13 @@ pub(super) fn too_deep() -> Error {
 }
 
 /// Materializes a lazy sequence as a list: nested lazy sequences would take no memory but unbounded time.
-pub(super) fn settled(value: Value) -> Result<Value, Error> {
+pub(super) fn materialized(value: Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);
     }
     let mut items = Vec::new();
     for item in value.try_iter()? {
-        made(ENTRY)?;
+        charge_created(ENTRY)?;
         items.push(item);
     }
     Ok(Value::from(items))

@@ -19,24 +19,24 @@ pub(super) fn call(
     args: &[Value],
 ) -> Result<Value, Error> {
     let own = if method == "count" && value.kind() != ValueKind::String {
-        meter::read_all(value)?
+        meter::charge_read_all(value)?
     } else {
-        meter::shallow(value)
+        meter::shallow_size(value)
     };
-    meter::read(own)?;
+    meter::charge_read(own)?;
     let mut given = 0_u64;
     for arg in args {
         given = given.saturating_add(match method {
             // A lookup by key; the default is passed through.
-            "get" => meter::shallow(arg),
-            _ => meter::read_all(arg)?,
+            "get" => meter::shallow_size(arg),
+            _ => meter::charge_read_all(arg)?,
         });
     }
     if method == "get" {
-        meter::read(given)?;
+        meter::charge_read(given)?;
     }
     let text = value.as_str();
-    meter::made(match (method, text) {
+    meter::charge_created(match (method, text) {
         // A list of pieces, each at least one character long.
         ("split" | "rsplit" | "splitlines" | "partition" | "rpartition", Some(text)) => {
             (text.len() as u64).saturating_mul(ENTRY + 1)
@@ -49,7 +49,7 @@ pub(super) fn call(
         (_, Some(text)) => given.saturating_add(3 * text.len() as u64 + 2000),
         _ => own,
     })?;
-    meter::settled(call_charged(state, value, method, args)?)
+    meter::materialized(call_charged(state, value, method, args)?)
 }
 
 fn call_charged(state: &State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {

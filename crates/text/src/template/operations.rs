@@ -55,17 +55,17 @@ fn charge(args: &[Value], cost: Cost) -> Result<u64, Error> {
     let mut sum = 0_u64;
     for arg in args {
         let bytes = match cost {
-            Cost::Length => meter::shallow(arg),
+            Cost::Length => meter::shallow_size(arg),
             Cost::All(times) => {
-                let bytes = meter::read_all(arg)?;
-                meter::read(bytes.saturating_mul(times.saturating_sub(1)))?;
+                let bytes = meter::charge_read_all(arg)?;
+                meter::charge_read(bytes.saturating_mul(times.saturating_sub(1)))?;
                 bytes
             }
         };
         sum = sum.saturating_add(bytes);
     }
     if cost == Cost::Length {
-        meter::read(sum)?;
+        meter::charge_read(sum)?;
     }
     Ok(sum)
 }
@@ -79,32 +79,32 @@ fn operators(environment: &mut Environment<'static>) {
     environment.add_filter(MUL, |a: &Value, b: &Value| multiply(a, b));
     environment.add_filter(CONCAT, |a: &Value, b: &Value| -> Result<String, Error> {
         let (mut a, b) = (python::text(a)?, python::text(b)?);
-        meter::made((a.len() + b.len()) as u64)?;
+        meter::charge_created((a.len() + b.len()) as u64)?;
         a.push_str(&b);
         Ok(a)
     });
     environment.add_filter(ITEM, |value: &Value, key: &Value| -> Result<Value, Error> {
         charge(std::slice::from_ref(key), Cost::All(1))?;
-        meter::read(if value.kind() == ValueKind::String { meter::shallow(value) } else { 0 })?;
+        meter::charge_read(if value.kind() == ValueKind::String { meter::shallow_size(value) } else { 0 })?;
         value.get_item(key)
     });
     environment.add_filter(COMPARED, |value: Value| -> Result<Value, Error> {
-        meter::read_all(&value).map(|_| value)
+        meter::charge_read_all(&value).map(|_| value)
     });
     environment.add_filter(LOOP, |value: Value| -> Result<Value, Error> {
-        meter::read(meter::shallow(&value)).map(|()| value)
+        meter::charge_read(meter::shallow_size(&value)).map(|()| value)
     });
     environment.add_filter(MADE, |value: Value| -> Result<Value, Error> {
-        meter::made(meter::shallow(&value)).map(|()| value)
+        meter::charge_created(meter::shallow_size(&value)).map(|()| value)
     });
     environment.add_filter(SLICED, |value: Value| -> Result<Value, Error> {
-        let bytes = meter::shallow(&value);
-        meter::read(bytes)?;
+        let bytes = meter::shallow_size(&value);
+        meter::charge_read(bytes)?;
         // A reversed slice creates a list of characters first.
-        meter::made(if value.kind() == ValueKind::String { bytes.saturating_mul(5) } else { 0 })?;
+        meter::charge_created(if value.kind() == ValueKind::String { bytes.saturating_mul(5) } else { 0 })?;
         Ok(value)
     });
-    environment.add_filter(SETTLED, |value: Value| meter::settled(value));
+    environment.add_filter(SETTLED, |value: Value| meter::materialized(value));
     environment.add_filter(KEPT, |value: Value| holds_no_namespace(&value, 0).map(|()| value));
 }
 
@@ -116,7 +116,7 @@ fn holds_no_namespace(value: &Value, depth: usize) -> Result<(), Error> {
     if depth > meter::MAX_DEPTH {
         return Err(meter::too_deep());
     }
-    meter::read(meter::shallow(value))?;
+    meter::charge_read(meter::shallow_size(value))?;
     match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => {
             value.try_iter()?.try_for_each(|item| holds_no_namespace(&item, depth + 1))
@@ -159,11 +159,11 @@ fn whole(number: i128) -> Value {
 
 fn add(a: &Value, b: &Value) -> Result<Value, Error> {
     if let (Some(first), Some(second)) = (a.as_str(), b.as_str()) {
-        meter::made((first.len() + second.len()) as u64)?;
+        meter::charge_created((first.len() + second.len()) as u64)?;
         return Ok(Value::from([first, second].concat()));
     }
     if is_list(a) && is_list(b) {
-        meter::made(meter::shallow(a).saturating_add(meter::shallow(b)))?;
+        meter::charge_created(meter::shallow_size(a).saturating_add(meter::shallow_size(b)))?;
         return Ok(Value::from(a.try_iter()?.chain(b.try_iter()?).collect::<Vec<Value>>()));
     }
     if let (Some(first), Some(second)) = (integer(a), integer(b)) {
@@ -181,7 +181,7 @@ fn multiply(a: &Value, b: &Value) -> Result<Value, Error> {
         let Some(count) = times(count).filter(|_| value.as_str().is_some() || is_list(value)) else {
             continue;
         };
-        meter::made(meter::shallow(value).saturating_mul(count as u64))?;
+        meter::charge_created(meter::shallow_size(value).saturating_mul(count as u64))?;
         return match value.as_str() {
             Some(text) => Ok(Value::from(text.repeat(count))),
             None => {
@@ -203,7 +203,7 @@ fn functions(environment: &mut Environment<'static>) {
     environment.add_function("range", |state: &State<'_, '_>, args: Rest<Value>| -> Result<Value, Error> {
         let made = Value::from_function(functions::range).call(state, &args)?;
         // At most 100,000 by itself.
-        meter::settled(made)
+        meter::materialized(made)
     });
     for (name, function) in [
         ("dict", Value::from_function(functions::dict)),
@@ -214,7 +214,7 @@ fn functions(environment: &mut Environment<'static>) {
             move |state: &State<'_, '_>, args: Rest<Value>| -> Result<Value, Error> {
                 args.iter().try_for_each(|arg| holds_no_namespace(arg, 0))?;
                 let bytes = charge(&args, Cost::Length)?;
-                meter::made(bytes.saturating_add(PAIR))?;
+                meter::charge_created(bytes.saturating_add(PAIR))?;
                 function.call(state, &args)
             },
         );
@@ -231,8 +231,8 @@ fn filter(
 ) {
     environment.add_filter(name, move |state: &State<'_, '_>, args: Rest<Value>| -> Result<Value, Error> {
         let bytes = charge(&args, cost)?;
-        meter::made(bytes.saturating_add(extra(&args)?))?;
-        meter::settled(filter.call(state, &args)?)
+        meter::charge_created(bytes.saturating_add(extra(&args)?))?;
+        meter::materialized(filter.call(state, &args)?)
     });
 }
 
@@ -307,7 +307,11 @@ fn sequences(environment: &mut Environment<'static>) {
     });
     for name in ["length", "count"] {
         environment.add_filter(name, |value: &Value| -> Result<usize, Error> {
-            meter::read(if value.kind() == ValueKind::String { meter::shallow(value) } else { 0 })?;
+            meter::charge_read(if value.kind() == ValueKind::String {
+                meter::shallow_size(value)
+            } else {
+                0
+            })?;
             // An undefined value is empty in Jinja2.
             if value.is_undefined() { Ok(0) } else { filters::length(value) }
         });
@@ -317,7 +321,7 @@ fn sequences(environment: &mut Environment<'static>) {
 fn strings(environment: &mut Environment<'static>) {
     /// A character may become several, as `ß` does.
     fn thrice(args: &[Value]) -> Result<u64, Error> {
-        Ok(args.first().map_or(0, meter::shallow).saturating_mul(2))
+        Ok(args.first().map_or(0, meter::shallow_size).saturating_mul(2))
     }
     const ALL: Cost = Cost::All(1);
     filters! { environment:
@@ -328,7 +332,7 @@ fn strings(environment: &mut Environment<'static>) {
     // `&` becomes `&amp;`.
     for name in ["escape", "e"] {
         filter(environment, name, Value::from_function(filters::escape), ALL, |args| {
-            Ok(args.first().map_or(Ok(0), meter::read_all)?.saturating_mul(6))
+            Ok(args.first().map_or(Ok(0), meter::charge_read_all)?.saturating_mul(6))
         });
     }
     filter(environment, "indent", Value::from_function(filters::indent), ALL, |args| {
@@ -367,7 +371,7 @@ fn strings(environment: &mut Environment<'static>) {
 pub(super) fn formats(pattern: &str, args: &[Value]) -> Result<u64, Error> {
     let mut texts = 0_u64;
     for arg in args {
-        texts = texts.saturating_add(meter::read_all(arg)?.saturating_mul(2));
+        texts = texts.saturating_add(meter::charge_read_all(arg)?.saturating_mul(2));
     }
     let digits = pattern.split(|c: char| !c.is_ascii_digit()).filter(|run| !run.is_empty());
     let widest = digits.map(|run| run.parse::<u64>().unwrap_or(u64::MAX)).max().unwrap_or(0);
@@ -380,11 +384,11 @@ pub(super) fn formats(pattern: &str, args: &[Value]) -> Result<u64, Error> {
 
 /// Python's `str.replace`.
 pub(super) fn replace(text: &str, old: &str, new: &str, count: Option<i64>) -> Result<String, Error> {
-    meter::read((text.len() + old.len() + new.len()) as u64)?;
+    meter::charge_read((text.len() + old.len() + new.len()) as u64)?;
     let most = count.filter(|count| *count >= 0).map_or(usize::MAX, |count| count as usize);
     let found = text.matches(old).take(most).count() as u64;
     let longer = (new.len() as u64).saturating_sub(old.len() as u64).saturating_mul(found);
-    meter::made((text.len() as u64).saturating_add(longer))?;
+    meter::charge_created((text.len() as u64).saturating_add(longer))?;
     Ok(text.replacen(old, new, most))
 }
 
@@ -398,7 +402,7 @@ pub(super) fn join(items: &Value, by: &str, attribute: Option<&str>) -> Result<S
         let item = attribute.map_or_else(|| Ok(item.clone()), |name| item.get_attr(name))?;
         let item = python::text(&item)?;
         let by = if at > 0 { by } else { "" };
-        meter::made((by.len() + item.len()) as u64)?;
+        meter::charge_created((by.len() + item.len()) as u64)?;
         // Writing to a string cannot fail.
         let _ = write!(out, "{by}{item}");
     }

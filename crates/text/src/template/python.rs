@@ -24,7 +24,7 @@ impl std::error::Error for Raised {}
 pub(super) fn format(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     let written = match value.as_str() {
         Some(text) => {
-            meter::made(text.len() as u64)?;
+            meter::charge_created(text.len() as u64)?;
             out.write_str(text)
         }
         None => out.write_str(&text(value)?),
@@ -36,7 +36,7 @@ pub(super) fn format(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> 
 pub(super) fn text(value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::String | ValueKind::Undefined => {
-            meter::made(meter::shallow(value))?;
+            meter::charge_created(meter::shallow_size(value))?;
             Ok(value.to_string())
         }
         ValueKind::Invalid => value.validate_text(),
@@ -96,9 +96,9 @@ fn deep(depth: usize) -> Result<(), Error> {
 
 /// Charges for a value that is about to be written, without inner values; escaping may double a string.
 fn charge(value: &Value) -> Result<(), Error> {
-    let letters = if value.kind() == ValueKind::String { 2 * meter::shallow(value) } else { 0 };
-    meter::made(letters.saturating_add(16))?;
-    meter::read(letters)
+    let letters = if value.kind() == ValueKind::String { 2 * meter::shallow_size(value) } else { 0 };
+    meter::charge_created(letters.saturating_add(16))?;
+    meter::charge_read(letters)
 }
 
 /// Python's `repr` of a string: single quotes unless only they occur in it.
@@ -197,7 +197,7 @@ fn dump(value: &Value, style: &JsonStyle, depth: usize, out: &mut String) -> Res
     charge(value)?;
     // The white space between values.
     let indent = style.indent.as_ref().map_or(0, |indent| indent.len() * (depth + 1));
-    meter::made((indent + style.item.len() + style.key.len()) as u64)?;
+    meter::charge_created((indent + style.item.len() + style.key.len()) as u64)?;
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -219,7 +219,7 @@ fn dump(value: &Value, style: &JsonStyle, depth: usize, out: &mut String) -> Res
         ValueKind::Map => {
             let mut keys: Vec<Value> = value.try_iter()?.collect();
             if style.sorted {
-                keys.iter().try_for_each(|key| meter::read_all(key).map(|_| ()))?;
+                keys.iter().try_for_each(|key| meter::charge_read_all(key).map(|_| ()))?;
                 keys.sort();
             }
             block(keys, ('{', '}'), style, depth, out, |key, out| {

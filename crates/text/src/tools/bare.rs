@@ -112,7 +112,7 @@ impl Reader for Bare {
     fn put(&mut self, letter: char, out: &mut PartSink) {
         let Some(held) = &mut self.held else { return self.pass(letter, out) };
         held.text.push(letter);
-        if held.goes_on(letter, &self.tools) && held.text.len() < MOST_BYTES {
+        if held.may_still_be_call(letter, &self.tools) && held.text.len() < MOST_BYTES {
             return;
         }
         let text = std::mem::take(&mut held.text);
@@ -139,7 +139,7 @@ impl Reader for Bare {
 
 impl Held {
     /// Processes a character, which is already appended to `text`; returns whether the text can still be calls.
-    fn goes_on(&mut self, letter: char, tools: &[(String, Value)]) -> bool {
+    fn may_still_be_call(&mut self, letter: char, tools: &[(String, Value)]) -> bool {
         let at = self.text.len() - letter.len_utf8();
         match &mut self.stage {
             Stage::Before => match letter {

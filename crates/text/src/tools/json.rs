@@ -76,20 +76,20 @@ impl Call {
             {
                 Progress::More
             }
-            State::Open => self.goes_on(letter == '{', State::KeyOrEnd),
+            State::Open => self.advance(letter == '{', State::KeyOrEnd),
             State::KeyOrEnd => match letter {
                 '"' => {
                     self.key.clear();
-                    self.goes_on(true, State::Key(Quoted::default()))
+                    self.advance(true, State::Key(Quoted::default()))
                 }
                 '}' => self.close(out),
                 _ => Progress::Broken,
             },
             State::Key(quoted) => match quoted.put(letter, &mut self.key) {
-                Progress::Done => self.goes_on(true, State::Colon),
+                Progress::Done => self.advance(true, State::Colon),
                 other => other,
             },
-            State::Colon => self.goes_on(letter == ':', State::Value),
+            State::Colon => self.advance(letter == ':', State::Value),
             State::Value => self.begin(letter, out),
             State::Name(quoted, name) => match quoted.put(letter, name) {
                 Progress::Done => {
@@ -101,13 +101,13 @@ impl Call {
             State::Arguments(nested) => {
                 let ended = nested.put(letter);
                 self.argue(letter.encode_utf8(&mut [0; 4]), out);
-                self.goes_on(true, if ended { State::After } else { return Progress::More })
+                self.advance(true, if ended { State::After } else { return Progress::More })
             }
             State::Spelt(quoted) => {
                 let mut text = String::new();
                 let progress = quoted.put(letter, &mut text);
                 self.argue(&text, out);
-                if progress == Progress::Done { self.goes_on(true, State::After) } else { progress }
+                if progress == Progress::Done { self.advance(true, State::After) } else { progress }
             }
             State::Other(nested) => {
                 if nested.put(letter) {
@@ -116,16 +116,16 @@ impl Call {
                 Progress::More
             }
             State::Scalar | State::After => match letter {
-                ',' => self.goes_on(true, State::KeyOrEnd),
+                ',' => self.advance(true, State::KeyOrEnd),
                 '}' => self.close(out),
-                _ if letter.is_whitespace() => self.goes_on(true, State::After),
+                _ if letter.is_whitespace() => self.advance(true, State::After),
                 _ if matches!(self.state, State::Scalar) => Progress::More,
                 _ => Progress::Broken,
             },
         }
     }
 
-    fn goes_on(&mut self, well: bool, state: State) -> Progress {
+    fn advance(&mut self, well: bool, state: State) -> Progress {
         self.state = state;
         if well { Progress::More } else { Progress::Broken }
     }
@@ -149,7 +149,7 @@ impl Call {
             '{' | '[' | '"' | '}' | ']' | ',' | ':' => return Progress::Broken,
             _ => State::Scalar,
         };
-        self.goes_on(true, state)
+        self.advance(true, state)
     }
 
     fn named(&mut self, name: String, out: &mut PartSink) -> Progress {
@@ -158,7 +158,7 @@ impl Call {
         if counts && self.has_arguments {
             self.emit(out);
         }
-        self.goes_on(counts, State::After)
+        self.advance(counts, State::After)
     }
 
     fn argue(&mut self, text: &str, out: &mut PartSink) {

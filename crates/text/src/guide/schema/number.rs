@@ -11,9 +11,9 @@ const DIGITS: usize = 308;
 const FRACTION: usize = 40;
 /// The most digits of a number with a decimal point under a bound: with more digits, an f64 might round it to the
 /// bound.
-const TELLING: usize = 16;
+const MAX_DIGITS_UNDER_BOUND: usize = 16;
 /// Bounds with at least this many digits are enforced by generating fewer digits and no exponent.
-const FAR: usize = 24;
+const LARGE_BOUND_DIGITS: usize = 24;
 /// The most digits of a number after its exponent is expanded.
 const MOST_DIGITS: usize = 1_200;
 
@@ -109,17 +109,22 @@ pub(super) struct Bound {
 /// The texts of the numbers between two bounds. `exact`: the set is intersected with other sets, so equal values must
 /// be written alike.
 pub(super) fn between(whole: bool, least: Option<&Bound>, most: Option<&Bound>, exact: bool) -> Term {
-    let outer = |bound: &&Bound, below: bool| bound.value.negative == below && bound.value.whole.len() > FAR;
+    let outer = |bound: &&Bound, below: bool| {
+        bound.value.negative == below && bound.value.whole.len() > LARGE_BOUND_DIGITS
+    };
     let far = least.is_some_and(|b| outer(&b, true)) || most.is_some_and(|b| outer(&b, false));
     let least = least.filter(|bound| !outer(bound, true));
     let most = most.filter(|bound| !outer(bound, false));
-    let digits = if far { FAR } else { DIGITS } - 1;
+    let digits = if far { LARGE_BOUND_DIGITS } else { DIGITS } - 1;
     let plain = format!("(?:0|[1-9][0-9]{{0,{digits}}})");
     let shape = if whole {
         format!("-?{plain}")
     } else if exact || far || least.is_some() || most.is_some() {
-        let mut forms = vec![plain, format!(r"0\.[0-9]{{1,{TELLING}}}")];
-        forms.extend((1..TELLING).map(|n| format!(r"[1-9][0-9]{{{}}}\.[0-9]{{1,{}}}", n - 1, TELLING - n)));
+        let mut forms = vec![plain, format!(r"0\.[0-9]{{1,{MAX_DIGITS_UNDER_BOUND}}}")];
+        forms.extend(
+            (1..MAX_DIGITS_UNDER_BOUND)
+                .map(|n| format!(r"[1-9][0-9]{{{}}}\.[0-9]{{1,{}}}", n - 1, MAX_DIGITS_UNDER_BOUND - n)),
+        );
         format!("-?(?:{})", forms.join("|"))
     } else {
         // An exponent that keeps the number in the range of an f64.

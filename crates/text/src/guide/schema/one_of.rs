@@ -11,7 +11,7 @@ use super::node::Part;
 /// The most alternatives that are compared pairwise.
 const MOST_COMPARED: usize = 32;
 /// The deepest nesting of comparisons.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 impl Builder {
     /// The alternatives of a `oneOf`, made mutually exclusive if possible.
@@ -61,7 +61,7 @@ impl Builder {
             all.push(parts);
         }
         // Whether the negations can be enforced must be known before they are used.
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Err("it is too deep in others".into());
         }
         for parts in &all {
@@ -139,7 +139,7 @@ impl Builder {
 
     /// Whether a value may satisfy both schemas, together with the rest.
     fn may_meet(&mut self, rest: &[Part], a: usize, b: usize) -> Result<bool, String> {
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Ok(true);
         }
         let mut parts = rest.to_vec();

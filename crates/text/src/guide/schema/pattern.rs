@@ -3,9 +3,9 @@
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 /// The deepest nesting of groups.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// The largest repetition count.
-const MOST: u32 = 100_000;
+const MAX_REPEATS: u32 = 100_000;
 
 /// A part of an expression.
 #[derive(Debug, Clone)]
@@ -123,8 +123,8 @@ impl Reader<'_> {
 
     fn alternatives(&mut self) -> Result<Part, String> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("more than {DEEPEST} groups in one another"));
+        if self.depth > MAX_DEPTH {
+            return Err(format!("more than {MAX_DEPTH} groups in one another"));
         }
         let (fold, dot_all) = (self.fold, self.dot_all);
         let mut options = vec![self.sequence()?];
@@ -167,8 +167,8 @@ impl Reader<'_> {
             if most.is_some_and(|most| most < least) {
                 return Err(self.wrong("a repetition whose bounds are the wrong way round"));
             }
-            if least > MOST || most.is_some_and(|most| most > MOST) {
-                return Err(self.wrong(&format!("a repetition past {MOST}")));
+            if least > MAX_REPEATS || most.is_some_and(|most| most > MAX_REPEATS) {
+                return Err(self.wrong(&format!("a repetition past {MAX_REPEATS}")));
             }
             part = if matches!(part, Part::Start | Part::End) {
                 return Err(self.wrong("a repeated anchor"));
