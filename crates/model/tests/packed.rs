@@ -148,7 +148,7 @@ fn another_reading_of_the_same_file_is_noticed() {
     let key = opened.file_keys().expect("a file on disk");
     let tier = Tier::best();
     let file = weights::packed::path_beside(&opened, tier.name()).expect("a file on disk");
-    let key = weights::packed::Key {
+    let key = weights::packed::CacheKey {
         version: kernels::PANEL_FORMAT_VERSION,
         tier: tier.name().to_owned(),
         lanes: cpu::simd::lanes(tier),
@@ -156,7 +156,7 @@ fn another_reading_of_the_same_file_is_noticed() {
         files: key,
     };
     let there = weights::packed::open(&file, &key).expect("a good file").expect("a file");
-    let with = |edit: &dyn Fn(&mut Vec<weights::packed::Slot>)| {
+    let with = |edit: &dyn Fn(&mut Vec<weights::packed::MatrixEntry>)| {
         let mut slots = there.slots().to_vec();
         edit(&mut slots);
         let zeros = vec![0; slots.iter().map(|slot| slot.bytes as usize).max().unwrap_or(0)];
@@ -170,7 +170,7 @@ fn another_reading_of_the_same_file_is_noticed() {
     assert!(said.contains(" is not as the model has it"), "{said}");
     let said = trouble(&with(&|slots| slots.push(slots[0].clone())));
     assert!(said.contains("the matrix Embedding is not as the model has it"), "{said}");
-    type Edit = fn(&mut weights::packed::Slot);
+    type Edit = fn(&mut weights::packed::MatrixEntry);
     let edits: [Edit; 7] = [
         |slot| slot.rows += 1,
         |slot| slot.cols += 32,
