@@ -135,11 +135,11 @@ pub(super) enum When {
 
 /// A style of tool calls; none is what the template shows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ToolStyle(pub(super) Option<text::Style>);
+pub(super) struct ToolStyle(pub(super) Option<text::ToolCallStyle>);
 
 fn tool_style(name: &str) -> Result<ToolStyle, String> {
-    let known = || text::Style::ALL.map(|(name, _)| name).join(", ");
-    match text::Style::named(name) {
+    let known = || text::ToolCallStyle::ALL.map(|(name, _)| name).join(", ");
+    match text::ToolCallStyle::named(name) {
         None if name != "auto" => {
             Err(format!("{name:?} is no style of tool calls; known are auto, {}", known()))
         }
