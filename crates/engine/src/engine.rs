@@ -139,7 +139,9 @@ impl Engine {
         let bounds = limits.bounds();
         let (max_wait, prefix_cache) = (limits.max_wait, limits.prefix_cache);
         let mut member = device.join(&name, limits.max_stall);
-        let (handle, shared) = Handle::new(vocabulary.clone(), limits, shape, member.waiter().clone());
+        let account = (device.memory().clone(), name);
+        let (handle, shared) =
+            Handle::new(vocabulary.clone(), limits, shape, member.waiter().clone(), account);
         let body = move || {
             // The core holds `Rc`s, so it is made where it lives.
             let counters = shared.counters.clone();
@@ -232,7 +234,10 @@ fn serve<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, member: &mut Mem
     let clock = || shared.now();
     while let Some(deadline) = take_work(core, shared, member) {
         let Some(urgency) = core.begin_wait(clock()) else { continue };
-        if member.begin(urgency, deadline.and_then(|deadline| shared.instant(deadline))) {
+        let has_turn = member.begin(urgency, deadline.and_then(|deadline| shared.instant(deadline)));
+        // The turn before this one.
+        core.watch_turn(member.take_ended());
+        if has_turn {
             core.step(&clock, member);
         }
     }
@@ -261,6 +266,7 @@ fn take_work<F: Forward>(
             return None;
         }
         member.rest();
+        core.watch_turn(member.take_ended());
         inbox = shared.wait(inbox);
     }
 }

@@ -14,7 +14,7 @@ use crate::device::Waiter;
 use crate::params::{MAX_LOGPROBS, invalid};
 use crate::sequence::Sequence;
 use crate::stats::Counters;
-use crate::{Limits, Outbox, Refused, Request, Stats, Vocabulary};
+use crate::{Limits, MemoryBudget, MemoryUse, Outbox, Refused, Request, Stats, Vocabulary};
 
 /// Upper bound of the number of stop strings, and of the bytes of one.
 pub const MAX_STOPS: usize = 64;
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     vocabulary: Arc<dyn Vocabulary>,
     limits: Limits,
     shape: Shape,
+    /// The device's memory, and the name that the engine has reserved some of it under.
+    account: (MemoryBudget, String),
     began: Instant,
 }
 
@@ -109,6 +111,7 @@ impl Handle {
         limits: Limits,
         shape: Shape,
         turn: Arc<Waiter>,
+        account: (MemoryBudget, String),
     ) -> (Handle, Arc<Shared>) {
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
@@ -119,6 +122,7 @@ impl Handle {
             vocabulary,
             limits,
             shape,
+            account,
             began: Instant::now(),
         });
         (Handle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) }, shared)
@@ -162,6 +166,12 @@ impl Handle {
     pub fn stats(&self) -> Stats {
         let shape = self.shared.shape;
         self.shared.counters.snapshot(shape.blocks, shape.block_tokens, shape.context, self.shared.now())
+    }
+
+    /// What is reserved of the device's memory under the engine's name.
+    pub fn memory(&self) -> MemoryUse {
+        let (memory, name) = &self.shared.account;
+        memory.of(name)
     }
 
     /// Whether the engine still takes requests.

@@ -82,6 +82,8 @@ pub trait Watch: Send {
     fn step(&mut self, _step: &StepReport) {}
     /// A step verified `proposed` tokens of one sequence, of which the first `accepted` were accepted.
     fn verified(&mut self, _proposed: usize, _accepted: usize) {}
+    /// A turn on the device ended, for which the engine had waited.
+    fn turn(&mut self, _waited: Duration, _held: Duration) {}
 }
 
 /// Watches nothing.

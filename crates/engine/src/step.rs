@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::blocks::BlockPool;
 use crate::completer::{Completer, LogitRows};
+use crate::device::EndedTurn;
 use crate::device::turns::Urgency;
 use crate::limits::StepBounds;
 use crate::queue::QueueRank;
@@ -153,6 +154,13 @@ impl<F: Forward> EngineCore<F> {
     /// Ends the wait: the next step has a turn, or no work is left.
     pub(crate) fn end_wait(&mut self, now: Duration) {
         self.completer.meter.end_wait(now, &self.completer.counters.times);
+    }
+
+    /// Tells the watch of a turn that ended.
+    pub(crate) fn watch_turn(&mut self, ended: Option<EndedTurn>) {
+        if let Some(EndedTurn { waited, held }) = ended {
+            self.completer.watch.turn(waited, held);
+        }
     }
 
     /// Ends cancelled and overdue sequences, then computes one batch within `turn`. Returns its number of rows.

@@ -30,6 +30,10 @@ pub(crate) const PREEMPTIONS: [f64; 7] = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0];
 /// Duration of a step (ours): a small model's decode to a large one's prefill chunk.
 pub(crate) const STEP_S: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
+/// Duration of a model's load, and of the wait for it (ours), seconds.
+pub(crate) const LOAD_S: [f64; 13] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
 /// HTTP durations, as prometheus-fastapi-instrumentator has them.
 pub(crate) const HTTP_S: [f64; 3] = [0.1, 0.5, 1.0];
 
@@ -67,6 +71,7 @@ mod tests {
             &N,
             &PREEMPTIONS,
             &STEP_S,
+            &LOAD_S,
             &HTTP_FINE_S,
         ] {
             assert!(set.is_sorted_by(|a, b| a < b));

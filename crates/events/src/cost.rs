@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::family::SortedFamily;
 use crate::text;
 
 /// For what the time since the server's start went, up to the last step that ended. The three sum to all of it.
@@ -80,9 +80,9 @@ impl CostMetrics {
 }
 
 fn kinds(r: &mut Registry, name: &str, help: &str) -> [Total; KINDS.len()] {
-    let family = Family::<[(&'static str, &'static str); 1], Total>::default();
+    let family = SortedFamily::new(Total::default);
     r.register(name, help, family.clone());
-    KINDS.map(|kind| family.get_or_create_owned(&[("kind", kind)]))
+    KINDS.map(|kind| family.get([("kind", kind)]))
 }
 
 /// A counter never falls, or a scrape takes it for one that began anew: a look while the engine notes that a rest is

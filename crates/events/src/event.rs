@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// Something that happened to the server, to a request or to the engine.
+/// Something that happened to the machine: to the server as a whole, to a connection, or to a request that is of no
+/// model, or not yet. What a model does is a [`ModelEvent`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event {
-    /// The model is loaded and requests are taken.
+    /// The first model is loaded and requests are taken.
     Ready {
         /// From the start of the process.
         after: Duration,
@@ -29,7 +30,16 @@ pub enum Event {
     Disconnected,
     /// A connection was turned away because as many are open as are allowed.
     ConnectionRefused,
-    /// A request was turned away.
+    /// A connection was closed because the client took too little of its answer in the time for it.
+    ConnectionTimedOut,
+    /// A request was turned away before its model was known, or for a reason that has nothing to do with a model.
+    Rejected(Rejection),
+}
+
+/// Something that a loaded model did, or a request to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ModelEvent {
+    /// A request was turned away; the machine counts it too.
     Rejected(Rejection),
     /// A stream's reader fell too far behind and was cut off.
     SlowReader,
@@ -55,6 +65,13 @@ pub enum Event {
         mixed: bool,
         /// How long it took.
         took: Duration,
+    },
+    /// The engine had a turn on the device.
+    DeviceTurn {
+        /// From the request for the turn to its beginning.
+        waited: Duration,
+        /// From its beginning to its end.
+        computed: Duration,
     },
     /// A step verified tokens that were proposed for one answer ahead of the model.
     Verified {
@@ -93,6 +110,94 @@ pub enum Event {
         /// Tokens of the longest.
         longest_tokens: usize,
     },
+}
+
+/// Something that happened to a model as a whole, from its registration on; most of them change its [`ModelState`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LoadEvent {
+    /// Its load began: [`ModelState::Loading`].
+    Began {
+        /// Memory that is reserved for the model, until a failure or an unload.
+        bytes: u64,
+    },
+    /// It is loaded and takes requests: [`ModelState::Ready`].
+    Loaded {
+        /// From the beginning of the load.
+        took: Duration,
+    },
+    /// It could not be loaded: [`ModelState::Failed`].
+    Failed,
+    /// A request that needed the model had waited for its load, whatever came of that.
+    Awaited {
+        /// From the request's wish for the model to the end of the load, or to the request's own.
+        waited: Duration,
+    },
+    /// It takes no more requests and ends those that it has: [`ModelState::Draining`].
+    Draining,
+    /// It was unloaded: [`ModelState::Registered`].
+    Unloaded(UnloadReason),
+}
+
+/// Why a model was unloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnloadReason {
+    /// Another model needed its memory.
+    Memory,
+    /// No request used it for as long as it is kept.
+    KeepAlive,
+    /// A client asked for it.
+    Request,
+}
+
+impl UnloadReason {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [UnloadReason; 3] = [UnloadReason::Memory, UnloadReason::KeepAlive, UnloadReason::Request];
+
+    /// The word for it, as in the metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            UnloadReason::Memory => "memory",
+            UnloadReason::KeepAlive => "keep_alive",
+            UnloadReason::Request => "request",
+        }
+    }
+}
+
+/// Where a model stands between registration and use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelState {
+    /// Known, and not in memory.
+    Registered,
+    /// Being loaded.
+    Loading,
+    /// In memory, taking requests.
+    Ready,
+    /// In memory, taking no more requests.
+    Draining,
+    /// Known, and not in memory because its last load failed.
+    Failed,
+}
+
+impl ModelState {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [ModelState; 5] = [
+        ModelState::Registered,
+        ModelState::Loading,
+        ModelState::Ready,
+        ModelState::Draining,
+        ModelState::Failed,
+    ];
+
+    /// The word for it, as in the metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelState::Registered => "registered",
+            ModelState::Loading => "loading",
+            ModelState::Ready => "ready",
+            ModelState::Draining => "draining",
+            ModelState::Failed => "failed",
+        }
+    }
 }
 
 /// Why an answer ended, by vLLM's names.
@@ -193,14 +298,9 @@ impl Rejection {
             Rejection::KeyLimit => "key_limit",
         }
     }
-
-    /// vLLM counts these two under its own name.
-    pub(crate) fn is_admission(self) -> bool {
-        matches!(self, Rejection::QueuedRequests | Rejection::QueuedTokens)
-    }
 }
 
-/// What is looked up when somebody asks for the metrics.
+/// What is looked up of a loaded model when somebody asks for the metrics; totals are since its load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Requests being computed.
@@ -215,12 +315,63 @@ pub struct Gauges {
     pub kv_blocks_cached: usize,
     /// KV blocks there are.
     pub kv_blocks_total: usize,
-    /// Preemptions since the start.
+    /// Preemptions since the load.
     pub preemptions: u64,
-    /// Prompt tokens that were looked up among the kept ones since the start.
+    /// Prompt tokens that were looked up among the kept ones since the load.
     pub prefix_queries: u64,
     /// Those of them that were found.
     pub prefix_hits: u64,
-    /// Prompt rows computed since the start, again after a preemption included.
+    /// Prompt rows computed since the load, again after a preemption included.
     pub prefill_rows: u64,
+    /// The machine's time for prompts since the load.
+    pub prompt_time: Duration,
+    /// The machine's time for answers since the load.
+    pub output_time: Duration,
+    /// Memory that the engine has taken.
+    pub memory: ModelMemory,
+}
+
+/// Memory that a model's engine has taken, by use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelMemory {
+    /// For weights, in the form in which they are computed with.
+    pub weights_bytes: u64,
+    /// For KV blocks, those that are kept for equal prefixes included.
+    pub kv_cache_bytes: u64,
+    /// For what a step computes with.
+    pub scratch_bytes: u64,
+    /// For other caches.
+    pub caches_bytes: u64,
+}
+
+impl ModelMemory {
+    /// Uses, as labels.
+    pub(crate) const USES: [&'static str; 4] = ["weights", "kv_cache", "scratch", "caches"];
+
+    /// Bytes of each of [`ModelMemory::USES`].
+    pub(crate) fn bytes(&self) -> [u64; ModelMemory::USES.len()] {
+        [self.weights_bytes, self.kv_cache_bytes, self.scratch_bytes, self.caches_bytes]
+    }
+}
+
+impl Gauges {
+    /// Adds what another engine holds and counted.
+    pub(crate) fn add(&mut self, other: &Gauges) {
+        self.running += other.running;
+        self.waiting += other.waiting;
+        self.waiting_tokens += other.waiting_tokens;
+        self.kv_blocks_used += other.kv_blocks_used;
+        self.kv_blocks_cached += other.kv_blocks_cached;
+        self.kv_blocks_total += other.kv_blocks_total;
+        self.preemptions += other.preemptions;
+        self.prefix_queries += other.prefix_queries;
+        self.prefix_hits += other.prefix_hits;
+        self.prefill_rows += other.prefill_rows;
+        self.prompt_time += other.prompt_time;
+        self.output_time += other.output_time;
+        self.memory.weights_bytes += other.memory.weights_bytes;
+        self.memory.kv_cache_bytes += other.memory.kv_cache_bytes;
+        self.memory.scratch_bytes += other.memory.scratch_bytes;
+        self.memory.caches_bytes += other.memory.caches_bytes;
+    }
 }

@@ -1,4 +1,5 @@
-//! The same numbers once more under llama-server's names, for what was made to watch it. Off unless asked for.
+//! The same numbers once more under llama-server's names, for what was made to watch it, over all models. Off unless
+//! asked for.
 //!
 //! `llamacpp:n_busy_slots_per_decode` is absent: there are no slots here.
 
@@ -8,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::event::{Event, Gauges};
+use crate::event::{Gauges, ModelEvent};
 
 type Seconds = Counter<f64, AtomicU64>;
 type Value = Gauge<f64, AtomicU64>;
@@ -57,17 +58,20 @@ impl LlamaCpp {
         }
     }
 
-    pub(crate) fn set(&self, gauges: &Gauges) {
+    /// The sums over all models.
+    pub(crate) fn set<'a>(&self, models: impl Iterator<Item = &'a Gauges>) {
         let whole = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.processing.set(whole(gauges.running));
-        self.deferred.set(whole(gauges.waiting));
+        let (running, waiting) = models.fold((0, 0), |(r, w), one| (r + one.running, w + one.waiting));
+        self.processing.set(whole(running));
+        self.deferred.set(whole(waiting));
     }
 
-    pub(crate) fn record(&self, event: &Event) {
-        if matches!(event, Event::Step { .. }) {
+    pub(crate) fn record(&self, event: &ModelEvent) {
+        if matches!(event, ModelEvent::Step { .. }) {
             self.steps.inc();
         }
-        let Event::Finished { prompt_tokens, cached_tokens, generated_tokens, prefill, decode, .. } = *event
+        let ModelEvent::Finished { prompt_tokens, cached_tokens, generated_tokens, prefill, decode, .. } =
+            *event
         else {
             return;
         };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use events::{Event, Format, Gauges, HourlyPrice, MachineTime, Metrics, Process};
+use events::{EngineShape, Event, Format, Gauges, HourlyPrice, MachineTime, Metrics, ModelBudget, Process};
 use serde_json::Value;
 
 const BEGIN: &str = "<!-- metrics: made by crates/events/tests/documented.rs -->\n";
@@ -22,13 +22,14 @@ fn root() -> PathBuf {
 /// All families, with the series that only exist once something happened.
 fn exposition() -> String {
     let metrics = Metrics::new("1.2.3");
-    metrics.add_model("tiny", 1_000, 40, 32);
+    metrics.model("tiny").engine_started(EngineShape { context: 1_000, kv_blocks: 40, kv_block_tokens: 32 });
+    metrics.set_budget(&ModelBudget::default());
     metrics.set_process(&Process::default());
     metrics.add_price(HourlyPrice { amount: 0.79, currency: "USD" });
     metrics.set_time(&MachineTime::default());
     let took = Duration::from_millis(200);
     metrics.record(Event::HttpAnswered { handler: "/v1/models", method: "GET", status: 200, took });
-    metrics.write(Some(&Gauges::default()), Format::Prometheus)
+    metrics.write(&[("tiny", Gauges::default())], Format::Prometheus)
 }
 
 struct Family {

@@ -3,13 +3,25 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use events::{Ending, Event, Format, Gauges, Metrics, Process, Rejection};
+use events::{
+    Ending, EngineShape, Event, Format, Gauges, Metrics, ModelEvent, ModelMemory, ModelMetrics, Process,
+    Rejection,
+};
+
+const NAME: &str = "tiny \"quoted\\\n";
+
+fn started(metrics: &Metrics, name: &str, context: usize, kv_blocks: usize) -> Arc<ModelMetrics> {
+    let model = metrics.model(name);
+    model.engine_started(EngineShape { context, kv_blocks, kv_block_tokens: 32 });
+    model
+}
 
 fn served() -> Metrics {
     let metrics = Metrics::new("1.2.3");
-    metrics.add_model("tiny \"quoted\\\n", 1_000, 40, 32);
+    let model = started(&metrics, NAME, 1_000, 40);
     metrics.record(Event::Ready { after: Duration::from_millis(1_500) });
     metrics.record(Event::HttpAnswered {
         handler: "/v1/models",
@@ -17,20 +29,20 @@ fn served() -> Metrics {
         status: 204,
         took: Duration::from_millis(200),
     });
-    metrics.record(Event::Rejected(Rejection::QueuedRequests));
-    metrics.record(Event::FirstToken { after: Duration::from_millis(30) });
-    metrics.record(Event::NextToken { after: Duration::from_millis(20) });
-    metrics.record(Event::NextToken { after: Duration::from_millis(90) });
-    metrics.record(Event::Step {
+    model.record(ModelEvent::Rejected(Rejection::QueuedRequests));
+    model.record(ModelEvent::FirstToken { after: Duration::from_millis(30) });
+    model.record(ModelEvent::NextToken { after: Duration::from_millis(20) });
+    model.record(ModelEvent::NextToken { after: Duration::from_millis(90) });
+    model.record(ModelEvent::Step {
         rows: 7,
         mixed: true,
         decoded: 2,
         weight_bytes: 6_000,
         took: Duration::from_millis(3),
     });
-    metrics.record(Event::Verified { proposed: 4, accepted: 2 });
-    metrics.record(Event::Verified { proposed: 3, accepted: 0 });
-    metrics.record(Event::Finished {
+    model.record(ModelEvent::Verified { proposed: 4, accepted: 2 });
+    model.record(ModelEvent::Verified { proposed: 3, accepted: 0 });
+    model.record(ModelEvent::Finished {
         ending: Ending::Stop,
         prompt_tokens: 12,
         cached_tokens: 4,
@@ -42,7 +54,7 @@ fn served() -> Metrics {
         decode: Duration::from_millis(110),
         preemptions: 0,
     });
-    metrics.record(Event::GroupFinished { n: 2, longest_tokens: 3 });
+    model.record(ModelEvent::GroupFinished { n: 2, longest_tokens: 3 });
     metrics
 }
 
@@ -57,13 +69,16 @@ const GAUGES: Gauges = Gauges {
     prefix_queries: 100,
     prefix_hits: 32,
     prefill_rows: 77,
+    prompt_time: Duration::from_millis(1_250),
+    output_time: Duration::from_millis(500),
+    memory: ModelMemory { weights_bytes: 4_096, kv_cache_bytes: 64, scratch_bytes: 0, caches_bytes: 0 },
 };
 
 const M: &str = r#"model_name="tiny \"quoted\\\n",engine="0""#;
 
 #[test]
 fn prometheus_lines() {
-    let text = served().write(Some(&GAUGES), Format::Prometheus);
+    let text = served().write(&[(NAME, GAUGES)], Format::Prometheus);
     for line in [
         "# HELP vllm:num_requests_running Requests being computed.".to_owned(),
         "# TYPE vllm:num_requests_running gauge".into(),
@@ -143,7 +158,7 @@ fn same(a: &str, b: &str) -> bool {
 
 #[test]
 fn open_metrics_ends_once() {
-    let text = served().write(Some(&GAUGES), Format::OpenMetrics);
+    let text = served().write(&[(NAME, GAUGES)], Format::OpenMetrics);
     assert!(text.ends_with("# EOF\n"));
     assert_eq!(text.matches("# EOF").count(), 1);
     assert!(text.contains("# TYPE vllm:prompt_tokens counter\n"));
@@ -152,7 +167,7 @@ fn open_metrics_ends_once() {
 #[test]
 fn every_family_has_one_help_and_one_type() {
     for format in [Format::Prometheus, Format::OpenMetrics] {
-        let text = served().write(Some(&GAUGES), format);
+        let text = served().write(&[(NAME, GAUGES)], format);
         let mut types: HashMap<&str, &str> = HashMap::new();
         let mut helps = 0;
         for line in text.lines() {
@@ -177,7 +192,7 @@ fn every_family_has_one_help_and_one_type() {
 #[test]
 fn who_gives_up_is_counted_by_how_far_it_was() {
     let metrics = Metrics::new("1");
-    metrics.add_model("m", 100, 4, 32);
+    let model = started(&metrics, "m", 100, 4);
     let ms = Duration::from_millis;
     for (ending, generated_tokens, prefill) in [
         (Ending::Abort, 0, ms(0)),
@@ -186,7 +201,7 @@ fn who_gives_up_is_counted_by_how_far_it_was() {
         (Ending::Abort, 7, ms(5)),
         (Ending::Stop, 7, ms(5)),
     ] {
-        metrics.record(Event::Finished {
+        model.record(ModelEvent::Finished {
             ending,
             prompt_tokens: 12,
             cached_tokens: 0,
@@ -199,7 +214,7 @@ fn who_gives_up_is_counted_by_how_far_it_was() {
             preemptions: 0,
         });
     }
-    let text = metrics.write(Some(&GAUGES), Format::Prometheus);
+    let text = metrics.write(&[("m", GAUGES)], Format::Prometheus);
     for (stage, count) in [("queue", 1), ("prefill", 2), ("decode", 1)] {
         let m = r#"model_name="m",engine="0""#;
         let line = format!("gristmill_requests_cancelled_total{{{m},stage=\"{stage}\"}} {count}");
@@ -210,16 +225,16 @@ fn who_gives_up_is_counted_by_how_far_it_was() {
 #[test]
 fn llama_servers_names_are_offered() {
     let metrics = Metrics::new("1");
-    metrics.add_model("m", 100, 4, 32);
+    let model = started(&metrics, "m", 100, 4);
     metrics.offer_llamacpp();
-    metrics.record(Event::Step {
+    model.record(ModelEvent::Step {
         rows: 3,
         decoded: 3,
         mixed: false,
         weight_bytes: 0,
         took: Duration::from_millis(1),
     });
-    let ended = |prompt_tokens, generated_tokens| Event::Finished {
+    let ended = |prompt_tokens, generated_tokens| ModelEvent::Finished {
         ending: Ending::Length,
         prompt_tokens,
         cached_tokens: 2,
@@ -231,10 +246,10 @@ fn llama_servers_names_are_offered() {
         decode: Duration::from_secs(2),
         preemptions: 0,
     };
-    metrics.record(ended(12, 30));
-    metrics.record(ended(8, 10));
-    metrics.record(ended(50, 0));
-    let text = metrics.write(Some(&GAUGES), Format::Prometheus);
+    model.record(ended(12, 30));
+    model.record(ended(8, 10));
+    model.record(ended(50, 0));
+    let text = metrics.write(&[("m", GAUGES)], Format::Prometheus);
     for line in [
         "# TYPE llamacpp:prompt_tokens_total counter",
         "llamacpp:prompt_tokens_total 16",
@@ -251,16 +266,16 @@ fn llama_servers_names_are_offered() {
     ] {
         assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
     }
-    assert!(!served().write(Some(&GAUGES), Format::Prometheus).contains("llamacpp:"));
+    assert!(!served().write(&[(NAME, GAUGES)], Format::Prometheus).contains("llamacpp:"));
 }
 
 #[test]
 fn the_process_is_told_as_it_is() {
     let metrics = Metrics::new("1");
-    assert!(!metrics.write(None, Format::Prometheus).contains("process_"));
+    assert!(!metrics.write(&[], Format::Prometheus).contains("process_"));
     let mut process = Process { resident_bytes: Some(4_096), cpu_s: Some(1.5), ..Process::default() };
     metrics.set_process(&process);
-    let text = metrics.write(None, Format::Prometheus);
+    let text = metrics.write(&[], Format::Prometheus);
     for line in
         ["process_resident_memory_bytes 4096.0", "process_cpu_seconds_total 1.5", "process_open_fds NaN"]
     {
@@ -269,15 +284,15 @@ fn the_process_is_told_as_it_is() {
     process.cpu_s = None;
     process.open_files = Some(7);
     metrics.set_process(&process);
-    let text = metrics.write(None, Format::Prometheus);
+    let text = metrics.write(&[], Format::Prometheus);
     assert!(text.contains("process_cpu_seconds_total 1.5\n") && text.contains("process_open_fds 7.0\n"));
 }
 
 #[test]
 fn before_the_model_is_there() {
     let metrics = Metrics::new("1");
-    metrics.record(Event::FirstToken { after: Duration::ZERO });
-    let text = metrics.write(None, Format::Prometheus);
+    metrics.model("m").record(ModelEvent::FirstToken { after: Duration::ZERO });
+    let text = metrics.write(&[], Format::Prometheus);
     assert!(text.contains("gristmill_ready 0\n"));
     assert!(!text.contains("vllm:"));
 }

@@ -69,7 +69,7 @@ impl<S> WriteTimeout<S> {
         if self.deadline.as_mut().poll(context).is_ready() {
             // Once: the connection ends.
             if let Some(metrics) = self.metrics.take() {
-                metrics.record(Event::SlowReader);
+                metrics.record(Event::ConnectionTimedOut);
             }
             let message = "the client took too little of its answer in the time for it";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));

@@ -76,14 +76,15 @@ impl Server {
         self.state.service.open(since.elapsed());
     }
 
-    /// What the engine is to be started with, so that its steps are counted.
-    pub fn watch(&self) -> Box<dyn service::Watch> {
-        self.watch_reads(&|_| 0)
+    /// What the engine of the model with this name, the first of its names, is to be started with, so that its steps
+    /// are counted.
+    pub fn watch(&self, model: &str) -> Box<dyn service::Watch> {
+        self.watch_reads(model, &|_| 0)
     }
 
     /// As [`Server::watch`]; `weight_bytes` tells how many bytes of weights a step of so many rows reads.
-    pub fn watch_reads(&self, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn service::Watch> {
-        self.state.service.watch(weight_bytes)
+    pub fn watch_reads(&self, model: &str, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn service::Watch> {
+        self.state.service.watch(model, weight_bytes)
     }
 
     /// What is asked about the process whenever somebody asks for the metrics; it should take well under a millisecond.

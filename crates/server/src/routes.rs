@@ -100,19 +100,18 @@ async fn health(Shared(state): Shared<Arc<State>>) -> Response {
 /// Whether the process is worth keeping: the engine moves, or has nothing to do. Loading and draining are no reason
 /// to restart it.
 async fn live(Shared(state): Shared<Arc<State>>) -> Response {
-    match state.service.watchdog().stuck() {
-        None if state.service.engine_has_stopped() => httpd::respond(&Fault::unavailable(
-            "engine_stopped",
-            "the engine has stopped; the server must be restarted",
-            60,
-        )),
-        None => json(r#"{"status":"ok"}"#.to_owned()),
-        Some(stuck) => httpd::respond(&Fault::unavailable(
-            "engine_stuck",
-            format!("the engine has work and has made no step for {} s", stuck.as_secs()),
-            60,
-        )),
-    }
+    let Some(stuck) = state.service.watchdog().stuck() else {
+        return match state.service.engines_run() {
+            Ok(()) => json(r#"{"status":"ok"}"#.to_owned()),
+            Err(fault) => httpd::respond(&fault),
+        };
+    };
+    let message = format!(
+        "the engine has work and has made no step for {} s; the work is of {}",
+        stuck.as_secs(),
+        state.service.busy_models()
+    );
+    httpd::respond(&Fault::unavailable("engine_stuck", message, 60))
 }
 
 async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
@@ -122,8 +121,7 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
     if let Some(process) = state.process.get() {
         metrics.set_process(&process());
     }
-    metrics.set_time(&state.service.machine_time());
-    let text = metrics.write(state.service.gauges().as_ref(), format);
+    let text = state.service.write_metrics(format);
     ([(header::CONTENT_TYPE, format.content_type())], text).into_response()
 }
 

@@ -187,7 +187,7 @@ fn a_drain_ends() {
         model,
         std::sync::Arc::new(engine::fake::FakeVocabulary),
         Limits::default(),
-        server.server.watch(),
+        server.server.watch("tiny"),
     )
     .unwrap();
     let served =

@@ -8,6 +8,7 @@ mod endpoints;
 mod extras;
 mod frame;
 mod lifetimes;
+mod many_metrics;
 mod many_models;
 mod metrics;
 mod ollama;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use engine::fake::{FakeModel, FakeVocabulary};
 use engine::{Engine, Limits};
 use serde_json::{Value, json};
-use server::{LoadedModel, Options};
+use server::{LoadedModel, Options, Server};
 use service::{Loader, Registration};
 
 use crate::frame::{CONTEXT, Letters, Running, VOCAB, options, paced, unready};
@@ -18,17 +18,23 @@ const BYTES: u64 = 40;
 const ROOM: u64 = 100;
 
 /// Loads a fake model whose answers depend on its name.
-struct Fake {
+pub(crate) struct Fake {
     name: &'static str,
     pace: Duration,
     loads: AtomicUsize,
-    fails: AtomicBool,
+    pub(crate) fails: AtomicBool,
+    /// Whose metrics its engines count in.
+    server: OnceLock<Server>,
 }
 
 impl Fake {
-    fn new(name: &'static str) -> Arc<Fake> {
+    pub(crate) fn new(name: &'static str) -> Arc<Fake> {
+        Fake::paced(name, Duration::from_micros(200))
+    }
+
+    fn paced(name: &'static str, pace: Duration) -> Arc<Fake> {
         let (loads, fails) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Fake { name, pace: Duration::from_micros(200), loads, fails })
+        Arc::new(Fake { name, pace, loads, fails, server: OnceLock::new() })
     }
 }
 
@@ -47,7 +53,7 @@ impl Loader for Fake {
         let mut model = FakeModel::new(VOCAB, CONTEXT, 64, 32);
         model.habit = f32::from(self.name.as_bytes()[0] - b'a') / 4.0;
         let forward = paced(model, self.pace);
-        let watch = Box::new(engine::Unwatched);
+        let watch = self.server.get().unwrap().watch(self.name);
         let engine = Engine::start_with(forward, Arc::new(FakeVocabulary), Limits::default(), watch);
         let engine = engine.map_err(|error| error.to_string())?;
         Ok(LoadedModel::new(vec![self.name.to_owned()], engine, Arc::new(Letters)))
@@ -56,9 +62,20 @@ impl Loader for Fake {
 
 /// A server of these models, which share [`ROOM`].
 fn server_of(models: &[Arc<Fake>], pinned: &[&str], keep_alive: Option<Duration>) -> Running {
-    let service = service::Options { model_bytes: ROOM, ..service::Options::default() };
+    server_with(service::Options::default(), models, pinned, keep_alive)
+}
+
+/// As [`server_of`], with bounds and a price.
+pub(crate) fn server_with(
+    service: service::Options,
+    models: &[Arc<Fake>],
+    pinned: &[&str],
+    keep_alive: Option<Duration>,
+) -> Running {
+    let service = service::Options { model_bytes: ROOM, ..service };
     let running = unready(Options { service, ..options() }, Duration::from_secs(5));
     for model in models {
+        assert!(model.server.set(running.server.clone()).is_ok());
         let registration = Registration {
             names: vec![model.name.to_owned()],
             pinned: pinned.contains(&model.name),
@@ -71,7 +88,7 @@ fn server_of(models: &[Arc<Fake>], pinned: &[&str], keep_alive: Option<Duration>
     running
 }
 
-fn ask(server: &Running, model: &str, prompt: &str) -> Value {
+pub(crate) fn ask(server: &Running, model: &str, prompt: &str) -> Value {
     let body =
         json!({"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": true});
     let answer = server.post("/v1/completions", &body);
@@ -89,7 +106,7 @@ fn states(server: &Running) -> HashMap<String, String> {
         .collect()
 }
 
-fn until(what: &str, mut wanted: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut wanted: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !wanted() {
         assert!(Instant::now() < end, "waited in vain for {what}");
@@ -135,12 +152,7 @@ fn three_models_with_room_for_two_answer_everything_as_alone() {
 
 #[test]
 fn a_load_happens_once_and_blocks_nobody() {
-    let slow = Arc::new(Fake {
-        name: "b",
-        pace: Duration::ZERO,
-        loads: AtomicUsize::new(0),
-        fails: AtomicBool::new(false),
-    });
+    let slow = Fake::paced("b", Duration::ZERO);
     let server = server_of(&[Fake::new("a"), slow.clone()], &["a"], None);
     ask(&server, "a", "hello");
     std::thread::scope(|scope| {

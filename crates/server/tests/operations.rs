@@ -27,7 +27,7 @@ fn chat_as(server: &Running, key: &str, extra: serde_json::Value) -> Answer {
 }
 
 #[derive(Default)]
-struct Kept(Mutex<Vec<Record>>);
+pub(crate) struct Kept(Mutex<Vec<Record>>);
 
 impl Audit for Kept {
     fn note(&self, record: &Record) {
@@ -37,7 +37,7 @@ impl Audit for Kept {
 
 impl Kept {
     /// Waits for the record of a path that was answered, and takes all.
-    fn until(&self, count: usize) -> Vec<Record> {
+    pub(crate) fn until(&self, count: usize) -> Vec<Record> {
         let end = Instant::now() + Duration::from_secs(10);
         while self.0.lock().unwrap().len() < count {
             assert!(Instant::now() < end, "only {:?}", self.0.lock().unwrap());

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use engine::{FinishReason, MatchedStop, Refused, Ticket, TokenLogprobs};
-use events::{Event as Counted, Rejection};
+use events::{ModelEvent, ModelMetrics, Rejection};
 use inference::{
     End, Event, Events, Generation, Part, PromptFacts, PromptScores, RequestContext, ScoredToken, Token,
     TokenScore, TokenText,
@@ -130,6 +130,7 @@ fn submit(
     } else {
         (plan.template.max_tokens.unwrap_or(most).min(most) + 3) * choices
     };
+    let metrics = core.metrics.model(model.name());
     let (sender, receiver) = mpsc::channel(events.min(tokio::sync::Semaphore::MAX_PERMITS));
     let overflow = Arc::new(AtomicBool::new(false));
     let mut tickets = Vec::with_capacity(choices);
@@ -147,7 +148,7 @@ fn submit(
             let outbox = Outbox {
                 choice: p * plan.n + k,
                 sender: sender.clone(),
-                metrics: core.metrics.clone(),
+                metrics: metrics.clone(),
                 admission: core.admission.clone(),
                 group: group.clone(),
                 overflow: overflow.clone(),
@@ -156,7 +157,7 @@ fn submit(
                 context: context.clone(),
             };
             let ticket = model.engine.submit(request, Box::new(outbox));
-            tickets.push(ticket.map_err(|refused| fault_of_refusal(core, refused, plan.field))?);
+            tickets.push(ticket.map_err(|refused| fault_of_refusal(core, &metrics, refused, plan.field))?);
         }
     }
     Ok((receiver, tickets))
@@ -287,18 +288,18 @@ fn price(core: &Core, plan: &Plan) -> Result<Option<Price>, Fault> {
     Ok(price.filter(|price| price.in_usage || plan.include_cost))
 }
 
-fn fault_of_refusal(core: &Core, refused: Refused, prompt_field: &str) -> Fault {
+fn fault_of_refusal(core: &Core, model: &ModelMetrics, refused: Refused, prompt_field: &str) -> Fault {
     match refused {
         Refused::PromptTooLong { tokens, context } => Fault::context(prompt_field, tokens, context),
         Refused::InvalidParam { name, value, expected } => {
             Fault::field(name, format!("{name} is {value}, expected {expected}"))
         }
         Refused::Closed => {
-            core.metrics.record(Counted::Rejected(Rejection::Draining));
+            model.record(ModelEvent::Rejected(Rejection::Draining));
             Fault::unavailable("draining", "the server is shutting down", 5)
         }
         busy => {
-            core.metrics.record(Counted::Rejected(Rejection::QueuedTokens));
+            model.record(ModelEvent::Rejected(Rejection::QueuedTokens));
             Fault::busy(busy.to_string(), core.admission.retry_after_s())
         }
     }

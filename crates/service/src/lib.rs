@@ -16,6 +16,7 @@ mod outbox;
 mod plan;
 mod prefill_last;
 mod preparation;
+mod recorder;
 mod registry;
 mod response_store;
 mod service;

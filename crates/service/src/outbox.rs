@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::{FinishReason, ReceiverGone, StepReport, Usage};
-use events::{Ending, Event, Metrics};
+use events::{Ending, ModelEvent, ModelMetrics};
 use inference::{RequestContext, RequestUsage};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -17,7 +17,7 @@ use crate::watchdog::Watchdog;
 pub(crate) struct Outbox {
     pub(crate) choice: usize,
     pub(crate) sender: Sender<(usize, engine::Event)>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ModelMetrics>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) group: Arc<Group>,
     pub(crate) overflow: Arc<AtomicBool>,
@@ -38,11 +38,11 @@ impl Group {
         Group { n, left: AtomicUsize::new(n), longest: AtomicUsize::new(0) }
     }
 
-    fn ended(&self, tokens: usize, metrics: &Metrics) {
+    fn ended(&self, tokens: usize, metrics: &ModelMetrics) {
         self.longest.fetch_max(tokens, Ordering::Relaxed);
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let longest_tokens = self.longest.load(Ordering::Relaxed);
-            metrics.record(Event::GroupFinished { n: self.n, longest_tokens });
+            metrics.record(ModelEvent::GroupFinished { n: self.n, longest_tokens });
         }
     }
 }
@@ -59,7 +59,7 @@ impl engine::Outbox for Outbox {
         }
         self.sender.try_send((self.choice, event)).map_err(|error| {
             if matches!(error, TrySendError::Full(_)) && !self.overflow.swap(true, Ordering::Relaxed) {
-                self.metrics.record(Event::SlowReader);
+                self.metrics.record(ModelEvent::SlowReader);
             }
             ReceiverGone
         })
@@ -72,16 +72,16 @@ impl Outbox {
         self.metrics.record(match self.last {
             None => {
                 self.context.record_first_token();
-                Event::FirstToken { after: now - self.context.began() }
+                ModelEvent::FirstToken { after: now - self.context.began() }
             }
-            Some(last) => Event::NextToken { after: now - last },
+            Some(last) => ModelEvent::NextToken { after: now - last },
         });
         self.last = Some(now);
     }
 
     fn count_end(&mut self, ending: Ending, usage: &Usage, timings: &engine::Timings) {
         self.admission.took(timings.prefill + timings.decode);
-        self.metrics.record(Event::Finished {
+        self.metrics.record(ModelEvent::Finished {
             ending,
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.cached_tokens,
@@ -118,7 +118,7 @@ fn ending(reason: FinishReason) -> Ending {
 
 /// Counts the engine's steps.
 pub(crate) struct Steps {
-    metrics: Arc<Metrics>,
+    metrics: Arc<ModelMetrics>,
     /// Bytes of weights that a step reads, by its rows.
     weight_bytes: Vec<u64>,
     watchdog: Arc<Watchdog>,
@@ -129,7 +129,7 @@ const MOST_ROWS: usize = 512;
 
 impl Steps {
     pub(crate) fn new(
-        metrics: Arc<Metrics>,
+        metrics: Arc<ModelMetrics>,
         watchdog: Arc<Watchdog>,
         weight_bytes: &dyn Fn(usize) -> u64,
     ) -> Steps {
@@ -143,10 +143,14 @@ impl engine::Watch for Steps {
         let StepReport { rows, decoded, took, .. } = *step;
         let mixed = step.decoding > 0 && step.prompt_rows > 0;
         let weight_bytes = self.weight_bytes[rows.min(MOST_ROWS)];
-        self.metrics.record(Event::Step { rows, mixed, decoded, weight_bytes, took });
+        self.metrics.record(ModelEvent::Step { rows, mixed, decoded, weight_bytes, took });
+    }
+
+    fn turn(&mut self, waited: Duration, held: Duration) {
+        self.metrics.record(ModelEvent::DeviceTurn { waited, computed: held });
     }
 
     fn verified(&mut self, proposed: usize, accepted: usize) {
-        self.metrics.record(Event::Verified { proposed, accepted });
+        self.metrics.record(ModelEvent::Verified { proposed, accepted });
     }
 }

@@ -9,10 +9,12 @@ mod table;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use events::UnloadReason;
 use tokio::sync::Notify;
 use wire::Fault;
 
 use crate::LoadedModel;
+use crate::recorder::Recorder;
 use table::{Answer, Table};
 pub use table::{Facts, State};
 
@@ -56,12 +58,8 @@ pub struct Registry {
     changed: Notify,
     /// The longest that a request waits for its model.
     longest_wait: Duration,
-    /// Told of every model before it is used.
-    on_loaded: OnLoaded,
+    recorder: Arc<Recorder>,
 }
-
-/// What is done with a model that has been loaded, before it is used.
-pub(crate) type OnLoaded = Box<dyn Fn(&LoadedModel) + Send + Sync>;
 
 /// A model in use: it stays loaded until this is dropped.
 pub struct Lease {
@@ -96,18 +94,21 @@ impl Drop for Lease {
 struct Waiting<'a> {
     registry: &'a Registry,
     index: usize,
+    /// When it asked for the model.
+    since: Instant,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(registry: &'a Registry, index: usize) -> Waiting<'a> {
+    fn begin(registry: &'a Registry, index: usize, since: Instant) -> Waiting<'a> {
         registry.table().wait(index, Instant::now());
-        Waiting { registry, index }
+        Waiting { registry, index, since }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.registry.table().stop_waiting(self.index);
+        self.registry.recorder.awaited(&self.registry.name(self.index), self.since.elapsed());
         self.registry.changed.notify_waiters();
     }
 }
@@ -117,13 +118,13 @@ const UNLOAD: Duration = Duration::from_secs(30);
 
 impl Registry {
     /// No models yet, which may take so many bytes together.
-    pub(crate) fn new(limit_bytes: u64, longest_wait: Duration, on_loaded: OnLoaded) -> Arc<Registry> {
+    pub(crate) fn new(limit_bytes: u64, longest_wait: Duration, recorder: Arc<Recorder>) -> Arc<Registry> {
         Arc::new(Registry {
             table: Mutex::new(Table::new(limit_bytes)),
             loaders: Mutex::default(),
             changed: Notify::new(),
             longest_wait,
-            on_loaded,
+            recorder,
         })
     }
 
@@ -141,6 +142,7 @@ impl Registry {
         if let Some(name) = names.iter().find(|name| find(&table, name).is_some()) {
             return Err(format!("two models are called {name}"));
         }
+        self.recorder.registered(&names[0]);
         table.add(names, pinned, keep_alive, Instant::now());
         loaders.push(loader);
         Ok(())
@@ -148,7 +150,7 @@ impl Registry {
 
     /// Adds a model that is loaded and stays so.
     pub(crate) fn add_loaded(&self, model: LoadedModel) {
-        (self.on_loaded)(&model);
+        self.recorder.loaded_before(&model);
         let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.table();
         let now = Instant::now();
@@ -157,9 +159,12 @@ impl Registry {
         loaders.push(Arc::new(Never));
     }
 
-    /// The models that are loaded.
-    pub(crate) fn loaded(&self) -> Vec<Arc<LoadedModel>> {
-        self.table().ready()
+    /// The name of a model whose engine takes no requests although the model is ready.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        // A model leaves the state "ready" before its engine is closed, so both are looked up under the lock.
+        let table = self.table();
+        let ready = table.entries.iter().filter_map(|entry| Some((&entry.names, entry.state.model()?)));
+        ready.filter(|(_, model)| !model.engine.is_open()).map(|(names, _)| names[0].clone()).next()
     }
 
     /// Which model is called so; none is the default one.
@@ -168,6 +173,14 @@ impl Registry {
         match name {
             None => (!table.entries.is_empty()).then_some(0),
             Some(name) => find(&table, name),
+        }
+    }
+
+    /// The name of the only model; none if there are several, or none.
+    pub(crate) fn only(&self) -> Option<String> {
+        match self.table().entries.as_slice() {
+            [only] => Some(only.names[0].clone()),
+            _ => None,
         }
     }
 
@@ -188,7 +201,8 @@ impl Registry {
     /// # Errors
     /// It cannot be loaded, or not in time.
     pub async fn acquire(self: &Arc<Self>, index: usize) -> Result<Lease, Fault> {
-        let end = tokio::time::Instant::now() + self.longest_wait;
+        let asked = Instant::now();
+        let end = tokio::time::Instant::from(asked) + self.longest_wait;
         let bytes = self.need_bytes(index).await?;
         let mut waiting = None;
         loop {
@@ -200,7 +214,7 @@ impl Registry {
             match self.ask(index, bytes) {
                 Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model }),
                 Answer::Load => self.begin_load(index),
-                Answer::Unload(going) => self.begin_unload(going),
+                Answer::Unload(going) => self.begin_unload(going, UnloadReason::Memory),
                 Answer::Wait(until) => wake = until.map_or(end, |until| end.min(until.into())),
                 Answer::Failed(why) => return Err(self.failed(index, &why)),
                 Answer::TooLarge { bytes, limit, pinned } => {
@@ -211,7 +225,7 @@ impl Registry {
                     return Err(Fault::unavailable("model_too_large", message, 60));
                 }
             }
-            waiting.get_or_insert_with(|| Waiting::begin(self, index));
+            waiting.get_or_insert_with(|| Waiting::begin(self, index, asked));
             let timed_out = tokio::time::timeout_at(wake, changed).await.is_err();
             if timed_out && tokio::time::Instant::now() >= end {
                 return Err(self.late(index));
@@ -249,15 +263,25 @@ impl Registry {
 
     /// Loads a model that is marked as loading.
     fn run_load(&self, index: usize) {
-        let loader = self.loader(index);
+        let (loader, began) = (self.loader(index), Instant::now());
+        let (names, bytes) = {
+            let facts = self.table().facts(index, began);
+            (facts.names, facts.bytes.unwrap_or_default())
+        };
+        self.recorder.load_began(&names[0], bytes);
         let progress = |what: String| self.table().progress(index, what);
         let load = std::panic::AssertUnwindSafe(|| loader.load(&progress));
-        let outcome = std::panic::catch_unwind(load)
+        let mut outcome = std::panic::catch_unwind(load)
             .unwrap_or_else(|_| Err("its loader panicked; the log has the reason".into()));
-        match &outcome {
-            Ok(model) => (self.on_loaded)(model),
+        match &mut outcome {
+            Ok(model) => {
+                // Answers, records and metrics name it as it was registered.
+                model.names.clone_from(&names);
+                self.recorder.loaded(model, began.elapsed());
+            }
             Err(why) => {
-                tracing::error!(model = self.name(index), error = why, "a model could not be loaded");
+                self.recorder.load_failed(&names[0]);
+                tracing::error!(model = names[0], error = why, "a model could not be loaded");
             }
         }
         self.table().loaded(index, outcome.map(Arc::new), Instant::now());
@@ -288,11 +312,13 @@ impl Registry {
     }
 
     /// Ends the engines of models that nobody uses, on a thread that may block.
-    fn begin_unload(self: &Arc<Self>, going: Vec<(usize, Arc<LoadedModel>)>) {
+    fn begin_unload(self: &Arc<Self>, going: Vec<(usize, Arc<LoadedModel>)>, reason: UnloadReason) {
         let registry = self.clone();
+        going.iter().for_each(|(_, model)| registry.recorder.draining(model.name()));
         tokio::task::spawn_blocking(move || {
             for (index, model) in going {
                 model.engine.drain(UNLOAD);
+                registry.recorder.unloaded(model.name(), reason);
                 // The memory is free when the last of the model is dropped, which this is.
                 drop(model);
                 registry.table().unloaded(index);
@@ -321,7 +347,8 @@ impl Registry {
         }
         let going = table.drain(index);
         drop(table);
-        self.begin_unload(going.map(|model| (index, model)).into_iter().collect());
+        let going = going.map(|model| (index, model)).into_iter().collect();
+        self.begin_unload(going, UnloadReason::Request);
         Ok(())
     }
 
@@ -329,7 +356,7 @@ impl Registry {
     pub fn expire(self: &Arc<Self>) {
         let going = self.table().expire(Instant::now());
         if !going.is_empty() {
-            self.begin_unload(going);
+            self.begin_unload(going, UnloadReason::KeepAlive);
         }
     }
 
@@ -340,6 +367,7 @@ impl Registry {
         self.changed.notify_waiters();
         // None of them takes more from now on, whoever is drained first.
         for model in &models {
+            self.recorder.draining(model.name());
             model.engine.close();
         }
         for model in models {

@@ -1,10 +1,10 @@
 //! The contract kept by this machine: what its models can be asked, how much is let in, and what becomes of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use events::{Event, Gauges, HourlyPrice, MachineTime, Metrics, Rejection};
+use events::{Event, Format, HourlyPrice, Metrics, ModelBudget, ModelEvent, Rejection};
 use inference::{
     Capability, Inference, Load, Operation, Output, Request, RequestContext, Submitted, Tokenize, Tokens,
 };
@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::outbox::Steps;
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
+use crate::recorder::Recorder;
 use crate::registry::{Facts, Lease, Registry};
 use crate::response_store::ResponseStore;
 use crate::watchdog::{self, Watchdog};
@@ -32,9 +33,7 @@ pub struct Service {
     watchdog: Arc<Watchdog>,
     preparation: Preparation,
     responses: Arc<ResponseStore>,
-    began: Instant,
-    /// From there to the engine's start.
-    loading: OnceLock<Duration>,
+    recorder: Arc<Recorder>,
     registry: Arc<Registry>,
     /// What is being done before the first request is taken; none from then on.
     starting: RwLock<Option<String>>,
@@ -59,19 +58,12 @@ impl Service {
             let currency = price.currency.code();
             metrics.add_price(HourlyPrice { amount: price.per_hour, currency });
         }
-        let counted = metrics.clone();
-        // From a model's load on, what it does is counted.
-        let count = move |model: &LoadedModel| {
-            let stats = model.engine.stats();
-            let blocks = (stats.kv_blocks_total, stats.kv_block_tokens);
-            counted.add_model(model.name(), model.engine.context(), blocks.0, blocks.1);
-        };
+        let recorder = Recorder::new(metrics.clone());
         Service {
-            began: Instant::now(),
-            loading: OnceLock::new(),
             responses: Arc::default(),
             preparation: Preparation::default(),
-            registry: Registry::new(options.model_bytes, options.longest_load, Box::new(count)),
+            registry: Registry::new(options.model_bytes, options.longest_load, recorder.clone()),
+            recorder,
             starting: RwLock::new(Some("starting".into())),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -104,21 +96,36 @@ impl Service {
         &self.watchdog
     }
 
-    /// What the engine is to be started with, so that its steps are counted; `weight_bytes` tells how many bytes of
-    /// weights a step of so many rows reads.
-    pub fn watch(&self, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
-        Box::new(Steps::new(self.core.metrics.clone(), self.watchdog.clone(), weight_bytes))
+    /// What the engine of the model with this name is to be started with, so that its steps are counted;
+    /// `weight_bytes` tells how many bytes of weights a step of so many rows reads.
+    pub fn watch(&self, model: &str, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
+        Box::new(Steps::new(self.core.metrics.model(model), self.watchdog.clone(), weight_bytes))
     }
 
     /// Whether the engine has work.
     fn engine_is_busy(&self) -> bool {
-        self.gauges().is_some_and(|gauges| gauges.running + gauges.waiting > 0)
+        self.recorder.gauges().iter().any(|(_, gauges)| gauges.running + gauges.waiting > 0)
     }
 
-    /// Whether there is a model whose engine has ended although nobody asked it to.
-    pub fn engine_has_stopped(&self) -> bool {
-        !self.draining.load(Ordering::Acquire)
-            && self.registry.loaded().iter().any(|model| !model.engine.is_open())
+    /// The names of the models whose engines have work, joined.
+    pub fn busy_models(&self) -> String {
+        let engines = self.recorder.gauges().into_iter();
+        let busy = engines.filter(|(_, gauges)| gauges.running + gauges.waiting > 0);
+        busy.map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether all engines are as they should be.
+    ///
+    /// # Errors
+    /// One has ended although nobody asked it to.
+    pub fn engines_run(&self) -> Result<(), Fault> {
+        let Some(name) = self.registry.stopped() else { return Ok(()) };
+        // Looked up last: a drain that began meanwhile has closed them.
+        if self.draining.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let message = format!("the engine of the model {name} has stopped; the server must be restarted");
+        Err(Fault::unavailable("engine_stopped", message, 60))
     }
 
     /// The models.
@@ -137,9 +144,6 @@ impl Service {
     /// Takes requests from now on, for this model, which stays loaded, among others; `after` is the time since the start
     /// of the process.
     pub fn ready(&self, model: LoadedModel, after: Duration) {
-        let stats = model.engine.stats();
-        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
-        self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
         self.registry.add_loaded(model);
         self.open(after);
     }
@@ -187,11 +191,7 @@ impl Service {
         if let Some(what) = &*self.starting.read().unwrap_or_else(PoisonError::into_inner) {
             return Err(Fault::unavailable("model_loading", format!("the model is loading: {what}"), 2));
         }
-        if self.engine_has_stopped() {
-            let message = "the engine has stopped; the server must be restarted";
-            return Err(Fault::unavailable("engine_stopped", message, 60));
-        }
-        Ok(())
+        self.engines_run()
     }
 
     /// As [`Service::is_open`], counting a refusal.
@@ -235,48 +235,24 @@ impl Service {
         })
     }
 
-    /// For what the time since the start went.
-    pub fn machine_time(&self) -> MachineTime {
-        let models = self.registry.loaded();
-        let (mut prompt, mut output) = (Duration::ZERO, Duration::ZERO);
-        for model in &models {
-            let stats = model.engine.stats();
-            prompt += stats.prompt_time;
-            output += stats.completion_time;
+    /// All metrics, as text.
+    pub fn write_metrics(&self, format: Format) -> String {
+        let (reserved_bytes, budget_bytes) = self.registry.memory();
+        if budget_bytes < u64::MAX {
+            self.core.metrics.set_budget(&ModelBudget { budget_bytes, reserved_bytes });
         }
-        let idle = match models.as_slice() {
-            [model] => self.loading.get().copied().unwrap_or_default() + model.engine.stats().idle_time,
-            _ => self.began.elapsed().saturating_sub(prompt + output),
-        };
-        MachineTime { prompt, output, idle }
+        self.recorder.write(format)
     }
 
-    /// What the engines hold now, together.
-    pub fn gauges(&self) -> Option<Gauges> {
-        let models = self.registry.loaded();
-        let mut sum: Option<Gauges> = None;
-        for model in models {
-            let stats = model.engine.stats();
-            let sum = sum.get_or_insert_with(Gauges::default);
-            sum.running += stats.running;
-            sum.waiting += stats.waiting;
-            sum.waiting_tokens += stats.waiting_tokens;
-            sum.kv_blocks_used += stats.kv_blocks_used;
-            sum.kv_blocks_cached += stats.kv_blocks_cached;
-            sum.kv_blocks_total += stats.kv_blocks_total;
-            sum.preemptions += stats.preemptions;
-            sum.prefix_queries += stats.prompt_tokens;
-            sum.prefix_hits += stats.cached_tokens;
-            sum.prefill_rows += stats.prefill_rows;
-        }
-        sum
-    }
-
-    fn count_full(&self, fault: &Fault) {
+    /// Counts a refusal for want of a place, as the model's if it is known which one was asked for.
+    fn count_full(&self, fault: &Fault, model: Option<&str>) {
         if fault.status == 429 {
             let late = fault.code == Some("wait_too_long");
             let reason = if late { Rejection::QueuedTime } else { Rejection::QueuedRequests };
-            self.core.metrics.record(Event::Rejected(reason));
+            match model {
+                Some(model) => self.core.metrics.model(model).record(ModelEvent::Rejected(reason)),
+                None => self.core.metrics.record(Event::Rejected(reason)),
+            }
         }
     }
 
@@ -295,7 +271,11 @@ impl Service {
         size: usize,
     ) -> Result<Admitted, Fault> {
         let permit = match takes {
-            Takes::Answers => Some(self.core.admission.enter().inspect_err(|fault| self.count_full(fault))?),
+            Takes::Answers => {
+                // Which model is asked for is not read yet.
+                let count = |fault: &Fault| self.count_full(fault, self.registry.only().as_deref());
+                Some(self.core.admission.enter().inspect_err(count)?)
+            }
             Takes::Texts => None,
         };
         let slot = self.preparation.enter(context.owner(), size).await.map_err(|none| self.no_slot(none))?;
@@ -319,11 +299,12 @@ impl Service {
                 let (mut admitted, (mut plan, model)) = self.counted(admitted.run(work).await)?;
                 plan.ask_for(context.client(), time_limit);
                 plan.warnings.drain(..).for_each(|warning| context.warn(warning));
+                let count = |fault: &Fault| self.count_full(fault, Some(model.name()));
                 let mut permit = match admitted.take_permit() {
                     Some(permit) => permit,
-                    None => self.core.admission.enter().inspect_err(|fault| self.count_full(fault))?,
+                    None => self.core.admission.enter().inspect_err(count)?,
                 };
-                permit.grow(plan.choices()).inspect_err(|fault| self.count_full(fault))?;
+                permit.grow(plan.choices()).inspect_err(count)?;
                 generation::start(&self.core, model, plan, permit, &context).map(Output::Generation)
             }
             Operation::Tokenize(operation) => {
@@ -413,11 +394,10 @@ impl Inference for Service {
     }
 
     fn load(&self) -> Load {
-        let gauges = self.gauges();
-        gauges.map_or_else(Load::default, |gauges| Load {
-            running: gauges.running,
-            waiting: gauges.waiting,
-            waiting_tokens: gauges.waiting_tokens,
+        self.recorder.gauges().iter().fold(Load::default(), |sum, (_, gauges)| Load {
+            running: sum.running + gauges.running,
+            waiting: sum.waiting + gauges.waiting,
+            waiting_tokens: sum.waiting_tokens + gauges.waiting_tokens,
         })
     }
 }

@@ -181,9 +181,8 @@ fn load_beside(
     let load = move || {
         if args.is_many() {
             let facts = many::start(&args, &server, began)?;
-            let name =
-                server.registry().facts().first().map_or_else(String::new, |first| first.names[0].clone());
-            return Ok(Ready { name, chats: true, facts });
+            // Which of them are loaded stands in the facts.
+            return Ok(Ready { name: "the server".into(), chats: true, facts });
         }
         load(&args, &server, began)
     };
@@ -266,7 +265,8 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         None => number(loaded.compute.pool.threads(), "thread"),
     };
     measure(server, &loaded.machine);
-    let watch = server.watch_reads(&|rows| loaded.model.weight_read_bytes(rows));
+    let name = names.first().map_or("model", String::as_str);
+    let watch = server.watch_reads(name, &|rows| loaded.model.weight_read_bytes(rows));
     let Loaded { model, draft, compute, limits, .. } = loaded;
     let kv_dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(tier));
     let parallel = limits.max_running;

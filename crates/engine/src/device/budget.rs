@@ -128,6 +128,11 @@ impl MemoryBudget {
         self.account().owners.iter().map(|(name, used)| (name.clone(), *used)).collect()
     }
 
+    /// What this owner has reserved.
+    pub fn of(&self, owner: &str) -> MemoryUse {
+        self.account().owners.get(owner).copied().unwrap_or_default()
+    }
+
     fn account(&self) -> MutexGuard<'_, Account> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

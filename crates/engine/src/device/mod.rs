@@ -66,7 +66,21 @@ pub(crate) struct Member {
     id: MemberId,
     waiter: Arc<Waiter>,
     holds: bool,
+    /// Since when it has wanted a turn that has not begun.
+    asked: Option<Duration>,
+    /// The turn that it holds: how long it waited for it, and since when it holds it.
+    turn: Option<(Duration, Duration)>,
+    ended: Option<EndedTurn>,
     pinning: Pinning,
+}
+
+/// A turn that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EndedTurn {
+    /// From the wish for the turn to its beginning.
+    pub(crate) waited: Duration,
+    /// From its beginning to its end.
+    pub(crate) held: Duration,
 }
 
 /// Where the member's thread may run. Alone on a device it keeps to the pool's first CPU. With others it may run
@@ -138,7 +152,16 @@ impl Device {
         let id = state.turns.join(max_stall);
         state.waiters.push((id, waiter.clone()));
         drop(state);
-        Member { device: self.clone(), id, waiter, holds: false, pinning: Pinning::Unknown }
+        Member {
+            device: self.clone(),
+            id,
+            waiter,
+            holds: false,
+            asked: None,
+            turn: None,
+            ended: None,
+            pinning: Pinning::Unknown,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -219,6 +242,8 @@ impl Member {
     /// As [`Member::begin`], wherever the thread runs. Also returns whether the member is the only one.
     fn acquire(&mut self, urgency: Urgency, until: Option<Instant>) -> (bool, bool) {
         let now = self.device.now();
+        self.end_turn(now);
+        let asked = *self.asked.get_or_insert(now);
         let mut state = self.device.lock();
         let next = if self.holds {
             state.turns.renew(self.id, urgency, now)
@@ -231,11 +256,17 @@ impl Member {
         }
         let alone = state.turns.len() == 1;
         drop(state);
+        let mut began = now;
         if self.holds {
             // The turn may have begun while the engine checked its inbox.
             self.waiter.signals().granted = false;
         } else {
             self.holds = self.waiter.wait(until);
+            began = self.device.now();
+        }
+        if self.holds {
+            self.asked = None;
+            self.turn = Some((began.saturating_sub(asked), began));
         }
         (self.holds, alone)
     }
@@ -252,6 +283,8 @@ impl Member {
             self.holds = false;
             let next = state.turns.release(self.id, now);
             state.wake(next);
+            drop(state);
+            self.end_turn(now);
         }
     }
 
@@ -262,8 +295,21 @@ impl Member {
         let next = state.turns.rest(self.id, now);
         state.wake(next);
         drop(state);
+        self.end_turn(now);
+        self.asked = None;
         self.holds = false;
         self.waiter.signals().granted = false;
+    }
+
+    /// The last turn that ended, once.
+    pub(crate) fn take_ended(&mut self) -> Option<EndedTurn> {
+        self.ended.take()
+    }
+
+    fn end_turn(&mut self, now: Duration) {
+        if let Some((waited, began)) = self.turn.take() {
+            self.ended = Some(EndedTurn { waited, held: now.saturating_sub(began) });
+        }
     }
 
     /// Longest that a step should take for the sake of other engines' streams; none if no other engine decodes.

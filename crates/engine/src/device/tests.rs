@@ -128,3 +128,30 @@ fn a_turn_of_one_engine_costs_next_to_nothing() {
     assert!(each < Duration::from_micros(50), "{each:?} a turn");
     println!("{each:?} a turn");
 }
+
+#[test]
+fn each_turn_is_told_with_its_wait() {
+    let device = device(1);
+    let (mut first, mut second) = (device.join("first", STALL), device.join("second", STALL));
+    assert!(first.begin(Urgency::Decode, None));
+    assert_eq!(first.take_ended(), None, "its first turn goes on");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            // An interrupt does not begin the wait anew.
+            while !second.begin(Urgency::Decode, soon()) {}
+            second.rest();
+            second.take_ended().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        device.lock().waiters[1].1.interrupt();
+        std::thread::sleep(Duration::from_millis(30));
+        first.rest();
+        let turn = waits.join().unwrap();
+        assert!(turn.waited >= Duration::from_millis(35) && turn.held < turn.waited, "{turn:?}");
+    });
+    let turn = first.take_ended().unwrap();
+    assert!(turn.waited < turn.held && turn.held >= Duration::from_millis(60), "{turn:?}");
+    assert_eq!(first.take_ended(), None, "once");
+    assert!(first.begin(Urgency::Decode, None) && first.begin(Urgency::Decode, None));
+    assert!(first.take_ended().is_some(), "the first of both");
+}

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { element } from "./markdown.js";
-import { between, growth, histogram, parse, quantile, sum } from "./metrics.js";
+import { between, growth, histogram, largest, parse, quantile, sum } from "./metrics.js";
 import { Plot } from "./plot.js";
 
 const EVERY_MS = 1000;
@@ -46,7 +46,7 @@ function digest(families, at) {
   return {
     at,
     generated: one("vllm:generation_tokens_total"), prefilled: one("gristmill_prefill_rows_total"),
-    running: one("vllm:num_requests_running"), waiting: one("vllm:num_requests_waiting"), kv: one("vllm:kv_cache_usage_perc"),
+    running: one("vllm:num_requests_running"), waiting: one("vllm:num_requests_waiting"), kv: largest(families, "vllm:kv_cache_usage_perc"),
     resident: one("process_resident_memory_bytes"), anonymous: one("gristmill_process_anonymous_memory_bytes"),
     cpu: one("process_cpu_seconds_total"), throttled: one("gristmill_cpu_throttled_seconds_total"),
     weights: one("gristmill_weight_read_bytes_total"), stepping: one("gristmill_step_seconds_sum"),

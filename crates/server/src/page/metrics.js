@@ -31,6 +31,12 @@ export function sum(families, name) {
   return samples ? samples.reduce((total, sample) => total + sample.value, 0) : null;
 }
 
+/** The largest of a name's label sets; null if there are none. */
+export function largest(families, name) {
+  const samples = families.get(name);
+  return samples ? Math.max(...samples.map((sample) => sample.value)) : null;
+}
+
 /** A histogram: `{bounds, counts}` (cumulative, the last bound is infinite), `sum` and `count`; null if it is not there. */
 export function histogram(families, name) {
   const samples = families.get(`${name}_bucket`);

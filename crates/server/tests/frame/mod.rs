@@ -120,7 +120,7 @@ fn ready_all(
     language: Arc<dyn TextPipeline>,
 ) -> Running {
     let mut running = unready(options, Duration::from_secs(5));
-    let watch = running.server.watch();
+    let watch = running.server.watch("tiny");
     let engine = Engine::start_with(forward, Arc::new(FakeVocabulary), limits, watch).unwrap();
     let names = vec!["tiny".to_owned(), "org/alias".to_owned()];
     running.server.ready(LoadedModel::new(names, engine.clone(), language), Instant::now());

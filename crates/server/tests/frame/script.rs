@@ -128,7 +128,7 @@ impl TextPipeline for Talk {
 pub(crate) fn saying(text: &str) -> Running {
     let mut running = unready(options(), std::time::Duration::from_secs(5));
     let script = Script { text: text.into(), logits: Vec::new() };
-    let watch = running.server.watch();
+    let watch = running.server.watch("tiny");
     let engine = Engine::start_with(script, Arc::new(Bytes), Limits::default(), watch).unwrap();
     running
         .server

@@ -137,7 +137,7 @@ impl FromFile {
             progress(format!("{:.0} % of the weights are read", share * 100.0));
         })?;
         loaded.remarks.iter().for_each(|remark| self.args.operations.log_format.say(remark));
-        let watch = self.server.watch_reads(&|rows| loaded.model.weight_read_bytes(rows));
+        let watch = self.server.watch_reads(name, &|rows| loaded.model.weight_read_bytes(rows));
         let setup = Setup::new(loaded.tokenizer.clone(), loaded.limits);
         let setup = setup.named(name.clone()).watched(watch).holding(memory);
         let engine = Engine::start_on(&self.device, loaded.model, loaded.draft, setup)?;

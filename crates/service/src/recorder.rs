@@ -1,0 +1,164 @@
+//! What becomes of models and of their engines, told to the metrics.
+//!
+//! An engine counts since its load, the metrics since the start. So an engine's last figures are taken when it ends, and
+//! no look at the metrics may fall between two of its steps: all of it happens under one lock.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use events::{
+    EngineShape, Format, Gauges, LoadEvent, MachineTime, Metrics, ModelMemory, ModelMetrics, UnloadReason,
+};
+
+use crate::LoadedModel;
+
+/// The metrics of models, and the engines that they are read from.
+pub(crate) struct Recorder {
+    metrics: Arc<Metrics>,
+    began: Instant,
+    /// From there to the engine's start, of a model that was loaded before there were requests and stays.
+    loading: OnceLock<Duration>,
+    engines: Mutex<Engines>,
+}
+
+#[derive(Default)]
+struct Engines {
+    running: Vec<Counted>,
+    /// The machine's time that engines which have ended used for prompts and for answers.
+    past: (Duration, Duration),
+}
+
+struct Counted {
+    name: String,
+    metrics: Arc<ModelMetrics>,
+    engine: engine::Handle,
+}
+
+impl Recorder {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Arc<Recorder> {
+        let (began, loading) = (Instant::now(), OnceLock::new());
+        Arc::new(Recorder { metrics, began, loading, engines: Mutex::default() })
+    }
+
+    /// There is a model of this name from now on.
+    pub(crate) fn registered(&self, model: &str) {
+        self.metrics.model(model);
+    }
+
+    /// The model's load begins, for which so many bytes are reserved.
+    pub(crate) fn load_began(&self, model: &str, bytes: u64) {
+        self.metrics.model(model).record_load(LoadEvent::Began { bytes });
+    }
+
+    pub(crate) fn load_failed(&self, model: &str) {
+        self.metrics.model(model).record_load(LoadEvent::Failed);
+    }
+
+    /// The model's load took so long. From now on what its engine does is counted.
+    pub(crate) fn loaded(&self, model: &LoadedModel, took: Duration) {
+        let metrics = self.metrics.model(model.name());
+        let engine = model.engine.clone();
+        let stats = engine.stats();
+        let mut engines = self.engines();
+        metrics.engine_started(EngineShape {
+            context: engine.context(),
+            kv_blocks: stats.kv_blocks_total,
+            kv_block_tokens: stats.kv_block_tokens,
+        });
+        metrics.record_load(LoadEvent::Loaded { took });
+        engines.running.push(Counted { name: model.name().to_owned(), metrics, engine });
+    }
+
+    /// As [`Recorder::loaded`], for a model that was loaded before there were requests and stays.
+    pub(crate) fn loaded_before(&self, model: &LoadedModel) {
+        let stats = model.engine.stats();
+        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
+        let took = *self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
+        self.loaded(model, took);
+    }
+
+    /// A request has waited so long for the model's load, whatever came of it.
+    pub(crate) fn awaited(&self, model: &str, waited: Duration) {
+        self.metrics.model(model).record_load(LoadEvent::Awaited { waited });
+    }
+
+    /// The model takes no more requests.
+    pub(crate) fn draining(&self, model: &str) {
+        self.metrics.model(model).record_load(LoadEvent::Draining);
+    }
+
+    /// The model's engine has ended.
+    pub(crate) fn unloaded(&self, model: &str, reason: UnloadReason) {
+        let mut engines = self.engines();
+        if let Some(at) = engines.running.iter().position(|counted| counted.name == model) {
+            let Counted { metrics, engine, .. } = engines.running.swap_remove(at);
+            let gauges = gauges(&engine);
+            metrics.engine_ended(&gauges);
+            engines.past.0 += gauges.prompt_time;
+            engines.past.1 += gauges.output_time;
+        }
+        self.metrics.model(model).record_load(LoadEvent::Unloaded(reason));
+    }
+
+    /// What each engine holds now, by the name of its model.
+    pub(crate) fn gauges(&self) -> Vec<(String, Gauges)> {
+        let engines = self.engines();
+        engines.running.iter().map(|counted| (counted.name.clone(), gauges(&counted.engine))).collect()
+    }
+
+    /// All metrics, as text.
+    pub(crate) fn write(&self, format: Format) -> String {
+        let engines = self.engines();
+        let gauges: Vec<(&str, Gauges)> =
+            engines.running.iter().map(|counted| (&*counted.name, gauges(&counted.engine))).collect();
+        self.metrics.set_time(&self.machine_time(&engines));
+        self.metrics.write(&gauges, format)
+    }
+
+    /// For what the time since the start went.
+    fn machine_time(&self, engines: &Engines) -> MachineTime {
+        let (mut prompt, mut output) = engines.past;
+        let mut last_idle = Duration::ZERO;
+        for counted in &engines.running {
+            let stats = counted.engine.stats();
+            prompt += stats.prompt_time;
+            output += stats.completion_time;
+            last_idle = stats.idle_time;
+        }
+        let is_alone = engines.running.len() == 1 && engines.past == Default::default();
+        let idle = match self.loading.get() {
+            // Exact: a step that is under way is not idle time.
+            Some(loading) if is_alone => *loading + last_idle,
+            _ => self.began.elapsed().saturating_sub(prompt + output),
+        };
+        MachineTime { prompt, output, idle }
+    }
+
+    fn engines(&self) -> MutexGuard<'_, Engines> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn gauges(engine: &engine::Handle) -> Gauges {
+    let (stats, memory) = (engine.stats(), engine.memory());
+    Gauges {
+        running: stats.running,
+        waiting: stats.waiting,
+        waiting_tokens: stats.waiting_tokens,
+        kv_blocks_used: stats.kv_blocks_used,
+        kv_blocks_cached: stats.kv_blocks_cached,
+        kv_blocks_total: stats.kv_blocks_total,
+        preemptions: stats.preemptions,
+        prefix_queries: stats.prompt_tokens,
+        prefix_hits: stats.cached_tokens,
+        prefill_rows: stats.prefill_rows,
+        prompt_time: stats.prompt_time,
+        output_time: stats.completion_time,
+        memory: ModelMemory {
+            weights_bytes: memory.weights,
+            kv_cache_bytes: memory.kv_cache,
+            scratch_bytes: memory.scratch,
+            caches_bytes: memory.cache,
+        },
+    }
+}
