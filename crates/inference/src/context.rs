@@ -140,6 +140,8 @@ struct Inner {
     place: Option<Box<dyn Place>>,
     /// Tokens of the request's texts, counted during preparation.
     prepared_tokens: usize,
+    /// Time that the request waited for its model to be loaded.
+    model_wait: Duration,
     warnings: Vec<String>,
 }
 
@@ -183,6 +185,7 @@ impl RequestContext {
             client: Client::default(),
             place: None,
             prepared_tokens: 0,
+            model_wait: Duration::ZERO,
             warnings: Vec::new(),
         });
         Arc::new(RequestContext {
@@ -216,6 +219,16 @@ impl RequestContext {
     /// Adds tokens of the request's texts. They are charged to the key even if no answer is computed.
     pub fn add_prepared(&self, tokens: usize) {
         self.change(|inner| inner.prepared_tokens += tokens);
+    }
+
+    /// Adds time that the request waited for its model to be loaded.
+    pub fn add_model_wait(&self, time: Duration) {
+        self.change(|inner| inner.model_wait += time);
+    }
+
+    /// Time that the request waited for its model to be loaded.
+    pub fn model_wait(&self) -> Duration {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).model_wait
     }
 
     /// Sets the client and the name of its API key.

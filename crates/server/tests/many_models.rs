@@ -211,6 +211,44 @@ fn a_model_that_is_not_asked_for_goes_after_its_time() {
 }
 
 #[test]
+fn ollamas_keep_alive_is_the_models_time_and_its_load_is_told() {
+    let server = server_of(&["a", "b"].map(Fake::new), &["a"], None);
+    let asked = |model: &str, keep_alive: Value| {
+        let body = json!({"model": model, "prompt": "hello", "stream": false, "keep_alive": keep_alive,
+            "options": {"num_predict": 4, "temperature": 0}});
+        let answer = server.post("/api/generate", &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer
+    };
+    let time = |said: &Value, name: &str| said[name].as_u64().unwrap();
+    let expires = || {
+        let running = server.get("/api/ps").json();
+        let of_b = running["models"].as_array().unwrap().iter().find(|model| model["name"] == "b:latest");
+        of_b.map(|model| model["expires_at"].as_str().unwrap().to_owned()).unwrap()
+    };
+    // The fake loads for 3 ms.
+    let first = asked("b", json!("1h")).json();
+    let load = time(&first, "load_duration");
+    assert!(load >= 3_000_000, "{first}");
+    let parts = load + time(&first, "prompt_eval_duration") + time(&first, "eval_duration");
+    assert!(parts <= time(&first, "total_duration"), "{first}");
+    assert!(expires().as_str() < "2300", "{}", expires());
+    let second = asked("b", json!(-1));
+    assert_eq!(time(&second.json(), "load_duration"), 0);
+    assert!(second.header("x-gristmill-warning").is_none() && expires().as_str() > "2300");
+    // A request that does not say leaves it as it is.
+    asked("b", json!(null));
+    assert!(expires().as_str() > "2300");
+    assert!(!asked("b", json!(0)).json()["response"].as_str().unwrap().is_empty());
+    until("the unload", || states(&server)["b"] == "registered");
+    // The operator's pin wins.
+    let pinned = asked("a", json!(0));
+    assert!(pinned.header("x-gristmill-warning").unwrap().contains("stays loaded"), "{pinned:?}");
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(states(&server)["a"], "ready");
+}
+
+#[test]
 fn what_cannot_be_loaded_is_said_and_others_go_on() {
     let broken = Fake::new("b");
     broken.fails.store(true, Ordering::Relaxed);

@@ -66,9 +66,15 @@ pub struct Lease {
     registry: Arc<Registry>,
     index: usize,
     model: Arc<LoadedModel>,
+    waited: Duration,
 }
 
 impl Lease {
+    /// How long the model was waited for; zero if it was there.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// The model, for work that this lease outlives.
     pub(crate) fn loaded(&self) -> Arc<LoadedModel> {
         self.model.clone()
@@ -205,6 +211,7 @@ impl Registry {
         let end = tokio::time::Instant::from(asked) + self.longest_wait;
         let bytes = self.need_bytes(index).await?;
         let mut waiting = None;
+        let mut waited = Duration::ZERO;
         loop {
             let mut wake = end;
             let changed = self.changed.notified();
@@ -212,7 +219,7 @@ impl Registry {
             // From here on no change is missed.
             changed.as_mut().enable();
             match self.ask(index, bytes) {
-                Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model }),
+                Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model, waited }),
                 Answer::Load => self.begin_load(index),
                 Answer::Unload(going) => self.begin_unload(going, UnloadReason::Memory),
                 Answer::Wait(until) => wake = until.map_or(end, |until| end.min(until.into())),
@@ -230,6 +237,7 @@ impl Registry {
             if timed_out && tokio::time::Instant::now() >= end {
                 return Err(self.late(index));
             }
+            waited = asked.elapsed();
         }
     }
 
@@ -325,6 +333,12 @@ impl Registry {
                 registry.changed.notify_waiters();
             }
         });
+    }
+
+    /// Keeps a model so long after its last request, for ever without a time, until it is unloaded or asked to be kept
+    /// otherwise; its memory may be wanted before. Gives back whether it does: a pinned model stays.
+    pub fn keep(&self, index: usize, keep_alive: Option<Duration>) -> bool {
+        self.table().keep(index, keep_alive)
     }
 
     /// Unloads a model that is not in use.

@@ -289,6 +289,7 @@ impl Service {
     pub async fn answer(&self, request: Request, admitted: Admitted) -> Result<Output, Fault> {
         let model = self.model(request.operation.model()).await?;
         let Request { operation, context, time_limit } = request;
+        context.add_model_wait(model.waited());
         match operation {
             Operation::Generate(generate) => {
                 let caller = context.clone();

@@ -21,7 +21,7 @@ pub(super) struct Wanted {
     pub(super) logprobs: Option<usize>,
     /// When the request began.
     pub(super) began: Instant,
-    /// How long the model took to be there.
+    /// How long the model was waited for.
     pub(super) loading: Duration,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn metrics(generation: &Generation, wanted: &Wanted, first: Option<In
         total_duration: time(wanted.began, now),
         load_duration: Metrics::nanoseconds(wanted.loading),
         prompt_eval_count: usage.prompt_tokens,
-        prompt_eval_duration: time(wanted.began, first),
+        prompt_eval_duration: time(wanted.began + wanted.loading, first),
         eval_count: usage.completion_tokens,
         eval_duration: time(first, now),
     }

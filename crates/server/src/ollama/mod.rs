@@ -56,16 +56,17 @@ async fn answered(state: &State, request: Request, chat: bool) -> Result<Respons
     wanted.began = context.began();
     let name = wanted.model.as_deref();
     if thinks {
-        models::check_thinks(state, name).await?;
+        models::check_thinks(state, name, &context).await?;
     }
     if loads && keep_alive.is_some_and(KeepAlive::unloads) {
         let model = models::unload(state, name, &context)?;
         return Ok(loaded(&wanted, &model, "unload"));
     }
-    let asking = Instant::now();
-    match state.service.answer(request, admitted).await? {
+    let output = state.service.answer(request, admitted).await?;
+    wanted.loading = context.model_wait();
+    models::keep(state, name, keep_alive, &context)?;
+    match output {
         Output::Generation(generation) => {
-            models::keep(keep_alive, &context);
             warn_of_context(num_ctx, &generation, &context);
             if wanted.streamed {
                 let writer = writer::Writer::new(wanted);
@@ -73,12 +74,7 @@ async fn answered(state: &State, request: Request, chat: bool) -> Result<Respons
             }
             whole(generation, &wanted).await
         }
-        _ => {
-            models::keep(keep_alive, &context);
-            wanted.loading = asking.elapsed();
-            let model = models::name_of(state, name)?;
-            Ok(loaded(&wanted, &model, "load"))
-        }
+        _ => Ok(loaded(&wanted, &models::name_of(state, name)?, "load")),
     }
 }
 

@@ -20,8 +20,8 @@ use crate::state::State;
 
 /// When a model that stays is unloaded: as Ollama tells it, some centuries ahead.
 const NEVER: &str = "2318-01-01T00:00:00.000000Z";
-/// What is said of a `keep_alive`.
-const DECIDED: &str = "keep_alive is left out: the server's settings say how long a model stays loaded";
+/// What is said of a `keep_alive` for a model that is pinned.
+const PINNED: &str = "keep_alive is left out: this model stays loaded";
 
 /// What is known of the model of this name; none is the default one.
 fn find(state: &State, name: Option<&str>) -> Result<Facts, Fault> {
@@ -36,18 +36,31 @@ pub(super) fn name_of(state: &State, name: Option<&str>) -> Result<String, Fault
     Ok(find(state, name)?.names.into_iter().next().unwrap_or_default())
 }
 
-/// Hands over how long a model stays after a request.
-pub(super) fn keep(keep_alive: Option<KeepAlive>, context: &RequestContext) {
-    if keep_alive.is_some_and(|keep_alive| keep_alive != KeepAlive::Forever) {
-        context.warn(DECIDED.to_owned());
+/// Has a model stay as long after its requests as this one says, unless the server pins it.
+pub(super) fn keep(
+    state: &State,
+    name: Option<&str>,
+    keep_alive: Option<KeepAlive>,
+    context: &RequestContext,
+) -> Result<(), Fault> {
+    let time = match keep_alive {
+        None => return Ok(()),
+        Some(KeepAlive::For(time)) => Some(time),
+        Some(KeepAlive::Forever) => None,
+    };
+    let kept = state.service.registry().keep(state.service.find(name)?, time);
+    // A pinned one stays for ever too.
+    if !kept && time.is_some() {
+        context.warn(PINNED.to_owned());
     }
+    Ok(())
 }
 
 /// Unloads a model, unless it is to stay loaded; gives back its name.
 pub(super) fn unload(state: &State, name: Option<&str>, context: &RequestContext) -> Result<String, Fault> {
     let facts = find(state, name)?;
     if facts.pinned {
-        context.warn("keep_alive is left out: this model stays loaded".to_owned());
+        context.warn(PINNED.to_owned());
     } else {
         state.service.registry().unload(state.service.find(name)?)?;
     }
@@ -55,8 +68,13 @@ pub(super) fn unload(state: &State, name: Option<&str>, context: &RequestContext
 }
 
 /// Refuses to have a model think that does not. It is loaded to be asked.
-pub(super) async fn check_thinks(state: &State, name: Option<&str>) -> Result<(), Fault> {
+pub(super) async fn check_thinks(
+    state: &State,
+    name: Option<&str>,
+    context: &RequestContext,
+) -> Result<(), Fault> {
     let model = state.service.model(name).await?;
+    context.add_model_wait(model.waited());
     if model.text.tags().is_some() {
         return Ok(());
     }

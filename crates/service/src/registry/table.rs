@@ -91,7 +91,9 @@ pub struct Facts<M = LoadedModel> {
 pub(super) struct Entry<M> {
     pub(super) names: Vec<String>,
     pub(super) pinned: bool,
-    pub(super) keep_alive: Option<Duration>,
+    keep_alive: Option<Duration>,
+    /// What a request asked for in place of `keep_alive`, until the model is unloaded.
+    asked: Option<Option<Duration>>,
     pub(super) state: State<M>,
     /// Bytes that are reserved for it; 0 while it is not loaded.
     reserved: u64,
@@ -133,6 +135,13 @@ impl<M> Entry<M> {
     /// Whether it is not loaded and requests wait for it.
     fn is_waited_for(&self) -> bool {
         self.waiters > 0 && matches!(self.state, State::Registered | State::Failed(_))
+    }
+}
+
+impl<M> Entry<M> {
+    /// How long it stays loaded without a request.
+    fn keep_alive(&self) -> Option<Duration> {
+        self.asked.unwrap_or(self.keep_alive)
     }
 }
 
@@ -193,6 +202,7 @@ impl<M> Table<M> {
             names,
             pinned,
             keep_alive,
+            asked: None,
             state: State::Registered,
             reserved: 0,
             bytes: None,
@@ -367,7 +377,7 @@ impl<M> Table<M> {
     /// An unload has ended.
     pub(super) fn unloaded(&mut self, index: usize) {
         let entry = &mut self.entries[index];
-        (entry.state, entry.reserved) = (State::Registered, 0);
+        (entry.state, entry.reserved, entry.asked) = (State::Registered, 0, None);
     }
 
     /// A request no longer uses the model.
@@ -377,11 +387,22 @@ impl<M> Table<M> {
         entry.last = now;
     }
 
+    /// Keeps a model so long without a request, for ever without a time, until it is unloaded or asked to be kept otherwise.
+    /// Gives back whether it does: a pinned one stays.
+    pub(super) fn keep(&mut self, index: usize, keep_alive: Option<Duration>) -> bool {
+        let entry = &mut self.entries[index];
+        if entry.pinned {
+            return false;
+        }
+        entry.asked = Some(keep_alive);
+        true
+    }
+
     /// Marks those as draining that nobody has asked for as long as they are kept.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(usize, Arc<M>)> {
         let expired = |entry: &Entry<M>| {
             let idle = now.saturating_duration_since(entry.last);
-            entry.uses == 0 && !entry.pinned && entry.keep_alive.is_some_and(|keep| idle >= keep)
+            entry.uses == 0 && !entry.pinned && entry.keep_alive().is_some_and(|keep| idle >= keep)
         };
         let all = 0..self.entries.len();
         let expired: Vec<usize> = all.filter(|index| expired(&self.entries[*index])).collect();
@@ -408,7 +429,7 @@ impl<M> Table<M> {
             bytes: entry.bytes,
             uses: entry.uses,
             idle: now.saturating_duration_since(entry.last),
-            keep_alive: entry.keep_alive,
+            keep_alive: entry.keep_alive(),
         }
     }
 }

@@ -102,11 +102,11 @@ impl Called {
 pub struct Metrics {
     /// From the request to its end.
     pub total_duration: u64,
-    /// For loading the model.
+    /// In which the request waited for its model.
     pub load_duration: u64,
     /// Tokens of the prompt.
     pub prompt_eval_count: usize,
-    /// To the first token, the time in the queue included.
+    /// From there to the first token, the time in the queue included.
     pub prompt_eval_duration: u64,
     /// Tokens of the answer.
     pub eval_count: usize,

@@ -7,12 +7,15 @@ use serde_json::Value;
 use crate::error::Fault;
 use crate::fields::{Fields, show, wrong};
 
+/// From so many on a time is for ever: Go's durations are nanoseconds in 64 bits, 292 years.
+const LONGEST_SECONDS: f64 = 9.2e9;
+
 /// How long a model stays loaded after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeepAlive {
     /// So long; zero unloads it.
     For(Duration),
-    /// Until the server ends, or its memory is wanted.
+    /// Until its memory is wanted, or the server ends.
     Forever,
 }
 
@@ -41,7 +44,10 @@ impl KeepAlive {
         if seconds < 0.0 {
             return Ok(Some(KeepAlive::Forever));
         }
-        // What no duration holds is longer than any server runs.
+        // Longer than any server runs, and than Ollama's durations.
+        if seconds >= LONGEST_SECONDS {
+            return Ok(Some(KeepAlive::Forever));
+        }
         Ok(Some(Duration::try_from_secs_f64(seconds).map_or(KeepAlive::Forever, KeepAlive::For)))
     }
 }
@@ -128,6 +134,8 @@ mod tests {
             (json!("-1"), Some(KeepAlive::Forever)),
             (json!("-1m"), Some(KeepAlive::Forever)),
             (json!(1e300), Some(KeepAlive::Forever)),
+            (json!(u64::MAX), Some(KeepAlive::Forever)),
+            (json!("2000000h"), seconds(7.2e9)),
             (Value::Null, None),
         ] {
             assert_eq!(read(value.clone()).unwrap(), kept, "{value}");

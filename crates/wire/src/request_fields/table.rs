@@ -116,6 +116,12 @@ const HONOURED: &[Group] = &[
     honoured(&[Parameters], "top_n_tokens best_of grammar timeout priority"),
     honoured(OLLAMA, "options logprobs top_logprobs priority timeout cache_salt chat_template_kwargs"),
     row(Honoured, OLLAMA, "format", "json or a JSON schema"),
+    row(
+        Honoured,
+        OLLAMA,
+        "keep_alive",
+        "how long the model stays loaded after the answer; a pinned one stays",
+    ),
     row(Honoured, OLLAMA, "think", "a boolean as enable_thinking, a word as reasoning_effort"),
     row(Honoured, &[OllamaChat], "messages", "an empty list loads the model"),
     honoured(&[OllamaChat], "tools"),
@@ -322,12 +328,7 @@ const LEFT_OUT: &[Group] = &[
     ),
     row(LeftOut(told_by_reader), &[Responses], "top_logprobs include", "use /v1/chat/completions"),
     row(LeftOut(nothing), &[Responses], "background_options", "a response in the background has no window"),
-    row(
-        LeftOut(told_by_reader),
-        OLLAMA,
-        "keep_alive",
-        "the server's settings say how long a model stays loaded; 0 with nothing to answer unloads it",
-    ),
+    row(LeftOut(nothing), GENERATING, "keep_alive", "only Ollama's API sets how long a model stays loaded"),
     row(LeftOut(nothing), OLLAMA, "truncate", "a conversation is never cut; one that is too long is refused"),
     row(
         LeftOut(told_by_reader),

@@ -79,6 +79,25 @@ fn a_failed_load_is_told_for_a_while_and_then_tried_again() {
 }
 
 #[test]
+fn a_request_says_how_long_its_model_stays() {
+    let now = Instant::now();
+    let mut table = table(100, 3, true, now);
+    (0..3).for_each(|index| load(&mut table, index, 20, now));
+    assert!(!table.keep(0, Some(Duration::ZERO)), "it is pinned");
+    assert!(matches!(table.ask(1, 20, now), Answer::Use(_)));
+    assert!(table.keep(1, Some(Duration::ZERO)) && table.keep(2, None));
+    assert_eq!(table.facts(1, now).keep_alive, Some(Duration::ZERO));
+    assert_eq!(table.expire(now).len(), 0, "it is in use");
+    table.release(1, now);
+    let later = now + 10 * MINUTE;
+    let gone: Vec<usize> = table.expire(later).into_iter().map(|(index, _)| index).collect();
+    assert_eq!(gone, [1], "one for a time of zero, the other stays for ever");
+    // After that its own time holds again.
+    table.unloaded(1);
+    assert_eq!(table.facts(1, later).keep_alive, Some(MINUTE));
+}
+
+#[test]
 fn models_that_nobody_asks_for_are_unloaded_after_their_time() {
     let now = Instant::now();
     let mut table = table(100, 2, true, now);
