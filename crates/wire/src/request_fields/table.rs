@@ -384,12 +384,7 @@ const IGNORED: &[Group] = &[
         "it is about speed; the text is the same",
     ),
     row(Ignored, &[LlamaCompletion], "timings_per_token", "timings are part of the last event"),
-    row(
-        Ignored,
-        &[Chat, Completions],
-        "keep_alive shift",
-        "the model stays loaded, and its context is never shifted",
-    ),
+    row(Ignored, &[Chat, Completions], "shift", "a context is never shifted"),
     row(
         Ignored,
         &[Responses],
