@@ -76,6 +76,7 @@ pub(crate) use table::{CacheLevel, Int8Path, Tune};
 /// KC: columns of a K-block, which is decoded into L1 before it is multiplied: 16 KiB of two panels, in each of two
 /// buffers. Of AMX, and of dictionary-compressed bf16, whose packed layout is cut by it: who changes it raises
 /// [`PANEL_FORMAT_VERSION`](crate::PANEL_FORMAT_VERSION).
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AMX decodes a K-block at a time"))]
 pub(crate) const KC: usize = 256;
 
 /// Prefetch distance of rows that are quantized or packed, in runs of values: the next run, or the first of the next
