@@ -134,7 +134,8 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--minutes" => options.minutes = number()?,
             "--seed" => options.seed = number()? as u64,
             "--requests" => options.requests = number()? as usize,
-            "--cycles" => options.cycles = number()? as usize,
+            // A tenth of them is compared with another tenth.
+            "--cycles" => options.cycles = number()?.max(10.0) as usize,
             "--binary" => options.binary = Some((*value).to_owned()),
             _ => return Err(format!("`{word}` is no flag of `cargo xtask soak`\n{HELP}")),
         }

@@ -245,15 +245,41 @@ fn mixed(
     Ok(())
 }
 
-/// Prints what the server counted of loads and of waiting for them.
+/// Prints what the server counted: loads, and how long requests waited for them.
 fn tell_waits(port: u16) -> TaskResult {
     let (_, metrics) = get(port, "/metrics")?;
-    for line in metrics.lines().filter(|line| line.contains("model_load") && !line.starts_with('#')) {
-        if !line.contains("_bucket") {
-            eprintln!("{line}");
+    let total = |name: &str| -> f64 {
+        let of_name = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+        metrics.lines().filter(of_name).filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    };
+    let (loads, seconds) = (
+        total("gristmill_model_load_duration_seconds_count"),
+        total("gristmill_model_load_duration_seconds_sum"),
+    );
+    let (waits, waited) =
+        (total("gristmill_model_load_wait_seconds_count"), total("gristmill_model_load_wait_seconds_sum"));
+    let bound = wait_bound(&metrics, 0.95 * waits);
+    eprintln!(
+        "{loads:.0} loads in {seconds:.0} s; {waits:.0} requests waited for one, {:.2} s on average, 95 % of them at most {bound} s",
+        waited / waits
+    );
+    Ok(())
+}
+
+/// The bound of the first bucket that holds so many waits, all models together.
+fn wait_bound(metrics: &str, count: f64) -> String {
+    let mut buckets: Vec<(f64, f64)> = Vec::new();
+    for line in metrics.lines().filter(|line| line.starts_with("gristmill_model_load_wait_seconds_bucket")) {
+        let bound = line.split("le=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse().ok());
+        let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
+        let (Some(bound), Some(value)) = (bound, value) else { continue };
+        match buckets.iter_mut().find(|bucket| bucket.0 == bound) {
+            Some(bucket) => bucket.1 += value,
+            None => buckets.push((bound, value)),
         }
     }
-    Ok(())
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    buckets.iter().find(|bucket| bucket.1 >= count).map_or("more".to_owned(), |bucket| bucket.0.to_string())
 }
 
 /// Loads and unloads a model so often, and sees that it takes no memory.
