@@ -26,6 +26,9 @@ const CLIENTS: usize = 12;
 /// Number of different requests to each model.
 const REFERENCES: usize = 12;
 const PROMPT_TOKENS: usize = 4_096;
+/// Tokens before the long prompt is sent.
+const FIRST_BESIDE: usize = 40;
+const GAP_ROUNDS: usize = 5;
 const MAX_STALL_MS: u64 = 100;
 const CONTEXT: &str = "4608";
 /// Given, so that a model takes the same whatever is left for it.
@@ -60,7 +63,7 @@ pub fn run(program: &Program, requests: usize, cycles: usize, seed: u64) -> Task
             MODELS.iter().map(|model| references(server.port, model)).collect::<Result<Vec<_>, _>>()?;
         let mut bytes = memory_of_models(server.port)?;
         bytes.sort_unstable();
-        gap(&server)?;
+        gaps(&server)?;
         (references, bytes[1] + bytes[2])
     };
     eprintln!(
@@ -104,17 +107,33 @@ fn memory_of_models(port: u16) -> Result<Vec<u64>, String> {
     Ok(held.filter_map(|model| model["memory_bytes"].as_u64()).collect())
 }
 
-/// Checks the longest time between two tokens of one model while another one prefills a long prompt.
-fn gap(server: &Server) -> TaskResult {
-    let port = server.port;
+/// Checks the longest time between two tokens of one model while another one prefills a long prompt: the median of some rounds, as
+/// a shared machine takes a CPU away for that long now and then.
+fn gaps(server: &Server) -> TaskResult {
+    let mut longest = (0..GAP_ROUNDS).map(|round| gap(server.port, round)).collect::<Result<Vec<_>, _>>()?;
+    longest.sort_unstable();
+    let (median, most) = (longest[longest.len() / 2], Duration::from_millis(2 * MAX_STALL_MS));
+    if median > most {
+        return Err(format!(
+            "{} ms between two tokens, the limit is {} ms",
+            median.as_millis(),
+            most.as_millis()
+        ));
+    }
+    Ok(())
+}
+
+/// One round: the longest gap, told with where it was.
+fn gap(port: u16, round: usize) -> Result<Duration, String> {
     let (started, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (mut alone, mut beside) = (Duration::ZERO, Duration::ZERO);
+    let (mut alone, mut beside, mut at) = (Duration::ZERO, Duration::ZERO, 0);
     std::thread::scope(|scope| -> TaskResult {
         let reader = scope.spawn(|| -> Result<Duration, String> {
             while !started.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let prompt: Vec<u32> = (0..PROMPT_TOKENS as u32).map(|i| 1_000 + i * 7 % 20_000).collect();
+            let prompt: Vec<u32> =
+                (0..PROMPT_TOKENS as u32).map(|i| 1_000 + (i * 7 + round as u32 * 1_013) % 20_000).collect();
             let began = Instant::now();
             let (status, answer) =
                 ask(port, "/v1/completions", &json!({"model": SMALLEST, "prompt": prompt, "max_tokens": 1}))?;
@@ -128,9 +147,11 @@ fn gap(server: &Server) -> TaskResult {
         let streamed = stream(port, |now, last, tokens| {
             if let Some(last) = last {
                 let longest = if started.load(Relaxed) { &mut beside } else { &mut alone };
-                *longest = now.duration_since(last).max(*longest);
+                if now.duration_since(last) > *longest {
+                    (*longest, at) = (now.duration_since(last), tokens);
+                }
             }
-            if tokens == 40 {
+            if tokens == FIRST_BESIDE {
                 started.store(true, Relaxed);
             }
             !over.load(Relaxed)
@@ -141,22 +162,15 @@ fn gap(server: &Server) -> TaskResult {
         streamed?;
         eprintln!(
             "a prompt of {PROMPT_TOKENS} tokens took {:.1} s; between tokens of another model at most {} ms beside it, \
-             {} ms alone",
+             (before token {} of it), {} ms alone",
             took.as_secs_f64(),
             beside.as_millis(),
+            at.saturating_sub(FIRST_BESIDE),
             alone.as_millis()
         );
         Ok(())
     })?;
-    let most = Duration::from_millis(2 * MAX_STALL_MS);
-    if beside > most {
-        return Err(format!(
-            "{} ms between two tokens, the limit is {} ms",
-            beside.as_millis(),
-            most.as_millis()
-        ));
-    }
-    Ok(())
+    Ok(beside)
 }
 
 /// Streams an answer and calls `each` with the time of each token, that of the one before and the number of tokens so far, until it
