@@ -194,8 +194,8 @@ fn simulate(
     outcome
 }
 
-/// Issue 47: a random mix of more models than there is room for is answered in turns. Without them nearly every request
-/// would load its model: two thirds of 2,000.
+/// Issue 47: a random mix of more models than there is room for is answered in turns. Without them one request of
+/// three would load its model.
 #[test]
 fn models_that_do_not_fit_together_take_turns() {
     let (load, serve) = (Duration::from_millis(400), Duration::from_millis(200));
