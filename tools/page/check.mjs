@@ -184,7 +184,8 @@ check("Esc stops; the server is told", async (browser) => {
   const page = await open(browser);
   const aborted = async () => {
     const text = await (await fetch(`${openUrl}/metrics`)).text();
-    return Number(/^vllm:request_success_total\{[^}]*finished_reason="abort"[^}]*\} (\d+)/m.exec(text)[1]);
+    const all = text.matchAll(/^vllm:request_success_total\{[^}]*finished_reason="abort"[^}]*\} (\d+)/gm);
+    return [...all].reduce((sum, [, count]) => sum + Number(count), 0);
   };
   const before = await aborted();
   await page.route("**/v1/chat/completions", (route) => {
