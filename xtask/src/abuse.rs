@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::Server;
-use crate::http::{CHAT, ask, connect, head};
+use crate::http::{CHAT, ask, connect, get, head};
 use crate::program::Program;
 use crate::shell::TaskResult;
 
@@ -160,11 +160,7 @@ impl Run {
 
     /// Checks that the metrics counted each kind of refusal.
     fn refusals(&mut self) -> TaskResult {
-        let mut stream = connect(self.server.port)?;
-        let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        stream.write_all(request).map_err(|e| e.to_string())?;
-        let mut metrics = String::new();
-        stream.read_to_string(&mut metrics).map_err(|e| e.to_string())?;
+        let (_, metrics) = get(self.server.port, "/metrics")?;
         for line in metrics.lines().filter_map(|l| l.strip_prefix("gristmill_requests_rejected_total")) {
             if !line.ends_with(" 0") {
                 eprintln!("refused: {line}");

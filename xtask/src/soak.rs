@@ -120,12 +120,13 @@ fn options(args: &[&str]) -> Result<Options, String> {
     };
     let mut words = args.iter();
     while let Some(word) = words.next() {
-        match *word {
-            "--abuse" => options.abuse = true,
-            "--models" => options.models = true,
-            _ => {}
-        }
-        if matches!(*word, "--abuse" | "--models") {
+        let switch = match *word {
+            "--abuse" => Some(&mut options.abuse),
+            "--models" => Some(&mut options.models),
+            _ => None,
+        };
+        if let Some(switch) = switch {
+            *switch = true;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("`{word}` needs a value\n{HELP}"))?;

@@ -98,11 +98,19 @@ fn completed(answer: &str) -> Option<String> {
     json["choices"][0]["text"].as_str().map(str::to_owned)
 }
 
+/// What `/v1/models` says of each model.
+fn models(port: u16) -> Result<Vec<Value>, String> {
+    let (_, answer) = get(port, "/v1/models")?;
+    let mut list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;
+    match list["data"].take() {
+        Value::Array(models) => Ok(models),
+        _ => Err("/v1/models has no list".into()),
+    }
+}
+
 /// Memory of each loaded model, in bytes.
 fn memory_of_models(port: u16) -> Result<Vec<u64>, String> {
-    let (_, answer) = get(port, "/v1/models")?;
-    let list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;
-    let models = list["data"].as_array().ok_or("/v1/models has no list")?;
+    let models = models(port)?;
     let held = models.iter().filter(|model| model["state"] != "registered");
     Ok(held.filter_map(|model| model["memory_bytes"].as_u64()).collect())
 }
@@ -332,10 +340,8 @@ fn loads(server: &Server, cycles: usize) -> TaskResult {
 /// An unload is answered when it has begun.
 fn wait_until_unloaded(port: u16) -> TaskResult {
     for _ in 0..2_000 {
-        let (_, answer) = get(port, "/v1/models")?;
-        let list: Value = serde_json::from_str(&answer).map_err(|error| format!("/v1/models: {error}"))?;
-        let model = list["data"].as_array().and_then(|all| all.iter().find(|model| model["id"] == SMALLEST));
-        if model.is_some_and(|model| model["state"] == "registered") {
+        let unloaded = |model: &Value| model["id"] == SMALLEST && model["state"] == "registered";
+        if models(port)?.iter().any(unloaded) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(5));

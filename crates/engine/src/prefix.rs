@@ -4,7 +4,7 @@
 //! all tokens before them and on nothing else (batching changes no result), so a path from a root may be read by any
 //! sequence that begins with the same tokens. Where the model tells prompts from answers
 //! (`Forward::prefill_numerics_differ`), only blocks of prompts come here. Blocks in the tree are never written again.
-//! Those that no sequence holds stay until their memory is wanted; then the leaf goes whose use is longest ago, so that
+//! Blocks that no sequence holds stay until their memory is wanted; then the leaf goes whose use is longest ago, so that
 //! what many paths share goes last.
 //!
 //! The tree is bounded by the number of blocks, and its index by the same; a hash only finds a candidate, whose tokens

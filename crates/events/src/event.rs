@@ -115,26 +115,26 @@ pub enum ModelEvent {
 /// Something that happened to a model as a whole, from its registration on; most of them change its [`ModelState`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LoadEvent {
-    /// Its load began: [`ModelState::Loading`].
+    /// The load began: [`ModelState::Loading`].
     Began {
         /// Memory that is reserved for the model, until a failure or an unload.
         bytes: u64,
     },
-    /// It is loaded and takes requests: [`ModelState::Ready`].
+    /// The model is loaded and takes requests: [`ModelState::Ready`].
     Loaded {
         /// From the beginning of the load.
         took: Duration,
     },
-    /// It could not be loaded: [`ModelState::Failed`].
+    /// The load failed: [`ModelState::Failed`].
     Failed,
     /// A request that needed the model had waited for its load, whatever came of that.
     Awaited {
         /// From the request's wish for the model to the end of the load, or to the request's own.
         waited: Duration,
     },
-    /// It takes no more requests and ends those that it has: [`ModelState::Draining`].
+    /// The model takes no more requests and finishes those that it has: [`ModelState::Draining`].
     Draining,
-    /// It was unloaded: [`ModelState::Registered`].
+    /// The model was unloaded: [`ModelState::Registered`].
     Unloaded(UnloadReason),
 }
 

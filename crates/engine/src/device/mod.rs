@@ -135,10 +135,10 @@ impl Device {
     }
 
     /// Kernels that run on the calling thread only, for long work concurrent with the engines, such as loading a model.
-    /// They need no turn, as they do not use the pool.
+    /// Such kernels need no turn, as they do not use the pool.
     ///
     /// # Errors
-    /// Those of creating a pool of one, which starts no threads.
+    /// Errors of creating a pool of one, which starts no threads.
     pub fn single_threaded(&self) -> std::io::Result<Compute> {
         let Compute { tier, prompt_tiles, .. } = *self.0.compute;
         Ok(Compute { prompt_tiles, ..Compute::new(tier, cpu::Pool::new(1, None)?) })

@@ -11,6 +11,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use events::ModelState;
+
 use crate::LoadedModel;
 
 /// After a load that failed, requests are told so for this long before it is tried again.
@@ -58,15 +60,16 @@ impl<M> State<M> {
         }
     }
 
-    /// The state's name, as the API tells it.
+    /// The state's name, the same in the API and in the metrics.
     pub fn name(&self) -> &'static str {
-        match self {
-            State::Registered => "registered",
-            State::Loading(_) => "loading",
-            State::Ready(_) => "ready",
-            State::Draining => "draining",
-            State::Failed(_) => "failed",
-        }
+        let state = match self {
+            State::Registered => ModelState::Registered,
+            State::Loading(_) => ModelState::Loading,
+            State::Ready(_) => ModelState::Ready,
+            State::Draining => ModelState::Draining,
+            State::Failed(_) => ModelState::Failed,
+        };
+        state.name()
     }
 }
 
@@ -104,8 +107,10 @@ pub(super) struct Entry<M> {
     last: Instant,
     /// When the last load failed.
     failed: Option<Instant>,
-    /// When the last load began, and how long it took once it has ended.
-    load: Option<(Instant, Duration)>,
+    /// When the last load began.
+    load_began: Instant,
+    /// Duration of the last load that ended.
+    load_time: Duration,
     /// Since when it has been ready.
     ready: Instant,
     /// Requests that wait for it, and since when there have been any.
@@ -116,19 +121,15 @@ pub(super) struct Entry<M> {
 }
 
 impl<M> Entry<M> {
-    fn load_time(&self) -> Duration {
-        self.load.map_or(Duration::ZERO, |(_, took)| took)
-    }
-
     /// When it has been loaded for long enough to make room for others.
     fn turn_ends(&self) -> Instant {
         let (least, most) = RESIDENCY_BOUNDS;
-        self.ready + (self.load_time() * RESIDENCY).clamp(least, most)
+        self.ready + (self.load_time * RESIDENCY).clamp(least, most)
     }
 
     /// When it may be unloaded for others if nobody uses it until then; requests that wait for it are about to.
     fn idle_enough(&self) -> Instant {
-        let idle = self.last + self.load_time();
+        let idle = self.last + self.load_time;
         if self.waiters > 0 { self.turn_ends() } else { idle.min(self.turn_ends()) }
     }
 
@@ -136,9 +137,7 @@ impl<M> Entry<M> {
     fn is_waited_for(&self) -> bool {
         self.waiters > 0 && matches!(self.state, State::Registered | State::Failed(_))
     }
-}
 
-impl<M> Entry<M> {
     /// How long it stays loaded without a request.
     fn keep_alive(&self) -> Option<Duration> {
         self.asked.unwrap_or(self.keep_alive)
@@ -209,7 +208,8 @@ impl<M> Table<M> {
             uses: 0,
             last: now,
             failed: None,
-            load: None,
+            load_began: now,
+            load_time: Duration::ZERO,
             ready: now,
             waiters: 0,
             waiting: now,
@@ -281,7 +281,7 @@ impl<M> Table<M> {
         if bytes <= free {
             let entry = &mut self.entries[index];
             (entry.reserved, entry.state) = (bytes, State::Loading("waiting for the file".into()));
-            entry.load = Some((now, Duration::ZERO));
+            entry.load_began = now;
             return Answer::Load;
         }
         // What is on its way out already counts: nobody else is unloaded for it.
@@ -365,7 +365,7 @@ impl<M> Table<M> {
     pub(super) fn loaded(&mut self, index: usize, outcome: Result<Arc<M>, String>, now: Instant) {
         let entry = &mut self.entries[index];
         (entry.last, entry.ready, entry.yields_to) = (now, now, None);
-        entry.load = entry.load.map(|(began, _)| (began, now.saturating_duration_since(began)));
+        entry.load_time = now.saturating_duration_since(entry.load_began);
         match outcome {
             Ok(model) => entry.state = State::Ready(model),
             Err(why) => {

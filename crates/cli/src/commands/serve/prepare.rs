@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::loading::{Planned, Wish, check_memory, plan};
 use crate::store::size;
 
-/// Those that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
+/// Threads that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
 pub(super) fn threads(args: &Args) -> Result<usize, Failure> {
     args.compute.threads(&cpu::probe::detect())
 }
