@@ -13,15 +13,19 @@ mod shares;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use wire::Fault;
 
 pub use client::{Client, Owner};
 pub use context::{Audit, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
-pub use operation::{Classify, Embed, Generate, Operation, Prompt, Request, Rerank, Score, Tokenize};
+pub use operation::{
+    Aggregation, Classify, ClassifyTokens, Embed, EmbedKind, Generate, InputPrompt, Length, Operation,
+    Prompt, Request, Rerank, Score, TextInput, Tokenize, Truncation,
+};
 pub use output::{
-    End, Event, Events, Generation, Output, Part, PromptFacts, PromptScores, Score as TokenScore,
-    ScoredToken, Token, TokenText, Tokens,
+    Embedding, Encoded, End, Entity, Event, Events, Generation, InputLength, Output, Part, PromptFacts,
+    PromptScores, Score as TokenScore, ScoredToken, Token, TokenText, Tokens,
 };
 pub use shares::{LimitReached, Share, Shares};
 
@@ -49,6 +53,27 @@ pub struct Capability {
     pub context: Option<usize>,
     /// Names of the operations that the model supports ([`Operation::name`]).
     pub operations: Vec<&'static str>,
+    /// What is known of an encoder; none for a generating model, or while the model is not loaded.
+    pub encoder: Option<Arc<EncoderFacts>>,
+}
+
+/// The facts of an encoder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EncoderFacts {
+    /// How dense vectors are pooled: `cls`, `mean`, `max`, `last`, …, joined by `+`; none if the model makes none.
+    pub pooling: Option<String>,
+    /// Numbers of a dense vector; 0 if the model makes none.
+    pub dimensions: usize,
+    /// The classifier's labels by index; empty without a classifier.
+    pub labels: Vec<String>,
+    /// Names of the prompts of the model's file.
+    pub prompts: Vec<String>,
+    /// Most tokens of an input.
+    pub max_tokens: usize,
+    /// How weights are computed: `int8`, `bf16` or `f32`.
+    pub precision: &'static str,
+    /// See [`Encoded::fingerprint`].
+    pub fingerprint: Arc<str>,
 }
 
 /// Counts of running and waiting work.

@@ -24,12 +24,14 @@ pub enum Operation {
     Generate(Generate),
     /// Tokenization and detokenization.
     Tokenize(Tokenize),
-    /// Embedding: a vector for each text.
+    /// Embedding: vectors for each input.
     Embed(Embed),
     /// Reranking: the relevance of documents to a query.
     Rerank(Rerank),
-    /// Classification: a class for each text.
+    /// Classification: probabilities of labels for each input.
     Classify(Classify),
+    /// Token classification: the entities in each text.
+    ClassifyTokens(ClassifyTokens),
     /// Scoring: the similarity of the two texts of each pair.
     Score(Score),
 }
@@ -47,11 +49,12 @@ impl Operation {
             | Operation::Embed(Embed { model, .. })
             | Operation::Rerank(Rerank { model, .. })
             | Operation::Classify(Classify { model, .. })
+            | Operation::ClassifyTokens(ClassifyTokens { model, .. })
             | Operation::Score(Score { model, .. }) => model.as_deref(),
         }
     }
 
-    /// The operation's name: `generate`, `tokenize`, `embed`, `rerank`, `classify` or `score`.
+    /// The operation's name: `generate`, `tokenize`, `embed`, `rerank`, `classify`, `classify_tokens` or `score`.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Generate(_) => "generate",
@@ -59,6 +62,7 @@ impl Operation {
             Operation::Embed(_) => "embed",
             Operation::Rerank(_) => "rerank",
             Operation::Classify(_) => "classify",
+            Operation::ClassifyTokens(_) => "classify_tokens",
             Operation::Score(_) => "score",
         }
     }
@@ -122,17 +126,89 @@ pub enum Tokenize {
     },
 }
 
-/// Embedding: a vector for each text.
-#[derive(Debug)]
+/// An input of an encoder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextInput {
+    /// A text.
+    Text(String),
+    /// Two texts that are read together, such as a query and a document.
+    Pair(String, String),
+    /// Token ids, special tokens included.
+    Tokens(Vec<u32>),
+}
+
+/// What becomes of an input that is longer than the model's or the request's limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Truncation {
+    /// The request fails.
+    #[default]
+    Refuse,
+    /// Tokens are cut from the end.
+    End,
+    /// Tokens are cut from the start.
+    Start,
+    /// The text is encoded in parts, whose vectors are averaged with their token counts as weights. For
+    /// [`Embed`] with [`EmbedKind::Dense`] only.
+    Chunk,
+}
+
+/// The limit of an input's length, and what becomes of longer ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Length {
+    /// Most tokens, special tokens included; none is the model's own limit, which always holds.
+    pub tokens: Option<usize>,
+    /// What becomes of longer inputs.
+    pub truncation: Truncation,
+}
+
+/// The text that is put before each input, as the model's file names it (`prompts` of
+/// `config_sentence_transformers.json`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum InputPrompt {
+    /// The model's default prompt, which most models do not have.
+    #[default]
+    Default,
+    /// The prompt of this name; the request fails if the model has none of this name.
+    Named(String),
+    /// The first of these prompts that the model has, else none: for dialects that tell queries from documents.
+    FirstOf(&'static [&'static str]),
+    /// No prompt.
+    None,
+}
+
+/// The vectors of an embedding.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EmbedKind {
+    /// One vector for each input, by the model's pooling.
+    #[default]
+    Dense,
+    /// A vector for each token: the last hidden states, or the multi-vector head's output if the model has one.
+    Tokens,
+    /// Weights of vocabulary entries (SPLADE, bge-m3).
+    Sparse,
+}
+
+/// Embedding: vectors for each input.
+#[derive(Debug, Default)]
 pub struct Embed {
     /// Name of the requested model; none is the default model.
     pub model: Option<String>,
-    /// The texts.
-    pub texts: Vec<String>,
+    /// The inputs.
+    pub inputs: Vec<TextInput>,
+    /// Which vectors.
+    pub kind: EmbedKind,
+    /// The text before each input.
+    pub prompt: InputPrompt,
+    /// The limit of length.
+    pub length: Length,
+    /// Numbers to keep of each dense vector, which is then normalized again; none is all.
+    pub dimensions: Option<usize>,
+    /// Whether dense vectors are scaled to length 1; none is as the model's file says.
+    pub normalize: Option<bool>,
 }
 
 /// Reranking: the relevance of documents to a query.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rerank {
     /// Name of the requested model; none is the default model.
     pub model: Option<String>,
@@ -140,22 +216,73 @@ pub struct Rerank {
     pub query: String,
     /// The documents.
     pub documents: Vec<String>,
+    /// The limit of length of query and document together. Tokens are cut from the document.
+    pub length: Length,
+    /// Most tokens of a document; longer ones are cut.
+    pub document_tokens: Option<usize>,
+    /// Whether scores are logits, without the model's activation function.
+    pub raw_scores: bool,
 }
 
-/// Classification: a class for each text.
-#[derive(Debug)]
+/// Classification: the probabilities of the model's labels for each input.
+#[derive(Debug, Default)]
 pub struct Classify {
+    /// Name of the requested model; none is the default model.
+    pub model: Option<String>,
+    /// The inputs.
+    pub inputs: Vec<TextInput>,
+    /// The limit of length.
+    pub length: Length,
+    /// Whether scores are logits, without the model's activation function.
+    pub raw_scores: bool,
+    /// The labels to choose from, for a generating model, which has none of its own.
+    pub labels: Vec<String>,
+}
+
+/// How the labels of tokens become entities (transformers' `aggregation_strategy`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Each token is an entity.
+    None,
+    /// Neighbouring tokens of one label are an entity, by BIO and BIOES prefixes.
+    #[default]
+    Simple,
+    /// As `Simple`; a word has the label of its first token.
+    First,
+    /// As `Simple`; a word has the label of its most certain token.
+    Max,
+    /// As `Simple`; a word has the label of its tokens' mean scores.
+    Average,
+}
+
+/// Token classification, such as named-entity recognition.
+#[derive(Debug, Default)]
+pub struct ClassifyTokens {
     /// Name of the requested model; none is the default model.
     pub model: Option<String>,
     /// The texts.
     pub texts: Vec<String>,
+    /// The limit of length.
+    pub length: Length,
+    /// How labels become entities.
+    pub aggregation: Aggregation,
+    /// Labels that are left out; `O` is what models call the absence of one.
+    pub ignore_labels: Vec<String>,
 }
 
-/// Scoring: the similarity of the two texts of each pair.
-#[derive(Debug)]
+/// Scoring: the similarity or relevance of the two texts of each pair. A cross-encoder scores a pair as in
+/// [`Rerank`]; with an embedding model the score is the cosine of the vectors, with a multi-vector one the sum over
+/// the first text's tokens of the largest dot product (MaxSim, Khattab and Zaharia, 2020).
+#[derive(Debug, Default)]
 pub struct Score {
     /// Name of the requested model; none is the default model.
     pub model: Option<String>,
     /// The pairs.
     pub pairs: Vec<(String, String)>,
+    /// The limit of length.
+    pub length: Length,
+    /// The text before each input, for an embedding model.
+    pub prompt: InputPrompt,
+    /// Whether scores are logits, without the model's activation function.
+    pub raw_scores: bool,
 }

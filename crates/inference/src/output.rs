@@ -14,10 +14,86 @@ pub enum Output {
     Tokens(Tokens),
     /// Text of tokens or of a conversation, for [`Tokenize`](crate::Operation::Tokenize).
     Text(String),
-    /// A vector for each text, for [`Embed`](crate::Operation::Embed).
-    Vectors(Vec<Vec<f32>>),
-    /// A number for each document, text or pair, for the other operations.
-    Scores(Vec<f32>),
+    /// Vectors of each input, for [`Embed`](crate::Operation::Embed).
+    Embeddings(Encoded<Embedding>),
+    /// A number for each document or pair, in their order, for [`Rerank`](crate::Operation::Rerank) and
+    /// [`Score`](crate::Operation::Score).
+    Scores(Encoded<f32>),
+    /// Scores of the labels for each input, for [`Classify`](crate::Operation::Classify).
+    Classes {
+        /// The labels, in the order of the scores.
+        labels: Arc<[String]>,
+        /// A score for each label, `[labels]`, for each input.
+        scores: Encoded<Vec<f32>>,
+    },
+    /// Entities of each text, for [`ClassifyTokens`](crate::Operation::ClassifyTokens).
+    Entities(Encoded<Vec<Entity>>),
+}
+
+/// The results of an encoder, one for each input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Encoded<T> {
+    /// Name of the answering model.
+    pub model: String,
+    /// What the numbers depend on: a digest of the model's file, and the version of the numerics. Equal inputs give
+    /// bit-identical numbers under an equal fingerprint.
+    pub fingerprint: Arc<str>,
+    /// The results, in the inputs' order.
+    pub results: Vec<T>,
+    /// The lengths of the inputs, in their order.
+    pub lengths: Vec<InputLength>,
+}
+
+impl<T> Encoded<T> {
+    /// Tokens of all inputs that were encoded.
+    pub fn tokens(&self) -> usize {
+        self.lengths.iter().map(|length| length.tokens).sum()
+    }
+
+    /// Tokens of all inputs that were cut.
+    pub fn truncated(&self) -> usize {
+        self.lengths.iter().map(|length| length.truncated).sum()
+    }
+}
+
+/// The length of an input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InputLength {
+    /// Tokens that were encoded, special tokens included.
+    pub tokens: usize,
+    /// Tokens that were cut.
+    pub truncated: usize,
+}
+
+/// The vectors of an input.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Embedding {
+    /// One vector.
+    Dense(Vec<f32>),
+    /// A vector for each token, `[tokens, width]`.
+    Tokens {
+        /// Numbers of a vector.
+        width: usize,
+        /// The vectors, one after another.
+        values: Vec<f32>,
+    },
+    /// Entries of the vocabulary with their weights, by ascending id; those of weight 0 are left out.
+    Sparse(Vec<(u32, f32)>),
+}
+
+/// A labelled part of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entity {
+    /// The label, without its BIO or BIOES prefix where tokens are aggregated.
+    pub label: String,
+    /// Mean probability of the label over the entity's tokens.
+    pub score: f32,
+    /// Index of the first token in the text; special tokens count.
+    pub token: usize,
+    /// The part of the text, in bytes.
+    pub bytes: std::ops::Range<usize>,
+    /// The part of the text, in Unicode characters.
+    pub chars: std::ops::Range<usize>,
 }
 
 /// The tokens of a text.

@@ -390,6 +390,7 @@ impl Inference for Service {
             context: facts.state.model().map(|model| model.engine.context()),
             names: facts.names,
             operations: vec!["generate", "tokenize"],
+            encoder: None,
         };
         self.registry.facts().into_iter().map(capability).collect()
     }
