@@ -321,7 +321,7 @@ fn lay_out<'a>(
                 want.extend(tokens.len() - 1 - proposal.len()..tokens.len());
             }
             let (rows, blocks) = (first..tokens.len(), running.table.blocks());
-            sequences.push(SequenceRows { rows, first_position: computed, blocks });
+            sequences.push(SequenceRows::last(rows, computed, blocks));
         }
         if generated {
             (layout.decode_rows, layout.decode_logits) = (tokens.len(), want.len());

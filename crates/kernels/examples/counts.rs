@@ -12,7 +12,7 @@ use std::io::Write;
 
 use cpu::{Pool, Tier};
 use kernels::{
-    Activation, Activations, AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Matrix,
+    Activation, Activations, AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Mask, Matrix,
     Pairing, Precision, RopeTable, RowNorm, SeqRows, attention, matmul, rope,
 };
 use tensor::Dtype;
@@ -140,8 +140,9 @@ fn attentions(c: &Compute, rows: usize, dtype: KvDtype, calls: usize) -> Result<
     kv.write(c, 0, &keys, &keys, &slots);
     let q = values(rows * HEADS * HEAD_DIM);
     let mut out = vec![0.0; q.len()];
-    let seq = SeqRows { rows: 0..rows, first_position: POSITIONS - rows, blocks: &blocks };
-    let params = AttentionParams { layer: 0, heads: HEADS, window: None, scale: 0.125, soft_cap: None };
+    let seq = SeqRows::last(0..rows, POSITIONS - rows, &blocks);
+    let mask = Mask::Causal { window: None };
+    let params = AttentionParams { layer: 0, heads: HEADS, mask, scale: 0.125, soft_cap: None, bias: None };
     for _ in 0..calls {
         attention(c, &kv, params, &q, std::slice::from_ref(&seq), black_box(&mut out));
     }

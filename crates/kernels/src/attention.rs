@@ -1,4 +1,5 @@
-//! Causal attention over the blocks of the KV cache, with an online softmax (Milakov and Gimelshein, 2018).
+//! Attention over the blocks of the KV cache, causal or in both directions, with an online softmax (Milakov and
+//! Gimelshein, 2018).
 //!
 //! A task takes some rows of the batch and one KV head; the queries that share the head are computed in tiles of up to
 //! 8, or 16 in AMX tiles, so that a tile reads the KV cache once. The loop over blocks is `Attend::tile`; what
@@ -15,6 +16,7 @@ use cpu::{MatrixTiles, Tile, TileOf};
 use crate::Compute;
 #[cfg(target_arch = "x86_64")]
 use crate::amx;
+use crate::attention_bias::ScoreBias;
 use crate::elementwise::tanh;
 use crate::kv::{KvDtype, KvPool};
 use crate::kv_block::{BLOCK_TOKENS, CacheAligned, MAX_HEAD_DIM, SMALL_QUERY_TILE};
@@ -37,47 +39,80 @@ pub struct SeqRows<'a> {
     pub rows: Range<usize>,
     /// The position of the first row; the others follow.
     pub first_position: usize,
-    /// The sequence's blocks, in order of position, the rows' own included.
+    /// Positions whose keys and values are written, the rows' own included; more than that where a text is computed in
+    /// parts and its rows see what follows them.
+    pub keys: usize,
+    /// The sequence's blocks, in order of position, those of all keys.
     pub blocks: &'a [u32],
+}
+
+impl<'a> SeqRows<'a> {
+    /// Rows whose keys are the last that are written: of a decoder, or of a whole text.
+    pub fn last(rows: Range<usize>, first_position: usize, blocks: &'a [u32]) -> SeqRows<'a> {
+        let keys = first_position.saturating_add(rows.len());
+        SeqRows { rows, first_position, keys, blocks }
+    }
+}
+
+/// The positions that a row sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// Its own and those before it.
+    Causal {
+        /// Sliding window: the last `window` positions only, its own included.
+        window: Option<usize>,
+    },
+    /// All of its sequence.
+    Bidirectional {
+        /// Local attention: positions at a distance of at most `reach` only, before it and after it.
+        reach: Option<usize>,
+    },
 }
 
 /// The parameters of attention in one layer.
 #[derive(Clone, Copy, Debug)]
-pub struct AttentionParams {
+pub struct AttentionParams<'a> {
     /// The layer of the KV cache.
     pub layer: usize,
     /// Query heads.
     pub heads: usize,
-    /// Sliding window: a row sees the last `window` positions only, its own included.
-    pub window: Option<usize>,
+    /// The positions that a row sees.
+    pub mask: Mask,
     /// The factor of the scores.
     pub scale: f32,
     /// Scores pass `cap · tanh(score / cap)`.
     pub soft_cap: Option<f32>,
+    /// Added to the scores after all that.
+    pub bias: Option<&'a dyn ScoreBias>,
 }
 
-/// Computes `out = softmax(scale · q kᵀ) v`, causal, for each row over its own sequence. `q` and `out` are `[rows,
-/// heads · head_dim]`; each group of `heads / kv_heads` query heads shares a KV head. Keys and values of the rows must
-/// have been written.
+/// Computes `out = softmax(scale · q kᵀ + bias) v` for each row over what it sees of its own sequence. `q` and `out`
+/// are `[rows, heads · head_dim]`; each group of `heads / kv_heads` query heads shares a KV head. Keys and values of
+/// the rows and of all that they see must have been written.
 ///
 /// # Panics
-/// When shapes do not fit, or a block table is shorter than its sequence.
+/// When shapes do not fit, a sequence has fewer keys than its rows need, or a block table is shorter than its sequence.
 pub fn attention(
     c: &Compute,
     kv: &KvPool,
-    params: AttentionParams,
+    params: AttentionParams<'_>,
     q: &[f32],
     seqs: &[SeqRows<'_>],
     out: &mut [f32],
 ) {
-    let AttentionParams { layer, heads, window, scale, soft_cap } = params;
+    let heads = params.heads;
     let shape = kv.shape();
     let group = heads / shape.kv_heads;
     assert_eq!(group * shape.kv_heads, heads, "{heads} heads over {} key-value heads", shape.kv_heads);
     let cols = heads * shape.head_dim;
     assert!(q.len() == out.len() && q.len().is_multiple_of(cols), "queries of {cols}");
-    let seen = seqs.iter().all(|s| s.first_position + s.rows.len() <= s.blocks.len() * BLOCK_TOKENS);
-    assert!(seen, "a block table shorter than its sequence");
+    for SeqRows { rows, first_position, keys, blocks } in seqs {
+        assert!(
+            first_position.saturating_add(rows.len()) <= *keys,
+            "{keys} keys of rows {rows:?} from {first_position} on"
+        );
+        assert!(*keys <= blocks.len() * BLOCK_TOKENS, "a block table shorter than its sequence");
+    }
     let rows_a_task =
         if q.len() / cols > 4 * SMALL_QUERY_TILE { 32 } else { (SMALL_QUERY_TILE / group).max(1) };
     let out = [Some(MatrixTiles { data: out, row_len: cols, tile_cols: group * shape.head_dim })];
@@ -86,7 +121,7 @@ pub fn attention(
         let rows = first..first + out.rows();
         for seq in seqs.iter().filter(|s| s.rows.start < rows.end && s.rows.end > rows.start) {
             let part = seq.rows.start.max(rows.start)..seq.rows.end.min(rows.end);
-            let head = Head { kv, layer, head, group, window, scale, soft_cap };
+            let head = Head::new(kv, head, &params, seq.keys);
             let out = &mut out;
             // A job for each format: one with all of them takes minutes to compile.
             match shape.dtype {
@@ -128,9 +163,53 @@ struct Head<'a> {
     layer: usize,
     head: usize,
     group: usize,
-    window: Option<usize>,
+    /// The most positions before its own that a row sees.
+    before: usize,
+    /// The most positions after its own that a row sees, at most `keys`.
+    after: usize,
+    /// The sequence's positions.
+    keys: usize,
     scale: f32,
     soft_cap: Option<f32>,
+    bias: Option<&'a dyn ScoreBias>,
+}
+
+impl<'a> Head<'a> {
+    fn new(kv: &'a KvPool, head: usize, params: &AttentionParams<'a>, keys: usize) -> Head<'a> {
+        let AttentionParams { layer, heads, mask, scale, soft_cap, bias } = *params;
+        let (before, after) = match mask {
+            Mask::Causal { window } => (window.map_or(usize::MAX, |window| window.saturating_sub(1)), 0),
+            Mask::Bidirectional { reach } => {
+                (reach.unwrap_or(usize::MAX), reach.map_or(keys, |r| r.min(keys)))
+            }
+        };
+        let group = heads / kv.shape().kv_heads;
+        Head { kv, layer, head, group, before, after, keys, scale, soft_cap, bias }
+    }
+
+    /// The positions that the row at `position` sees.
+    #[inline(always)]
+    fn visible(&self, position: usize) -> Range<usize> {
+        position.saturating_sub(self.before)..(position + self.after + 1).min(self.keys)
+    }
+
+    /// Adds the bias to the scores of the keys from `base` on that are `visible`. Not inlined: those without a bias
+    /// would be compiled to more.
+    #[inline(never)]
+    fn add_bias(
+        &self,
+        bias: &dyn ScoreBias,
+        query: Query,
+        base: usize,
+        visible: &Range<usize>,
+        scores: &mut [f32; BLOCK_TOKENS],
+    ) {
+        if !visible.is_empty() {
+            let head = self.head * self.group + query.head_in_group;
+            let first_key = base + visible.start;
+            bias.add(head, query.row, query.position, first_key, &mut scores[visible.clone()]);
+        }
+    }
 }
 
 struct Attend<'a, 'o, K: KvFormat> {
@@ -260,11 +339,11 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         }
         let mut softmax =
             OnlineSoftmax { max: [f32::NEG_INFINITY; MAX_QUERIES], totals: [[0.0; MAX_LANES]; N] };
-        let lowest = |p: usize| self.head.window.map_or(0, |w| (p + 1).saturating_sub(w));
-        let start = lowest(queries[0].position) / BLOCK_TOKENS;
-        let last = queries[N - 1].position;
+        let start = self.head.visible(queries[0].position).start / BLOCK_TOKENS;
+        // Positions are seen up to here, and written.
+        let end = self.head.visible(queries[N - 1].position).end;
         let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
-        let blocks = &self.seq.blocks[..=last / BLOCK_TOKENS];
+        let blocks = &self.seq.blocks[..end.div_ceil(BLOCK_TOKENS)];
         let mut cell = kv.cell_offset(head, blocks[start]);
         // After its last block a thread mostly goes on with the next head.
         let next_head_cell = match self.head.head + 1 < shape.kv_heads {
@@ -298,18 +377,18 @@ impl<K: KvFormat> Attend<'_, '_, K> {
             format.add_scores::<S, N>(s, queries_ready, keys, dim, ahead, &mut scores.0);
             // A query that sees nothing of this block keeps its state bit for bit.
             let visible: [Range<usize>; N] = std::array::from_fn(|i| {
-                let p = queries[i].position;
-                let end = (p + 1).clamp(base, base + BLOCK_TOKENS) - base;
-                lowest(p).clamp(base, base + end) - base..end
+                let Range { start, end } = self.head.visible(queries[i].position);
+                let end = end.clamp(base, base + BLOCK_TOKENS) - base;
+                start.clamp(base, base + end) - base..end
             });
-            let rescale = softmax.update(s, &mut scores.0, &visible, &self.head);
+            let rescale = softmax.update(s, &mut scores.0, &visible, &self.head, (queries, base));
             for i in 0..N {
                 if rescale[i] != 1.0 {
                     output.0[i][..value_dim].iter_mut().for_each(|v| *v *= rescale[i]);
                 }
             }
-            // Positions past the tile's last were never written by this sequence: their values are not read.
-            let written = (last + 1 - base).min(BLOCK_TOKENS);
+            // Positions past that may never have been written by this sequence: their values are not read.
+            let written = (end - base).min(BLOCK_TOKENS);
             format.add_values::<S, N>(s, &scores.0, values, value_dim, written, ahead, &mut output.0);
         }
         for i in 0..N {
@@ -331,8 +410,8 @@ struct OnlineSoftmax<const N: usize> {
 }
 
 impl<const N: usize> OnlineSoftmax<N> {
-    /// Turns the scores of a block into weights relative to the running maximum, zero where not `visible`; returns the
-    /// factors that rescale earlier sums.
+    /// Turns the scores of `queries` and the block from position `base` on into weights relative to the running
+    /// maximum, zero where not `visible`; returns the factors that rescale earlier sums.
     #[inline(always)]
     fn update<S: Simd>(
         &mut self,
@@ -340,6 +419,7 @@ impl<const N: usize> OnlineSoftmax<N> {
         scores: &mut [[f32; BLOCK_TOKENS]; N],
         visible: &[Range<usize>; N],
         head: &Head<'_>,
+        (queries, base): (&[Query; N], usize),
     ) -> [f32; MAX_QUERIES] {
         const { assert!(N <= MAX_QUERIES && MAX_QUERIES.is_multiple_of(S::LANES)) };
         let before = self.max;
@@ -351,6 +431,9 @@ impl<const N: usize> OnlineSoftmax<N> {
                     v = s.mul(s.splat(cap), tanh(s, s.mul(v, s.splat(1.0 / cap))));
                 }
                 s.store(v, part);
+            }
+            if let Some(bias) = head.bias {
+                head.add_bias(bias, queries[i], base, &visible[i], &mut scores[i]);
             }
             // Nearly every block is visible as a whole.
             if visible[i].len() < BLOCK_TOKENS {

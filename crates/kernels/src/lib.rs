@@ -16,6 +16,7 @@
 //! | quantization of activations | `activations/` |
 //! | KV cache: blocks, writing | `kv.rs`, `kv_q8.rs` (8 bits) |
 //! | attention: tiles of queries, loop over KV blocks, online softmax | `attention.rs`: `Attend::tile`, `OnlineSoftmax` |
+//! | attention: biases of scores by position (ALiBi, T5, DeBERTa) | `attention_bias.rs`: [`ScoreBias`] |
 //! | attention: innermost loops, q·k and weights·v | `kv_layout.rs`: `accumulate_operand` (f32, f16, bf16); `kv_q8.rs`: `add_dots`; `amx/attention.rs`: `add_scores`, `add_weighted` |
 //!
 //! The micro-kernel of GEMM and GEMV, by instruction set (M rows of activations):
@@ -54,6 +55,7 @@ mod activations;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod attention;
+mod attention_bias;
 mod bf16;
 mod bf16_dict12;
 mod elementwise;
@@ -72,7 +74,8 @@ mod tune;
 mod unpack;
 
 pub use activations::{ActFormats, Activations};
-pub use attention::{AttentionParams, SeqRows, attention};
+pub use attention::{AttentionParams, Mask, SeqRows, attention};
+pub use attention_bias::{DisentangledBias, DistanceBias, PositionScores, RelativeIndex, ScoreBias};
 pub use elementwise::{Activation, activate, add, add_bias, gated, scale, soft_cap};
 pub use error::Error;
 pub use gemm::{MAX_GROUP, matmul, matmul_group};

@@ -10,7 +10,7 @@ use crate::load::{Block, FeedWeights, Model, NormWeights};
 use crate::mlp::{MlpBuffers, bias, feed_forward};
 use crate::scratch::Scratch;
 use crate::spec::{NormKind, Spec};
-use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvPool, RowNorm, SeqRows};
+use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, RowNorm, SeqRows};
 
 /// Rows to compute together.
 #[derive(Clone, Copy)]
@@ -155,9 +155,10 @@ impl Model {
         let params = AttentionParams {
             layer,
             heads: spec.heads,
-            window: spec.layers[layer].window,
+            mask: Mask::Causal { window: spec.layers[layer].window },
             scale: spec.attention_scale,
             soft_cap: spec.attention_soft_cap,
+            bias: None,
         };
         let (q, out) = (&scratch.q[..used], &mut scratch.attention_out[..used]);
         kernels::attention(compute, kv, params, q, batch.sequences, out);
@@ -308,6 +309,7 @@ fn check(spec: &Spec, batch: &Batch, kv: &KvPool, scratch: &Scratch) -> Result<(
         let end = sequence.first_position.saturating_add(sequence.rows.len());
         within("position", end, sequence.blocks.len().saturating_mul(BLOCK_TOKENS))?;
         within("position", end, u32::MAX as usize)?;
+        equal("keys of a sequence", sequence.keys, end)?;
         for &block in sequence.blocks {
             within("KV block", block as usize + 1, shape.blocks)?;
         }

@@ -20,7 +20,7 @@ fn forward_allocates_nothing() {
             let batches =
                 [(0, &prompt[..20], &[3, 19][..]), (20, &prompt[20..21], &[0]), (21, &prompt[21..], &[])];
             for (first_position, tokens, want) in batches {
-                let sequences = [SeqRows { rows: 0..tokens.len(), first_position, blocks: &[2] }];
+                let sequences = [SeqRows::last(0..tokens.len(), first_position, &[2])];
                 let batch = Batch { tokens, sequences: &sequences, want, decode_rows: 0 };
                 let measured = allocation_counter::measure(|| {
                     model.forward(&compute, &batch, &mut kv, &mut scratch).expect("a good batch");

@@ -145,7 +145,7 @@ fn a_batch_that_does_not_fit_is_refused() {
     let model = Model::load(&opened, &compute, Precision::Fast, &mut |_| ()).expect("a fixture");
     let mut kv = KvPool::new(model.spec.kv_shape(2, KvDtype::F16)).expect("a small pool");
     let mut scratch = Scratch::new(&model.spec, 40, 2);
-    let run = |rows, first_position, blocks| vec![SeqRows { rows, first_position, blocks }];
+    let run = |rows, first_position, blocks| vec![SeqRows::last(rows, first_position, blocks)];
     let tokens: Vec<u32> = (0..41).collect();
     type Case<'a> = (&'a str, &'a [u32], Vec<SeqRows<'a>>, &'a [usize]);
     let cases: [Case; 10] = [

@@ -52,7 +52,7 @@ fn every_recipe_gives_finite_logits_of_order_one() {
         let model = Model::load(&opened, &compute, Precision::Fast, &mut |_| ()).unwrap();
         let mut kv = KvPool::new(model.spec.kv_shape(1, KvDtype::F16)).unwrap();
         let mut scratch = Scratch::new(&model.spec, 4, 1);
-        let sequences = [SeqRows { rows: 0..4, first_position: 0, blocks: &[0] }];
+        let sequences = [SeqRows::last(0..4, 0, &[0])];
         let batch = Batch { tokens: &[1, 2, 3, 500], sequences: &sequences, want: &[3], decode_rows: 0 };
         let logits = model.forward(&compute, &batch, &mut kv, &mut scratch).unwrap();
         let largest = logits.iter().fold(0.0_f32, |most, logit| most.max(logit.abs()));

@@ -235,7 +235,7 @@ impl Drafter {
                 want.push(tokens.len() - 1);
             }
             let rows = first..tokens.len();
-            sequences.push(SequenceRows { rows, first_position: *computed, blocks: table.blocks() });
+            sequences.push(SequenceRows::last(rows, *computed, table.blocks()));
         }
         if tokens.is_empty() {
             return Ok(0);

@@ -1,11 +1,12 @@
 //! Attention against its formula.
 
 use cpu::{Pool, Tier};
-use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, SeqRows, attention};
+use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvDtype, KvPool, KvShape, Mask, SeqRows, attention};
 
 /// Of layer 0, with neither window nor soft cap.
-fn plain(heads: usize, scale: f32) -> AttentionParams {
-    AttentionParams { layer: 0, heads, window: None, scale, soft_cap: None }
+fn plain(heads: usize, scale: f32) -> AttentionParams<'static> {
+    let mask = Mask::Causal { window: None };
+    AttentionParams { layer: 0, heads, mask, scale, soft_cap: None, bias: None }
 }
 
 fn noise(seed: &mut u64) -> f32 {
@@ -107,9 +108,14 @@ fn check(case: &Case, dtype: KvDtype) {
                 let slots: Vec<_> = (first..first + n).map(slot).collect();
                 pool.write(&c, 1, &k[kv.clone()], &v[kv], &slots);
                 let rows = first * heads * dim..(first + n) * heads * dim;
-                let seq = SeqRows { rows: 0..n, first_position: first, blocks: &blocks };
+                let seq = SeqRows::last(0..n, first, &blocks);
                 let o = &mut out[rows.clone()];
-                let params = AttentionParams { layer: 1, heads, window, scale, soft_cap: cap };
+                let params = AttentionParams {
+                    layer: 1,
+                    mask: Mask::Causal { window },
+                    soft_cap: cap,
+                    ..plain(heads, scale)
+                };
                 attention(&c, &pool, params, &q[rows], &[seq], o);
             }
             for (i, (o, w)) in out.iter().zip(&want).enumerate() {
@@ -161,7 +167,7 @@ fn eight_bits_take_rows_of_nothing_and_of_any_size_and_hide_no_overflow() {
                 pool.write(&c, 0, &[*k; 40], &[*v; 40], &[(0, p as u32)]);
             }
             let mut out = vec![0.0; heads * dim];
-            let seq = SeqRows { rows: 0..1, first_position: rows.len() - 1, blocks: &[0] };
+            let seq = SeqRows::last(0..1, rows.len() - 1, &[0]);
             attention(&c, &pool, plain(heads, 1.0), &vec![q; heads * dim], &[seq], &mut out);
             assert!(out.iter().all(|o| o.to_bits() == out[0].to_bits() || o.is_nan()), "{tier}: {out:?}");
             out[0]
@@ -211,7 +217,7 @@ fn sequences_apart(dtype: KvDtype) {
     let (mut slots, mut seqs, mut at) = (Vec::new(), Vec::new(), 0);
     for (len, table) in lens.iter().zip(tables) {
         slots.extend((0..*len).map(|p| (table[p / BLOCK_TOKENS], (p % BLOCK_TOKENS) as u32)));
-        seqs.push(SeqRows { rows: at..at + len, first_position: 0, blocks: table });
+        seqs.push(SeqRows::last(at..at + len, 0, table));
         at += len;
     }
     pool.write(&c, 0, &k, &v, &slots);
@@ -226,7 +232,7 @@ fn sequences_apart(dtype: KvDtype) {
     }
     pool.copy_block(5, 6);
     let mut moved = vec![0.0; 40 * heads * dim];
-    let seq = SeqRows { rows: 0..40, first_position: 0, blocks: &[6, 1] };
+    let seq = SeqRows::last(0..40, 0, &[6, 1]);
     let rows = 6 * heads * dim..46 * heads * dim;
     attention(&c, &pool, plain(heads, 0.25), &q[rows.clone()], &[seq], &mut moved);
     assert_eq!(moved, together[rows]);

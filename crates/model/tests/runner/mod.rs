@@ -107,11 +107,7 @@ impl Runner {
         let sequences: Vec<SeqRows> = parts
             .into_iter()
             .zip(runs.iter())
-            .map(|((rows, first_position), run)| SeqRows {
-                rows,
-                first_position,
-                blocks: &run.sequence.blocks,
-            })
+            .map(|((rows, first_position), run)| SeqRows::last(rows, first_position, &run.sequence.blocks))
             .collect();
         let decode_rows = self.decode_rows.min(tokens.len());
         let batch = Batch { tokens: &tokens, sequences: &sequences, want, decode_rows };

@@ -279,7 +279,7 @@ impl<'a> Runner<'a> {
             let positions = part.first..part.first + part.rows;
             let blocks = &self.tables[part.stream][..positions.end.div_ceil(BLOCK_TOKENS)];
             let rows = tokens.len()..tokens.len() + part.rows;
-            sequences.push(SeqRows { rows, first_position: part.first, blocks });
+            sequences.push(SeqRows::last(rows, part.first, blocks));
             tokens.extend(positions.map(|position| token(part.stream, position, spec.vocab)));
             want.extend(part.wanted.then(|| tokens.len() - 1));
             self.work.bytes += spec.kv_read_bytes(part.first + part.rows - 1, self.kv.shape().dtype);

@@ -114,7 +114,7 @@ impl Runner {
     ) -> Result<Vec<Row<'a>>, Failure> {
         let scored = scored(&piece, chunk.len());
         let want: Vec<usize> = scored.map(|position| position - piece.start).collect();
-        let sequence = SeqRows { rows: 0..piece.len(), first_position: piece.start, blocks: &self.blocks };
+        let sequence = SeqRows::last(0..piece.len(), piece.start, &self.blocks);
         // The text is a prompt: nothing of it was generated.
         let (tokens, decode_rows) = (&chunk[piece.clone()], 0);
         let batch = Batch { tokens, sequences: &[sequence], want: &want, decode_rows };
