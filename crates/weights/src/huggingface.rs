@@ -1,5 +1,7 @@
 //! Hugging Face model directories: JSON files and one or several safetensors files.
 
+mod modules;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -10,6 +12,9 @@ use serde_json::Value;
 use crate::diagnose;
 use crate::magic;
 use crate::opened::Error;
+
+pub use modules::Module;
+pub(crate) use modules::{ExtraWeights, extra_weights};
 
 /// Largest config or template file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
@@ -22,6 +27,9 @@ const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
 
 /// The metadata files of a model directory, parsed.
+///
+/// In a sentence-transformers directory whose network has a folder of its own (`0_Transformer`), the files of the
+/// network and of its tokenizer are those of that folder.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// The content of `config.json`.
@@ -37,28 +45,48 @@ pub struct Metadata {
     pub chat_template: Option<String>,
     /// The bytes of `tokenizer.json`, if present.
     pub tokenizer_json: Option<Vec<u8>>,
+    /// The bytes of `vocab.txt`, a WordPiece vocabulary with one token a line, if present.
+    pub vocab_txt: Option<Vec<u8>>,
+    /// The modules of `modules.json` in their order, if present.
+    pub modules: Option<Vec<Module>>,
+    /// The content of `sentence_bert_config.json` (or of its namesakes, such as `sentence_roberta_config.json`), if
+    /// present.
+    pub sentence_bert_config: Option<Value>,
+    /// The content of `config_sentence_transformers.json`, if present.
+    pub sentence_transformers: Option<Value>,
 }
 
 impl Metadata {
-    /// Reads the files of `dir`. Only `config.json` is required.
+    /// Reads the files of `dir`. Only the network's `config.json` is required.
     ///
     /// # Errors
-    /// A file that cannot be read, is larger than its limit, or is not JSON, by name.
+    /// A file that cannot be read, is larger than its limit, or is not JSON, by name; a list of modules that is not
+    /// one.
     pub fn read(dir: &Path) -> Result<Metadata, Error> {
-        let config = json(&dir.join("config.json"), MAX_CONFIG_BYTES)?.ok_or_else(|| Error::NotAModel {
-            path: dir.to_owned(),
-            problem: diagnose::without_config(dir),
+        let modules = modules::read(dir)?;
+        let network = modules::network_dir(dir, modules.as_deref());
+        let config = json(&network.join("config.json"), MAX_CONFIG_BYTES)?.ok_or_else(|| {
+            Error::NotAModel { path: network.clone(), problem: diagnose::without_config(&network) }
         })?;
-        let tokenizer_config = json(&dir.join("tokenizer_config.json"), MAX_CONFIG_BYTES)?;
-        let chat_template = chat_template(dir, tokenizer_config.as_ref())?;
+        let tokenizer_config = json(&network.join("tokenizer_config.json"), MAX_CONFIG_BYTES)?;
+        let chat_template = chat_template(&network, tokenizer_config.as_ref())?;
         Ok(Metadata {
             config,
-            generation_config: json(&dir.join("generation_config.json"), MAX_CONFIG_BYTES)?,
-            special_tokens_map: json(&dir.join("special_tokens_map.json"), MAX_CONFIG_BYTES)?,
+            generation_config: json(&network.join("generation_config.json"), MAX_CONFIG_BYTES)?,
+            special_tokens_map: json(&network.join("special_tokens_map.json"), MAX_CONFIG_BYTES)?,
             tokenizer_config,
             chat_template,
-            tokenizer_json: bytes(&dir.join("tokenizer.json"), MAX_LIST_BYTES)?,
+            tokenizer_json: bytes(&network.join("tokenizer.json"), MAX_LIST_BYTES)?,
+            vocab_txt: bytes(&network.join("vocab.txt"), MAX_LIST_BYTES)?,
+            sentence_bert_config: modules::settings(&network)?,
+            sentence_transformers: json(&dir.join("config_sentence_transformers.json"), MAX_CONFIG_BYTES)?,
+            modules,
         })
+    }
+
+    /// The folder of the network's own files: `dir`, or the one below it that `modules.json` names.
+    pub(crate) fn network_dir(&self, dir: &Path) -> PathBuf {
+        modules::network_dir(dir, self.modules.as_deref())
     }
 }
 

@@ -14,7 +14,7 @@ use cpu::Map;
 
 use crate::element::Element;
 use crate::gguf::{self, Gguf, Split};
-use crate::huggingface;
+use crate::huggingface::{self, ExtraWeights};
 use crate::ledger::Ledger;
 use crate::magic;
 use crate::packed::{self, FileKey};
@@ -228,31 +228,38 @@ impl Opened {
 
     fn directory(dir: &Path) -> Result<Opened, Error> {
         let metadata = huggingface::Metadata::read(dir)?;
+        let network = metadata.network_dir(dir);
+        let extra = huggingface::extra_weights(dir, metadata.modules.as_deref().unwrap_or_default())?;
         let mut opened = Opened::empty(dir, Metadata::HuggingFace(Box::new(metadata)));
-        for (number, (path, listed)) in huggingface::shards(dir)?.into_iter().enumerate() {
-            let map = Map::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-            let records =
-                safetensors::parse(&map).map_err(|source| match magic::in_place_of_safetensors(&map) {
-                    Some(what) => Error::Foreign { path: path.clone(), what },
-                    None => Error::Safetensors { path: path.clone(), source },
-                })?;
-            opened.parts.push(Part { path: path.clone(), bytes: Bytes::File(map) });
-            for t in records {
-                opened.add(Entry {
-                    name: t.name,
-                    element: t.element,
-                    shape: t.shape,
-                    part: number,
-                    range: t.range,
-                })?;
-            }
+        for (path, listed) in huggingface::shards(&network)? {
+            let number = opened.add_safetensors(&path, "")?;
             let here =
                 |name: &String| opened.index.get(name).is_some_and(|&i| opened.entries[i].part == number);
             if let Some(name) = listed.iter().find(|name| !here(name)) {
                 return Err(Error::Absent { name: name.clone(), path });
             }
         }
+        for ExtraWeights { file, prefix } in extra {
+            opened.add_safetensors(&file, &prefix)?;
+        }
         Ok(opened)
+    }
+
+    /// Maps a safetensors file and adds its tensors, their names behind `prefix`; returns the index of its part.
+    fn add_safetensors(&mut self, path: &Path, prefix: &str) -> Result<usize, Error> {
+        let map = Map::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let records =
+            safetensors::parse(&map).map_err(|source| match magic::in_place_of_safetensors(&map) {
+                Some(what) => Error::Foreign { path: path.to_owned(), what },
+                None => Error::Safetensors { path: path.to_owned(), source },
+            })?;
+        let number = self.parts.len();
+        self.parts.push(Part { path: path.to_owned(), bytes: Bytes::File(map) });
+        for t in records {
+            let name = format!("{prefix}{}", t.name);
+            self.add(Entry { name, element: t.element, shape: t.shape, part: number, range: t.range })?;
+        }
+        Ok(number)
     }
 
     fn empty(path: &Path, metadata: Metadata) -> Opened {

@@ -21,7 +21,7 @@ fn expected() -> Value {
 }
 
 /// The error of opening `path`, its sources joined as the command line does.
-fn refusal(path: &Path) -> String {
+pub(crate) fn refusal(path: &Path) -> String {
     let error = open(path).expect_err("the model is wrong");
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
@@ -151,7 +151,7 @@ fn what_is_no_model_is_refused_by_name() {
 }
 
 /// A safetensors file of these tensors, its data counting up.
-fn weights_file(tensors: &[(&str, &str, &[usize])]) -> Vec<u8> {
+pub(crate) fn weights_file(tensors: &[(&str, &str, &[usize])]) -> Vec<u8> {
     let mut header = serde_json::Map::new();
     let mut at = 0;
     for (name, dtype, shape) in tensors {
@@ -171,15 +171,17 @@ fn weights_file(tensors: &[(&str, &str, &[usize])]) -> Vec<u8> {
     bytes
 }
 
-fn directory(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
+pub(crate) fn directory(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
-        fs::write(dir.path().join(name), bytes).unwrap();
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
     }
     dir
 }
 
-fn text(value: Value) -> Vec<u8> {
+pub(crate) fn text(value: Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 

@@ -27,6 +27,8 @@ pub enum Error {
     TooLarge { path: PathBuf, limit: u64 },
     #[error("{} is not a valid shard index: {problem}", path.display())]
     Index { path: PathBuf, problem: String },
+    #[error("{} is not a valid list of modules: {problem}", path.display())]
+    Modules { path: PathBuf, problem: String },
     #[error("{}: {problem}", path.display())]
     Part { path: PathBuf, problem: String },
     #[error("tensor '{name}' is in {} and in {}", first.display(), second.display())]
