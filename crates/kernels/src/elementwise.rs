@@ -25,7 +25,7 @@ pub(crate) fn parallel_rows(
     c.pool.chunks_mut(data, rows * cols, &|i, part| job(i * rows, part));
 }
 
-/// A feed-forward activation.
+/// An activation function, of a feed-forward or a pooler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x · sigmoid(x)`
@@ -36,6 +36,8 @@ pub enum Activation {
     Gelu,
     /// `max(x, 0)`
     Relu,
+    /// `tanh(x)`
+    Tanh,
 }
 
 /// Computes `gate = act(gate) · up`.
@@ -115,6 +117,7 @@ pub(crate) fn activate_slice<S: Simd>(
         Activation::GeluTanh => map_lanes::<S, GeluTanh>(s, 0.0, from, factor, x),
         Activation::Gelu => map_lanes::<S, Gelu>(s, 0.0, from, factor, x),
         Activation::Relu => map_lanes::<S, Relu>(s, 0.0, from, factor, x),
+        Activation::Tanh => map_lanes::<S, Tanh>(s, 0.0, from, factor, x),
     }
 }
 
@@ -140,6 +143,7 @@ struct Silu;
 struct GeluTanh;
 struct Gelu;
 struct Relu;
+struct Tanh;
 struct SoftCap;
 
 impl Lanewise for Silu {
@@ -170,6 +174,14 @@ impl Lanewise for Relu {
     #[inline(always)]
     fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
         s.max(v, s.splat(0.0))
+    }
+}
+
+impl Lanewise for Tanh {
+    #[inline(always)]
+    fn at<S: Simd>(s: S, v: S::F, _: f32) -> S::F {
+        // `0 · v` keeps a NaN, as in a soft cap.
+        s.fma(v, s.splat(0.0), tanh(s, v))
     }
 }
 

@@ -114,6 +114,14 @@ pub enum Error {
         /// The tensor's format.
         found: &'static str,
     },
+    /// A part of an encoder after its layers (a pooling, a module, a classifier) is not understood.
+    #[error("{what}: {problem}")]
+    Head {
+        /// The part, as the file names it.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The system has no memory for the weights.
     #[error("no memory for {bytes} bytes of weights: {source}")]
     Memory {

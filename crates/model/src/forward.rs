@@ -108,14 +108,16 @@ impl Model {
         let Scratch { x, h, q, k, v, ropes, slots, activations, .. } = scratch;
         let (width, q_width, kv_width) = (spec.width, spec.query_width(), spec.kv_width());
         let (x, h) = (&x[..rows * width], &mut h[..rows * width]);
-        let norm = norm(spec, &block.attention_norm);
-        match block.feed_norm {
-            Some(_) => activations.set_normed(compute, norm, x, h, block.qkv_formats, decode_rows),
+        match (&block.attention_norm, &block.feed_norm) {
+            (Some(weights), Some(_)) => {
+                activations.set_normed(compute, norm(spec, weights), x, h, block.qkv_formats, decode_rows);
+            }
             // The feed-forward reads these norms too.
-            None => {
-                norm.rows(compute, x, h);
+            (Some(weights), None) => {
+                norm(spec, weights).rows(compute, x, h);
                 activations.set(compute, h, width, block.qkv_formats, decode_rows);
             }
+            (None, _) => activations.set(compute, x, width, block.qkv_formats, decode_rows),
         }
         let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
         kernels::matmul_group(
@@ -186,7 +188,7 @@ impl Model {
         );
         kernels::matmul(compute, &block.out.matrix, activations, out);
         bias(compute, &block.out, out);
-        post_norm(compute, spec, block.attention_post_norm.as_deref(), out);
+        post_norm(compute, spec, block.attention_post_norm.as_ref(), out);
         add_residual(compute, spec, x, out);
         match &block.feed {
             FeedWeights::Dense(mlp) => {
@@ -207,7 +209,7 @@ impl Model {
                 experts::run(compute, spec, experts, h, decode_rows, buffers, routing, out);
             }
         }
-        post_norm(compute, spec, block.feed_post_norm.as_deref(), out);
+        post_norm(compute, spec, block.feed_post_norm.as_ref(), out);
         add_residual(compute, spec, x, out);
     }
 
@@ -217,7 +219,10 @@ impl Model {
         let Scratch { x, h, logits, activations, .. } = scratch;
         let h = &mut h[..rows * spec.width];
         let logits = &mut logits[..rows * spec.vocab];
-        norm(spec, &self.final_norm).rows(compute, &x[..rows * spec.width], h);
+        match &self.final_norm {
+            Some(weights) => norm(spec, weights).rows(compute, &x[..rows * spec.width], h),
+            None => h.copy_from_slice(&x[..rows * spec.width]),
+        }
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         activations.set(compute, h, spec.width, head.activations(), rows);
         kernels::matmul(compute, head, activations, logits);
@@ -240,7 +245,7 @@ impl Model {
     }
 }
 
-fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
+pub(crate) fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
     RowNorm {
         weight: &weights.weight,
         // Only layer norms have a bias.
@@ -251,13 +256,13 @@ fn norm<'a>(spec: &Spec, weights: &'a NormWeights) -> RowNorm<'a> {
 }
 
 /// The norm of a block's output before it is added to the residual, if the model has one.
-fn post_norm(compute: &Compute, spec: &Spec, weight: Option<&[f32]>, out: &mut [f32]) {
-    if let Some(weight) = weight {
-        kernels::rms_norm_in_place(compute, out, weight, spec.norm.eps, spec.width);
+pub(crate) fn post_norm(compute: &Compute, spec: &Spec, weights: Option<&NormWeights>, out: &mut [f32]) {
+    if let Some(weights) = weights {
+        kernels::rms_norm_in_place(compute, out, &weights.weight, spec.norm.eps, spec.width);
     }
 }
 
-fn add_residual(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) {
+pub(crate) fn add_residual(compute: &Compute, spec: &Spec, x: &mut [f32], out: &mut [f32]) {
     if spec.residual_scale != 1.0 {
         kernels::scale(compute, out, spec.residual_scale);
     }

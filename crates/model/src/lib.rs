@@ -1,25 +1,30 @@
-//! A decoder-only transformer, described as data: the spec, its loader and its forward pass.
+//! A transformer, described as data: the spec, its loader, the forward pass of decoders and the pass of encoders.
 //!
 //! A decoder is `x = x + inside(f(before(x)))`, where `f` is attention or feed-forward and an absent norm is the
 //! identity. A [`Spec`] holds the widths, norms, rope, windows, caps and experts of one model; a file in
 //! [`families`] reads them from a GGUF's metadata or from a Hugging Face `config.json`. The loader fills
-//! [`Spec::weights`] through the name maps, and [`Model::forward`] runs any of them on a ragged batch of rows. The
-//! dimensions of published models are in [`shapes`], for benchmarks with random weights.
+//! [`Spec::weights`] through the name maps, and [`Model::forward`] runs any of them on a ragged batch of rows.
+//! An encoder is the same with other values; [`Model::begin`], [`Model::advance`] and [`Model::output`] compute its hidden
+//! states layer by layer, and what its [`Heads`] make of them. The dimensions of published models are in [`shapes`], for benchmarks with random weights.
 //!
 //! Deliberately absent: a forward pass for each family, tokenizers, sampling, and threads (`cpu::Pool` has them).
 //! `forward` does not allocate: every buffer is in [`Scratch`], which is sized once.
 
 mod cost;
+mod encode;
+mod encode_scratch;
 mod error;
 mod experts;
 pub mod families;
 mod forward;
+pub mod heads;
 mod load;
 mod locate;
 mod memory;
 mod mlp;
 mod names;
 mod packed;
+mod relative;
 mod rope;
 mod scratch;
 pub mod shapes;
@@ -27,13 +32,19 @@ mod source;
 mod spec;
 mod tensors;
 
+pub use encode::{EncodeText, Want};
+pub use encode_scratch::EncodePass;
 pub use error::Error;
 pub use forward::Batch;
+pub use heads::Heads;
 pub use load::Model;
-pub use locate::PackedWeight;
+pub use locate::{EncoderFormat, PackedWeight};
 pub use memory::MemoryNeed;
 pub use packed::{PackedCache, PackedCacheReport};
 pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
-pub use spec::{Biases, FeedForward, Layer, LayerWeight, Norm, NormKind, Spec, WeightDecl, WeightRole};
+pub use spec::{
+    Biases, Direction, FeedForward, Layer, LayerWeight, LmHead, Norm, NormKind, NormPlace, Positions, Spec,
+    WeightDecl, WeightRole,
+};

@@ -6,15 +6,17 @@
 //! packed cache (`crate::packed`) the matrices come from its file, and only vectors are read from the model.
 
 use crate::error::Error;
-use crate::locate::{self, LocatedWeight};
+use crate::locate::{self, EncoderFormat, LocatedWeight};
 use crate::packed::{PackedCache, PackedCacheReport, PackedStore};
+use crate::relative;
 use crate::rope::Rope;
 use crate::source::Source;
-use crate::spec::{FeedForward, LayerWeight, Spec, WeightRole};
+use crate::spec::{FeedForward, LayerWeight, Positions, Spec, WeightRole};
 use crate::tensors::floats;
 use cpu::{Arena, Backing, Tier};
-use kernels::{ActFormats, Compute, Matrix, Precision};
+use kernels::{ActFormats, Compute, DistanceBias, Matrix, Precision, RelativeIndex, RowNorm};
 use std::collections::HashMap;
+use tensor::Dtype;
 use weights::Opened;
 
 /// A loaded model: its spec and its packed weights.
@@ -23,18 +25,47 @@ pub struct Model {
     pub spec: Spec,
     pub(crate) embedding: Matrix,
     pub(crate) blocks: Vec<Block>,
-    pub(crate) final_norm: NormWeights,
+    pub(crate) final_norm: Option<NormWeights>,
     pub(crate) head: Option<Matrix>,
     pub(crate) head_bias: Option<Vec<f32>>,
+    pub(crate) encoder: EncoderWeights,
     /// Inverse frequencies and the factor on cos and sin, for each of the spec's ropes.
     pub(crate) ropes: Vec<(Vec<f32>, f32)>,
     bytes: usize,
     backing: Backing,
 }
 
+/// The weights that only encoders have.
+#[derive(Default)]
+pub(crate) struct EncoderWeights {
+    /// Learned positions `[rows, width]`.
+    pub(crate) position: Option<Vec<f32>>,
+    /// Token types `[types, width]`.
+    pub(crate) token_type: Option<Vec<f32>>,
+    pub(crate) embedding_norm: Option<NormWeights>,
+    /// Score biases by key minus query.
+    pub(crate) bias: Option<DistanceBias>,
+    /// Which relative embedding is that of a distance (DeBERTa).
+    pub(crate) relative_index: Option<RelativeIndex>,
+    /// The matrices of the heads, by their index.
+    pub(crate) linears: Vec<Linear>,
+    /// The norms of the heads, by their index.
+    pub(crate) norms: Vec<NormWeights>,
+}
+
+/// The projections of relative positions in a layer, `[rows, head_dim]` for each head (DeBERTa).
+pub(crate) struct RelativeProjections {
+    pub(crate) keys: Vec<Matrix>,
+    pub(crate) queries: Vec<Matrix>,
+}
+
 /// The weights of one transformer block (layer).
 pub(crate) struct Block {
-    pub(crate) attention_norm: NormWeights,
+    pub(crate) attention_norm: Option<NormWeights>,
+    pub(crate) relative: Option<RelativeProjections>,
+    /// The projections of relative positions to keys and queries, until [`Block::relative`] is computed.
+    pub(crate) position_key: Option<Linear>,
+    pub(crate) position_query: Option<Linear>,
     pub(crate) query: Linear,
     pub(crate) key: Linear,
     pub(crate) value: Linear,
@@ -42,10 +73,10 @@ pub(crate) struct Block {
     pub(crate) query_norm: Option<Vec<f32>>,
     pub(crate) key_norm: Option<Vec<f32>>,
     pub(crate) out: Linear,
-    pub(crate) attention_post_norm: Option<Vec<f32>>,
+    pub(crate) attention_post_norm: Option<NormWeights>,
     pub(crate) feed_norm: Option<NormWeights>,
     pub(crate) feed: FeedWeights,
-    pub(crate) feed_post_norm: Option<Vec<f32>>,
+    pub(crate) feed_post_norm: Option<NormWeights>,
 }
 
 /// A norm's weight, and its bias if it is a layer norm.
@@ -121,7 +152,37 @@ impl Model {
     ) -> Result<(Model, PackedCacheReport), Error> {
         let found = locate::locate_weights(opened, &Source::new(opened)?, &spec)?;
         let precision = with_q16_if_narrow(precision, &spec);
-        let packed_store = PackedStore::for_model(opened, &found, compute.tier, precision, cache);
+        Model::assemble(spec, opened, &found, compute, (precision, EncoderFormat::File), cache, progress)
+    }
+
+    /// Loads an encoder whose matrices are converted to `format`. There is no packed cache: encoders are small.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub fn load_encoder(
+        spec: Spec,
+        opened: &Opened,
+        compute: &Compute,
+        precision: Precision,
+        format: EncoderFormat,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<Model, Error> {
+        let found = locate::locate_weights(opened, &Source::new(opened)?, &spec)?;
+        let how = (precision, format);
+        Model::assemble(spec, opened, &found, compute, how, PackedCache::Off, progress)
+            .map(|(model, _)| model)
+    }
+
+    fn assemble(
+        spec: Spec,
+        opened: &Opened,
+        found: &[LocatedWeight<'_>],
+        compute: &Compute,
+        (precision, format): (Precision, EncoderFormat),
+        cache: PackedCache,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<(Model, PackedCacheReport), Error> {
+        let packed_store = PackedStore::for_model(opened, found, compute.tier, precision, cache);
         let mut report = PackedCacheReport::default();
         let from_cache =
             packed_store.as_ref().and_then(|packed_store| packed_store.load(compute, &mut report));
@@ -129,6 +190,7 @@ impl Model {
         let (matrices, cache_backing) = from_cache.unzip();
         let mut loader = WeightLoader {
             precision,
+            format,
             spec: &spec,
             vectors: HashMap::new(),
             matrices: matrices.unwrap_or_default(),
@@ -136,7 +198,7 @@ impl Model {
         };
         let backing = match cache_backing {
             Some(backing) => backing,
-            None => loader.pack(compute, &found, opened, progress)?,
+            None => loader.pack(compute, found, opened, progress)?,
         };
         for weight in found.iter().filter(|weight| weight.vector) {
             loader.take_vector(weight)?;
@@ -147,14 +209,20 @@ impl Model {
             packed_store.write(&loader.matrices, &mut report);
         }
         loader.bytes += loader.matrices.values().map(Matrix::bytes).sum::<usize>();
-        let blocks = (0..spec.layers.len()).map(|layer| loader.block(layer)).collect();
+        let mut blocks: Vec<Block> = (0..spec.layers.len()).map(|layer| loader.block(layer)).collect();
         let embedding = loader.matrix(WeightRole::Embedding);
-        let final_norm = loader.norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
+        let final_norm = loader.optional_norm(WeightRole::FinalNorm, WeightRole::FinalNormBias);
+        let relative = loader.relative_embedding(compute);
+        if let Some(relative) = &relative {
+            relative::project(&spec, compute, precision, relative, &mut blocks)?;
+        }
+        let encoder = loader.encoder();
         let head = loader.matrices.remove(&WeightRole::Head);
         let head_bias = loader.vectors.remove(&WeightRole::HeadBias);
         let bytes = loader.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
-        let model = Model { spec, embedding, blocks, final_norm, head, head_bias, ropes, bytes, backing };
+        let model =
+            Model { spec, embedding, blocks, final_norm, head, head_bias, encoder, ropes, bytes, backing };
         Ok((model, report))
     }
 
@@ -186,6 +254,7 @@ fn with_q16_if_narrow(precision: Precision, spec: &Spec) -> Precision {
 /// Collects loaded weights by role, and assembles them into blocks.
 struct WeightLoader<'a> {
     precision: Precision,
+    format: EncoderFormat,
     spec: &'a Spec,
     vectors: HashMap<WeightRole, Vec<f32>>,
     matrices: HashMap<WeightRole, Matrix>,
@@ -201,7 +270,7 @@ impl WeightLoader<'_> {
         opened: &Opened,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Backing, Error> {
-        let mut arena = arena(found, compute.tier, self.precision)?;
+        let mut arena = arena(found, compute.tier, self.precision, self.format)?;
         let matrices = || found.iter().filter(|weight| !weight.vector);
         let total: u64 = matrices().map(|weight| weight.bytes.len() as u64).sum();
         let mut done = 0_u64;
@@ -221,20 +290,24 @@ impl WeightLoader<'_> {
         weight: &LocatedWeight<'_>,
         opened: &Opened,
     ) -> Result<(), Error> {
-        let packed = Matrix::pack_into(
-            compute,
-            arena,
-            weight.dtype,
-            weight.rows,
-            weight.cols,
-            weight.bytes,
-            self.precision,
-            &|range| opened.drop_pages_of(&weight.bytes[range]),
-        )
-        .map_err(|error| match error {
+        let dtype = weight.packed_dtype(self.format);
+        let converted = if dtype == weight.dtype { None } else { Some(converted(weight, dtype)?) };
+        let bytes = converted.as_deref().unwrap_or(weight.bytes);
+        let on_consumed = |range: std::ops::Range<usize>| {
+            if converted.is_none() {
+                opened.drop_pages_of(&weight.bytes[range]);
+            }
+        };
+        let precision = weight.precision(self.precision);
+        let (rows, cols) = (weight.rows, weight.cols);
+        let packed = Matrix::pack_into(compute, arena, dtype, rows, cols, bytes, precision, &on_consumed);
+        let packed = packed.map_err(|error| match error {
             kernels::Error::Weights(source) => Error::Weights { name: weight.name.clone(), source },
             source => Error::Pack { name: weight.name.clone(), source },
         })?;
+        if converted.is_some() {
+            opened.drop_pages_of(weight.bytes);
+        }
         self.matrices.insert(weight.role, packed);
         Ok(())
     }
@@ -258,9 +331,14 @@ impl WeightLoader<'_> {
         let key = self.linear(role(LayerWeight::Key), role(LayerWeight::KeyBias));
         let value = self.linear(role(LayerWeight::Value), role(LayerWeight::ValueBias));
         let qkv_formats = query.matrix.activations() | key.matrix.activations() | value.matrix.activations();
-        let feed_norm = self.vectors.contains_key(&role(LayerWeight::FeedNorm));
         Block {
-            attention_norm: self.norm(role(LayerWeight::AttentionNorm), role(LayerWeight::AttentionNormBias)),
+            attention_norm: self
+                .optional_norm(role(LayerWeight::AttentionNorm), role(LayerWeight::AttentionNormBias)),
+            relative: None,
+            position_key: self
+                .optional_linear(role(LayerWeight::PositionKey), role(LayerWeight::PositionKeyBias)),
+            position_query: self
+                .optional_linear(role(LayerWeight::PositionQuery), role(LayerWeight::PositionQueryBias)),
             query,
             key,
             value,
@@ -268,11 +346,14 @@ impl WeightLoader<'_> {
             query_norm: self.vectors.remove(&role(LayerWeight::QueryNorm)),
             key_norm: self.vectors.remove(&role(LayerWeight::KeyNorm)),
             out: self.linear(role(LayerWeight::Out), role(LayerWeight::OutBias)),
-            attention_post_norm: self.vectors.remove(&role(LayerWeight::AttentionPostNorm)),
-            feed_norm: feed_norm
-                .then(|| self.norm(role(LayerWeight::FeedNorm), role(LayerWeight::FeedNormBias))),
+            attention_post_norm: self.optional_norm(
+                role(LayerWeight::AttentionPostNorm),
+                role(LayerWeight::AttentionPostNormBias),
+            ),
+            feed_norm: self.optional_norm(role(LayerWeight::FeedNorm), role(LayerWeight::FeedNormBias)),
             feed: self.feed(layer),
-            feed_post_norm: self.vectors.remove(&role(LayerWeight::FeedPostNorm)),
+            feed_post_norm: self
+                .optional_norm(role(LayerWeight::FeedPostNorm), role(LayerWeight::FeedPostNormBias)),
         }
     }
 
@@ -305,14 +386,57 @@ impl WeightLoader<'_> {
         }
     }
 
-    fn norm(&mut self, weight: WeightRole, bias: WeightRole) -> NormWeights {
-        let weight =
-            self.vectors.remove(&weight).expect("the ledger closed: every declared weight was found");
-        NormWeights { weight, bias: self.vectors.remove(&bias) }
+    fn optional_norm(&mut self, weight: WeightRole, bias: WeightRole) -> Option<NormWeights> {
+        let weight = self.vectors.remove(&weight)?;
+        Some(NormWeights { weight, bias: self.vectors.remove(&bias) })
+    }
+
+    fn encoder(&mut self) -> EncoderWeights {
+        let spec = self.spec;
+        let (count, norms) = spec.encoder.as_ref().map_or((0, 0), |h| (h.linears.len(), h.norms.len()));
+        let relative = self.vectors.remove(&WeightRole::RelativeBias);
+        EncoderWeights {
+            position: self.vectors.remove(&WeightRole::Position),
+            token_type: self.vectors.remove(&WeightRole::TokenType),
+            embedding_norm: self.optional_norm(WeightRole::EmbeddingNorm, WeightRole::EmbeddingNormBias),
+            bias: distance_bias(spec, relative),
+            relative_index: match spec.positions {
+                Positions::Disentangled { buckets: 0, max_distance, .. } => {
+                    Some(RelativeIndex::exact(max_distance))
+                }
+                Positions::Disentangled { buckets, max_distance, .. } => {
+                    Some(RelativeIndex::buckets(buckets, max_distance))
+                }
+                _ => None,
+            },
+            linears: (0..count)
+                .map(|index| self.linear(WeightRole::Task(index), WeightRole::TaskBias(index)))
+                .collect(),
+            norms: (0..norms)
+                .filter_map(|i| self.optional_norm(WeightRole::TaskNorm(i), WeightRole::TaskNormBias(i)))
+                .collect(),
+        }
+    }
+
+    /// The relative embedding of disentangled attention, normalised if the model does so.
+    fn relative_embedding(&mut self, compute: &Compute) -> Option<Vec<f32>> {
+        let mut table = self.vectors.remove(&WeightRole::Relative)?;
+        if let Some(norm) = self.optional_norm(WeightRole::RelativeNorm, WeightRole::RelativeNormBias) {
+            let own = table.clone();
+            let eps = self.spec.norm.eps;
+            RowNorm { weight: &norm.weight, bias: norm.bias.as_deref(), eps, mean: true }
+                .rows(compute, &own, &mut table);
+        }
+        Some(table)
     }
 
     fn linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Linear {
         Linear { matrix: self.matrix(matrix), bias: self.vectors.remove(&bias) }
+    }
+
+    fn optional_linear(&mut self, matrix: WeightRole, bias: WeightRole) -> Option<Linear> {
+        let matrix = self.matrices.remove(&matrix)?;
+        Some(Linear { matrix, bias: self.vectors.remove(&bias) })
     }
 
     fn matrix(&mut self, role: WeightRole) -> Matrix {
@@ -342,9 +466,40 @@ impl Mlp {
     }
 }
 
+/// The biases of scores by distance, with one of the model's context on each side.
+fn distance_bias(spec: &Spec, table: Option<Vec<f32>>) -> Option<DistanceBias> {
+    match (spec.positions, table) {
+        (Positions::Alibi, _) => Some(DistanceBias::alibi(spec.heads, spec.context)),
+        (Positions::Buckets { buckets, max_distance, .. }, Some(table)) => {
+            Some(DistanceBias::buckets(&table, spec.heads, buckets, max_distance))
+        }
+        _ => None,
+    }
+}
+
+/// A weight's floats in another format.
+fn converted(weight: &LocatedWeight<'_>, dtype: Dtype) -> Result<Vec<u8>, Error> {
+    let of = |source| Error::Weights { name: weight.name.clone(), source };
+    tensor::check_finite(weight.dtype, weight.bytes).map_err(of)?;
+    let values = floats(&weight.name, weight.dtype, weight.bytes)?;
+    let mut bytes = Vec::new();
+    tensor::quantize(dtype, &values, &mut bytes).map_err(of)?;
+    Ok(bytes)
+}
+
 /// One allocation that holds every packed matrix.
-fn arena(found: &[LocatedWeight], tier: Tier, precision: Precision) -> Result<Arena, Error> {
-    let packed = || found.iter().filter(|w| !w.vector).map(|w| w.packed_bytes(tier, precision));
+fn arena(
+    found: &[LocatedWeight],
+    tier: Tier,
+    precision: Precision,
+    format: EncoderFormat,
+) -> Result<Arena, Error> {
+    let packed = || {
+        found.iter().filter(|w| !w.vector).map(|w| {
+            let dtype = w.packed_dtype(format);
+            Matrix::packed_bytes(tier, dtype, w.rows, w.cols, w.precision(precision))
+        })
+    };
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let bytes = packed().fold(0, u64::saturating_add);
     Arena::new(lengths).map_err(|source| Error::Memory { bytes, source })

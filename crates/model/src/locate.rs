@@ -29,7 +29,27 @@ impl LocatedWeight<'_> {
         if self.vector {
             return 4 * self.cols as u64;
         }
+        let precision = self.precision(precision);
         Matrix::packed_bytes(tier, self.dtype, self.rows, self.cols, precision)
+    }
+
+    /// The precision of this weight in a model of this precision: heads of encoders are computed in f32.
+    pub(crate) fn precision(&self, of_model: Precision) -> Precision {
+        if self.role.is_task() { Precision::F32 } else { of_model }
+    }
+
+    /// The format in which this weight is packed: that of the file, or the encoder's.
+    pub(crate) fn packed_dtype(&self, format: EncoderFormat) -> Dtype {
+        let float = matches!(self.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
+        if self.vector || self.role.is_task() || !float {
+            return self.dtype;
+        }
+        let embedding = self.role == WeightRole::Embedding;
+        match format {
+            EncoderFormat::File => self.dtype,
+            EncoderFormat::Int8 if !embedding && self.cols.is_multiple_of(32) => Dtype::Q8_0,
+            EncoderFormat::Int8 | EncoderFormat::Bf16 => Dtype::BF16,
+        }
     }
 
     pub(crate) fn packed(&self, tier: Tier, precision: Precision) -> PackedWeight {
@@ -44,6 +64,18 @@ impl LocatedWeight<'_> {
     }
 }
 
+/// The format of an encoder's matrices in memory, where the file has them in floats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncoderFormat {
+    /// As in the file.
+    #[default]
+    File,
+    /// bf16.
+    Bf16,
+    /// 8 bits with a scale for each 32 weights (`Q8_0`); the embedding in bf16.
+    Int8,
+}
+
 /// A weight as it will be loaded: role, shape, format and size in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedWeight {
@@ -55,7 +87,7 @@ pub struct PackedWeight {
     pub rows: usize,
     /// Columns.
     pub cols: usize,
-    /// Whether the weight is a vector (a norm or a bias), which is kept as f32 and not packed.
+    /// Whether the weight is a vector or a table (a norm, a bias, positions), which is kept as f32 and not packed.
     pub vector: bool,
     /// Bytes in memory after packing.
     pub bytes: u64,
@@ -111,11 +143,11 @@ fn cut<'a>(
     decl: &WeightDecl,
 ) -> Result<LocatedWeight<'a>, Error> {
     let tensor = tensor(opened, &place.name)?;
-    let vector = decl.shape.len() == 1;
+    let vector = decl.shape.len() == 1 || decl.role.is_table();
     if vector {
         vector_format(&place.name, tensor.dtype)?;
     }
-    let (rows, cols) = if vector { (1, decl.shape[0]) } else { (decl.shape[0], decl.shape[1]) };
+    let (rows, cols) = if vector { (1, decl.shape.iter().product()) } else { (decl.shape[0], decl.shape[1]) };
     let (expected, first, unit) = match place.slice {
         Slice::Whole => (decl.shape.clone(), 0, rows),
         Slice::Rows { first, of } if vector => (vec![of], first, cols),

@@ -26,11 +26,12 @@ pub(crate) fn feed_forward(
 ) {
     let rows = out.len() / spec.width;
     let inner = mlp.up.matrix.rows();
-    let (gate, up) = (&mut buffers.gate[..rows * inner], &mut buffers.up[..rows * inner]);
+    let up = &mut buffers.up[..rows * inner];
     let activations = &mut *buffers.activations;
     let formats = mlp.down.matrix.activations();
     match &mlp.gate {
         Some(gated) => {
+            let gate = &mut buffers.gate[..rows * inner];
             let jobs = &mut [(&gated.matrix, &mut *gate), (&mlp.up.matrix, &mut *up)];
             kernels::matmul_group(compute, jobs, activations);
             bias(compute, gated, gate);

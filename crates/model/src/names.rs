@@ -1,8 +1,12 @@
 //! Name maps: from a weight's role to its tensor name in GGUF or Hugging Face files, and to its slice of a fused
 //! tensor.
+//!
+//! Decoders have Llama's names in a Hugging Face directory; an encoder's family has a table of its own ([`Names`]).
+
+use kernels::Activation;
 
 use crate::source::Source;
-use crate::spec::{FeedForward, LayerWeight, Spec, WeightRole};
+use crate::spec::{FeedForward, LayerWeight, LmHead, NormPlace, Spec, WeightRole};
 
 /// A tensor that may hold a weight, and the part of the tensor that is the weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +40,14 @@ impl TensorLocation {
 
 /// The tensors that may hold `role`, the usual one first.
 pub(crate) fn places(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
-    if source.is_gguf() { gguf(spec, role) } else { hugging_face(source, spec, role) }
+    if let Some(name) = spec.encoder.as_ref().and_then(|heads| heads.name(role)) {
+        return vec![TensorLocation::whole(name.to_owned())];
+    }
+    match spec.names {
+        _ if source.is_gguf() => gguf(spec, role),
+        Some(names) => names.places(source, spec, role),
+        None => hugging_face(source, spec, role),
+    }
 }
 
 /// Whether a tensor is one that some converters write and no forward pass reads (such as `rotary_emb.inv_freq`).
@@ -49,11 +60,16 @@ pub(crate) fn ignorable(name: &str, spec: &Spec) -> bool {
         "rope_factors_long.weight",
         "rope_factors_short.weight",
     ];
+    if let Some(names) = spec.names
+        && names.waived.iter().any(|part| name.contains(part))
+    {
+        return true;
+    }
     let other_senses =
         ["vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector."];
     buffers.iter().any(|b| name.ends_with(b))
         || other_senses.iter().any(|s| name.starts_with(s))
-        || (spec.tied && name.ends_with("lm_head.weight"))
+        || (spec.lm_head != LmHead::Own && name.ends_with("lm_head.weight"))
 }
 
 /// The tensor `own`, or else the rows from `first` of the fused tensor `both`, which has `of` rows.
@@ -68,10 +84,17 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         WeightRole::FinalNormBias => return vec![TensorLocation::whole("output_norm.bias".into())],
         WeightRole::Head => return vec![TensorLocation::whole("output.weight".into())],
         WeightRole::HeadBias => return vec![TensorLocation::whole("output.bias".into())],
+        WeightRole::Position => return vec![TensorLocation::whole("position_embd.weight".into())],
+        WeightRole::TokenType => return vec![TensorLocation::whole("token_types.weight".into())],
+        WeightRole::EmbeddingNorm => return vec![TensorLocation::whole("token_embd_norm.weight".into())],
+        WeightRole::EmbeddingNormBias => return vec![TensorLocation::whole("token_embd_norm.bias".into())],
         WeightRole::Layer(layer, part) => (layer, part),
+        // No GGUF has them, or their names are those of the heads.
+        _ => return Vec::new(),
     };
     let full = |name: &str| format!("blk.{layer}.{name}");
     let one = |name: &str| vec![TensorLocation::whole(full(name))];
+    let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);
     let (q, kv) = (spec.query_width(), spec.kv_width());
     let qkv = q + 2 * kv;
@@ -100,7 +123,8 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         LayerWeight::KeyNorm => one("attn_k_norm.weight"),
         LayerWeight::Out => one("attn_output.weight"),
         LayerWeight::OutBias => one("attn_output.bias"),
-        LayerWeight::AttentionPostNorm => one("post_attention_norm.weight"),
+        LayerWeight::AttentionPostNorm => any(&["post_attention_norm.weight", "attn_output_norm.weight"]),
+        LayerWeight::AttentionPostNormBias => one("attn_output_norm.bias"),
         LayerWeight::FeedNorm => one("ffn_norm.weight"),
         LayerWeight::FeedNormBias => one("ffn_norm.bias"),
         // Phi-3 keeps gate and up in one tensor under up's name.
@@ -113,11 +137,16 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         LayerWeight::UpBias => one("ffn_up.bias"),
         LayerWeight::Down => one("ffn_down.weight"),
         LayerWeight::DownBias => one("ffn_down.bias"),
-        LayerWeight::FeedPostNorm => one("post_ffw_norm.weight"),
+        LayerWeight::FeedPostNorm => any(&["post_ffw_norm.weight", "layer_output_norm.weight"]),
+        LayerWeight::FeedPostNormBias => one("layer_output_norm.bias"),
         LayerWeight::Router => one("ffn_gate_inp.weight"),
         LayerWeight::ExpertGate(e) => stacked("ffn_gate", e, ff, Some(0)),
         LayerWeight::ExpertUp(e) => stacked("ffn_up", e, ff, Some(ff)),
         LayerWeight::ExpertDown(e) => stacked("ffn_down", e, spec.width, None),
+        LayerWeight::PositionKey
+        | LayerWeight::PositionKeyBias
+        | LayerWeight::PositionQuery
+        | LayerWeight::PositionQueryBias => Vec::new(),
     }
 }
 
@@ -133,6 +162,8 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
             return vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))];
         }
         WeightRole::Layer(layer, part) => (layer, part),
+        // Only encoders have the others, which come with a table of names.
+        _ => return Vec::new(),
     };
     let full = |name: &str| format!("{prefix}layers.{layer}.{name}");
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
@@ -148,7 +179,11 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
         vec![TensorLocation::whole(full(&format!("mlp.experts.{index}.{own}.weight"))), stacked]
     };
     // In models with post-norms, "post_attention_layernorm" is the post-norm; in others it precedes the feed-forward.
-    let feed_norm = if spec.post_norms { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
+    let feed_norm = if spec.norm_place == NormPlace::Sandwich {
+        "pre_feedforward_layernorm"
+    } else {
+        "post_attention_layernorm"
+    };
     match part {
         LayerWeight::AttentionNorm => any(&["input_layernorm.weight"]),
         LayerWeight::AttentionNormBias => any(&["input_layernorm.bias"]),
@@ -177,5 +212,149 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
         LayerWeight::ExpertGate(e) => expert("gate_proj", "gate_up_proj", e, 0, 2 * ff),
         LayerWeight::ExpertUp(e) => expert("up_proj", "gate_up_proj", e, ff, 2 * ff),
         LayerWeight::ExpertDown(e) => expert("down_proj", "down_proj", e, 0, spec.width),
+        LayerWeight::AttentionPostNormBias
+        | LayerWeight::FeedPostNormBias
+        | LayerWeight::PositionKey
+        | LayerWeight::PositionKeyBias
+        | LayerWeight::PositionQuery
+        | LayerWeight::PositionQueryBias => Vec::new(),
     }
+}
+
+/// The tensor names of a family in a Hugging Face directory. A name is a stem, to which `.weight` or `.bias` is added
+/// (or the older `.gamma` and `.beta`).
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// What may stand before the names of the body, the longest first.
+    pub(crate) prefixes: &'static [&'static str],
+    /// The token embedding.
+    pub(crate) embedding: &'static str,
+    /// The other weights outside the layers.
+    pub(crate) top: &'static [(WeightRole, &'static str)],
+    /// What stands before a layer's number.
+    pub(crate) layers: &'static str,
+    /// The weights of a layer. A part may be listed more than once: the first that the file has counts.
+    pub(crate) parts: &'static [(LayerWeight, &'static str, Fused)],
+    /// From pooled hidden states to the logits of labels.
+    pub(crate) classifier: &'static [HeadStep],
+    /// From a token's hidden state to the logits of labels.
+    pub(crate) token_classifier: &'static [HeadStep],
+    /// From a token's hidden state to the input of the output embedding.
+    pub(crate) masked_lm: &'static [HeadStep],
+    /// The bias of the output embedding.
+    pub(crate) masked_lm_bias: &'static str,
+    /// Parts of names of tensors that no output needs.
+    pub(crate) waived: &'static [&'static str],
+}
+
+/// The part of a tensor that is a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fused {
+    /// The whole.
+    No,
+    /// The query's rows of query, key and value.
+    Query,
+    /// The key's rows.
+    Key,
+    /// The value's rows.
+    Value,
+    /// The first half of gate and up.
+    First,
+    /// The second half.
+    Second,
+}
+
+/// A step from hidden states to an output, by its tensor's stem.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HeadStep {
+    /// A square matrix whose name has the body's prefix.
+    Body(&'static str),
+    /// A square matrix.
+    Linear(&'static str),
+    /// The matrix to the labels.
+    Labels(&'static str),
+    /// A layer norm.
+    Norm(&'static str),
+    /// An activation function.
+    Activation(Activation),
+    /// The activation function that `config.json` names under one of these keys, or this one.
+    Configured(&'static [&'static str], Activation),
+}
+
+impl Names {
+    /// The prefix of the body's names in this file.
+    pub(crate) fn prefix(&self, source: &Source) -> &'static str {
+        let has = |prefix: &&&str| source.has(&format!("{prefix}{}.weight", self.embedding));
+        self.prefixes.iter().find(has).copied().unwrap_or_default()
+    }
+
+    fn places(&self, source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
+        let prefix = self.prefix(source);
+        let both = |stem: &str, bias: bool| {
+            let ends = if bias { [".bias", ".beta"] } else { [".weight", ".gamma"] };
+            ends.map(|end| TensorLocation::whole(format!("{prefix}{stem}{end}"))).to_vec()
+        };
+        let top = |role: WeightRole| self.top.iter().find(|(of, _)| *of == role).map(|(_, stem)| *stem);
+        let found = match role {
+            WeightRole::Embedding => return both(self.embedding, false),
+            WeightRole::HeadBias => return vec![TensorLocation::whole(self.masked_lm_bias.to_owned())],
+            WeightRole::EmbeddingNormBias => top(WeightRole::EmbeddingNorm).map(|stem| both(stem, true)),
+            WeightRole::FinalNormBias => top(WeightRole::FinalNorm).map(|stem| both(stem, true)),
+            WeightRole::RelativeNormBias => top(WeightRole::RelativeNorm).map(|stem| both(stem, true)),
+            WeightRole::Layer(layer, part) => return self.layer_places(prefix, spec, layer, part),
+            role => top(role).map(|stem| both(stem, false)),
+        };
+        found.unwrap_or_default()
+    }
+
+    fn layer_places(
+        &self,
+        prefix: &str,
+        spec: &Spec,
+        layer: usize,
+        part: LayerWeight,
+    ) -> Vec<TensorLocation> {
+        let (weight, bias) = match weight_of_bias(part) {
+            Some(weight) => (weight, true),
+            None => (part, false),
+        };
+        let (q, kv, ff) = (spec.query_width(), spec.kv_width(), spec.layers[layer].feed.width());
+        let ends = if bias { [".bias", ".beta"] } else { [".weight", ".gamma"] };
+        let named = self.parts.iter().filter(|(of, ..)| *of == weight);
+        let place = |(_, stem, fused): &(LayerWeight, &str, Fused)| {
+            let slice = match fused {
+                Fused::No => Slice::Whole,
+                Fused::Query => Slice::Rows { first: 0, of: q + 2 * kv },
+                Fused::Key => Slice::Rows { first: q, of: q + 2 * kv },
+                Fused::Value => Slice::Rows { first: q + kv, of: q + 2 * kv },
+                Fused::First => Slice::Rows { first: 0, of: 2 * ff },
+                Fused::Second => Slice::Rows { first: ff, of: 2 * ff },
+            };
+            ends.map(|end| TensorLocation {
+                name: format!("{prefix}{}{layer}.{stem}{end}", self.layers),
+                slice,
+            })
+        };
+        named.flat_map(place).collect()
+    }
+}
+
+/// The weight that a bias belongs to.
+fn weight_of_bias(part: LayerWeight) -> Option<LayerWeight> {
+    Some(match part {
+        LayerWeight::AttentionNormBias => LayerWeight::AttentionNorm,
+        LayerWeight::QueryBias => LayerWeight::Query,
+        LayerWeight::KeyBias => LayerWeight::Key,
+        LayerWeight::ValueBias => LayerWeight::Value,
+        LayerWeight::OutBias => LayerWeight::Out,
+        LayerWeight::AttentionPostNormBias => LayerWeight::AttentionPostNorm,
+        LayerWeight::PositionKeyBias => LayerWeight::PositionKey,
+        LayerWeight::PositionQueryBias => LayerWeight::PositionQuery,
+        LayerWeight::FeedNormBias => LayerWeight::FeedNorm,
+        LayerWeight::GateBias => LayerWeight::Gate,
+        LayerWeight::UpBias => LayerWeight::Up,
+        LayerWeight::DownBias => LayerWeight::Down,
+        LayerWeight::FeedPostNormBias => LayerWeight::FeedPostNorm,
+        _ => return None,
+    })
 }

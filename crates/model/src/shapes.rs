@@ -227,11 +227,7 @@ impl Shape {
             }
             let layer = match decl.role {
                 WeightRole::Layer(layer, _) => Some(layer),
-                WeightRole::Embedding
-                | WeightRole::FinalNorm
-                | WeightRole::FinalNormBias
-                | WeightRole::Head
-                | WeightRole::HeadBias => None,
+                _ => None,
             };
             let head = decl.role == WeightRole::Head || (decl.role == WeightRole::Embedding && self.tied);
             let cols = shape[shape.len() - 1];
@@ -349,7 +345,7 @@ mod tests {
             let sketch = shape.sketch(metadata);
             let spec = Spec::read(&sketch).unwrap();
             assert_eq!(spec.parameters(), shape.parameters, "{}", shape.name);
-            assert_eq!(spec.tied, shape.tied, "{}", shape.name);
+            assert_eq!(spec.lm_head == crate::LmHead::Tied, shape.tied, "{}", shape.name);
         }
     }
 

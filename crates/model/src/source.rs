@@ -7,7 +7,10 @@
 mod rope;
 
 use crate::error::Error;
-use crate::spec::{Biases, FeedForward, Layer, Norm, NormKind, Spec};
+use crate::names::Names;
+use crate::spec::{
+    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, Spec, WeightRole,
+};
 use crate::tensors;
 use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
@@ -95,6 +98,16 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The first of `architectures` in `config.json`.
+    pub(crate) fn class(&self) -> Option<&'a str> {
+        self.config()?.get("architectures")?.as_array()?.first()?.as_str()
+    }
+
+    /// The rows of a tensor, if the file holds it.
+    pub(crate) fn rows(&self, tensor: &str) -> Option<usize> {
+        self.opened.info(tensor)?.shape.first().copied()
+    }
+
     /// Whether the file holds a tensor of this name.
     #[must_use]
     pub fn has(&self, tensor: &str) -> bool {
@@ -104,6 +117,89 @@ impl<'a> Source<'a> {
     /// The spec with the defaults that most decoders share, for the family to complete: pre-norms, no sliding window, a
     /// gated SiLU feed-forward, rope over halves of a head.
     pub(crate) fn decoder(&self, family: &'static str, defaults: &Defaults) -> Result<Spec, Error> {
+        let lm_head = match self.class() {
+            Some(class) if class.ends_with("Model") || class.ends_with("Classification") => LmHead::None,
+            _ if self.tied(defaults.tied)? => LmHead::Tied,
+            _ => LmHead::Own,
+        };
+        self.transformer(family, self.vocabulary(&self.embedding_name())?, lm_head, defaults)
+    }
+
+    /// The spec with the defaults that most encoders share, which are those of BERT: post-norms with biases, no gate, the
+    /// exact GELU, learned positions, no output head unless the file is a masked language model's.
+    pub(crate) fn encoder(
+        &self,
+        family: &'static str,
+        names: &'static Names,
+        defaults: &Defaults,
+    ) -> Result<Spec, Error> {
+        let embedding = match self.is_gguf() {
+            true => self.embedding_name(),
+            false => format!("{}{}.weight", names.prefix(self), names.embedding),
+        };
+        // Directories of sentence-transformers name this class too, although the head is not there.
+        let masked = self.masked_lm(names);
+        let lm_head = if masked { LmHead::Tied } else { LmHead::None };
+        let defaults = Defaults { norm: NormKind::Layer, eps: defaults.eps.or(Some(1e-12)), ..*defaults };
+        let mut spec = self.transformer(family, self.vocabulary(&embedding)?, lm_head, &defaults)?;
+        spec.names = Some(names);
+        spec.direction = Direction::Bidirectional;
+        spec.norm_place = NormPlace::Post;
+        spec.embedding_norm = true;
+        spec.final_norm = false;
+        spec.gated = false;
+        spec.activation = self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Gelu);
+        spec.biases = Biases { qkv: true, out: true, feed: true, down: true, head: masked };
+        spec.ropes.clear();
+        spec.layers.iter_mut().for_each(|layer| layer.rope = None);
+        spec.token_types = self.token_types(names)?;
+        Ok(spec)
+    }
+
+    /// Whether the file has the head of a masked language model.
+    pub(crate) fn masked_lm(&self, names: &Names) -> bool {
+        self.class().is_some_and(|class| class.ends_with("ForMaskedLM")) && self.has(names.masked_lm_bias)
+    }
+
+    /// Rows of the token type embedding: those of the tensor, none if there is none.
+    fn token_types(&self, names: &Names) -> Result<usize, Error> {
+        let name = match self.is_gguf() {
+            true => Some("token_types.weight".to_owned()),
+            false => names
+                .top
+                .iter()
+                .find(|(role, _)| *role == WeightRole::TokenType)
+                .map(|(_, stem)| format!("{}{stem}.weight", names.prefix(self))),
+        };
+        Ok(name.and_then(|name| self.rows(&name)).unwrap_or(0))
+    }
+
+    /// The positions of a learned embedding, of which the first `first` rows are no positions. A GGUF leaves those out.
+    pub(crate) fn learned(&self, spec: &mut Spec, first: usize) -> Result<(), Error> {
+        let first = if self.is_gguf() { 0 } else { first };
+        let rows = match self.is_gguf() {
+            true => self.rows("position_embd.weight").ok_or_else(|| missing("position_embd.weight"))?,
+            false => self.need(CONTEXT, None)?,
+        };
+        spec.context = rows.saturating_sub(first).max(1);
+        spec.positions = Positions::Learned { rows, first };
+        Ok(())
+    }
+
+    /// Turns queries and keys of all layers by one rotary table.
+    pub(crate) fn rotate(&self, spec: &mut Spec, defaults: &Defaults) -> Result<(), Error> {
+        spec.ropes = vec![self.rope(spec.head_dim, defaults)?];
+        spec.layers.iter_mut().for_each(|layer| layer.rope = Some(0));
+        Ok(())
+    }
+
+    fn transformer(
+        &self,
+        family: &'static str,
+        vocab: usize,
+        lm_head: LmHead,
+        defaults: &Defaults,
+    ) -> Result<Spec, Error> {
         let width = self.need(WIDTH, defaults.width)?;
         let heads = self.need(HEADS, defaults.heads)?;
         let kv_heads = self.size(KV_HEADS)?.or(defaults.kv_heads).unwrap_or(heads);
@@ -115,7 +211,7 @@ impl<'a> Source<'a> {
         let kind = defaults.norm;
         let (eps_key, eps_default) = match kind {
             NormKind::Rms => (RMS_EPS, defaults.eps.unwrap_or(1e-6)),
-            NormKind::Layer => (LAYER_EPS, 1e-5),
+            NormKind::Layer => (LAYER_EPS, defaults.eps.unwrap_or(1e-5)),
         };
         let eps = self.float(eps_key)?.unwrap_or(eps_default);
         let layers = self.need(LAYERS, defaults.layers)?;
@@ -125,15 +221,17 @@ impl<'a> Source<'a> {
         let feed = FeedForward::Dense { width: self.need(FEED, defaults.feed)? };
         Ok(Spec {
             family,
-            vocab: self.vocabulary()?,
+            vocab,
             width,
             context: self.need(CONTEXT, defaults.context)?,
             heads,
             kv_heads,
             head_dim,
-            layers: vec![Layer { window: None, rope: Some(0), feed }; layers],
-            norm: Norm { kind, eps, plus_one: false },
-            post_norms: false,
+            layers: vec![Layer { window: None, rope: Some(0), feed, attention_norm: true }; layers],
+            norm: Norm { kind, eps, bias: kind == NormKind::Layer, plus_one: false },
+            norm_place: NormPlace::Pre,
+            embedding_norm: false,
+            final_norm: true,
             parallel: false,
             qk_norm: false,
             biases: Biases::default(),
@@ -141,22 +239,30 @@ impl<'a> Source<'a> {
             gated: true,
             pairing: Pairing::Halves,
             ropes: vec![self.rope(head_dim, defaults)?],
+            direction: Direction::Causal,
+            positions: Positions::Rope,
+            token_types: 0,
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             attention_soft_cap: None,
             logit_soft_cap: None,
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
-            tied: self.tied(defaults.tied)?,
+            lm_head,
+            encoder: None,
+            names: None,
         })
     }
 
-    fn vocabulary(&self) -> Result<usize, Error> {
-        let name = match self.form {
+    fn embedding_name(&self) -> String {
+        match self.form {
             Format::Gguf { .. } => "token_embd.weight".to_owned(),
             Format::HuggingFace { .. } => format!("{}embed_tokens.weight", self.prefix()),
-        };
-        let embedding = tensors::tensor(self.opened, &name)?;
+        }
+    }
+
+    fn vocabulary(&self, embedding: &str) -> Result<usize, Error> {
+        let embedding = tensors::tensor(self.opened, embedding)?;
         // Converters drop unused embedding rows, or pad them: the tensor's shape counts, not the metadata.
         Ok(embedding.shape.first().copied().unwrap_or(0))
     }

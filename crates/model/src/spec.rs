@@ -1,6 +1,8 @@
 //! The spec of a model: everything in which decoders differ, and the list of weights that follows from it.
 
 use crate::error::Error;
+use crate::heads::Heads;
+use crate::names::Names;
 use crate::rope::Rope;
 use kernels::{Activation, Pairing};
 
@@ -25,9 +27,12 @@ pub struct Spec {
     pub layers: Vec<Layer>,
     /// The kind and epsilon of every norm of the model.
     pub norm: Norm,
-    /// Whether the outputs of attention and feed-forward are normalised before they are added to the residual (Gemma 2
-    /// and 3).
-    pub post_norms: bool,
+    /// Where the norms of a layer are.
+    pub norm_place: NormPlace,
+    /// Whether the token embeddings are normalised before the first layer.
+    pub embedding_norm: bool,
+    /// Whether the hidden states are normalised after the last layer.
+    pub final_norm: bool,
     /// Whether attention and feed-forward read the same normalised input and are added together (Phi-2).
     pub parallel: bool,
     /// Whether each query and key head is RMS-normalised before rope.
@@ -42,6 +47,12 @@ pub struct Spec {
     pub pairing: Pairing,
     /// The rotary tables; [`Layer::rope`] is an index.
     pub ropes: Vec<Rope>,
+    /// What an encoder's positions attend to; decoders are causal.
+    pub direction: Direction,
+    /// How positions enter beside rope.
+    pub positions: Positions,
+    /// Rows of the token type embedding; 0 for a model without token types.
+    pub token_types: usize,
     /// The factor on attention scores.
     pub attention_scale: f32,
     /// The cap of attention scores: `cap * tanh(score / cap)`.
@@ -54,19 +65,124 @@ pub struct Spec {
     pub residual_scale: f32,
     /// The factor on logits.
     pub logit_scale: f32,
-    /// Whether the output head is the embedding.
-    pub tied: bool,
+    /// The language model's output head.
+    pub lm_head: LmHead,
+    /// What an encoder makes of the last hidden states; none for a model that only generates.
+    pub encoder: Option<Box<Heads>>,
+    /// The tensor names of a Hugging Face directory, for families that do not have those of Llama.
+    pub(crate) names: Option<&'static Names>,
+}
+
+/// The positions that a row attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Itself and those before it.
+    Causal,
+    /// All of its text.
+    Bidirectional,
+}
+
+/// Where the norms of a layer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormPlace {
+    /// Pre-norm: `x + f(norm(x))`.
+    Pre,
+    /// Sandwich norm: `x + norm(f(norm(x)))` (Gemma 2 and 3).
+    Sandwich,
+    /// Post-norm: `norm(x + f(x))` (BERT).
+    Post,
+}
+
+/// How positions enter a model beside rope.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Positions {
+    /// By rope, or not at all.
+    Rope,
+    /// By a learned embedding of `rows` positions; the first position is row `first`.
+    Learned {
+        /// Rows of the embedding.
+        rows: usize,
+        /// The row of position 0: 2 for RoBERTa and MPNet.
+        first: usize,
+    },
+    /// By a bias of the scores that falls with distance (ALiBi, Press et al. 2022), the same in both directions.
+    Alibi,
+    /// By a learned embedding and a bias of the scores, by buckets of distance (T5, MPNet).
+    Buckets {
+        /// Rows of the embedding.
+        rows: usize,
+        /// The row of position 0.
+        first: usize,
+        /// Buckets, half of them for each direction.
+        buckets: usize,
+        /// The distance from which all are in the last bucket.
+        max_distance: usize,
+    },
+    /// Disentangled attention (DeBERTa-v2, He et al. 2021): content to position and position to content.
+    Disentangled {
+        /// Buckets of each direction; 0 for one for each distance.
+        buckets: usize,
+        /// The largest distance.
+        max_distance: usize,
+        /// Whether positions use the projections of content (`share_att_key`).
+        shared: bool,
+        /// Whether queries meet the keys of positions (`c2p` of `pos_att_type`).
+        c2p: bool,
+        /// Whether keys meet the queries of positions (`p2c`).
+        p2c: bool,
+        /// Whether the relative embeddings are normalised.
+        norm: bool,
+        /// Rows of the absolute embedding that is added to the tokens (`position_biased_input`); 0 for none.
+        rows: usize,
+    },
+}
+
+impl Positions {
+    /// Rows of the learned position embedding, and the row of position 0.
+    pub(crate) fn learned(self) -> Option<(usize, usize)> {
+        match self {
+            Positions::Learned { rows, first } | Positions::Buckets { rows, first, .. } => {
+                Some((rows, first))
+            }
+            Positions::Disentangled { rows, .. } if rows > 0 => Some((rows, 0)),
+            Positions::Rope | Positions::Alibi | Positions::Disentangled { .. } => None,
+        }
+    }
+
+    /// Rows of the relative embedding of disentangled attention.
+    pub(crate) fn relative_rows(self) -> usize {
+        match self {
+            Positions::Disentangled { buckets: 0, max_distance, .. } => 2 * max_distance,
+            Positions::Disentangled { buckets, .. } => 2 * buckets,
+            _ => 0,
+        }
+    }
+}
+
+/// The output head of a language model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LmHead {
+    /// There is none.
+    None,
+    /// The head is the embedding.
+    Tied,
+    /// The head has weights of its own.
+    Own,
 }
 
 /// One transformer layer.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// Sliding window: a position attends to itself and the `window - 1` before it; `None` for full attention.
+    /// Sliding window: a position attends to itself and the `window - 1` before it, in a bidirectional model to those at
+    /// a distance of at most `window`; `None` for full attention.
     pub window: Option<usize>,
     /// Index into [`Spec::ropes`]; `None` for a layer without rope.
     pub rope: Option<usize>,
     /// The feed-forward of this layer.
     pub feed: FeedForward,
+    /// Whether the input of attention is normalised where the model is pre-norm; not in ModernBERT's first layer, whose
+    /// embeddings just were.
+    pub attention_norm: bool,
 }
 
 /// The feed-forward of a layer: dense, or a mixture of experts.
@@ -97,6 +213,8 @@ pub struct Norm {
     pub kind: NormKind,
     /// The epsilon that is added to the variance.
     pub eps: f32,
+    /// Whether the norm has a bias.
+    pub bias: bool,
     /// Whether the file stores the weight minus 1 (Gemma in safetensors).
     pub plus_one: bool,
 }
@@ -106,7 +224,7 @@ pub struct Norm {
 pub enum NormKind {
     /// RMS norm: root mean square, with a weight.
     Rms,
-    /// Layer norm: mean and variance, with a weight and a bias.
+    /// Layer norm: mean and variance, with a weight.
     Layer,
 }
 
@@ -119,6 +237,8 @@ pub struct Biases {
     pub out: bool,
     /// Whether all feed-forward projections have a bias.
     pub feed: bool,
+    /// Whether the down projection has a bias although the others have none.
+    pub down: bool,
     /// Whether the output head has a bias.
     pub head: bool,
 }
@@ -136,15 +256,52 @@ pub enum WeightRole {
     Head,
     /// The head's bias `[vocab]`.
     HeadBias,
+    /// Learned position embedding `[positions, width]`.
+    Position,
+    /// Token type embedding `[types, width]`.
+    TokenType,
+    /// The norm of the embeddings `[width]`.
+    EmbeddingNorm,
+    /// The bias of the embeddings' norm `[width]`.
+    EmbeddingNormBias,
+    /// Score bias by bucket of distance `[buckets, heads]`.
+    RelativeBias,
+    /// Relative position embedding of disentangled attention `[rows, width]`.
+    Relative,
+    /// The norm of the relative embedding `[width]`.
+    RelativeNorm,
+    /// The bias of the relative embedding's norm `[width]`.
+    RelativeNormBias,
+    /// A matrix of the encoder's heads, by its index in [`Heads::linears`].
+    Task(usize),
+    /// The bias of such a matrix.
+    TaskBias(usize),
+    /// A norm of the encoder's heads, by its index in [`Heads::norms`].
+    TaskNorm(usize),
+    /// The bias of such a norm.
+    TaskNormBias(usize),
     /// A weight of a layer, by the layer's index.
     Layer(usize, LayerWeight),
 }
 
 impl WeightRole {
+    /// Whether this is a table that is kept in f32, row by row: of rows that are looked up and not multiplied.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(
+            self,
+            WeightRole::Position | WeightRole::TokenType | WeightRole::RelativeBias | WeightRole::Relative
+        )
+    }
+
+    /// Whether this matrix belongs to an encoder's heads, which are computed in f32.
+    pub(crate) fn is_task(self) -> bool {
+        matches!(self, WeightRole::Task(_))
+    }
+
     /// Whether this is the weight of a norm.
     pub(crate) fn is_norm(self) -> bool {
         match self {
-            WeightRole::FinalNorm => true,
+            WeightRole::FinalNorm | WeightRole::EmbeddingNorm => true,
             WeightRole::Layer(_, part) => matches!(
                 part,
                 LayerWeight::AttentionNorm
@@ -154,9 +311,7 @@ impl WeightRole {
                     | LayerWeight::AttentionPostNorm
                     | LayerWeight::FeedPostNorm
             ),
-            WeightRole::Embedding | WeightRole::FinalNormBias | WeightRole::Head | WeightRole::HeadBias => {
-                false
-            }
+            _ => false,
         }
     }
 }
@@ -178,6 +333,11 @@ pub enum LayerWeight {
     Out,
     OutBias,
     AttentionPostNorm,
+    AttentionPostNormBias,
+    PositionKey,
+    PositionKeyBias,
+    PositionQuery,
+    PositionQueryBias,
     FeedNorm,
     FeedNormBias,
     Gate,
@@ -187,6 +347,7 @@ pub enum LayerWeight {
     Down,
     DownBias,
     FeedPostNorm,
+    FeedPostNormBias,
     Router,
     ExpertGate(usize),
     ExpertUp(usize),
@@ -247,35 +408,60 @@ impl Spec {
     /// Every weight of the model with its shape, once, in the order of the forward pass.
     #[must_use]
     pub fn weights(&self) -> Vec<WeightDecl> {
-        let mut all = vec![decl(WeightRole::Embedding, &[self.vocab, self.width])];
+        let mut all = self.input_weights();
         for (index, layer) in self.layers.iter().enumerate() {
             self.layer_weights(layer, &mut |part, shape| {
                 all.push(decl(WeightRole::Layer(index, part), shape))
             });
         }
-        all.push(decl(WeightRole::FinalNorm, &[self.width]));
-        if self.norm.kind == NormKind::Layer {
-            all.push(decl(WeightRole::FinalNormBias, &[self.width]));
+        let width: &[usize] = &[self.width];
+        put_if(&mut all, self.final_norm, WeightRole::FinalNorm, width);
+        put_if(&mut all, self.final_norm && self.norm.bias, WeightRole::FinalNormBias, width);
+        put_if(&mut all, self.lm_head == LmHead::Own, WeightRole::Head, &[self.vocab, self.width]);
+        put_if(&mut all, self.biases.head, WeightRole::HeadBias, &[self.vocab]);
+        if let Some(heads) = &self.encoder {
+            heads.weights(&mut all);
         }
-        if !self.tied {
-            all.push(decl(WeightRole::Head, &[self.vocab, self.width]));
+        all
+    }
+
+    /// The weights of the embeddings and of relative positions.
+    fn input_weights(&self) -> Vec<WeightDecl> {
+        let (width, bias) = (self.width, self.norm.bias);
+        let mut all = vec![decl(WeightRole::Embedding, &[self.vocab, width])];
+        if let Some((rows, _)) = self.positions.learned() {
+            all.push(decl(WeightRole::Position, &[rows, width]));
         }
-        if self.biases.head {
-            all.push(decl(WeightRole::HeadBias, &[self.vocab]));
+        put_if(&mut all, self.token_types > 0, WeightRole::TokenType, &[self.token_types, width]);
+        put_if(&mut all, self.embedding_norm, WeightRole::EmbeddingNorm, &[width]);
+        put_if(&mut all, self.embedding_norm && bias, WeightRole::EmbeddingNormBias, &[width]);
+        match self.positions {
+            Positions::Buckets { buckets, .. } => {
+                all.push(decl(WeightRole::RelativeBias, &[buckets, self.heads]));
+            }
+            Positions::Disentangled { norm, .. } => {
+                all.push(decl(WeightRole::Relative, &[self.positions.relative_rows(), width]));
+                put_if(&mut all, norm, WeightRole::RelativeNorm, &[width]);
+                put_if(&mut all, norm, WeightRole::RelativeNormBias, &[width]);
+            }
+            _ => {}
         }
         all
     }
 
     fn layer_weights(&self, layer: &Layer, put: &mut dyn FnMut(LayerWeight, &[usize])) {
         let (width, q, kv) = (self.width, self.query_width(), self.kv_width());
-        let layer_norm = self.norm.kind == NormKind::Layer;
+        let norm_bias = self.norm.bias;
+        let pre = self.norm_place != NormPlace::Post;
+        let post = self.norm_place != NormPlace::Pre;
+        let own_positions = matches!(self.positions, Positions::Disentangled { shared: false, .. });
         let mut optional = |there: bool, part: LayerWeight, shape: &[usize]| {
             if there {
                 put(part, shape);
             }
         };
-        optional(true, LayerWeight::AttentionNorm, &[width]);
-        optional(layer_norm, LayerWeight::AttentionNormBias, &[width]);
+        optional(pre && layer.attention_norm, LayerWeight::AttentionNorm, &[width]);
+        optional(pre && layer.attention_norm && norm_bias, LayerWeight::AttentionNormBias, &[width]);
         for (weight, bias, rows) in [
             (LayerWeight::Query, LayerWeight::QueryBias, q),
             (LayerWeight::Key, LayerWeight::KeyBias, kv),
@@ -288,9 +474,17 @@ impl Spec {
         optional(self.qk_norm, LayerWeight::KeyNorm, &[self.head_dim]);
         optional(true, LayerWeight::Out, &[width, q]);
         optional(self.biases.out, LayerWeight::OutBias, &[width]);
-        optional(self.post_norms, LayerWeight::AttentionPostNorm, &[width]);
-        optional(!self.parallel, LayerWeight::FeedNorm, &[width]);
-        optional(!self.parallel && layer_norm, LayerWeight::FeedNormBias, &[width]);
+        for (weight, bias) in [
+            (LayerWeight::PositionKey, LayerWeight::PositionKeyBias),
+            (LayerWeight::PositionQuery, LayerWeight::PositionQueryBias),
+        ] {
+            optional(own_positions, weight, &[q, width]);
+            optional(own_positions, bias, &[q]);
+        }
+        optional(post, LayerWeight::AttentionPostNorm, &[width]);
+        optional(post && norm_bias, LayerWeight::AttentionPostNormBias, &[width]);
+        optional(pre && !self.parallel, LayerWeight::FeedNorm, &[width]);
+        optional(pre && !self.parallel && norm_bias, LayerWeight::FeedNormBias, &[width]);
         match layer.feed {
             FeedForward::Dense { width: ff } => {
                 optional(self.gated, LayerWeight::Gate, &[ff, width]);
@@ -298,7 +492,7 @@ impl Spec {
                 optional(true, LayerWeight::Up, &[ff, width]);
                 optional(self.biases.feed, LayerWeight::UpBias, &[ff]);
                 optional(true, LayerWeight::Down, &[width, ff]);
-                optional(self.biases.feed, LayerWeight::DownBias, &[width]);
+                optional(self.biases.feed || self.biases.down, LayerWeight::DownBias, &[width]);
             }
             FeedForward::Experts { count, width: ff, .. } => {
                 optional(true, LayerWeight::Router, &[count, width]);
@@ -309,7 +503,8 @@ impl Spec {
                 }
             }
         }
-        optional(self.post_norms, LayerWeight::FeedPostNorm, &[width]);
+        optional(post, LayerWeight::FeedPostNorm, &[width]);
+        optional(post && norm_bias, LayerWeight::FeedPostNormBias, &[width]);
     }
 
     /// Checks the ranges of all dimensions, so that broken files and models beyond the kernels' limits are refused.
@@ -345,6 +540,32 @@ impl Spec {
             let finite = rope.base > 0.0 && rope.base.is_finite() && rope.mscale().is_finite();
             require(finite, "rope base", rope.base, "a positive number")?;
         }
+        if let Some((rows, first)) = self.positions.learned() {
+            let most = rows.saturating_sub(first);
+            require(
+                self.context <= most,
+                "context",
+                self.context,
+                &format!("at most {most}, the learned positions"),
+            )?;
+        }
+        if let Positions::Buckets { buckets, max_distance, .. } = self.positions {
+            let ok = (4..=4096).contains(&buckets) && buckets.is_multiple_of(4) && max_distance > buckets / 4;
+            require(ok, "buckets of distance", buckets, "4 to 4096, a multiple of 4")?;
+        }
+        if let Positions::Disentangled { buckets, max_distance, .. } = self.positions {
+            let ok =
+                buckets == 0 || (buckets >= 4 && buckets.is_multiple_of(2) && max_distance > buckets / 2 + 1);
+            require(ok, "position buckets", buckets, "0, or even and at least 4")?;
+            require((1..=1 << 16).contains(&max_distance), "relative positions", max_distance, "1 to 65536")?;
+        }
+        require(self.token_types <= 256, "token types", self.token_types, "at most 256")?;
+        require(
+            self.positions.relative_rows() <= 1 << 16,
+            "relative positions",
+            self.positions.relative_rows(),
+            "at most 65536",
+        )?;
         require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
         for layer in &self.layers {
             require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
@@ -368,7 +589,14 @@ impl FeedForward {
     }
 }
 
-fn decl(role: WeightRole, shape: &[usize]) -> WeightDecl {
+/// Appends a weight if the model has it.
+fn put_if(all: &mut Vec<WeightDecl>, there: bool, role: WeightRole, shape: &[usize]) {
+    if there {
+        all.push(decl(role, shape));
+    }
+}
+
+pub(crate) fn decl(role: WeightRole, shape: &[usize]) -> WeightDecl {
     WeightDecl { role, shape: shape.to_vec() }
 }
 

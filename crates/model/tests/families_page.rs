@@ -11,7 +11,8 @@ fn the_page_lists_the_table() {
     );
     for family in FAMILIES {
         let names: Vec<String> = family.hugging_face.iter().map(|n| format!("`{n}`")).collect();
-        page += &format!("| {} | `{}` | {} |\n", family.models, family.gguf, names.join(", "));
+        let gguf = if family.gguf { format!("`{}`", family.name) } else { "—".to_owned() };
+        page += &format!("| {} | {gguf} | {} |\n", family.models, names.join(", "));
     }
     page += "\nRope scalings: linear, llama3, yarn, longrope. Every family is compared with transformers in fp32, from \
              safetensors and,\nwhere a GGUF can say the same, from GGUF: `cargo test -p model`.\n";

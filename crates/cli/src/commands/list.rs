@@ -93,7 +93,7 @@ fn hindrance(entry: &Entry) -> Option<String> {
         ModelKind::Rerank => Some("reranking is not built yet".to_owned()),
         ModelKind::Classify => Some("classification is not built yet".to_owned()),
     };
-    let known = model::families::FAMILIES.iter().any(|family| family.gguf == entry.family);
+    let known = model::families::FAMILIES.iter().any(|family| family.name == entry.family);
     what.or_else(|| (!known).then(|| format!("the family {} is not built yet", entry.family)))
 }
 

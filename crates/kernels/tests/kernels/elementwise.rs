@@ -18,7 +18,9 @@ fn activations_match_their_formulas_on_every_tier() {
     let x: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.0) * 0.01).collect();
     for tier in Tier::available() {
         let c = Compute::new(tier, Pool::new(2, None).unwrap());
-        for act in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu] {
+        for act in
+            [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu, Activation::Tanh]
+        {
             let mut got = x.clone();
             activate(&c, act, &mut got);
             let mut with_up = x.clone();
@@ -33,6 +35,7 @@ fn activations_match_their_formulas_on_every_tier() {
                     }
                     Activation::Gelu => v / 2.0 * (1.0 + erf_series(v / 2f64.sqrt())),
                     Activation::Relu => v.max(0.0),
+                    Activation::Tanh => v.tanh(),
                 };
                 assert!((f64::from(got[i]) - want).abs() < 2e-6, "{tier} {act:?}({v}) = {}", got[i]);
                 assert_eq!(with_up[i], got[i] * x[i]);
@@ -41,6 +44,43 @@ fn activations_match_their_formulas_on_every_tier() {
         let mut capped = x.clone();
         soft_cap(&c, &mut capped, 2.0);
         assert!(capped.iter().zip(&x).all(|(c, v)| (c - 2.0 * (v / 2.0).tanh()).abs() < 2e-6));
+    }
+}
+
+#[test]
+fn gelu_is_that_of_the_error_function() {
+    let x: Vec<f32> = (0..20_001).map(|i| (i as f32 - 10_000.0) * 0.0005).collect();
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(1, None).unwrap());
+        let mut got = x.clone();
+        activate(&c, Activation::Gelu, &mut got);
+        for (v, got) in x.iter().map(|v| f64::from(*v)).zip(got) {
+            let want = v / 2.0 * (1.0 + erf_series(v / 2f64.sqrt()));
+            // The approximation is within 1.5e-7 of the error function; the rest rounds a few times.
+            let off = (f64::from(got) - want).abs();
+            assert!(
+                off <= v.abs() / 2.0 * (1.5e-7 + 4.0 * f64::from(f32::EPSILON)),
+                "{tier} {v}: {got}, not {want}"
+            );
+        }
+        // That of tanh is off by up to 4.7e-4.
+        let mut other = x.clone();
+        activate(&c, Activation::GeluTanh, &mut other);
+        let mut exact = x.clone();
+        activate(&c, Activation::Gelu, &mut exact);
+        assert!(other.iter().zip(&exact).any(|(other, exact)| (other - exact).abs() > 4e-4));
+    }
+}
+
+#[test]
+fn tanh_hides_no_nan_and_stays_within_one() {
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(1, None).unwrap());
+        let mut x = [f32::NAN, 1e30, -1e30, 100.0, -100.0, 0.0, 0.5];
+        activate(&c, Activation::Tanh, &mut x);
+        assert!(x[0].is_nan());
+        assert_eq!(x[1..6], [1.0, -1.0, 1.0, -1.0, 0.0], "{tier}");
+        assert!((x[6] - 0.5f32.tanh()).abs() < 2e-7, "{tier}");
     }
 }
 

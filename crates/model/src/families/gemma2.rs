@@ -3,12 +3,12 @@
 use super::gemma;
 use crate::error::Error;
 use crate::source::{Defaults, Key, Source, WINDOW};
-use crate::spec::Spec;
+use crate::spec::{NormPlace, Spec};
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults { head_dim: Some(256), kv_heads: Some(4), tied: true, ..Defaults::default() };
     let mut spec = gemma::shared(source, "gemma2", &defaults)?;
-    spec.post_norms = true;
+    spec.norm_place = NormPlace::Sandwich;
     // Null means no cap; an absent key means the default.
     let cap = |key: Key, default| {
         let absent = if source.is_null(key.1[0]) { 0.0 } else { default };

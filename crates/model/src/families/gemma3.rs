@@ -3,7 +3,7 @@
 use super::{gemma, gemma2};
 use crate::error::Error;
 use crate::source::{Defaults, Key, Source, WINDOW};
-use crate::spec::Spec;
+use crate::spec::{NormPlace, Spec};
 
 const PATTERN: Key =
     Key("attention.sliding_window_pattern", &["sliding_window_pattern", "_sliding_window_pattern"]);
@@ -22,7 +22,7 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         ..Defaults::default()
     };
     let mut spec = gemma::shared(source, "gemma3", &defaults)?;
-    spec.post_norms = true;
+    spec.norm_place = NormPlace::Sandwich;
     spec.qk_norm = true;
     spec.logit_soft_cap =
         source.float(Key("final_logit_softcapping", &["final_logit_softcapping"]))?.filter(|&c| c > 0.0);

@@ -21,27 +21,30 @@ enum Neutral {
 /// The key, its neutral value, the expected value for the error message, and the families that implement it.
 type Rule = (Key, Neutral, &'static str, &'static [&'static str]);
 
+/// The families whose attention is bidirectional.
+const ENCODERS: &[&str] = &[
+    "bert",
+    "roberta",
+    "distilbert",
+    "mpnet",
+    "modern-bert",
+    "nomic-bert",
+    "jina-bert-v2",
+    "gte",
+    "deberta",
+    "gemma-embedding",
+];
+
 const RULES: &[Rule] = &[
-    (
-        Key("attention.causal", &["is_causal"]),
-        Neutral::On,
-        "true: attention in both directions is not built",
-        &[],
-    ),
-    (
-        Key("", &["use_bidirectional_attention"]),
-        Neutral::Off,
-        "false: attention in both directions is not built",
-        &[],
-    ),
-    (Key("pooling_type", &[]), Neutral::Off, "none: an embedding model makes no text", &[]),
+    (Key("attention.causal", &["is_causal"]), Neutral::On, "true: this family is causal", ENCODERS),
+    (Key("", &["use_bidirectional_attention"]), Neutral::Off, "false: this family is causal", ENCODERS),
     (
         Key("attention.clamp_kqv", &["clip_qkv"]),
         Neutral::Off,
         "0: clamped queries and keys are not built",
         &[],
     ),
-    (Key("attention.max_alibi_bias", &[]), Neutral::Off, "0: ALiBi is not built", &[]),
+    (Key("attention.max_alibi_bias", &[]), Neutral::Off, "0: ALiBi is not built", &["jina-bert-v2"]),
     (Key("use_parallel_residual", &[]), Neutral::Off, "false, for this family", &["phi2"]),
     (Key("attention.scale", &[]), Neutral::Off, "not there, for this family", &["granite"]),
     (Key("embedding_scale", &[]), Neutral::One, "1, for this family", &["granite"]),

@@ -1,25 +1,38 @@
 //! The table of supported families. A family is a row here, a file in this directory, and a test fixture.
 
+mod bert;
+mod deberta;
+mod distilbert;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma_embedding;
 mod granite;
+mod gte;
+mod jina_bert;
 mod keys;
 mod llama;
+mod modernbert;
+mod mpnet;
+mod nomic_bert;
 mod phi2;
 mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
+mod roberta;
 
 use crate::error::Error;
+use crate::heads;
 use crate::source::Source;
 use crate::spec::Spec;
 
 /// A supported architecture: its names, and the function that reads its spec.
 pub struct Family {
-    /// The `general.architecture` of GGUF files.
-    pub gguf: &'static str,
+    /// The family's name, the `general.architecture` of GGUF files.
+    pub name: &'static str,
+    /// Whether there are GGUF files of the architecture.
+    pub gguf: bool,
     /// The `architectures` and `model_type` values of `config.json`.
     pub hugging_face: &'static [&'static str],
     /// The published models of this family, for the documentation.
@@ -27,19 +40,43 @@ pub struct Family {
     read: fn(&Source) -> Result<Spec, Error>,
 }
 
+/// The classes of an encoder's family.
+macro_rules! classes {
+    ($($model:literal),+ ; $($kind:literal),+) => { &[$($kind),+ $(, concat!($model, "Model"), concat!($model, "ForMaskedLM"), concat!($model, "ForSequenceClassification"), concat!($model, "ForTokenClassification"))+] };
+}
+const BERT: &[&str] = classes!("Bert"; "bert", "HF_ColBERT", "BertForPreTraining");
+const ROBERTA: &[&str] = classes!("Roberta", "XLMRoberta"; "roberta", "xlm-roberta");
+const DISTILBERT: &[&str] = classes!("DistilBert"; "distilbert");
+const MPNET: &[&str] = classes!("MPNet"; "mpnet");
+const NOMICBERT: &[&str] = classes!("NomicBert"; "nomic_bert");
+const JINABERT: &[&str] = classes!("JinaBert"; "jina_bert");
+const GTE: &[&str] = classes!("New"; "new");
+const DEBERTA: &[&str] = classes!("DebertaV2"; "deberta-v2");
+const MODERNBERT: &[&str] = classes!("ModernBert"; "modernbert");
+
 /// Every supported family.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
-    Family { gguf: "llama",    hugging_face: &["LlamaForCausalLM", "llama", "MistralForCausalLM", "mistral"],       models: "Llama 2 and 3.x, SmolLM2, TinyLlama, Mistral",  read: llama::read },
-    Family { gguf: "qwen2",    hugging_face: &["Qwen2ForCausalLM", "qwen2"],                                        models: "Qwen2, Qwen2.5, Qwen2.5-Coder",                 read: qwen2::read },
-    Family { gguf: "qwen3",    hugging_face: &["Qwen3ForCausalLM", "qwen3"],                                        models: "Qwen3 0.6B to 32B",                             read: qwen3::read },
-    Family { gguf: "qwen3moe", hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
-    Family { gguf: "gemma",    hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
-    Family { gguf: "gemma2",   hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
-    Family { gguf: "gemma3",   hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
-    Family { gguf: "phi2",     hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
-    Family { gguf: "phi3",     hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
-    Family { gguf: "granite",  hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x, dense",                            read: granite::read },
+    Family { name: "llama",    gguf: true, hugging_face: &["LlamaForCausalLM", "llama", "MistralForCausalLM", "mistral"],       models: "Llama 2 and 3.x, SmolLM2, TinyLlama, Mistral",  read: llama::read },
+    Family { name: "qwen2",    gguf: true, hugging_face: &["Qwen2ForCausalLM", "qwen2"],                                        models: "Qwen2, Qwen2.5, Qwen2.5-Coder",                 read: qwen2::read },
+    Family { name: "qwen3",    gguf: true, hugging_face: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification", "qwen3"],                                        models: "Qwen3 0.6B to 32B",                             read: qwen3::read },
+    Family { name: "qwen3moe", gguf: true, hugging_face: &["Qwen3MoeForCausalLM", "qwen3_moe"],                                 models: "Qwen3 30B-A3B, 235B-A22B",                      read: qwen3moe::read },
+    Family { name: "gemma",    gguf: true, hugging_face: &["GemmaForCausalLM", "gemma"],                                        models: "Gemma 2B and 7B",                               read: gemma::read },
+    Family { name: "gemma2",   gguf: true, hugging_face: &["Gemma2ForCausalLM", "gemma2"],                                      models: "Gemma 2 2B, 9B, 27B",                           read: gemma2::read },
+    Family { name: "gemma3",   gguf: true, hugging_face: &["Gemma3ForCausalLM", "gemma3_text", "Gemma3ForConditionalGeneration"], models: "Gemma 3 270M to 27B (text)",                  read: gemma3::read },
+    Family { name: "phi2",     gguf: true, hugging_face: &["PhiForCausalLM", "phi"],                                            models: "Phi-1, Phi-1.5, Phi-2",                         read: phi2::read },
+    Family { name: "phi3",     gguf: true, hugging_face: &["Phi3ForCausalLM", "phi3"],                                          models: "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",             read: phi3::read },
+    Family { name: "granite",  gguf: true, hugging_face: &["GraniteForCausalLM", "granite"],                                    models: "Granite 3.x, dense",                            read: granite::read },
+    Family { name: "bert",       gguf: true,  hugging_face: BERT,       models: "BERT, MiniLM, bge small to large, E5, GTE",  read: bert::read },
+    Family { name: "roberta",    gguf: false, hugging_face: ROBERTA,    models: "RoBERTa, XLM-R, bge-m3, multilingual E5",    read: roberta::read },
+    Family { name: "distilbert", gguf: false, hugging_face: DISTILBERT, models: "DistilBERT",                               read: distilbert::read },
+    Family { name: "mpnet",      gguf: false, hugging_face: MPNET,      models: "MPNet",                                    read: mpnet::read },
+    Family { name: "nomic-bert", gguf: true,  hugging_face: NOMICBERT,  models: "NomicBERT, nomic-embed-text 1 and 1.5",        read: nomic_bert::read },
+    Family { name: "jina-bert-v2", gguf: true, hugging_face: JINABERT,  models: "JinaBERT v2",                               read: jina_bert::read },
+    Family { name: "gte",        gguf: false, hugging_face: GTE,        models: "GTE base and large 1.5, multilingual GTE",   read: gte::read },
+    Family { name: "deberta",    gguf: false, hugging_face: DEBERTA,    models: "DeBERTa-v2 without convolution, DeBERTa-v3",  read: deberta::read },
+    Family { name: "gemma-embedding", gguf: true, hugging_face: &["Gemma3TextModel"], models: "EmbeddingGemma",              read: gemma_embedding::read },
+    Family { name: "modern-bert", gguf: true, hugging_face: MODERNBERT, models: "ModernBERT",                               read: modernbert::read },
 ];
 
 /// Reads the spec of a file with the reader of its family.
@@ -51,17 +88,19 @@ pub fn read(source: &Source) -> Result<Spec, Error> {
     let names = source.names();
     let known = |family: &&Family| {
         if source.is_gguf() {
-            names.contains(&family.gguf)
+            family.gguf && names.contains(&family.name)
         } else {
             family.hugging_face.iter().any(|name| names.contains(name))
         }
     };
     let family = FAMILIES.iter().find(known).ok_or_else(|| Error::UnknownFamily {
         found: names.join(", "),
-        supported: FAMILIES.iter().map(|f| f.gguf).collect::<Vec<_>>().join(", "),
+        supported: FAMILIES.iter().map(|f| f.name).collect::<Vec<_>>().join(", "),
     })?;
-    keys::refuse(source, family.gguf)?;
-    (family.read)(source)
+    keys::refuse(source, family.name)?;
+    let mut spec = (family.read)(source)?;
+    spec.encoder = heads::read(source, &spec)?;
+    Ok(spec)
 }
 
 impl Spec {

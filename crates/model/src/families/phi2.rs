@@ -15,6 +15,6 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     spec.parallel = true;
     spec.gated = false;
     spec.activation = source.activation(HIDDEN_ACT)?.unwrap_or(Activation::GeluTanh);
-    spec.biases = Biases { qkv: true, out: true, feed: true, head: true };
+    spec.biases = Biases { qkv: true, out: true, feed: true, down: true, head: true };
     Ok(spec)
 }

@@ -33,6 +33,22 @@ impl Source<'_> {
         Ok(Rope { rotary_dim: head_dim, base: stored.unwrap_or(base), scaling: RopeScaling::None })
     }
 
+    /// ModernBERT's two tables: of global layers, and of local ones.
+    pub(crate) fn modernbert_ropes(&self, head_dim: usize) -> Result<(Rope, Rope), Error> {
+        const GLOBAL: Key = Key("rope.freq_base", &["global_rope_theta"]);
+        const LOCAL: Key = Key("rope.freq_base_swa", &["local_rope_theta"]);
+        let named = self.value(&["rope_parameters"]).and_then(Value::as_object);
+        if named.is_some_and(|map| map.contains_key("full_attention")) {
+            let with = |base, kind| {
+                self.hf_rope(head_dim, &Defaults { rope_base: base, ..Defaults::default() }, kind)
+            };
+            return Ok((with(160_000.0, "full_attention")?, with(10_000.0, "sliding_attention")?));
+        }
+        let plain = |base| Rope { rotary_dim: head_dim, base, scaling: RopeScaling::None };
+        let global = self.float(GLOBAL)?.unwrap_or(160_000.0);
+        Ok((plain(global), plain(self.float(LOCAL)?.unwrap_or(10_000.0))))
+    }
+
     fn gguf_rope(&self, head_dim: usize, defaults: &Defaults) -> Result<Rope, Error> {
         let rotary_dim = self.size(Key("rope.dimension_count", &[]))?.unwrap_or(head_dim);
         let base = self.float(Key("rope.freq_base", &[]))?.unwrap_or(defaults.rope_base);

@@ -1,7 +1,7 @@
 //! A model as work: its weights by format, its attention, its memory, from its file or its published shape alone.
 
 use kernels::{KvDtype, Precision};
-use model::{FeedForward, LayerWeight as Place, PackedWeight, Spec, WeightRole, shapes};
+use model::{FeedForward, LayerWeight as Place, LmHead, PackedWeight, Spec, WeightRole, shapes};
 use planner::step::{AttentionLayers, ModelWork, WeightGroup};
 
 use crate::{Failure, loading, store};
@@ -51,18 +51,17 @@ fn work(spec: &Spec, packed: &[PackedWeight], kv: KvDtype) -> ModelWork {
     for weight in packed.iter().filter(|weight| !weight.vector) {
         match weight.role {
             WeightRole::Head => add(&mut head, weight, None),
-            WeightRole::Embedding if spec.tied => add(&mut head, weight, None),
+            WeightRole::Embedding if spec.lm_head == LmHead::Tied => add(&mut head, weight, None),
             // Of an embedding that is not the head, a row reads its own line.
-            WeightRole::Embedding => {}
+            WeightRole::Embedding
+            | WeightRole::Position
+            | WeightRole::TokenType
+            | WeightRole::Relative
+            | WeightRole::RelativeBias => {}
             WeightRole::Layer(_, Place::ExpertGate(_) | Place::ExpertUp(_) | Place::ExpertDown(_)) => {
                 add(&mut body, weight, experts);
             }
-            WeightRole::Layer(..)
-            | WeightRole::FinalNorm
-            | WeightRole::FinalNormBias
-            | WeightRole::HeadBias => {
-                add(&mut body, weight, None);
-            }
+            _ => add(&mut body, weight, None),
         }
     }
     ModelWork { body, head, attention: attention(spec, kv), elements: elements(spec) }

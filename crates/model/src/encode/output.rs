@@ -1,0 +1,192 @@
+//! The outputs of an encoder's heads, from the hidden states of a finished pass.
+
+use crate::encode::pooling::pool;
+use crate::encode_scratch::{EncodePass, Progress};
+use crate::error::Error;
+use crate::heads::{Heads, Sparse, Stack, Step};
+use crate::load::Model;
+use kernels::{Activations, Compute, RowNorm};
+
+/// An output of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// The last hidden states, `[tokens, width]`.
+    Hidden,
+    /// One vector, `[dimensions]`: pooled, through the `Dense` modules, not scaled to length 1.
+    Dense,
+    /// A vector for each token, `[tokens, dimensions]`, by the multi-vector head, scaled to length 1.
+    Tokens,
+    /// A weight for each entry of the vocabulary, `[vocab]`.
+    Sparse,
+    /// The classifier's logits, `[labels]`.
+    Logits,
+    /// The token classifier's logits, `[tokens, labels]`.
+    TokenLogits,
+    /// The logits of the tokens that mean relevant and irrelevant, `[2]`, after the last token.
+    YesNo,
+}
+
+impl Want {
+    /// The output's name, for errors.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Want::Hidden => "hidden states",
+            Want::Dense => "dense vectors",
+            Want::Tokens => "vectors of tokens",
+            Want::Sparse => "sparse vectors",
+            Want::Logits => "classes",
+            Want::TokenLogits => "classes of tokens",
+            Want::YesNo => "token logits",
+        }
+    }
+}
+
+impl Model {
+    /// Computes an output of text `text` of a finished pass into `out`, whose former content is lost.
+    ///
+    /// # Errors
+    /// The model has no such output, the pass is not finished or has no such text, or the result is not finite.
+    pub fn output(
+        &self,
+        compute: &Compute,
+        pass: &EncodePass,
+        text: usize,
+        want: Want,
+        out: &mut Vec<f32>,
+    ) -> Result<(), Error> {
+        out.clear();
+        let texts = if pass.progress == Progress::Done { pass.texts.len() } else { 0 };
+        let Some(place) = pass.texts.get(text).filter(|_| text < texts) else {
+            return Err(Error::Batch { what: "text of a finished pass", value: text, limit: texts });
+        };
+        let width = self.spec.width;
+        let hidden = &pass.x[place.rows.start * width..place.rows.end * width];
+        let heads = self.spec.encoder.as_deref();
+        let none = || Error::Head {
+            what: self.spec.family.to_owned(),
+            problem: format!("the model has no {}", want.name()),
+        };
+        let heads = heads.ok_or_else(none)?;
+        match want {
+            Want::Hidden => out.extend_from_slice(hidden),
+            Want::Dense => {
+                let head = heads.dense.as_ref().ok_or_else(none)?;
+                head.pooling.iter().for_each(|mode| pool(*mode, hidden, width, place.skip, out));
+                self.run(compute, heads, &head.stack, out);
+            }
+            Want::Tokens => {
+                let head = heads.multi_vector.as_ref().ok_or_else(none)?;
+                let first = usize::from(head.skips_first && place.rows.len() > 1);
+                out.extend_from_slice(&hidden[first * width..]);
+                self.run(compute, heads, &head.stack, out);
+                out.chunks_exact_mut(head.width).for_each(normalize);
+            }
+            Want::Sparse => match heads.sparse.as_ref().ok_or_else(none)? {
+                Sparse::MaskedLm { stack } => self.splade(compute, heads, stack, hidden, out),
+                Sparse::Lexical { stack } => {
+                    let mut weights = hidden.to_vec();
+                    self.run(compute, heads, stack, &mut weights);
+                    out.resize(self.spec.vocab, 0.0);
+                    for (token, weight) in pass.tokens[place.rows.clone()].iter().zip(weights) {
+                        let most = &mut out[*token as usize];
+                        *most = most.max(weight);
+                    }
+                }
+            },
+            Want::Logits => {
+                let head = heads.classifier.as_ref().ok_or_else(none)?;
+                pool(head.pooling, hidden, width, 0, out);
+                self.run(compute, heads, &head.stack, out);
+            }
+            Want::TokenLogits => {
+                let head = heads.token_classifier.as_ref().ok_or_else(none)?;
+                out.extend_from_slice(hidden);
+                self.run(compute, heads, &head.stack, out);
+            }
+            Want::YesNo => {
+                let ids = heads.token_logits.ok_or_else(none)?;
+                let last = &hidden[hidden.len() - width..];
+                let head = self.head.as_ref().unwrap_or(&self.embedding);
+                let mut row = vec![0.0; width];
+                for id in [ids.yes, ids.no] {
+                    if id as usize >= head.rows() {
+                        return Err(Error::Batch {
+                            what: "token",
+                            value: id as usize,
+                            limit: head.rows() - 1,
+                        });
+                    }
+                    head.row_into(id as usize, &mut row);
+                    out.push(last.iter().zip(&row).map(|(a, b)| a * b).sum());
+                }
+            }
+        }
+        if out.iter().all(|v| v.is_finite()) {
+            return Ok(());
+        }
+        out.clear();
+        Err(Error::Head { what: want.name().to_owned(), problem: "the result is not finite".into() })
+    }
+
+    /// SPLADE: for each entry of the vocabulary the maximum over the tokens of `log(1 + relu(logit))`.
+    fn splade(&self, compute: &Compute, heads: &Heads, stack: &Stack, hidden: &[f32], out: &mut Vec<f32>) {
+        let (width, vocab) = (self.spec.width, self.spec.vocab);
+        out.resize(vocab, 0.0);
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        /// Rows whose logits are computed together: a vocabulary's worth of logits is large.
+        const ROWS: usize = 32;
+        let rows = ROWS.min(hidden.len() / width);
+        let mut activations = Activations::new(rows, width);
+        let mut logits = vec![0.0; rows * vocab];
+        for part in hidden.chunks(ROWS * width) {
+            let mut x = part.to_vec();
+            self.run(compute, heads, stack, &mut x);
+            let logits = &mut logits[..x.len() / width * vocab];
+            activations.set(compute, &x, width, head.activations(), 0);
+            kernels::matmul(compute, head, &activations, logits);
+            if let Some(bias) = &self.head_bias {
+                kernels::add_bias(compute, logits, bias);
+            }
+            for row in logits.chunks_exact(vocab) {
+                out.iter_mut().zip(row).for_each(|(most, v)| *most = most.max(*v));
+            }
+        }
+        // The logarithm grows with its argument: the maximum's is the largest.
+        out.iter_mut().for_each(|v| *v = v.max(0.0).ln_1p());
+    }
+
+    /// Runs a stack on the rows `x`, in place.
+    fn run(&self, compute: &Compute, heads: &Heads, stack: &Stack, x: &mut Vec<f32>) {
+        for step in &stack.0 {
+            match *step {
+                Step::Activation(activation) => kernels::activate(compute, activation, x),
+                Step::Norm(index) => {
+                    let (weights, eps) = (&self.encoder.norms[index], heads.norms[index].eps);
+                    let own = x.clone();
+                    RowNorm { weight: &weights.weight, bias: weights.bias.as_deref(), eps, mean: true }
+                        .rows(compute, &own, x);
+                }
+                Step::Linear(index) => {
+                    let linear = &self.encoder.linears[index];
+                    let (cols, outputs) = (linear.matrix.cols(), linear.matrix.rows());
+                    let rows = x.len() / cols;
+                    let mut activations = Activations::new(rows, cols);
+                    activations.set(compute, x, cols, linear.matrix.activations(), 0);
+                    x.resize(rows * outputs, 0.0);
+                    kernels::matmul(compute, &linear.matrix, &activations, &mut x[..rows * outputs]);
+                    x.truncate(rows * outputs);
+                    crate::mlp::bias(compute, linear, x);
+                }
+            }
+        }
+    }
+}
+
+/// Scales a vector to length 1; a vector of zeros stays.
+fn normalize(vector: &mut [f32]) {
+    let length = vector.iter().map(|v| v * v).sum::<f32>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|v| *v /= length);
+    }
+}

@@ -1,0 +1,74 @@
+//! GTE ("new" of Alibaba-NLP): BERT with rope and a gated feed-forward.
+
+use super::bert;
+use crate::error::Error;
+use crate::names::{Fused, HeadStep, Names};
+use crate::rope::RopeScaling;
+use crate::source::{Defaults, Key, Source};
+use crate::spec::{Biases, LayerWeight, Spec, WeightRole};
+use kernels::Activation;
+
+const NAMES: Names = Names {
+    prefixes: &["new.", ""],
+    embedding: "embeddings.word_embeddings",
+    top: &[
+        (WeightRole::TokenType, "embeddings.token_type_embeddings"),
+        (WeightRole::EmbeddingNorm, "embeddings.LayerNorm"),
+    ],
+    layers: "encoder.layer.",
+    parts: &[
+        (LayerWeight::Query, "attention.qkv_proj", Fused::Query),
+        (LayerWeight::Key, "attention.qkv_proj", Fused::Key),
+        (LayerWeight::Value, "attention.qkv_proj", Fused::Value),
+        (LayerWeight::Out, "attention.o_proj", Fused::No),
+        (LayerWeight::AttentionPostNorm, "attn_ln", Fused::No),
+        (LayerWeight::Up, "mlp.up_gate_proj", Fused::First),
+        (LayerWeight::Gate, "mlp.up_gate_proj", Fused::Second),
+        (LayerWeight::Down, "mlp.down_proj", Fused::No),
+        (LayerWeight::FeedPostNorm, "mlp_ln", Fused::No),
+    ],
+    classifier: &[
+        HeadStep::Body("pooler.dense"),
+        HeadStep::Activation(Activation::Tanh),
+        HeadStep::Labels("classifier"),
+    ],
+    token_classifier: &[HeadStep::Labels("classifier")],
+    masked_lm: &[
+        HeadStep::Linear("lm_head.dense"),
+        HeadStep::Configured(&["hidden_act"], Activation::Gelu),
+        HeadStep::Norm("lm_head.norm"),
+    ],
+    masked_lm_bias: bert::MASKED_LM_BIAS,
+    waived: &["pooler.", "position_ids", "lm_head.decoder.", "inv_freq", "classifier.", "lm_head."],
+};
+
+pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    let defaults = Defaults::default();
+    let mut spec = source.encoder("gte", &NAMES, &defaults)?;
+    for (key, known) in [("position_embedding_type", "rope"), ("layer_norm_type", "layer_norm")] {
+        let key = Key(
+            "",
+            match key {
+                "layer_norm_type" => &["layer_norm_type"],
+                _ => &["position_embedding_type"],
+            },
+        );
+        if let Some(other) = source.text(key)?.filter(|value| *value != known) {
+            return Err(source.bad(key, other, known.into()));
+        }
+    }
+    spec.gated = true;
+    spec.biases = Biases { feed: false, ..spec.biases };
+    source.rotate(&mut spec, &defaults)?;
+    let factor = source
+        .config()
+        .and_then(|c| c.get("rope_scaling"))
+        .and_then(|s| (s.get("type")? == "ntk").then(|| s.get("factor")?.as_f64()).flatten());
+    if let (Some(factor), Some(rope)) = (factor, spec.ropes.first_mut()) {
+        // The published class stretches the base, and each frequency by one more power.
+        let factor = factor as f32;
+        rope.base *= factor;
+        rope.scaling = RopeScaling::Linear { factor: factor.powf(2.0 / rope.rotary_dim as f32) };
+    }
+    Ok(spec)
+}
