@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokenizers::normalizers::{Lowercase, Sequence};
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::{
     AddedToken, Model as _, ModelWrapper, NormalizerWrapper, PostProcessor as _, PreTokenizerWrapper,
@@ -11,9 +12,11 @@ use tokenizers::{
 
 use crate::Error;
 use crate::bounds;
+use crate::layout::{Layout, trimmer};
 use crate::pipeline::{PipelineParts, SharedModel};
 use crate::spec::{MAX_TOKENS, TokenizerSpec};
 use crate::token_bytes::{DecoderKind, LeadingSpace};
+use crate::vocab_txt;
 
 /// The largest `tokenizer.json`, in bytes; Gemma's has 33 million.
 const MAX_BYTES: u64 = 512 << 20;
@@ -29,6 +32,40 @@ pub(crate) struct ConfigFiles {
     pub(crate) generation_config: Option<Value>,
     /// The content of `config.json`.
     pub(crate) config: Option<Value>,
+    /// The content of `special_tokens_map.json`.
+    pub(crate) special_tokens_map: Option<Value>,
+    /// The content of sentence-transformers' `sentence_bert_config.json`.
+    pub(crate) sentence_bert_config: Option<Value>,
+}
+
+impl ConfigFiles {
+    /// A normalizer with the options of tokenizer_config.json, which go before those of tokenizer.json for BERT's
+    /// tokenizer classes in transformers.
+    fn with_options(&self, normalizer: NormalizerWrapper) -> NormalizerWrapper {
+        let config = self.tokenizer_config.as_ref();
+        let class = config.and_then(|config| config.get("tokenizer_class")?.as_str());
+        let NormalizerWrapper::BertNormalizer(mut bert) = normalizer else { return normalizer };
+        let option = |key: &str| config.and_then(|config| config.get(key)?.as_bool());
+        if class.is_none_or(vocab_txt::is_bert_class) {
+            bert.lowercase = option("do_lower_case").unwrap_or(bert.lowercase);
+            bert.strip_accents = option("strip_accents").or(bert.strip_accents);
+            bert.handle_chinese_chars = option("tokenize_chinese_chars").unwrap_or(bert.handle_chinese_chars);
+        }
+        bert.into()
+    }
+
+    /// Whether sentence-transformers lowercases texts before the tokenizer.
+    fn lowercases(&self) -> bool {
+        let config = self.sentence_bert_config.as_ref();
+        config.and_then(|config| config.get("do_lower_case")?.as_bool()).unwrap_or(false)
+    }
+
+    /// Whether the model is given token types: `model_input_names` of tokenizer_config.json, by default yes.
+    fn has_types(&self) -> bool {
+        let names =
+            self.tokenizer_config.as_ref().and_then(|config| config.get("model_input_names")?.as_array());
+        names.is_none_or(|names| names.iter().any(|name| name == "token_type_ids"))
+    }
 }
 
 #[derive(Deserialize)]
@@ -55,7 +92,6 @@ struct Added {
 
 /// Reads a `tokenizer.json` and the configuration files of `folder`.
 pub(crate) fn open(json: &Path, folder: &Path) -> Result<TokenizerSpec, Error> {
-    let bytes = read_limited(json)?;
     let side = |name: &str| -> Result<Option<Value>, Error> {
         let path = folder.join(name);
         if !path.is_file() {
@@ -68,8 +104,20 @@ pub(crate) fn open(json: &Path, folder: &Path) -> Result<TokenizerSpec, Error> {
         tokenizer_config: side("tokenizer_config.json")?,
         generation_config: side("generation_config.json")?,
         config: side("config.json")?,
+        special_tokens_map: side("special_tokens_map.json")?,
+        sentence_bert_config: side("sentence_bert_config.json")?,
     };
-    read(&bytes, &configs)
+    let vocab = folder.join("vocab.txt");
+    if !json.is_file() && vocab.is_file() {
+        return read_vocab_txt(&read_limited(&vocab)?, &configs);
+    }
+    read(&read_limited(json)?, &configs)
+}
+
+/// Parses BERT's `vocab.txt`.
+pub(crate) fn read_vocab_txt(vocab: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec, Error> {
+    let json = vocab_txt::tokenizer_json(vocab, configs)?;
+    read(json.to_string().as_bytes(), configs)
 }
 
 fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
@@ -86,7 +134,7 @@ pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec,
     shallow(bytes)?;
     prefixed_merges(bytes)?;
     let file: File = serde_json::from_slice(bytes).map_err(|e| Error::malformed("tokenizer.json", e))?;
-    let (normalizer, pre_tokenizer) = bounded(&file)?;
+    let (normalizer, pre_tokenizer) = bounded(&file, configs)?;
     let decoder_kind = decoder_kind(file.decoder.as_ref())?;
     let texts = texts(&file)?;
     let added: Vec<(u32, AddedToken)> = file.added_tokens.into_iter().map(|a| (a.id, a.token)).collect();
@@ -110,6 +158,12 @@ pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec,
     for config in [&configs.generation_config, &configs.config].into_iter().flatten() {
         ends.extend(ids(config.get("eos_token_id")));
     }
+    let layout =
+        Layout::of_processor(file.post_processor.as_ref()).ok().map(|layout| match configs.has_types() {
+            true => layout,
+            false => layout.without_types(),
+        });
+    let trimmer = trimmer(file.post_processor.clone());
     let around = around(file.post_processor)?;
     let parts = PipelineParts { normalizer, pre_tokenizer, model, added };
     Ok(TokenizerSpec {
@@ -118,6 +172,8 @@ pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec,
         texts,
         special,
         around,
+        layout,
+        trimmer,
         bos,
         eos,
         ends,
@@ -127,7 +183,10 @@ pub(crate) fn read(bytes: &[u8], configs: &ConfigFiles) -> Result<TokenizerSpec,
 }
 
 /// The normalizer and pre-tokenizer, after checking that they cannot blow up a text (see [`crate::bounds`]).
-fn bounded(file: &File) -> Result<(Option<NormalizerWrapper>, Option<PreTokenizerWrapper>), Error> {
+fn bounded(
+    file: &File,
+    configs: &ConfigFiles,
+) -> Result<(Option<NormalizerWrapper>, Option<PreTokenizerWrapper>), Error> {
     fn read<T: serde::de::DeserializeOwned>(what: &str, step: &Value) -> Result<Option<T>, Error> {
         serde_json::from_value(step.clone()).map_err(|e| Error::malformed(what.to_owned(), e))
     }
@@ -136,13 +195,29 @@ fn bounded(file: &File) -> Result<(Option<NormalizerWrapper>, Option<PreTokenize
     let (mut normalizer, mut pre_tokenizer) = (None, None);
     if let Some(step) = &file.normalizer {
         bounds::check_normalizer(step)?;
-        normalizer = read("normalizer", step)?;
+        normalizer = read("normalizer", step)?.map(|step| configs.with_options(step));
+    }
+    if configs.lowercases() {
+        normalizer = Some(lowercasing(normalizer));
     }
     if let Some(step) = &file.pre_tokenizer {
         bounds::check_pre_tokenizer(step)?;
         pre_tokenizer = read("pre_tokenizer", step)?;
     }
     Ok((normalizer, pre_tokenizer))
+}
+
+/// A normalizer that lowercases first, if the file's does not lowercase, as sentence-transformers does for
+/// `do_lower_case`.
+fn lowercasing(normalizer: Option<NormalizerWrapper>) -> NormalizerWrapper {
+    let lower = || NormalizerWrapper::from(Lowercase);
+    let is_lower = |step: &NormalizerWrapper| matches!(step, NormalizerWrapper::Lowercase(_));
+    match normalizer {
+        None => lower(),
+        Some(step) if is_lower(&step) => step,
+        Some(NormalizerWrapper::Sequence(steps)) if steps.as_ref().iter().any(is_lower) => steps.into(),
+        Some(step) => Sequence::new(vec![lower(), step]).into(),
+    }
 }
 
 /// Refuses merges whose right side lacks the continuing-subword prefix: tokenizers 0.22 strips the prefix's length

@@ -4,20 +4,27 @@
 //! here reads files or the clock (templates get one passed in). [`Special`] says whether control tokens are parsed in a
 //! text; a [`Prompt`] marks the ranges that users wrote, in which they are not.
 //!
-//! Deliberately absent: training, truncation and padding (a prompt that does not fit is an error), pairs of sequences,
-//! and offsets into the source text.
+//! An [`EncoderTokenizer`] builds the inputs of encoders: pairs, token types, truncation and offsets into the text. A
+//! generating model's prompt is never truncated: one that does not fit is an error.
+//!
+//! Deliberately absent: training, and padding (batches are ragged).
 
 mod bounds;
+mod chunk;
+mod encoder;
+mod entities;
 mod eog;
 mod error;
 mod gguf;
 mod guide;
 mod huggingface;
+mod layout;
 mod limit;
 mod names;
 mod parts;
 mod pipeline;
 mod prompt;
+mod safe_cuts;
 mod spec;
 mod special;
 mod split_points;
@@ -28,8 +35,14 @@ mod template;
 mod token_bytes;
 mod tokenizer;
 mod tools;
+mod vocab_txt;
 mod word_encoder;
 
+pub use chunk::{ChunkError, ChunkMethod, ChunkOptions, TextChunk};
+pub use encoder::{
+    EncodeOptions, EncoderError, EncoderInput, EncoderTokenizer, PairTruncation, TextOrPair, TextTruncation,
+};
+pub use entities::{ClassifiedTokens, EntityStrategy, TextEntity, entities};
 pub use error::Error;
 pub use guide::{
     AnswerConstraint, CompiledConstraint, ConstraintCompiler, ConstraintMatcher, JsonSpacing,

@@ -109,6 +109,17 @@ impl SharedModel {
         }
     }
 
+    /// The prefix of tokens that continue a word, if the model has one.
+    pub(crate) fn subword_prefix(&self) -> Option<&str> {
+        let ModelKind::Library(model, _) = &*self.0 else { return None };
+        let prefix = match model {
+            ModelWrapper::WordPiece(pieces) => Some(&pieces.continuing_subword_prefix),
+            ModelWrapper::BPE(bpe) => bpe.get_continuing_subword_prefix().as_ref(),
+            ModelWrapper::WordLevel(_) | ModelWrapper::Unigram(_) => None,
+        };
+        prefix.map(String::as_str).filter(|prefix| !prefix.is_empty())
+    }
+
     /// Tokenizes a word. SentencePiece stops with an error when `keep_going` returns false.
     pub(crate) fn tokenize_while(
         &self,

@@ -1,5 +1,8 @@
 //! A tokenizer as read from a file, before it is assembled.
 
+use tokenizers::processors::PostProcessorWrapper;
+
+use crate::layout::Layout;
 use crate::pipeline::PipelineParts;
 use crate::token_bytes::DecoderKind;
 
@@ -16,6 +19,10 @@ pub(crate) struct TokenizerSpec {
     pub(crate) special: Vec<u32>,
     /// Tokens that are added before and after a text.
     pub(crate) around: (Vec<u32>, Vec<u32>),
+    /// The special tokens around a text and a pair, for encoders; `None` if the file's template is not one of these.
+    pub(crate) layout: Option<Layout>,
+    /// The post-processor, if it trims offsets.
+    pub(crate) trimmer: Option<PostProcessorWrapper>,
     pub(crate) bos: Option<u32>,
     pub(crate) eos: Option<u32>,
     /// End-of-generation tokens that the file names.

@@ -4,10 +4,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use tokenizers::Model as _;
+use tokenizers::processors::PostProcessorWrapper;
 use weights::opened::{Metadata, Opened};
 
+use crate::layout::Layout;
 use crate::names::SpecialTokenNames;
 use crate::pipeline::Pipelines;
+use crate::safe_cuts::SafeCuts;
 use crate::spec::TokenizerSpec;
 use crate::token_bytes::{DecoderKind, TokenBytes, TokenPosition};
 use crate::word_encoder::{TokenSink, WordEncoder, char_of};
@@ -27,6 +30,10 @@ pub struct Tokenizer {
     names: SpecialTokenNames,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
+    layout: Option<Layout>,
+    /// The post-processor, if it trims offsets.
+    trimmer: Option<PostProcessorWrapper>,
+    safe_cuts: SafeCuts,
     bos: Option<u32>,
     eos: Option<u32>,
     ends: Vec<u32>,
@@ -43,21 +50,25 @@ impl Tokenizer {
         let loaded = guarded(|| match opened.metadata() {
             Metadata::Gguf(metadata) => gguf::load(gguf::Vocabulary::read(metadata)?),
             Metadata::HuggingFace(files) => {
-                let json = files.tokenizer_json.as_deref();
                 let only_model = || opened.path().join("tokenizer.model").is_file();
-                let json = json.ok_or_else(|| missing_json(only_model()))?;
                 let configs = huggingface::ConfigFiles {
                     tokenizer_config: files.tokenizer_config.clone(),
                     generation_config: files.generation_config.clone(),
                     config: Some(files.config.clone()),
+                    special_tokens_map: files.special_tokens_map.clone(),
+                    sentence_bert_config: files.sentence_bert_config.clone(),
                 };
-                huggingface::read(json, &configs)
+                match (&files.tokenizer_json, &files.vocab_txt) {
+                    (Some(json), _) => huggingface::read(json, &configs),
+                    (None, Some(vocab)) => huggingface::read_vocab_txt(vocab, &configs),
+                    (None, None) => Err(missing_json(only_model())),
+                }
             }
         });
         loaded.and_then(Tokenizer::assemble)
     }
 
-    /// Loads a tokenizer from a folder with a `tokenizer.json`, that file itself, or a GGUF (which may have only a
+    /// Loads a tokenizer from a folder with a `tokenizer.json` or BERT's `vocab.txt`, a `tokenizer.json` itself, or a GGUF (which may have only a
     /// vocabulary).
     ///
     /// # Errors
@@ -69,7 +80,8 @@ impl Tokenizer {
         }
         let folder = if is_folder { path } else { path.parent().unwrap_or(Path::new(".")) };
         let json = if is_folder { path.join("tokenizer.json") } else { path.to_owned() };
-        if is_folder && !json.is_file() && folder.join("tokenizer.model").is_file() {
+        let has_vocabulary = json.is_file() || folder.join("vocab.txt").is_file();
+        if is_folder && !has_vocabulary && folder.join("tokenizer.model").is_file() {
             return Err(missing_json(true));
         }
         guarded(|| huggingface::open(&json, folder)).and_then(Tokenizer::assemble)
@@ -116,6 +128,7 @@ impl Tokenizer {
         };
         let pieces = TokenBytes::new(loaded.decoder_kind, &loaded.texts)?;
         let words = WordEncoder::new(&loaded.parts);
+        let safe_cuts = SafeCuts::of(&loaded.parts);
         let named = loaded.parts.added.iter().map(|(_, token)| token.content.len());
         let said = loaded.texts.iter().zip(0..).map(|(text, id)| {
             let written = text.as_ref().filter(|_| !by_bytes).map_or(0, String::len);
@@ -139,6 +152,9 @@ impl Tokenizer {
             names,
             prefix: loaded.around.0,
             suffix: loaded.around.1,
+            layout: loaded.layout,
+            trimmer: loaded.trimmer,
+            safe_cuts,
             bos: loaded.bos,
             eos: loaded.eos,
             ends,
@@ -223,7 +239,7 @@ impl Tokenizer {
     }
 
     /// Encodes a control token's name character by character, for models that merge plain text into control tokens.
-    fn spell(&self, id: u32, tokens: &mut Vec<u32>) -> Result<(), Error> {
+    pub(crate) fn spell(&self, id: u32, tokens: &mut Vec<u32>) -> Result<(), Error> {
         let name = self.token_text(id).unwrap_or_default();
         for letter in name.chars() {
             let spelt = self.pipelines.model().tokenize(letter.encode_utf8(&mut [0; 4]));
@@ -350,7 +366,7 @@ struct TokenCollector<'a> {
 impl TokenSink for TokenCollector<'_> {
     fn put(&mut self, id: u32) -> Result<(), EncodeError> {
         let all = self.tokenizer;
-        if self.special == Special::Plain && all.is_special(id) && Some(id) != all.unknown {
+        if all.is_spelled(id, self.special) {
             all.spell(id, &mut self.tokens).map_err(|e| EncodeError::Failed(e.to_string()))?;
         } else {
             self.tokens.push(id);
@@ -396,5 +412,6 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
+mod parts;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use super::Vocabulary;
 use super::pre::pre_tokenizer_config;
 use super::read::Type;
 use crate::Error;
+use crate::layout::Layout;
 use crate::pipeline::{PipelineParts, SharedModel};
 use crate::spec::TokenizerSpec;
 use crate::spm::Spm;
@@ -49,6 +50,7 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<TokenizerSpec, Error> {
             supported: MODELS.join(", "),
         }),
     }?;
+    let layout = layout(&vocabulary, &core);
     let special: Vec<u32> = vocabulary.of_type(&[Type::Control, Type::Unknown]).map(|(id, _)| id).collect();
     let added = added(&vocabulary);
     let remarks = remarks(&vocabulary);
@@ -63,6 +65,8 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<TokenizerSpec, Error> {
         decoder_kind: core.decoder_kind,
         special,
         around: (core.before, core.after),
+        layout: Some(layout),
+        trimmer: None,
         bos: vocabulary.bos,
         eos: vocabulary.eos,
         ends,
@@ -70,6 +74,20 @@ pub(crate) fn load(mut vocabulary: Vocabulary) -> Result<TokenizerSpec, Error> {
         remarks,
         texts: vocabulary.tokens.into_iter().map(|text| Some(text).filter(|text| !text.is_empty())).collect(),
     })
+}
+
+/// The layout of texts and pairs: RoBERTa and XLM-R put a separator after the end of the first text (`</s></s>`), BERT
+/// has token types.
+fn layout(vocabulary: &Vocabulary, core: &Core) -> Layout {
+    let doubles = match vocabulary.model.as_str() {
+        "bert" => false,
+        "t5" => !core.before.is_empty(),
+        _ => matches!(vocabulary.pre.as_deref(), Some("roberta-bpe" | "jina-v1-en" | "jina-v2-code")),
+    };
+    let is_bert = vocabulary.model == "bert";
+    let doubles = !is_bert && vocabulary.add_sep.unwrap_or(doubles);
+    let separator = vocabulary.sep.or(vocabulary.eos).filter(|_| doubles);
+    Layout::around(&core.before, &core.after, separator, is_bert)
 }
 
 /// Warnings about the file.
@@ -239,7 +257,8 @@ fn unigram(vocabulary: &Vocabulary) -> Result<Core, Error> {
     let prefix = vocabulary.add_space_prefix.unwrap_or(true);
     let scheme = if prefix { PrependScheme::Always } else { PrependScheme::Never };
     let lead = if prefix { LeadingSpace::StripFirstToken } else { LeadingSpace::Keep };
-    let (before, after) = around(vocabulary, false, true)?;
+    // Of this kind, only encoders (XLM-R) have a separator; they begin texts with BOS.
+    let (before, after) = around(vocabulary, vocabulary.sep.is_some(), true)?;
     Ok(Core {
         normalizer: (!steps.is_empty()).then(|| Sequence::new(steps).into()),
         pre_tokenizer: Some(Metaspace::new('▁', scheme, true).into()),
@@ -275,7 +294,8 @@ fn wordpiece(vocabulary: &mut Vocabulary) -> Result<Core, Error> {
         pre_tokenizer: Some(BertPreTokenizer.into()),
         model: SharedModel::new(ModelWrapper::WordPiece(model)),
         decoder_kind: DecoderKind::WordPiece { prefix: "##".into(), cleanup: true },
-        before: if vocabulary.add_bos.unwrap_or(true) { before } else { Vec::new() },
-        after: if vocabulary.add_sep.unwrap_or(true) { after } else { Vec::new() },
+        // As in llama.cpp whatever the flags say: converters write `add_sep_token` false, which is of pairs.
+        before,
+        after,
     })
 }
