@@ -5,7 +5,7 @@
 //! than a chunk or than a step of the scheduler, and the caller can let others compute between two chunks. A row's
 //! numbers depend on its own text only, whatever the batch, the chunks and the number of threads.
 
-use crate::encode_scratch::{CHUNK, ChunkBuffers, EncodePass, Progress, RelativeScores, TextRows};
+use crate::encode_scratch::{ChunkBuffers, EncodePass, Progress, RelativeScores, TextRows};
 use crate::error::Error;
 use crate::forward::{add_residual, norm, post_norm};
 use crate::load::{Block, FeedWeights, Model};
@@ -69,27 +69,27 @@ impl Model {
 
     /// Computes the next chunk of the pass; returns whether there is more.
     pub fn advance(&self, compute: &Compute, pass: &mut EncodePass) -> bool {
-        let rows = pass.rows();
-        let chunk = |row: usize| row..rows.min(row + CHUNK);
+        let (rows, chunk_rows) = (pass.rows(), pass.chunk_rows);
+        let chunk = |row: usize| row..rows.min(row + chunk_rows);
         let last_layer = self.blocks.len() - 1;
         pass.progress = match pass.progress {
             Progress::Embed { row } => {
                 self.embed_chunk(compute, pass, chunk(row));
-                match row + CHUNK {
+                match row + chunk_rows {
                     next if next < rows => Progress::Embed { row: next },
                     _ => Progress::Project { layer: 0, row: 0 },
                 }
             }
             Progress::Project { layer, row } => {
                 self.project_chunk(compute, pass, layer, chunk(row));
-                match row + CHUNK {
+                match row + chunk_rows {
                     next if next < rows => Progress::Project { layer, row: next },
                     _ => Progress::Attend { layer, row: 0 },
                 }
             }
             Progress::Attend { layer, row } => {
                 self.attend_chunk(compute, pass, layer, chunk(row));
-                match row + CHUNK {
+                match row + chunk_rows {
                     next if next < rows => Progress::Attend { layer, row: next },
                     _ if layer < last_layer => Progress::Project { layer: layer + 1, row: 0 },
                     _ if self.final_norm.is_some() => Progress::Finish { row: 0 },
@@ -98,7 +98,7 @@ impl Model {
             }
             Progress::Finish { row } => {
                 self.finish_chunk(compute, pass, chunk(row));
-                match row + CHUNK {
+                match row + chunk_rows {
                     next if next < rows => Progress::Finish { row: next },
                     _ => Progress::Done,
                 }

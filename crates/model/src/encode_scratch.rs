@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Rows that are projected and fed forward together. More would not make products faster, and less memory for a long
 /// text's intermediate values stays in the caches.
-pub(crate) const CHUNK: usize = 256;
+const CHUNK: usize = 256;
 
 /// Texts of a batch of `tokens` tokens: as many as have 8 tokens each.
 const TOKENS_A_TEXT: usize = 8;
@@ -21,6 +21,8 @@ const TOKENS_A_TEXT: usize = 8;
 pub struct EncodePass {
     /// Rows for which there is room without growing.
     step_tokens: usize,
+    /// Rows of a chunk.
+    pub(crate) chunk_rows: usize,
     kv_dtype: KvDtype,
     /// Rows for which the buffers have room now.
     capacity: usize,
@@ -68,7 +70,7 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// The buffers of [`CHUNK`] rows.
+/// The buffers of a chunk.
 pub(crate) struct ChunkBuffers {
     pub(crate) h: AlignedVec<f32>,
     pub(crate) out: AlignedVec<f32>,
@@ -104,6 +106,7 @@ impl EncodePass {
         let widest = spec.width.max(q).max(feed);
         let mut pass = EncodePass {
             step_tokens: rows,
+            chunk_rows: chunk,
             kv_dtype,
             capacity: 0,
             progress: Progress::Done,
@@ -185,8 +188,8 @@ impl EncodePass {
             let scores = |used: bool| {
                 vec![0.0; if used { rows * spec.heads * spec.positions.relative_rows() } else { 0 }]
             };
-            let buffers = ProductBuffers::new(spec, CHUNK.min(rows));
-            let first_rows = Vec::with_capacity(CHUNK);
+            let buffers = ProductBuffers::new(spec, self.chunk_rows);
+            let first_rows = Vec::with_capacity(self.chunk_rows);
             self.relative = Some(RelativeScores { c2p: scores(c2p), p2c: scores(p2c), first_rows, buffers });
         }
         self.capacity = rows;

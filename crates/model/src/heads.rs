@@ -124,11 +124,17 @@ pub enum Sparse {
     MaskedLm {
         /// The transform before the output embedding.
         stack: Stack,
+        /// Whether the logarithm is taken twice (`log1p_relu`).
+        twice: bool,
+        /// Whether tokens are summed in place of taking their maximum.
+        sum: bool,
     },
     /// bge-m3: each token's entry has the largest `relu(weight)` of its occurrences.
     Lexical {
         /// From a hidden state to one number.
         stack: Stack,
+        /// The special tokens, which have no weight.
+        unused: Vec<u32>,
     },
 }
 
@@ -232,11 +238,12 @@ impl Heads {
         }
     }
 
-    /// Adds the matrix `stem.weight` and its bias if the file has one; returns the step.
+    /// Adds the matrix `stem.weight` and its bias if the file has one; returns the step. A stem may end in a separator.
     pub(crate) fn linear(&mut self, source: &Source, stem: &str, rows: usize, cols: usize) -> Step {
-        let bias = format!("{stem}.bias");
+        let dot = if stem.ends_with(['.', '/']) { "" } else { "." };
+        let bias = format!("{stem}{dot}bias");
         let bias = source.has(&bias).then_some(bias);
-        self.linears.push(HeadLinear { weight: format!("{stem}.weight"), bias, rows, cols });
+        self.linears.push(HeadLinear { weight: format!("{stem}{dot}weight"), bias, rows, cols });
         Step::Linear(self.linears.len() - 1)
     }
 

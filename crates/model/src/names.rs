@@ -281,18 +281,32 @@ pub(crate) enum HeadStep {
     Configured(&'static [&'static str], Activation),
 }
 
+/// What may follow a stem: the usual name, that of old norms, and that of weights to which adapters are added.
+const WEIGHT_ENDS: [&str; 3] = [".weight", ".gamma", ".parametrizations.weight.original"];
+const BIAS_ENDS: [&str; 2] = [".bias", ".beta"];
+
 impl Names {
     /// The prefix of the body's names in this file.
     pub(crate) fn prefix(&self, source: &Source) -> &'static str {
-        let has = |prefix: &&&str| source.has(&format!("{prefix}{}.weight", self.embedding));
+        let has = |prefix: &&&str| {
+            WEIGHT_ENDS.iter().any(|end| source.has(&format!("{prefix}{}{end}", self.embedding)))
+        };
         self.prefixes.iter().find(has).copied().unwrap_or_default()
+    }
+
+    /// The name of the tensor `stem` of the body in this file.
+    pub(crate) fn tensor(&self, source: &Source, stem: &str) -> String {
+        let prefix = self.prefix(source);
+        let names = WEIGHT_ENDS.map(|end| format!("{prefix}{stem}{end}"));
+        let found = names.iter().find(|name| source.has(name));
+        found.unwrap_or(&names[0]).clone()
     }
 
     fn places(&self, source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
         let prefix = self.prefix(source);
         let both = |stem: &str, bias: bool| {
-            let ends = if bias { [".bias", ".beta"] } else { [".weight", ".gamma"] };
-            ends.map(|end| TensorLocation::whole(format!("{prefix}{stem}{end}"))).to_vec()
+            let ends: &[&str] = if bias { &BIAS_ENDS } else { &WEIGHT_ENDS };
+            ends.iter().map(|end| TensorLocation::whole(format!("{prefix}{stem}{end}"))).collect::<Vec<_>>()
         };
         let top = |role: WeightRole| self.top.iter().find(|(of, _)| *of == role).map(|(_, stem)| *stem);
         let found = match role {
@@ -319,7 +333,7 @@ impl Names {
             None => (part, false),
         };
         let (q, kv, ff) = (spec.query_width(), spec.kv_width(), spec.layers[layer].feed.width());
-        let ends = if bias { [".bias", ".beta"] } else { [".weight", ".gamma"] };
+        let ends: &[&str] = if bias { &BIAS_ENDS } else { &WEIGHT_ENDS };
         let named = self.parts.iter().filter(|(of, ..)| *of == weight);
         let place = |(_, stem, fused): &(LayerWeight, &str, Fused)| {
             let slice = match fused {
@@ -330,10 +344,8 @@ impl Names {
                 Fused::First => Slice::Rows { first: 0, of: 2 * ff },
                 Fused::Second => Slice::Rows { first: ff, of: 2 * ff },
             };
-            ends.map(|end| TensorLocation {
-                name: format!("{prefix}{}{layer}.{stem}{end}", self.layers),
-                slice,
-            })
+            let name = |end: &&str| format!("{prefix}{}{layer}.{stem}{end}", self.layers);
+            ends.iter().map(|end| TensorLocation { name: name(end), slice }).collect::<Vec<_>>()
         };
         named.flat_map(place).collect()
     }

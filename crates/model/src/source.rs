@@ -122,7 +122,10 @@ impl<'a> Source<'a> {
             _ if self.tied(defaults.tied)? => LmHead::Tied,
             _ => LmHead::Own,
         };
-        self.transformer(family, self.vocabulary(&self.embedding_name())?, lm_head, defaults)
+        let mut spec =
+            self.transformer(family, self.vocabulary(&self.embedding_name())?, lm_head, defaults)?;
+        spec.ropes = vec![self.rope(spec.head_dim, defaults)?];
+        Ok(spec)
     }
 
     /// The spec with the defaults that most encoders share, which are those of BERT: post-norms with biases, no gate, the
@@ -135,7 +138,7 @@ impl<'a> Source<'a> {
     ) -> Result<Spec, Error> {
         let embedding = match self.is_gguf() {
             true => self.embedding_name(),
-            false => format!("{}{}.weight", names.prefix(self), names.embedding),
+            false => names.tensor(self, names.embedding),
         };
         // Directories of sentence-transformers name this class too, although the head is not there.
         let masked = self.masked_lm(names);
@@ -150,7 +153,6 @@ impl<'a> Source<'a> {
         spec.gated = false;
         spec.activation = self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Gelu);
         spec.biases = Biases { qkv: true, out: true, feed: true, down: true, head: masked };
-        spec.ropes.clear();
         spec.layers.iter_mut().for_each(|layer| layer.rope = None);
         spec.token_types = self.token_types(names)?;
         Ok(spec)
@@ -169,7 +171,7 @@ impl<'a> Source<'a> {
                 .top
                 .iter()
                 .find(|(role, _)| *role == WeightRole::TokenType)
-                .map(|(_, stem)| format!("{}{stem}.weight", names.prefix(self))),
+                .map(|(_, stem)| names.tensor(self, stem)),
         };
         Ok(name.and_then(|name| self.rows(&name)).unwrap_or(0))
     }
@@ -238,7 +240,7 @@ impl<'a> Source<'a> {
             activation: self.activation(HIDDEN_ACT)?.unwrap_or(Activation::Silu),
             gated: true,
             pairing: Pairing::Halves,
-            ropes: vec![self.rope(head_dim, defaults)?],
+            ropes: Vec::new(),
             direction: Direction::Causal,
             positions: Positions::Rope,
             token_types: 0,

@@ -5,6 +5,7 @@
 
 mod alone_and_together;
 mod bad_input;
+mod encoders;
 mod families_page;
 mod keys;
 mod models_truth;

@@ -85,6 +85,7 @@ fn every_tier_of_this_machine_gives_the_logits_of_transformers() {
 fn every_family_of_the_table_has_a_fixture() {
     let made: Vec<&str> = cases()
         .iter()
+        .chain(&crate::encoders::cases())
         .map(|case| Spec::read(&weights::open(case).expect("a fixture")).expect("a spec").family)
         .collect();
     for family in model::families::FAMILIES {

@@ -3,7 +3,7 @@
 use crate::encode::pooling::pool;
 use crate::encode_scratch::{EncodePass, Progress};
 use crate::error::Error;
-use crate::heads::{Heads, Sparse, Stack, Step};
+use crate::heads::{Heads, Sparse, Stack, Step, TokenLogits};
 use crate::load::Model;
 use kernels::{Activations, Compute, RowNorm};
 
@@ -18,7 +18,7 @@ pub enum Want {
     Tokens,
     /// A weight for each entry of the vocabulary, `[vocab]`.
     Sparse,
-    /// The classifier's logits, `[labels]`.
+    /// The classifier's logits, `[labels]`; of a reranker that answers yes or no the difference of both, `[1]`.
     Logits,
     /// The token classifier's logits, `[tokens, labels]`.
     TokenLogits,
@@ -83,8 +83,13 @@ impl Model {
                 out.chunks_exact_mut(head.width).for_each(normalize);
             }
             Want::Sparse => match heads.sparse.as_ref().ok_or_else(none)? {
-                Sparse::MaskedLm { stack } => self.splade(compute, heads, stack, hidden, out),
-                Sparse::Lexical { stack } => {
+                Sparse::MaskedLm { stack, twice, sum } => {
+                    self.masked_lm(compute, heads, stack, hidden, &mut |row| {
+                        splade(row, *twice, *sum, out);
+                    });
+                    finish_splade(self.spec.vocab, *twice, *sum, out);
+                }
+                Sparse::Lexical { stack, unused } => {
                     let mut weights = hidden.to_vec();
                     self.run(compute, heads, stack, &mut weights);
                     out.resize(self.spec.vocab, 0.0);
@@ -92,13 +97,22 @@ impl Model {
                         let most = &mut out[*token as usize];
                         *most = most.max(weight);
                     }
+                    for id in unused {
+                        out.get_mut(*id as usize).into_iter().for_each(|weight| *weight = 0.0);
+                    }
                 }
             },
-            Want::Logits => {
-                let head = heads.classifier.as_ref().ok_or_else(none)?;
-                pool(head.pooling, hidden, width, 0, out);
-                self.run(compute, heads, &head.stack, out);
-            }
+            Want::Logits => match (&heads.classifier, heads.token_logits) {
+                (Some(head), _) => {
+                    pool(head.pooling, hidden, width, 0, out);
+                    self.run(compute, heads, &head.stack, out);
+                }
+                (None, Some(ids)) => {
+                    let [yes, no] = self.two_logits(ids, hidden)?;
+                    out.push(yes - no);
+                }
+                (None, None) => return Err(none()),
+            },
             Want::TokenLogits => {
                 let head = heads.token_classifier.as_ref().ok_or_else(none)?;
                 out.extend_from_slice(hidden);
@@ -106,20 +120,7 @@ impl Model {
             }
             Want::YesNo => {
                 let ids = heads.token_logits.ok_or_else(none)?;
-                let last = &hidden[hidden.len() - width..];
-                let head = self.head.as_ref().unwrap_or(&self.embedding);
-                let mut row = vec![0.0; width];
-                for id in [ids.yes, ids.no] {
-                    if id as usize >= head.rows() {
-                        return Err(Error::Batch {
-                            what: "token",
-                            value: id as usize,
-                            limit: head.rows() - 1,
-                        });
-                    }
-                    head.row_into(id as usize, &mut row);
-                    out.push(last.iter().zip(&row).map(|(a, b)| a * b).sum());
-                }
+                out.extend(self.two_logits(ids, hidden)?);
             }
         }
         if out.iter().all(|v| v.is_finite()) {
@@ -129,13 +130,34 @@ impl Model {
         Err(Error::Head { what: want.name().to_owned(), problem: "the result is not finite".into() })
     }
 
-    /// SPLADE: for each entry of the vocabulary the maximum over the tokens of `log(1 + relu(logit))`.
-    fn splade(&self, compute: &Compute, heads: &Heads, stack: &Stack, hidden: &[f32], out: &mut Vec<f32>) {
-        let (width, vocab) = (self.spec.width, self.spec.vocab);
-        out.resize(vocab, 0.0);
+    /// The logits of the tokens that mean relevant and irrelevant, after the last token.
+    fn two_logits(&self, ids: TokenLogits, hidden: &[f32]) -> Result<[f32; 2], Error> {
+        let last = &hidden[hidden.len() - self.spec.width..];
         let head = self.head.as_ref().unwrap_or(&self.embedding);
+        let mut row = vec![0.0; self.spec.width];
+        let mut logit = |id: u32| {
+            if id as usize >= head.rows() {
+                return Err(Error::Batch { what: "token", value: id as usize, limit: head.rows() - 1 });
+            }
+            head.row_into(id as usize, &mut row);
+            Ok(last.iter().zip(&row).map(|(a, b)| a * b).sum())
+        };
+        Ok([logit(ids.yes)?, logit(ids.no)?])
+    }
+
+    /// Calls `each` with every token's logits of a masked language model, `[vocab]`.
+    fn masked_lm(
+        &self,
+        compute: &Compute,
+        heads: &Heads,
+        stack: &Stack,
+        hidden: &[f32],
+        each: &mut dyn FnMut(&[f32]),
+    ) {
         /// Rows whose logits are computed together: a vocabulary's worth of logits is large.
         const ROWS: usize = 32;
+        let (width, vocab) = (self.spec.width, self.spec.vocab);
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
         let rows = ROWS.min(hidden.len() / width);
         let mut activations = Activations::new(rows, width);
         let mut logits = vec![0.0; rows * vocab];
@@ -148,12 +170,8 @@ impl Model {
             if let Some(bias) = &self.head_bias {
                 kernels::add_bias(compute, logits, bias);
             }
-            for row in logits.chunks_exact(vocab) {
-                out.iter_mut().zip(row).for_each(|(most, v)| *most = most.max(*v));
-            }
+            logits.chunks_exact(vocab).for_each(&mut *each);
         }
-        // The logarithm grows with its argument: the maximum's is the largest.
-        out.iter_mut().for_each(|v| *v = v.max(0.0).ln_1p());
     }
 
     /// Runs a stack on the rows `x`, in place.
@@ -181,6 +199,28 @@ impl Model {
             }
         }
     }
+}
+
+/// Takes a token's logits into the weights: their maximum so far, or the sum of their weights.
+fn splade(logits: &[f32], twice: bool, sum: bool, out: &mut Vec<f32>) {
+    out.resize(logits.len(), 0.0);
+    for (weight, logit) in out.iter_mut().zip(logits) {
+        *weight = if sum { *weight + log_weight(*logit, twice) } else { weight.max(*logit) };
+    }
+}
+
+/// Takes the logarithm of a maximum, which is the maximum of the logarithms.
+fn finish_splade(vocab: usize, twice: bool, sum: bool, out: &mut Vec<f32>) {
+    out.resize(vocab, 0.0);
+    if !sum {
+        out.iter_mut().for_each(|weight| *weight = log_weight(*weight, twice));
+    }
+}
+
+/// `log(1 + relu(logit))`, or that twice.
+fn log_weight(logit: f32, twice: bool) -> f32 {
+    let once = logit.max(0.0).ln_1p();
+    if twice { once.ln_1p() } else { once }
 }
 
 /// Scales a vector to length 1; a vector of zeros stays.

@@ -3,13 +3,13 @@
 use super::bert;
 use crate::error::Error;
 use crate::names::{Fused, HeadStep, Names};
-use crate::rope::RopeScaling;
+use crate::rope::{Rope, RopeScaling};
 use crate::source::{Defaults, Key, Source};
 use crate::spec::{Biases, LayerWeight, Spec, WeightRole};
 use kernels::Activation;
 
 const NAMES: Names = Names {
-    prefixes: &["new.", ""],
+    prefixes: &["new.", "gte.", ""],
     embedding: "embeddings.word_embeddings",
     top: &[
         (WeightRole::TokenType, "embeddings.token_type_embeddings"),
@@ -59,16 +59,23 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     }
     spec.gated = true;
     spec.biases = Biases { feed: false, ..spec.biases };
-    source.rotate(&mut spec, &defaults)?;
-    let factor = source
-        .config()
-        .and_then(|c| c.get("rope_scaling"))
-        .and_then(|s| (s.get("type")? == "ntk").then(|| s.get("factor")?.as_f64()).flatten());
-    if let (Some(factor), Some(rope)) = (factor, spec.ropes.first_mut()) {
-        // The published class stretches the base, and each frequency by one more power.
-        let factor = factor as f32;
-        rope.base *= factor;
-        rope.scaling = RopeScaling::Linear { factor: factor.powf(2.0 / rope.rotary_dim as f32) };
+    match ntk_factor(source) {
+        None => source.rotate(&mut spec, &defaults)?,
+        Some(factor) => {
+            // The published class stretches the base, and each frequency by one more power.
+            let base = source.float(Key("", &["rope_theta"]))?.unwrap_or(defaults.rope_base) * factor;
+            let rotary_dim = spec.head_dim;
+            let scaling = RopeScaling::Linear { factor: factor.powf(2.0 / rotary_dim as f32) };
+            spec.ropes = vec![Rope { rotary_dim, base, scaling }];
+            spec.layers.iter_mut().for_each(|layer| layer.rope = Some(0));
+        }
     }
     Ok(spec)
+}
+
+/// The factor of `rope_scaling`, if it is NTK-aware.
+fn ntk_factor(source: &Source) -> Option<f32> {
+    let scaling = source.config()?.get("rope_scaling")?;
+    let ntk = scaling.get("type")? == "ntk";
+    ntk.then(|| scaling.get("factor")?.as_f64()).flatten().map(|factor| factor as f32)
 }

@@ -30,6 +30,7 @@ const ENCODERS: &[&str] = &[
     "modern-bert",
     "nomic-bert",
     "jina-bert-v2",
+    "jina-bert-v3",
     "gte",
     "deberta",
     "gemma-embedding",

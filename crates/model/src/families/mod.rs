@@ -10,6 +10,7 @@ mod gemma_embedding;
 mod granite;
 mod gte;
 mod jina_bert;
+mod jina_v3;
 mod keys;
 mod llama;
 mod modernbert;
@@ -50,7 +51,8 @@ const DISTILBERT: &[&str] = classes!("DistilBert"; "distilbert");
 const MPNET: &[&str] = classes!("MPNet"; "mpnet");
 const NOMICBERT: &[&str] = classes!("NomicBert"; "nomic_bert");
 const JINABERT: &[&str] = classes!("JinaBert"; "jina_bert");
-const GTE: &[&str] = classes!("New"; "new");
+const JINAV3: &[&str] = classes!("JinaEmbeddingsV3", "XLMRobertaLora"; "jina_embeddings_v3");
+const GTE: &[&str] = classes!("New", "Gte"; "new", "gte");
 const DEBERTA: &[&str] = classes!("DebertaV2"; "deberta-v2");
 const MODERNBERT: &[&str] = classes!("ModernBert"; "modernbert");
 
@@ -73,6 +75,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "mpnet",      gguf: false, hugging_face: MPNET,      models: "MPNet",                                    read: mpnet::read },
     Family { name: "nomic-bert", gguf: true,  hugging_face: NOMICBERT,  models: "NomicBERT, nomic-embed-text 1 and 1.5",        read: nomic_bert::read },
     Family { name: "jina-bert-v2", gguf: true, hugging_face: JINABERT,  models: "JinaBERT v2",                               read: jina_bert::read },
+    Family { name: "jina-bert-v3", gguf: true, hugging_face: JINAV3,   models: "Jina embeddings v3, without adapters",  read: jina_v3::read },
     Family { name: "gte",        gguf: false, hugging_face: GTE,        models: "GTE base and large 1.5, multilingual GTE",   read: gte::read },
     Family { name: "deberta",    gguf: false, hugging_face: DEBERTA,    models: "DeBERTa-v2 without convolution, DeBERTa-v3",  read: deberta::read },
     Family { name: "gemma-embedding", gguf: true, hugging_face: &["Gemma3TextModel"], models: "EmbeddingGemma",              read: gemma_embedding::read },

@@ -38,6 +38,10 @@ const NAMES: Names = Names {
 };
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    let experts = Key("moe_every_n_layers", &["moe_every_n_layers"]);
+    if let Some(every) = source.size(experts)?.filter(|every| *every > 0) {
+        return Err(source.bad(experts, every, "0: experts without a gate are not built".into()));
+    }
     let size = |names| source.size(Key("", names));
     let defaults = Defaults {
         width: size(&["n_embd"])?,
@@ -65,10 +69,6 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
         "geglu" => Activation::Gelu,
         other => return Err(source.bad(HIDDEN_ACT, other, "swiglu or geglu".into())),
     };
-    let experts = Key("moe_every_n_layers", &["moe_every_n_layers"]);
-    if let Some(every) = source.size(experts)?.filter(|every| *every > 0) {
-        return Err(source.bad(experts, every, "0: experts without a gate are not built".into()));
-    }
     source.rotate(&mut spec, &defaults)?;
     Ok(spec)
 }

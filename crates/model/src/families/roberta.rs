@@ -1,6 +1,6 @@
 //! RoBERTa and XLM-R (bge-m3): BERT whose positions begin after the padding token's.
 
-use super::bert;
+use super::{bert, jina_v3};
 use crate::error::Error;
 use crate::names::{HeadStep, Names};
 use crate::source::{Defaults, Key, Source};
@@ -29,6 +29,9 @@ const NAMES: Names = Names {
 };
 
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
+    if source.text(Key("", &["position_embedding_type"]))? == Some("rotary") {
+        return jina_v3::read(source);
+    }
     let mut spec = source.encoder("roberta", &NAMES, &Defaults { eps: Some(1e-5), ..Defaults::default() })?;
     let padding = source.size(Key("", &["pad_token_id"]))?.unwrap_or(1);
     source.learned(&mut spec, padding + 1)?;

@@ -39,7 +39,7 @@ pub(super) fn read(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<()
         heads.token_classifier = Some(classifier(source, spec, names, steps, Pooling::Cls, heads)?);
     } else if source.masked_lm(names) {
         let stack = stack(source, spec, names, names.masked_lm, 0, heads)?;
-        heads.sparse = Some(Sparse::MaskedLm { stack });
+        heads.sparse = Some(Sparse::MaskedLm { stack, twice: false, sum: false });
     } else if class == "HF_ColBERT" || class.ends_with("ForColBERT") {
         multi_vector(source, spec, heads, "linear")?;
     }
@@ -48,7 +48,8 @@ pub(super) fn read(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<()
 
 /// The vectors of tokens through the matrix `stem`.
 pub(super) fn multi_vector(source: &Source, spec: &Spec, heads: &mut Heads, stem: &str) -> Result<(), Error> {
-    let name = format!("{stem}.weight");
+    let dot = if stem.ends_with(['.', '/']) { "" } else { "." };
+    let name = format!("{stem}{dot}weight");
     let width = source.rows(&name).ok_or(Error::MissingKey { key: name })?;
     let step = heads.linear(source, stem, width, spec.width);
     heads.multi_vector = Some(MultiVector { stack: Stack(vec![step]), width, skips_first: false });

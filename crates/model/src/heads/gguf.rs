@@ -16,6 +16,9 @@ const POOLING: Key = Key("pooling_type", &[]);
 /// An unknown pooling, or tensors that do not fit.
 pub(super) fn read(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<(), Error> {
     let encoder = spec.direction == Direction::Bidirectional;
+    if source.has("cls.output.weight") {
+        rank(source, spec, heads)?;
+    }
     let pooling = match source.size(POOLING)? {
         None if encoder => Pooling::Mean,
         None => return Ok(()),
@@ -24,7 +27,11 @@ pub(super) fn read(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<()
         Some(1) => Pooling::Mean,
         Some(2) => Pooling::Cls,
         Some(3) => Pooling::Last,
-        Some(4) => return rank(source, spec, heads),
+        Some(4) if heads.classifier.is_none() => {
+            let what = "pooling_type 4 (rank)".to_owned();
+            return Err(Error::Head { what, problem: "the file has no cls.output.weight".into() });
+        }
+        Some(4) => return Ok(()),
         Some(other) => {
             return Err(source.bad(POOLING, other, "0 none, 1 mean, 2 cls, 3 last or 4 rank".into()));
         }
@@ -47,13 +54,17 @@ fn rank(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<(), Error> {
     let mut stack = Vec::new();
     if source.has("cls.weight") {
         stack.push(heads.linear(source, "cls", spec.width, spec.width));
-        let gelu = spec.family == "modern-bert";
-        stack.push(Step::Activation(if gelu { Activation::Gelu } else { Activation::Tanh }));
+        stack.push(Step::Activation(match spec.family {
+            "modern-bert" => Activation::Gelu,
+            // DistilBERT, the only one of this architecture without token types.
+            "bert" if spec.token_types == 0 => Activation::Relu,
+            _ => Activation::Tanh,
+        }));
         if source.has("cls.norm.weight") {
             stack.push(heads.layer_norm(source, "cls.norm", spec.width, spec.norm.eps));
         }
     }
-    let rows = source.rows("cls.output.weight").unwrap_or(1);
+    let rows = source.rows("cls.output.weight").unwrap_or(0);
     stack.push(heads.linear(source, "cls.output", rows, spec.width));
     let keys = source.opened().metadata().gguf();
     let named = keys.and_then(|keys| {
@@ -69,7 +80,11 @@ fn rank(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<(), Error> {
         return Err(source.bad(key, labels.len(), format!("{rows} labels, the rows of cls.output.weight")));
     }
     let activation = if rows == 1 { ScoreActivation::Sigmoid } else { ScoreActivation::Softmax };
-    let pooling = if causal { Pooling::Last } else { Pooling::Cls };
+    let pooling = match source.size(Key("classifier.pooling_type", &[]))? {
+        Some(1) => Pooling::Mean,
+        _ if causal => Pooling::Last,
+        _ => Pooling::Cls,
+    };
     heads.classifier = Some(Classifier { pooling, stack: Stack(stack), labels, activation });
     Ok(())
 }

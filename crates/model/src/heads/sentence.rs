@@ -34,12 +34,13 @@ pub(super) fn read(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<()
         let (pooling, stack) = (vec![Pooling::Mean], Stack::default());
         heads.dense = Some(Dense { pooling, stack, width: spec.width, normalize: false });
     }
-    if source.has(&format!("{SPARSE}.weight")) {
-        let step = heads.linear(source, SPARSE, 1, spec.width);
-        heads.sparse = Some(Sparse::Lexical { stack: Stack(vec![step]) });
+    if let Some(stem) = beside(source, SPARSE) {
+        let step = heads.linear(source, &stem, 1, spec.width);
+        let unused = special_tokens(source);
+        heads.sparse = Some(Sparse::Lexical { stack: Stack(vec![step]), unused });
     }
-    if source.has(&format!("{COLBERT}.weight")) {
-        multi_vector(source, spec, heads, COLBERT)?;
+    if let Some(stem) = beside(source, COLBERT) {
+        multi_vector(source, spec, heads, &stem)?;
         if let Some(head) = &mut heads.multi_vector {
             head.skips_first = true;
         }
@@ -52,6 +53,21 @@ pub(super) fn read(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<()
             list.iter().filter_map(Value::as_u64).filter_map(|n| usize::try_from(n).ok()).collect();
     }
     Ok(())
+}
+
+/// The ids of the first, last, padding and unknown token.
+fn special_tokens(source: &Source) -> Vec<u32> {
+    /// XLM-R's unknown token, of which its `config.json` does not tell.
+    const UNKNOWN: u32 = 3;
+    let id = |key: &str| source.config()?.get(key)?.as_u64().and_then(|id| u32::try_from(id).ok());
+    let named = ["bos_token_id", "eos_token_id", "pad_token_id"].into_iter().filter_map(id);
+    named.chain([UNKNOWN]).collect()
+}
+
+/// The stem of the matrix in the file `name.safetensors` beside the model; its tensors are `name.weight` or `weight`.
+fn beside(source: &Source, name: &str) -> Option<String> {
+    let stems = [format!("{name}/{name}."), format!("{name}/")];
+    stems.into_iter().find(|stem| source.has(&format!("{stem}weight")))
 }
 
 /// The length limit, the lower-casing and the prompts.
@@ -118,15 +134,18 @@ impl Modules<'_> {
             }
             "Normalize" => self.normalize = true,
             "SpladePooling" => {
-                let known = |key: &str, value: &str| config.get(key).is_none_or(|found| found == value);
-                if !known("pooling_strategy", "max") || !known("activation_function", "relu") {
+                let text = |key: &str, default| config.get(key).and_then(Value::as_str).unwrap_or(default);
+                let (strategy, function) =
+                    (text("pooling_strategy", "max"), text("activation_function", "relu"));
+                let known = matches!(strategy, "max" | "sum") && matches!(function, "relu" | "log1p_relu");
+                let Some(Sparse::MaskedLm { twice, sum, .. }) = heads.sparse.as_mut().filter(|_| known)
+                else {
                     return Err(refuse(format!(
-                        "{config}; known are pooling_strategy max and activation_function relu"
+                        "pooling_strategy {strategy} and activation_function {function}; known are max and sum, relu and \
+                         log1p_relu, of a masked language model"
                     )));
-                }
-                if heads.sparse.is_none() {
-                    return Err(refuse("the model has no masked language model's head".into()));
-                }
+                };
+                (*twice, *sum) = (function == "log1p_relu", strategy == "sum");
             }
             "LogitScore" => {
                 let id =
