@@ -238,7 +238,6 @@ fn keys_of_a_gguf_that_would_change_the_answer_are_refused() {
     use gguf::Value::{Bool, F32, String as Text, U32};
     let bad = [
         ("llama.attention.causal", Bool(false), "both directions"),
-        ("llama.pooling_type", U32(3), "embedding model"),
         ("llama.attention.clamp_kqv", F32(8.0), "clamp_kqv"),
         ("llama.attention.max_alibi_bias", F32(8.0), "alibi"),
         ("llama.use_parallel_residual", Bool(true), "use_parallel_residual"),

@@ -37,8 +37,18 @@ const ENCODERS: &[&str] = &[
 ];
 
 const RULES: &[Rule] = &[
-    (Key("attention.causal", &["is_causal"]), Neutral::On, "true: this family is causal", ENCODERS),
-    (Key("", &["use_bidirectional_attention"]), Neutral::Off, "false: this family is causal", ENCODERS),
+    (
+        Key("attention.causal", &["is_causal"]),
+        Neutral::On,
+        "true: attention in both directions is not built for this family",
+        ENCODERS,
+    ),
+    (
+        Key("", &["use_bidirectional_attention"]),
+        Neutral::Off,
+        "false: attention in both directions is not built for this family",
+        ENCODERS,
+    ),
     (
         Key("attention.clamp_kqv", &["clip_qkv"]),
         Neutral::Off,
