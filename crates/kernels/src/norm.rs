@@ -58,6 +58,21 @@ impl RowNorm<'_> {
         });
     }
 
+    /// Computes `x = norm(x + (y + bias))` row by row, as post-norm blocks do after each part: the same bits as
+    /// [`add_bias`](crate::add_bias) to `y`, [`add`](crate::add) to `x` and [`RowNorm::rows`], in one pass over memory.
+    ///
+    /// # Panics
+    /// When shapes do not fit.
+    pub fn add_rows(self, c: &Compute, x: &mut [f32], y: &[f32], bias: Option<&[f32]>) {
+        let cols = self.cols();
+        assert_eq!(x.len(), y.len(), "summands in rows of {cols}");
+        assert!(bias.is_none_or(|bias| bias.len() == cols), "a bias of {cols} columns");
+        parallel_rows(c, x, cols, &|first, x| {
+            let y = &y[first * cols..][..x.len()];
+            dispatch(c.tier, AddNorm { x, y, bias, norm: self });
+        });
+    }
+
     /// The statistics of the row `x`.
     #[inline(always)]
     pub(crate) fn stats<S: Simd>(self, s: S, x: &[f32]) -> RowStats {
@@ -76,6 +91,46 @@ impl RowNorm<'_> {
                 v = s.add(v, partial::load(s, &bias[from..from + x.len()], at));
             }
             partial::store(s, v, out, at);
+        }
+    }
+
+    /// [`RowNorm::part`] of a whole row, in place.
+    #[inline(always)]
+    fn in_place<S: Simd>(self, s: S, x: &mut [f32]) {
+        let stats = self.stats(s, x);
+        for at in (0..x.len()).step_by(S::LANES) {
+            let v = s.sub(partial::load(s, x, at), s.splat(stats.mean));
+            let mut v = s.mul(s.mul(v, s.splat(stats.factor)), partial::load(s, self.weight, at));
+            if let Some(bias) = self.bias {
+                v = s.add(v, partial::load(s, bias, at));
+            }
+            partial::store(s, v, x, at);
+        }
+    }
+}
+
+/// The job of [`RowNorm::add_rows`].
+struct AddNorm<'a> {
+    x: &'a mut [f32],
+    y: &'a [f32],
+    bias: Option<&'a [f32]>,
+    norm: RowNorm<'a>,
+}
+
+impl Job for AddNorm<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let cols = self.norm.weight.len();
+        for (x, y) in self.x.chunks_exact_mut(cols).zip(self.y.chunks_exact(cols)) {
+            for at in (0..cols).step_by(S::LANES) {
+                let mut v = partial::load(s, y, at);
+                if let Some(bias) = self.bias {
+                    v = s.add(v, partial::load(s, bias, at));
+                }
+                partial::store(s, s.add(partial::load(s, x, at), v), x, at);
+            }
+            self.norm.in_place(s, x);
         }
     }
 }

@@ -40,9 +40,8 @@ pub(crate) fn feed_forward(
         }
         None => {
             kernels::matmul(compute, &mlp.up.matrix, activations, up);
-            bias(compute, &mlp.up, up);
-            kernels::activate(compute, spec.activation, up);
-            activations.set(compute, up, inner, formats, decode_rows);
+            let bias = mlp.up.bias.as_deref();
+            activations.set_activated(compute, spec.activation, bias, up, inner, formats, decode_rows);
         }
     }
     kernels::matmul(compute, &mlp.down.matrix, activations, out);

@@ -1,14 +1,14 @@
 //! The activations of a GEMM, in each format that some weight layout is multiplied with.
 //!
-//! Rows are quantized or packed once and shared by all matrices that read them (Q, K and V; gate and up). Norms and SwiGLU can be fused
-//! with that: [`Activations::set_normed`], [`Activations::set_gated`].
+//! Rows are quantized or packed once and shared by all matrices that read them (Q, K and V; gate and up). Norms, SwiGLU and activation
+//! functions can be fused with that: [`Activations::set_normed`], [`Activations::set_gated`], [`Activations::set_activated`].
 //!
 //! | file | what |
 //! |---|---|
 //! | `formats.rs` | which formats are wanted |
 //! | `block.rs`, `quantize.rs`, `pow2.rs` | 8 and 16 bits, in blocks of 32 columns |
 //! | `pack_bf16.rs`, `pack_f16.rs` | pairs of bf16 and f16 |
-//! | `source.rs` | where rows come from: as they are, norms, gated |
+//! | `source.rs` | where rows come from: as they are, norms, gated, activated |
 
 mod block;
 mod formats;
@@ -120,6 +120,34 @@ impl Activations {
             self.set(c, gate, cols, formats, decode_rows);
         } else {
             self.quantize_and_pack(c, RowSource::Gated { act, gate, up }, cols, formats, decode_rows);
+        }
+    }
+
+    /// Sets the rows to `act(x + bias)`, fused: the same bits as [`add_bias`](crate::add_bias),
+    /// [`activate`](crate::activate) and then [`Activations::set`], without writing `f32` in between where no format
+    /// needs it. May overwrite `x`.
+    ///
+    /// # Panics
+    /// As [`Activations::set`], and when `bias` has not `cols` values.
+    pub fn set_activated(
+        &mut self,
+        c: &Compute,
+        act: Activation,
+        bias: Option<&[f32]>,
+        x: &mut [f32],
+        cols: usize,
+        formats: ActFormats,
+        decode_rows: usize,
+    ) {
+        assert!(bias.is_none_or(|bias| bias.len() == cols), "a bias of {cols} columns");
+        if formats.needs_f32() {
+            if let Some(bias) = bias {
+                elementwise::add_bias(c, x, bias);
+            }
+            elementwise::activate(c, act, x);
+            self.set(c, x, cols, formats, decode_rows);
+        } else {
+            self.quantize_and_pack(c, RowSource::Activated { act, x, bias }, cols, formats, decode_rows);
         }
     }
 

@@ -7,6 +7,7 @@ use cpu::simd::Simd;
 use super::block::BLOCK;
 use crate::elementwise::{self, Activation};
 use crate::norm::{RowNorm, RowStats};
+use crate::partial;
 use crate::tune::{RUNS_AHEAD, tune};
 
 /// Consecutive blocks of a row that are quantized together, so that scalar work for each block is vectorized.
@@ -22,6 +23,8 @@ pub(super) enum RowSource<'a> {
     Plain(&'a [f32]),
     /// `act(gate) · up`.
     Gated { act: Activation, gate: &'a [f32], up: &'a [f32] },
+    /// `act(x + bias)`.
+    Activated { act: Activation, x: &'a [f32], bias: Option<&'a [f32]> },
     /// The norms of the rows `x`.
     Normed { x: &'a [f32], norm: RowNorm<'a> },
 }
@@ -29,7 +32,10 @@ pub(super) enum RowSource<'a> {
 impl<'a> RowSource<'a> {
     pub(super) fn len(self) -> usize {
         match self {
-            RowSource::Plain(x) | RowSource::Gated { gate: x, .. } | RowSource::Normed { x, .. } => x.len(),
+            RowSource::Plain(x)
+            | RowSource::Gated { gate: x, .. }
+            | RowSource::Activated { x, .. }
+            | RowSource::Normed { x, .. } => x.len(),
         }
     }
 
@@ -40,6 +46,7 @@ impl<'a> RowSource<'a> {
             RowSource::Gated { act, gate, up } => {
                 RowSource::Gated { act, gate: &gate[these.clone()], up: &up[these] }
             }
+            RowSource::Activated { act, x, bias } => RowSource::Activated { act, x: &x[these], bias },
             RowSource::Normed { x, norm } => RowSource::Normed { x: &x[these], norm },
         }
     }
@@ -48,7 +55,9 @@ impl<'a> RowSource<'a> {
     #[inline(always)]
     pub(super) fn stats<S: Simd>(self, s: S, at: usize, cols: usize) -> RowStats {
         match self {
-            RowSource::Plain(_) | RowSource::Gated { .. } => RowStats::default(),
+            RowSource::Plain(_) | RowSource::Gated { .. } | RowSource::Activated { .. } => {
+                RowStats::default()
+            }
             RowSource::Normed { x, norm } => norm.stats(s, &x[at..at + cols]),
         }
     }
@@ -84,6 +93,17 @@ impl<'a> RowSource<'a> {
                     s.prefetch_span_l2(up, ahead);
                 }
                 elementwise::activate_slice(s, act, Some(gate), Some(up), scratch);
+            }
+            RowSource::Activated { act, x, bias } => {
+                let (x, bias) = (&x[these], bias.map(|bias| &bias[from..from + count]));
+                for at in (0..count).step_by(S::LANES) {
+                    let mut v = partial::load(s, x, at);
+                    if let Some(bias) = bias {
+                        v = s.add(v, partial::load(s, bias, at));
+                    }
+                    partial::store(s, v, scratch, at);
+                }
+                elementwise::activate_slice(s, act, None, None, scratch);
             }
             RowSource::Normed { x, norm } => norm.part(s, &x[these], stats, from, scratch),
         }

@@ -1,7 +1,10 @@
 //! Quantized activations, as products with the unit matrix show them.
 
 use cpu::{Pool, Tier};
-use kernels::{ActFormats, Activations, Compute, Matrix, Precision, has_pow2_scale, matmul};
+use kernels::{
+    ActFormats, Activation, Activations, Compute, Matrix, Precision, activate, add_bias, has_pow2_scale,
+    matmul,
+};
 use tensor::Dtype;
 
 /// Activations that share a scale.
@@ -57,6 +60,50 @@ fn quantized_rows_are_within_half_a_step_on_every_tier() {
                         (got - v).abs() <= step * off + v.abs() * 1e-6,
                         "{tier} {precision:?}: {got} for {v}"
                     );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn activated_rows_have_the_bits_of_separate_steps() {
+    // More than one run of blocks, and a part of one.
+    let (cols, out_rows) = (640 + 32, 16);
+    let value = |i: usize, step: usize| ((i * step % 211) as f32 - 105.0) * 0.03;
+    for tier in Tier::available() {
+        let c = Compute::new(tier, Pool::new(2, None).unwrap());
+        for (dtype, precision) in [
+            (Dtype::Q8_0, Precision::Fast),
+            (Dtype::Q8_0, Precision::Fine),
+            (Dtype::Q8_0, Precision::F32),
+            (Dtype::BF16, Precision::Fast),
+            (Dtype::F16, Precision::Fast),
+        ] {
+            let weights: Vec<f32> = (0..out_rows * cols).map(|i| value(i, 89)).collect();
+            let mut bytes = Vec::new();
+            tensor::quantize(dtype, &weights, &mut bytes).unwrap();
+            let w = Matrix::pack(&c, dtype, out_rows, cols, &bytes, precision).unwrap();
+            let bias: Vec<f32> = (0..cols).map(|i| value(i, 57)).collect();
+            for rows in [1, 5, 40] {
+                let x: Vec<f32> = (0..rows * cols).map(|i| value(i, 37)).collect();
+                let mut a = Activations::new(rows, cols);
+                let product = |a: &Activations| {
+                    let mut out = vec![0.0; rows * out_rows];
+                    matmul(&c, &w, a, &mut out);
+                    out
+                };
+                for bias in [Some(&bias[..]), None] {
+                    let mut apart = x.clone();
+                    if let Some(bias) = bias {
+                        add_bias(&c, &mut apart, bias);
+                    }
+                    activate(&c, Activation::Gelu, &mut apart);
+                    a.set(&c, &apart, cols, w.activations(), rows);
+                    let want = product(&a);
+                    a.set_activated(&c, Activation::Gelu, bias, &mut x.clone(), cols, w.activations(), rows);
+                    assert_eq!(product(&a), want, "{tier} {dtype} {precision:?} {rows} rows");
+                    assert!(want.iter().all(|v| v.is_finite() && *v != 0.0));
                 }
             }
         }

@@ -5,6 +5,8 @@
 
 mod activations;
 mod attention;
+mod attention_encoder;
+mod biases;
 mod elementwise;
 mod matmul;
 mod norm;

@@ -1,7 +1,43 @@
 //! Norms against their formulas.
 
 use cpu::{Pool, Tier};
-use kernels::{Compute, RowNorm, rms_norm_in_place};
+use kernels::{Compute, RowNorm, add, add_bias, rms_norm_in_place};
+
+#[test]
+fn a_norm_of_sums_has_the_bits_of_its_parts() {
+    for tier in Tier::available() {
+        // In one thread and in several.
+        for (rows, cols, threads) in
+            [(3, 1, 1), (3, 5, 1), (4, 16, 1), (7, 33, 2), (2, 384, 1), (100, 384, 2)]
+        {
+            let c = Compute::new(tier, Pool::new(threads, None).unwrap());
+            let values = |n: usize, step: usize| -> Vec<f32> {
+                (0..n).map(|i| ((i * step % 103) as f32 - 51.0) * 0.07).collect()
+            };
+            let (x, y) = (values(rows * cols, 31), values(rows * cols, 17));
+            let (weight, beta, bias) = (values(cols, 7), values(cols, 11), values(cols, 13));
+            for (mean, beta, bias) in [
+                (true, Some(&beta[..]), Some(&bias[..])),
+                (true, Some(&beta[..]), None),
+                (true, None, Some(&bias[..])),
+                (false, None, None),
+            ] {
+                let norm = RowNorm { weight: &weight, bias: beta, eps: 1e-12, mean };
+                let mut fused = x.clone();
+                norm.add_rows(&c, &mut fused, &y, bias);
+                let (mut sum, mut summand) = (x.clone(), y.clone());
+                if let Some(bias) = bias {
+                    add_bias(&c, &mut summand, bias);
+                }
+                add(&c, &mut sum, &summand);
+                let mut apart = vec![0.0; x.len()];
+                norm.rows(&c, &sum, &mut apart);
+                assert_eq!(fused, apart, "{tier} {rows} x {cols}");
+                assert_ne!(fused, x);
+            }
+        }
+    }
+}
 
 #[test]
 fn norms_match_their_formulas_on_every_tier() {
