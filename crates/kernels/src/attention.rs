@@ -339,9 +339,10 @@ impl<K: KvFormat> Attend<'_, '_, K> {
         }
         let mut softmax =
             OnlineSoftmax { max: [f32::NEG_INFINITY; MAX_QUERIES], totals: [[0.0; MAX_LANES]; N] };
-        let start = self.head.visible(queries[0].position).start / BLOCK_TOKENS;
+        let seen: [Range<usize>; N] = std::array::from_fn(|i| self.head.visible(queries[i].position));
+        let start = seen[0].start / BLOCK_TOKENS;
         // Positions are seen up to here, and written.
-        let end = self.head.visible(queries[N - 1].position).end;
+        let end = seen[N - 1].end;
         let (kv, head) = (self.head.kv, self.head.layer * shape.kv_heads + self.head.head);
         let blocks = &self.seq.blocks[..end.div_ceil(BLOCK_TOKENS)];
         let mut cell = kv.cell_offset(head, blocks[start]);
@@ -377,9 +378,8 @@ impl<K: KvFormat> Attend<'_, '_, K> {
             format.add_scores::<S, N>(s, queries_ready, keys, dim, ahead, &mut scores.0);
             // A query that sees nothing of this block keeps its state bit for bit.
             let visible: [Range<usize>; N] = std::array::from_fn(|i| {
-                let Range { start, end } = self.head.visible(queries[i].position);
-                let end = end.clamp(base, base + BLOCK_TOKENS) - base;
-                start.clamp(base, base + end) - base..end
+                let end = seen[i].end.clamp(base, base + BLOCK_TOKENS) - base;
+                seen[i].start.clamp(base, base + end) - base..end
             });
             let rescale = softmax.update(s, &mut scores.0, &visible, &self.head, (queries, base));
             for i in 0..N {
