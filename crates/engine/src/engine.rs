@@ -291,7 +291,8 @@ fn answer_all<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, died: Optio
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+/// The message of a panic.
+pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panic without a message".into())

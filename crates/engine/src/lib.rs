@@ -16,6 +16,7 @@ mod constraint;
 mod costs;
 mod detokenizer;
 mod device;
+pub mod encoder;
 mod engine;
 mod error;
 mod event;
@@ -52,7 +53,7 @@ pub use forward::{Detokenizer, Forward, Rows, SequenceRows, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
 pub use limits::{Limits, Speculation, Threads};
 pub use params::{
-    Dry, Dynatemp, MAX_ALLOWED_IDS, MAX_BAD_WORDS, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, Mirostat,
+    Dry, Dynatemp, MAX_ALLOWED_IDS, MAX_BAD_WORDS, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SCORED_IDS, Mirostat,
     MirostatVersion, Params, Xtc,
 };
 pub use request::{Caller, Priority, Request};

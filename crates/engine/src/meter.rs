@@ -102,7 +102,7 @@ impl Meter {
     }
 
     /// Nanoseconds not yet accounted for, which are from now on.
-    fn pass(&mut self, now: Duration) -> u64 {
+    pub(crate) fn pass(&mut self, now: Duration) -> u64 {
         let Some(settled) = &mut self.settled else { return 0 };
         let passed = now.saturating_sub(*settled);
         *settled += passed;

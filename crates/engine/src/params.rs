@@ -46,6 +46,8 @@ pub struct Params {
     pub seed: Option<u64>,
     /// Report the log-probability of each chosen token, and of this many most likely alternatives (0 to 20).
     pub logprobs: Option<usize>,
+    /// Where log-probabilities are reported: those of these tokens, in their order, in place of the likeliest ones.
+    pub scored_ids: Vec<u32>,
 }
 
 /// DRY's parameters; a multiplier of 0 turns it off.
@@ -148,12 +150,15 @@ impl Default for Params {
             bad_words: Vec::new(),
             seed: None,
             logprobs: None,
+            scored_ids: Vec::new(),
         }
     }
 }
 
 /// Most biases one request may carry (OpenAI's limit is 300).
 pub const MAX_LOGIT_BIAS: usize = 1024;
+/// Most tokens in [`Params::scored_ids`].
+pub const MAX_SCORED_IDS: usize = 1_024;
 /// Most tokens in [`Params::allowed_ids`].
 pub const MAX_ALLOWED_IDS: usize = 16_384;
 /// Upper bound of the sequences in [`Params::bad_words`], and of the tokens in one.
@@ -236,6 +241,10 @@ impl Params {
             }
             known("allowed_token_ids", allowed)?;
         }
+        if self.scored_ids.len() > MAX_SCORED_IDS {
+            return Err(invalid("scored_ids", format!("{} ids", self.scored_ids.len()), "at most 1024"));
+        }
+        known("scored_ids", &self.scored_ids)?;
         if self.bad_words.len() > MAX_BAD_WORDS {
             return Err(invalid("bad_words", format!("{} sequences", self.bad_words.len()), "at most 256"));
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod common;
+mod encoder;
 mod fixtures_batch;
 mod handle;
 mod many_engines;

@@ -19,6 +19,7 @@ pub use budget::{Full, MemoryBudget, MemoryKind, MemoryUse, Reservation};
 use cpu::thread::Affinity;
 use kernels::Compute;
 use turns::{MemberId, Turns};
+pub(crate) use turns::Streams;
 pub use turns::{TurnTotals, Urgency};
 
 /// The compute threads and the memory of this machine. Clones are the same device.
@@ -286,6 +287,16 @@ impl Member {
             drop(state);
             self.end_turn(now);
         }
+    }
+
+    /// Whether the member has a turn, which it may have given up.
+    pub(crate) fn holds_turn(&self) -> bool {
+        self.holds
+    }
+
+    /// What the streams of other engines bear; none if no other engine decodes.
+    pub(crate) fn streams(&self) -> Option<Streams> {
+        self.device.lock().turns.streams(self.id)
     }
 
     /// Ends the turn or the wait for one: there is nothing to do.

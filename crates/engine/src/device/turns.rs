@@ -20,6 +20,8 @@ use std::time::Duration;
 const LAG: f64 = 25.0;
 /// Virtual milliseconds that a busy member may be behind the one that computed most.
 const CREDIT: f64 = 500.0;
+/// Weight of a new turn in the moving average of decoding turns.
+const NEW_TURN_WEIGHT: f64 = 0.125;
 
 /// How urgent the most urgent work of an engine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +51,15 @@ impl Urgency {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MemberId(u64);
 
+/// What streams of other members bear, where some decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Streams {
+    /// The usual turn of a decoding member, the shortest of all; zero before the first one.
+    pub(crate) step: Duration,
+    /// Longest time between two tokens of a stream, the least of all.
+    pub(crate) max_stall: Duration,
+}
+
 /// Totals of a member's turns since it joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnTotals {
@@ -75,10 +86,25 @@ struct Member {
     waits_since: Option<Duration>,
     /// Whether a less urgent turn held the device while the member waited.
     held_up: bool,
+    /// Moving average of its decoding turns; zero before the first.
+    decode_turn: Duration,
     totals: TurnTotals,
 }
 
 impl Member {
+    /// Whether it has streams, whose tokens somebody waits for.
+    fn streams(&self) -> bool {
+        self.busy == Some(Urgency::Decode) && self.max_stall < Duration::MAX
+    }
+
+    /// Learns how long a decoding turn was.
+    fn observe_decode(&mut self, turn: Duration) {
+        self.decode_turn = match self.decode_turn {
+            Duration::ZERO => turn,
+            known => known.mul_f64(1.0 - NEW_TURN_WEIGHT) + turn.mul_f64(NEW_TURN_WEIGHT),
+        };
+    }
+
     fn waits(&self) -> bool {
         self.waits_since.is_some()
     }
@@ -92,6 +118,8 @@ impl Member {
 #[derive(Debug, Clone, Copy)]
 struct Holder {
     id: MemberId,
+    began: Duration,
+    /// Until here the member is charged for the turn.
     since: Duration,
     urgency: Urgency,
 }
@@ -113,7 +141,8 @@ impl Turns {
         let id = MemberId(self.joined);
         let totals = TurnTotals::default();
         let (served, busy, waits_since, held_up) = (0.0, None, None, false);
-        self.members.push(Member { id, max_stall, served, busy, waits_since, held_up, totals });
+        let decode_turn = Duration::ZERO;
+        self.members.push(Member { id, max_stall, served, busy, waits_since, held_up, decode_turn, totals });
         id
     }
 
@@ -137,7 +166,7 @@ impl Turns {
         member.served = member.served.max(least);
         if holds {
             self.charge(now);
-            self.holder = Some(Holder { id, since: now, urgency });
+            self.holder = Some(Holder { id, began: now, since: now, urgency });
             return Some(id);
         }
         if member.waits_since.is_none() {
@@ -149,8 +178,7 @@ impl Turns {
     /// Ends the member's turn and asks for the next. Returns whose turn begins now; that may be this member's.
     pub(crate) fn renew(&mut self, id: MemberId, urgency: Urgency, now: Duration) -> Option<MemberId> {
         if self.holds(id) {
-            self.charge(now);
-            self.holder = None;
+            self.end_turn(now);
         }
         self.ask(id, urgency, now)
     }
@@ -160,8 +188,7 @@ impl Turns {
         if !self.holds(id) {
             return None;
         }
-        self.charge(now);
-        self.holder = None;
+        self.end_turn(now);
         self.grant(now)
     }
 
@@ -193,8 +220,15 @@ impl Turns {
 
     /// Longest that a turn of this member should take, for the streams of others; none if no other decodes.
     pub(crate) fn max_stall(&self, id: MemberId) -> Option<Duration> {
-        let decode = |member: &&Member| member.id != id && member.busy == Some(Urgency::Decode);
-        self.members.iter().filter(decode).map(|member| member.max_stall).min()
+        self.streams(id).map(|streams| streams.max_stall)
+    }
+
+    /// What the streams of other members bear; none if no other decodes.
+    pub(crate) fn streams(&self, id: MemberId) -> Option<Streams> {
+        let others = || self.members.iter().filter(|member| member.id != id && member.streams());
+        let max_stall = others().map(|member| member.max_stall).min()?;
+        let step = others().map(|member| member.decode_turn).min()?;
+        Some(Streams { step, max_stall })
     }
 
     pub(crate) fn holds(&self, id: MemberId) -> bool {
@@ -210,10 +244,19 @@ impl Turns {
         self.members.iter().find(|member| member.id == id).map_or_else(TurnTotals::default, |m| m.totals)
     }
 
+    /// Charges the holder for its time up to now and ends its turn.
+    fn end_turn(&mut self, now: Duration) {
+        self.charge(now);
+        let Some(Holder { id, began, urgency, .. }) = self.holder.take() else { return };
+        if let Some(member) = self.member(id).filter(|_| urgency == Urgency::Decode) {
+            member.observe_decode(now.saturating_sub(began));
+        }
+    }
+
     /// Charges the holder for its time up to now, without ending the turn.
     fn charge(&mut self, now: Duration) {
         let Some(holder) = &mut self.holder else { return };
-        let Holder { id, since, urgency } = *holder;
+        let Holder { id, since, urgency, .. } = *holder;
         let time = now.saturating_sub(since);
         holder.since = since.max(now);
         let Some(member) = self.member(id) else { return };
@@ -230,7 +273,7 @@ impl Turns {
         member.end_wait(now);
         member.totals.turns += 1;
         let urgency = member.urgency();
-        self.holder = Some(Holder { id, since: now, urgency });
+        self.holder = Some(Holder { id, began: now, since: now, urgency });
         for member in self.members.iter_mut().filter(|member| member.waits()) {
             member.held_up |= urgency > member.urgency();
         }

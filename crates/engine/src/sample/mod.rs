@@ -257,7 +257,9 @@ impl Sampler {
 
     /// Log-probabilities of `chosen` and of the likeliest tokens, if the request asked for them.
     pub(crate) fn logprobs(&self, logits: &[f32], chosen: u32) -> Option<TokenLogprobs> {
-        self.params.logprobs.map(|count| logprobs(logits, chosen, count))
+        let count = self.params.logprobs?;
+        let ids = &self.params.scored_ids;
+        Some(if ids.is_empty() { logprobs(logits, chosen, count) } else { scored(logits, chosen, ids) })
     }
 }
 
@@ -280,11 +282,23 @@ fn check(logits: &[f32], position: usize) -> Result<(), Error> {
     }
 }
 
-/// Log-softmax of raw logits: of `chosen`, and of the `count` likeliest tokens, best first.
-fn logprobs(logits: &[f32], chosen: u32, count: usize) -> TokenLogprobs {
+/// Log-softmax of raw logits: of `chosen`, and of the tokens `ids`.
+fn scored(logits: &[f32], chosen: u32, ids: &[u32]) -> TokenLogprobs {
+    let of = log_softmax(logits);
+    let top = ids.iter().map(|id| (*id, of(logits[*id as usize]))).collect();
+    TokenLogprobs { top, ..logprobs(logits, chosen, 0) }
+}
+
+/// From a logit to its log-probability among `logits`.
+fn log_softmax(logits: &[f32]) -> impl Fn(f32) -> f32 + use<> {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let log_total = logits.iter().map(|l| f64::from(l - max).exp()).sum::<f64>().ln();
-    let of = |logit: f32| (f64::from(logit - max) - log_total) as f32;
+    move |logit: f32| (f64::from(logit - max) - log_total) as f32
+}
+
+/// Log-softmax of raw logits: of `chosen`, and of the `count` likeliest tokens, best first.
+fn logprobs(logits: &[f32], chosen: u32, count: usize) -> TokenLogprobs {
+    let of = log_softmax(logits);
     let mut top: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
     for (logit, id) in logits.iter().zip(0u32..) {
         if top.len() < count || top.last().is_some_and(|least| *logit > least.1) {

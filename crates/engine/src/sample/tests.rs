@@ -253,3 +253,13 @@ fn logprobs_sum_to_one_and_lead_with_the_best() {
     assert!((sum - 1.0).abs() < 1e-6 && (all.logprob - 0.3f32.ln()).abs() < 1e-6);
     assert_eq!(logprobs(&raw, 0, 0).top, []);
 }
+
+#[test]
+fn given_tokens_are_scored_in_place_of_the_likeliest() {
+    let logits = [1.0, 3.0, -2.0, 0.5];
+    let likeliest = logprobs(&logits, 1, 4);
+    let scored = scored(&logits, 1, &[2, 0]);
+    let of = |id: u32| likeliest.top.iter().find(|(other, _)| *other == id).copied().unwrap();
+    assert_eq!(scored, TokenLogprobs { top: vec![of(2), of(0)], ..likeliest.clone() });
+    assert!((likeliest.top.iter().map(|(_, logprob)| logprob.exp()).sum::<f32>() - 1.0).abs() < 1e-6);
+}

@@ -3,6 +3,7 @@
 //! failure names its seed, and the seed replays it.
 
 mod alone;
+mod encoders;
 mod shared_device;
 
 use std::collections::BTreeMap;

@@ -6,12 +6,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::encoders::{EncoderHappens, PlacedEncoder};
 use super::*;
 use crate::device::turns::{MemberId, Turns};
 
 /// What happens to an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Happens {
+pub(super) enum Happens {
     Loaded,
     Arrives,
     Cancelled(usize),
@@ -21,10 +22,12 @@ enum Happens {
     StepEnds,
     Drained,
     DrainEnds,
+    /// The same of an encoder.
+    Encoder(EncoderHappens),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Idle,
     Waiting,
     InStep,
@@ -47,17 +50,18 @@ struct Placed {
     computed: Vec<Duration>,
 }
 
-struct World {
-    chance: Chance,
-    now: Duration,
-    turns: Turns,
+pub(super) struct World {
+    pub(super) chance: Chance,
+    pub(super) now: Duration,
+    pub(super) turns: Turns,
     engines: Vec<Placed>,
+    pub(super) encoders: Vec<PlacedEncoder>,
     events: BinaryHeap<Reverse<(Duration, u64, usize, Happens)>>,
     scheduled: u64,
     /// Time in which somebody held the device.
     held: Duration,
     /// Turns of those that left.
-    computed: Duration,
+    pub(super) computed: Duration,
     /// Longest time between a step and the next, for sampling and delivery, microseconds.
     most_away_us: usize,
 }
@@ -86,6 +90,7 @@ impl World {
             now: Duration::ZERO,
             turns: Turns::default(),
             engines: Vec::new(),
+            encoders: Vec::new(),
             events: BinaryHeap::new(),
             scheduled: 0,
             held: Duration::ZERO,
@@ -94,12 +99,12 @@ impl World {
         }
     }
 
-    fn schedule(&mut self, at: Duration, engine: usize, happens: Happens) {
+    pub(super) fn schedule(&mut self, at: Duration, engine: usize, happens: Happens) {
         self.scheduled += 1;
         self.events.push(Reverse((at, self.scheduled, engine, happens)));
     }
 
-    fn later_us(&mut self, most: usize) -> Duration {
+    pub(super) fn later_us(&mut self, most: usize) -> Duration {
         self.now + Duration::from_micros(self.chance.below(most + 1) as u64)
     }
 
@@ -127,7 +132,8 @@ impl World {
         while let Some(Reverse((at, _, index, happens))) = self.events.pop() {
             assert!(at >= self.now, "time stands still or goes on");
             assert!(self.scheduled < 1_000_000, "no end");
-            if self.engines.iter().any(|placed| self.turns.holds(placed.id)) {
+            let engines = self.engines.iter().map(|placed| placed.id);
+            if engines.chain(self.encoders.iter().map(|placed| placed.id)).any(|id| self.turns.holds(id)) {
                 self.held += at - self.now;
             }
             self.now = at;
@@ -136,6 +142,10 @@ impl World {
     }
 
     fn happen(&mut self, index: usize, happens: Happens) {
+        if let Happens::Encoder(happens) = happens {
+            self.encoder_happens(index, happens);
+            return;
+        }
         if happens == Happens::Loaded {
             let engine = SimulatedEngine::new(&mut self.chance);
             let arrivals = 5 + self.chance.below(20);
@@ -220,8 +230,12 @@ impl World {
     }
 
     /// A turn begins, if it is somebody's: the step of this engine.
-    fn begin(&mut self, next: Option<MemberId>) {
+    pub(super) fn begin(&mut self, next: Option<MemberId>) {
         let Some(next) = next else { return };
+        if let Some(index) = self.encoders.iter().position(|placed| placed.id == next) {
+            self.begin_units(index);
+            return;
+        }
         let index = self.engines.iter().position(|placed| placed.id == next).expect("a member");
         let foreign_stall = self.turns.max_stall(next);
         let placed = &mut self.engines[index];
@@ -265,7 +279,7 @@ impl World {
         assert_eq!(totals.turns, placed.computed.len() as u64, "engine {index}");
         // Its own account has what it did without the device too.
         assert!(stats.prompt_time + stats.completion_time + stats.idle_time >= totals.computed);
-        let others = self.engines.len() as u32 - 1;
+        let others = (self.engines.len() + self.encoders.len()) as u32 - 1;
         let bound = others * (Duration::from_millis(2_100) + 40 * MILLISECOND);
         assert!(totals.longest_wait <= bound, "engine {index} starves: {totals:?}");
     }
@@ -284,6 +298,9 @@ fn simulate(seed: u64) -> Outcomes {
         }
         at += Duration::from_micros(world.chance.below(60_000) as u64);
     }
+    for _ in 0..world.chance.below(3) {
+        world.load_encoder_of_chance();
+    }
     world.run();
     let mut outcomes = Outcomes::new();
     let mut computed = world.computed;
@@ -295,6 +312,10 @@ fn simulate(seed: u64) -> Outcomes {
             computed += world.turns.totals(placed.id).computed;
         }
         add(&mut outcomes, placed.engine.check(seed));
+    }
+    for placed in &world.encoders {
+        computed += if placed.state == State::Idle { world.turns.totals(placed.id).computed } else { Duration::ZERO };
+        add(&mut outcomes, placed.check(seed));
     }
     let drained = world.engines.iter().filter(|placed| placed.state == State::Gone).count();
     assert_eq!(computed, world.held, "seed {seed}: all time that the device was held is somebody's");
@@ -308,9 +329,10 @@ fn engines_that_share_a_device_answer_as_if_alone_while_others_come_and_go() {
     for seed in 0..400 {
         add(&mut total, simulate(seed));
     }
-    for name in
-        ["stop", "length", "cancelled", "waited", "expired", "preempted", "cached", "accepted", "drained"]
-    {
+    let generated =
+        ["stop", "length", "cancelled", "waited", "expired", "preempted", "cached", "accepted", "drained"];
+    let encoded = ["encoded", "encode cancelled", "encode expired", "encode shared", "encoder drained"];
+    for name in generated.into_iter().chain(encoded) {
         assert!(total.get(name).is_some_and(|n| *n >= 50), "too few of {name}: {total:?}");
     }
 }
@@ -320,6 +342,11 @@ const LONG: usize = 8192;
 /// An engine whose steps take a millisecond and a quarter of one for each row, and whose streams may wait for
 /// `max_stall`.
 fn steady(max_stall: Duration) -> SimulatedEngine {
+    steady_by(max_stall, (MILLISECOND, MILLISECOND / 4))
+}
+
+/// The same with steps that take so long, and so long for each row.
+fn steady_by(max_stall: Duration, took: (Duration, Duration)) -> SimulatedEngine {
     let bounds = StepBounds {
         max_running: 4,
         prefill_chunk: 256,
@@ -329,7 +356,7 @@ fn steady(max_stall: Duration) -> SimulatedEngine {
     };
     let model = FakeModel::new(VOCAB, LONG, LONG / 8, 16);
     let clock = Arc::new(Mutex::new(Duration::ZERO));
-    SimulatedEngine::with(model, bounds, (MILLISECOND, MILLISECOND / 4), clock, None, false)
+    SimulatedEngine::with(model, bounds, took, clock, None, false)
 }
 
 fn submit(world: &mut World, index: usize, prompt: usize, tokens: usize) {
@@ -376,5 +403,43 @@ fn tokens_keep_coming_while_other_engines_read_long_prompts() {
             let tokens = placed.engine.requests[0].seen.lock().unwrap().tokens.len();
             assert_eq!(tokens, placed.engine.requests[0].request.max_tokens.unwrap());
         }
+    }
+}
+
+/// The time between two tokens rises by a bounded part while an encoder has a bulk job, which goes on all the same.
+#[test]
+fn tokens_keep_coming_beside_bulk_texts() {
+    for (unit_us, few) in [(500, false), (2_000, false), (2_000, true)] {
+        let mut gaps = [false, true].map(|bulk| {
+            let mut world = World::new(Chance(Rng::new(1)));
+            world.most_away_us = 300;
+            let stream = world.load(steady_by(100 * MILLISECOND, (10 * MILLISECOND, MILLISECOND)), 0);
+            submit(&mut world, stream, 8, 1000);
+            if bulk {
+                let encoder = world.load_encoder(Duration::from_micros(unit_us), 0);
+                world.submit_texts(encoder, 1, 2000, 40, None);
+                if few {
+                    for _ in 0..50 {
+                        world.submit_texts(encoder, 2, 1, 20, None);
+                    }
+                }
+            }
+            world.run();
+            let steps = &world.engines[stream].computed;
+            let mut gaps: Vec<Duration> = steps.windows(2).skip(1).map(|w| w[1] - w[0]).collect();
+            gaps.sort_unstable();
+            if bulk {
+                let placed = &world.encoders[0];
+                let before = placed.units.iter().filter(|at| **at < *steps.last().unwrap()).count();
+                let share = Duration::from_micros(unit_us) * before as u32;
+                let all = *steps.last().unwrap();
+                assert!(share * 12 > all, "bulk work has a part of the time: {share:?} of {all:?}");
+                assert_eq!(placed.check(1)["encoded"], 1 + if few { 50 } else { 0 });
+            }
+            gaps
+        });
+        let p95 = |gaps: &mut Vec<Duration>| gaps[gaps.len() * 95 / 100];
+        let (alone, beside) = (p95(&mut gaps[0]), p95(&mut gaps[1]));
+        assert!(beside <= alone.mul_f64(1.25), "{alone:?} alone, {beside:?} beside units of {unit_us} us");
     }
 }
