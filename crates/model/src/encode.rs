@@ -9,7 +9,7 @@ use crate::encode_scratch::{ChunkBuffers, EncodePass, Progress, RelativeScores, 
 use crate::error::Error;
 use crate::forward::{add_residual, norm, post_norm};
 use crate::load::{Block, FeedWeights, Model};
-use crate::mlp::{MlpBuffers, bias, feed_forward};
+use crate::mlp::{MlpBuffers, bias, feed_forward_without_bias};
 use crate::relative;
 use crate::spec::{Direction, NormPlace, Spec};
 use kernels::{AttentionParams, BLOCK_TOKENS, Compute, Mask, ScoreBias, SeqRows};
@@ -241,8 +241,8 @@ impl Model {
         activations.set(compute, &attention_out[..rows * q_width], q_width, formats, 0);
         kernels::matmul(compute, &block.out.matrix, activations, out);
         let (out_bias, post) = (block.out.bias.as_deref(), block.attention_post_norm.as_ref());
-        add(compute, spec, x, out, out_bias, post, h);
-        match &block.feed {
+        add(compute, spec, x, out, out_bias, post);
+        let down_bias = match &block.feed {
             FeedWeights::Dense(mlp) => {
                 match &block.feed_norm {
                     Some(weights) => {
@@ -250,12 +250,17 @@ impl Model {
                     }
                     None => activations.set(compute, x, width, mlp.formats, 0),
                 }
-                feed_forward(compute, spec, mlp, 0, &mut MlpBuffers { gate, up, activations }, out);
+                let buffers = &mut MlpBuffers { gate, up, activations };
+                feed_forward_without_bias(compute, spec, mlp, 0, buffers, out);
+                mlp.down.bias.as_deref()
             }
             // The loader refuses encoders with experts.
-            FeedWeights::Experts { .. } => out.fill(0.0),
-        }
-        add(compute, spec, x, out, None, block.feed_post_norm.as_ref(), h);
+            FeedWeights::Experts { .. } => {
+                out.fill(0.0);
+                None
+            }
+        };
+        add(compute, spec, x, out, down_bias, block.feed_post_norm.as_ref());
     }
 
     fn finish_chunk(&self, compute: &Compute, pass: &mut EncodePass, chunk: Range<usize>) {
@@ -275,22 +280,17 @@ fn add(
     out: &mut [f32],
     bias: Option<&[f32]>,
     weights: Option<&crate::load::NormWeights>,
-    scratch: &mut [f32],
 ) {
-    if let Some(bias) = bias {
-        kernels::add_bias(compute, out, bias);
-    }
     match (spec.norm_place, weights) {
-        (NormPlace::Post, Some(weights)) => {
-            kernels::add(compute, out, x);
-            norm(spec, weights).rows(compute, out, x);
-        }
+        (NormPlace::Post, Some(weights)) => norm(spec, weights).add_rows(compute, x, out, bias),
         _ => {
+            if let Some(bias) = bias {
+                kernels::add_bias(compute, out, bias);
+            }
             post_norm(compute, spec, weights, out);
             add_residual(compute, spec, x, out);
         }
     }
-    let _ = scratch;
 }
 
 /// The parts of texts in a chunk, with rows counted from the chunk's first.

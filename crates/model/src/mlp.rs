@@ -24,6 +24,19 @@ pub(crate) fn feed_forward(
     buffers: &mut MlpBuffers<'_>,
     out: &mut [f32],
 ) {
+    feed_forward_without_bias(compute, spec, mlp, decode_rows, buffers, out);
+    bias(compute, &mlp.down, out);
+}
+
+/// [`feed_forward`] without the bias of the down projection, for callers that add it with what follows.
+pub(crate) fn feed_forward_without_bias(
+    compute: &Compute,
+    spec: &Spec,
+    mlp: &Mlp,
+    decode_rows: usize,
+    buffers: &mut MlpBuffers<'_>,
+    out: &mut [f32],
+) {
     let rows = out.len() / spec.width;
     let inner = mlp.up.matrix.rows();
     let up = &mut buffers.up[..rows * inner];
@@ -45,7 +58,6 @@ pub(crate) fn feed_forward(
         }
     }
     kernels::matmul(compute, &mlp.down.matrix, activations, out);
-    bias(compute, &mlp.down, out);
 }
 
 /// Adds the bias of `linear` to each row of `out`, if it has one.
