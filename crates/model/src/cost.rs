@@ -1,7 +1,7 @@
 //! The cost of a forward pass in bytes read and multiply-adds, from which rooflines are computed.
 
 use crate::load::{FeedWeights, Mlp, Model};
-use crate::spec::{FeedForward, Spec};
+use crate::spec::{Direction, FeedForward, Layer, Spec};
 use kernels::KvDtype;
 
 impl Spec {
@@ -28,6 +28,32 @@ impl Spec {
             sum += rows as u64 * width * (q + 2 * kv) + 2 * q * scores + full as u64 * (q * width + feed);
         }
         sum
+    }
+
+    /// Multiply-adds of the hidden states of one text of `tokens` tokens in an encoder's pass. Norms, rope, activation
+    /// functions and heads are not counted.
+    #[must_use]
+    pub fn encode_multiply_adds(&self, tokens: usize) -> u64 {
+        let (width, q, kv) = (self.width as u64, self.query_width() as u64, self.kv_width() as u64);
+        let rows = tokens as u64;
+        let attended = |row: usize, window: Option<usize>| match self.direction {
+            Direction::Causal => window.map_or(row + 1, |window| window.min(row + 1)),
+            Direction::Bidirectional => {
+                let reach = window.unwrap_or(tokens);
+                row.min(reach) + 1 + (tokens - 1 - row).min(reach)
+            }
+        };
+        let of_layer = |layer: &Layer| {
+            let scores: u64 = (0..tokens).map(|row| attended(row, layer.window) as u64).sum();
+            let feed = match layer.feed {
+                FeedForward::Dense { width: ff } => self.feed_maps() * width * ff as u64,
+                FeedForward::Experts { count, used, width: ff, .. } => {
+                    width * count as u64 + self.feed_maps() * width * (used * ff) as u64
+                }
+            };
+            rows * (width * (2 * q + 2 * kv) + feed) + 2 * q * scores
+        };
+        self.layers.iter().map(of_layer).sum()
     }
 
     /// The number of feed-forward matrices: up, down, and gate if gated.
@@ -76,6 +102,7 @@ impl Mlp {
 #[cfg(test)]
 mod tests {
     use crate::shapes::parse;
+    use crate::spec::Direction;
     use cpu::{Pool, Tier};
     use kernels::{Compute, KvDtype, Precision};
 
@@ -98,6 +125,21 @@ mod tests {
         let keys = 256 * (256 + 2 * 128);
         let want = 3 * first_layer + a_score * 18 + 3 * keys + (first_layer - keys) + a_score * 7 + 512 * 256;
         assert_eq!(spec.multiply_adds(4, 3, 1), want);
+    }
+
+    #[test]
+    fn an_encoder_multiplies_all_rows_in_all_layers() {
+        let mut spec = model("tiny:f16").spec;
+        let head = 512 * 256;
+        let rows = |tokens: u64| tokens * (spec.multiply_adds(0, 1, 1) - head - 2 * 2 * 256);
+        // Both layers have scores of 2 * 256 multiply-adds a pair.
+        let (one, four) = (rows(1), rows(4));
+        assert_eq!(spec.encode_multiply_adds(4), four + 2 * 512 * (1 + 2 + 3 + 4));
+        spec.direction = Direction::Bidirectional;
+        assert_eq!(spec.encode_multiply_adds(1), one + 2 * 512);
+        assert_eq!(spec.encode_multiply_adds(4), four + 2 * 512 * 16);
+        spec.layers[0].window = Some(1);
+        assert_eq!(spec.encode_multiply_adds(4), four + 512 * (16 + 2 + 3 + 3 + 2));
     }
 
     #[test]

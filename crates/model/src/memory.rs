@@ -1,7 +1,7 @@
 //! The memory that a model needs, computed before anything is loaded.
 
 use crate::error::Error;
-use crate::locate::{self, PackedWeight};
+use crate::locate::{self, EncoderFormat, PackedWeight};
 use crate::scratch::Scratch;
 use crate::source::Source;
 use crate::spec::Spec;
@@ -84,5 +84,25 @@ impl Spec {
         let source = Source::new(opened)?;
         let found = locate::locate_weights(opened, &source, self)?;
         Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision)).sum())
+    }
+
+    /// As [`Spec::weight_bytes`], for [`Model::load_encoder`](crate::Model::load_encoder) with this format.
+    ///
+    /// # Errors
+    /// As [`Spec::weight_bytes`].
+    pub fn encoder_bytes(
+        &self,
+        opened: &Opened,
+        tier: Tier,
+        precision: Precision,
+        format: EncoderFormat,
+    ) -> Result<u64, Error> {
+        let source = Source::new(opened)?;
+        let found = locate::locate_weights(opened, &source, self)?;
+        let bytes = found.into_iter().map(|mut weight| {
+            weight.dtype = weight.packed_dtype(format);
+            weight.packed_bytes(tier, precision)
+        });
+        Ok(bytes.sum())
     }
 }

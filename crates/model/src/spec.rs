@@ -294,7 +294,8 @@ impl WeightRole {
     }
 
     /// Whether this matrix belongs to an encoder's heads, which are computed in f32.
-    pub(crate) fn is_task(self) -> bool {
+    #[must_use]
+    pub fn is_task(self) -> bool {
         matches!(self, WeightRole::Task(_))
     }
 
