@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::{Fault, bodies};
 
 /// The letters, and the paths whose bodies they stand for.
-const LETTERS: [(u8, &str); 12] = [
+const LETTERS: [(u8, &str); 29] = [
     (b'm', "/v1/messages"),
     (b'n', "/v1/messages/count_tokens"),
     (b'r', "/v1/responses"),
@@ -20,6 +20,23 @@ const LETTERS: [(u8, &str); 12] = [
     (b'o', "/api/chat"),
     (b'a', "/api/generate"),
     (b's', "/api/show"),
+    (b'e', "/v1/embeddings"),
+    (b'1', "/v1/embed"),
+    (b'2', "/v2/embed"),
+    (b'k', "/v2/rerank"),
+    (b'K', "/rerank"),
+    (b'x', "/score"),
+    (b'y', "/classify"),
+    (b'P', "/pooling"),
+    (b'E', "/embed"),
+    (b'R', "/predict"),
+    (b'S', "/similarity"),
+    (b'h', "/pipeline/text-classification"),
+    (b'H', "/pipeline/token-classification"),
+    (b'b', "/api/embed"),
+    (b'B', "/api/embeddings"),
+    (b'N', "/v1/entities"),
+    (b'C', "/v1/chunk"),
 ];
 
 const _: () = assert!(LETTERS.len() == bodies::ALL.len(), "a reader of `bodies::ALL` has no letter");

@@ -172,7 +172,7 @@ def what_is_not_here_says_so(s):
     refused(400, "suffix", lambda: s.generate(suffix="."))
     refused(400, "images", lambda: s.chat(messages=[ASKED[0] | {"images": ["aGk="]}]))
     refused(400, "context", lambda: s.generate(prompt="a " * 100_000))
-    refused(404, "embeddings", lambda: s.client.embed(model=s.model, input="a"))
+    refused(400, "model", lambda: s.client.embed(model=s.model, input="a"))
     refused(404, "gristmill rm", lambda: s.client.delete(s.model))
     return refused(404, "gristmill pull", lambda: s.client.pull("llama3"))
 

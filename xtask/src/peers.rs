@@ -5,13 +5,16 @@
 //! then every variant of each peer, and a ratio is of two runs of one round. The best variant of a peer counts
 //! (repacking on or off). A peer that cannot run a case, or fails in it, has a dash in its line; failures are printed.
 //!
-//! Measurements without a counterpart in the peers' benchmarks are in a second table ([`alone`]).
+//! Measurements without a counterpart in the peers' benchmarks are in a second table ([`alone`]). Encoders have peers and
+//! tables of their own ([`encoders`]).
 
 mod alone;
+mod encoders;
 mod llama;
 mod mistralrs;
 mod onnx;
 mod openvino;
+mod page;
 pub mod start;
 mod vllm;
 
@@ -21,10 +24,6 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const PAGE: &str = "docs/performance.md";
-const BEGIN: &str = "<!-- written by `cargo xtask peers`: begin -->";
-const END: &str = "<!-- end -->";
 
 pub const HELP: &str = "\
 usage: cargo xtask peers [FLAGS] [CASE...]
@@ -49,6 +48,8 @@ usage: cargo xtask peers [FLAGS] [CASE...]
   --onnx PYTHON    a Python with tools/peers/requirements-onnx.txt: ONNX Runtime GenAI in int8 beside q8_0, in int4 beside q4_0 and
                    q4_k_m
   --write          put the tables into docs/performance.md
+
+  `cargo xtask peers encoders --help` has the comparison of encoders.
 ";
 
 /// The cases of the table in docs/performance.md.
@@ -345,6 +346,9 @@ impl Options {
 }
 
 pub fn run(args: &[&str]) -> TaskResult {
+    if let [encoders::WORD, rest @ ..] = args {
+        return encoders::run(rest);
+    }
     let options = Options::parse(args)?;
     let paths = Paths::new()?;
     let llama = match &options.llama {
@@ -361,7 +365,12 @@ pub fn run(args: &[&str]) -> TaskResult {
         println!("{table}");
         tables.push(table);
     }
-    if options.write { publish(&paths.ours, &tables.join("\n\n"), &peers, args) } else { Ok(()) }
+    let titles: Vec<&str> = peers.iter().map(|peer| peer.title.as_str()).collect();
+    if options.write {
+        page::publish(&paths.ours, "peers", &tables.join("\n\n"), &titles, args)
+    } else {
+        Ok(())
+    }
 }
 
 /// The table that compares Gristmill with the peers. Prints each line as soon as it is measured.
@@ -426,16 +435,21 @@ impl VariantResult {
         ratios.sort_by(f64::total_cmp);
         VariantResult { flags: flags.join(" "), rate: median(&mut theirs.to_vec()), ratios }
     }
+
+    /// The median ratio, and the lowest and the highest.
+    fn spread(&self) -> String {
+        let at = |i: usize| self.ratios.get(i).copied().unwrap_or(f64::NAN);
+        let last = self.ratios.len().saturating_sub(1);
+        let (low, middle, high) = (at(0), at(self.ratios.len() / 2), at(last));
+        format!("**{middle:.2}** ({low:.2}–{high:.2})")
+    }
 }
 
 impl std::fmt::Display for VariantResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let at = |i: usize| self.ratios.get(i).copied().unwrap_or(f64::NAN);
-        let last = self.ratios.len().saturating_sub(1);
-        let (low, middle, high) = (at(0), at(self.ratios.len() / 2), at(last));
         let flags =
             if self.flags.is_empty() { "its defaults".to_owned() } else { format!("`{}`", self.flags) };
-        write!(f, "{:.1} ({flags}) | **{middle:.2}** ({low:.2}–{high:.2})", self.rate)
+        write!(f, "{:.1} ({flags}) | {}", self.rate, self.spread())
     }
 }
 
@@ -587,44 +601,6 @@ fn cache() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Replaces the part of the page between the marks.
-fn publish(ours: &Path, table: &str, peers: &[Peer], args: &[&str]) -> TaskResult {
-    let path = root().join(PAGE);
-    let page = std::fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
-    let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| format!("{PAGE} has no `{BEGIN}` … `{END}`"))?;
-    let machine = machine(&parse(&output(Command::new(ours).args(["doctor", "--json"]))?)?)?;
-    let date = output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
-    let with: Vec<&str> = peers.iter().map(|peer| peer.title.as_str()).collect();
-    // Readers on other machines do not need this machine's paths.
-    let shown: Vec<&str> = args.iter().copied().map(without_path).collect();
-    let text = format!(
-        "{head}{BEGIN}\n{}, {machine}; {}. `cargo xtask peers {}`\n\n{table}\n{END}{tail}",
-        date.trim(),
-        with.join(", "),
-        shown.join(" ")
-    );
-    write_whole(&path, &text)
-}
-
-/// The description of the machine from `gristmill doctor --json`.
-fn machine(doctor: &Value) -> Result<String, String> {
-    let (cpu, cores) = (&doctor["model_name"], &doctor["cores"]);
-    match (cpu.as_str(), cores.as_u64()) {
-        (Some(cpu), Some(cores)) => Ok(format!("{cpu}, {cores} cores")),
-        _ => Err(format!("`gristmill doctor --json` has model_name {cpu} and cores {cores}")),
-    }
-}
-
-fn without_path(arg: &str) -> &str {
-    let path = Path::new(arg);
-    match arg.contains('/') {
-        true if path.is_dir() => "DIR",
-        true if path.is_file() => "PYTHON",
-        _ => arg,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -633,14 +609,6 @@ mod tests {
     fn a_variant_has_its_rate_and_the_ratios_of_its_rounds() {
         let beside = VariantResult::of(&["-fa", "1"], &[30.0, 12.0, 40.0], &[10.0, 12.0, 20.0]);
         assert_eq!(beside.to_string(), "12.0 (`-fa 1`) | **2.00** (1.00–3.00)");
-    }
-
-    /// A table was once of a machine `unknown`.
-    #[test]
-    fn a_table_names_its_machine() {
-        let doctor = parse(r#"{"model_name": "AMD EPYC", "cores": 2}"#).unwrap();
-        assert_eq!(machine(&doctor).unwrap(), "AMD EPYC, 2 cores");
-        assert!(machine(&parse(r#"{"cpu": "AMD EPYC"}"#).unwrap()).is_err());
     }
 
     #[test]

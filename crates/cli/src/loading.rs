@@ -14,6 +14,7 @@ use kernels::{Compute, KvDtype, Precision};
 use model::{MemoryNeed, Model, PackedCache, PackedCacheReport, Spec};
 use text::{ChatTemplate, Tokenizer};
 
+use crate::found::{self, Found};
 use crate::store::size;
 use crate::tuned::{Setting, Tuned};
 use crate::{Failure, details, flags, term};
@@ -166,16 +167,25 @@ fn remarks(cached: &PackedCacheReport, writing: Duration) -> Vec<String> {
 /// # Errors
 /// No such model, a damaged or unsupported file, a flag out of range, or memory that does not suffice.
 pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
+    // A flag that is wrong is told before the model is looked for.
+    wish.compute.tier()?;
+    plan_found(Found::find(wish.model)?, wish)
+}
+
+/// Works out whether a model that was found fits.
+///
+/// # Errors
+/// An encoder, a flag out of range, or memory that does not suffice.
+pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failure> {
     let machine = cpu::probe::detect();
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
-    let path = crate::store::resolve(wish.model)?;
-    let opened = weights::open(&path)?;
+    let Found { path, opened, mut spec, .. } = found;
+    found::check_generates(wish.model, &spec)?;
     let tuned = match wish.compute.threads {
         Some(_) => None,
         None => Tuned::find(&path, &Setting::of(&opened, &machine, tier)),
     };
     let threads = tuned.as_ref().map_or(threads, Tuned::most_threads);
-    let mut spec = Spec::read(&opened).map_err(|error| of(wish.model, error))?;
     let weight_bytes =
         spec.weight_bytes(&opened, tier, wish.precision).map_err(|error| of(wish.model, error))?;
     let kv_dtype = wish.kv.dtype(tier);

@@ -13,10 +13,15 @@ mod calendar;
 mod commands;
 mod config;
 mod details;
+mod encoder_session;
+mod encoders;
 mod failure;
 mod files;
 mod flags;
+mod found;
+mod lines;
 mod loading;
+mod progress;
 mod sampling;
 mod store;
 mod svg;
@@ -42,6 +47,12 @@ enum Command {
     Serve(Box<commands::serve::Args>),
     /// Answer one prompt, or chat in the terminal.
     Run(Box<commands::run::Args>),
+    /// Turn texts into vectors, a line each.
+    Embed(Box<commands::embed::Args>),
+    /// Rank documents by how relevant they are to a query.
+    Rerank(Box<commands::rerank::Args>),
+    /// Say the label of each text, or the entities in it.
+    Classify(Box<commands::classify::Args>),
     /// Fetch a model into the store.
     Pull(commands::pull::Args),
     /// List the models in the catalog and in the store.
@@ -76,6 +87,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => commands::serve::run(*args),
         Command::Run(args) => commands::run::run(*args),
+        Command::Embed(args) => commands::embed::run(*args),
+        Command::Rerank(args) => commands::rerank::run(*args),
+        Command::Classify(args) => commands::classify::run(*args),
         Command::Pull(args) => commands::pull::run(args),
         Command::List(args) => commands::list::run(args),
         Command::Rm(args) => commands::rm::run(args),

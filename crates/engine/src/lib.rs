@@ -53,8 +53,8 @@ pub use forward::{Detokenizer, Forward, Rows, SequenceRows, Vocabulary};
 pub use handle::{Handle, MAX_STOP_BYTES, MAX_STOPS, Ticket};
 pub use limits::{Limits, Speculation, Threads};
 pub use params::{
-    Dry, Dynatemp, MAX_ALLOWED_IDS, MAX_BAD_WORDS, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SCORED_IDS, Mirostat,
-    MirostatVersion, Params, Xtc,
+    Dry, Dynatemp, MAX_ALLOWED_IDS, MAX_BAD_WORDS, MAX_BREAKERS, MAX_LOGIT_BIAS, MAX_LOGPROBS,
+    MAX_SCORED_IDS, Mirostat, MirostatVersion, Params, Xtc,
 };
 pub use request::{Caller, Priority, Request};
 pub use stats::{Stats, StepReport, Unwatched, Watch};

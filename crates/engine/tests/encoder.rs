@@ -54,7 +54,10 @@ fn submit(handle: &EncoderHandle, texts: Vec<Text>, want: Want) -> (EncodeTicket
 }
 
 /// The numbers of a job's texts and how it ended.
-fn read(from: &Receiver<Told>, texts: usize) -> (Vec<Option<Vec<f32>>>, Result<(), EncodeError>, EncodeCosts) {
+fn read(
+    from: &Receiver<Told>,
+    texts: usize,
+) -> (Vec<Option<Vec<f32>>>, Result<(), EncodeError>, EncodeCosts) {
     let mut all = vec![None; texts];
     loop {
         match from.recv_timeout(Duration::from_secs(20)).expect("a job ends") {
@@ -187,7 +190,10 @@ fn what_the_model_does_not_take_is_refused_with_its_numbers() {
     assert_eq!(long.to_string(), "text 0 has 129 tokens, the limit is 128");
     assert_eq!(refused(vec![text(1, 129)]), Some(long));
     let unknown = Text { tokens: vec![5, 1000], ..Text::default() };
-    assert_eq!(refused(vec![unknown]), Some(EncodeRefused::UnknownToken { text: 0, token: 1000, vocab: VOCAB }));
+    assert_eq!(
+        refused(vec![unknown]),
+        Some(EncodeRefused::UnknownToken { text: 0, token: 1000, vocab: VOCAB })
+    );
     let shape = EncodeRefused::Shape { text: 0, tokens: 3, types: 0, skip: 3 };
     assert_eq!(refused(vec![Text { skip: 3, ..text(1, 3) }]), Some(shape));
     // A text as long as the context is longer than a step, and is computed all the same.
@@ -206,9 +212,15 @@ fn the_queue_is_bounded_and_keeps_room_for_few_texts() {
     let many = |seed: u32, count: u32, tokens| (seed..seed + count).map(|seed| text(seed, tokens)).collect();
     let bulk = submit(&handle, many(1, 25, 5), Want::Dense);
     let refused = |texts: Vec<Text>| handle.submit(job(1, texts, Want::Dense).0).err();
-    assert_eq!(refused(many(50, 9, 5)), Some(EncodeRefused::TooManyTexts { waiting: 25, texts: 9, limit: 30 }));
+    assert_eq!(
+        refused(many(50, 9, 5)),
+        Some(EncodeRefused::TooManyTexts { waiting: 25, texts: 9, limit: 30 })
+    );
     let few = submit(&handle, many(50, 8, 5), Want::Dense);
-    assert_eq!(refused(many(60, 8, 5)), Some(EncodeRefused::TooManyTexts { waiting: 33, texts: 8, limit: 40 }));
+    assert_eq!(
+        refused(many(60, 8, 5)),
+        Some(EncodeRefused::TooManyTexts { waiting: 33, texts: 8, limit: 40 })
+    );
     let tokens = EncodeRefused::TooManyTokens { waiting: 165, tokens: 360, limit: 500 };
     assert_eq!(refused(many(60, 3, 120)), Some(tokens));
     assert_eq!((handle.stats().refused_busy, handle.stats().waiting), (3, 33));
@@ -317,7 +329,8 @@ fn a_stream_goes_on_beside_a_bulk_job() {
         std::thread::sleep(Duration::from_micros(200));
         Ok(())
     });
-    let handle = Encoder::start(&device, encode, EncoderSetup::new("bulk", EncoderLimits::default())).unwrap();
+    let handle =
+        Encoder::start(&device, encode, EncoderSetup::new("bulk", EncoderLimits::default())).unwrap();
     let model = Around::new(FakeModel::new(40, 256, 80, 4), |model: &mut FakeModel, rows: &Rows<'_>| {
         std::thread::sleep(Duration::from_millis(2));
         model.forward(rows).map(<[f32]>::to_vec)

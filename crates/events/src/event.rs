@@ -110,6 +110,28 @@ pub enum ModelEvent {
         /// Tokens of the longest.
         longest_tokens: usize,
     },
+    /// The encoder computed a batch of texts.
+    EncodeStep {
+        /// Texts that were delivered.
+        texts: usize,
+        /// Tokens that were computed.
+        tokens: usize,
+        /// How long it took, without waiting for the device.
+        took: Duration,
+    },
+    /// A request to the encoder ended.
+    EncodeFinished {
+        /// Why; [`Ending::Stop`] where all texts were encoded.
+        ending: Ending,
+        /// Texts that were encoded.
+        texts: usize,
+        /// Tokens of the request.
+        tokens: usize,
+        /// From arrival to the end.
+        total: Duration,
+        /// Waiting for its first step.
+        queued: Duration,
+    },
 }
 
 /// Something that happened to a model as a whole, from its registration on; most of them change its [`ModelState`].

@@ -10,6 +10,7 @@
 mod buckets;
 mod budget;
 mod cost;
+mod encoder;
 mod engine;
 mod event;
 mod family;

@@ -10,6 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::encoder::EncoderMetrics;
 use crate::engine::EngineMetrics;
 use crate::event::{Gauges, LoadEvent, ModelEvent, ModelState};
 use crate::family::{ModelFamilies, ModelLabels};
@@ -54,6 +55,7 @@ struct Serving {
     engine: EngineMetrics,
     requests: RequestMetrics,
     steps: StepMetrics,
+    encoder: EncoderMetrics,
     families: ModelFamilies,
 }
 
@@ -64,6 +66,7 @@ impl Serving {
             engine: EngineMetrics::new(&mut families),
             requests: RequestMetrics::new(&mut families, context),
             steps: StepMetrics::new(&mut families),
+            encoder: EncoderMetrics::new(&mut families, context),
             families,
         }
     }
@@ -107,7 +110,7 @@ impl ModelMetrics {
         if let ModelEvent::Rejected(reason) = event {
             self.shared.machine.rejected(reason);
         }
-        let Some(Serving { requests, steps, .. }) = self.serving.get() else { return };
+        let Some(Serving { requests, steps, encoder, .. }) = self.serving.get() else { return };
         match event {
             ModelEvent::Rejected(reason) => requests.rejected(reason),
             ModelEvent::SlowReader => requests.slow_reader(),
@@ -120,6 +123,10 @@ impl ModelMetrics {
             ModelEvent::Verified { proposed, accepted } => steps.verified(proposed, accepted),
             ModelEvent::Finished { .. } => requests.finished(&event),
             ModelEvent::GroupFinished { n, longest_tokens } => requests.group_finished(n, longest_tokens),
+            ModelEvent::EncodeStep { texts, tokens, took } => encoder.step(texts, tokens, took),
+            ModelEvent::EncodeFinished { ending, texts, tokens, total, queued } => {
+                encoder.finished(ending, texts, tokens, total, queued);
+            }
         }
         if let Some((llamacpp, _)) = self.shared.llamacpp.get() {
             llamacpp.record(&event);

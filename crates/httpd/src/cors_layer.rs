@@ -20,7 +20,8 @@ use crate::edge::Edge;
 use crate::faults::respond;
 
 /// Headers of an answer that a page's script may read.
-const EXPOSED: &str = "x-request-id, x-gristmill-warning, retry-after";
+const EXPOSED: &str =
+    "x-request-id, x-gristmill-warning, retry-after, x-embedding-fingerprint, x-truncated-tokens";
 const METHODS: &str = "GET, POST, DELETE";
 /// Seconds that a browser may remember what it was told.
 const MAX_AGE: &str = "600";

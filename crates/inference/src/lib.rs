@@ -24,8 +24,8 @@ pub use operation::{
     Prompt, Request, Rerank, Score, TextInput, Tokenize, Truncation,
 };
 pub use output::{
-    Embedding, Encoded, End, Entity, Event, Events, Generation, InputLength, Output, Part, PromptFacts,
-    PromptScores, Score as TokenScore, ScoredToken, Token, TokenText, Tokens,
+    Chunk, Chunks, Embedding, Encoded, End, Entity, Event, Events, Generation, InputLength, Output, Part,
+    PromptFacts, PromptScores, Score as TokenScore, ScoredToken, Token, TokenText, Tokens,
 };
 pub use shares::{LimitReached, Share, Shares};
 

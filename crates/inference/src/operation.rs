@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use wire::chunk::ChunkBy;
+pub use wire::inputs::{Aggregation, InputPrompt, Length, TextInput, Truncation};
 use wire::{ChatRequest, CompletionRequest};
 
 use crate::RequestContext;
@@ -45,7 +47,11 @@ impl Operation {
             Operation::Generate(Generate { prompt: Prompt::Text(completion), .. }) => {
                 completion.model.as_deref()
             }
-            Operation::Tokenize(Tokenize::Encode { model, .. } | Tokenize::Decode { model, .. })
+            Operation::Tokenize(
+                Tokenize::Encode { model, .. }
+                | Tokenize::Decode { model, .. }
+                | Tokenize::Chunk { model, .. },
+            )
             | Operation::Embed(Embed { model, .. })
             | Operation::Rerank(Rerank { model, .. })
             | Operation::Classify(Classify { model, .. })
@@ -124,56 +130,19 @@ pub enum Tokenize {
         /// Token ids.
         ids: Vec<u32>,
     },
-}
-
-/// An input of an encoder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextInput {
-    /// A text.
-    Text(String),
-    /// Two texts that are read together, such as a query and a document.
-    Pair(String, String),
-    /// Token ids, special tokens included.
-    Tokens(Vec<u32>),
-}
-
-/// What becomes of an input that is longer than the model's or the request's limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Truncation {
-    /// The request fails.
-    #[default]
-    Refuse,
-    /// Tokens are cut from the end.
-    End,
-    /// Tokens are cut from the start.
-    Start,
-    /// The text is encoded in parts, whose vectors are averaged with their token counts as weights. For
-    /// [`Embed`] with [`EmbedKind::Dense`] only.
-    Chunk,
-}
-
-/// The limit of an input's length, and what becomes of longer ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Length {
-    /// Most tokens, special tokens included; none is the model's own limit, which always holds.
-    pub tokens: Option<usize>,
-    /// What becomes of longer inputs.
-    pub truncation: Truncation,
-}
-
-/// The text that is put before each input, as the model's file names it (`prompts` of
-/// `config_sentence_transformers.json`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum InputPrompt {
-    /// The model's default prompt, which most models do not have.
-    #[default]
-    Default,
-    /// The prompt of this name; the request fails if the model has none of this name.
-    Named(String),
-    /// The first of these prompts that the model has, else none: for dialects that tell queries from documents.
-    FirstOf(&'static [&'static str]),
-    /// No prompt.
-    None,
+    /// The parts of a text that have at most so many tokens.
+    Chunk {
+        /// Name of the requested model; none is the default model.
+        model: Option<String>,
+        /// The text.
+        text: String,
+        /// Where it may be cut.
+        by: ChunkBy,
+        /// Most tokens of a chunk, without special tokens; at least 8.
+        size: usize,
+        /// Most tokens that a chunk has in common with the one before it; at most half of `size`.
+        overlap: usize,
+    },
 }
 
 /// The vectors of an embedding.
@@ -237,22 +206,6 @@ pub struct Classify {
     pub raw_scores: bool,
     /// The labels to choose from, for a generating model, which has none of its own.
     pub labels: Vec<String>,
-}
-
-/// How the labels of tokens become entities (transformers' `aggregation_strategy`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Aggregation {
-    /// Each token is an entity.
-    None,
-    /// Neighbouring tokens of one label are an entity, by BIO and BIOES prefixes.
-    #[default]
-    Simple,
-    /// As `Simple`; a word has the label of its first token.
-    First,
-    /// As `Simple`; a word has the label of its most certain token.
-    Max,
-    /// As `Simple`; a word has the label of its tokens' mean scores.
-    Average,
 }
 
 /// Token classification, such as named-entity recognition.

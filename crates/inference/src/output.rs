@@ -14,6 +14,8 @@ pub enum Output {
     Tokens(Tokens),
     /// Text of tokens or of a conversation, for [`Tokenize`](crate::Operation::Tokenize).
     Text(String),
+    /// Parts of a text, for [`Tokenize`](crate::Operation::Tokenize).
+    Chunks(Chunks),
     /// Vectors of each input, for [`Embed`](crate::Operation::Embed).
     Embeddings(Encoded<Embedding>),
     /// A number for each document or pair, in their order, for [`Rerank`](crate::Operation::Rerank) and
@@ -94,6 +96,30 @@ pub struct Entity {
     pub bytes: std::ops::Range<usize>,
     /// The part of the text, in Unicode characters.
     pub chars: std::ops::Range<usize>,
+}
+
+/// The parts of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunks {
+    /// Name of the model whose tokens were counted.
+    pub model: String,
+    /// The text.
+    pub text: String,
+    /// The parts, in the order of the text.
+    pub chunks: Vec<Chunk>,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The part, in bytes.
+    pub bytes: std::ops::Range<usize>,
+    /// The part, in Unicode characters.
+    pub chars: std::ops::Range<usize>,
+    /// Number of its tokens, without special tokens.
+    pub tokens: usize,
+    /// The headings above it, the outermost first.
+    pub headings: Vec<String>,
 }
 
 /// The tokens of a text.

@@ -156,6 +156,12 @@ impl EncodePass {
         self.step_tokens
     }
 
+    /// Computes at most so many rows together from now on, so that others may compute sooner between two chunks; it
+    /// changes no number. At most 256, and at least 1.
+    pub fn set_chunk_rows(&mut self, rows: usize) {
+        self.chunk_rows = rows.clamp(1, CHUNK.min(self.step_tokens));
+    }
+
     /// Rows for which there is room now.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
@@ -188,8 +194,8 @@ impl EncodePass {
             let scores = |used: bool| {
                 vec![0.0; if used { rows * spec.heads * spec.positions.relative_rows() } else { 0 }]
             };
-            let buffers = ProductBuffers::new(spec, self.chunk_rows);
-            let first_rows = Vec::with_capacity(self.chunk_rows);
+            let buffers = ProductBuffers::new(spec, CHUNK.min(self.step_tokens));
+            let first_rows = Vec::with_capacity(CHUNK.min(self.step_tokens));
             self.relative = Some(RelativeScores { c2p: scores(c2p), p2c: scores(p2c), first_rows, buffers });
         }
         self.capacity = rows;

@@ -26,10 +26,25 @@ pub(crate) fn anthropic(fault: &Fault) -> Response {
     response
 }
 
+/// A fault in Cohere's shape.
+pub(crate) fn cohere(fault: &Fault) -> Response {
+    let mut response = httpd::respond(fault);
+    *response.body_mut() = wire::cohere::fault(fault).to_string().into();
+    response
+}
+
 /// A fault in text-generation-inference's shape.
 pub(crate) fn tgi(fault: &Fault) -> Response {
+    shaped(fault, wire::tgi::fault(fault))
+}
+
+/// A fault in text-embeddings-inference's shape.
+pub(crate) fn tei(fault: &Fault) -> Response {
+    shaped(fault, wire::tei::fault(fault))
+}
+
+fn shaped(fault: &Fault, (status, body): (u16, serde_json::Value)) -> Response {
     let mut response = httpd::respond(fault);
-    let (status, body) = wire::tgi::fault(fault);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.body_mut() = body.to_string().into();
     response

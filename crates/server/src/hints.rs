@@ -7,21 +7,10 @@ use wire::Fault;
 use crate::faults;
 
 /// Beginnings of paths that other servers have, and what to say of them.
-const ABSENT: [(&str, &str); 31] = [
-    ("/v1/embeddings", EMBEDDINGS),
-    ("/embeddings", EMBEDDINGS),
-    ("/embedding", EMBEDDINGS),
-    ("/embed", EMBEDDINGS),
-    ("/pooling", EMBEDDINGS),
-    ("/v1/rerank", "ranking is not built into this server"),
-    ("/rerank", "ranking is not built into this server"),
-    ("/v1/score", "scoring pairs of texts is not built into this server"),
-    ("/score", "scoring pairs of texts is not built into this server"),
-    ("/classify", "classification is not built into this server"),
+const ABSENT: [(&str, &str); 20] = [
+    ("/embedding", "use /v1/embeddings or /embed"),
     ("/infill", INFILL),
     ("/v1/fim", INFILL),
-    ("/api/embed", EMBEDDINGS),
-    ("/api/embeddings", EMBEDDINGS),
     ("/api/pull", "models are fetched with `gristmill pull NAME` on the machine, and served when it starts"),
     (
         "/api/create",
@@ -46,9 +35,9 @@ const ABSENT: [(&str, &str); 31] = [
     ("/lora-adapters", "adapters are not built into this server"),
     ("/v1/complete", "use /v1/completions or /v1/messages"),
 ];
-const EMBEDDINGS: &str = "embeddings are not built into this server";
 const INFILL: &str = "filling in between a prefix and a suffix is not built into this server";
-const OLLAMA: &str = "of Ollama's API there are /api/chat, generate, tags, show, ps and version";
+const OLLAMA: &str =
+    "of Ollama's API there are /api/chat, generate, embed, embeddings, tags, show, ps and version";
 
 pub(crate) async fn nothing_there(uri: Uri) -> Response {
     let mut fault = Fault::not_found(uri.path());
@@ -88,6 +77,10 @@ fn hint(path: &str) -> Option<String> {
     let end = [
         "/chat/completions",
         "/completions",
+        "/embeddings",
+        "/rerank",
+        "/pooling",
+        "/classify",
         "/responses",
         "/messages",
         "/models",
@@ -125,11 +118,12 @@ mod tests {
             ("/openai/v1/models", "/v1/models"),
             ("//v1//models", "/v1/models"),
             ("/V1/Models", "/v1/models"),
-            ("/embeddings", "embeddings are not built"),
-            ("/v1/embeddings", "embeddings are not built"),
+            ("/v1/pooling", "/pooling"),
+            ("/entities", "/v1/entities"),
+            ("/v1/v1/embeddings", "/v1/embeddings"),
+            ("/embedding", "/v1/embeddings"),
             ("/api/chat/", "/api/chat"),
             ("/v1/api/tags", "/api/tags"),
-            ("/api/embed", "embeddings are not built"),
             ("/api/pull", "gristmill pull"),
             ("/api/blobs/sha256:0", "path on the machine"),
             ("/api/me", "Ollama"),

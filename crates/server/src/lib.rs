@@ -11,6 +11,7 @@
 //! without a bound.
 
 mod answer;
+mod encoders;
 mod faults;
 mod hints;
 mod items;
@@ -39,7 +40,11 @@ use tokio::net::TcpListener;
 pub use httpd::{Cors, KeyLimits, Keys, KeysError, Tls, TlsError};
 pub use inference::{Audit, Record, Stages, TraceParent};
 pub use options::Options;
-pub use service::{Guided, LoadedModel, ModelDetails, ModelText, PREPARATIONS, Price, TextPipeline, Wanted};
+pub use service::{
+    Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, EncoderText, Encoding, Guided,
+    LoadedModel, ModelDetails, ModelText, PREPARATIONS, Price, ShortVectors, TextPipeline, TokenVectors,
+    Wanted,
+};
 pub use wire::Currency;
 
 use state::State;
@@ -85,6 +90,11 @@ impl Server {
     /// As [`Server::watch`]; `weight_bytes` tells how many bytes of weights a step of so many rows reads.
     pub fn watch_reads(&self, model: &str, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn service::Watch> {
         self.state.service.watch(model, weight_bytes)
+    }
+
+    /// As [`Server::watch`], for an encoder.
+    pub fn watch_encoder(&self, model: &str) -> Box<dyn service::EncodeWatch> {
+        self.state.service.watch_encoder(model)
     }
 
     /// What is asked about the process whenever somebody asks for the metrics; it should take well under a millisecond.

@@ -45,8 +45,12 @@ pub(crate) async fn slots(Shared(state): Shared<Arc<State>>, uri: Uri) -> Respon
         Ok(model) => model,
         Err(fault) => return httpd::respond(&fault),
     };
-    let (all, running) = (state.service.options().parallel, model.engine.stats().running);
-    let slot = |id: usize| json!({"id": id, "n_ctx": model.engine.context(), "speculative": false, "is_processing": id < running});
+    let engine = match model.generation() {
+        Ok(generating) => &generating.engine,
+        Err(fault) => return httpd::respond(&fault),
+    };
+    let (all, running) = (state.service.options().parallel, engine.stats().running);
+    let slot = |id: usize| json!({"id": id, "n_ctx": engine.context(), "speculative": false, "is_processing": id < running});
     let slots: Vec<Value> = (0..all).map(slot).collect();
     let none_free = running >= all && uri.query().is_some_and(|query| query.contains("fail_on_no_slot"));
     let status = if none_free { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };

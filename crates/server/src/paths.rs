@@ -30,6 +30,8 @@ impl httpd::Site for Paths {
         match shape {
             _ if path.starts_with("/v1/messages") => faults::anthropic(fault),
             Some(ErrorFormat::Tgi) if path != "/" => faults::tgi(fault),
+            Some(ErrorFormat::Tei) => faults::tei(fault),
+            Some(ErrorFormat::Cohere) => faults::cohere(fault),
             _ => faults::of_path(path, fault),
         }
     }

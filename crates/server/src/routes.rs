@@ -17,7 +17,7 @@ use crate::answer;
 use crate::requests::{Begun, Read, begin};
 use crate::shown::Shown;
 use crate::state::State;
-use crate::{faults, hints, llamacpp, messages, ollama, page, responses, stream, tgi, tokens};
+use crate::{encoders, faults, hints, llamacpp, messages, ollama, page, responses, stream, tgi, tokens};
 
 /// Paths of OpenAI's that are said rather than found missing.
 const CONVERSATIONS: [&str; 2] = ["/v1/conversations", "/v1/conversations/{*rest}"];
@@ -49,14 +49,34 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "tokenizerInfo" => get(tokenizer_info),
         "generate" => post(tgi::generate),
         "generateStream" => post(tgi::generate_stream),
-        "compatGenerate" => post(tgi::root),
-        "info" => get(tgi::info),
+        "compatGenerate" => post(encoders::root),
+        "info" => get(encoders::info),
+        "createEmbedding" | "createEmbeddingAlias" => post(encoders::embeddings),
+        "cohereEmbedV1" => post(encoders::embed_v1),
+        "cohereEmbed" => post(encoders::embed_v2),
+        "rerank" => post(encoders::rerank),
+        "rerankV1" => post(encoders::rerank_v1),
+        "rerankV2" => post(encoders::rerank_v2),
+        "score" | "scoreV1" => post(encoders::score),
+        "classify" => post(encoders::classify),
+        "pooling" => post(encoders::pooling),
+        "teiEmbed" | "featureExtraction" => post(encoders::embed),
+        "teiEmbedAll" => post(encoders::embed_all),
+        "teiEmbedSparse" => post(encoders::embed_sparse),
+        "teiPredict" => post(encoders::predict),
+        "teiSimilarity" | "sentenceSimilarity" => post(encoders::similarity),
+        "textClassification" => post(encoders::text_classification),
+        "tokenClassification" => post(encoders::token_classification),
+        "createEntities" => post(encoders::entities),
+        "createChunks" => post(tokens::chunk),
         "llamaCompletion" | "llamaCompletions" => post(llamacpp::completion),
         "slots" => get(llamacpp::slots),
         "version" => get(version),
         "props" => get(props),
         "ollamaChat" => post(ollama::chat),
         "ollamaGenerate" => post(ollama::generate),
+        "ollamaEmbed" => post(ollama::embed),
+        "ollamaEmbeddings" => post(ollama::embeddings),
         "ollamaTags" => get(ollama::tags),
         "ollamaPs" => get(ollama::ps),
         "ollamaShow" => post(ollama::show),
@@ -129,7 +149,7 @@ async fn metrics(Shared(state): Shared<Arc<State>>, request: Request) -> Respons
 fn cards(facts: &Facts) -> Vec<models::Card> {
     let model = facts.state.model();
     let created = model.map_or(0, |model| model.created);
-    let context = model.map(|model| model.engine.context());
+    let context = model.map(|model| model.context());
     let card = |name: &String| models::Card {
         state: facts.state.name(),
         memory_bytes: facts.bytes.filter(|bytes| *bytes > 0),
@@ -235,7 +255,7 @@ async fn props(Shared(state): Shared<Arc<State>>) -> Response {
     let defaults = service::Params::default();
     to_json(&serde_json::json!({
         "default_generation_settings": {
-            "n_ctx": model.engine.context(),
+            "n_ctx": model.context(),
             "params": {
                 "temperature": defaults.temperature,
                 "top_k": defaults.top_k,
@@ -257,9 +277,12 @@ async fn props(Shared(state): Shared<Arc<State>>) -> Response {
 async fn tokenizer_info(Shared(state): Shared<Arc<State>>) -> Response {
     match state.service.model(None).await {
         Ok(model) => {
-            let mut facts = model.text.facts();
+            let mut facts = match model.generation() {
+                Ok(generating) => generating.text.facts(),
+                Err(fault) => return httpd::respond(&fault),
+            };
             facts.entry("tokenizer_class").or_insert("PreTrainedTokenizerFast".into());
-            facts.insert("model_max_length".into(), model.engine.context().into());
+            facts.insert("model_max_length".into(), model.context().into());
             to_json(&facts)
         }
         Err(fault) => httpd::respond(&fault),

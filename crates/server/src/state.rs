@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use events::Process;
 use httpd::Edge;
+use inference::{Capability, Inference};
 use service::Service;
+use wire::Fault;
 
 use crate::options::Options;
 use crate::paths::Paths;
@@ -33,6 +35,23 @@ impl State {
         }
         let edge = Arc::new(Edge::new(http, metrics, Box::new(Paths { page })));
         State { edge, service, process: OnceLock::new(), page, ping }
+    }
+
+    /// What the model of this name can be asked; none is the default one.
+    pub(crate) fn capability(&self, model: Option<&str>) -> Result<Capability, Fault> {
+        let index = self.service.find(model)?;
+        let capability = self.service.capabilities().into_iter().nth(index);
+        capability.ok_or_else(|| Fault::internal("a model that is found is not there"))
+    }
+
+    /// Whether the model of this name has this operation.
+    pub(crate) fn can(&self, model: Option<&str>, operation: &str) -> Result<bool, Fault> {
+        Ok(self.capability(model)?.operations.contains(&operation))
+    }
+
+    /// Whether no model is an encoder.
+    pub(crate) fn only_generates(&self) -> bool {
+        self.service.capabilities().iter().all(|capability| capability.operations.contains(&"generate"))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::stream::{self, Dialect};
 
 /// What such a request wants to be told.
-enum Asked {
+pub(crate) enum Asked {
     /// TGI's own form.
     Tgi(Wanted),
     /// The short form with `prompt`.
@@ -26,7 +26,7 @@ enum Asked {
 }
 
 /// What a request in TGI's own form wants to be told.
-struct Wanted {
+pub(crate) struct Wanted {
     details: bool,
     prefill: bool,
     alternatives: usize,
@@ -41,7 +41,7 @@ struct Wanted {
 
 /// What a request in the short form wants to be told.
 #[derive(Clone, Copy)]
-struct Brief {
+pub(crate) struct Brief {
     streamed: bool,
     echo: bool,
     best: usize,
@@ -72,23 +72,30 @@ pub(crate) async fn generate_stream(Shared(state): Shared<Arc<State>>, request: 
     .await
 }
 
-/// `POST /`.
-pub(crate) async fn root(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
-    answer(&state, request, |body| match Generate::parse(body)? {
+/// `POST /` of a model that generates.
+pub(crate) async fn root(state: &Arc<State>, request: Request) -> Response {
+    answer(state, request, compat).await
+}
+
+/// The operation of a body of `POST /`.
+pub(crate) fn compat(body: &[u8]) -> Result<(Operation, Asked), Fault> {
+    match Generate::parse(body)? {
         Generate::Inputs(request) if request.completion.stream.on => inputs(request.streamed()?, true),
         Generate::Inputs(request) => inputs(*request, true),
         Generate::Prompt(request) => short(*request),
-    })
-    .await
+    }
 }
 
-/// `GET /info`.
-pub(crate) async fn info(Shared(state): Shared<Arc<State>>) -> Response {
+/// `GET /info` of a model that generates.
+pub(crate) async fn info(state: &Arc<State>) -> Response {
     let model = match state.service.model(None).await {
         Ok(model) => model,
         Err(fault) => return faults::tgi(&fault),
     };
-    let context = model.engine.context();
+    let context = match model.generation() {
+        Ok(generating) => generating.engine.context(),
+        Err(fault) => return faults::tgi(&fault),
+    };
     axum::Json(json!({
         "model_id": model.name(),
         "model_sha": null,
@@ -117,7 +124,8 @@ async fn answer(state: &Arc<State>, request: Request, make: Read<Operation, Aske
     }
 }
 
-async fn said(state: &State, generation: Generation, asked: Asked) -> Result<Response, Fault> {
+/// The answer.
+pub(crate) async fn said(state: &State, generation: Generation, asked: Asked) -> Result<Response, Fault> {
     match asked {
         Asked::Tgi(asked) if asked.streamed => {
             let writer = Writer { asked, text: String::new(), last: None, held: false, tokens: 0 };

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State as Shared};
 use axum::response::{IntoResponse, Response};
-use inference::{Operation, Output, Tokenize as Asked, Tokens};
+use inference::{Chunk, Operation, Output, Tokenize as Asked, Tokens};
 use serde_json::json;
 use service::Takes;
+use wire::chunk::{ChunkAnswer, ChunkEntry, ChunkRequest};
 use wire::tokens::{self, Text, Tokenize, Tokenized};
 use wire::{ChatRequest, Fault, anthropic};
 
-use crate::faults;
 use crate::requests::{Parsed, Read, parsed};
 use crate::state::State;
+use crate::{encoders, faults};
 
 pub(crate) async fn tokenize(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let read = |body: &[u8]| {
@@ -63,6 +64,39 @@ pub(crate) async fn count(Shared(state): Shared<Arc<State>>, request: Request) -
     let told = compute(&state, request, read).await;
     let count = |(output, ())| Ok(json!({"input_tokens": tokens_of(output)?.ids.len()}));
     answer(told.and_then(count), faults::anthropic)
+}
+
+/// `POST /v1/chunk`.
+pub(crate) async fn chunk(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    let make = |body: &[u8]| {
+        let ChunkRequest { mut options, text, by, size, overlap } = ChunkRequest::parse(body)?;
+        let model = options.model.take();
+        Ok((Operation::Tokenize(Asked::Chunk { model, text, by, size, overlap }), options, ()))
+    };
+    let outcome =
+        encoders::run(&state, request, &[("text", "input")], make).await.and_then(|done| match done.output {
+            Output::Chunks(chunks) => Ok(chunks),
+            _ => Err(Fault::internal("chunks were asked for, and something else came")),
+        });
+    let chunks = match outcome {
+        Ok(chunks) => chunks,
+        Err(fault) => return httpd::respond(&fault),
+    };
+    let entries = chunks.chunks.iter().enumerate();
+    let data = entries.map(|(index, chunk)| entry(index, chunk, &chunks.text)).collect();
+    Json(ChunkAnswer { object: "list", model: &chunks.model, data }).into_response()
+}
+
+fn entry<'a>(index: usize, chunk: &'a Chunk, text: &'a str) -> ChunkEntry<'a> {
+    ChunkEntry {
+        index,
+        object: "chunk",
+        text: text.get(chunk.bytes.clone()).unwrap_or_default(),
+        bytes: chunk.bytes.clone().into(),
+        chars: chunk.chars.clone().into(),
+        tokens: chunk.tokens,
+        headings: &chunk.headings,
+    }
 }
 
 fn tokens_of(output: Output) -> Result<Tokens, Fault> {

@@ -272,7 +272,7 @@ fn said_badly_absent_paths_and_methods_give_hints() {
     for (method, path, status, words) in [
         ("POST", "/chat/completions", 404, "/v1/chat/completions"),
         ("GET", "/models", 404, "/v1/models"),
-        ("POST", "/v1/embeddings", 404, "not built into this server"),
+        ("POST", "/v1/v1/embeddings", 404, "/v1/embeddings"),
         ("POST", "/api/pull", 404, "gristmill pull"),
         ("DELETE", "/api/delete", 404, "gristmill rm"),
         ("POST", "/api/me", 404, "Ollama"),

@@ -18,7 +18,7 @@ use wire::{Cost, Fault, StopReason, Usage};
 use crate::admission::Permit;
 use crate::call_ids::CallIds;
 use crate::core::Core;
-use crate::model::LoadedModel;
+use crate::model::{Generating, TextPipeline};
 use crate::options::Price;
 use crate::outbox::{Group, Outbox};
 use crate::plan::Plan;
@@ -27,7 +27,9 @@ use crate::registry::Lease;
 /// The choices of a request in the engine, read through one channel. Dropped, it cancels them and frees its places.
 struct Local {
     /// In use until the answers have ended.
-    model: Lease,
+    _model: Lease,
+    /// Its tokens.
+    text: Arc<dyn TextPipeline>,
     /// Answers a prompt.
     n: usize,
     /// Tokens that end an answer beside the model's own, unless they are shown.
@@ -67,7 +69,8 @@ pub(crate) fn start(
     permit: Permit,
     context: &Arc<RequestContext>,
 ) -> Result<Generation, Fault> {
-    let most = model.engine.context();
+    let generating = model.generation()?.clone();
+    let most = generating.engine.context();
     if let Some(long) = plan.prompts.iter().find(|p| p.len() >= most) {
         let fault = Fault::context(plan.field, long.len(), most);
         return Err(core.refused(Rejection::Context, fault));
@@ -77,7 +80,8 @@ pub(crate) fn start(
     let (facts, prompts) = facts(&mut plan);
     let choices = facts.len() * plan.n;
     let prompt_tokens = facts.iter().map(|prompt| prompt.tokens).sum();
-    let (receiver, tickets) = submit(core, &model, &mut plan, choices, context)?;
+    let name = model.name().to_owned();
+    let (receiver, tickets) = submit(core, model.name(), &generating, &mut plan, choices, context)?;
     let local = Local {
         n: plan.n,
         silent: if plan.template.show_stop { Vec::new() } else { plan.template.stop_ids.clone() },
@@ -89,15 +93,10 @@ pub(crate) fn start(
         call_ids: CallIds::new(plan.reading.style == Some(ToolCallStyle::Mistral)),
         _tickets: tickets,
         _permit: permit,
-        model,
+        text: generating.text,
+        _model: model,
     };
-    Ok(Generation {
-        model: local.model.name().to_owned(),
-        context: most,
-        prompts: facts,
-        n: plan.n,
-        events: Box::new(local),
-    })
+    Ok(Generation { model: name, context: most, prompts: facts, n: plan.n, events: Box::new(local) })
 }
 
 /// What is told of the prompts, and their tokens if their log-probabilities are wanted.
@@ -118,7 +117,8 @@ type Submitted = (Receiver<(usize, engine::Event)>, Vec<Ticket>);
 
 fn submit(
     core: &Core,
-    model: &LoadedModel,
+    name: &str,
+    model: &Generating,
     plan: &mut Plan,
     choices: usize,
     context: &Arc<RequestContext>,
@@ -130,7 +130,7 @@ fn submit(
     } else {
         (plan.template.max_tokens.unwrap_or(most).min(most) + 3) * choices
     };
-    let metrics = core.metrics.model(model.name());
+    let metrics = core.metrics.model(name);
     let (sender, receiver) = mpsc::channel(events.min(tokio::sync::Semaphore::MAX_PERMITS));
     let overflow = Arc::new(AtomicBool::new(false));
     let mut tickets = Vec::with_capacity(choices);
@@ -174,7 +174,7 @@ impl Local {
             engine::Event::Prompt { logprobs } => Event::Prompt(self.prompt_scores(choice, &logprobs)),
             engine::Event::Token { text, id, logprobs } => {
                 let parts = self.readers[choice].push(&text);
-                let ends = self.silent.contains(&id) || self.model.text.is_end(id);
+                let ends = self.silent.contains(&id) || self.text.is_end(id);
                 let score = logprobs.map(|logprobs| self.score(id, &logprobs));
                 Event::Token(Token { id, parts: self.parts(choice, parts), ends, score })
             }
@@ -234,7 +234,7 @@ impl Local {
     }
 
     fn token(&self, id: u32) -> TokenText {
-        TokenText { id, bytes: self.model.text.bytes(id), special: self.model.text.is_silent(id) }
+        TokenText { id, bytes: self.text.bytes(id), special: self.text.is_silent(id) }
     }
 
     fn score(&self, id: u32, logprobs: &TokenLogprobs) -> TokenScore {
@@ -288,7 +288,13 @@ fn price(core: &Core, plan: &Plan) -> Result<Option<Price>, Fault> {
     Ok(price.filter(|price| price.in_usage || plan.include_cost))
 }
 
-fn fault_of_refusal(core: &Core, model: &ModelMetrics, refused: Refused, prompt_field: &str) -> Fault {
+/// The fault of a request that the engine does not take.
+pub(crate) fn fault_of_refusal(
+    core: &Core,
+    model: &ModelMetrics,
+    refused: Refused,
+    prompt_field: &str,
+) -> Fault {
     match refused {
         Refused::PromptTooLong { tokens, context } => Fault::context(prompt_field, tokens, context),
         Refused::InvalidParam { name, value, expected } => {
@@ -305,7 +311,8 @@ fn fault_of_refusal(core: &Core, model: &ModelMetrics, refused: Refused, prompt_
     }
 }
 
-fn fault_of_error(error: &engine::Error) -> Fault {
+/// The fault of an answer that the engine could not finish.
+pub(crate) fn fault_of_error(error: &engine::Error) -> Fault {
     match error {
         engine::Error::NothingLeft => Fault::field("logit_bias", error.to_string()),
         engine::Error::Constraint(_) => Fault::body(error.to_string()),

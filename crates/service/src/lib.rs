@@ -9,7 +9,10 @@
 mod admission;
 mod call_ids;
 mod core;
+mod encode;
+pub mod fake;
 mod generation;
+mod likelihood;
 mod model;
 mod options;
 mod outbox;
@@ -23,8 +26,15 @@ mod service;
 mod shape;
 mod watchdog;
 
+pub use encode::{
+    Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, EncoderText, Encoding, ShortVectors,
+    TokenVectors,
+};
+pub use engine::encoder::EncodeWatch;
 pub use engine::{MirostatVersion, Params, Watch};
-pub use model::{Guided, LoadedModel, ModelDetails, ModelText, TextPipeline, Wanted, unix_seconds};
+pub use model::{
+    Generating, Guided, LoadedModel, ModelDetails, ModelText, TextPipeline, Wanted, unix_seconds,
+};
 pub use options::{Options, Price};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};

@@ -1,27 +1,39 @@
-//! One loaded model: its names, its text pipeline, and a way to the engine.
+//! One loaded model: its names, what it can do, and the ways to its engines.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use engine::Constrain;
+use inference::Operation;
 use serde_json::{Map, Value};
 use text::{
     AnswerConstraint, ChatTemplate, ConstraintCompiler, EncodeError, Prompt, ReasoningFormat, ReasoningTags,
     Special, TokenLimit, Tokenizer, ToolCallStyle,
 };
+use wire::Fault;
 
-/// A model that answers.
+use crate::encode::Encoding;
+
+/// A model that answers: it generates text, encodes texts, or both.
 pub struct LoadedModel {
     /// The names it goes by; the first is the one that answers carry.
     pub names: Vec<String>,
     /// When it was loaded, Unix seconds.
     pub created: u64,
+    /// What its file is.
+    pub details: ModelDetails,
+    /// At least one of both is there.
+    generating: Option<Generating>,
+    encoding: Option<Encoding>,
+}
+
+/// A model's way of generating text.
+#[derive(Clone)]
+pub struct Generating {
     /// The way to the engine.
     pub engine: engine::Handle,
     /// Its tokens and its chat format.
     pub text: Arc<dyn TextPipeline>,
-    /// What its file is.
-    pub details: ModelDetails,
 }
 
 /// What a model's file is, for clients that list models.
@@ -44,9 +56,26 @@ pub struct ModelDetails {
 }
 
 impl LoadedModel {
-    /// A model under some names (at least one), loaded now.
+    /// A model that generates, under some names (at least one), loaded now.
     pub fn new(names: Vec<String>, engine: engine::Handle, text: Arc<dyn TextPipeline>) -> LoadedModel {
-        LoadedModel { names, created: unix_seconds(), engine, text, details: ModelDetails::default() }
+        LoadedModel::with(names, Some(Generating { engine, text }), None)
+    }
+
+    /// A model that encodes, under some names (at least one), loaded now.
+    pub fn encoder(names: Vec<String>, encoding: Encoding) -> LoadedModel {
+        LoadedModel::with(names, None, Some(encoding))
+    }
+
+    fn with(names: Vec<String>, generating: Option<Generating>, encoding: Option<Encoding>) -> LoadedModel {
+        let details = ModelDetails::default();
+        LoadedModel { names, created: unix_seconds(), details, generating, encoding }
+    }
+
+    /// The same, which encodes too.
+    #[must_use]
+    pub fn with_encoding(mut self, encoding: Encoding) -> LoadedModel {
+        self.encoding = Some(encoding);
+        self
     }
 
     /// The same, with what its file is.
@@ -60,7 +89,92 @@ impl LoadedModel {
     pub fn name(&self) -> &str {
         self.names.first().map_or("model", String::as_str)
     }
+
+    /// How it generates text, if it does.
+    pub fn generating(&self) -> Option<&Generating> {
+        self.generating.as_ref()
+    }
+
+    /// How it encodes texts, if it does.
+    pub fn encoding(&self) -> Option<&Encoding> {
+        self.encoding.as_ref()
+    }
+
+    /// How it generates text.
+    ///
+    /// # Errors
+    /// It does not; the fault names what it does.
+    pub fn generation(&self) -> Result<&Generating, Fault> {
+        self.generating.as_ref().ok_or_else(|| self.unable("generate text"))
+    }
+
+    /// Whether its encoder answers an operation; what it does not, the generating model may.
+    pub(crate) fn encodes(&self, operation: &Operation) -> bool {
+        let name = operation.name();
+        let encoder = self.encoding.as_ref();
+        let can = encoder.is_some_and(|encoding| encoding.heads.operations().contains(&name));
+        can || self.generating.is_none() || !JUDGED.contains(&name)
+    }
+
+    /// The fault of a request for something that the model cannot do.
+    pub(crate) fn unable(&self, what: &str) -> Fault {
+        let able = self.operations().join(", ");
+        let message = format!("the model {} does not {what}; what it can do: {able}", self.name());
+        Fault::unsupported("model", message)
+    }
+
+    /// Names of the operations that the model supports (`inference::Operation::name`).
+    pub fn operations(&self) -> Vec<&'static str> {
+        let mut all = Vec::new();
+        if self.generating.is_some() {
+            all.extend(["generate", "tokenize"]);
+            all.extend(JUDGED);
+        }
+        for operation in self.encoding.iter().flat_map(|encoding| encoding.heads.operations()) {
+            if !all.contains(&operation) {
+                all.push(operation);
+            }
+        }
+        all
+    }
+
+    /// Most tokens of a prompt and its answer together, or of an encoder's input.
+    pub fn context(&self) -> usize {
+        let generating = self.generating.as_ref().map(|generating| generating.engine.context());
+        generating.or(self.encoding.as_ref().map(|encoding| encoding.engine.context())).unwrap_or_default()
+    }
+
+    /// Whether its engines take requests.
+    pub(crate) fn is_open(&self) -> bool {
+        self.generating.as_ref().is_none_or(|generating| generating.engine.is_open())
+            && self.encoding.as_ref().is_none_or(|encoding| encoding.engine.is_open())
+    }
+
+    /// Closes its engines to new requests; accepted ones continue.
+    pub(crate) fn close(&self) {
+        if let Some(generating) = &self.generating {
+            generating.engine.close();
+        }
+        if let Some(encoding) = &self.encoding {
+            encoding.engine.close();
+        }
+    }
+
+    /// Takes no more requests, and has the engines finish what they have within the deadline. It blocks for as long.
+    pub(crate) fn drain(&self, deadline: Duration) {
+        self.close();
+        let began = Instant::now();
+        if let Some(generating) = &self.generating {
+            generating.engine.drain(deadline);
+        }
+        if let Some(encoding) = &self.encoding {
+            encoding.engine.drain(deadline.saturating_sub(began.elapsed()));
+        }
+    }
 }
+
+/// Operations that a generating model answers by how likely it finds each answer.
+const JUDGED: [&str; 3] = ["rerank", "classify", "score"];
 
 /// Seconds since 1970.
 pub fn unix_seconds() -> u64 {

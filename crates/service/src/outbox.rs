@@ -154,3 +154,30 @@ impl engine::Watch for Steps {
         self.metrics.record(ModelEvent::Verified { proposed, accepted });
     }
 }
+
+/// Counts an encoder's steps.
+pub(crate) struct EncoderSteps {
+    metrics: Arc<ModelMetrics>,
+    watchdog: Arc<Watchdog>,
+}
+
+impl EncoderSteps {
+    pub(crate) fn new(metrics: Arc<ModelMetrics>, watchdog: Arc<Watchdog>) -> EncoderSteps {
+        EncoderSteps { metrics, watchdog }
+    }
+}
+
+impl engine::encoder::EncodeWatch for EncoderSteps {
+    fn unit(&mut self) {
+        self.watchdog.beat();
+    }
+
+    fn step(&mut self, step: &engine::encoder::EncoderStepReport) {
+        let engine::encoder::EncoderStepReport { texts, tokens, took } = *step;
+        self.metrics.record(ModelEvent::EncodeStep { texts, tokens, took });
+    }
+
+    fn turn(&mut self, waited: Duration, held: Duration) {
+        self.metrics.record(ModelEvent::DeviceTurn { waited, computed: held });
+    }
+}

@@ -10,7 +10,7 @@ use wire::completion::Prompt;
 use wire::message::ToolChoice;
 use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate, limits};
 
-use crate::model::LoadedModel;
+use crate::model::Generating;
 use crate::preparation::Work;
 use crate::{prefill_last, shape};
 
@@ -229,12 +229,13 @@ pub fn params(s: &Sampling, logprobs: Option<usize>) -> engine::Params {
         logit_bias: s.logit_bias.clone(),
         seed: s.seed,
         logprobs,
+        scored_ids: Vec::new(),
     }
 }
 
 /// The request of every answer, without its prompt.
 fn engine_request(
-    model: &LoadedModel,
+    model: &Generating,
     s: &Sampling,
     handling: &Handling,
     max_tokens: Option<usize>,
@@ -272,7 +273,7 @@ fn mirostat(s: &Sampling) -> Option<engine::Mirostat> {
 }
 
 /// Each word as tokens, as it begins a text and as it follows a space: vLLM's two spellings.
-fn bad_words(model: &LoadedModel, words: &[String]) -> Result<Vec<Vec<u32>>, Fault> {
+fn bad_words(model: &Generating, words: &[String]) -> Result<Vec<Vec<u32>>, Fault> {
     let mut spelt: Vec<Vec<u32>> = Vec::new();
     for (i, word) in words.iter().enumerate() {
         for before in ["", " "] {
@@ -287,7 +288,7 @@ fn bad_words(model: &LoadedModel, words: &[String]) -> Result<Vec<Vec<u32>>, Fau
 }
 
 /// Keeps the end of a prompt.
-fn truncate(model: &LoadedModel, prompt: &mut Vec<u32>, to: Option<Truncate>, max_tokens: Option<usize>) {
+fn truncate(model: &Generating, prompt: &mut Vec<u32>, to: Option<Truncate>, max_tokens: Option<usize>) {
     let most = match to {
         None => return,
         Some(Truncate::Last(most)) => most,

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
 
 use crate::admission::Permit;
-use crate::model::LoadedModel;
+use crate::model::Generating;
 
 /// Bytes from which on a body is a large one.
 const LARGE: usize = 64 << 10;
@@ -161,7 +161,7 @@ impl Admitted {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
@@ -173,21 +173,21 @@ impl Stop {
 
 /// A model and the work of one request on it, as the preparing thread sees them.
 pub(crate) struct Work {
-    model: Arc<LoadedModel>,
+    model: Generating,
     stop: Stop,
     context: Arc<RequestContext>,
 }
 
 impl Deref for Work {
-    type Target = LoadedModel;
+    type Target = Generating;
 
-    fn deref(&self) -> &LoadedModel {
+    fn deref(&self) -> &Generating {
         &self.model
     }
 }
 
 impl Work {
-    pub(crate) fn new(model: Arc<LoadedModel>, stop: Stop, context: Arc<RequestContext>) -> Work {
+    pub(crate) fn new(model: Generating, stop: Stop, context: Arc<RequestContext>) -> Work {
         Work { model, stop, context }
     }
 
@@ -255,7 +255,8 @@ impl Work {
     }
 }
 
-fn left() -> Fault {
+/// The fault of a request whose client has left; nobody gets to see it.
+pub(crate) fn left() -> Fault {
     Fault::unavailable("client_left", "the client left before its request was read", 1)
 }
 

@@ -6,6 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::MemoryUse;
+use engine::encoder::EncoderHandle;
 use events::{
     EngineShape, Format, Gauges, LoadEvent, MachineTime, Metrics, ModelMemory, ModelMetrics, UnloadReason,
 };
@@ -31,7 +33,51 @@ struct Engines {
 struct Counted {
     name: String,
     metrics: Arc<ModelMetrics>,
-    engine: engine::Handle,
+    engines: ModelEngines,
+}
+
+/// The engines of one model.
+struct ModelEngines {
+    generating: Option<engine::Handle>,
+    encoding: Option<EncoderHandle>,
+}
+
+impl ModelEngines {
+    fn of(model: &LoadedModel) -> ModelEngines {
+        ModelEngines {
+            generating: model.generating().map(|generating| generating.engine.clone()),
+            encoding: model.encoding().map(|encoding| encoding.engine.clone()),
+        }
+    }
+
+    /// The time without work, and the time since the start that was not spent waiting for the device.
+    fn idle_and_all(&self) -> (Duration, Duration) {
+        match (&self.generating, &self.encoding) {
+            (Some(engine), _) => {
+                let stats = engine.stats();
+                (stats.idle_time, stats.prompt_time + stats.completion_time + stats.idle_time)
+            }
+            (None, Some(encoder)) => {
+                let stats = encoder.stats();
+                (stats.idle_time, stats.machine_time + stats.idle_time)
+            }
+            (None, None) => Default::default(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        let mut gauges = self.generating.as_ref().map(of_engine).unwrap_or_default();
+        if let Some(encoder) = &self.encoding {
+            let stats = encoder.stats();
+            gauges.running += stats.running;
+            gauges.waiting += stats.waiting;
+            gauges.waiting_tokens += stats.waiting_tokens;
+            gauges.prompt_time += stats.machine_time;
+            // Both engines of a model have one account.
+            gauges.memory = memory(encoder.memory());
+        }
+        gauges
+    }
 }
 
 impl Recorder {
@@ -57,22 +103,21 @@ impl Recorder {
     /// The model's load took so long. From now on what its engine does is counted.
     pub(crate) fn loaded(&self, model: &LoadedModel, took: Duration) {
         let metrics = self.metrics.model(model.name());
-        let engine = model.engine.clone();
-        let stats = engine.stats();
+        let stats = model.generating().map(|generating| generating.engine.stats()).unwrap_or_default();
         let mut engines = self.engines();
         metrics.engine_started(EngineShape {
-            context: engine.context(),
+            context: model.context(),
             kv_blocks: stats.kv_blocks_total,
             kv_block_tokens: stats.kv_block_tokens,
         });
         metrics.record_load(LoadEvent::Loaded { took });
-        engines.running.push(Counted { name: model.name().to_owned(), metrics, engine });
+        let counted = Counted { name: model.name().to_owned(), metrics, engines: ModelEngines::of(model) };
+        engines.running.push(counted);
     }
 
     /// As [`Recorder::loaded`], for a model that was loaded before there were requests and stays.
     pub(crate) fn loaded_before(&self, model: &LoadedModel) {
-        let stats = model.engine.stats();
-        let engine = stats.prompt_time + stats.completion_time + stats.idle_time;
+        let (_, engine) = ModelEngines::of(model).idle_and_all();
         let took = *self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
         self.loaded(model, took);
     }
@@ -91,8 +136,8 @@ impl Recorder {
     pub(crate) fn unloaded(&self, model: &str, reason: UnloadReason) {
         let mut engines = self.engines();
         if let Some(at) = engines.running.iter().position(|counted| counted.name == model) {
-            let Counted { metrics, engine, .. } = engines.running.swap_remove(at);
-            let gauges = gauges(&engine);
+            let Counted { metrics, engines: ended, .. } = engines.running.swap_remove(at);
+            let gauges = ended.gauges();
             metrics.engine_ended(&gauges);
             engines.past.0 += gauges.prompt_time;
             engines.past.1 += gauges.output_time;
@@ -103,14 +148,14 @@ impl Recorder {
     /// What each engine holds now, by the name of its model.
     pub(crate) fn gauges(&self) -> Vec<(String, Gauges)> {
         let engines = self.engines();
-        engines.running.iter().map(|counted| (counted.name.clone(), gauges(&counted.engine))).collect()
+        engines.running.iter().map(|counted| (counted.name.clone(), counted.engines.gauges())).collect()
     }
 
     /// All metrics, as text.
     pub(crate) fn write(&self, format: Format) -> String {
         let engines = self.engines();
         let gauges: Vec<(&str, Gauges)> =
-            engines.running.iter().map(|counted| (&*counted.name, gauges(&counted.engine))).collect();
+            engines.running.iter().map(|counted| (&*counted.name, counted.engines.gauges())).collect();
         self.metrics.set_time(&self.machine_time(&engines));
         self.metrics.write(&gauges, format)
     }
@@ -120,12 +165,16 @@ impl Recorder {
         let (mut prompt, mut output) = engines.past;
         let mut last_idle = Duration::ZERO;
         for counted in &engines.running {
-            let stats = counted.engine.stats();
-            prompt += stats.prompt_time;
-            output += stats.completion_time;
-            last_idle = stats.idle_time;
+            let gauges = counted.engines.gauges();
+            prompt += gauges.prompt_time;
+            output += gauges.output_time;
+            last_idle = counted.engines.idle_and_all().0;
         }
-        let is_alone = engines.running.len() == 1 && engines.past == Default::default();
+        let one =
+            |counted: &Counted| counted.engines.generating.is_none() || counted.engines.encoding.is_none();
+        let is_alone = engines.running.len() == 1
+            && engines.running.iter().all(one)
+            && engines.past == Default::default();
         let idle = match self.loading.get() {
             // Exact: a step that is under way is not idle time.
             Some(loading) if is_alone => *loading + last_idle,
@@ -139,8 +188,8 @@ impl Recorder {
     }
 }
 
-fn gauges(engine: &engine::Handle) -> Gauges {
-    let (stats, memory) = (engine.stats(), engine.memory());
+fn of_engine(engine: &engine::Handle) -> Gauges {
+    let stats = engine.stats();
     Gauges {
         running: stats.running,
         waiting: stats.waiting,
@@ -154,11 +203,15 @@ fn gauges(engine: &engine::Handle) -> Gauges {
         prefill_rows: stats.prefill_rows,
         prompt_time: stats.prompt_time,
         output_time: stats.completion_time,
-        memory: ModelMemory {
-            weights_bytes: memory.weights,
-            kv_cache_bytes: memory.kv_cache,
-            scratch_bytes: memory.scratch,
-            caches_bytes: memory.cache,
-        },
+        memory: memory(engine.memory()),
+    }
+}
+
+fn memory(used: MemoryUse) -> ModelMemory {
+    ModelMemory {
+        weights_bytes: used.weights,
+        kv_cache_bytes: used.kv_cache,
+        scratch_bytes: used.scratch,
+        caches_bytes: used.cache,
     }
 }

@@ -6,10 +6,12 @@
 
 mod table;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use events::UnloadReason;
+use inference::EncoderFacts;
 use tokio::sync::Notify;
 use wire::Fault;
 
@@ -31,6 +33,12 @@ pub trait Loader: Send + Sync {
     /// # Errors
     /// In words, when it cannot be loaded.
     fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String>;
+
+    /// Names of the operations that the model will support, as far as that is known before it is loaded
+    /// (`inference::Operation::name`).
+    fn operations(&self) -> Vec<&'static str> {
+        vec!["generate", "tokenize"]
+    }
 
     /// Whether it can be loaded at all; a model that cannot is never unloaded.
     fn can_load(&self) -> bool {
@@ -54,11 +62,31 @@ pub struct Registration {
 pub struct Registry {
     table: Mutex<Table>,
     loaders: Mutex<Vec<Arc<dyn Loader>>>,
+    /// Of models that were loaded once, by index.
+    abilities: Mutex<HashMap<usize, Abilities>>,
     /// Something changed: a load or an unload ended, or a model is no longer in use.
     changed: Notify,
     /// The longest that a request waits for its model.
     longest_wait: Duration,
     recorder: Arc<Recorder>,
+}
+
+/// What a model can do, as it is or as it was when it was last loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct Abilities {
+    pub(crate) operations: Vec<&'static str>,
+    pub(crate) context: Option<usize>,
+    pub(crate) encoder: Option<Arc<EncoderFacts>>,
+}
+
+impl Abilities {
+    fn of(model: &LoadedModel) -> Abilities {
+        Abilities {
+            operations: model.operations(),
+            context: Some(model.context()),
+            encoder: model.encoding().map(|encoding| encoding.facts.clone()),
+        }
+    }
 }
 
 /// A model in use: it stays loaded until this is dropped.
@@ -73,11 +101,6 @@ impl Lease {
     /// How long the model was waited for; zero if it was there.
     pub fn waited(&self) -> Duration {
         self.waited
-    }
-
-    /// The model, for work that this lease outlives.
-    pub(crate) fn loaded(&self) -> Arc<LoadedModel> {
-        self.model.clone()
     }
 }
 
@@ -128,6 +151,7 @@ impl Registry {
         Arc::new(Registry {
             table: Mutex::new(Table::new(limit_bytes)),
             loaders: Mutex::default(),
+            abilities: Mutex::default(),
             changed: Notify::new(),
             longest_wait,
             recorder,
@@ -161,6 +185,7 @@ impl Registry {
         let mut table = self.table();
         let now = Instant::now();
         let index = table.add(model.names.clone(), true, None, now);
+        self.learn(index, &model);
         table.loaded(index, Ok(Arc::new(model)), now);
         loaders.push(Arc::new(Never));
     }
@@ -170,7 +195,7 @@ impl Registry {
         // A model leaves the state "ready" before its engine is closed, so both are looked up under the lock.
         let table = self.table();
         let ready = table.entries.iter().filter_map(|entry| Some((&entry.names, entry.state.model()?)));
-        ready.filter(|(_, model)| !model.engine.is_open()).map(|(names, _)| names[0].clone()).next()
+        ready.filter(|(_, model)| !model.is_open()).map(|(names, _)| names[0].clone()).next()
     }
 
     /// Which model is called so; none is the default one.
@@ -194,6 +219,20 @@ impl Registry {
     pub fn facts(&self) -> Vec<Facts> {
         let (table, now) = (self.table(), Instant::now());
         (0..table.entries.len()).map(|index| table.facts(index, now)).collect()
+    }
+
+    /// What the model with this index can do, as far as that is known.
+    pub(crate) fn abilities(&self, index: usize) -> Abilities {
+        let known = self.abilities.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
+        known.unwrap_or_else(|| {
+            let operations = self.loader(index).operations();
+            Abilities { operations, context: None, encoder: None }
+        })
+    }
+
+    fn learn(&self, index: usize, model: &LoadedModel) {
+        let mut abilities = self.abilities.lock().unwrap_or_else(PoisonError::into_inner);
+        abilities.insert(index, Abilities::of(model));
     }
 
     /// Bytes that are reserved for models, and bytes that they may take together.
@@ -286,6 +325,7 @@ impl Registry {
                 // Answers, records and metrics name it as it was registered.
                 model.names.clone_from(&names);
                 self.recorder.loaded(model, began.elapsed());
+                self.learn(index, model);
             }
             Err(why) => {
                 self.recorder.load_failed(&names[0]);
@@ -325,7 +365,7 @@ impl Registry {
         going.iter().for_each(|(_, model)| registry.recorder.draining(model.name()));
         tokio::task::spawn_blocking(move || {
             for (index, model) in going {
-                model.engine.drain(UNLOAD);
+                model.drain(UNLOAD);
                 registry.recorder.unloaded(model.name(), reason);
                 // The memory is free when the last of the model is dropped, which this is.
                 drop(model);
@@ -382,10 +422,10 @@ impl Registry {
         // None of them takes more from now on, whoever is drained first.
         for model in &models {
             self.recorder.draining(model.name());
-            model.engine.close();
+            model.close();
         }
         for model in models {
-            model.engine.drain(end.saturating_duration_since(Instant::now()));
+            model.drain(end.saturating_duration_since(Instant::now()));
         }
     }
 

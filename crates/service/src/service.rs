@@ -13,16 +13,16 @@ use wire::Fault;
 
 use crate::admission::Admission;
 use crate::core::Core;
-use crate::generation;
 use crate::model::LoadedModel;
 use crate::options::Options;
-use crate::outbox::Steps;
+use crate::outbox::{EncoderSteps, Steps};
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
 use crate::recorder::Recorder;
-use crate::registry::{Facts, Lease, Registry};
+use crate::registry::{Abilities, Facts, Lease, Registry};
 use crate::response_store::ResponseStore;
 use crate::watchdog::{self, Watchdog};
+use crate::{encode, generation, likelihood};
 
 /// Bytes of rendered text that are charged as one token, as they are not tokenized.
 const BYTES_A_TOKEN: usize = 4;
@@ -100,6 +100,11 @@ impl Service {
     /// `weight_bytes` tells how many bytes of weights a step of so many rows reads.
     pub fn watch(&self, model: &str, weight_bytes: &dyn Fn(usize) -> u64) -> Box<dyn engine::Watch> {
         Box::new(Steps::new(self.core.metrics.model(model), self.watchdog.clone(), weight_bytes))
+    }
+
+    /// As [`Service::watch`], for the encoder of the model with this name.
+    pub fn watch_encoder(&self, model: &str) -> Box<dyn engine::encoder::EncodeWatch> {
+        Box::new(EncoderSteps::new(self.core.metrics.model(model), self.watchdog.clone()))
     }
 
     /// Whether the engine has work.
@@ -292,10 +297,10 @@ impl Service {
         context.add_model_wait(model.waited());
         match operation {
             Operation::Generate(generate) => {
-                let caller = context.clone();
+                let (caller, generating) = (context.clone(), model.generation()?.clone());
                 // The model is in use also when the client leaves while this goes on.
                 let work = move |_: &mut Admitted, stop| {
-                    plan(&Work::new(model.loaded(), stop, caller), generate).map(|plan| (plan, model))
+                    plan(&Work::new(generating, stop, caller), generate).map(|plan| (plan, model))
                 };
                 let (mut admitted, (mut plan, model)) = self.counted(admitted.run(work).await)?;
                 plan.ask_for(context.client(), time_limit);
@@ -309,15 +314,17 @@ impl Service {
                 generation::start(&self.core, model, plan, permit, &context).map(Output::Generation)
             }
             Operation::Tokenize(operation) => {
-                let work = move |_: &mut Admitted, stop| {
-                    tokenize(&Work::new(model.loaded(), stop, context), operation)
+                // The model is in use until the work has ended.
+                let work = move |_: &mut Admitted, stop| match model.generating() {
+                    Some(generating) => tokenize(&Work::new(generating.clone(), stop, context), operation),
+                    None => encode::tokenize(&model, &stop, &context, operation),
                 };
                 self.counted(admitted.run(work).await).map(|(_, output)| output)
             }
-            other => {
-                let message = format!("the model {} is not one to {}", model.name(), other.name());
-                Err(Fault::unsupported("model", message))
+            other if model.encodes(&other) => {
+                encode::answer(&self.core, model, other, context, time_limit, admitted).await
             }
+            other => likelihood::answer(&self.core, model, other, context, time_limit, admitted).await,
         }
     }
 
@@ -357,6 +364,9 @@ fn tokenize(work: &Work, operation: Tokenize) -> Result<Output, Fault> {
             return Ok(Output::Text(prompt));
         }
         Tokenize::Decode { ids, .. } => return decode(work, &ids),
+        Tokenize::Chunk { .. } => {
+            return Err(Fault::unsupported("model", "the model is not one to cut texts with"));
+        }
     };
     let bytes = ids.iter().map(|id| work.text.bytes(*id)).collect();
     Ok(Output::Tokens(Tokens { ids, bytes, context: work.engine.context() }))
@@ -386,13 +396,11 @@ impl Inference for Service {
     }
 
     fn capabilities(&self) -> Vec<Capability> {
-        let capability = |facts: Facts| Capability {
-            context: facts.state.model().map(|model| model.engine.context()),
-            names: facts.names,
-            operations: vec!["generate", "tokenize"],
-            encoder: None,
+        let capability = |(index, facts): (usize, Facts)| {
+            let Abilities { operations, context, encoder } = self.registry.abilities(index);
+            Capability { names: facts.names, context, operations, encoder }
         };
-        self.registry.facts().into_iter().map(capability).collect()
+        self.registry.facts().into_iter().enumerate().map(capability).collect()
     }
 
     fn load(&self) -> Load {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod conversations;
+mod encoders;
+mod entities;
 mod hostile;
 mod models_gguf;
 mod models_json;

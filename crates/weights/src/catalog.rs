@@ -8,9 +8,11 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fetch::{ModelSource, Pinned, is_sha256};
+use crate::fetch::{InlineFile, ModelSource, Pinned, is_sha256};
 
 const TEXT: &str = include_str!("../catalog.toml");
+/// Longest text of an inline file, in bytes.
+const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// The task of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +28,10 @@ pub enum ModelKind {
     Rerank,
     /// A text classifier.
     Classify,
+    /// A token classifier: a label for each token, such as the names in a text.
+    Tokens,
+    /// A sparse embedding model: text to weights of words.
+    Sparse,
 }
 
 impl std::fmt::Display for ModelKind {
@@ -36,6 +42,8 @@ impl std::fmt::Display for ModelKind {
             ModelKind::Embed => "embed",
             ModelKind::Rerank => "rerank",
             ModelKind::Classify => "classify",
+            ModelKind::Tokens => "tokens",
+            ModelKind::Sparse => "sparse",
         })
     }
 }
@@ -62,6 +70,9 @@ pub struct Entry {
     /// Files with pinned length and SHA-256.
     #[serde(default)]
     pub files: Vec<Pinned>,
+    /// Small files, such as configuration, for sources that lack them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inline: Vec<InlineFile>,
     /// Sources as text (`hf:`, `py:`, `https://`), tried in order.
     pub sources: Vec<String>,
 }
@@ -148,6 +159,17 @@ impl Entry {
             }
             crate::fetch::check_relative(&pin.name)?;
         }
+        for file in &self.inline {
+            crate::fetch::check_relative(&file.name)?;
+            if file.from.is_empty() || file.text.is_empty() || file.text.len() > MAX_INLINE_BYTES {
+                let limit =
+                    format!("1 to {MAX_INLINE_BYTES} bytes of text and where they are from are needed");
+                return Err(format!("{}: {limit}", file.name));
+            }
+            if self.files.iter().any(|pin| pin.name == file.name) {
+                return Err(format!("{} is pinned and inline", file.name));
+            }
+        }
         if let Some(file) = &self.file {
             crate::fetch::check_relative(file)?;
             if !self.files.is_empty() && !self.files.iter().any(|pin| pin.name == *file) {
@@ -227,6 +249,9 @@ mod tests {
             ("sources", "colour = 1\nsources"),
             ("sources", "files = [{ name = \"x\", sha256 = \"12\", size_bytes = 1 }]\nsources"),
             ("sources", "file = \"../x\"\nsources"),
+            ("sources", "inline = [{ name = \"../x\", from = \"y\", text = \"z\" }]\nsources"),
+            ("sources", "inline = [{ name = \"x\", from = \"\", text = \"z\" }]\nsources"),
+            ("sources", "inline = [{ name = \"x\", from = \"y\", text = \"\" }]\nsources"),
         ] {
             assert!(entry(change).is_err(), "{change:?}");
         }

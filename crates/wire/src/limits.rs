@@ -68,3 +68,19 @@ pub const REGEX_BYTES: usize = 8 << 10;
 pub const GUIDED_CHOICES: usize = 1_024;
 /// Bytes in a text to choose from.
 pub const GUIDED_CHOICE_BYTES: usize = 1_024;
+/// Inputs of one request of an encoder; pairs to score too.
+pub const INPUTS: usize = 2_048;
+/// Token ids in one input.
+pub const INPUT_TOKENS: usize = 262_144;
+/// Documents of one rerank request.
+pub const DOCUMENTS: usize = 10_000;
+/// Bytes of a text that is paired with others, times their number.
+pub const PAIR_BYTES: usize = 16 << 20;
+/// The largest count of numbers a vector may be cut to (`dimensions`).
+pub const DIMENSIONS: i64 = 65_536;
+/// Numbers of all vectors in one answer.
+pub const VECTOR_NUMBERS: usize = 4 << 20;
+/// Labels of token classification that are left out (`ignore_labels`).
+pub const IGNORED_LABELS: usize = 256;
+/// Most tokens, sentences or headings' texts in a chunk (`size`), in tokens.
+pub const CHUNK_TOKENS: i64 = 65_536;

@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document of the API, for generating clients. Limits are those of [`crate::limits`].
 
+mod encoders;
 mod ollama;
 mod parts;
 
@@ -16,14 +17,14 @@ pub fn document(version: &str) -> Value {
         "info": {
             "title": "Gristmill",
             "version": version,
-            "description": "LLM inference on CPUs with the OpenAI API. Unknown fields are ignored.",
+            "description": "LLM and encoder inference on CPUs with the OpenAI API. Unknown fields are ignored.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{}, {"key": []}],
         "paths": paths(),
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": joined(schemas(), ollama::schemas()),
+            "schemas": joined(joined(schemas(), ollama::schemas()), encoders::schemas()),
         },
     })
 }
@@ -67,12 +68,14 @@ fn operation(route: &Route, tag: &str) -> Value {
         ErrorFormat::Anthropic => "AnthropicError",
         ErrorFormat::Tgi => "TgiError",
         ErrorFormat::Ollama => "OllamaError",
+        ErrorFormat::Tei => "TeiError",
+        ErrorFormat::Cohere => "CohereError",
     };
     let mut responses = json!({"200": success(route)});
     for (status, description) in faults() {
         responses[status] = body(description, error);
     }
-    if route.shape == ErrorFormat::Tgi {
+    if matches!(route.shape, ErrorFormat::Tgi | ErrorFormat::Tei) {
         responses["422"] = body("A field has an invalid or unsupported value.", error);
     }
     let mut operation = json!({
@@ -201,7 +204,7 @@ fn schemas() -> Value {
         "GenerateRequest": generate(),
         "LlamaRequest": llama(),
         "Generated": {"type": "object", "properties": {"generated_text": {"type": "string"}, "text": {}}},
-        "GeneratedList": {"oneOf": [{"type": "array", "items": reference("Generated")}, reference("Generated")]},
+        "GeneratedList": {"oneOf": [{"type": "array"}, reference("Generated")]},
         "LlamaCompletion": {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
         "Slots": {"type": "array", "items": object(json!({"id": {"type": "integer"}, "n_ctx": {"type": "integer"},
             "is_processing": {"type": "boolean"}}), json!({}), &["id", "n_ctx", "is_processing"])},

@@ -11,6 +11,10 @@ pub enum ErrorFormat {
     Tgi,
     /// Ollama: `{"error"}`.
     Ollama,
+    /// text-embeddings-inference: `{"error", "error_type", "message", "param", "code"}`.
+    Tei,
+    /// Cohere: `{"message"}`, with OpenAI's `error` beside it.
+    Cohere,
 }
 
 /// How a response body is sent.
@@ -67,6 +71,10 @@ const POST: Route = Route { method: "POST", tag: Some("completions"), ..GET };
 const PROBE: Route = Route { tag: None, ..GET };
 const OLLAMA: Route =
     Route { tag: Some("ollama"), sent: ResponseMode::Lines, shape: ErrorFormat::Ollama, ..POST };
+const OLLAMA_WHOLE: Route = Route { method: "POST", ..OLLAMA_GET };
+const ENCODER: Route = Route { tag: Some("encoders"), ..POST };
+const TEI: Route = Route { shape: ErrorFormat::Tei, ..ENCODER };
+const COHERE: Route = Route { shape: ErrorFormat::Cohere, ..ENCODER };
 const OLLAMA_GET: Route = Route { tag: Some("ollama"), shape: ErrorFormat::Ollama, ..GET };
 
 /// Path of the health check.
@@ -213,6 +221,204 @@ pub const ROUTES: &[Route] = &[
         ..GET
     },
     Route {
+        path: "/v1/embeddings",
+        id: "createEmbedding",
+        summary: "Makes a vector for each input.",
+        answers: "The vectors.",
+        request: Some("EmbeddingsRequest"),
+        answer: "EmbeddingList",
+        ..ENCODER
+    },
+    Route {
+        path: "/embeddings",
+        id: "createEmbeddingAlias",
+        summary: "Makes a vector for each input (alias without /v1).",
+        answers: "The vectors.",
+        request: Some("EmbeddingsRequest"),
+        answer: "EmbeddingList",
+        ..ENCODER
+    },
+    Route {
+        path: "/v1/embed",
+        id: "cohereEmbedV1",
+        summary: "Makes vectors of texts (Cohere, version 1).",
+        answers: "The vectors, as a list or by type.",
+        request: Some("CohereEmbedRequest"),
+        answer: "CohereEmbeddings",
+        ..COHERE
+    },
+    Route {
+        path: "/v2/embed",
+        id: "cohereEmbed",
+        summary: "Makes vectors of texts (Cohere).",
+        answers: "The vectors by type.",
+        request: Some("CohereEmbedRequest"),
+        answer: "CohereEmbeddings",
+        ..COHERE
+    },
+    Route {
+        path: "/v1/rerank",
+        id: "rerankV1",
+        summary: "Ranks documents by relevance to a query (Jina, Cohere, vLLM).",
+        answers: "The documents by descending relevance, with their texts.",
+        request: Some("RerankRequest"),
+        answer: "RerankResults",
+        ..COHERE
+    },
+    Route {
+        path: "/v2/rerank",
+        id: "rerankV2",
+        summary: "Ranks documents by relevance to a query (Cohere).",
+        answers: "The documents by descending relevance.",
+        request: Some("RerankRequest"),
+        answer: "RerankResults",
+        ..COHERE
+    },
+    Route {
+        path: "/rerank",
+        id: "rerank",
+        summary: "Ranks texts by relevance to a query (text-embeddings-inference, vLLM).",
+        answers: "The texts or documents by descending relevance.",
+        request: Some("RankRequest"),
+        answer: "Ranks",
+        ..TEI
+    },
+    Route {
+        path: "/score",
+        id: "score",
+        summary: "Scores pairs of texts (vLLM).",
+        answers: "A score for each pair.",
+        request: Some("ScoreRequest"),
+        answer: "Scores",
+        ..ENCODER
+    },
+    Route {
+        path: "/v1/score",
+        id: "scoreV1",
+        summary: "Scores pairs of texts (vLLM).",
+        answers: "A score for each pair.",
+        request: Some("ScoreRequest"),
+        answer: "Scores",
+        ..ENCODER
+    },
+    Route {
+        path: "/classify",
+        id: "classify",
+        summary: "Classifies inputs (vLLM).",
+        answers: "The label of each input, with the scores of all.",
+        request: Some("ClassifyRequest"),
+        answer: "Classes",
+        ..ENCODER
+    },
+    Route {
+        path: "/pooling",
+        id: "pooling",
+        summary: "Makes vectors or scores of inputs (vLLM).",
+        answers: "The numbers of each input.",
+        request: Some("PoolingRequest"),
+        answer: "Pooled",
+        ..ENCODER
+    },
+    Route {
+        path: "/embed",
+        id: "teiEmbed",
+        summary: "Makes a vector for each input (text-embeddings-inference).",
+        answers: "A list of vectors.",
+        request: Some("TeiEmbedRequest"),
+        answer: "Vectors",
+        ..TEI
+    },
+    Route {
+        path: "/embed_all",
+        id: "teiEmbedAll",
+        summary: "Makes a vector for each token of each input (text-embeddings-inference).",
+        answers: "A list of vectors for each input.",
+        request: Some("TeiEmbedRequest"),
+        answer: "TokenVectors",
+        ..TEI
+    },
+    Route {
+        path: "/embed_sparse",
+        id: "teiEmbedSparse",
+        summary: "Makes a sparse vector for each input (text-embeddings-inference).",
+        answers: "A list of weights for each input.",
+        request: Some("TeiEmbedRequest"),
+        answer: "SparseVectors",
+        ..TEI
+    },
+    Route {
+        path: "/predict",
+        id: "teiPredict",
+        summary: "Classifies texts or pairs of texts (text-embeddings-inference).",
+        answers: "The labels by descending score.",
+        request: Some("PredictRequest"),
+        answer: "Predictions",
+        ..TEI
+    },
+    Route {
+        path: "/similarity",
+        id: "teiSimilarity",
+        summary: "Compares a sentence with others (text-embeddings-inference).",
+        answers: "A score for each sentence.",
+        request: Some("SimilarityRequest"),
+        answer: "Similarities",
+        ..TEI
+    },
+    Route {
+        path: "/pipeline/feature-extraction",
+        id: "featureExtraction",
+        summary: "Makes a vector for each input (Hugging Face).",
+        answers: "A list of vectors.",
+        request: Some("TeiEmbedRequest"),
+        answer: "Vectors",
+        ..TEI
+    },
+    Route {
+        path: "/pipeline/sentence-similarity",
+        id: "sentenceSimilarity",
+        summary: "Compares a sentence with others (Hugging Face).",
+        answers: "A score for each sentence.",
+        request: Some("SimilarityRequest"),
+        answer: "Similarities",
+        ..TEI
+    },
+    Route {
+        path: "/pipeline/text-classification",
+        id: "textClassification",
+        summary: "Classifies texts (Hugging Face).",
+        answers: "The labels of each text by descending score.",
+        request: Some("TextClassificationRequest"),
+        answer: "TextClasses",
+        ..TEI
+    },
+    Route {
+        path: "/pipeline/token-classification",
+        id: "tokenClassification",
+        summary: "Finds the entities in texts (Hugging Face).",
+        answers: "The entities, with their places in characters.",
+        request: Some("TokenClassificationRequest"),
+        answer: "HfEntities",
+        ..TEI
+    },
+    Route {
+        path: "/v1/entities",
+        id: "createEntities",
+        summary: "Finds the entities in texts.",
+        answers: "The entities of each text, with their places in bytes and characters.",
+        request: Some("EntitiesRequest"),
+        answer: "EntityList",
+        ..ENCODER
+    },
+    Route {
+        path: "/v1/chunk",
+        id: "createChunks",
+        summary: "Cuts a text into parts that fit a model.",
+        answers: "The parts, with their places in bytes and characters.",
+        request: Some("ChunkRequest"),
+        answer: "ChunkList",
+        ..ENCODER
+    },
+    Route {
         path: "/tokenize",
         id: "tokenize",
         tag: Some("tokens"),
@@ -275,7 +481,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/",
         id: "compatGenerate",
-        summary: "Generates a continuation of a text, whole or streamed (text-generation-inference).",
+        summary: "Generates a continuation of a text, whole or streamed (text-generation-inference); with an encoder, does the model's task (Hugging Face).",
         answers: "The continuation, in a list.",
         request: Some("GenerateRequest"),
         answer: "GeneratedList",
@@ -286,7 +492,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/info",
         id: "info",
-        summary: "Describes the model and its limits (text-generation-inference).",
+        summary: "Describes the model and its limits (text-generation-inference, text-embeddings-inference).",
         answers: "The model's name and the server's limits.",
         shape: ErrorFormat::Tgi,
         ..GET
@@ -351,6 +557,24 @@ pub const ROUTES: &[Route] = &[
         request: Some("OllamaGenerateRequest"),
         answer: "OllamaAnswer",
         ..OLLAMA
+    },
+    Route {
+        path: "/api/embed",
+        id: "ollamaEmbed",
+        summary: "Makes a vector for each text (Ollama).",
+        answers: "The vectors.",
+        request: Some("OllamaEmbedRequest"),
+        answer: "OllamaVectors",
+        ..OLLAMA_WHOLE
+    },
+    Route {
+        path: "/api/embeddings",
+        id: "ollamaEmbeddings",
+        summary: "Makes the vector of a text (Ollama's older endpoint).",
+        answers: "The vector.",
+        request: Some("OllamaEmbeddingsRequest"),
+        answer: "OllamaVector",
+        ..OLLAMA_WHOLE
     },
     Route {
         path: "/api/tags",

@@ -38,6 +38,30 @@ impl Usage {
     }
 }
 
+/// `usage` of an encoder's answer, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct EncoderUsage {
+    /// Tokens of all inputs that were encoded, special ones included.
+    pub prompt_tokens: usize,
+    /// The same.
+    pub total_tokens: usize,
+    /// Tokens of inputs that were cut; absent if none were.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub truncated_tokens: usize,
+}
+
+impl EncoderUsage {
+    /// Usage with these counts.
+    pub fn new(tokens: usize, truncated_tokens: usize) -> EncoderUsage {
+        EncoderUsage { prompt_tokens: tokens, total_tokens: tokens, truncated_tokens }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// `usage.cost`: the request's share of the machine's time, at the machine's price.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cost {

@@ -7,10 +7,18 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wire::chunk::ChunkRequest;
+use wire::cohere::CohereEmbedRequest;
+use wire::embeddings::EmbeddingsRequest;
+use wire::entities::EntitiesRequest;
+use wire::huggingface::{TextClassificationRequest, TokenClassificationRequest};
 use wire::llamacpp::LlamaRequest;
-use wire::ollama::{OllamaRequest, ShowRequest};
+use wire::ollama::{OllamaEmbedRequest, OllamaRequest, ShowRequest};
+use wire::rerank::RerankBody;
+use wire::tei::{EmbedRequest, PredictRequest, SimilarityRequest};
 use wire::tgi::Generate;
 use wire::tokens::{self, Tokenize};
+use wire::vllm_pooling::{ClassifyRequest, PoolingRequest, ScoreRequest};
 use wire::{ChatRequest, CompletionRequest, Fault, ResponsesRequest, anthropic, bodies};
 
 /// What a parser makes of a body, as text that says everything.
@@ -111,7 +119,7 @@ fn parsers() -> Vec<(&'static str, Parse, Value)> {
     });
     let prompt = json!({"model": "m", "prompt": "a", "system": "s", "raw": false, "format": "json", "keep_alive": 60,
         "options": {"num_predict": -1}, "context": [], "suffix": "", "template": "", "images": []});
-    vec![
+    let mut all: Vec<(&'static str, Parse, Value)> = vec![
         ("/v1/messages", |body| anthropic::read(&wire::json::read(body)?, false).map(said), message.clone()),
         ("/api/chat", |body| OllamaRequest::parse_chat(body).map(said), ollama),
         ("/api/generate", |body| OllamaRequest::parse_generate(body).map(said), prompt),
@@ -134,6 +142,92 @@ fn parsers() -> Vec<(&'static str, Parse, Value)> {
             }),
         ),
         ("/detokenize", |body| tokens::detokenize(body).map(said), json!({"model": "m", "tokens": [1, 2]})),
+    ];
+    all.extend(encoders());
+    all
+}
+
+/// The parsers of encoders' bodies.
+fn encoders() -> Vec<(&'static str, Parse, Value)> {
+    let cohere = json!({"model": "m", "texts": ["a", "b"], "input_type": "clustering", "embedding_types": ["int8", "float"],
+        "output_dimension": 8, "truncate": "START", "max_tokens": 9, "timeout": 5.0, "priority": 0});
+    let rerank = json!({"model": "m", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1, "raw_scores": true,
+        "return_documents": true, "max_tokens_per_doc": 9, "truncate_prompt_tokens": 20, "truncation_side": "left"});
+    let texts = json!({"query": "q", "texts": ["a", "b"], "raw_scores": true, "return_text": true, "truncate": true,
+        "truncation_direction": "Left", "model": "m"});
+    vec![
+        (
+            "/v1/embeddings",
+            |body| EmbeddingsRequest::parse(body).map(said),
+            json!({"model": "m", "input": ["a", [1, 2]], "encoding_format": "base64", "dimensions": 8, "user": "u",
+                "normalize": true, "truncate_prompt_tokens": 9, "truncation_side": "left", "prompt_name": "query",
+                "timeout": 5.0}),
+        ),
+        ("/v1/embed", |body| CohereEmbedRequest::parse_v1(body).map(said), cohere.clone()),
+        ("/v2/embed", |body| CohereEmbedRequest::parse_v2(body).map(said), cohere),
+        ("/v2/rerank", |body| RerankBody::parse(body, false).map(said), rerank),
+        ("/rerank", |body| RerankBody::parse(body, true).map(said), texts),
+        (
+            "/score",
+            |body| ScoreRequest::parse(body).map(said),
+            json!({"queries": "a", "documents": ["b", "c"], "use_activation": false, "truncate": "END", "prompt_name": "x"}),
+        ),
+        (
+            "/classify",
+            |body| ClassifyRequest::parse(body).map(said),
+            json!({"model": "m", "input": ["a", [1]], "use_activation": true, "truncate_prompt_tokens": -1}),
+        ),
+        (
+            "/pooling",
+            |body| PoolingRequest::parse(body).map(said),
+            json!({"input": "a", "task": "embed", "encoding_format": "float", "dimensions": 8, "normalize": false}),
+        ),
+        (
+            "/embed",
+            |body| EmbedRequest::parse(body).map(said),
+            json!({"inputs": ["a"], "truncate": true, "truncation_direction": "right", "prompt_name": "query",
+                "normalize": true, "dimensions": 8}),
+        ),
+        (
+            "/predict",
+            |body| PredictRequest::parse(body).map(said),
+            json!({"inputs": [["a"], ["a", "b"]], "truncate": false, "raw_scores": true}),
+        ),
+        (
+            "/similarity",
+            |body| SimilarityRequest::parse(body).map(said),
+            json!({"inputs": {"source_sentence": "a", "sentences": ["b"]}, "parameters": {"truncate": true}}),
+        ),
+        (
+            "/pipeline/text-classification",
+            |body| TextClassificationRequest::parse(body).map(said),
+            json!({"inputs": ["a", {"text": "b", "text_pair": "c"}], "parameters": {"top_k": 2, "function_to_apply": "none"}}),
+        ),
+        (
+            "/pipeline/token-classification",
+            |body| TokenClassificationRequest::parse(body).map(said),
+            json!({"inputs": ["a"], "parameters": {"aggregation_strategy": "first", "ignore_labels": ["O"]}}),
+        ),
+        (
+            "/api/embed",
+            |body| OllamaEmbedRequest::parse_embed(body).map(said),
+            json!({"model": "m", "input": ["a"], "truncate": true, "dimensions": 8, "keep_alive": "5m", "options": {"num_ctx": 8}}),
+        ),
+        (
+            "/api/embeddings",
+            |body| OllamaEmbedRequest::parse_embeddings(body).map(said),
+            json!({"model": "m", "prompt": "a", "keep_alive": 60}),
+        ),
+        (
+            "/v1/entities",
+            |body| EntitiesRequest::parse(body).map(said),
+            json!({"input": ["a"], "aggregation": "max", "ignore_labels": ["O"], "truncate": true}),
+        ),
+        (
+            "/v1/chunk",
+            |body| ChunkRequest::parse(body).map(said),
+            json!({"model": "m", "input": "a", "by": "tokens", "size": 64, "overlap": 16}),
+        ),
     ]
 }
 

@@ -52,6 +52,23 @@ fn every_bound_is_in_the_manual() {
                 thousands(limits::GUIDED_CHOICE_BYTES)
             ),
         ),
+        (
+            "INPUTS, INPUT_TOKENS",
+            format!(
+                "| {}; {} token ids in one | 400 |",
+                thousands(limits::INPUTS),
+                thousands(limits::INPUT_TOKENS)
+            ),
+        ),
+        (
+            "DOCUMENTS",
+            format!(
+                "| {}, and {} MiB of text that is repeated for others | 400 |",
+                thousands(limits::DOCUMENTS),
+                limits::PAIR_BYTES >> 20
+            ),
+        ),
+        ("VECTOR_NUMBERS", format!("| {} | 400 |", "4,194,304")),
         ("BODY_BYTES", format!("{} MiB", limits::BODY_BYTES >> 20)),
     ] {
         assert!(MANUAL.contains(&words), "docs/api-reference.md and docs/limits.md lack {words:?} ({what})");

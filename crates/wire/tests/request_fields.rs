@@ -49,7 +49,29 @@ fn good(route: Route) -> Value {
         Route::Responses => json!({"input": "hi"}),
         Route::Messages => json!({"messages": turns, "max_tokens": 5}),
         Route::CountTokens => json!({"messages": turns}),
-        Route::Generate | Route::Parameters => json!({"inputs": "hi", "parameters": {}}),
+        Route::Generate
+        | Route::Parameters
+        | Route::TeiEmbed
+        | Route::TeiPredict
+        | Route::HfTask
+        | Route::HfTextParameters
+        | Route::HfTokenParameters => json!({"inputs": "hi", "parameters": {}}),
+        Route::Embeddings
+        | Route::Classify
+        | Route::Pooling
+        | Route::OllamaEmbed
+        | Route::Entities
+        | Route::Chunk => {
+            json!({"input": "hi"})
+        }
+        Route::OllamaEmbeddings => json!({"prompt": "hi"}),
+        Route::CohereEmbed => json!({"texts": ["hi"]}),
+        Route::Rerank => json!({"query": "hi", "documents": ["a"]}),
+        Route::Score => json!({"queries": "hi", "documents": ["a"]}),
+        Route::TeiRerank => json!({"query": "hi", "texts": ["a"]}),
+        Route::TeiSimilarity | Route::TeiSimilarityParameters => {
+            json!({"inputs": {"source_sentence": "hi", "sentences": ["a"]}, "parameters": {}})
+        }
     }
 }
 
@@ -64,6 +86,10 @@ fn asked(route: Route, name: &str, value: &Value) -> Result<(), Fault> {
     };
     let (object, path) = match route {
         Route::Parameters => (&mut body["parameters"], "/generate"),
+        Route::TeiSimilarityParameters | Route::HfTextParameters | Route::HfTokenParameters => {
+            let path = route.path().split_once(',').unwrap().0;
+            (&mut body["parameters"], path)
+        }
         Route::OllamaOptions => (&mut body["options"], "/api/chat"),
         _ => (&mut body, route.path()),
     };
@@ -74,7 +100,12 @@ fn asked(route: Route, name: &str, value: &Value) -> Result<(), Fault> {
 
 fn path(route: Route, name: &str) -> String {
     match route {
-        Route::Parameters => format!("parameters.{name}"),
+        Route::Parameters
+        | Route::TeiSimilarityParameters
+        | Route::HfTextParameters
+        | Route::HfTokenParameters => {
+            format!("parameters.{name}")
+        }
         Route::OllamaOptions => format!("options.{name}"),
         _ => name.to_owned(),
     }
@@ -279,6 +310,19 @@ fn title(route: Route) -> String {
         Route::Generate => "`/generate`, `/generate_stream` and `/` with `inputs`".to_owned(),
         Route::LlamaCompletion => "`/completion`, `/completions`".to_owned(),
         Route::OllamaOptions => "`options` of `/api/chat` and `/api/generate`".to_owned(),
+        Route::Embeddings => "`/v1/embeddings`, `/embeddings`".to_owned(),
+        Route::CohereEmbed => "`/v1/embed`, `/v2/embed`".to_owned(),
+        Route::Rerank => "`/v1/rerank`, `/v2/rerank`, and `/rerank` with `documents`".to_owned(),
+        Route::Score => "`/score`, `/v1/score`".to_owned(),
+        Route::TeiEmbed => {
+            "`/embed`, `/embed_all`, `/embed_sparse`, `/pipeline/feature-extraction`".to_owned()
+        }
+        Route::TeiRerank => "`/rerank` with `texts`".to_owned(),
+        Route::TeiSimilarity => "`/similarity`, `/pipeline/sentence-similarity`".to_owned(),
+        Route::TeiSimilarityParameters => "`parameters` of those".to_owned(),
+        Route::HfTask => "`/pipeline/text-classification`, `/pipeline/token-classification`".to_owned(),
+        Route::HfTextParameters => "`parameters` of `/pipeline/text-classification`".to_owned(),
+        Route::HfTokenParameters => "`parameters` of `/pipeline/token-classification`".to_owned(),
         other => format!("`{}`", other.path()),
     }
 }

@@ -125,14 +125,7 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
             return Err(format!("{tool} is needed to build llama.cpp; or give --llama DIR"));
         }
     }
-    let sources = cache.join("sources");
-    std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
-    // Only this package from source; its build tools may be prebuilt.
-    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", PACKAGE, "--dest"];
-    call(Command::new("python3").args(pip).arg(&sources))?;
-    let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
-    call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;
-    let tree = sources.join("llama_cpp_python-0.3.36/vendor/llama.cpp");
+    let tree = sources(cache)?;
     let flags = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF"];
     let instructions: &[&str] = match avx2 {
         true => &["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"],
@@ -145,6 +138,22 @@ pub fn build(cache: &Path, avx2: bool) -> Result<PathBuf, String> {
     make.arg("--build").arg(&build).args(["--parallel", &jobs, "--target"]).args(programs);
     call(&mut make)?;
     Ok(bin)
+}
+
+/// The folder of llama.cpp's sources, with its converter, from the Python package; downloaded once.
+pub fn sources(cache: &Path) -> Result<PathBuf, String> {
+    let sources = cache.join("sources");
+    let tree = sources.join("llama_cpp_python-0.3.36/vendor/llama.cpp");
+    if tree.exists() {
+        return Ok(tree);
+    }
+    std::fs::create_dir_all(&sources).map_err(|error| format!("{}: {error}", sources.display()))?;
+    // Only this package from source; its build tools may be prebuilt.
+    let pip = ["-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python", PACKAGE, "--dest"];
+    call(Command::new("python3").args(pip).arg(&sources))?;
+    let archive = sources.join("llama_cpp_python-0.3.36.tar.gz");
+    call(Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(&sources))?;
+    Ok(tree)
 }
 
 #[cfg(test)]

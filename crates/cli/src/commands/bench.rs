@@ -4,6 +4,7 @@
 //! The tests and the columns are llama-bench's, so that figures stand side by side. The forward pass is driven
 //! directly: no tokenizer, no sampling, no server.
 
+mod encoder;
 mod kernels;
 mod progress;
 mod report;
@@ -22,7 +23,7 @@ use crate::{Failure, flags, loading, store};
 use progress::Progress;
 use report::{Format, Report, Row};
 use runner::Runner;
-use subject::Subject;
+use subject::{Either, Subject};
 
 /// Measures prefill (pp) and decode (tg) as llama-bench does, and says how far each is from the machine's limits.
 #[derive(clap::Args)]
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// Tokens that each stream holds before the test begins.
     #[arg(long, short = 'd', value_name = "N,…", value_delimiter = ',', default_value = "0")]
     depth: Vec<usize>,
+
+    #[command(flatten)]
+    encoders: encoder::Flags,
 
     /// Runs of each test, after one to warm up.
     #[arg(long, short = 'r', value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
@@ -114,6 +118,20 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut ceilings = Ceilings::new(&machine, tier, threads);
     let mut report = Report::begin(if args.json { Format::Json } else { args.output });
     for subject in subjects {
+        let subject = match subject.encoder()? {
+            Either::Other(subject) => subject,
+            Either::Encoder(found) => {
+                let bench = encoder::Bench {
+                    flags: &args.encoders,
+                    compute_flags: &args.compute,
+                    machine: &machine,
+                    compute: &compute,
+                    repetitions: args.repetitions.into(),
+                };
+                bench.run(*found, &mut ceilings, &mut report)?;
+                continue;
+            }
+        };
         let progress = Progress::new();
         let chunk = engine::Limits::default().prefill_chunk;
         let kv = args.kv.dtype(tier);

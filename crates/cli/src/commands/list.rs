@@ -87,12 +87,8 @@ fn present(model: &Installed) -> Row<'_> {
 
 /// Why nothing runs the catalog's entry yet.
 fn hindrance(entry: &Entry) -> Option<String> {
-    let what = match entry.kind {
-        ModelKind::Chat | ModelKind::Base => None,
-        ModelKind::Embed => Some("embeddings are not built yet".to_owned()),
-        ModelKind::Rerank => Some("reranking is not built yet".to_owned()),
-        ModelKind::Classify => Some("classification is not built yet".to_owned()),
-    };
+    let onnx = entry.files.iter().any(|file| file.name.ends_with(".onnx"));
+    let what = onnx.then(|| "ONNX files are not read yet".to_owned());
     let known = model::families::FAMILIES.iter().any(|family| family.name == entry.family);
     what.or_else(|| (!known).then(|| format!("the family {} is not built yet", entry.family)))
 }

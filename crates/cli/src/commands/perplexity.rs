@@ -14,6 +14,7 @@ use text::Tokenizer;
 
 use self::score::{Chunks, Divergence, Runner, Surprise};
 use crate::flags::KvChoice;
+use crate::found::check_generates;
 use crate::loading::{Bar, check_memory, compute, of};
 use crate::term::{err, out};
 use crate::{Failure, flags, term};
@@ -102,6 +103,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let text = read(&args)?;
     let opened = weights::open(&crate::store::resolve(&args.model)?)?;
     let mut spec = Spec::read(&opened).map_err(|error| of(&args.model, error))?;
+    check_generates(&args.model, &spec)?;
     if !(8..=spec.context).contains(&args.context) {
         let (asked, most) = (args.context, spec.context);
         return Err(Failure::usage(format!(

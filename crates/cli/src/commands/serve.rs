@@ -27,13 +27,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::encoder::EncoderSetup;
 use engine::{Device, Engine, Setup};
-use kernels::KvDtype;
+use kernels::{Compute, KvDtype};
 use server::{Audit, Cors, LoadedModel, Options, Server};
+use service::EncoderHeads;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::Failure;
+use crate::encoders::LoadedEncoder;
 use crate::loading::{Bar, Loaded};
 use crate::store::{self, size};
 use crate::term::{self, number, out};
@@ -41,7 +44,7 @@ pub(crate) use args::Args;
 #[cfg(not(feature = "otlp"))]
 use no_traces::Traces;
 use operations::LogFormat;
-use prepare::{Wanted, measure, planned, text_of, threads};
+use prepare::{PlannedModel, Wanted, encoder_limits, measure, planned, text_of, threads};
 use reread::Reading;
 use signals::{Signals, end_at_once};
 #[cfg(feature = "otlp")]
@@ -182,7 +185,7 @@ fn load_beside(
         if args.is_many() {
             let facts = many::start(&args, &server, began)?;
             // Which of them are loaded stands in the facts.
-            return Ok(Ready { name: "the server".into(), chats: true, facts });
+            return Ok(Ready { name: "the server".into(), example: Example::Chat, facts });
         }
         load(&args, &server, began)
     };
@@ -211,8 +214,51 @@ struct Invitation {
 /// What is said when the server is ready.
 struct Ready {
     name: String,
-    chats: bool,
+    example: Example,
     facts: String,
+}
+
+/// A request to try.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Example {
+    Chat,
+    Completion,
+    Embeddings,
+    Rerank,
+    Classify,
+    Entities,
+}
+
+impl Example {
+    /// What to try with an encoder.
+    fn of(heads: &EncoderHeads) -> Example {
+        let able = heads.operations();
+        let examples = [
+            ("embed", Example::Embeddings),
+            ("classify_tokens", Example::Entities),
+            ("classify", if heads.ranks() { Example::Rerank } else { Example::Classify }),
+        ];
+        let found = examples.into_iter().find(|(operation, _)| able.contains(operation));
+        found.map_or(Example::Rerank, |(_, example)| example)
+    }
+
+    /// Path and body.
+    fn request(self) -> (&'static str, &'static str) {
+        match self {
+            Example::Chat => (
+                "v1/chat/completions",
+                r#"{"messages": [{"role": "user", "content": "What is a grist mill?"}]}"#,
+            ),
+            Example::Completion => ("v1/completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#),
+            Example::Embeddings => ("v1/embeddings", r#"{"input": "What is a grist mill?"}"#),
+            Example::Rerank => (
+                "v1/rerank",
+                r#"{"query": "What is a grist mill?", "documents": ["A mill that grinds grain.", "A river."]}"#,
+            ),
+            Example::Classify => ("classify", r#"{"input": "The mill grinds well."}"#),
+            Example::Entities => ("classify", r#"{"input": "Oliver Evans built mills in Delaware."}"#),
+        }
+    }
 }
 
 /// What `--check` says: everything that can be known without loading.
@@ -228,7 +274,20 @@ fn check(args: &Args, options: &Options) -> Result<(), Failure> {
         out!("flags and files are good; {} is not in the store, serve would pull it", args.model());
         return Ok(());
     }
-    let planned = planned(args, &Wanted::default())?;
+    let planned = match planned(args, &Wanted::default())? {
+        PlannedModel::Generates(planned) => planned,
+        PlannedModel::Encodes(planned) => {
+            planned.check_words()?;
+            out!(
+                "flags and files are good; {} would be served with {} a text and {} of memory; {}",
+                args.model(),
+                number(planned.context, "token"),
+                size(planned.need.total()),
+                number(options.http.keys.len(), "key")
+            );
+            return Ok(());
+        }
+    };
     planned.check_words()?;
     out!(
         "flags and files are good; {} would be served with {} of context, {} of memory and {}; \
@@ -248,13 +307,45 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
     server.loading("finding the model");
     let planned = planned(args, &Wanted::default())?;
     let mut bar = Bar::new(args.model());
-    let loaded = planned.load(&mut |share| {
+    let mut progress = |share| {
         bar.set(share);
         server.loading(format!("{:.0} % of the weights are read", share * 100.0));
-    })?;
-    drop(bar);
-    loaded.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
-    start(args, server, loaded, began)
+    };
+    match planned {
+        PlannedModel::Generates(planned) => {
+            let loaded = planned.load(&mut progress)?;
+            drop(bar);
+            loaded.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
+            start(args, server, loaded, began)
+        }
+        PlannedModel::Encodes(planned) => {
+            let (loaded, compute) = planned.load(&mut progress)?;
+            drop(bar);
+            loaded.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
+            start_encoder(args, server, loaded, compute, began)
+        }
+    }
+}
+
+fn start_encoder(
+    args: &Args,
+    server: &Server,
+    loaded: LoadedEncoder,
+    compute: Compute,
+    began: Instant,
+) -> Result<Ready, Failure> {
+    let names = args.clients.names(&args.served_model_name, &name::of(args.model()));
+    measure(server, &loaded.machine);
+    let threads = number(compute.pool.threads(), "thread");
+    let facts = format!("{} · {threads}, {}", loaded.say(), compute.tier);
+    let example = Example::of(&loaded.heads);
+    let details = loaded.details.clone();
+    let limits = encoder_limits(args, loaded.facts.max_tokens);
+    let setup = EncoderSetup::new(&*names[0], limits).watched(server.watch_encoder(&names[0]));
+    let encoding = loaded.start(&Device::of_one(compute), setup)?;
+    let ready = Ready { name: names[0].clone(), example, facts };
+    server.ready(LoadedModel::encoder(names, encoding).with_details(details), began);
+    Ok(ready)
 }
 
 fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result<Ready, Failure> {
@@ -281,7 +372,8 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
         number(stats.kv_blocks_total * stats.kv_block_tokens, "token"),
         kv_dtype.name()
     );
-    let ready = Ready { name: names[0].clone(), chats: loaded.template.is_some(), facts };
+    let example = if loaded.template.is_some() { Example::Chat } else { Example::Completion };
+    let ready = Ready { name: names[0].clone(), example, facts };
     let text = text_of(args, loaded.tokenizer, loaded.template);
     server.ready(LoadedModel::new(names, engine, text).with_details(loaded.details), began);
     Ok(ready)
@@ -296,22 +388,18 @@ impl Ready {
             began.elapsed().as_secs_f64(),
             self.facts
         ));
-        let (path, body) = if self.chats {
-            ("chat/completions", r#"{"messages": [{"role": "user", "content": "What is a grist mill?"}]}"#)
-        } else {
-            ("completions", r#"{"prompt": "A grist mill is", "max_tokens": 48}"#)
-        };
+        let (path, body) = self.example.request();
         let key = if to.keyed { " -H \"authorization: Bearer $GRISTMILL_API_KEY\"" } else { "" };
         // The certificate is for a name, and this is an address; -k is for this machine alone.
         let insecure = if to.scheme == "https" { "-k " } else { "" };
         let first =
             if to.keyed { "export GRISTMILL_API_KEY=…  # one of the server's keys\n  " } else { "" };
         let url = format!("{}://{}", to.scheme, to.address);
-        if to.page && self.chats {
+        if to.page && self.example == Example::Chat {
             log.say(&format!("chat in a browser: {url}"));
         }
         log.say(&format!(
-            "try it:\n  {first}curl {insecure}{url}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"
+            "try it:\n  {first}curl {insecure}{url}/{path} -H 'content-type: application/json'{key} -d '{body}'"
         ));
     }
 }

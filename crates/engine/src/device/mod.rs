@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 pub use budget::{Full, MemoryBudget, MemoryKind, MemoryUse, Reservation};
 use cpu::thread::Affinity;
 use kernels::Compute;
-use turns::{MemberId, Turns};
 pub(crate) use turns::Streams;
+use turns::{MemberId, Turns};
 pub use turns::{TurnTotals, Urgency};
 
 /// The compute threads and the memory of this machine. Clones are the same device.

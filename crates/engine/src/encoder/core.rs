@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::queue::{Charge, Class, EncodeQueue, JobId, StepBuilder};
 use super::stats::EncoderCounters;
 use super::{Encode, EncodeCosts, EncodeError, EncodeWatch, EncoderStepReport, Reply, Text, Want};
+use super::{MIN_UNIT_ROWS, UNIT_ROWS};
 use crate::device::turns::Urgency;
 use crate::device::{EndedTurn, Streams};
 use crate::meter::Meter;
@@ -83,6 +84,10 @@ pub(crate) struct EncoderCore<E> {
     accepted: JobId,
     step: Option<Step>,
     ms_per_token: f64,
+    /// Milliseconds that a unit takes for each of its rows; 0 before the first.
+    unit_ms_per_row: f64,
+    /// Rows that a unit has at most.
+    unit_rows: usize,
     max_wait: Duration,
     counters: Arc<EncoderCounters>,
     watch: Box<dyn EncodeWatch>,
@@ -146,6 +151,8 @@ impl<E: Encode> EncoderCore<E> {
             accepted: 0,
             step: None,
             ms_per_token: FIRST_MS_PER_TOKEN,
+            unit_ms_per_row: 0.0,
+            unit_rows: UNIT_ROWS,
             max_wait,
             counters,
             watch,
@@ -210,6 +217,22 @@ impl<E: Encode> EncoderCore<E> {
         }
     }
 
+    /// Makes units fit into `longest`, as far as their rows allow it; none lets them be as large as is best for speed.
+    pub(crate) fn fit_units(&mut self, longest: Option<Duration>) {
+        let rows = match longest {
+            Some(longest) if self.unit_ms_per_row > 0.0 => {
+                let rows = longest.as_secs_f64() * 1000.0 / self.unit_ms_per_row;
+                (rows as usize / MIN_UNIT_ROWS * MIN_UNIT_ROWS).clamp(MIN_UNIT_ROWS, UNIT_ROWS)
+            }
+            Some(_) => MIN_UNIT_ROWS,
+            None => UNIT_ROWS,
+        };
+        if rows != self.unit_rows {
+            self.unit_rows = rows;
+            self.encode.fit_units(rows);
+        }
+    }
+
     /// Computes one unit within a turn: begins a step, advances it, or delivers one of its texts. Returns whether the
     /// step goes on.
     pub(crate) fn work(&mut self, clock: &dyn Fn() -> Duration) -> bool {
@@ -221,8 +244,13 @@ impl<E: Encode> EncoderCore<E> {
         } else {
             self.sweep(now);
         }
+        let advances = self.step.as_ref().is_some_and(|step| step.delivers.is_none());
         let outcome = self.unit(now);
-        self.charge(clock());
+        let ended = clock();
+        if advances {
+            self.observe_unit(ended.saturating_sub(now));
+        }
+        self.charge(ended);
         self.watch.unit();
         match outcome {
             Ok(true) => return true,
@@ -387,6 +415,16 @@ impl<E: Encode> EncoderCore<E> {
         let shared = step.texts.saturating_sub(step.slots.len());
         counters.shared_texts.fetch_add(shared as u64, Ordering::Relaxed);
         self.watch.step(&EncoderStepReport { texts: step.texts, tokens: step.tokens, took });
+    }
+
+    /// Learns how long a unit takes.
+    fn observe_unit(&mut self, took: Duration) {
+        let rows = self.step.as_ref().map_or(0, |step| step.tokens).min(self.unit_rows);
+        if rows > 0 {
+            let (known, seen) = (self.unit_ms_per_row, took.as_secs_f64() * 1000.0 / rows as f64);
+            let weight = if known > 0.0 { NEW_SAMPLE_WEIGHT } else { 1.0 };
+            self.unit_ms_per_row += weight * (seen - known);
+        }
     }
 
     /// Learns how long a token takes.

@@ -72,7 +72,11 @@ impl Encode for FakeEncoder {
     fn begin(&mut self, texts: &[&Text]) -> Result<(), String> {
         let tokens: usize = texts.iter().map(|text| text.tokens.len()).sum();
         if texts.is_empty() || (texts.len() > 1 && tokens > self.step_tokens) {
-            return Err(format!("{} texts with {tokens} tokens, of at most {}", texts.len(), self.step_tokens));
+            return Err(format!(
+                "{} texts with {tokens} tokens, of at most {}",
+                texts.len(),
+                self.step_tokens
+            ));
         }
         self.texts = texts.iter().map(|text| (*text).clone()).collect();
         self.units_left = (tokens as f64 * self.units_per_token) as usize;

@@ -199,7 +199,10 @@ impl EncoderHandle {
             account,
             began: Instant::now(),
         });
-        (EncoderHandle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) }, shared)
+        (
+            EncoderHandle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) },
+            shared,
+        )
     }
 
     /// Puts a job in the queue. Its reply then gets the numbers of each text, and `done` last.

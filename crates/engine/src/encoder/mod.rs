@@ -16,6 +16,7 @@
 pub(crate) mod core;
 pub mod fake;
 mod handle;
+mod model_runner;
 pub(crate) mod queue;
 pub(crate) mod stats;
 mod thread;
@@ -23,11 +24,17 @@ mod thread;
 use std::time::{Duration, Instant};
 
 pub use handle::{EncodeRefused, EncodeTicket, EncoderHandle, EncoderLimits};
+pub use model_runner::EncoderRunner;
 pub use stats::{EncodeWatch, EncoderStats, EncoderStepReport};
 pub use thread::{Encoder, EncoderSetup};
 
 /// Most texts of an interactive job, which comes before bulk jobs.
 pub const MAX_INTERACTIVE_TEXTS: usize = 8;
+
+/// Rows of a unit where nobody waits for the device.
+pub const UNIT_ROWS: usize = 256;
+/// Fewest rows of a unit that are asked for.
+const MIN_UNIT_ROWS: usize = 32;
 
 /// The tokens of a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -65,6 +72,10 @@ pub trait Encode: Send {
 
     /// Most tokens of a step of several texts. A longer text is a step of its own.
     fn step_tokens(&self) -> usize;
+
+    /// Units should have about this many rows at most from now on, as others wait for the device between two units. A
+    /// unit of more rows costs less a row. It changes no number.
+    fn fit_units(&mut self, _rows: usize) {}
 
     /// Begins a step; what was left of the one before is dropped.
     ///

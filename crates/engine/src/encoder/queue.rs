@@ -276,7 +276,8 @@ impl ClientQueue {
             let waited = now.saturating_sub(job.since).as_secs_f64() * 1000.0;
             job.tokens as f64 * ms_per_token - f64::from(AGING) * waited
         };
-        let order = |a: &(usize, f64, JobId), b: &(usize, f64, JobId)| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2));
+        let order =
+            |a: &(usize, f64, JobId), b: &(usize, f64, JobId)| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2));
         let jobs = self.jobs.iter().enumerate().map(|(at, job)| (at, key(job), job.id));
         let Some((at, ..)) = jobs.min_by(order) else { return Taken::NoneFits };
         let job = &mut self.jobs[at];

@@ -124,6 +124,8 @@ fn serve<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, member: &mut Mem
 fn compute<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, member: &mut Member, urgency: Urgency) {
     let clock = || shared.now();
     let began = clock();
+    let streams = member.streams();
+    core.fit_units(streams.map(|_| longest_turn(urgency, streams)));
     while core.work(&clock) {
         if clock().saturating_sub(began) >= longest_turn(urgency, member.streams()) {
             member.yield_turn();

@@ -96,6 +96,10 @@ impl Encode for Box<dyn Encode> {
         (**self).step_tokens()
     }
 
+    fn fit_units(&mut self, rows: usize) {
+        (**self).fit_units(rows);
+    }
+
     fn begin(&mut self, texts: &[&Text]) -> Result<(), String> {
         (**self).begin(texts)
     }
@@ -124,7 +128,8 @@ impl PlacedEncoder {
         let mut charged = Duration::ZERO;
         for (i, job) in self.jobs.iter().enumerate() {
             let told = job.told.lock().unwrap();
-            let (end, costs) = told.end.clone().unwrap_or_else(|| panic!("seed {seed}: job {i} has not ended"));
+            let (end, costs) =
+                told.end.clone().unwrap_or_else(|| panic!("seed {seed}: job {i} has not ended"));
             for (text, values) in job.texts.iter().zip(&told.texts) {
                 assert!(values.as_ref().is_none_or(|values| *values == self.model.values(text, job.want)));
             }
@@ -350,6 +355,8 @@ impl World {
         let placed = &mut self.encoders[index];
         assert_eq!(placed.state, State::Waiting, "a turn is for who asked");
         (placed.state, placed.holds, placed.turn) = (State::InStep, true, now);
+        let streams = self.turns.streams(placed.id);
+        placed.core.fit_units(streams.map(|_| longest_turn(placed.urgency, streams)));
         self.unit(index);
     }
 

@@ -314,7 +314,8 @@ fn simulate(seed: u64) -> Outcomes {
         add(&mut outcomes, placed.engine.check(seed));
     }
     for placed in &world.encoders {
-        computed += if placed.state == State::Idle { world.turns.totals(placed.id).computed } else { Duration::ZERO };
+        computed +=
+            if placed.state == State::Idle { world.turns.totals(placed.id).computed } else { Duration::ZERO };
         add(&mut outcomes, placed.check(seed));
     }
     let drained = world.engines.iter().filter(|placed| placed.state == State::Gone).count();

@@ -1,6 +1,7 @@
-//! Ollama's API: `/api/chat` and `/api/generate`, and what lists and shows models.
+//! Ollama's API: `/api/chat`, `/api/generate`, `/api/embed` and `/api/embeddings`, and what lists and shows models.
 
 mod answer;
+mod embed;
 mod models;
 mod writer;
 
@@ -20,6 +21,7 @@ use crate::state::State;
 use crate::stream;
 use answer::{Wanted, loaded, whole};
 
+pub(crate) use embed::{embed, embeddings};
 pub(crate) use models::{ps, show, tags};
 
 /// `POST /api/chat`.

@@ -7,7 +7,7 @@ use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use inference::{Operation, RequestContext, Tokenize};
 use serde_json::{Map, Value, json};
-use service::{Facts, LoadedModel, Takes};
+use service::{Facts, LoadedModel, Takes, TextPipeline};
 use sha2::{Digest, Sha256};
 use wire::Fault;
 use wire::error::quote;
@@ -75,7 +75,7 @@ pub(super) async fn check_thinks(
 ) -> Result<(), Fault> {
     let model = state.service.model(name).await?;
     context.add_model_wait(model.waited());
-    if model.text.tags().is_some() {
+    if model.generation()?.text.tags().is_some() {
         return Ok(());
     }
     let message = format!("think is asked for, and the model {} does not think", quote(model.name()));
@@ -118,7 +118,7 @@ pub(crate) async fn ps(Shared(state): Shared<Arc<State>>) -> Response {
             details: details(facts),
             expires_at: expires(facts),
             size_vram: 0,
-            context_length: model.engine.context(),
+            context_length: model.context(),
         })
     };
     let running: Vec<Running> = state.service.registry().facts().iter().filter_map(running).collect();
@@ -148,7 +148,7 @@ fn shown_of(facts: &Facts) -> Show {
     Show {
         modelfile: format!("# {} is served by Gristmill; it has no Modelfile", first(facts)),
         parameters: "",
-        template: facts.state.model().and_then(|model| model.text.template()).unwrap_or_default().to_owned(),
+        template: text(facts).and_then(TextPipeline::template).unwrap_or_default().to_owned(),
         details: details(facts),
         model_info: facts.state.model().map(|model| info(model)).unwrap_or_default(),
         capabilities: capabilities(facts),
@@ -163,14 +163,16 @@ fn info(model: &LoadedModel) -> Map<String, Value> {
     let mut info = Map::new();
     info.insert("general.architecture".into(), family.into());
     info.insert("general.basename".into(), model.name().into());
-    info.insert(format!("{family}.context_length"), model.engine.context().into());
+    info.insert(format!("{family}.context_length"), model.context().into());
     if d.parameters > 0 {
         info.insert("general.parameter_count".into(), d.parameters.into());
         info.insert(format!("{family}.embedding_length"), d.width.into());
         info.insert(format!("{family}.block_count"), d.layers.into());
     }
-    if let Some(size) = model.text.facts().get("vocab_size") {
-        info.insert(format!("{family}.vocab_size"), size.clone());
+    let size = model.generating().and_then(|generating| generating.text.facts().get("vocab_size").cloned());
+    let size = size.or_else(|| model.encoding().map(|encoding| encoding.engine.vocab().into()));
+    if let Some(size) = size {
+        info.insert(format!("{family}.vocab_size"), size);
     }
     info
 }
@@ -186,12 +188,19 @@ fn size(facts: &Facts) -> u64 {
     loaded.or(facts.bytes).unwrap_or_default()
 }
 
+/// The text pipeline of a model that is loaded and generates.
+fn text(facts: &Facts) -> Option<&dyn TextPipeline> {
+    facts.state.model()?.generating().map(|generating| generating.text.as_ref())
+}
+
 /// What the model can do, in Ollama's words; of one that is not loaded, what every model can.
 fn capabilities(facts: &Facts) -> Vec<&'static str> {
-    let (tools, thinks) = facts.state.model().map_or((false, false), |model| {
-        (model.text.knows_tools() || model.text.style().is_some(), model.text.tags().is_some())
-    });
-    let words = [(true, "completion"), (tools, "tools"), (thinks, "thinking")];
+    let (tools, thinks) = text(facts)
+        .map_or((false, false), |text| (text.knows_tools() || text.style().is_some(), text.tags().is_some()));
+    let model = facts.state.model();
+    let generates = model.is_none_or(|model| model.generating().is_some());
+    let embeds = model.is_some_and(|model| model.operations().contains(&"embed"));
+    let words = [(generates, "completion"), (tools, "tools"), (thinks, "thinking"), (embeds, "embedding")];
     words.into_iter().filter(|(can, _)| *can).map(|(_, word)| word).collect()
 }
 

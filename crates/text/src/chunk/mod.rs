@@ -6,6 +6,8 @@
 mod headings;
 mod sentences;
 mod spans;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 

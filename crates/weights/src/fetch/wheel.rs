@@ -1,7 +1,8 @@
-//! Extracts files from wheels, which are untrusted zip archives.
+//! Extracts files from wheels and other zip archives, which are untrusted.
 //!
 //! The number of entries is limited, every name is checked before it becomes a path, links and overlapping entries are
-//! refused (zip bombs), and no member may exceed its declared size or the caller's limit. Contents are hashed while
+//! refused, as is what is much larger than the archive (zip bombs), and no member may exceed its declared size or the
+//! caller's limit. Contents are hashed while
 //! they are written, and the zip's CRC is checked.
 
 use std::borrow::Cow;
@@ -17,11 +18,17 @@ use super::source::check_relative;
 use super::{Error, Event, Progress, reserve};
 
 const MAX_ENTRIES: usize = 65_536;
+/// Most bytes that may come out for each byte of the archive; weights shrink by a tenth, JSON to a tenth.
+const MAX_RATIO: u64 = 100;
+/// Bytes that may come out of an archive however small it is.
+const FREE_BYTES: u64 = 64 << 20;
 
-/// An open wheel.
+/// An open wheel, or another zip archive.
 pub(crate) struct Wheel {
     archive: ZipArchive<BufReader<File>>,
     name: String,
+    /// Most bytes that may come out of it.
+    most_bytes: u64,
 }
 
 /// An extracted file.
@@ -34,8 +41,14 @@ pub(crate) struct Unpacked {
 
 impl Wheel {
     pub(crate) fn open(path: &Path) -> Result<Wheel, Error> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Wheel::open_as(path, &path.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// Opens an archive under the name that messages give it.
+    pub(crate) fn open_as(path: &Path, name: &str) -> Result<Wheel, Error> {
+        let name = name.to_owned();
         let file = File::open(path).map_err(Error::io("open", path))?;
+        let length = file.metadata().map_err(Error::io("look at", path))?.len();
         let fail = |reason: String| Error::Wheel { wheel: name.clone(), reason };
         let mut archive = ZipArchive::new(BufReader::new(file))
             .map_err(|error| fail(format!("not a zip archive: {error}")))?;
@@ -45,7 +58,8 @@ impl Wheel {
         if archive.has_overlapping_files().map_err(|error| fail(error.to_string()))? {
             return Err(fail("its entries overlap".to_owned()));
         }
-        Ok(Wheel { archive, name })
+        let most_bytes = length.saturating_mul(MAX_RATIO).saturating_add(FREE_BYTES);
+        Ok(Wheel { archive, name, most_bytes })
     }
 
     fn fail(&self, reason: String) -> Error {
@@ -120,10 +134,14 @@ impl Wheel {
             return Err(self.fail(format!("it has no folder {folder}")));
         }
         let mut files = Vec::with_capacity(members.len());
-        let mut left = cap;
+        for name in members.iter().map(|member| &member[prefix.len()..]) {
+            check_relative(name).map_err(|reason| self.fail(reason))?;
+            // Before anything is written: a journal of the archive's would speak for files that nobody has checked.
+            super::check_not_reserved(name)?;
+        }
+        let mut left = cap.min(self.most_bytes);
         for member in &members {
             let name = &member[prefix.len()..];
-            check_relative(name).map_err(|reason| self.fail(reason))?;
             let target = into.join(name);
             if let Some(parent) = target.parent() {
                 std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
@@ -150,6 +168,7 @@ impl Wheel {
         progress: &mut dyn Progress,
     ) -> Result<u64, Error> {
         let wheel = self.name.clone();
+        let cap = cap.min(self.most_bytes);
         let fail = |reason: String| Error::Wheel { wheel: wheel.clone(), reason };
         let mut source = self.archive.by_name(member).map_err(|error| fail(format!("{member}: {error}")))?;
         if source.is_symlink() || !source.is_file() {
@@ -263,6 +282,17 @@ mod tests {
         let error =
             Wheel::open(&path).unwrap().unpack_folder("x/m", &out, 5 << 20, &mut NoProgress).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_far_larger_than_its_archive_is_refused() {
+        let zeros = vec![0u8; 80 << 20];
+        let (dir, path) = wheel(&[("x/a", &zeros)]);
+        let limit = std::fs::metadata(&path).unwrap().len() * MAX_RATIO + FREE_BYTES;
+        let target = dir.path().join("t");
+        let error = Wheel::open(&path).unwrap().unpack_file("x/a", &target, "t", u64::MAX, &mut NoProgress);
+        assert!(matches!(error, Err(Error::TooLarge { limit: said, .. }) if said == limit), "{error:?}");
+        assert!(!target.exists());
     }
 
     #[test]

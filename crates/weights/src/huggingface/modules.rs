@@ -17,8 +17,8 @@ const MAX_NAME_BYTES: usize = 128;
 
 const LIST: &str = "modules.json";
 const PICKLE: &str = "pytorch_model.bin";
-/// The kind of the module that is the network itself.
-const TRANSFORMER: &str = "Transformer";
+/// The kinds of the module that is the network itself; the second has a head that predicts words.
+const NETWORKS: [&str; 2] = ["Transformer", "MLMTransformer"];
 /// Weights of heads in the model's own folder, without their extension; BGE-M3 has these.
 const HEADS: [&str; 2] = ["sparse_linear", "colbert_linear"];
 /// Names of the network's own settings, in the order of sentence-transformers.
@@ -100,7 +100,7 @@ fn names(entry: &Value) -> Result<(String, String), String> {
     Ok((folder.to_owned(), kind.to_owned()))
 }
 
-/// The folder of the network: `dir`, or that of the first `Transformer` below it.
+/// The folder of the network: `dir`, or that of the first network below it.
 pub(super) fn network_dir(dir: &Path, modules: Option<&[Module]>) -> PathBuf {
     match network(modules.unwrap_or_default()) {
         Some(module) if !module.path.is_empty() => dir.join(&module.path),
@@ -109,7 +109,7 @@ pub(super) fn network_dir(dir: &Path, modules: Option<&[Module]>) -> PathBuf {
 }
 
 fn network(modules: &[Module]) -> Option<&Module> {
-    modules.iter().find(|module| module.kind == TRANSFORMER)
+    modules.iter().find(|module| NETWORKS.contains(&module.kind.as_str()))
 }
 
 /// The settings of the network in `network`, if it has any.

@@ -55,7 +55,11 @@ impl Target {
             slug: entry.name.clone(),
             shown: entry.name.clone(),
             sources: entry.parsed_sources(),
-            want: RequestedFiles { file: entry.file.clone(), pinned: entry.files.clone() },
+            want: RequestedFiles {
+                file: entry.file.clone(),
+                pinned: entry.files.clone(),
+                inline: entry.inline.clone(),
+            },
         })
     }
 }

@@ -29,11 +29,47 @@ pub enum Route {
     OllamaGenerate,
     /// The object `options` in those.
     OllamaOptions,
+    /// `POST /v1/embeddings`, and `/embeddings`.
+    Embeddings,
+    /// `POST /v2/embed` and `/v1/embed`, Cohere's.
+    CohereEmbed,
+    /// `POST /v2/rerank`, `/v1/rerank`, and `/rerank` with `documents`.
+    Rerank,
+    /// `POST /score` and `/v1/score`, vLLM's.
+    Score,
+    /// `POST /classify`, vLLM's.
+    Classify,
+    /// `POST /pooling`, vLLM's.
+    Pooling,
+    /// `POST /embed`, `/embed_all` and `/embed_sparse`, text-embeddings-inference's; Hugging Face's feature extraction.
+    TeiEmbed,
+    /// `POST /predict`, text-embeddings-inference's.
+    TeiPredict,
+    /// `POST /rerank` with `texts`, text-embeddings-inference's.
+    TeiRerank,
+    /// `POST /similarity`, text-embeddings-inference's; Hugging Face's sentence similarity.
+    TeiSimilarity,
+    /// The object `parameters` in that.
+    TeiSimilarityParameters,
+    /// `POST /pipeline/text-classification` and `/pipeline/token-classification`, Hugging Face's.
+    HfTask,
+    /// The object `parameters` in the first.
+    HfTextParameters,
+    /// The object `parameters` in the second.
+    HfTokenParameters,
+    /// `POST /api/embed`, Ollama's.
+    OllamaEmbed,
+    /// `POST /api/embeddings`, Ollama's older one.
+    OllamaEmbeddings,
+    /// `POST /v1/entities`.
+    Entities,
+    /// `POST /v1/chunk`.
+    Chunk,
 }
 
 impl Route {
     /// All of them.
-    pub const ALL: [Route; 12] = [
+    pub const ALL: [Route; 30] = [
         Route::Chat,
         Route::Completions,
         Route::Responses,
@@ -46,6 +82,24 @@ impl Route {
         Route::OllamaChat,
         Route::OllamaGenerate,
         Route::OllamaOptions,
+        Route::Embeddings,
+        Route::CohereEmbed,
+        Route::Rerank,
+        Route::Score,
+        Route::Classify,
+        Route::Pooling,
+        Route::TeiEmbed,
+        Route::TeiPredict,
+        Route::TeiRerank,
+        Route::TeiSimilarity,
+        Route::TeiSimilarityParameters,
+        Route::HfTask,
+        Route::HfTextParameters,
+        Route::HfTokenParameters,
+        Route::OllamaEmbed,
+        Route::OllamaEmbeddings,
+        Route::Entities,
+        Route::Chunk,
     ];
 
     /// The name in lists of fields.
@@ -63,6 +117,24 @@ impl Route {
             Route::OllamaChat => "ollama_chat",
             Route::OllamaGenerate => "ollama_generate",
             Route::OllamaOptions => "ollama_options",
+            Route::Embeddings => "embeddings",
+            Route::CohereEmbed => "cohere_embed",
+            Route::Rerank => "rerank",
+            Route::Score => "score",
+            Route::Classify => "classify",
+            Route::Pooling => "pooling",
+            Route::TeiEmbed => "tei_embed",
+            Route::TeiPredict => "tei_predict",
+            Route::TeiRerank => "tei_rerank",
+            Route::TeiSimilarity => "tei_similarity",
+            Route::TeiSimilarityParameters => "tei_similarity_parameters",
+            Route::HfTask => "hf_task",
+            Route::HfTextParameters => "hf_text_parameters",
+            Route::HfTokenParameters => "hf_token_parameters",
+            Route::OllamaEmbed => "ollama_embed",
+            Route::OllamaEmbeddings => "ollama_embeddings",
+            Route::Entities => "entities",
+            Route::Chunk => "chunk",
         }
     }
 
@@ -81,12 +153,42 @@ impl Route {
             Route::OllamaChat => "/api/chat",
             Route::OllamaGenerate => "/api/generate",
             Route::OllamaOptions => "/api/chat, in options",
+            Route::Embeddings => "/v1/embeddings",
+            Route::CohereEmbed => "/v2/embed",
+            Route::Rerank => "/v2/rerank",
+            Route::Score => "/score",
+            Route::Classify => "/classify",
+            Route::Pooling => "/pooling",
+            Route::TeiEmbed => "/embed",
+            Route::TeiPredict => "/predict",
+            Route::TeiRerank => "/rerank",
+            Route::TeiSimilarity => "/similarity",
+            Route::TeiSimilarityParameters => "/similarity, in parameters",
+            Route::HfTask => "/pipeline/text-classification",
+            Route::HfTextParameters => "/pipeline/text-classification, in parameters",
+            Route::HfTokenParameters => "/pipeline/token-classification, in parameters",
+            Route::OllamaEmbed => "/api/embed",
+            Route::OllamaEmbeddings => "/api/embeddings",
+            Route::Entities => "/v1/entities",
+            Route::Chunk => "/v1/chunk",
         }
     }
 
     /// Whether an answer is generated.
     pub(super) fn generates(self) -> bool {
-        !matches!(self, Route::CountTokens | Route::Tokenize)
+        matches!(
+            self,
+            Route::Chat
+                | Route::Completions
+                | Route::Responses
+                | Route::Messages
+                | Route::Generate
+                | Route::Parameters
+                | Route::LlamaCompletion
+                | Route::OllamaChat
+                | Route::OllamaGenerate
+                | Route::OllamaOptions
+        )
     }
 }
 

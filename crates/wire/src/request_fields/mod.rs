@@ -5,6 +5,7 @@
 //! ignored, and a wish that is left out is told in a warning. `docs/request-fields.md` is made from the table, and
 //! `tests/request_fields.rs` holds the parsers to it.
 
+mod encoders;
 mod kinds;
 mod table;
 
@@ -19,7 +20,7 @@ pub use kinds::{Decision, Group, Route};
 
 /// The table.
 pub fn groups() -> impl Iterator<Item = &'static Group> {
-    table::GROUPS.iter().copied().flatten()
+    table::GROUPS.iter().chain(encoders::GROUPS).copied().flatten()
 }
 
 static BY_NAME: LazyLock<HashMap<(Route, &'static str), &'static Group>> = LazyLock::new(|| {

@@ -33,11 +33,11 @@ const SAMPLED: &[Route] =
 /// Ollama's endpoints.
 const OLLAMA: &[Route] = &[OllamaChat, OllamaGenerate];
 
-const fn honoured(routes: &'static [Route], names: &'static str) -> Group {
+pub(super) const fn honoured(routes: &'static [Route], names: &'static str) -> Group {
     Group { names, routes, decision: Honoured, reason: "" }
 }
 
-const fn row(
+pub(super) const fn row(
     decision: Decision,
     routes: &'static [Route],
     names: &'static str,
@@ -444,7 +444,7 @@ fn never(_: &Value) -> bool {
     false
 }
 
-fn yes(value: &Value) -> bool {
+pub(super) fn yes(value: &Value) -> bool {
     *value == Value::Bool(true)
 }
 

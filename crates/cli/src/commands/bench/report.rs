@@ -170,8 +170,8 @@ const HEADS: [(&str, usize); 12] = [
 
 /// Rows on their way to standard output.
 pub(super) struct Report {
-    format: Format,
-    rows: Vec<Row>,
+    pub(super) format: Format,
+    rows: Vec<Value>,
 }
 
 impl Report {
@@ -192,16 +192,15 @@ impl Report {
                 }
                 line(row.cells());
             }
-            Format::Csv => {
-                let columns = columns(&row);
-                if first {
-                    out!("{}", columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(","));
-                }
-                out!("{}", columns.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(","));
-            }
+            Format::Csv => csv(&row, first),
             Format::Json => {}
         }
-        self.rows.push(row);
+        self.keep(&row);
+    }
+
+    /// Keeps a row for the end, which is printed already unless the format is JSON.
+    pub(super) fn keep(&mut self, row: &impl Serialize) {
+        self.rows.push(serde_json::to_value(row).unwrap_or_default());
     }
 
     pub(super) fn end(self) -> Result<(), Failure> {
@@ -226,8 +225,17 @@ fn line(cells: [String; 12]) {
     out!("| {} |", padded.join(" | "));
 }
 
+/// Prints a row as comma-separated values, the names before the first.
+pub(super) fn csv(row: &impl Serialize, first: bool) {
+    let columns = columns(row);
+    if first {
+        out!("{}", columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(","));
+    }
+    out!("{}", columns.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(","));
+}
+
 /// Names and values of all columns but the lists of samples. Texts are quoted, as llama-bench quotes them.
-fn columns(row: &Row) -> Vec<(String, String)> {
+fn columns(row: &impl Serialize) -> Vec<(String, String)> {
     let Ok(Value::Object(columns)) = serde_json::to_value(row) else { return Vec::new() };
     let shown = |value: &Value| match value {
         Value::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -238,7 +246,7 @@ fn columns(row: &Row) -> Vec<(String, String)> {
 }
 
 /// Mean and sample deviation, as llama-bench has them.
-fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
+pub(super) fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
     let n = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / n;
     if samples.len() < 2 {
@@ -255,7 +263,7 @@ fn binary(bytes: u64) -> String {
 }
 
 /// `4.02 B`, llama-bench's way.
-fn count(parameters: u64) -> String {
+pub(super) fn count(parameters: u64) -> String {
     let millions = parameters as f64 / 1e6;
     if millions >= 1000.0 { format!("{:.2} B", millions / 1000.0) } else { format!("{millions:.2} M") }
 }

@@ -7,6 +7,7 @@ use model::shapes::{self, Recipe, Shape};
 use tensor::Dtype;
 use weights::{Element, Opened};
 
+use crate::found::Found;
 use crate::{Failure, details, store};
 
 /// Where random weights start; any number would do, and the same one makes runs comparable.
@@ -15,6 +16,12 @@ pub(super) const SEED: u64 = 1;
 pub(super) enum Subject {
     File(String),
     Shape(&'static Shape, &'static Recipe),
+}
+
+/// An encoder, or something else.
+pub(super) enum Either {
+    Encoder(Box<Found>),
+    Other(Subject),
 }
 
 /// The shape and its formats, by `NAME:FORMAT`.
@@ -47,6 +54,16 @@ impl Subject {
             return Err(Failure::usage("nothing to measure: give a MODEL or a --shape"));
         }
         Ok(all)
+    }
+
+    /// The encoder that it is, if it is one.
+    ///
+    /// # Errors
+    /// No such model, or a damaged one.
+    pub(super) fn encoder(self) -> Result<Either, Failure> {
+        let Subject::File(name) = &self else { return Ok(Either::Other(self)) };
+        let found = Found::find(name)?;
+        Ok(if found.encodes() { Either::Encoder(Box::new(found)) } else { Either::Other(self) })
     }
 
     pub(super) fn label(&self) -> String {

@@ -3,6 +3,7 @@
 mod against;
 mod args;
 mod ceilings;
+mod encode;
 mod predict;
 
 use kernels::KvDtype;
@@ -16,6 +17,7 @@ use super::session::Session;
 use crate::{Failure, loading, store};
 pub(crate) use args::Args;
 pub(super) use ceilings::{Place, Source};
+use encode::EncoderFit;
 use predict::{decode_seconds, prefill_seconds};
 
 /// Formats that are tried when no model is named.
@@ -27,6 +29,8 @@ struct Answer {
     prompt: u32,
     context: u32,
     models: Vec<Fit>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    encoders: Vec<EncoderFit>,
     /// Of those that keep the targets; none was asked for, or none keeps them.
     largest: Option<String>,
 }
@@ -72,13 +76,19 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let place = args.source.place(&session.plan)?;
     let tier = place.tier()?;
     let kv = args.kv.dtype(tier);
-    let mut fits = Vec::new();
+    let (mut fits, mut encoders) = (Vec::new(), Vec::new());
     for looked in looked(&args, tier, kv)? {
-        fits.push(fit(&args, &session.plan, &place, looked?, kv)?);
+        let looked = looked?;
+        if looked.spec.encoder.is_some() {
+            encoders.push(encode::fit(looked, args.prompt, &place, kv)?);
+        } else {
+            fits.push(fit(&args, &session.plan, &place, looked, kv)?);
+        }
     }
     let keeps = fits.iter().filter(|fit| fit.fits && fit.keeps_targets == Some(true));
     let largest = keeps.max_by_key(|fit| (fit.parameters, fit.weight_bytes)).map(|fit| fit.model.clone());
-    let answer = Answer { machine: place, prompt: args.prompt, context: args.context, models: fits, largest };
+    let (prompt, context) = (args.prompt, args.context);
+    let answer = Answer { machine: place, prompt, context, models: fits, encoders, largest };
     let mut report = Report::new("plan fit", format!("What runs on {}", answer.machine.name));
     say(&answer, &session, &mut report);
     session.finish(&report, &answer)
@@ -174,6 +184,12 @@ fn say(answer: &Answer, session: &Session<'_>, report: &mut Report) {
     report.text(answer.machine.say());
     if let Some(origin) = &answer.machine.origin {
         report.text(format!("Figures {origin}"));
+    }
+    if !answer.encoders.is_empty() {
+        encode::say(&answer.encoders, report);
+    }
+    if answer.models.is_empty() {
+        return;
     }
     let mut heads =
         vec!["model".to_owned(), "weights".to_owned(), "KV a token".to_owned(), "needs".to_owned()];

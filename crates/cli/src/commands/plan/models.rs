@@ -1,8 +1,9 @@
 //! A model as work: its weights by format, its attention, its memory, from its file or its published shape alone.
 
-use kernels::{KvDtype, Precision};
+use kernels::{KvDtype, Matrix, Precision};
 use model::{FeedForward, LayerWeight as Place, LmHead, PackedWeight, Spec, WeightRole, shapes};
 use planner::step::{AttentionLayers, ModelWork, WeightGroup};
+use tensor::Dtype;
 
 use crate::{Failure, loading, store};
 
@@ -37,11 +38,25 @@ pub(super) fn shape(text: &str, tier: cpu::Tier, kv: KvDtype) -> Result<Looked, 
 
 fn looked(label: String, opened: &weights::Opened, tier: cpu::Tier, kv: KvDtype) -> Result<Looked, Failure> {
     let spec = Spec::read(opened).map_err(|error| loading::of(&label, error))?;
-    let packed =
+    let mut packed =
         spec.packed_weights(opened, tier, Precision::Fast).map_err(|error| loading::of(&label, error))?;
+    if spec.encoder.is_some() {
+        packed.iter_mut().for_each(|weight| as_int8(weight, tier));
+    }
     let work = work(&spec, &packed, kv);
     let weight_bytes = packed.iter().map(|weight| weight.bytes).sum();
     Ok(Looked { label, parameters: spec.parameters(), weight_bytes, work, spec })
+}
+
+/// The weight as an encoder has it that is computed in int8, as most are.
+fn as_int8(weight: &mut PackedWeight, tier: cpu::Tier) {
+    let is_float = matches!(weight.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
+    if weight.vector || weight.role.is_task() || !is_float {
+        return;
+    }
+    let blocks = weight.role != WeightRole::Embedding && weight.cols.is_multiple_of(32);
+    weight.dtype = if blocks { Dtype::Q8_0 } else { Dtype::BF16 };
+    weight.bytes = Matrix::packed_bytes(tier, weight.dtype, weight.rows, weight.cols, Precision::Fast);
 }
 
 fn work(spec: &Spec, packed: &[PackedWeight], kv: KvDtype) -> ModelWork {
@@ -57,7 +72,9 @@ fn work(spec: &Spec, packed: &[PackedWeight], kv: KvDtype) -> ModelWork {
             | WeightRole::Position
             | WeightRole::TokenType
             | WeightRole::Relative
-            | WeightRole::RelativeBias => {}
+            | WeightRole::RelativeBias
+            // Once a text, not once a token.
+            | WeightRole::Task(_) => {}
             WeightRole::Layer(_, Place::ExpertGate(_) | Place::ExpertUp(_) | Place::ExpertDown(_)) => {
                 add(&mut body, weight, experts);
             }

@@ -64,7 +64,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) limits: limits::Limits,
 
-    /// Tokens of prompt and answer together [default: the model's own, as far as memory allows].
+    /// Tokens of prompt and answer together [default: the model's own, as far as memory allows]; of an encoder those of a
+    /// text [default: what its files say].
     #[arg(long, short = 'c', value_name = "N", help_heading = "Machine")]
     pub(super) context: Option<usize>,
 
@@ -103,6 +104,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(super) packed: flags::Packed,
+
+    #[command(flatten)]
+    pub(super) encoders: flags::Encoders,
 
     #[command(flatten)]
     pub(super) speculate: flags::Speculate,

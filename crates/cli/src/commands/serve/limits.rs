@@ -83,6 +83,11 @@ impl Limits {
         tokens.clamp(FEWEST_QUEUED_TOKENS, MOST_QUEUED_TOKENS)
     }
 
+    /// Tokens that may wait, if a flag says so.
+    pub(super) fn asked_tokens(&self) -> Option<usize> {
+        self.max_queued_tokens.map(|tokens| tokens as usize)
+    }
+
     /// None lets all wait.
     pub(super) fn longest_wait(&self) -> Option<Duration> {
         (self.max_wait > 0.0).then(|| Duration::from_secs_f64(self.max_wait))

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use engine::{Device, Engine, MemoryBudget, MemoryKind, Setup};
+use engine::encoder::EncoderSetup;
+use engine::{Device, Engine, MemoryBudget, MemoryKind, Reservation, Setup};
 use server::{LoadedModel, Server};
 use service::{Loader, Registration};
 
 use super::args::Args;
-use super::prepare::{Wanted, measure, planned, text_of};
+use super::prepare::{PlannedModel, Wanted, encoder_limits, measure, planned, text_of};
 use super::{door, name};
-use crate::loading::{OTHER_BYTES, compute};
+use crate::encoders::LoadedEncoder;
+use crate::loading::{Loaded, OTHER_BYTES, compute};
 use crate::store::size;
 use crate::{Failure, term};
 use flags::time;
@@ -116,7 +118,7 @@ impl Loader for FromFile {
             return Ok(*need);
         }
         let planned = planned(&self.args, &self.wanted).map_err(|failure| failure.message)?;
-        Ok(*self.need.get_or_init(|| planned.need.total()))
+        Ok(*self.need.get_or_init(|| planned.need().total()))
     }
 
     fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
@@ -127,15 +129,45 @@ impl Loader for FromFile {
 impl FromFile {
     fn loaded(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, Failure> {
         let planned = planned(&self.args, &self.wanted)?;
-        let name = &self.names[0];
-        let memory = self.device.memory().reserve(name, MemoryKind::Weights, planned.need.weights);
-        let memory = memory.map_err(|full| Failure::new(full.to_string()))?;
+        let reserve = |kind, bytes| {
+            let memory = self.device.memory().reserve(&self.names[0], kind, bytes);
+            memory.map_err(|full| Failure::new(full.to_string()))
+        };
+        let memory = reserve(MemoryKind::Weights, planned.need().weights)?;
         // The pool is the engines': a load must not make them wait.
         let compute = self.device.single_threaded();
         let compute = compute.map_err(|error| Failure::new(format!("no kernels to load with: {error}")))?;
-        let loaded = planned.load_with(compute, &mut |share| {
-            progress(format!("{:.0} % of the weights are read", share * 100.0));
-        })?;
+        let mut progress = |share| progress(format!("{:.0} % of the weights are read", share * 100.0));
+        match planned {
+            PlannedModel::Generates(planned) => {
+                self.generating(planned.load_with(compute, &mut progress)?, memory)
+            }
+            PlannedModel::Encodes(planned) => {
+                let scratch = reserve(MemoryKind::Scratch, planned.need.scratch)?;
+                self.encoding(planned.load_with(&compute, &mut progress)?, memory, scratch)
+            }
+        }
+    }
+
+    fn encoding(
+        &self,
+        loaded: LoadedEncoder,
+        weights: Reservation,
+        scratch: Reservation,
+    ) -> Result<LoadedModel, Failure> {
+        let log = self.args.operations.log_format;
+        loaded.remarks.iter().for_each(|remark| log.say(remark));
+        let name = &self.names[0];
+        log.say(&format!("{name}: {}", loaded.say()));
+        let limits = encoder_limits(&self.args, loaded.facts.max_tokens);
+        let setup = EncoderSetup::new(name, limits).watched(self.server.watch_encoder(name));
+        let details = loaded.details.clone();
+        let encoding = loaded.start(&self.device, setup.holding(weights).holding(scratch))?;
+        Ok(LoadedModel::encoder(self.names.clone(), encoding).with_details(details))
+    }
+
+    fn generating(&self, loaded: Loaded, memory: Reservation) -> Result<LoadedModel, Failure> {
+        let name = &self.names[0];
         loaded.remarks.iter().for_each(|remark| self.args.operations.log_format.say(remark));
         let watch = self.server.watch_reads(name, &|rows| loaded.model.weight_read_bytes(rows));
         let setup = Setup::new(loaded.tokenizer.clone(), loaded.limits);

@@ -16,7 +16,7 @@ pub(super) fn of(model: &str) -> String {
             let address = url.url.split(['?', '#']).next().unwrap_or_default().to_owned();
             stem(Path::new(address.rsplit('/').next().unwrap_or_default()))
         }
-        Some(Ok(ModelSource::Python(parts))) => parts.into_iter().next().map(|part| part.name),
+        Some(Ok(ModelSource::Python(python))) => python.parts.into_iter().next().map(|part| part.name),
         Some(Err(_)) => None,
         None if Path::new(model).exists() => path(Path::new(model)),
         None => None,

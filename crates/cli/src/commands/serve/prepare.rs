@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use cpu::probe::Machine;
 use cpu::usage::Meter;
+use engine::encoder::EncoderLimits;
 use kernels::Precision;
+use model::MemoryNeed;
 use server::{ModelText, Server, TextPipeline};
 use text::{ChatTemplate, Tokenizer};
 
 use super::args::{Args, ToolStyle, When};
 use crate::Failure;
-use crate::loading::{Planned, Wish, check_memory, plan};
+use crate::encoders::{self, EncoderOptions, PlannedEncoder};
+use crate::found::Found;
+use crate::loading::{Planned, Wish, check_memory, plan_found};
 use crate::store::size;
 
 /// Threads that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
@@ -27,8 +31,48 @@ pub(super) struct Wanted {
     pub(super) kv_room: Option<u64>,
 }
 
+/// A model found and planned, of either kind.
+pub(super) enum PlannedModel {
+    Generates(Box<Planned>),
+    Encodes(Box<PlannedEncoder>),
+}
+
+impl PlannedModel {
+    /// The memory that it takes.
+    pub(super) fn need(&self) -> MemoryNeed {
+        match self {
+            PlannedModel::Generates(planned) => planned.need,
+            PlannedModel::Encodes(planned) => planned.need,
+        }
+    }
+}
+
 /// The model found, and its memory planned as the flags say.
-pub(super) fn planned(args: &Args, wanted: &Wanted) -> Result<Planned, Failure> {
+pub(super) fn planned(args: &Args, wanted: &Wanted) -> Result<PlannedModel, Failure> {
+    // A flag that is wrong is told before the model is looked for.
+    args.compute.tier()?;
+    let found = Found::find(wanted.model.as_deref().unwrap_or_else(|| args.model()))?;
+    if !found.encodes() {
+        return generating(args, wanted, found).map(Box::new).map(PlannedModel::Generates);
+    }
+    let shared = wanted.kv_room.is_some();
+    // One of several models has what it can of a context that is meant for all.
+    let for_all = args.context.map(|asked| if shared { asked.min(found.spec.context) } else { asked });
+    let context = wanted.context.or(for_all);
+    let format = args.encoders.encoder_format;
+    let options = EncoderOptions { compute: &args.compute, format, context, shared };
+    encoders::plan(found, &options).map(Box::new).map(PlannedModel::Encodes)
+}
+
+/// The limits of an encoder's queue, as the flags say.
+pub(super) fn encoder_limits(args: &Args, context: usize) -> EncoderLimits {
+    let standard = encoders::limits(context);
+    let max_wait = args.limits.longest_wait().unwrap_or(standard.max_wait);
+    let max_queued_tokens = args.limits.asked_tokens().unwrap_or(standard.max_queued_tokens);
+    EncoderLimits { max_wait, max_queued_tokens, ..standard }
+}
+
+fn generating(args: &Args, wanted: &Wanted, found: Found) -> Result<Planned, Failure> {
     let threads = threads(args)?;
     let wish = Wish {
         model: wanted.model.as_deref().unwrap_or_else(|| args.model()),
@@ -42,7 +86,7 @@ pub(super) fn planned(args: &Args, wanted: &Wanted) -> Result<Planned, Failure> 
         packed: args.packed,
         kv_room: wanted.kv_room,
     };
-    let mut planned = plan(&wish)?;
+    let mut planned = plan_found(found, &wish)?;
     if let Some(kv_bytes) = wanted.kv_memory.or(args.kv_memory) {
         let context_bytes = planned.kv_bytes_per_token() * planned.limits.context as u64;
         if kv_bytes < context_bytes {

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(2..=16_777_216))]
     pub(super) context: u32,
 
-    /// Tokens of the prompt whose time to the first token is told.
+    /// Tokens of the prompt whose time to the first token is told; for an encoder, of the longer texts.
     #[arg(long, short = 'p', value_name = "N", default_value_t = 512)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(super) prompt: u32,
