@@ -326,8 +326,8 @@ impl<E: Encode> EncoderCore<E> {
             self.jobs.get(job)?.job.texts.get(*text)
         };
         let texts: Vec<&Text> = slots.iter().filter_map(owner).collect();
-        let begun = self.encode.begin(&texts);
         self.counters.running.store(slots.len(), Ordering::Relaxed);
+        let begun = self.encode.begin(&texts);
         self.step = Some(Step { class, slots, charges, tokens, spent_ns: 0, delivers: None, texts: 0 });
         begun.map(|()| true)
     }
