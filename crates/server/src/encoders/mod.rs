@@ -94,7 +94,10 @@ fn scores_of(output: Output) -> Result<Encoded<f32>, Fault> {
     }
 }
 
-fn classes_of(output: Output) -> Result<(Arc<[String]>, Encoded<Vec<f32>>), Fault> {
+/// Labels, and scores of them for each input.
+type Classes = (Arc<[String]>, Encoded<Vec<f32>>);
+
+fn classes_of(output: Output) -> Result<Classes, Fault> {
     match output {
         Output::Classes { labels, scores } => Ok((labels, scores)),
         _ => Err(unexpected()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use inference::{Embed, EmbedKind, InputPrompt, Operation, Output, Tokenize};
+use inference::{Embed, EmbedKind, Encoded, InputPrompt, Operation, Output, Tokenize};
 use wire::Fault;
 use wire::inputs::EncoderOptions;
 use wire::ollama::{KeepAlive, Metrics, OllamaEmbedRequest, embed_answer, embeddings_answer};
@@ -49,13 +49,8 @@ async fn answered(state: &State, request: Request, several: bool) -> Result<Resp
         Output::Embeddings(_) => vectors_of(output)?,
         _ => {
             let model = models::name_of(state, name)?;
-            let encoded = inference::Encoded {
-                model,
-                fingerprint: Arc::from(""),
-                results: Vec::new(),
-                lengths: Vec::new(),
-            };
-            encoded
+            let fingerprint = Arc::from("");
+            Encoded { model, fingerprint, results: Vec::new(), lengths: Vec::new() }
         }
     };
     written(encoded, move |encoded| {
