@@ -82,11 +82,11 @@ impl EncoderSession {
     /// Finds, loads and starts an encoder.
     ///
     /// # Errors
-    /// No such model, one that does not encode or does not do `operation`, or no memory for it.
+    /// No such model, one that does none of `operations`, or no memory for it.
     pub(crate) fn open(
         model: &str,
         flags: &EncoderFlags,
-        operation: &'static str,
+        operations: &[&'static str],
     ) -> Result<EncoderSession, Failure> {
         flags.compute.tier()?;
         let found = Found::find(model)?;
@@ -101,15 +101,16 @@ impl EncoderSession {
         let options =
             EncoderOptions { compute: &flags.compute, format, context: flags.context, shared: false };
         let planned = encoders::plan(found, &options)?;
+        let able = planned.heads.operations();
+        if !operations.iter().any(|operation| able.contains(operation)) {
+            let (wanted, able) = (operations.join(" or "), able.join(", "));
+            return Err(Failure::new(format!("{model} does not {wanted}; what it can do: {able}")));
+        }
         let mut bar = Bar::new(model);
         let loaded = planned.load(&mut |share| bar.set(share));
         drop(bar);
         let (loaded, compute) = loaded?;
         loaded.remarks.iter().for_each(|remark| err!("{remark}"));
-        if !loaded.heads.operations().contains(&operation) {
-            let able = loaded.heads.operations().join(", ");
-            return Err(Failure::new(format!("{model} does not {operation}; what it can do: {able}")));
-        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(PREPARATIONS)

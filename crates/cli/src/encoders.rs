@@ -57,6 +57,8 @@ pub(crate) struct PlannedEncoder {
     pub(crate) need: MemoryNeed,
     /// Most tokens of a text.
     pub(crate) context: usize,
+    /// What it computes.
+    pub(crate) heads: EncoderHeads,
     found: Found,
     tier: cpu::Tier,
     threads: usize,
@@ -111,7 +113,8 @@ pub(crate) fn plan(found: Found, options: &EncoderOptions<'_>) -> Result<Planned
         );
         check_memory(&machine, need.total() + OTHER_BYTES, &name, &parts)?;
     }
-    Ok(PlannedEncoder { machine, need, context, found, tier, threads, step_tokens, plan, digest })
+    let heads = heads::of(&found);
+    Ok(PlannedEncoder { machine, need, context, heads, found, tier, threads, step_tokens, plan, digest })
 }
 
 /// Most tokens of a text: what is asked, else what the files say, within what the model has positions for.
@@ -164,13 +167,9 @@ impl PlannedEncoder {
         progress: &mut dyn FnMut(f32),
     ) -> Result<LoadedEncoder, Failure> {
         let began = Instant::now();
-        let PlannedEncoder { machine, found, step_tokens, context, plan, tier, digest, .. } = self;
+        let PlannedEncoder { machine, heads, found, step_tokens, context, plan, tier, digest, .. } = self;
         let details = details::of(&found.opened, &found.spec);
         let tokenizer = EncoderTokenizer::open(&found.opened)?;
-        let (vocab, rows) = (tokenizer.tokenizer().vocab_size(), found.spec.vocab);
-        if vocab > rows {
-            return Err(Failure::new(format!("the tokenizer has {vocab} tokens and the model only {rows}")));
-        }
         let mut remarks: Vec<String> = tokenizer.tokenizer().remarks().to_vec();
         if crate::found::generates(&found.spec) {
             remarks.push(format!(
@@ -184,7 +183,6 @@ impl PlannedEncoder {
         let (model, format) = (chosen.model, chosen.format);
         let pass = EncodePass::new(&model.spec, step_tokens, format.kv_dtype(tier))?;
         let fingerprint = fingerprint::of(&digest, format, tier);
-        let heads = heads::of(&found);
         let facts = heads::facts(&found, &heads, context, format, fingerprint);
         Ok(LoadedEncoder {
             machine,

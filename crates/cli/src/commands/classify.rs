@@ -104,19 +104,8 @@ struct Part<'a> {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let session = EncoderSession::open(&args.model, &args.encoder, "tokenize")?;
-    let able = session.heads.operations();
-    let of_tokens = match (able.contains(&"classify"), able.contains(&"classify_tokens")) {
-        (true, _) => false,
-        (false, true) => true,
-        (false, false) => {
-            return Err(Failure::new(format!(
-                "{} does not classify texts or tokens; what it can do: {}",
-                args.model,
-                able.join(", ")
-            )));
-        }
-    };
+    let session = EncoderSession::open(&args.model, &args.encoder, &["classify", "classify_tokens"])?;
+    let of_tokens = session.heads.classifier.is_none();
     let lines = Lines::open(args.file.as_deref(), args.input, BATCH_LINES)?;
     let mut in_work: VecDeque<(Vec<Line>, Asked)> = VecDeque::with_capacity(IN_WORK);
     loop {

@@ -180,7 +180,7 @@ struct Done {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     check(&args)?;
-    let session = EncoderSession::open(&args.model, &args.encoder, "embed")?;
+    let session = EncoderSession::open(&args.model, &args.encoder, &["embed"])?;
     check_dimensions(&args, &session)?;
     if let Some(set) = &args.check {
         return quality::run(&args, &session, set);

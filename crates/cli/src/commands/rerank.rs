@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if args.query.is_empty() {
         return Err(Failure::usage("--query is empty"));
     }
-    let session = EncoderSession::open(&args.model, &args.encoder, "rerank")?;
+    let session = EncoderSession::open(&args.model, &args.encoder, &["rerank"])?;
     let lines = Lines::open(args.file.as_deref(), args.input, BATCH_LINES)?;
     let best = rank(&args, &session, &lines)?;
     print(&args, &session, &best)

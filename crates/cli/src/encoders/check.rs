@@ -57,7 +57,8 @@ pub(super) fn probes(probing: &Probing<'_>) -> Result<Vec<Vec<u32>>, Failure> {
     let first = input.special.iter().position(|special| !special).unwrap_or(input.tokens.len());
     let last = input.special.iter().rposition(|special| !special).map_or(first, |at| at + 1);
     let (before, after) = (&input.tokens[..first], &input.tokens[last..]);
-    let vocab = tokenizer.tokenizer().vocab_size().max(1) as u32;
+    // A tokenizer may have tokens that the model has no row for: those of images, which no text has.
+    let vocab = tokenizer.tokenizer().vocab_size().min(probing.found.spec.vocab).max(1) as u32;
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let probe = |_| {
         let length = random.random_range(LENGTHS).min(*context);

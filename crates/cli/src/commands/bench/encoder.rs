@@ -1,77 +1,51 @@
-//! The bench of an encoder: texts of one length or of many, in batches, as the engine computes them. No tokenizer, no
-//! queue, no server.
+//! The bench of an encoder: texts of one length or of many, as the engine computes them. No tokenizer, no queue, no server.
 
-use std::fmt;
+mod case;
+
 use std::time::Instant;
 
 use cpu::measure::{Ceilings, Numbers};
 use cpu::probe::Machine;
 use kernels::Compute;
 use model::{EncodePass, EncodeText, Want};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
 use super::progress::Progress;
 use super::report::{Format as Output, Report, count, csv, mean_and_deviation};
-use super::subject::SEED;
 use crate::encoders::{self, EncoderOptions, Format, LoadedEncoder};
 use crate::found::Found;
 use crate::term::{err, out};
 use crate::{Failure, flags};
+use case::Case;
 
-/// Tokens of the shortest and the longest text of the mix.
-const MIX: (usize, usize) = (5, 512);
 /// Most texts of a batch.
 const MOST_TEXTS: usize = 4096;
+/// Fewest runs of a query, of which percentiles are told.
+const LEAST_QUERIES: usize = 100;
 
 /// Flags of the bench that are for encoders.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Encoders")]
 pub(super) struct Flags {
-    /// Tokens of a text, for encoders; `mix` is 5 to 512, short ones as often as long ones.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "128,512,mix", value_parser = Length::read)]
-    lengths: Vec<Length>,
+    /// What an encoder computes: uniform-N (16,384 tokens in texts of N), mix-5-512 (256 texts of 5 to 512 tokens, as many
+    /// short as long by logarithm), query-N (one text of N, its latency); may be given again [default: uniform-128,
+    /// uniform-512, mix-5-512 and query-16].
+    #[arg(long = "case", value_name = "CASE", value_parser = Case::read)]
+    cases: Vec<Case>,
 
-    /// Texts of a batch, for encoders.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,8,64")]
+    /// Hand an encoder's texts over in batches of N, not all at once.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     texts: Vec<usize>,
 
     #[command(flatten)]
     encoders: flags::Encoders,
 }
 
-/// Tokens of the texts of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Length {
-    Each(usize),
-    Mix,
-}
-
-impl Length {
-    fn read(text: &str) -> Result<Length, String> {
-        match text.parse() {
-            _ if text == "mix" => Ok(Length::Mix),
-            Ok(0) | Err(_) => Err(format!("{text:?} is neither a number of tokens nor mix")),
-            Ok(tokens) => Ok(Length::Each(tokens)),
-        }
-    }
-
-    fn most(self) -> usize {
-        match self {
-            Length::Each(tokens) => tokens,
-            Length::Mix => MIX.1,
-        }
-    }
-}
-
-impl fmt::Display for Length {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Length::Each(tokens) => write!(f, "{tokens}"),
-            Length::Mix => write!(f, "mix {}-{}", MIX.0, MIX.1),
-        }
-    }
+/// A case, and texts of a batch if not all are handed over at once.
+#[derive(Clone, Copy)]
+struct Test {
+    case: Case,
+    batch: Option<usize>,
 }
 
 /// One test of an encoder.
@@ -84,21 +58,22 @@ struct Row {
     cpu_info: String,
     isa: String,
     n_threads: usize,
-    test: String,
-    /// Tokens of each text; none where they differ.
-    n_tokens: Option<usize>,
-    /// Texts of a batch.
-    n_texts: usize,
-    /// Tokens of a batch.
-    batch_tokens: usize,
+    case: String,
+    /// Texts of a run.
+    texts: usize,
+    /// Texts handed over at once.
+    batch: usize,
+    /// Tokens of a run.
+    tokens: usize,
     samples_ns: Vec<f64>,
     avg_ns: f64,
     stddev_ns: f64,
-    /// Texts a second.
-    avg_texts_s: f64,
-    stddev_texts_s: f64,
-    /// Tokens a second.
-    avg_ts: f64,
+    texts_per_s: f64,
+    stddev_texts_per_s: f64,
+    tokens_per_s: f64,
+    /// Of runs of one text.
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
     multiply_adds_per_token: f64,
     g_multiply_adds_per_s: f64,
     peak_numbers: &'static str,
@@ -108,20 +83,21 @@ struct Row {
 }
 
 /// Heads of the table, with their least widths.
-const HEADS: [(&str, usize); 10] = [
+const HEADS: [(&str, usize); 11] = [
     ("model", 24),
     ("params", 9),
     ("format", 6),
     ("backend", 10),
     ("threads", 7),
-    ("test", 14),
+    ("case", 14),
+    ("batch", 5),
     ("texts/s", 18),
     ("t/s", 9),
-    ("ms/batch", 9),
+    ("p50 ms", 7),
     ("of peak", 9),
 ];
 
-/// Measures one encoder.
+/// Measures encoders.
 pub(super) struct Bench<'a> {
     pub(super) flags: &'a Flags,
     pub(super) compute_flags: &'a flags::Compute,
@@ -131,29 +107,27 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Measures one encoder.
+    ///
     /// # Errors
-    /// A model that cannot be loaded, a test that does not fit it.
+    /// A model that cannot be loaded, a case that does not fit it.
     pub(super) fn run(
         &self,
         found: Found,
         ceilings: &mut Ceilings,
         report: &mut Report,
     ) -> Result<(), Failure> {
-        let (label, positions) = (found.name.clone(), found.spec.context);
-        let parameters = found.spec.parameters();
-        for (length, texts) in self.tests() {
-            let most = length.most();
-            if most > positions {
-                return Err(Failure::usage(format!("texts of {most} tokens: {label} can do {positions}")));
-            }
-            if !(1..=MOST_TEXTS).contains(&texts) {
-                return Err(Failure::usage(format!("--texts {texts} is outside 1..={MOST_TEXTS}")));
-            }
+        let (label, positions, parameters) =
+            (found.name.clone(), found.spec.context, found.spec.parameters());
+        let tests = self.tests()?;
+        let longest = tests.iter().map(|test| test.case.longest()).max().unwrap_or(1);
+        if longest > positions {
+            return Err(Failure::usage(format!("a text of {longest} tokens: {label} can do {positions}")));
         }
         let progress = Progress::new();
         progress.stage(&format!("{label}: loading"));
-        let context = self.flags.lengths.iter().map(|length| length.most()).max();
         let format = self.flags.encoders.encoder_format;
+        let context = Some(longest.max(2));
         let options = EncoderOptions { compute: self.compute_flags, format, context, shared: false };
         let planned = encoders::plan(found, &options)?;
         let loaded = planned.load_with(self.compute, &mut |share| {
@@ -161,9 +135,9 @@ impl Bench<'_> {
         })?;
         progress.quiet(|| loaded.remarks.iter().for_each(|remark| err!("{remark}")));
         let mut runner = Runner::new(&loaded, self.compute)?;
-        for (at, (length, texts)) in self.tests().enumerate() {
-            progress.stage(&format!("{label}: {length} x{texts}"));
-            let row = self.measure(&mut runner, (length, texts), ceilings)?;
+        for (at, test) in tests.into_iter().enumerate() {
+            progress.stage(&format!("{label}: {}", test.case));
+            let row = self.measure(&mut runner, test, ceilings)?;
             let row = Row { model: label.clone(), model_n_params: parameters, ..row };
             progress.quiet(|| print(report.format, &row, at == 0));
             report.keep(&row);
@@ -171,38 +145,56 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn tests(&self) -> impl Iterator<Item = (Length, usize)> {
-        self.flags.lengths.iter().flat_map(|length| self.flags.texts.iter().map(|texts| (*length, *texts)))
+    fn tests(&self) -> Result<Vec<Test>, Failure> {
+        let Flags { cases, texts, .. } = self.flags;
+        if let Some(texts) = texts.iter().find(|texts| !(1..=MOST_TEXTS).contains(*texts)) {
+            return Err(Failure::usage(format!("--texts {texts} is outside 1..={MOST_TEXTS}")));
+        }
+        let cases = if cases.is_empty() { &Case::USUAL[..] } else { cases };
+        let mut tests = Vec::new();
+        for &case in cases {
+            if texts.is_empty() || case.is_query() {
+                tests.push(Test { case, batch: None });
+            } else {
+                tests.extend(texts.iter().map(|&batch| Test { case, batch: Some(batch) }));
+            }
+        }
+        Ok(tests)
     }
 
     fn measure(
         &self,
         runner: &mut Runner<'_>,
-        (length, texts): (Length, usize),
+        Test { case, batch }: Test,
         ceilings: &mut Ceilings,
     ) -> Result<Row, Failure> {
-        let batch = batch(length, texts, runner.loaded.model.spec.vocab);
+        let texts = case.texts(runner.loaded.model.spec.vocab);
+        let batch = batch.unwrap_or(texts.len()).min(texts.len());
         let numbers = match runner.loaded.format {
             Format::Int8 => Numbers::Int8,
             Format::Bf16 => Numbers::Bf16,
             Format::F32 => Numbers::F32,
         };
-        runner.encode(&batch)?;
+        let repetitions =
+            if case.is_query() { self.repetitions.max(LEAST_QUERIES) } else { self.repetitions };
+        let mut run = || texts.chunks(batch).try_for_each(|batch| runner.encode(batch));
+        run()?;
         let before = ceilings.peak(numbers);
-        let mut samples_ns = Vec::with_capacity(self.repetitions);
-        for _ in 0..self.repetitions {
+        let mut samples_ns = Vec::with_capacity(repetitions);
+        for _ in 0..repetitions {
             let began = Instant::now();
-            runner.encode(&batch)?;
+            run()?;
             samples_ns.push(began.elapsed().as_nanos() as f64);
         }
         let peak = before.max(ceilings.peak(numbers));
         let spec = &runner.loaded.model.spec;
-        let work: u64 = batch.iter().map(|text| spec.encode_multiply_adds(text.len())).sum();
-        let tokens: usize = batch.iter().map(Vec::len).sum();
-        let rates: Vec<f64> = samples_ns.iter().map(|ns| 1e9 * texts as f64 / ns).collect();
-        let ((avg_ns, stddev_ns), (avg_texts_s, stddev_texts_s)) =
+        let work: u64 = texts.iter().map(|text| spec.encode_multiply_adds(text.len())).sum();
+        let tokens: usize = texts.iter().map(Vec::len).sum();
+        let rates: Vec<f64> = samples_ns.iter().map(|ns| 1e9 * texts.len() as f64 / ns).collect();
+        let ((avg_ns, stddev_ns), (texts_per_s, stddev_texts_per_s)) =
             (mean_and_deviation(&samples_ns), mean_and_deviation(&rates));
         let rate = work as f64 / avg_ns;
+        let percentile = |share| case.is_query().then(|| percentile(&samples_ns, share) / 1e6);
         Ok(Row {
             model: String::new(),
             model_type: spec.family,
@@ -211,16 +203,18 @@ impl Bench<'_> {
             cpu_info: self.machine.model_name.clone(),
             isa: self.compute.tier.to_string(),
             n_threads: self.compute.pool.threads(),
-            test: format!("{length} x{texts}"),
-            n_tokens: if let Length::Each(tokens) = length { Some(tokens) } else { None },
-            n_texts: texts,
-            batch_tokens: tokens,
+            case: case.to_string(),
+            texts: texts.len(),
+            batch,
+            tokens,
+            p50_ms: percentile(0.5),
+            p95_ms: percentile(0.95),
             samples_ns,
             avg_ns,
             stddev_ns,
-            avg_texts_s,
-            stddev_texts_s,
-            avg_ts: 1e9 * tokens as f64 / avg_ns,
+            texts_per_s,
+            stddev_texts_per_s,
+            tokens_per_s: 1e9 * tokens as f64 / avg_ns,
             multiply_adds_per_token: work as f64 / tokens as f64,
             g_multiply_adds_per_s: rate,
             peak_numbers: numbers.name(),
@@ -228,6 +222,15 @@ impl Bench<'_> {
             peak_share: rate / peak,
         })
     }
+}
+
+/// The sample that this share of the samples does not exceed.
+fn percentile(samples: &[f64], share: f64) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count")]
+    let at = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 /// Prints a row; `first` prints the heads before it.
@@ -244,10 +247,11 @@ fn print(format: Output, row: &Row, first: bool) {
                 row.precision.to_owned(),
                 format!("CPU {}", row.isa),
                 row.n_threads.to_string(),
-                row.test.clone(),
-                format!("{:.2} ± {:.2}", row.avg_texts_s, row.stddev_texts_s),
-                format!("{:.0}", row.avg_ts),
-                format!("{:.2}", row.avg_ns / 1e6),
+                row.case.clone(),
+                row.batch.to_string(),
+                format!("{:.2} ± {:.2}", row.texts_per_s, row.stddev_texts_per_s),
+                format!("{:.0}", row.tokens_per_s),
+                row.p50_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.2}")),
                 format!("{:.0} % {}", 100.0 * row.peak_share, row.peak_numbers),
             ]);
         }
@@ -256,28 +260,14 @@ fn print(format: Output, row: &Row, first: bool) {
     }
 }
 
-fn line(cells: [String; 10]) {
+fn line(cells: [String; 11]) {
     let padded = cells.iter().zip(HEADS).enumerate().map(|(at, (cell, (_, width)))| {
         if at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
     });
     out!("| {} |", padded.collect::<Vec<_>>().join(" | "));
 }
 
-/// The texts of a test, the same ones in each run.
-fn batch(length: Length, texts: usize, vocab: usize) -> Vec<Vec<u32>> {
-    let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let text = |at: usize| {
-        let tokens = match length {
-            Length::Each(tokens) => tokens,
-            // Evenly spread, in an order that is not by length.
-            Length::Mix => MIX.0 + (at * 7919 % texts) * (MIX.1 - MIX.0) / (texts - 1).max(1),
-        };
-        (0..tokens).map(|_| random.random_range(0..vocab as u32)).collect()
-    };
-    (0..texts).map(text).collect()
-}
-
-/// Encodes batches in steps as large as the engine's.
+/// Encodes texts in steps as large as the engine's.
 struct Runner<'a> {
     loaded: &'a LoadedEncoder,
     compute: &'a Compute,
@@ -333,23 +323,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_is_even_and_the_same_each_time() {
-        let lengths = |texts| -> Vec<usize> { batch(Length::Mix, texts, 100).iter().map(Vec::len).collect() };
-        let mut all = lengths(64);
-        assert_ne!(all, {
-            let mut sorted = all.clone();
-            sorted.sort_unstable();
-            sorted
-        });
-        all.sort_unstable();
-        assert_eq!((all[0], all[63], all.iter().sum::<usize>() / 64), (5, 512, 258));
-        assert_eq!(lengths(1), [5]);
-        assert_eq!(batch(Length::Each(3), 2, 100), batch(Length::Each(3), 2, 100));
-    }
-
-    #[test]
-    fn lengths_are_numbers_or_the_mix() {
-        assert_eq!((Length::read("128"), Length::read("mix")), (Ok(Length::Each(128)), Ok(Length::Mix)));
-        assert!(Length::read("0").is_err() && Length::read("long").is_err());
+    fn percentiles_are_samples() {
+        let samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!((percentile(&samples, 0.5), percentile(&samples, 0.95)), (50.0, 95.0));
+        assert_eq!(percentile(&[7.0], 0.5), 7.0);
     }
 }
