@@ -1,9 +1,9 @@
 //! The check of int8 against bf16: the same probe texts through both, output by output.
 //!
-//! The probes are random tokens from a fixed seed, 4 to 128 of them, in the special tokens of a text. Vectors pass with a
-//! cosine of at least 0.999 each, logits if none is further off than a fiftieth of the largest.
+//! The probes are texts of 4 to 128 tokens, always the same: sentences of several kinds, languages and scripts, numbers and
+//! code. Vectors pass with a cosine of at least 0.999 each, logits if none is further off than a fiftieth of the largest.
 
-use ::text::{EncodeOptions, EncoderTokenizer, TextOrPair};
+use ::text::{EncodeOptions, EncoderTokenizer, TextOrPair, TextTruncation};
 use kernels::Compute;
 use model::{EncodePass, EncodeText, Model, Want};
 use rand::{Rng, SeedableRng};
@@ -15,10 +15,14 @@ use crate::found::Found;
 use crate::loading::of;
 
 /// Raised when probes, limits or numerics change, so that older verdicts are not taken.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 const SEED: u64 = 0x6772_6973_746d_696c;
 const PROBES: usize = 32;
-/// Tokens of a probe, special tokens included as far as there is room.
+/// What probes are made of.
+const SENTENCES: &str = include_str!("probes.txt");
+/// Between the first sentences of two probes; coprime to their number.
+const STRIDE: usize = 7;
+/// Tokens of a probe, special tokens included.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=128;
 /// The least cosine of two vectors.
 const LEAST_COSINE: f64 = 0.999;
@@ -47,26 +51,23 @@ impl Probing<'_> {
     }
 }
 
-/// The probe texts.
+/// The probe texts as tokens: sentences after one another, cut after a length of its own for each.
 ///
 /// # Errors
-/// A tokenizer that cannot take a text of one letter.
+/// A tokenizer that cannot take them.
 pub(super) fn probes(probing: &Probing<'_>) -> Result<Vec<Vec<u32>>, Failure> {
     let Probing { tokenizer, context, .. } = probing;
-    let input = tokenizer.encode(&TextOrPair::Text("a"), &EncodeOptions::new((*context).max(16)))?;
-    let first = input.special.iter().position(|special| !special).unwrap_or(input.tokens.len());
-    let last = input.special.iter().rposition(|special| !special).map_or(first, |at| at + 1);
-    let (before, after) = (&input.tokens[..first], &input.tokens[last..]);
-    // A tokenizer may have tokens that the model has no row for: those of images, which no text has.
-    let vocab = tokenizer.tokenizer().vocab_size().min(probing.found.spec.vocab).max(1) as u32;
+    let sentences: Vec<&str> = SENTENCES.lines().collect();
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let probe = |_| {
-        let length = random.random_range(LENGTHS).min(*context);
-        let inner = length.saturating_sub(before.len() + after.len()).max(1);
-        let tokens: Vec<u32> = (0..inner).map(|_| random.random_range(0..vocab)).collect();
-        [before, &tokens, after].concat()
+    let mut probe = |first: usize| {
+        let tokens = random.random_range(LENGTHS).min(*context);
+        // A sentence has some 15 tokens; more than enough of them.
+        let text: Vec<&str> = sentences.iter().cycle().skip(first).take(2 + tokens / 4).copied().collect();
+        let options = EncodeOptions { truncation: TextTruncation::End, ..EncodeOptions::new(tokens) };
+        let input = tokenizer.encode(&TextOrPair::Text(&text.join(" ")), &options)?;
+        Ok(input.tokens)
     };
-    Ok((0..PROBES).map(probe).collect())
+    (0..PROBES).map(|at| probe(STRIDE * at)).collect()
 }
 
 /// The numbers of every probe, for each output of the model.
