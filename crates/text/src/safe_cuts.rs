@@ -125,5 +125,5 @@ fn ends_words(step: &Value) -> bool {
 fn stays_within(token: &AddedToken) -> bool {
     let content = token.content.as_str();
     let ends_in_letter = content.ends_with(|c: char| c.is_ascii_alphabetic());
-    !content.contains(char::is_whitespace) && !(token.rstrip && ends_in_letter)
+    !(content.contains(char::is_whitespace) || token.rstrip && ends_in_letter)
 }

@@ -91,8 +91,11 @@ impl EncoderInput {
     }
 }
 
+/// A token's id, and the bytes of the text that it stands for.
+type PlacedToken = (u32, (u32, u32));
+
 /// The tokens with their offsets, without the spaces that the file's post-processor trims.
-fn trimmed(tokenizer: &Tokenizer, content: &Content) -> Result<VecDeque<(u32, (u32, u32))>, EncoderError> {
+fn trimmed(tokenizer: &Tokenizer, content: &Content) -> Result<VecDeque<PlacedToken>, EncoderError> {
     let place = |token: Placed| (token.id, (token.start, token.end));
     let Some(trimmer) = tokenizer.trimmer() else { return Ok(content.tokens().map(place).collect()) };
     let tokens = content.tokens().map(|token| {
