@@ -4,6 +4,7 @@
 
 mod bench;
 mod bench_serve;
+mod encoders;
 mod faults;
 mod inspect;
 mod models_bench_serve;

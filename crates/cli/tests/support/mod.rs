@@ -110,6 +110,15 @@ impl Tiny {
         tiny
     }
 
+    /// The tiny random encoder of a case of room `model`, whose vectors transformers computed, with the same vocabulary.
+    pub fn encoder(case: &str) -> Tiny {
+        let folder = tempfile::tempdir().unwrap();
+        copy(&encoder(case), folder.path());
+        let tiny = Tiny { folder };
+        tiny.write("tokenizer.json", &tokenizer(None));
+        tiny
+    }
+
     /// A text begins with token `bos`, as the model wants it.
     pub fn with_bos(self, bos: u32) -> Tiny {
         self.write("tokenizer.json", &tokenizer(Some(bos)));
@@ -154,6 +163,24 @@ impl Tiny {
 
     fn write(&self, name: &str, value: &serde_json::Value) {
         std::fs::write(self.folder.path().join(name), value.to_string()).unwrap();
+    }
+}
+
+/// The folder of a case of encoders.
+pub fn encoder(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/encoders").join(case)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
     }
 }
 

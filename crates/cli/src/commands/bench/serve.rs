@@ -331,7 +331,8 @@ fn notes(metrics: &Metrics, outcomes: &[Outcome]) {
     let done = || outcomes.iter().filter(|o| o.error.is_none());
     let more = done().map(|o| o.prompt_tokens as i64 - o.asked_tokens as i64);
     let (least, most) = (more.clone().min().unwrap_or(0), more.max().unwrap_or(0));
-    if (least, most) != (0, 0) {
+    // A request for vectors has special tokens for each of its texts.
+    if (least, most) != (0, 0) && metrics.texts == 0 {
         err!(
             "note: the server counts {least:+} to {most:+} tokens beside those of the prompts (template, first token)"
         );

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::Failure;
 
 use super::arrivals::Arrivals;
-use super::body::Endpoint;
+use super::body::{Api, Endpoint};
 use super::dataset::{Lengths, Made};
 use super::metrics::Goal;
 use super::mix::{Mix, Weighted};
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(super) base_url: String,
 
-    /// chat, completions, or a path that ends in /completions.
+    /// chat, completions, embeddings, or a path that ends in /completions or /embeddings.
     #[arg(long, value_name = "WHICH", default_value = "completions", value_parser = Endpoint::parse)]
     pub(super) endpoint: Endpoint,
 
@@ -69,6 +69,10 @@ pub(crate) struct Args {
     #[arg(long, alias = "random-input-len", alias = "prefix-repetition-suffix-len", value_name = "N")]
     #[arg(default_value_t = 128, help_heading = "Data set")]
     pub(super) input_len: usize,
+
+    /// Texts of a request for embeddings.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Data set")]
+    pub(super) texts: usize,
 
     /// Most tokens of an answer [default: 128; sharegpt: as long as the file's].
     #[arg(long, alias = "random-output-len", alias = "sharegpt-output-len", value_name = "N")]
@@ -171,7 +175,7 @@ pub(crate) struct Args {
     #[arg(help_heading = "Report")]
     pub(super) percentile_metrics: Vec<Metric>,
 
-    /// Percentiles to print.
+    /// Percentiles to print; the median is printed too.
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "99", help_heading = "Report")]
     pub(super) metric_percentiles: Vec<f64>,
 
@@ -266,8 +270,19 @@ impl Checked {
         if args.max_concurrency == Some(0) {
             return Err(Failure::usage("--max-concurrency 0 sends nothing"));
         }
+        let embeds = args.endpoint.embeds();
+        if embeds && args.dataset_name != Dataset::Random {
+            return Err(Failure::usage("embeddings are asked for of random texts (--dataset-name random)"));
+        }
+        if !embeds && args.texts != 1 {
+            return Err(Failure::usage("--texts is for --endpoint embeddings"));
+        }
         let selection = Selection {
-            metrics: args.percentile_metrics.clone(),
+            metrics: if embeds {
+                Metric::of_embeddings(&args.percentile_metrics)
+            } else {
+                args.percentile_metrics.clone()
+            },
             percentiles: args.metric_percentiles.clone(),
             max_concurrency: args.max_concurrency,
             request_rate: args.request_rate,
@@ -287,6 +302,7 @@ fn lengths(args: &Args) -> Result<Lengths, Failure> {
     let output = args.output_len.unwrap_or(128);
     within("--num-prompts", args.num_prompts, 1, MAX_REQUESTS)?;
     within("--turns", args.turns, 1, MAX_REQUESTS / args.num_prompts)?;
+    within("--texts", args.texts, 1, MAX_REQUESTS / args.num_prompts)?;
     within("--input-len", args.input_len, 1, MAX_TOKENS)?;
     within("--output-len", output, 1, MAX_TOKENS)?;
     within("--prefix-len", args.prefix_len.unwrap_or(0), 0, MAX_TOKENS)?;
@@ -298,11 +314,12 @@ fn lengths(args: &Args) -> Result<Lengths, Failure> {
 }
 
 fn form(args: &Args) -> Result<Form, Failure> {
-    let only_text = args.endpoint.chat || matches!(args.dataset_name, Dataset::Sharegpt | Dataset::MultiTurn);
+    let only_text =
+        args.endpoint.api == Api::Chat || matches!(args.dataset_name, Dataset::Sharegpt | Dataset::MultiTurn);
     match (args.prompt_as, only_text) {
-        (Some(Form::Tokens), true) => {
-            Err(Failure::usage("--prompt-as tokens goes with random prompts to completions only"))
-        }
+        (Some(Form::Tokens), true) => Err(Failure::usage(
+            "--prompt-as tokens goes with random prompts to completions or embeddings only",
+        )),
         (Some(form), _) => Ok(form),
         (None, true) => Ok(Form::Text),
         (None, false) => Ok(Form::Tokens),
@@ -321,7 +338,7 @@ fn id_range(text: &str) -> Result<std::ops::Range<u32>, String> {
 impl Args {
     /// Whether answers are to run to their full length: as in vLLM for made-up prompts, whose answers end anywhere.
     pub(super) fn ignores_eos(&self) -> bool {
-        self.ignore_eos.unwrap_or(self.dataset_name != Dataset::Sharegpt)
+        self.ignore_eos.unwrap_or(self.dataset_name != Dataset::Sharegpt && !self.endpoint.embeds())
     }
 
     /// Sampling parameters under their names in a body.
@@ -342,7 +359,7 @@ impl Args {
         let grouped = self.dataset_name == Dataset::PrefixRepetition;
         Made {
             count,
-            turns: if self.dataset_name == Dataset::MultiTurn { self.turns } else { 1 },
+            turns: if self.dataset_name == Dataset::MultiTurn { self.turns } else { self.texts },
             lengths,
             prefix: self.prefix_len.unwrap_or(if grouped { 256 } else { 0 }),
             prefixes: self.num_prefixes.unwrap_or(if grouped { 10 } else { 1 }),

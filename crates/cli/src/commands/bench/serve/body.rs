@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Failure;
 
-use super::dataset::{Conversation, Prompt};
+use super::dataset::{Conversation, Prompt, Turn};
 
 /// What every request has in common.
 #[derive(Clone, Debug)]
@@ -20,11 +20,21 @@ pub(super) struct Style {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     pub(super) path: String,
-    pub(super) chat: bool,
+    pub(super) api: Api,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Api {
+    Chat,
+    Completions,
+    /// Vectors, in one answer that is not streamed.
+    Embeddings,
 }
 
 impl Endpoint {
-    /// `chat`, `completions`, or a path that ends in one of `/chat/completions` and `/completions`.
+    /// `chat`, `completions`, `embeddings`, or a path that ends in one of `/chat/completions`, `/completions` and
+    /// `/embeddings`.
     ///
     /// # Errors
     /// Anything else.
@@ -32,17 +42,35 @@ impl Endpoint {
         let path = match text {
             "chat" => "/v1/chat/completions",
             "completions" => "/v1/completions",
+            "embeddings" => "/v1/embeddings",
             path => path,
         };
-        if !path.starts_with('/') || !path.ends_with("/completions") {
-            return Err("it is chat, completions, or a path that ends in /completions".to_owned());
+        let ends = [
+            ("/chat/completions", Api::Chat),
+            ("/completions", Api::Completions),
+            ("/embeddings", Api::Embeddings),
+        ];
+        match ends.into_iter().find(|(end, _)| path.starts_with('/') && path.ends_with(end)) {
+            Some((_, api)) => Ok(Endpoint { path: path.to_owned(), api }),
+            None => {
+                Err("it is chat, completions, embeddings, or a path that ends in /completions or /embeddings"
+                    .into())
+            }
         }
-        Ok(Endpoint { path: path.to_owned(), chat: path.ends_with("/chat/completions") })
     }
 
     /// vLLM's name of the kind.
     pub(super) fn backend(&self) -> &'static str {
-        if self.chat { "openai-chat" } else { "openai" }
+        match self.api {
+            Api::Chat => "openai-chat",
+            Api::Completions => "openai",
+            Api::Embeddings => "openai-embeddings",
+        }
+    }
+
+    /// Whether vectors are asked for.
+    pub(super) fn embeds(&self) -> bool {
+        self.api == Api::Embeddings
     }
 }
 
@@ -55,25 +83,43 @@ impl Style {
             "stream": true,
             "stream_options": { "include_usage": true },
         });
-        if self.endpoint.chat {
-            body["messages"] = messages(conversation, turn, answers);
-            body["max_completion_tokens"] = output_tokens.into();
-        } else {
-            body["prompt"] = prompt(conversation, turn, answers);
-            body["max_tokens"] = output_tokens.into();
+        match self.endpoint.api {
+            Api::Chat => {
+                body["messages"] = messages(conversation, turn, answers);
+                body["max_completion_tokens"] = output_tokens.into();
+            }
+            Api::Completions => {
+                body["prompt"] = prompt(conversation, turn, answers);
+                body["max_tokens"] = output_tokens.into();
+            }
+            Api::Embeddings => body = self.texts(conversation),
         }
         self.dress(body)
+    }
+
+    /// The body that asks for the vectors of all texts, which are the turns of a conversation.
+    fn texts(&self, conversation: &Conversation) -> Value {
+        let text = |turn: &Turn| match &turn.prompt {
+            Prompt::Text(text) => json!(text),
+            Prompt::Tokens(ids) => json!(ids),
+        };
+        let input: Vec<Value> = conversation.turns.iter().map(text).collect();
+        json!({ "model": self.model, "input": input })
     }
 
     /// A body that asks for one token after `text`, not streamed: to see how long the server finds the prompt.
     pub(super) fn probe(&self, text: &str) -> Value {
         let mut body = json!({ "model": self.model });
-        if self.endpoint.chat {
-            body["messages"] = json!([{ "role": "user", "content": text }]);
-            body["max_completion_tokens"] = 1.into();
-        } else {
-            body["prompt"] = text.into();
-            body["max_tokens"] = 1.into();
+        match self.endpoint.api {
+            Api::Chat => {
+                body["messages"] = json!([{ "role": "user", "content": text }]);
+                body["max_completion_tokens"] = 1.into();
+            }
+            Api::Completions => {
+                body["prompt"] = text.into();
+                body["max_tokens"] = 1.into();
+            }
+            Api::Embeddings => body["input"] = text.into(),
         }
         body
     }
@@ -147,7 +193,6 @@ pub(super) fn extra(
 
 #[cfg(test)]
 mod tests {
-    use super::super::dataset::Turn;
     use super::*;
 
     fn style(endpoint: &str, extra: Map<String, Value>) -> Style {

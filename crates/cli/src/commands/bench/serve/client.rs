@@ -111,6 +111,33 @@ impl Client {
         outcome
     }
 
+    /// Asks for the vectors of texts and times the whole answer; `texts` is how many there are, with their tokens.
+    pub(super) async fn embed(
+        &self,
+        path: &str,
+        body: Bytes,
+        (texts, prompt_tokens): (usize, usize),
+        run: Instant,
+    ) -> Outcome {
+        let sent = Instant::now();
+        let start = sent.duration_since(run).as_secs_f64();
+        let mut outcome =
+            Outcome { prompt_tokens, asked_tokens: prompt_tokens, texts, start, ..Outcome::default() };
+        let answer = async {
+            let response = accepted(self.send(path, Some(body)).await?).await?;
+            let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
+            body.map(|body| body.to_bytes()).map_err(|error| format!("the answer broke off: {error}"))
+        };
+        let bytes = self.in_time(answer).await;
+        let latency = sent.elapsed().as_secs_f64();
+        (outcome.latency, outcome.ttft, outcome.first_text) = (latency, latency, latency);
+        match bytes.and_then(|bytes| embeddings(&bytes, texts)) {
+            Ok(tokens) => outcome.prompt_tokens = tokens.unwrap_or(prompt_tokens),
+            Err(error) => outcome.error = Some(error),
+        }
+        outcome
+    }
+
     async fn stream(
         &self,
         path: &str,
@@ -156,6 +183,17 @@ impl Client {
         let late = || Err(format!("no full answer after {} s", self.timeout.as_secs_f64()));
         tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| late())
     }
+}
+
+/// Checks that an answer has a vector for each of so many texts, and gives back the tokens that it counts.
+fn embeddings(bytes: &[u8], texts: usize) -> Result<Option<usize>, String> {
+    let answer: Value =
+        serde_json::from_slice(bytes).map_err(|error| format!("an answer that is no JSON: {error}"))?;
+    let found = answer["data"].as_array().map_or(0, Vec::len);
+    if found != texts {
+        return Err(format!("{found} vectors for {texts} texts"));
+    }
+    Ok(answer["usage"]["prompt_tokens"].as_u64().and_then(|tokens| usize::try_from(tokens).ok()))
 }
 
 /// When chunks came.

@@ -46,7 +46,13 @@ impl Load {
             tasks.spawn(async move {
                 // The semaphore is never closed.
                 let place = places.acquire_owned().await;
-                let outcomes = talk(&client, &style, &conversation, began, arrived, &bar).await;
+                let outcomes = if style.endpoint.embeds() {
+                    let outcome = embed(&client, &style, &conversation, began, arrived).await;
+                    bar.inc(conversation.turns.len() as u64);
+                    vec![outcome]
+                } else {
+                    talk(&client, &style, &conversation, began, arrived, &bar).await
+                };
                 drop(place);
                 let model = conversation.model;
                 let outcomes = outcomes.into_iter().map(|outcome| Outcome { model, ..outcome });
@@ -61,6 +67,22 @@ impl Load {
         let duration = began.elapsed().as_secs_f64();
         Ok((all.into_iter().flatten().collect(), duration))
     }
+}
+
+/// One request for the vectors of all texts.
+async fn embed(
+    client: &Client,
+    style: &Style,
+    conversation: &Conversation,
+    began: Instant,
+    arrived: Instant,
+) -> Outcome {
+    let tokens = conversation.turns.iter().map(|turn| turn.input_tokens).sum();
+    let body = style.body(conversation, 0, &[]);
+    let queue = arrived.elapsed().as_secs_f64();
+    let texts = conversation.turns.len();
+    let outcome = client.embed(&style.endpoint.path, body, (texts, tokens), began).await;
+    Outcome { queue, ..outcome }
 }
 
 /// The turns of a conversation, each after the answer to the one before. A turn that fails ends it: those after it

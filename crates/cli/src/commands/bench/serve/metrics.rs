@@ -17,6 +17,8 @@ pub(super) struct Outcome {
     pub(super) cached_tokens: usize,
     /// Tokens of the answer.
     pub(super) output_tokens: usize,
+    /// Texts of a request for embeddings; 0 for others.
+    pub(super) texts: usize,
     /// The server told no number of tokens: chunks stand for them.
     pub(super) counted_by_chunks: bool,
     /// When it was sent.
@@ -132,6 +134,8 @@ pub(super) struct Metrics {
     pub(super) input_tokens: usize,
     pub(super) cached_tokens: usize,
     pub(super) output_tokens: usize,
+    /// Texts that were embedded.
+    pub(super) texts: usize,
     pub(super) peak: Peak,
     pub(super) ttft: Latency,
     pub(super) tpot: Latency,
@@ -158,6 +162,7 @@ impl Metrics {
             input_tokens: done.iter().map(|o| o.prompt_tokens).sum(),
             cached_tokens: done.iter().map(|o| o.cached_tokens).sum(),
             output_tokens: done.iter().map(|o| o.output_tokens).sum(),
+            texts: done.iter().map(|o| o.texts).sum(),
             peak: Peak::of(&done),
             ttft: Latency::new(done.iter().map(|o| o.ttft)),
             tpot: Latency::new(done.iter().filter_map(|o| o.tpot())),

@@ -21,6 +21,16 @@ pub(super) enum Metric {
 }
 
 impl Metric {
+    /// The latencies of requests for embeddings, of those that were chosen: an answer comes whole.
+    pub(super) fn of_embeddings(chosen: &[Metric]) -> Vec<Metric> {
+        let has_one = |metric: &&Metric| matches!(metric, Metric::E2el | Metric::ClientQueueTime);
+        let mut metrics: Vec<Metric> = chosen.iter().filter(has_one).copied().collect();
+        if metrics.is_empty() {
+            metrics.push(Metric::E2el);
+        }
+        metrics
+    }
+
     pub(super) fn heading(self) -> &'static str {
         match self {
             Metric::Ttft => "Time to First Token",
@@ -77,7 +87,7 @@ pub(super) struct Selection {
 pub(super) struct Setting {
     pub(super) date: String,
     pub(super) label: Option<String>,
-    /// `openai` or `openai-chat`.
+    /// `openai`, `openai-chat` or `openai-embeddings`.
     pub(super) backend: &'static str,
     /// One or more.
     pub(super) models: Vec<String>,
@@ -136,6 +146,15 @@ fn of_model(name: &str, metrics: &Metrics, percentiles: &[f64]) -> Value {
 }
 
 fn totals(metrics: &Metrics) -> Value {
+    let mut all = rates(metrics);
+    if metrics.texts > 0 {
+        all["total_texts"] = metrics.texts.into();
+        all["text_throughput"] = metrics.rate(metrics.texts).into();
+    }
+    all
+}
+
+fn rates(metrics: &Metrics) -> Value {
     json!({
         "duration": metrics.duration,
         "completed": metrics.completed,

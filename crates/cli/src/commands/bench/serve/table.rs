@@ -36,13 +36,22 @@ pub(super) fn table(figures: &Figures, models: &[String], selection: &Selection)
     if figures.total.cached_tokens > 0 {
         table.count("Cached input tokens:", |m| m.cached_tokens);
     }
-    table.count("Total generated tokens:", |m| m.output_tokens);
+    let embeds = figures.total.texts > 0;
+    if embeds {
+        table.count("Total texts:", |m| m.texts);
+    } else {
+        table.count("Total generated tokens:", |m| m.output_tokens);
+    }
     table.number("Request throughput (req/s):", |m| m.rate(m.completed));
     if figures.total.good.is_some() {
         table.number("Request goodput (req/s):", |m| m.rate(m.good.unwrap_or(0)));
     }
-    table.number("Output token throughput (tok/s):", |m| m.rate(m.output_tokens));
-    table.number("Peak output token throughput (tok/s):", |m| m.peak.chunks() as f64);
+    if embeds {
+        table.number("Text throughput (texts/s):", |m| m.rate(m.texts));
+    } else {
+        table.number("Output token throughput (tok/s):", |m| m.rate(m.output_tokens));
+        table.number("Peak output token throughput (tok/s):", |m| m.peak.chunks() as f64);
+    }
     table.number("Peak concurrent requests:", |m| m.peak.requests as f64);
     table.number("Total token throughput (tok/s):", |m| m.rate(m.input_tokens + m.output_tokens));
     for metric in &selection.metrics {

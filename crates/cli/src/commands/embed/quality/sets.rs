@@ -74,7 +74,11 @@ pub(super) fn read(path: &Path) -> Result<Set, Failure> {
     let json = path.extension().is_some_and(|extension| extension == "jsonl" || extension == "json");
     let mut pairs = Vec::new();
     each_line(path, |number, line| {
-        let pair = if json { of_json(line)? } else { of_tsv(line, number)? };
+        let pair = match json {
+            true => of_json(line)?,
+            false if line.contains('\t') => of_tsv(line, number)?,
+            false => of_csv(line, number)?,
+        };
         pairs.extend(pair);
         if pairs.len() > MAX_TEXTS { Err(format!("there are more than {MAX_TEXTS} pairs")) } else { Ok(()) }
     })?;
@@ -108,10 +112,46 @@ fn of_tsv(line: &str, number: u64) -> Result<Option<Pair>, String> {
             ));
         }
     };
-    match score.trim().parse::<f64>() {
-        Ok(score) if score.is_finite() => {
-            Ok(Some(Pair { first: first.into(), second: second.into(), score }))
+    let pair = |score| Pair { first: first.into(), second: second.into(), score };
+    scored(score, number).map(|score| score.map(pair))
+}
+
+/// First text, second text and score between commas, as in `stsb-multi-mt`; a text with a comma or a quote is quoted.
+fn of_csv(line: &str, number: u64) -> Result<Option<Pair>, String> {
+    let columns = columns(line);
+    let [first, second, score] = &columns[..] else {
+        return Err(format!(
+            "{} columns; 3 are needed: score, text, text between tabs, or text, text, score between commas",
+            columns.len()
+        ));
+    };
+    let pair = |score| Pair { first: first.clone(), second: second.clone(), score };
+    scored(score, number).map(|score| score.map(pair))
+}
+
+/// The columns of a line of comma-separated values (RFC 4180).
+fn columns(line: &str) -> Vec<String> {
+    let mut columns = Vec::new();
+    let mut column = String::new();
+    let mut quoted = false;
+    let mut rest = line.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            // Two quotes within quotes are one.
+            '"' if quoted && rest.peek() == Some(&'"') => column.extend(rest.next()),
+            '"' if quoted || column.is_empty() => quoted = !quoted,
+            ',' if !quoted => columns.push(std::mem::take(&mut column)),
+            c => column.push(c),
         }
+    }
+    columns.push(column);
+    columns
+}
+
+/// A score; none if it is the head of the first line.
+fn scored(score: &str, number: u64) -> Result<Option<f64>, String> {
+    match score.trim().parse::<f64>() {
+        Ok(score) if score.is_finite() => Ok(Some(score)),
         _ if number == 1 => Ok(None),
         _ => Err(format!("{score:?} is no score")),
     }
@@ -217,6 +257,9 @@ mod tests {
         assert_eq!(pairs("s.tsv", "score\tone\ttwo\n4.5\ta b\tc\n0\td\te\n").unwrap(), two);
         let own = "main\tx\t2017\t1\t4.5\ta b\tc\nmain\tx\t2017\t2\t0\td\te\tlicence\n";
         assert_eq!(pairs("sts-test.csv", own).unwrap(), two);
+        let commas = "\"a b\",c,4.5\nd,e,0\n";
+        assert_eq!(pairs("stsb-en-test.csv", commas).unwrap(), two);
+        assert_eq!(columns("\"a, \"\"b\"\"\",,\"\",3"), ["a, \"b\"", "", "", "3"]);
         let json = "{\"sentence1\":\"a b\",\"sentence2\":\"c\",\"score\":4.5}\n{\"sentence1\":\"d\",\"sentence2\":\"e\",\"score\":0}\n";
         assert_eq!(pairs("s.jsonl", json).unwrap(), two);
         let message = pairs("s.tsv", "1\ta\tb\nx\tc\td\n").unwrap_err().message;
