@@ -164,7 +164,7 @@ fn page(record: &Record, valgrind: &str) -> String {
         "# Instructions of the hot kernels: tier {TIER}, one thread. Written by `cargo xtask counts --write`;\n\
          # `cargo xtask counts` fails where a kernel needs {TOLERANCE_PERCENT} % more. See docs/performance.md.\n\
          # A product is named by format and rows of activations (256 x 1024 weights); `each` is a multiply-add, or a\n\
-         # value for `quantize`, `gated`, `rms_norm` and `rope`.\n\
+         # value for `quantize`, `gated`, `activated`, the norms and `rope`.\n\
          # compiler: {}\n\
          # counted by: {}\n",
         record.compiler,

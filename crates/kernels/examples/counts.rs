@@ -33,7 +33,8 @@ const FORMATS: [(&str, Dtype); 8] = [
 /// Rows of activations: one stream, a few, and a tile of every tier or more.
 const BATCHES: [usize; 3] = [1, 4, 16];
 
-/// Attention over a sequence of so many positions: the last row of it, and the last rows as a chunk of a prompt.
+/// Attention over a sequence of so many positions: the last row of it, the last rows as a chunk of a prompt, and rows
+/// that see all of it.
 const POSITIONS: usize = 512;
 const PROMPT: usize = 64;
 const HEADS: usize = 4;
@@ -49,9 +50,12 @@ type Problem = Box<dyn std::error::Error>;
 enum Kernel {
     Product { dtype: Dtype, batch: usize },
     Attention { rows: usize, dtype: Option<KvDtype> },
+    Encoder,
     Quantize,
     Gated,
+    Activated,
     RmsNorm,
+    AddNorm,
     Rope,
 }
 
@@ -67,10 +71,17 @@ impl Kernel {
             all.push((format!("{name}/decode"), Kernel::Attention { rows: 1, dtype }));
             all.push((format!("{name}/prompt"), Kernel::Attention { rows: PROMPT, dtype }));
         }
-        all.push(("quantize".to_owned(), Kernel::Quantize));
-        all.push(("gated".to_owned(), Kernel::Gated));
-        all.push(("rms_norm".to_owned(), Kernel::RmsNorm));
-        all.push(("rope".to_owned(), Kernel::Rope));
+        for (name, kernel) in [
+            ("attention/encoder", Kernel::Encoder),
+            ("quantize", Kernel::Quantize),
+            ("gated", Kernel::Gated),
+            ("activated", Kernel::Activated),
+            ("rms_norm", Kernel::RmsNorm),
+            ("add_norm", Kernel::AddNorm),
+            ("rope", Kernel::Rope),
+        ] {
+            all.push((name.to_owned(), kernel));
+        }
         all
     }
 
@@ -82,7 +93,13 @@ impl Kernel {
                 let seen: usize = (POSITIONS - rows..POSITIONS).map(|position| position + 1).sum();
                 2 * seen * HEADS * HEAD_DIM
             }
-            Kernel::Quantize | Kernel::Gated | Kernel::RmsNorm | Kernel::Rope => VALUES_ROWS * COLS,
+            Kernel::Encoder => 2 * PROMPT * POSITIONS * HEADS * HEAD_DIM,
+            Kernel::Quantize
+            | Kernel::Gated
+            | Kernel::Activated
+            | Kernel::RmsNorm
+            | Kernel::AddNorm
+            | Kernel::Rope => VALUES_ROWS * COLS,
         }
     }
 
@@ -90,11 +107,18 @@ impl Kernel {
         match self {
             Kernel::Product { dtype, batch } => products(c, dtype, batch, calls),
             Kernel::Attention { rows, dtype } => {
-                attentions(c, rows, dtype.unwrap_or(KvDtype::fastest(c.tier)), calls)
+                let mask = Mask::Causal { window: None };
+                attentions(c, rows, mask, dtype.unwrap_or(KvDtype::fastest(c.tier)), calls)
+            }
+            Kernel::Encoder => {
+                let mask = Mask::Bidirectional { reach: None };
+                attentions(c, PROMPT, mask, KvDtype::fastest(c.tier), calls)
             }
             Kernel::Quantize => quantizes(c, calls),
             Kernel::Gated => gates(c, calls),
+            Kernel::Activated => activates(c, calls),
             Kernel::RmsNorm => norms(c, calls),
+            Kernel::AddNorm => added_norms(c, calls),
             Kernel::Rope => ropes(c, calls),
         }
     }
@@ -130,7 +154,7 @@ fn products(c: &Compute, dtype: Dtype, batch: usize, calls: usize) -> Result<(),
     Ok(())
 }
 
-fn attentions(c: &Compute, rows: usize, dtype: KvDtype, calls: usize) -> Result<(), Problem> {
+fn attentions(c: &Compute, rows: usize, mask: Mask, dtype: KvDtype, calls: usize) -> Result<(), Problem> {
     let blocks: Vec<u32> = (0..).take(POSITIONS / BLOCK_TOKENS).collect();
     let shape = KvShape { layers: 1, blocks: blocks.len(), kv_heads: KV_HEADS, head_dim: HEAD_DIM, dtype };
     let mut kv = KvPool::new(shape)?;
@@ -141,7 +165,6 @@ fn attentions(c: &Compute, rows: usize, dtype: KvDtype, calls: usize) -> Result<
     let q = values(rows * HEADS * HEAD_DIM);
     let mut out = vec![0.0; q.len()];
     let seq = SeqRows::last(0..rows, POSITIONS - rows, &blocks);
-    let mask = Mask::Causal { window: None };
     let params = AttentionParams { layer: 0, heads: HEADS, mask, scale: 0.125, soft_cap: None, bias: None };
     for _ in 0..calls {
         attention(c, &kv, params, &q, std::slice::from_ref(&seq), black_box(&mut out));
@@ -178,6 +201,27 @@ fn gates(c: &Compute, calls: usize) -> Result<(), Problem> {
         // It may write over the gate's values.
         let mut gate = gate.clone();
         black_box(&mut x).set_gated(c, Activation::Silu, &mut gate, &up, COLS, w.activations(), VALUES_ROWS);
+    }
+    Ok(())
+}
+
+fn activates(c: &Compute, calls: usize) -> Result<(), Problem> {
+    let w = Matrix::pack(c, Dtype::Q8_0, ROWS, COLS, &weights(Dtype::Q8_0)?, Precision::Fast)?;
+    let (up, bias) = (values(VALUES_ROWS * COLS), values(COLS));
+    let mut x = Activations::new(VALUES_ROWS, COLS);
+    for _ in 0..calls {
+        // It may write over them.
+        let (mut up, act, formats) = (up.clone(), Activation::Gelu, w.activations());
+        black_box(&mut x).set_activated(c, act, Some(&bias), &mut up, COLS, formats, VALUES_ROWS);
+    }
+    Ok(())
+}
+
+fn added_norms(c: &Compute, calls: usize) -> Result<(), Problem> {
+    let (mut x, y, weight) = (values(VALUES_ROWS * COLS), values(VALUES_ROWS * COLS), values(COLS));
+    let norm = RowNorm { weight: &weight, bias: Some(&weight), eps: 1e-12, mean: true };
+    for _ in 0..calls {
+        norm.add_rows(c, black_box(&mut x), &y, Some(&weight));
     }
     Ok(())
 }

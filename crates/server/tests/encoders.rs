@@ -57,17 +57,27 @@ fn all_dialects_give_the_same_vectors() {
     let packed = json!({"input": texts, "encoding_format": "base64"});
     let packed = good(&server.post("/v1/embeddings", &packed));
     assert_eq!(unpacked(packed["data"][0]["embedding"].as_str().unwrap()), first);
-    assert_eq!(floats(&good(&server.post("/embeddings", &json!({"input": "a mill"})))["data"][0]["embedding"]), first);
+    assert_eq!(
+        floats(&good(&server.post("/embeddings", &json!({"input": "a mill"})))["data"][0]["embedding"]),
+        first
+    );
     assert_eq!(floats(&good(&server.post("/embed", &json!({"inputs": texts})))[0]), first);
-    assert_eq!(floats(&good(&server.post("/pipeline/feature-extraction", &json!({"inputs": "a mill"})))[0]), first);
+    assert_eq!(
+        floats(&good(&server.post("/pipeline/feature-extraction", &json!({"inputs": "a mill"})))[0]),
+        first
+    );
     assert_eq!(floats(&good(&server.post("/", &json!({"inputs": "a mill"})))[0]), first);
-    let cohere = json!({"texts": texts, "input_type": "search_document", "embedding_types": ["float", "int8"]});
+    let cohere =
+        json!({"texts": texts, "input_type": "search_document", "embedding_types": ["float", "int8"]});
     let cohere = good(&server.post("/v2/embed", &cohere));
     assert_eq!((floats(&cohere["embeddings"]["float"][0]), &cohere["texts"]), (first.clone(), &json!(texts)));
     assert_eq!(cohere["embeddings"]["int8"][0].as_array().unwrap().len(), WIDTH);
     assert_eq!(cohere["meta"]["billed_units"]["input_tokens"], 8);
     let older = good(&server.post("/v1/embed", &json!({"texts": texts})));
-    assert_eq!((floats(&older["embeddings"][0]), &older["response_type"]), (first.clone(), &json!("embeddings_floats")));
+    assert_eq!(
+        (floats(&older["embeddings"][0]), &older["response_type"]),
+        (first.clone(), &json!("embeddings_floats"))
+    );
     let ollama = server.post("/api/embed", &json!({"model": "enc", "input": texts}));
     let ollama = good(&ollama);
     assert_eq!((floats(&ollama["embeddings"][0]), &ollama["prompt_eval_count"]), (first.clone(), &json!(8)));
@@ -75,7 +85,10 @@ fn all_dialects_give_the_same_vectors() {
     let older = good(&server.post("/api/embeddings", &json!({"model": "enc", "prompt": "a mill"})));
     assert_eq!(floats(&older["embedding"]), first);
     let pooled = good(&server.post("/pooling", &json!({"input": texts})));
-    assert_eq!((floats(&pooled["data"][0]["data"]), &pooled["data"][1]["object"]), (first, &json!("pooling")));
+    assert_eq!(
+        (floats(&pooled["data"][0]["data"]), &pooled["data"][1]["object"]),
+        (first, &json!("pooling"))
+    );
 }
 
 #[test]
@@ -162,10 +175,15 @@ fn documents_are_ranked_in_every_form() {
     let same = |found: Vec<(usize, f32)>, wanted: &[(usize, f32)]| {
         let order = |of: &[(usize, f32)]| of.iter().map(|(index, _)| *index).collect::<Vec<_>>();
         assert_eq!(order(&found), order(wanted));
-        close(&found.iter().map(|f| f.1).collect::<Vec<_>>(), &wanted.iter().map(|w| w.1).collect::<Vec<_>>());
+        close(
+            &found.iter().map(|f| f.1).collect::<Vec<_>>(),
+            &wanted.iter().map(|w| w.1).collect::<Vec<_>>(),
+        );
     };
     let body = json!({"model": "enc", "query": "q", "documents": documents});
-    for (path, echoes, version) in [("/v1/rerank", true, "1"), ("/v2/rerank", false, "2"), ("/rerank", true, "1")] {
+    for (path, echoes, version) in
+        [("/v1/rerank", true, "1"), ("/v2/rerank", false, "2"), ("/rerank", true, "1")]
+    {
         let answer = good(&server.post(path, &body));
         same(ranked(&answer["results"], "relevance_score"), &wanted);
         let text = answer["results"][0]["document"]["text"].as_str();
@@ -185,7 +203,8 @@ fn documents_are_ranked_in_every_form() {
     close(&[raw[0]["score"].as_f64().unwrap() as f32], &[logit("c")]);
     let score = json!({"queries": "q", "documents": documents, "use_activation": false});
     let score = good(&server.post("/v1/score", &score));
-    let found: Vec<f32> = score["data"].as_array().unwrap().iter().map(|s| s["score"].as_f64().unwrap() as f32).collect();
+    let found: Vec<f32> =
+        score["data"].as_array().unwrap().iter().map(|s| s["score"].as_f64().unwrap() as f32).collect();
     close(&found, &documents.map(logit));
     assert_eq!((&score["object"], &score["data"][2]["index"]), (&json!("list"), &json!(2)));
 }
@@ -215,7 +234,10 @@ fn texts_are_classified() {
     let best = (0..3).max_by(|a, b| wanted[*a].total_cmp(&wanted[*b])).unwrap();
     let vllm = good(&server.post("/classify", &json!({"input": ["a b", "c"]})));
     close(&floats(&vllm["data"][0]["probs"]), &wanted);
-    assert_eq!((&vllm["data"][0]["label"], &vllm["data"][1]["num_classes"]), (&json!(names[best]), &json!(3)));
+    assert_eq!(
+        (&vllm["data"][0]["label"], &vllm["data"][1]["num_classes"]),
+        (&json!(names[best]), &json!(3))
+    );
     let tei = good(&server.post("/predict", &json!({"inputs": "a b"})));
     assert_eq!(tei[0]["label"], names[best]);
     close(&[tei[0]["score"].as_f64().unwrap() as f32], &[wanted[best]]);
@@ -247,10 +269,12 @@ fn entities_have_places_in_bytes_and_characters() {
         assert_eq!(entity["text"], word);
         let at = |unit: &str, end: &str| entity[unit][end].as_u64().unwrap() as usize;
         assert_eq!(&text[at("bytes", "start")..at("bytes", "end")], word);
-        let chars: String = text.chars().skip(at("chars", "start")).take(at("chars", "end") - at("chars", "start")).collect();
+        let chars: String =
+            text.chars().skip(at("chars", "start")).take(at("chars", "end") - at("chars", "start")).collect();
         assert_eq!(chars, word);
     }
-    let hugging = json!({"inputs": text, "parameters": {"aggregation_strategy": "none", "ignore_labels": []}});
+    let hugging =
+        json!({"inputs": text, "parameters": {"aggregation_strategy": "none", "ignore_labels": []}});
     for path in ["/pipeline/token-classification", "/"] {
         let hugging = good(&server.post(path, &hugging));
         let found = hugging.as_array().unwrap();
@@ -263,7 +287,10 @@ fn entities_have_places_in_bytes_and_characters() {
     }
     let grouped = good(&server.post("/pipeline/token-classification", &json!({"inputs": [text, "a"]})));
     let groups = grouped[0].as_array().unwrap();
-    assert!(groups.iter().all(|group| group["entity_group"] == "X" && group.get("entity").is_none()), "{grouped}");
+    assert!(
+        groups.iter().all(|group| group["entity_group"] == "X" && group.get("entity").is_none()),
+        "{grouped}"
+    );
     assert_eq!(grouped.as_array().unwrap().len(), 2);
 }
 
@@ -286,7 +313,12 @@ fn bad_requests_are_told_in_each_shape() {
         ("/v1/entities", json!({"input": "a"}), 400, "enc"),
         ("/pipeline/token-classification", json!({"inputs": "a"}), 422, "enc"),
         ("/api/embed", json!({"input": 5}), 400, "input must be"),
-        ("/v1/chat/completions", json!({"messages": [{"role": "user", "content": "a"}]}), 400, "does not generate"),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": "a"}]}),
+            400,
+            "does not generate",
+        ),
     ] {
         let answer = server.post(path, &body);
         let said = answer.json();
@@ -332,7 +364,10 @@ fn the_model_is_described() {
     assert_eq!(info["model_type"], json!({"embedding": {"pooling": "mean"}}), "{info}");
     assert_eq!((&info["max_input_length"], &info["model_dtype"]), (&json!(CONTEXT), &json!("f32")));
     let info = serving(ranks()).get("/info").json();
-    assert_eq!(info["model_type"], json!({"reranker": {"id2label": {"0": "relevant"}, "label2id": {"relevant": 0}}}));
+    assert_eq!(
+        info["model_type"],
+        json!({"reranker": {"id2label": {"0": "relevant"}, "label2id": {"relevant": 0}}})
+    );
     let info = serving(classifies()).get("/info").json();
     assert_eq!(info["model_type"]["classifier"]["id2label"]["2"], "good");
 }

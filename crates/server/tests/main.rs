@@ -4,6 +4,7 @@
 
 mod abuse;
 mod answers;
+mod encoders;
 mod endpoints;
 mod extras;
 mod frame;

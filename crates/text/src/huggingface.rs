@@ -60,11 +60,17 @@ impl ConfigFiles {
         config.and_then(|config| config.get("do_lower_case")?.as_bool()).unwrap_or(false)
     }
 
-    /// Whether the model is given token types: `model_input_names` of tokenizer_config.json, by default yes.
+    /// Whether the model is given token types: by `model_input_names` of tokenizer_config.json, else by the tokenizer
+    /// class.
     fn has_types(&self) -> bool {
-        let names =
-            self.tokenizer_config.as_ref().and_then(|config| config.get("model_input_names")?.as_array());
-        names.is_none_or(|names| names.iter().any(|name| name == "token_type_ids"))
+        const WITHOUT: [&str; 5] = ["MPNet", "DistilBert", "Roberta", "XLMRoberta", "Camembert"];
+        let Some(config) = &self.tokenizer_config else { return true };
+        if let Some(names) = config.get("model_input_names").and_then(Value::as_array) {
+            return names.iter().any(|name| name == "token_type_ids");
+        }
+        let class = config.get("tokenizer_class").and_then(Value::as_str).unwrap_or_default();
+        let family = class.strip_suffix("Fast").unwrap_or(class).strip_suffix("Tokenizer");
+        !family.is_some_and(|family| WITHOUT.contains(&family))
     }
 }
 

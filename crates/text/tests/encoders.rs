@@ -160,7 +160,7 @@ fn byte_level_json() {
 fn gguf_has_the_tokens_of_json() {
     for (gguf, json) in [("xlmr.gguf", "xlmr"), ("roberta.gguf", "roberta")] {
         let (gguf, json) = (open(gguf), open(json));
-        for text in support::strings().iter().step_by(5) {
+        for text in support::strings().iter().step_by(5).filter(|text| !named(text)) {
             for input in [TextOrPair::Text(text), TextOrPair::Pair(text, PAIR_WITH)] {
                 let [ours, want] = [&gguf, &json]
                     .map(|encoder| encoder.encode(&input, &options(usize::MAX)).expect("encodes").tokens);

@@ -49,8 +49,9 @@ pub(crate) fn tags() -> EncoderHeads {
 }
 
 fn fake(heads: &EncoderHeads) -> FakeEncoder {
-    let labels = heads.classifier.as_ref().map_or(3, |classifier| classifier.labels.len());
-    FakeEncoder { labels, ..FakeEncoder::new(VOCAB, CONTEXT, 64, WIDTH) }
+    let mut fake = FakeEncoder::new(VOCAB, CONTEXT, 64, WIDTH);
+    fake.labels = heads.classifier.as_ref().map_or(3, |classifier| classifier.labels.len());
+    fake
 }
 
 /// A server with this encoder.

@@ -57,13 +57,15 @@ impl<'a> Spans<'a> {
         let first = self.index(start);
         let mut token = first.saturating_add(size).min(self.starts.len());
         loop {
-            let mut at = self.start(token).min(end);
-            if at <= start {
-                at = start + self.text[start..].chars().next().map_or(1, char::len_utf8);
-            }
+            let character = start + self.text[start..].chars().next().map_or(1, char::len_utf8);
+            let at = self.start(token).min(end).max(character);
             let count = self.count(start, at)?;
-            if count <= size || token <= first {
+            if count <= size || at == character {
                 return Ok((at, count));
+            }
+            if token <= first {
+                // What is left of a token that was cut before.
+                return Ok((character, self.count(start, character)?));
             }
             token = first.max(token - (count - size).clamp(1, token));
         }

@@ -57,8 +57,8 @@ fn sections_carry_their_headings() {
     let chunks = OPEN[0].chunk(text, &options(ChunkMethod::Headings, 50, 0)).expect("chunks");
     let paths: Vec<String> = chunks.iter().map(|chunk| chunk.headings.join("/")).collect();
     assert_eq!(paths, ["", "Größe", "Größe/B b", "C"]);
-    assert_eq!(chunks[1].bytes, 7..21);
-    assert_eq!((chunks[2].chars.clone(), chunks[2].bytes.start), (19..37, 21));
+    assert_eq!(chunks[1].bytes, 7..22);
+    assert_eq!((chunks[2].chars.clone(), chunks[2].bytes.start), (20..39, 22));
 }
 
 #[test]

@@ -114,17 +114,24 @@ fn by_parts(
         if part.len() > MAX_PART_BYTES {
             return Err(EncoderError::Unpartable { bytes: part.len(), limit: MAX_PART_BYTES });
         }
+        // Offsets at the start of a part depend on what is before it: it goes in with the letter before its first space.
+        let context = usize::from(demand.offsets && start > 0);
+        let part = &text[start - context..start + part.len()];
         let mut done = collector.check_stop();
         if done.is_ok() {
             done = tokenizer.encode_part(part, demand.special, demand.offsets, &mut |id, place| {
-                collector.place = (start + place.0, start + place.1);
+                if place.0 < context {
+                    return Ok(());
+                }
+                let at = start - context;
+                collector.place = (at + place.0, at + place.1);
                 collector.put(id)
             });
         }
         if done.is_err() {
             return Ok(done);
         }
-        start += part.len();
+        start += part.len() - context;
     }
     Ok(Ok(()))
 }

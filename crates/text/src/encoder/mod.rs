@@ -181,7 +181,8 @@ impl EncoderTokenizer {
             should_stop: options.should_stop,
         };
         let content = content::tokenize(&self.tokenizer, text, &demand);
-        content.map_err(|error| error.in_limit(options.max_tokens))
+        content
+            .map_err(|error| error.in_input(options.max_tokens.saturating_sub(allowed), options.max_tokens))
     }
 
     fn second(

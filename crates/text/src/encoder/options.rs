@@ -154,11 +154,11 @@ pub enum EncoderError {
 }
 
 impl EncoderError {
-    /// The error with the limit of the whole input in place of that of the text alone.
-    pub(super) fn in_limit(self, all: usize) -> EncoderError {
+    /// The error of a text as that of the whole input, of `limit` tokens, with its special tokens.
+    pub(super) fn in_input(self, special: usize, limit: usize) -> EncoderError {
         match self {
             EncoderError::TooLong { tokens, exact, .. } => {
-                EncoderError::TooLong { tokens, exact, limit: all }
+                EncoderError::TooLong { tokens: tokens.saturating_add(special), exact, limit }
             }
             other => other,
         }
