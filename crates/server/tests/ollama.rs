@@ -205,7 +205,7 @@ fn what_is_wrong_is_told_in_ollamas_shape() {
         ("/api/generate", prompt(json!({"context": [1, 2]})), 400, "/api/chat"),
         ("/api/show", json!({}), 400, "model is required"),
         ("/api/show", json!({"model": "gpt"}), 404, "served: tiny"),
-        ("/api/embed", json!({"model": "tiny", "input": "x"}), 404, "embeddings are not built"),
+        ("/api/embed", json!({"model": "tiny", "input": "x"}), 400, "does not embed"),
         ("/api/pull", json!({"model": "tiny"}), 404, "gristmill pull"),
         ("/api/tags", json!({}), 405, "it answers GET"),
     ] {
@@ -318,15 +318,15 @@ fn the_calls_of_open_webui() {
     let unload = server.post("/api/generate", &json!({"model": model, "keep_alive": 0, "prompt": ""}));
     assert_eq!((unload.status, &unload.json()["done_reason"]), (200, &json!("unload")));
     // What it shows of a refusal is `error`.
-    for (path, body) in [
-        ("/api/pull", json!({"model": "llama3", "insecure": true})),
-        ("/api/embed", json!({"model": model, "input": ["a"], "truncate": true})),
-        ("/api/embeddings", json!({"model": model, "prompt": "a"})),
-        ("/api/create", json!({"model": "x", "from": model})),
-        ("/api/copy", json!({"source": model, "destination": "y"})),
+    for (path, body, status) in [
+        ("/api/pull", json!({"model": "llama3", "insecure": true}), 404),
+        ("/api/embed", json!({"model": model, "input": ["a"], "truncate": true}), 400),
+        ("/api/embeddings", json!({"model": model, "prompt": "a"}), 400),
+        ("/api/create", json!({"model": "x", "from": model}), 404),
+        ("/api/copy", json!({"source": model, "destination": "y"}), 404),
     ] {
         let refused = server.post(path, &body);
-        assert!(refused.status == 404 && refused.json()["error"].is_string(), "{path}: {refused:?}");
+        assert!(refused.status == status && refused.json()["error"].is_string(), "{path}: {refused:?}");
     }
 }
 
