@@ -253,9 +253,10 @@ mod tests {
 
     #[test]
     fn endpoints() {
-        assert!(Endpoint::parse("chat").unwrap().chat);
-        assert!(Endpoint::parse("/proxy/v1/chat/completions").unwrap().chat);
-        assert!(!Endpoint::parse("/v1/completions").unwrap().chat);
+        let api = |text| Endpoint::parse(text).unwrap().api;
+        assert_eq!(api("chat"), Api::Chat);
+        assert_eq!(api("/proxy/v1/chat/completions"), Api::Chat);
+        assert_eq!(api("/v1/completions"), Api::Completions);
         assert!(Endpoint::parse("v1/completions").is_err() && Endpoint::parse("/v1/messages").is_err());
     }
 }
