@@ -7,7 +7,6 @@ mod check;
 mod fingerprint;
 mod format;
 mod heads;
-mod runner;
 mod text;
 
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use ::text::EncoderTokenizer;
 use cpu::probe::Machine;
 use engine::Device;
-use engine::encoder::{Encoder, EncoderLimits, EncoderSetup};
+use engine::encoder::{Encoder, EncoderLimits, EncoderRunner, EncoderSetup};
 use inference::EncoderFacts;
 use kernels::Compute;
 use model::{EncodePass, MemoryNeed, Model, Spec};
@@ -29,7 +28,6 @@ use crate::store::size;
 use crate::{Failure, details, flags};
 pub(crate) use format::Format;
 use format::Plan;
-use runner::ModelEncoder;
 
 /// Tokens of a step: enough that weights are read for many rows, and few enough for the caches.
 const STEP_TOKENS: usize = 4096;
@@ -224,7 +222,7 @@ impl LoadedEncoder {
     /// No thread.
     pub(crate) fn start(self, device: &Device, setup: EncoderSetup) -> Result<Encoding, Failure> {
         let LoadedEncoder { model, text, heads, facts, pass, context, .. } = self;
-        let encoder = ModelEncoder::new(model, device.compute().clone(), pass, context);
+        let encoder = EncoderRunner::new(model, device, pass, context);
         let engine = Encoder::start(device, encoder, setup)?;
         Ok(Encoding { engine, text, heads, facts })
     }

@@ -89,7 +89,7 @@ pub trait Encode: Send {
     /// In words; the texts of the step fail.
     fn advance(&mut self) -> Result<bool, String>;
 
-    /// Appends the numbers of the step's text with this index to `out`. May be called for several kinds.
+    /// Writes the numbers of the step's text with this index to `out`, which is empty. May be called for several kinds.
     ///
     /// # Errors
     /// In words: the model has no such head.
