@@ -1,6 +1,7 @@
 //! The cost of a forward pass in bytes read and multiply-adds, from which rooflines are computed.
 
-use crate::load::{FeedWeights, Mlp, Model};
+use crate::blocks::{FeedWeights, Mlp};
+use crate::load::Model;
 use crate::spec::{Direction, FeedForward, Layer, Spec};
 use kernels::KvDtype;
 

@@ -5,11 +5,13 @@
 //! than a chunk or than a step of the scheduler, and the caller can let others compute between two chunks. A row's
 //! numbers depend on its own text only, whatever the batch, the chunks and the number of threads.
 
+use crate::blocks::{Block, FeedWeights};
 use crate::encode_scratch::{ChunkBuffers, EncodePass, Progress, RelativeScores, TextRows};
 use crate::error::Error;
 use crate::forward::{add_residual, norm, post_norm};
-use crate::load::{Block, FeedWeights, Model};
-use crate::mlp::{MlpBuffers, bias, feed_forward_without_bias};
+use crate::load::Model;
+use crate::mlp::{MlpBuffers, feed_forward_without_bias};
+use crate::qkv::qkv;
 use crate::relative;
 use crate::spec::{Direction, NormPlace, Spec};
 use kernels::{AttentionParams, BLOCK_TOKENS, Compute, Mask, ScoreBias, SeqRows};
@@ -150,15 +152,6 @@ impl Model {
             }
             None => activations.set(compute, x, width, block.qkv_formats, 0),
         }
-        let jobs = &mut [
-            (&block.query.matrix, &mut *q),
-            (&block.key.matrix, &mut *k),
-            (&block.value.matrix, &mut *v),
-        ];
-        kernels::matmul_group(compute, jobs, activations);
-        bias(compute, &block.query, q);
-        bias(compute, &block.key, k);
-        bias(compute, &block.value, v);
         let turned = spec.layers[layer].rope.map(|index| {
             let (inv_freq, mscale) = &self.ropes[index];
             let table = &mut ropes[index];
@@ -167,20 +160,7 @@ impl Model {
             }
             &*table
         });
-        for (x, heads, weight) in
-            [(&mut *q, spec.heads, &block.query_norm), (&mut *k, spec.kv_heads, &block.key_norm)]
-        {
-            let norm = weight.as_deref().map(|weight| (weight, spec.norm.eps));
-            match (turned, norm) {
-                (Some(table), _) => {
-                    kernels::rope(compute, x, table, heads, spec.head_dim, spec.pairing, norm);
-                }
-                (None, Some((weight, eps))) => {
-                    kernels::rms_norm_in_place(compute, x, weight, eps, spec.head_dim);
-                }
-                (None, None) => {}
-            }
-        }
+        qkv(compute, spec, block, activations, turned, (&mut *q, &mut *k, &mut *v));
         if let (Some(scores), Some(projections)) = (&mut pass.relative, &block.relative) {
             let RelativeScores { c2p, p2c, buffers, .. } = scores;
             let (at, scale) = ((chunk.start, capacity), spec.attention_scale);
@@ -254,7 +234,7 @@ impl Model {
                 feed_forward_without_bias(compute, spec, mlp, 0, buffers, out);
                 mlp.down.bias.as_deref()
             }
-            // The loader refuses encoders with experts.
+            // `heads::read` refuses encoders with experts.
             FeedWeights::Experts { .. } => {
                 out.fill(0.0);
                 None
@@ -279,7 +259,7 @@ fn add(
     x: &mut [f32],
     out: &mut [f32],
     bias: Option<&[f32]>,
-    weights: Option<&crate::load::NormWeights>,
+    weights: Option<&crate::blocks::NormWeights>,
 ) {
     match (spec.norm_place, weights) {
         (NormPlace::Post, Some(weights)) => norm(spec, weights).add_rows(compute, x, out, bias),

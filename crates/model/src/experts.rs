@@ -3,7 +3,7 @@
 //! Rows are grouped by expert so that each expert's weights are read once a batch. Groups run in ascending order of
 //! expert, and a row's outputs are added in that order, so its sum does not depend on the rows around it.
 
-use crate::load::Mlp;
+use crate::blocks::Mlp;
 use crate::mlp::{MlpBuffers, feed_forward};
 use crate::scratch::Routing;
 use crate::spec::Spec;

@@ -4,10 +4,12 @@
 //! sums each row in one order whatever the batch, attention reads the row's own blocks, and experts add to a row in
 //! ascending order of expert. Nothing is allocated here.
 
+use crate::blocks::{Block, FeedWeights, NormWeights};
 use crate::error::Error;
 use crate::experts;
-use crate::load::{Block, FeedWeights, Model, NormWeights};
+use crate::load::Model;
 use crate::mlp::{MlpBuffers, bias, feed_forward};
+use crate::qkv::qkv;
 use crate::scratch::Scratch;
 use crate::spec::{NormKind, Spec};
 use kernels::{AttentionParams, BLOCK_TOKENS, Compute, KvPool, Mask, RowNorm, SeqRows};
@@ -120,33 +122,8 @@ impl Model {
             (None, _) => activations.set(compute, x, width, block.qkv_formats, decode_rows),
         }
         let (q, k, v) = (&mut q[..rows * q_width], &mut k[..rows * kv_width], &mut v[..rows * kv_width]);
-        kernels::matmul_group(
-            compute,
-            &mut [
-                (&block.query.matrix, &mut *q),
-                (&block.key.matrix, &mut *k),
-                (&block.value.matrix, &mut *v),
-            ],
-            activations,
-        );
-        bias(compute, &block.query, q);
-        bias(compute, &block.key, k);
-        bias(compute, &block.value, v);
         let turned = spec.layers[layer].rope.map(|index| &ropes[index]);
-        for (x, heads, weight) in
-            [(q, spec.heads, &block.query_norm), (&mut *k, spec.kv_heads, &block.key_norm)]
-        {
-            let norm = weight.as_deref().map(|weight| (weight, spec.norm.eps));
-            match (turned, norm) {
-                (Some(table), _) => {
-                    kernels::rope(compute, x, table, heads, spec.head_dim, spec.pairing, norm);
-                }
-                (None, Some((weight, eps))) => {
-                    kernels::rms_norm_in_place(compute, x, weight, eps, spec.head_dim);
-                }
-                (None, None) => {}
-            }
-        }
+        qkv(compute, spec, block, activations, turned, (q, &mut *k, &mut *v));
         kv.write(compute, layer, k, v, &slots[..rows]);
     }
 

@@ -6,13 +6,11 @@
 
 mod classes;
 mod gguf;
+pub(crate) mod read;
 mod sentence;
+mod tensors;
 
 use kernels::Activation;
-
-use crate::error::Error;
-use crate::source::Source;
-use crate::spec::{Spec, WeightDecl, WeightRole, decl};
 
 /// The outputs of an encoder. An output that the model does not have is `None`.
 #[derive(Clone, Debug, Default)]
@@ -210,66 +208,4 @@ impl Heads {
             || self.multi_vector.is_some()
             || self.token_logits.is_some()
     }
-
-    /// Appends the weights of all stacks.
-    pub(crate) fn weights(&self, all: &mut Vec<WeightDecl>) {
-        for (index, linear) in self.linears.iter().enumerate() {
-            all.push(decl(WeightRole::Task(index), &[linear.rows, linear.cols]));
-            if linear.bias.is_some() {
-                all.push(decl(WeightRole::TaskBias(index), &[linear.rows]));
-            }
-        }
-        for (index, norm) in self.norms.iter().enumerate() {
-            all.push(decl(WeightRole::TaskNorm(index), &[norm.width]));
-            if norm.bias.is_some() {
-                all.push(decl(WeightRole::TaskNormBias(index), &[norm.width]));
-            }
-        }
-    }
-
-    /// The tensor's name of a role of the heads.
-    pub(crate) fn name(&self, role: WeightRole) -> Option<&str> {
-        match role {
-            WeightRole::Task(index) => self.linears.get(index).map(|l| l.weight.as_str()),
-            WeightRole::TaskBias(index) => self.linears.get(index)?.bias.as_deref(),
-            WeightRole::TaskNorm(index) => self.norms.get(index).map(|n| n.weight.as_str()),
-            WeightRole::TaskNormBias(index) => self.norms.get(index)?.bias.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// Adds the matrix `stem.weight` and its bias if the file has one; returns the step. A stem may end in a separator.
-    pub(crate) fn linear(&mut self, source: &Source, stem: &str, rows: usize, cols: usize) -> Step {
-        let dot = if stem.ends_with(['.', '/']) { "" } else { "." };
-        let bias = format!("{stem}{dot}bias");
-        let bias = source.has(&bias).then_some(bias);
-        self.linears.push(HeadLinear { weight: format!("{stem}{dot}weight"), bias, rows, cols });
-        Step::Linear(self.linears.len() - 1)
-    }
-
-    /// Adds the layer norm `stem`; returns the step.
-    pub(crate) fn layer_norm(&mut self, source: &Source, stem: &str, width: usize, eps: f32) -> Step {
-        let old = source.has(&format!("{stem}.gamma"));
-        let (weight, bias) = if old { ("gamma", "beta") } else { ("weight", "bias") };
-        let bias = format!("{stem}.{bias}");
-        let bias = source.has(&bias).then_some(bias);
-        self.norms.push(HeadNorm { weight: format!("{stem}.{weight}"), bias, width, eps });
-        Step::Norm(self.norms.len() - 1)
-    }
-}
-
-/// Reads the heads of an encoder; `None` if the file is a model that only generates.
-///
-/// # Errors
-/// A module, pooling, activation or label map that is not understood, by name.
-pub(crate) fn read(source: &Source, spec: &Spec) -> Result<Option<Box<Heads>>, Error> {
-    let mut heads = Heads { pools_prompt: true, ..Heads::default() };
-    if source.is_gguf() {
-        gguf::read(source, spec, &mut heads)?;
-    } else {
-        classes::read(source, spec, &mut heads)?;
-        sentence::read(source, spec, &mut heads)?;
-    }
-    let encodes = heads.any();
-    Ok(encodes.then(|| Box::new(heads)))
 }

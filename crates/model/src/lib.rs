@@ -10,6 +10,7 @@
 //! Deliberately absent: a forward pass for each family, tokenizers, sampling, and threads (`cpu::Pool` has them).
 //! `forward` does not allocate: every buffer is in [`Scratch`], which is sized once.
 
+mod blocks;
 mod cost;
 mod encode;
 mod encode_scratch;
@@ -22,8 +23,10 @@ mod load;
 mod locate;
 mod memory;
 mod mlp;
+mod name_table;
 mod names;
 mod packed;
+mod qkv;
 mod relative;
 mod rope;
 mod scratch;
@@ -31,6 +34,7 @@ pub mod shapes;
 mod source;
 mod spec;
 mod tensors;
+mod weight_role;
 
 pub use encode::{EncodeText, Want};
 pub use encode_scratch::EncodePass;
@@ -44,7 +48,5 @@ pub use packed::{PackedCache, PackedCacheReport};
 pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;
-pub use spec::{
-    Biases, Direction, FeedForward, Layer, LayerWeight, LmHead, Norm, NormKind, NormPlace, Positions, Spec,
-    WeightDecl, WeightRole,
-};
+pub use spec::{Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, Spec};
+pub use weight_role::{LayerWeight, WeightDecl, WeightRole};

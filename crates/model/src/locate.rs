@@ -3,8 +3,9 @@
 use crate::error::Error;
 use crate::names::{self, Slice, TensorLocation};
 use crate::source::Source;
-use crate::spec::{Spec, WeightDecl, WeightRole};
+use crate::spec::Spec;
 use crate::tensors::{tensor, vector_format};
+use crate::weight_role::{WeightDecl, WeightRole};
 use cpu::Tier;
 use kernels::{Matrix, Precision};
 use std::collections::HashSet;

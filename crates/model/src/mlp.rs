@@ -1,6 +1,6 @@
 //! The feed-forward part of a block: gated (`down(act(gate h) · up h)`) or not (`down(act(up h))`).
 
-use crate::load::{Linear, Mlp};
+use crate::blocks::{Linear, Mlp};
 use crate::spec::Spec;
 use kernels::{Activations, Compute};
 

@@ -3,10 +3,11 @@
 //!
 //! Decoders have Llama's names in a Hugging Face directory; an encoder's family has a table of its own ([`Names`]).
 
-use kernels::Activation;
-
+use crate::heads::Heads;
+use crate::name_table::{BIAS_ENDS, Fused, Names, WEIGHT_ENDS};
 use crate::source::Source;
-use crate::spec::{FeedForward, LayerWeight, LmHead, NormPlace, Spec, WeightRole};
+use crate::spec::{FeedForward, LmHead, NormPlace, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 
 /// A tensor that may hold a weight, and the part of the tensor that is the weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +41,12 @@ impl TensorLocation {
 
 /// The tensors that may hold `role`, the usual one first.
 pub(crate) fn places(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
-    if let Some(name) = spec.encoder.as_ref().and_then(|heads| heads.name(role)) {
+    if let Some(name) = spec.encoder.as_ref().and_then(|heads| heads_name(heads, role)) {
         return vec![TensorLocation::whole(name.to_owned())];
     }
     match spec.names {
         _ if source.is_gguf() => gguf(spec, role),
-        Some(names) => names.places(source, spec, role),
+        Some(names) => table_places(names, source, spec, role),
         None => hugging_face(source, spec, role),
     }
 }
@@ -221,134 +222,52 @@ fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLoc
     }
 }
 
-/// The tensor names of a family in a Hugging Face directory. A name is a stem, to which `.weight` or `.bias` is added
-/// (or the older `.gamma` and `.beta`).
-#[derive(Debug)]
-pub(crate) struct Names {
-    /// What may stand before the names of the body, the longest first.
-    pub(crate) prefixes: &'static [&'static str],
-    /// The token embedding.
-    pub(crate) embedding: &'static str,
-    /// The other weights outside the layers.
-    pub(crate) top: &'static [(WeightRole, &'static str)],
-    /// What stands before a layer's number.
-    pub(crate) layers: &'static str,
-    /// The weights of a layer. A part may be listed more than once: the first that the file has counts.
-    pub(crate) parts: &'static [(LayerWeight, &'static str, Fused)],
-    /// From pooled hidden states to the logits of labels.
-    pub(crate) classifier: &'static [HeadStep],
-    /// From a token's hidden state to the logits of labels.
-    pub(crate) token_classifier: &'static [HeadStep],
-    /// From a token's hidden state to the input of the output embedding.
-    pub(crate) masked_lm: &'static [HeadStep],
-    /// The bias of the output embedding.
-    pub(crate) masked_lm_bias: &'static str,
-    /// Parts of names of tensors that no output needs.
-    pub(crate) waived: &'static [&'static str],
-}
-
-/// The part of a tensor that is a weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fused {
-    /// The whole.
-    No,
-    /// The query's rows of query, key and value.
-    Query,
-    /// The key's rows.
-    Key,
-    /// The value's rows.
-    Value,
-    /// The first half of gate and up.
-    First,
-    /// The second half.
-    Second,
-}
-
-/// A step from hidden states to an output, by its tensor's stem.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum HeadStep {
-    /// A square matrix whose name has the body's prefix.
-    Body(&'static str),
-    /// A square matrix.
-    Linear(&'static str),
-    /// The matrix to the labels.
-    Labels(&'static str),
-    /// A layer norm.
-    Norm(&'static str),
-    /// An activation function.
-    Activation(Activation),
-    /// The activation function that `config.json` names under one of these keys, or this one.
-    Configured(&'static [&'static str], Activation),
-}
-
-/// What may follow a stem: the usual name, that of old norms, and that of weights to which adapters are added.
-const WEIGHT_ENDS: [&str; 3] = [".weight", ".gamma", ".parametrizations.weight.original"];
-const BIAS_ENDS: [&str; 2] = [".bias", ".beta"];
-
-impl Names {
-    /// The prefix of the body's names in this file.
-    pub(crate) fn prefix(&self, source: &Source) -> &'static str {
-        let has = |prefix: &&&str| {
-            WEIGHT_ENDS.iter().any(|end| source.has(&format!("{prefix}{}{end}", self.embedding)))
-        };
-        self.prefixes.iter().find(has).copied().unwrap_or_default()
-    }
-
-    /// The name of the tensor `stem` of the body in this file.
-    pub(crate) fn tensor(&self, source: &Source, stem: &str) -> String {
-        let prefix = self.prefix(source);
-        let names = WEIGHT_ENDS.map(|end| format!("{prefix}{stem}{end}"));
-        let found = names.iter().find(|name| source.has(name));
-        found.unwrap_or(&names[0]).clone()
-    }
-
-    fn places(&self, source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
-        let prefix = self.prefix(source);
-        let both = |stem: &str, bias: bool| {
-            let ends: &[&str] = if bias { &BIAS_ENDS } else { &WEIGHT_ENDS };
-            ends.iter().map(|end| TensorLocation::whole(format!("{prefix}{stem}{end}"))).collect::<Vec<_>>()
-        };
-        let top = |role: WeightRole| self.top.iter().find(|(of, _)| *of == role).map(|(_, stem)| *stem);
-        let found = match role {
-            WeightRole::Embedding => return both(self.embedding, false),
-            WeightRole::HeadBias => return vec![TensorLocation::whole(self.masked_lm_bias.to_owned())],
-            WeightRole::EmbeddingNormBias => top(WeightRole::EmbeddingNorm).map(|stem| both(stem, true)),
-            WeightRole::FinalNormBias => top(WeightRole::FinalNorm).map(|stem| both(stem, true)),
-            WeightRole::RelativeNormBias => top(WeightRole::RelativeNorm).map(|stem| both(stem, true)),
-            WeightRole::Layer(layer, part) => return self.layer_places(prefix, spec, layer, part),
-            role => top(role).map(|stem| both(stem, false)),
-        };
-        found.unwrap_or_default()
-    }
-
-    fn layer_places(
-        &self,
-        prefix: &str,
-        spec: &Spec,
-        layer: usize,
-        part: LayerWeight,
-    ) -> Vec<TensorLocation> {
-        let (weight, bias) = match weight_of_bias(part) {
-            Some(weight) => (weight, true),
-            None => (part, false),
-        };
-        let (q, kv, ff) = (spec.query_width(), spec.kv_width(), spec.layers[layer].feed.width());
+fn table_places(names: &Names, source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
+    let prefix = names.prefix(&|name| source.has(name));
+    let both = |stem: &str, bias: bool| {
         let ends: &[&str] = if bias { &BIAS_ENDS } else { &WEIGHT_ENDS };
-        let named = self.parts.iter().filter(|(of, ..)| *of == weight);
-        let place = |(_, stem, fused): &(LayerWeight, &str, Fused)| {
-            let slice = match fused {
-                Fused::No => Slice::Whole,
-                Fused::Query => Slice::Rows { first: 0, of: q + 2 * kv },
-                Fused::Key => Slice::Rows { first: q, of: q + 2 * kv },
-                Fused::Value => Slice::Rows { first: q + kv, of: q + 2 * kv },
-                Fused::First => Slice::Rows { first: 0, of: 2 * ff },
-                Fused::Second => Slice::Rows { first: ff, of: 2 * ff },
-            };
-            let name = |end: &&str| format!("{prefix}{}{layer}.{stem}{end}", self.layers);
-            ends.iter().map(|end| TensorLocation { name: name(end), slice }).collect::<Vec<_>>()
+        ends.iter().map(|end| TensorLocation::whole(format!("{prefix}{stem}{end}"))).collect::<Vec<_>>()
+    };
+    let top = |role: WeightRole| names.top.iter().find(|(of, _)| *of == role).map(|(_, stem)| *stem);
+    let found = match role {
+        WeightRole::Embedding => return both(names.embedding, false),
+        WeightRole::HeadBias => return vec![TensorLocation::whole(names.masked_lm_bias.to_owned())],
+        WeightRole::EmbeddingNormBias => top(WeightRole::EmbeddingNorm).map(|stem| both(stem, true)),
+        WeightRole::FinalNormBias => top(WeightRole::FinalNorm).map(|stem| both(stem, true)),
+        WeightRole::RelativeNormBias => top(WeightRole::RelativeNorm).map(|stem| both(stem, true)),
+        WeightRole::Layer(layer, part) => return layer_places(names, prefix, spec, layer, part),
+        role => top(role).map(|stem| both(stem, false)),
+    };
+    found.unwrap_or_default()
+}
+
+fn layer_places(
+    names: &Names,
+    prefix: &str,
+    spec: &Spec,
+    layer: usize,
+    part: LayerWeight,
+) -> Vec<TensorLocation> {
+    let (weight, bias) = match weight_of_bias(part) {
+        Some(weight) => (weight, true),
+        None => (part, false),
+    };
+    let (q, kv, ff) = (spec.query_width(), spec.kv_width(), spec.layers[layer].feed.width());
+    let ends: &[&str] = if bias { &BIAS_ENDS } else { &WEIGHT_ENDS };
+    let named = names.parts.iter().filter(|(of, ..)| *of == weight);
+    let place = |(_, stem, fused): &(LayerWeight, &str, Fused)| {
+        let slice = match fused {
+            Fused::No => Slice::Whole,
+            Fused::Query => Slice::Rows { first: 0, of: q + 2 * kv },
+            Fused::Key => Slice::Rows { first: q, of: q + 2 * kv },
+            Fused::Value => Slice::Rows { first: q + kv, of: q + 2 * kv },
+            Fused::First => Slice::Rows { first: 0, of: 2 * ff },
+            Fused::Second => Slice::Rows { first: ff, of: 2 * ff },
         };
-        named.flat_map(place).collect()
-    }
+        let name = |end: &&str| format!("{prefix}{}{layer}.{stem}{end}", names.layers);
+        ends.iter().map(|end| TensorLocation { name: name(end), slice }).collect::<Vec<_>>()
+    };
+    named.flat_map(place).collect()
 }
 
 /// The weight that a bias belongs to.
@@ -369,4 +288,15 @@ fn weight_of_bias(part: LayerWeight) -> Option<LayerWeight> {
         LayerWeight::FeedPostNormBias => LayerWeight::FeedPostNorm,
         _ => return None,
     })
+}
+
+/// The tensor's name of a role of the heads.
+fn heads_name(heads: &Heads, role: WeightRole) -> Option<&str> {
+    match role {
+        WeightRole::Task(index) => heads.linears.get(index).map(|l| l.weight.as_str()),
+        WeightRole::TaskBias(index) => heads.linears.get(index)?.bias.as_deref(),
+        WeightRole::TaskNorm(index) => heads.norms.get(index).map(|n| n.weight.as_str()),
+        WeightRole::TaskNormBias(index) => heads.norms.get(index)?.bias.as_deref(),
+        _ => None,
+    }
 }

@@ -4,7 +4,7 @@
 //! damaged, the model is loaded as if there were none.
 
 use crate::locate::LocatedWeight;
-use crate::spec::WeightRole;
+use crate::weight_role::WeightRole;
 use cpu::{Arena, Backing, ReadonlyBytes, Tier};
 use kernels::{Compute, Matrix, PANEL_FORMAT_VERSION, Precision};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Relative positions of disentangled attention (DeBERTa-v2): the projections of the relative embedding, which depend
 //! on weights only, and a batch's products with them.
 
+use crate::blocks::{Block, Linear, RelativeProjections};
 use crate::error::Error;
-use crate::load::{Block, Linear, RelativeProjections};
 use crate::spec::Spec;
 use kernels::{Activations, Compute, Matrix, Precision};
 use tensor::Dtype;

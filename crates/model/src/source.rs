@@ -7,11 +7,12 @@
 mod rope;
 
 use crate::error::Error;
-use crate::names::Names;
+use crate::name_table::Names;
 use crate::spec::{
-    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, Spec, WeightRole,
+    Biases, Direction, FeedForward, Layer, LmHead, Norm, NormKind, NormPlace, Positions, Spec,
 };
 use crate::tensors;
+use crate::weight_role::WeightRole;
 use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
 use weights::{Metadata, Opened, gguf};
@@ -138,7 +139,7 @@ impl<'a> Source<'a> {
     ) -> Result<Spec, Error> {
         let embedding = match self.is_gguf() {
             true => self.embedding_name(),
-            false => names.tensor(self, names.embedding),
+            false => names.tensor(&|name| self.has(name), names.embedding),
         };
         // Directories of sentence-transformers name this class too, although the head is not there.
         let masked = self.masked_lm(names);
@@ -171,7 +172,7 @@ impl<'a> Source<'a> {
                 .top
                 .iter()
                 .find(|(role, _)| *role == WeightRole::TokenType)
-                .map(|(_, stem)| names.tensor(self, stem)),
+                .map(|(_, stem)| names.tensor(&|name| self.has(name), stem)),
         };
         Ok(name.and_then(|name| self.rows(&name)).unwrap_or(0))
     }

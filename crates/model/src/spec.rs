@@ -2,8 +2,9 @@
 
 use crate::error::Error;
 use crate::heads::Heads;
-use crate::names::Names;
+use crate::name_table::Names;
 use crate::rope::Rope;
+use crate::weight_role::{LayerWeight, WeightDecl, WeightRole, decl, put_if};
 use kernels::{Activation, Pairing};
 
 /// The dimensions and options of one decoder-only transformer.
@@ -243,127 +244,6 @@ pub struct Biases {
     pub head: bool,
 }
 
-/// The role of a weight in the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WeightRole {
-    /// Token embedding `[vocab, width]`.
-    Embedding,
-    /// The last norm's weight `[width]`.
-    FinalNorm,
-    /// The last norm's bias `[width]`.
-    FinalNormBias,
-    /// The output head `[vocab, width]`, absent when tied.
-    Head,
-    /// The head's bias `[vocab]`.
-    HeadBias,
-    /// Learned position embedding `[positions, width]`.
-    Position,
-    /// Token type embedding `[types, width]`.
-    TokenType,
-    /// The norm of the embeddings `[width]`.
-    EmbeddingNorm,
-    /// The bias of the embeddings' norm `[width]`.
-    EmbeddingNormBias,
-    /// Score bias by bucket of distance `[buckets, heads]`.
-    RelativeBias,
-    /// Relative position embedding of disentangled attention `[rows, width]`.
-    Relative,
-    /// The norm of the relative embedding `[width]`.
-    RelativeNorm,
-    /// The bias of the relative embedding's norm `[width]`.
-    RelativeNormBias,
-    /// A matrix of the encoder's heads, by its index in [`Heads::linears`].
-    Task(usize),
-    /// The bias of such a matrix.
-    TaskBias(usize),
-    /// A norm of the encoder's heads, by its index in [`Heads::norms`].
-    TaskNorm(usize),
-    /// The bias of such a norm.
-    TaskNormBias(usize),
-    /// A weight of a layer, by the layer's index.
-    Layer(usize, LayerWeight),
-}
-
-impl WeightRole {
-    /// Whether this is a table that is kept in f32, row by row: of rows that are looked up and not multiplied.
-    pub(crate) fn is_table(self) -> bool {
-        matches!(
-            self,
-            WeightRole::Position | WeightRole::TokenType | WeightRole::RelativeBias | WeightRole::Relative
-        )
-    }
-
-    /// Whether this matrix belongs to an encoder's heads, which are computed in f32.
-    #[must_use]
-    pub fn is_task(self) -> bool {
-        matches!(self, WeightRole::Task(_))
-    }
-
-    /// Whether this is the weight of a norm.
-    pub(crate) fn is_norm(self) -> bool {
-        match self {
-            WeightRole::FinalNorm | WeightRole::EmbeddingNorm => true,
-            WeightRole::Layer(_, part) => matches!(
-                part,
-                LayerWeight::AttentionNorm
-                    | LayerWeight::FeedNorm
-                    | LayerWeight::QueryNorm
-                    | LayerWeight::KeyNorm
-                    | LayerWeight::AttentionPostNorm
-                    | LayerWeight::FeedPostNorm
-            ),
-            _ => false,
-        }
-    }
-}
-
-/// The role of a weight within its layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are the documentation; Spec::weights gives the shapes")]
-pub enum LayerWeight {
-    AttentionNorm,
-    AttentionNormBias,
-    Query,
-    QueryBias,
-    Key,
-    KeyBias,
-    Value,
-    ValueBias,
-    QueryNorm,
-    KeyNorm,
-    Out,
-    OutBias,
-    AttentionPostNorm,
-    AttentionPostNormBias,
-    PositionKey,
-    PositionKeyBias,
-    PositionQuery,
-    PositionQueryBias,
-    FeedNorm,
-    FeedNormBias,
-    Gate,
-    GateBias,
-    Up,
-    UpBias,
-    Down,
-    DownBias,
-    FeedPostNorm,
-    FeedPostNormBias,
-    Router,
-    ExpertGate(usize),
-    ExpertUp(usize),
-    ExpertDown(usize),
-}
-
-/// A weight of a spec: its role, and its shape `[rows, cols]` or `[cols]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WeightDecl {
-    /// The weight's role in the model.
-    pub role: WeightRole,
-    /// `[rows, cols]`, or `[cols]` for a vector.
-    pub shape: Vec<usize>,
-}
-
 /// The most experts a row may use; a file with more is refused.
 pub(crate) const MAX_EXPERTS_USED: usize = 64;
 
@@ -421,7 +301,7 @@ impl Spec {
         put_if(&mut all, self.lm_head == LmHead::Own, WeightRole::Head, &[self.vocab, self.width]);
         put_if(&mut all, self.biases.head, WeightRole::HeadBias, &[self.vocab]);
         if let Some(heads) = &self.encoder {
-            heads.weights(&mut all);
+            heads_weights(heads, &mut all);
         }
         all
     }
@@ -590,15 +470,16 @@ impl FeedForward {
     }
 }
 
-/// Appends a weight if the model has it.
-fn put_if(all: &mut Vec<WeightDecl>, there: bool, role: WeightRole, shape: &[usize]) {
-    if there {
-        all.push(decl(role, shape));
+/// Appends the weights of all stacks of an encoder's heads.
+fn heads_weights(heads: &Heads, all: &mut Vec<WeightDecl>) {
+    for (index, linear) in heads.linears.iter().enumerate() {
+        all.push(decl(WeightRole::Task(index), &[linear.rows, linear.cols]));
+        put_if(all, linear.bias.is_some(), WeightRole::TaskBias(index), &[linear.rows]);
     }
-}
-
-pub(crate) fn decl(role: WeightRole, shape: &[usize]) -> WeightDecl {
-    WeightDecl { role, shape: shape.to_vec() }
+    for (index, norm) in heads.norms.iter().enumerate() {
+        all.push(decl(WeightRole::TaskNorm(index), &[norm.width]));
+        put_if(all, norm.bias.is_some(), WeightRole::TaskNormBias(index), &[norm.width]);
+    }
 }
 
 fn require(ok: bool, key: &str, value: impl ToString, expected: &str) -> Result<(), Error> {

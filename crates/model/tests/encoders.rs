@@ -229,6 +229,28 @@ fn what_is_not_built_is_refused_by_the_name_of_its_key() {
     }
 }
 
+/// Decoders whose layers the pass of encoders does not compute: with a pooling they would give wrong vectors.
+#[test]
+fn decoders_that_cannot_encode_are_refused_with_a_pooling() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for (name, words) in [("qwen3moe", "experts"), ("phi2", "parallel")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        for file in ["config.json", "model.safetensors"] {
+            std::fs::copy(fixtures.join(name).join(file), folder.path().join(file)).expect("a copy");
+        }
+        let read = || Spec::read(&weights::open(folder.path()).expect("a readable folder"));
+        assert!(read().expect("a decoder").encoder.is_none());
+        std::fs::create_dir(folder.path().join("1_Pooling")).expect("a folder");
+        std::fs::write(folder.path().join("1_Pooling/config.json"), r#"{"pooling_mode": "lasttoken"}"#)
+            .expect("a file");
+        let modules = r#"[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]"#;
+        std::fs::write(folder.path().join("modules.json"), modules).expect("a file");
+        let said = read().expect_err(words).to_string();
+        assert!(said.contains(words), "{name}: {said}");
+    }
+}
+
 /// The formats that encoders are served in, on the fastest tier: these bounds are for tiny random models, whose sums
 /// average fewer errors than those of real ones.
 #[test]

@@ -2,9 +2,10 @@
 //! this architecture too.
 
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, HeadStep, Names};
 use crate::source::{Defaults, Source};
-use crate::spec::{LayerWeight, Spec, WeightRole};
+use crate::spec::Spec;
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 
 /// The names of the body, which RoBERTa shares.
@@ -24,6 +25,10 @@ pub(super) const PARTS: &[(LayerWeight, &str, Fused)] = &[
     (LayerWeight::FeedPostNorm, "output.LayerNorm", Fused::No),
 ];
 
+/// The heads of its classes, which most encoders share.
+pub(super) const CLASSIFIER: &[HeadStep] =
+    &[HeadStep::Body("pooler.dense"), HeadStep::Activation(Activation::Tanh), HeadStep::Labels("classifier")];
+pub(super) const TOKEN_CLASSIFIER: &[HeadStep] = &[HeadStep::Labels("classifier")];
 pub(super) const MASKED_LM: &[HeadStep] = &[
     HeadStep::Linear("cls.predictions.transform.dense"),
     HeadStep::Configured(&["hidden_act"], Activation::Gelu),
@@ -37,12 +42,8 @@ const NAMES: Names = Names {
     top: TOP,
     layers: "encoder.layer.",
     parts: PARTS,
-    classifier: &[
-        HeadStep::Body("pooler.dense"),
-        HeadStep::Activation(Activation::Tanh),
-        HeadStep::Labels("classifier"),
-    ],
-    token_classifier: &[HeadStep::Labels("classifier")],
+    classifier: CLASSIFIER,
+    token_classifier: TOKEN_CLASSIFIER,
     masked_lm: MASKED_LM,
     masked_lm_bias: MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "cls.seq_relationship.", "cls.predictions.decoder."],

@@ -2,9 +2,10 @@
 
 use super::bert;
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, HeadStep, Names};
 use crate::source::{Defaults, Key, Source};
-use crate::spec::{LayerWeight, Positions, Spec, WeightRole};
+use crate::spec::{Positions, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ const NAMES: Names = Names {
         HeadStep::Configured(&["pooler_hidden_act"], Activation::Gelu),
         HeadStep::Labels("classifier"),
     ],
-    token_classifier: &[HeadStep::Labels("classifier")],
+    token_classifier: bert::TOKEN_CLASSIFIER,
     masked_lm: bert::MASKED_LM,
     masked_lm_bias: bert::MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "cls.predictions.decoder.", "lm_predictions.", "mask_predictions."],

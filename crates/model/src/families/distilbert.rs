@@ -1,9 +1,11 @@
 //! DistilBERT: BERT with other names, without token types.
 
+use super::bert;
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, HeadStep, Names};
 use crate::source::{Defaults, Key, Source};
-use crate::spec::{FeedForward, LayerWeight, Spec, WeightRole};
+use crate::spec::Spec;
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 
 const NAMES: Names = Names {
@@ -29,7 +31,7 @@ const NAMES: Names = Names {
         HeadStep::Activation(Activation::Relu),
         HeadStep::Labels("classifier"),
     ],
-    token_classifier: &[HeadStep::Labels("classifier")],
+    token_classifier: bert::TOKEN_CLASSIFIER,
     masked_lm: &[
         HeadStep::Linear("vocab_transform"),
         HeadStep::Configured(&["activation"], Activation::Gelu),
@@ -52,7 +54,6 @@ pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     if let Some(activation) = source.activation(Key("", &["activation"]))? {
         spec.activation = activation;
     }
-    debug_assert!(spec.layers.iter().all(|layer| matches!(layer.feed, FeedForward::Dense { .. })));
     source.learned(&mut spec, 0)?;
     Ok(spec)
 }

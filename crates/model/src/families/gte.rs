@@ -2,10 +2,11 @@
 
 use super::bert;
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, HeadStep, Names};
 use crate::rope::{Rope, RopeScaling};
 use crate::source::{Defaults, Key, Source};
-use crate::spec::{Biases, LayerWeight, Spec, WeightRole};
+use crate::spec::{Biases, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 
 const NAMES: Names = Names {
@@ -27,12 +28,8 @@ const NAMES: Names = Names {
         (LayerWeight::Down, "mlp.down_proj", Fused::No),
         (LayerWeight::FeedPostNorm, "mlp_ln", Fused::No),
     ],
-    classifier: &[
-        HeadStep::Body("pooler.dense"),
-        HeadStep::Activation(Activation::Tanh),
-        HeadStep::Labels("classifier"),
-    ],
-    token_classifier: &[HeadStep::Labels("classifier")],
+    classifier: bert::CLASSIFIER,
+    token_classifier: bert::TOKEN_CLASSIFIER,
     masked_lm: &[
         HeadStep::Linear("lm_head.dense"),
         HeadStep::Configured(&["hidden_act"], Activation::Gelu),
@@ -45,14 +42,9 @@ const NAMES: Names = Names {
 pub(super) fn read(source: &Source) -> Result<Spec, Error> {
     let defaults = Defaults::default();
     let mut spec = source.encoder("gte", &NAMES, &defaults)?;
-    for (key, known) in [("position_embedding_type", "rope"), ("layer_norm_type", "layer_norm")] {
-        let key = Key(
-            "",
-            match key {
-                "layer_norm_type" => &["layer_norm_type"],
-                _ => &["position_embedding_type"],
-            },
-        );
+    for (key, known) in
+        [(Key("", &["position_embedding_type"]), "rope"), (Key("", &["layer_norm_type"]), "layer_norm")]
+    {
         if let Some(other) = source.text(key)?.filter(|value| *value != known) {
             return Err(source.bad(key, other, known.into()));
         }

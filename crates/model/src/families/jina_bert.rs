@@ -2,9 +2,10 @@
 
 use super::bert;
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, Names};
 use crate::source::{Defaults, Key, Source};
-use crate::spec::{Biases, LayerWeight, Positions, Spec, WeightRole};
+use crate::spec::{Biases, Positions, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 
 const NAMES: Names = Names {
@@ -26,14 +27,10 @@ const NAMES: Names = Names {
         (LayerWeight::Down, "mlp.wo", Fused::No),
         (LayerWeight::FeedPostNorm, "mlp.layernorm", Fused::No),
     ],
-    classifier: &[
-        HeadStep::Body("pooler.dense"),
-        HeadStep::Activation(Activation::Tanh),
-        HeadStep::Labels("classifier"),
-    ],
-    token_classifier: &[HeadStep::Labels("classifier")],
+    classifier: bert::CLASSIFIER,
+    token_classifier: bert::TOKEN_CLASSIFIER,
     masked_lm: bert::MASKED_LM,
-    masked_lm_bias: "cls.predictions.bias",
+    masked_lm_bias: bert::MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "cls.predictions.decoder.", "cls.seq_relationship."],
 };
 

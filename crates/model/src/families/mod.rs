@@ -102,7 +102,7 @@ pub fn read(source: &Source) -> Result<Spec, Error> {
     })?;
     keys::refuse(source, family.name)?;
     let mut spec = (family.read)(source)?;
-    spec.encoder = heads::read(source, &spec)?;
+    spec.encoder = heads::read::read(source, &spec)?;
     Ok(spec)
 }
 

@@ -1,9 +1,10 @@
 //! ModernBERT: pre-norms without biases, rope with a table for local layers and one for global ones, GeGLU.
 
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, HeadStep, Names};
 use crate::source::{Defaults, Key, Source, WINDOW};
-use crate::spec::{Biases, LayerWeight, NormPlace, Spec, WeightRole};
+use crate::spec::{Biases, NormPlace, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 
 const NAMES: Names = Names {

@@ -1,10 +1,11 @@
 //! MPNet: BERT without token types; scores have a bias by bucket of distance, one for all layers.
 
+use super::{bert, roberta};
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, Names};
 use crate::source::{Defaults, Key, Source};
-use crate::spec::{LayerWeight, Positions, Spec, WeightRole};
-use kernels::Activation;
+use crate::spec::{Positions, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 
 const NAMES: Names = Names {
     prefixes: &["mpnet.", ""],
@@ -25,18 +26,10 @@ const NAMES: Names = Names {
         (LayerWeight::Down, "output.dense", Fused::No),
         (LayerWeight::FeedPostNorm, "output.LayerNorm", Fused::No),
     ],
-    classifier: &[
-        HeadStep::Linear("classifier.dense"),
-        HeadStep::Activation(Activation::Tanh),
-        HeadStep::Labels("classifier.out_proj"),
-    ],
-    token_classifier: &[HeadStep::Labels("classifier")],
-    masked_lm: &[
-        HeadStep::Linear("lm_head.dense"),
-        HeadStep::Activation(Activation::Gelu),
-        HeadStep::Norm("lm_head.layer_norm"),
-    ],
-    masked_lm_bias: "lm_head.bias",
+    classifier: roberta::CLASSIFIER,
+    token_classifier: bert::TOKEN_CLASSIFIER,
+    masked_lm: roberta::MASKED_LM,
+    masked_lm_bias: roberta::MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "lm_head.decoder."],
 };
 

@@ -2,9 +2,10 @@
 
 use super::bert;
 use crate::error::Error;
-use crate::names::{Fused, HeadStep, Names};
+use crate::name_table::{Fused, Names};
 use crate::source::{Defaults, HIDDEN_ACT, Key, Source};
-use crate::spec::{Biases, LayerWeight, Spec, WeightRole};
+use crate::spec::{Biases, Spec};
+use crate::weight_role::{LayerWeight, WeightRole};
 use kernels::Activation;
 
 const NAMES: Names = Names {
@@ -26,12 +27,8 @@ const NAMES: Names = Names {
         (LayerWeight::Down, "mlp.fc2", Fused::No),
         (LayerWeight::FeedPostNorm, "norm2", Fused::No),
     ],
-    classifier: &[
-        HeadStep::Body("pooler.dense"),
-        HeadStep::Activation(Activation::Tanh),
-        HeadStep::Labels("classifier"),
-    ],
-    token_classifier: &[HeadStep::Labels("classifier")],
+    classifier: bert::CLASSIFIER,
+    token_classifier: bert::TOKEN_CLASSIFIER,
     masked_lm: bert::MASKED_LM,
     masked_lm_bias: "cls.predictions.decoder.bias",
     waived: &["pooler.", "position_ids", "cls.", "inv_freq"],

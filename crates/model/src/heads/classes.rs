@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use kernels::Activation;
 use serde_json::Value;
 
-use super::{Classifier, Heads, MultiVector, Pooling, ScoreActivation, Sparse, Stack};
+use super::{Classifier, Heads, MultiVector, Pooling, ScoreActivation, Sparse, Stack, Step};
 use crate::error::Error;
-use crate::names::{HeadStep, Names};
+use crate::name_table::{HeadStep, Names};
 use crate::source::{Key, Source};
 use crate::spec::Spec;
 
@@ -100,7 +100,7 @@ fn stack(
     labels: usize,
     heads: &mut Heads,
 ) -> Result<Stack, Error> {
-    let prefix = names.prefix(source);
+    let prefix = names.prefix(&|name| source.has(name));
     let mut stack = Vec::new();
     for step in steps {
         stack.push(match *step {
@@ -108,10 +108,10 @@ fn stack(
             HeadStep::Linear(stem) => heads.linear(source, stem, spec.width, spec.width),
             HeadStep::Labels(stem) => heads.linear(source, stem, labels, spec.width),
             HeadStep::Norm(stem) => heads.layer_norm(source, stem, spec.width, spec.norm.eps),
-            HeadStep::Activation(activation) => super::Step::Activation(activation),
+            HeadStep::Activation(activation) => Step::Activation(activation),
             HeadStep::Configured(key, default) => {
                 let named = source.activation(Key("", key))?;
-                super::Step::Activation(named.unwrap_or(default))
+                Step::Activation(named.unwrap_or(default))
             }
         });
     }

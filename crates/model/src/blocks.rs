@@ -1,0 +1,97 @@
+//! The weights of a loaded model, layer by layer.
+
+use kernels::{ActFormats, DistanceBias, Matrix, RelativeIndex};
+
+/// The weights that only encoders have.
+#[derive(Default)]
+pub(crate) struct EncoderWeights {
+    /// Learned positions `[rows, width]`.
+    pub(crate) position: Option<Vec<f32>>,
+    /// Token types `[types, width]`.
+    pub(crate) token_type: Option<Vec<f32>>,
+    pub(crate) embedding_norm: Option<NormWeights>,
+    /// Score biases by key minus query.
+    pub(crate) bias: Option<DistanceBias>,
+    /// Which relative embedding is that of a distance (DeBERTa).
+    pub(crate) relative_index: Option<RelativeIndex>,
+    /// The matrices of the heads, by their index.
+    pub(crate) linears: Vec<Linear>,
+    /// The norms of the heads, by their index.
+    pub(crate) norms: Vec<NormWeights>,
+}
+
+/// The projections of relative positions in a layer, `[rows, head_dim]` for each head (DeBERTa).
+pub(crate) struct RelativeProjections {
+    pub(crate) keys: Vec<Matrix>,
+    pub(crate) queries: Vec<Matrix>,
+}
+
+/// The weights of one transformer block (layer).
+pub(crate) struct Block {
+    pub(crate) attention_norm: Option<NormWeights>,
+    pub(crate) relative: Option<RelativeProjections>,
+    /// The projections of relative positions to keys and queries, until [`Block::relative`] is computed.
+    pub(crate) position_key: Option<Linear>,
+    pub(crate) position_query: Option<Linear>,
+    pub(crate) query: Linear,
+    pub(crate) key: Linear,
+    pub(crate) value: Linear,
+    pub(crate) qkv_formats: ActFormats,
+    pub(crate) query_norm: Option<Vec<f32>>,
+    pub(crate) key_norm: Option<Vec<f32>>,
+    pub(crate) out: Linear,
+    pub(crate) attention_post_norm: Option<NormWeights>,
+    pub(crate) feed_norm: Option<NormWeights>,
+    pub(crate) feed: FeedWeights,
+    pub(crate) feed_post_norm: Option<NormWeights>,
+}
+
+/// A norm's weight, and its bias if it is a layer norm.
+pub(crate) struct NormWeights {
+    pub(crate) weight: Vec<f32>,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// A matrix `[rows, cols]` with an optional bias `[rows]`.
+pub(crate) struct Linear {
+    pub(crate) matrix: Matrix,
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+/// The feed-forward weights of a block.
+pub(crate) enum FeedWeights {
+    /// One feed-forward for all rows.
+    Dense(Box<Mlp>),
+    /// A router and its experts.
+    Experts { router: Matrix, experts: Vec<Mlp>, used: usize, renormalise: bool },
+}
+
+/// The matrices of a feed-forward: gate (if gated), up and down, with their activation formats.
+pub(crate) struct Mlp {
+    pub(crate) gate: Option<Linear>,
+    pub(crate) up: Linear,
+    pub(crate) down: Linear,
+    pub(crate) formats: ActFormats,
+}
+
+impl Block {
+    pub(crate) fn prefill_numerics_differ(&self) -> bool {
+        let differs = |matrix: &Matrix| matrix.activations().q8_decode_bf16_prefill;
+        let mlp = |mlp: &Mlp| mlp.formats.q8_decode_bf16_prefill || differs(&mlp.down.matrix);
+        let feed = match &self.feed {
+            FeedWeights::Dense(dense) => mlp(dense),
+            FeedWeights::Experts { router, experts, .. } => differs(router) || experts.iter().any(mlp),
+        };
+        self.qkv_formats.q8_decode_bf16_prefill || differs(&self.out.matrix) || feed
+    }
+}
+
+impl Mlp {
+    pub(crate) fn new(gate: Option<Linear>, up: Linear, down: Linear) -> Mlp {
+        let mut formats = up.matrix.activations();
+        if let Some(gate) = &gate {
+            formats = formats | gate.matrix.activations();
+        }
+        Mlp { gate, up, down, formats }
+    }
+}
