@@ -9,6 +9,7 @@ use model::Model;
 
 use crate::device::Member;
 use crate::handle::{Shape, Shared};
+use crate::inbox::Worker;
 use crate::model_runner::ModelRunner;
 use crate::step::{EngineCore, Turn};
 use crate::{
@@ -153,7 +154,7 @@ impl Engine {
             answer_all(&mut core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
             drop(core);
             drop(memory);
-            shared.mark_ended();
+            shared.inbox.mark_ended();
         };
         cpu::thread::spawn("engine", body).map_err(|error| Error::Start(format!("no thread: {error}")))?;
         Ok(handle)
@@ -231,10 +232,10 @@ fn shape(forward: &impl Forward, limits: &Limits) -> Result<Shape, Error> {
 
 /// Steps until the inbox is closed and everything is answered, or a drain has run out of time.
 fn serve<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, member: &mut Member) {
-    let clock = || shared.now();
-    while let Some(deadline) = take_work(core, shared, member) {
+    let clock = || shared.inbox.now();
+    while let Some(deadline) = shared.inbox.take_work(core, member) {
         let Some(urgency) = core.begin_wait(clock()) else { continue };
-        let has_turn = member.begin(urgency, deadline.and_then(|deadline| shared.instant(deadline)));
+        let has_turn = member.begin(urgency, deadline.and_then(|deadline| shared.inbox.instant(deadline)));
         // The turn before this one.
         core.watch_turn(member.take_ended());
         if has_turn {
@@ -243,37 +244,8 @@ fn serve<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, member: &mut Mem
     }
 }
 
-/// Takes what has arrived, and waits until there is something to do. Returns when a drain will be over, if there is
-/// one; none if the engine is done.
-fn take_work<F: Forward>(
-    core: &mut EngineCore<F>,
-    shared: &Shared,
-    member: &mut Member,
-) -> Option<Option<Duration>> {
-    let mut inbox = shared.lock();
-    loop {
-        member.clear_interrupt();
-        for sequence in inbox.arrived.drain(..) {
-            core.accept(sequence);
-        }
-        if inbox.deadline.is_some_and(|deadline| shared.now() >= deadline) {
-            return None;
-        }
-        if !core.is_idle() {
-            return Some(inbox.deadline);
-        }
-        if inbox.closed {
-            return None;
-        }
-        member.rest();
-        core.watch_turn(member.take_ended());
-        inbox = shared.wait(inbox);
-    }
-}
-
 /// Answers whatever is left, even if an outbox panics in turn.
 fn answer_all<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, died: Option<String>) {
-    let left = shared.close();
     let outcome = match died {
         Some(message) => {
             tracing::error!(%message, "the engine's thread panicked");
@@ -281,14 +253,7 @@ fn answer_all<F: Forward>(core: &mut EngineCore<F>, shared: &Shared, died: Optio
         }
         None => Ok(FinishReason::Cancelled),
     };
-    for sequence in left {
-        core.accept(sequence);
-    }
-    core.end_wait(shared.now());
-    while !core.is_idle() {
-        // Each round ends at least one, panic or not.
-        let _ = catch_unwind(AssertUnwindSafe(|| core.end_one(&outcome, shared.now())));
-    }
+    shared.inbox.end_all(core, &outcome);
 }
 
 /// The message of a panic.

@@ -1,16 +1,14 @@
 //! The engine's handle: requests in, tickets out.
 //!
-//! One mutex guards the inbox and is held for a few instructions on either side. The engine's thread owns everything
-//! else. It sleeps on `inbox_changed` while it has nothing to do, and on the device's condition variable while it waits
-//! for a turn; a change of the inbox wakes it from both. Each accepted request gets its `Done` or `Failed`, even if the
-//! engine's thread panics.
+//! Requests go through an [`Inbox`]; the engine's thread owns everything else. Each accepted request gets its `Done` or
+//! `Failed`, even if the engine's thread panics.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::device::Waiter;
+use crate::inbox::Inbox;
 use crate::params::{MAX_LOGPROBS, invalid};
 use crate::sequence::Sequence;
 use crate::stats::Counters;
@@ -39,20 +37,13 @@ pub struct Ticket {
 
 /// State shared by the handles and the engine's thread.
 pub(crate) struct Shared {
-    inbox: Mutex<Inbox>,
-    /// Notified when the inbox changes or a ticket is dropped.
-    inbox_changed: Condvar,
-    /// The engine's wait for a turn, which the same ends.
-    turn: Arc<Waiter>,
-    /// Notified when the engine's thread has ended.
-    ended: Condvar,
+    pub(crate) inbox: Inbox<Sequence>,
     pub(crate) counters: Arc<Counters>,
     vocabulary: Arc<dyn Vocabulary>,
     limits: Limits,
     shape: Shape,
     /// The device's memory, and the name that the engine has reserved some of it under.
     account: (MemoryBudget, String),
-    began: Instant,
 }
 
 /// Fixed facts of the model that admission needs.
@@ -64,31 +55,19 @@ pub(crate) struct Shape {
     pub(crate) block_tokens: usize,
 }
 
-#[derive(Default)]
-pub(crate) struct Inbox {
-    pub(crate) arrived: VecDeque<Sequence>,
-    /// No more submissions.
-    pub(crate) closed: bool,
-    /// After this everything left is cancelled.
-    pub(crate) deadline: Option<Duration>,
-    /// The thread is gone.
-    pub(crate) ended: bool,
-}
-
 /// Closes the inbox when the last handle goes.
 struct CloseOnDrop(Arc<Shared>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.wake();
+        self.0.inbox.close();
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Release);
-        self.shared.wake();
+        self.shared.inbox.wake();
     }
 }
 
@@ -101,7 +80,7 @@ impl Ticket {
     /// Cancels now; what was generated stays sent, and a `Done` with reason `Cancelled` follows.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.shared.wake();
+        self.shared.inbox.wake();
     }
 }
 
@@ -114,16 +93,12 @@ impl Handle {
         account: (MemoryBudget, String),
     ) -> (Handle, Arc<Shared>) {
         let shared = Arc::new(Shared {
-            inbox: Mutex::default(),
-            inbox_changed: Condvar::new(),
-            turn,
-            ended: Condvar::new(),
+            inbox: Inbox::new(turn),
             counters: Arc::default(),
             vocabulary,
             limits,
             shape,
             account,
-            began: Instant::now(),
         });
         (Handle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) }, shared)
     }
@@ -134,9 +109,9 @@ impl Handle {
         let seed = request.params.seed.unwrap_or_else(os_seed);
         let prompt = request.prompt.len();
         let (context, vocabulary) = (self.shared.shape.context, &self.shared.vocabulary);
-        let sequence = Sequence::new(request, seed, context, vocabulary, outbox, self.shared.now());
+        let sequence = Sequence::new(request, seed, context, vocabulary, outbox, self.shared.inbox.now());
         let cancelled = sequence.cancel_flag();
-        let mut inbox = self.shared.lock();
+        let mut inbox = self.shared.inbox.lock();
         if inbox.closed {
             return Err(Refused::Closed);
         }
@@ -153,7 +128,7 @@ impl Handle {
         counters.enters_queue(prompt);
         inbox.arrived.push_back(sequence);
         drop(inbox);
-        self.shared.wake();
+        self.shared.inbox.wake();
         Ok(Ticket { cancelled, shared: self.shared.clone(), seed })
     }
 
@@ -165,7 +140,12 @@ impl Handle {
     /// Gauges and totals of now.
     pub fn stats(&self) -> Stats {
         let shape = self.shared.shape;
-        self.shared.counters.snapshot(shape.blocks, shape.block_tokens, shape.context, self.shared.now())
+        self.shared.counters.snapshot(
+            shape.blocks,
+            shape.block_tokens,
+            shape.context,
+            self.shared.inbox.now(),
+        )
     }
 
     /// What is reserved of the device's memory under the engine's name.
@@ -176,68 +156,22 @@ impl Handle {
 
     /// Whether the engine still takes requests.
     pub fn is_open(&self) -> bool {
-        !self.shared.lock().closed
+        self.shared.inbox.is_open()
     }
 
     /// Closes the engine to new requests; accepted ones continue.
     pub fn close(&self) {
-        self.shared.lock().closed = true;
-        self.shared.wake();
+        self.shared.inbox.close();
     }
 
     /// Takes no more requests, waits until those it has are done, cancels what is left after `deadline`, and returns
     /// when the engine's thread has ended.
     pub fn drain(&self, deadline: Duration) {
-        let mut inbox = self.shared.lock();
-        inbox.closed = true;
-        let end = self.shared.now() + deadline;
-        inbox.deadline = Some(inbox.deadline.map_or(end, |earlier| earlier.min(end)));
-        self.shared.wake();
-        while !inbox.ended {
-            inbox = self.shared.ended.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.shared.inbox.drain(deadline);
     }
 }
 
 impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Time since the engine was started.
-    pub(crate) fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    /// The clock's time so long after the engine was started; none if that is beyond what it counts.
-    pub(crate) fn instant(&self, at: Duration) -> Option<Instant> {
-        self.began.checked_add(at)
-    }
-
-    /// Wakes the engine's thread to check its inbox.
-    fn wake(&self) {
-        self.inbox_changed.notify_all();
-        self.turn.interrupt();
-    }
-
-    /// Sleeps until there is something to take from the inbox, a drain or an end.
-    pub(crate) fn wait<'a>(&self, inbox: MutexGuard<'a, Inbox>) -> MutexGuard<'a, Inbox> {
-        self.inbox_changed.wait(inbox).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Closes the inbox to submissions and returns those that were not started.
-    pub(crate) fn close(&self) -> VecDeque<Sequence> {
-        let mut inbox = self.lock();
-        inbox.closed = true;
-        std::mem::take(&mut inbox.arrived)
-    }
-
-    /// Marks the thread as gone.
-    pub(crate) fn mark_ended(&self) {
-        self.lock().ended = true;
-        self.ended.notify_all();
-    }
-
     fn check(&self, request: &Request) -> Result<(), Refused> {
         let Shape { vocab, context, .. } = self.shape;
         request.params.check(vocab)?;

@@ -23,6 +23,7 @@ mod event;
 pub mod fake;
 mod forward;
 mod handle;
+mod inbox;
 mod limits;
 mod meter;
 mod model_runner;

@@ -9,6 +9,7 @@ use crate::blocks::BlockPool;
 use crate::completer::{Completer, LogitRows};
 use crate::device::EndedTurn;
 use crate::device::turns::Urgency;
+use crate::inbox::Worker;
 use crate::limits::StepBounds;
 use crate::queue::QueueRank;
 use crate::running::{Running, SchedulerSequence};
@@ -95,6 +96,41 @@ struct Layout {
     decode_logits: usize,
 }
 
+impl<F: Forward> Worker for EngineCore<F> {
+    type Work = Sequence;
+    type Outcome = Result<FinishReason, Error>;
+
+    fn accept(&mut self, mut sequence: Sequence) {
+        sequence.prefill_differs = self.forward.prefill_numerics_differ();
+        self.scheduler.waiting.push_back(sequence);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.scheduler.waiting.is_empty() && self.scheduler.running.is_empty()
+    }
+
+    fn watch_turn(&mut self, ended: Option<EndedTurn>) {
+        if let Some(EndedTurn { waited, held }) = ended {
+            self.completer.watch.turn(waited, held);
+        }
+    }
+
+    fn end_wait(&mut self, now: Duration) {
+        self.completer.meter.end_wait(now, &self.completer.counters.times);
+    }
+
+    fn end_one(&mut self, outcome: &Result<FinishReason, Error>, now: Duration) {
+        let running = self.scheduler.running.pop().map(|r| r.sequence);
+        if let Some(mut sequence) = running.or_else(|| self.scheduler.waiting.pop_front()) {
+            self.update_gauges();
+            self.completer.end(&mut sequence, outcome.clone(), now);
+        }
+        if self.is_idle() {
+            self.completer.meter.idle(&self.completer.counters.times);
+        }
+    }
+}
+
 impl<F: Forward> EngineCore<F> {
     pub(crate) fn new(
         forward: F,
@@ -121,19 +157,9 @@ impl<F: Forward> EngineCore<F> {
         }
     }
 
-    /// Takes a sequence that the counters know as waiting.
-    pub(crate) fn accept(&mut self, mut sequence: Sequence) {
-        sequence.prefill_differs = self.forward.prefill_numerics_differ();
-        self.scheduler.waiting.push_back(sequence);
-    }
-
     #[cfg(test)]
     pub(crate) fn draft_blocks_used(&self) -> usize {
         self.speculator.draft_blocks_used()
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.scheduler.waiting.is_empty() && self.scheduler.running.is_empty()
     }
 
     /// Begins to wait for a turn, if there is something to do: drops what is cancelled or overdue and returns how
@@ -149,18 +175,6 @@ impl<F: Forward> EngineCore<F> {
         }
         self.completer.meter.begin_wait(now);
         Some(self.scheduler.urgency())
-    }
-
-    /// Ends the wait: the next step has a turn, or no work is left.
-    pub(crate) fn end_wait(&mut self, now: Duration) {
-        self.completer.meter.end_wait(now, &self.completer.counters.times);
-    }
-
-    /// Tells the watch of a turn that ended.
-    pub(crate) fn watch_turn(&mut self, ended: Option<EndedTurn>) {
-        if let Some(EndedTurn { waited, held }) = ended {
-            self.completer.watch.turn(waited, held);
-        }
     }
 
     /// Ends cancelled and overdue sequences, then computes one batch within `turn`. Returns its number of rows.
@@ -202,18 +216,6 @@ impl<F: Forward> EngineCore<F> {
             self.completer.meter.idle(&self.completer.counters.times);
         }
         rows
-    }
-
-    /// Ends one sequence, if there is any, in any state.
-    pub(crate) fn end_one(&mut self, outcome: &Result<FinishReason, Error>, now: Duration) {
-        let running = self.scheduler.running.pop().map(|r| r.sequence);
-        if let Some(mut sequence) = running.or_else(|| self.scheduler.waiting.pop_front()) {
-            self.update_gauges();
-            self.completer.end(&mut sequence, outcome.clone(), now);
-        }
-        if self.is_idle() {
-            self.completer.meter.idle(&self.completer.counters.times);
-        }
     }
 
     /// Removes cancelled sequences, and those that waited too long.

@@ -15,6 +15,7 @@ use super::{Encode, EncodeCosts, EncodeError, EncodeWatch, EncoderStepReport, Re
 use super::{MIN_UNIT_ROWS, UNIT_ROWS};
 use crate::device::turns::Urgency;
 use crate::device::{EndedTurn, Streams};
+use crate::inbox::Worker;
 use crate::meter::Meter;
 
 /// Milliseconds that a step of several texts should take at most: interactive jobs wait for the step before them.
@@ -137,6 +138,44 @@ pub(crate) fn longest_turn(urgency: Urgency, streams: Option<Streams>) -> Durati
     }
 }
 
+impl<E: Encode> Worker for EncoderCore<E> {
+    type Work = AcceptedJob;
+    type Outcome = Result<(), EncodeError>;
+
+    fn accept(&mut self, job: AcceptedJob) {
+        self.accepted += 1;
+        let lengths: Vec<usize> = job.texts.iter().map(|text| text.tokens.len()).collect();
+        self.queue.add(self.accepted, job.client, job.class, &lengths, job.submitted);
+        let (left, costs) = (job.texts.len(), EncodeCosts::default());
+        self.jobs.insert(self.accepted, RunningJob { job, started: None, left, costs });
+    }
+
+    fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.step.is_none()
+    }
+
+    fn watch_turn(&mut self, ended: Option<EndedTurn>) {
+        if let Some(EndedTurn { waited, held }) = ended {
+            self.watch.turn(waited, held);
+        }
+    }
+
+    fn end_wait(&mut self, now: Duration) {
+        self.meter.end_wait(now, &self.counters.times);
+    }
+
+    fn end_one(&mut self, outcome: &Result<(), EncodeError>, now: Duration) {
+        self.step = None;
+        self.counters.running.store(0, Ordering::Relaxed);
+        if let Some(id) = self.jobs.keys().min().copied() {
+            self.end(id, outcome.clone(), now);
+        }
+        if self.is_idle() {
+            self.meter.idle(&self.counters.times);
+        }
+    }
+}
+
 impl<E: Encode> EncoderCore<E> {
     pub(crate) fn new(
         encode: E,
@@ -161,19 +200,6 @@ impl<E: Encode> EncoderCore<E> {
         }
     }
 
-    /// Takes a job that the counters know as waiting.
-    pub(crate) fn accept(&mut self, job: AcceptedJob) {
-        self.accepted += 1;
-        let lengths: Vec<usize> = job.texts.iter().map(|text| text.tokens.len()).collect();
-        self.queue.add(self.accepted, job.client, job.class, &lengths, job.submitted);
-        let (left, costs) = (job.texts.len(), EncodeCosts::default());
-        self.jobs.insert(self.accepted, RunningJob { job, started: None, left, costs });
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.step.is_none()
-    }
-
     /// The earliest deadline of a job.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.jobs.values().filter_map(|running| running.job.deadline).min()
@@ -191,18 +217,6 @@ impl<E: Encode> EncoderCore<E> {
         }
         self.meter.begin_wait(now);
         Some(self.urgency())
-    }
-
-    /// Ends the wait: the next unit has a turn, or no work is left.
-    pub(crate) fn end_wait(&mut self, now: Duration) {
-        self.meter.end_wait(now, &self.counters.times);
-    }
-
-    /// Tells the watch of a turn that ended.
-    pub(crate) fn watch_turn(&mut self, ended: Option<EndedTurn>) {
-        if let Some(EndedTurn { waited, held }) = ended {
-            self.watch.turn(waited, held);
-        }
     }
 
     /// How urgent the present step is, or the next. A bulk step that interactive jobs wait for is as urgent as these.
@@ -262,18 +276,6 @@ impl<E: Encode> EncoderCore<E> {
             self.meter.idle(&self.counters.times);
         }
         false
-    }
-
-    /// Ends one job, if there is any, in any state.
-    pub(crate) fn end_one(&mut self, outcome: &Result<(), EncodeError>, now: Duration) {
-        self.step = None;
-        self.counters.running.store(0, Ordering::Relaxed);
-        if let Some(id) = self.jobs.keys().min().copied() {
-            self.end(id, outcome.clone(), now);
-        }
-        if self.is_idle() {
-            self.meter.idle(&self.counters.times);
-        }
     }
 
     /// One unit of the step, which is planned first if there is none. Returns whether it goes on.

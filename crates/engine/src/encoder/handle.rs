@@ -1,19 +1,20 @@
 //! The encoder's handle: jobs in, tickets out.
 //!
-//! As the handle of a generating engine: one mutex guards the inbox, the encoder's thread owns everything else, and a
-//! change of the inbox wakes it. Each accepted job gets its `done`, even if the thread panics.
+//! Jobs go through an [`Inbox`]; the encoder's thread owns everything else. Each accepted job gets its `done`, even if
+//! the thread panics.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::core::AcceptedJob;
 use super::queue::Class;
 use super::stats::{EncoderCounters, EncoderStats};
 use super::{Job, Text};
 use crate::device::Waiter;
+use crate::inbox::Inbox;
 use crate::{MemoryBudget, MemoryUse};
 
 /// Limits of an encoder, which bound its queue.
@@ -58,7 +59,7 @@ pub enum EncodeRefused {
     TextTooLong {
         /// Index of the text.
         text: usize,
-        /// Its tokens.
+        /// Tokens of the text.
         tokens: usize,
         /// Most tokens of a text.
         context: usize,
@@ -78,11 +79,11 @@ pub enum EncodeRefused {
     Shape {
         /// Index of the text.
         text: usize,
-        /// Its tokens.
+        /// Tokens of the text.
         tokens: usize,
-        /// Its token types.
+        /// Token types of the text.
         types: usize,
-        /// Its tokens that are left out of pooling.
+        /// Tokens of the text that are left out of pooling.
         skip: usize,
     },
     /// As many texts wait as are allowed; try again later.
@@ -127,16 +128,11 @@ pub struct EncodeTicket {
 
 /// State shared by the handles and the encoder's thread.
 pub(super) struct Shared {
-    inbox: Mutex<Inbox>,
-    inbox_changed: Condvar,
-    /// The encoder's wait for a turn, which a change of the inbox ends.
-    turn: Arc<Waiter>,
-    ended: Condvar,
+    pub(super) inbox: Inbox<AcceptedJob>,
     pub(super) counters: Arc<EncoderCounters>,
     limits: EncoderLimits,
     shape: Shape,
     account: (MemoryBudget, String),
-    began: Instant,
 }
 
 /// Fixed facts of the model that admission needs.
@@ -146,24 +142,12 @@ pub(super) struct Shape {
     pub(super) vocab: usize,
 }
 
-#[derive(Default)]
-pub(super) struct Inbox {
-    pub(super) arrived: Vec<AcceptedJob>,
-    /// No more submissions.
-    pub(super) closed: bool,
-    /// After this everything left is cancelled.
-    pub(super) deadline: Option<Duration>,
-    /// The thread is gone.
-    pub(super) ended: bool,
-}
-
 /// Closes the inbox when the last handle goes.
 struct CloseOnDrop(Arc<Shared>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.wake();
+        self.0.inbox.close();
     }
 }
 
@@ -177,7 +161,7 @@ impl EncodeTicket {
     /// Cancels now; what was delivered stays delivered.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.shared.wake();
+        self.shared.inbox.wake();
     }
 }
 
@@ -188,17 +172,8 @@ impl EncoderHandle {
         turn: Arc<Waiter>,
         account: (MemoryBudget, String),
     ) -> (EncoderHandle, Arc<Shared>) {
-        let shared = Arc::new(Shared {
-            inbox: Mutex::default(),
-            inbox_changed: Condvar::new(),
-            turn,
-            ended: Condvar::new(),
-            counters: Arc::default(),
-            limits,
-            shape,
-            account,
-            began: Instant::now(),
-        });
+        let shared =
+            Arc::new(Shared { inbox: Inbox::new(turn), counters: Arc::default(), limits, shape, account });
         (
             EncoderHandle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) },
             shared,
@@ -221,20 +196,20 @@ impl EncoderHandle {
             want: job.want,
             texts,
             indices,
-            submitted: shared.now(),
-            deadline: job.deadline.map(|at| at.saturating_duration_since(shared.began)),
+            submitted: shared.inbox.now(),
+            deadline: job.deadline.map(|at| shared.inbox.since_start(at)),
             cancelled: cancelled.clone(),
             reply: job.reply,
         };
-        let mut inbox = shared.lock();
+        let mut inbox = shared.inbox.lock();
         if inbox.closed {
             return Err(EncodeRefused::Closed);
         }
         let tokens = accepted.texts.iter().map(|text| text.tokens.len()).sum();
         shared.admit(class, accepted.texts.len(), tokens)?;
-        inbox.arrived.push(accepted);
+        inbox.arrived.push_back(accepted);
         drop(inbox);
-        shared.wake();
+        shared.inbox.wake();
         Ok(EncodeTicket { cancelled, shared: shared.clone() })
     }
 
@@ -250,7 +225,7 @@ impl EncoderHandle {
 
     /// Gauges and totals of now.
     pub fn stats(&self) -> EncoderStats {
-        self.shared.counters.snapshot(self.shared.now())
+        self.shared.counters.snapshot(self.shared.inbox.now())
     }
 
     /// What is reserved of the device's memory under the encoder's name.
@@ -261,67 +236,22 @@ impl EncoderHandle {
 
     /// Whether the encoder still takes jobs.
     pub fn is_open(&self) -> bool {
-        !self.shared.lock().closed
+        self.shared.inbox.is_open()
     }
 
     /// Closes the encoder to new jobs; accepted ones continue.
     pub fn close(&self) {
-        self.shared.lock().closed = true;
-        self.shared.wake();
+        self.shared.inbox.close();
     }
 
     /// Takes no more jobs, waits until those it has are done, cancels what is left after `deadline`, and returns when
     /// the encoder's thread has ended.
     pub fn drain(&self, deadline: Duration) {
-        let mut inbox = self.shared.lock();
-        inbox.closed = true;
-        let end = self.shared.now().saturating_add(deadline);
-        inbox.deadline = Some(inbox.deadline.map_or(end, |earlier| earlier.min(end)));
-        self.shared.wake();
-        while !inbox.ended {
-            inbox = self.shared.ended.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.shared.inbox.drain(deadline);
     }
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Time since the encoder was started.
-    pub(super) fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    /// The clock's time so long after the encoder was started; none if that is beyond what it counts.
-    pub(super) fn instant(&self, at: Duration) -> Option<Instant> {
-        self.began.checked_add(at)
-    }
-
-    fn wake(&self) {
-        self.inbox_changed.notify_all();
-        self.turn.interrupt();
-    }
-
-    /// Sleeps until there is something to take from the inbox, a drain or an end.
-    pub(super) fn wait<'a>(&self, inbox: MutexGuard<'a, Inbox>) -> MutexGuard<'a, Inbox> {
-        self.inbox_changed.wait(inbox).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Closes the inbox to submissions and returns those that were not started.
-    pub(super) fn close(&self) -> Vec<AcceptedJob> {
-        let mut inbox = self.lock();
-        inbox.closed = true;
-        std::mem::take(&mut inbox.arrived)
-    }
-
-    /// Marks the thread as gone.
-    pub(super) fn mark_ended(&self) {
-        self.lock().ended = true;
-        self.ended.notify_all();
-    }
-
     fn check(&self, texts: &[Text]) -> Result<(), EncodeRefused> {
         if texts.is_empty() {
             return Err(EncodeRefused::NoTexts);

@@ -9,6 +9,7 @@ use super::{Encode, EncodeError, EncodeWatch, EncoderHandle, EncoderLimits};
 use crate::device::Member;
 use crate::device::turns::Urgency;
 use crate::engine::message;
+use crate::inbox::Worker;
 use crate::{Device, Error, Reservation, Unwatched};
 
 /// Configuration of an encoder, without its model.
@@ -84,7 +85,7 @@ impl Encoder {
             answer_all(&mut core, &shared, outcome.err().map(|panic| message(panic.as_ref())));
             drop(core);
             drop(memory);
-            shared.mark_ended();
+            shared.inbox.mark_ended();
         };
         cpu::thread::spawn("encoder", body).map_err(|error| Error::Start(format!("no thread: {error}")))?;
         Ok(handle)
@@ -108,10 +109,10 @@ fn shape(encode: &impl Encode, limits: &EncoderLimits) -> Result<Shape, Error> {
 
 /// Computes until the inbox is closed and everything is answered, or a drain has run out of time.
 fn serve<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, member: &mut Member) {
-    while let Some(deadline) = take_work(core, shared, member) {
-        let Some(urgency) = core.begin_wait(shared.now()) else { continue };
+    while let Some(deadline) = shared.inbox.take_work(core, member) {
+        let Some(urgency) = core.begin_wait(shared.inbox.now()) else { continue };
         let until = deadline.into_iter().chain(core.next_deadline()).min();
-        let has_turn = member.begin(urgency, until.and_then(|until| shared.instant(until)));
+        let has_turn = member.begin(urgency, until.and_then(|until| shared.inbox.instant(until)));
         // The turn before this one.
         core.watch_turn(member.take_ended());
         if has_turn {
@@ -122,7 +123,7 @@ fn serve<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, member: &mut Mem
 
 /// Computes units until the step is over or another member is to have the device.
 fn compute<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, member: &mut Member, urgency: Urgency) {
-    let clock = || shared.now();
+    let clock = || shared.inbox.now();
     let began = clock();
     let streams = member.streams();
     core.fit_units(streams.map(|_| longest_turn(urgency, streams)));
@@ -136,35 +137,8 @@ fn compute<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, member: &mut M
     }
 }
 
-/// Takes what has arrived, and waits until there is something to do. Returns when a drain will be over, if there is
-/// one; none if the encoder is done.
-fn take_work<E: Encode>(
-    core: &mut EncoderCore<E>,
-    shared: &Shared,
-    member: &mut Member,
-) -> Option<Option<Duration>> {
-    let mut inbox = shared.lock();
-    loop {
-        member.clear_interrupt();
-        inbox.arrived.drain(..).for_each(|job| core.accept(job));
-        if inbox.deadline.is_some_and(|deadline| shared.now() >= deadline) {
-            return None;
-        }
-        if !core.is_idle() {
-            return Some(inbox.deadline);
-        }
-        if inbox.closed {
-            return None;
-        }
-        member.rest();
-        core.watch_turn(member.take_ended());
-        inbox = shared.wait(inbox);
-    }
-}
-
 /// Answers whatever is left, even if a reply panics in turn.
 fn answer_all<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, died: Option<String>) {
-    let left = shared.close();
     let outcome = match died {
         Some(message) => {
             tracing::error!(%message, "the encoder's thread panicked");
@@ -172,10 +146,5 @@ fn answer_all<E: Encode>(core: &mut EncoderCore<E>, shared: &Shared, died: Optio
         }
         None => Err(EncodeError::Cancelled),
     };
-    left.into_iter().for_each(|job| core.accept(job));
-    core.end_wait(shared.now());
-    while !core.is_idle() {
-        // Each round ends at least one, panic or not.
-        let _ = catch_unwind(AssertUnwindSafe(|| core.end_one(&outcome, shared.now())));
-    }
+    shared.inbox.end_all(core, &outcome);
 }

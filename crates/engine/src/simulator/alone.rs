@@ -1,6 +1,7 @@
 //! One engine that has its device for itself.
 
 use super::*;
+use crate::inbox::Worker;
 
 fn simulate(seed: u64) -> Outcomes {
     let mut chance = Chance(Rng::new(seed));

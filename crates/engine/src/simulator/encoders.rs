@@ -12,6 +12,7 @@ use crate::encoder::fake::{AroundUnits, FakeEncoder};
 use crate::encoder::queue::Class;
 use crate::encoder::stats::EncoderCounters;
 use crate::encoder::{Encode, EncodeCosts, EncodeError, Reply, Text, Want};
+use crate::inbox::Worker;
 
 /// What happens to an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

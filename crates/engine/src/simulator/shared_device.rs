@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 use super::encoders::{EncoderHappens, PlacedEncoder};
 use super::*;
 use crate::device::turns::{MemberId, Turns};
+use crate::inbox::Worker;
 
 /// What happens to an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
