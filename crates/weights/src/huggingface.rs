@@ -1,30 +1,26 @@
 //! Hugging Face model directories: JSON files and one or several safetensors files.
 
+mod files;
 mod modules;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::diagnose;
-use crate::magic;
 use crate::opened::Error;
+use files::{MAX_CONFIG_BYTES, SINGLE, bytes, json};
 
 pub use modules::Module;
 pub(crate) use modules::{ExtraWeights, extra_weights};
 
-/// Largest config or template file, in bytes.
-const MAX_CONFIG_BYTES: u64 = 16 << 20;
 /// Largest tokenizer.json or shard index, in bytes; the largest in use have about 40 MB.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 /// Most shards a model may have.
 const MAX_SHARDS: usize = 4096;
 
 const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
 
 /// The metadata files of a model directory, parsed.
 ///
@@ -161,44 +157,4 @@ fn single(dir: &Path) -> Result<PathBuf, Error> {
         return Ok(path);
     }
     Err(Error::NotAModel { path: dir.to_owned(), problem: diagnose::without_weights(dir) })
-}
-
-fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
-    let Some(bytes) = bytes(path, limit)? else { return Ok(None) };
-    // serde_json limits the nesting depth.
-    let value = serde_json::from_slice(&bytes);
-    value.map(Some).map_err(|source| {
-        let what = match bytes.is_empty() {
-            true => Some("empty; download it again"),
-            false => magic::html_page(&bytes),
-        };
-        match what {
-            Some(what) => Error::Foreign { path: path.to_owned(), what: what.to_owned() },
-            None => Error::Json { path: path.to_owned(), source },
-        }
-    })
-}
-
-/// The bytes of a file; `None` if it does not exist.
-fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io(error)),
-        // Opening a named pipe would block.
-        Ok(meta) if !meta.is_file() => {
-            return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
-        }
-        Ok(_) => {}
-    }
-    let mut bytes = Vec::new();
-    // One byte more than allowed, to notice a file that grows meanwhile.
-    File::open(path).map_err(io)?.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > limit {
-        return Err(Error::TooLarge { path: path.to_owned(), limit });
-    }
-    if let Some(what) = magic::lfs_pointer(&bytes) {
-        return Err(Error::Foreign { path: path.to_owned(), what: what.to_owned() });
-    }
-    Ok(Some(bytes))
 }

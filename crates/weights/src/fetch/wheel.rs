@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use zip::ZipArchive;
 
 use super::journal::digest;
+use super::reserved::check_not_reserved;
 use super::source::check_relative;
 use super::{Error, Event, Progress, reserve};
 
@@ -137,7 +138,7 @@ impl Wheel {
         for name in members.iter().map(|member| &member[prefix.len()..]) {
             check_relative(name).map_err(|reason| self.fail(reason))?;
             // Before anything is written: a journal of the archive's would speak for files that nobody has checked.
-            super::check_not_reserved(name)?;
+            check_not_reserved(name)?;
         }
         let mut left = cap.min(self.most_bytes);
         for member in &members {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{MAX_CONFIG_BYTES, SINGLE, json};
+use super::files::{MAX_CONFIG_BYTES, SINGLE, json};
 use crate::opened::Error;
 
 /// Most modules of a model.
