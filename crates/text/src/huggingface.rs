@@ -11,6 +11,7 @@ use tokenizers::{
 };
 
 use crate::Error;
+use crate::bert::is_bert_class;
 use crate::bounds;
 use crate::layout::{Layout, trimmer};
 use crate::pipeline::{PipelineParts, SharedModel};
@@ -46,7 +47,7 @@ impl ConfigFiles {
         let class = config.and_then(|config| config.get("tokenizer_class")?.as_str());
         let NormalizerWrapper::BertNormalizer(mut bert) = normalizer else { return normalizer };
         let option = |key: &str| config.and_then(|config| config.get(key)?.as_bool());
-        if class.is_none_or(vocab_txt::is_bert_class) {
+        if class.is_none_or(is_bert_class) {
             bert.lowercase = option("do_lower_case").unwrap_or(bert.lowercase);
             bert.strip_accents = option("strip_accents").or(bert.strip_accents);
             bert.handle_chinese_chars = option("tokenize_chinese_chars").unwrap_or(bert.handle_chinese_chars);

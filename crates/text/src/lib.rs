@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: training, and padding (batches are ragged).
 
+mod bert;
 mod bounds;
 mod chunk;
 mod encoder;

@@ -4,25 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::Error;
+use crate::bert::{CLASSES, is_bert_class};
 use crate::huggingface::ConfigFiles;
 use crate::spec::MAX_TOKENS;
-
-/// Tokenizer classes with BERT's pipeline; each may end in `Fast`.
-const CLASSES: [&str; 8] = [
-    "BertTokenizer",
-    "DistilBertTokenizer",
-    "ElectraTokenizer",
-    "ConvBertTokenizer",
-    "MobileBertTokenizer",
-    "SqueezeBertTokenizer",
-    "LayoutLMTokenizer",
-    "MPNetTokenizer",
-];
-
-/// Whether a tokenizer class has BERT's pipeline.
-pub(crate) fn is_bert_class(class: &str) -> bool {
-    CLASSES.contains(&class.strip_suffix("Fast").unwrap_or(class))
-}
 
 /// Names of the special tokens.
 struct Names {

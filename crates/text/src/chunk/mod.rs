@@ -3,6 +3,7 @@
 //! Chunks begin and end at characters. Without overlap their concatenation is the text. The number of tokens of a chunk
 //! is that of the chunk as a text of its own, without special tokens, so that what fits here fits when it is embedded.
 
+mod error;
 mod headings;
 mod sentences;
 mod spans;
@@ -12,6 +13,7 @@ mod tests;
 use std::ops::Range;
 
 use crate::{EncoderError, EncoderTokenizer};
+pub use error::ChunkError;
 use spans::Spans;
 
 /// The longest text, in bytes.
@@ -56,41 +58,6 @@ pub struct TextChunk {
     pub tokens: usize,
     /// The headings above the part, the outermost first; empty unless chunks end at headings.
     pub headings: Vec<String>,
-}
-
-/// Why a text could not be cut into chunks.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChunkError {
-    /// The size is 0.
-    #[error("the size of a chunk is 0 tokens; the least is 1")]
-    Size,
-    /// More overlap than half a chunk.
-    #[error("an overlap of {overlap} tokens is more than half of the size of {size}")]
-    Overlap {
-        /// Tokens of overlap.
-        overlap: usize,
-        /// Most tokens of a chunk.
-        size: usize,
-    },
-    /// The text is too long.
-    #[error("the text has {bytes} bytes; the limit is {limit}")]
-    TooManyBytes {
-        /// Bytes of the text.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// The text has too many chunks of this size.
-    #[error("the text has more than {limit} chunks of {size} tokens")]
-    TooManyChunks {
-        /// Most tokens of a chunk.
-        size: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// The text could not be tokenized.
-    #[error(transparent)]
-    Encoder(#[from] EncoderError),
 }
 
 impl EncoderTokenizer {

@@ -1,6 +1,6 @@
 //! The tokens of a text as byte ranges, to find where chunks may end.
 
-use super::ChunkError;
+use super::error::ChunkError;
 use crate::{EncodeOptions, EncoderTokenizer, TextOrPair, TextTruncation};
 
 /// Where the tokens of a text begin.
