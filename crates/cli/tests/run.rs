@@ -185,15 +185,15 @@ fn what_makes_no_sense_is_told() {
 #[test]
 fn a_model_that_is_none_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let bert = Tiny::new();
-    let config = std::path::Path::new(bert.path()).join("config.json");
-    std::fs::write(config, r#"{"architectures": ["BertModel"], "model_type": "bert"}"#).unwrap();
+    let vision = Tiny::new();
+    let config = std::path::Path::new(vision.path()).join("config.json");
+    std::fs::write(config, r#"{"architectures": ["ViTModel"], "model_type": "vit"}"#).unwrap();
     for (model, words) in [
         ("/nonexistent/m.gguf", "/nonexistent/m.gguf"),
         ("no-such-name", "no-such-name"),
         (folder.path().to_str().unwrap(), folder.path().to_str().unwrap()),
-        (bert.path(), "BertModel"),
-        (bert.path(), bert.path()),
+        (vision.path(), "ViTModel"),
+        (vision.path(), vision.path()),
     ] {
         let line = failure(&run(&["run", model, "x"]), 1);
         assert!(line.contains(words), "{line}");

@@ -83,7 +83,7 @@ pub(crate) async fn answer(
                 let texts = classify.inputs.iter().enumerate().map(|(at, input)| text_of(at, input));
                 let texts: Vec<&str> = texts.collect::<Result<_, Fault>>()?;
                 let user = |text: &str| format!("Labels: {}\n\nText: {text}", classify.labels.join(", "));
-                questions(work, CLASSIFY, &texts, "input", &user, classify.length, None, &classify.labels)
+                questions(work, CLASSIFY, &texts, "inputs", &user, classify.length, None, &classify.labels)
             };
             let (logprobs, lengths) = asked.ask(admitted, read).await?;
             let scores = logprobs.into_iter().map(|row| if raw { row } else { shares(&row) }).collect();
@@ -152,7 +152,7 @@ fn check_labels(labels: &[String]) -> Result<(), Fault> {
 }
 
 fn text_of(at: usize, input: &TextInput) -> Result<&str, Fault> {
-    let field = format!("input[{at}]");
+    let field = format!("inputs[{at}]");
     match input {
         TextInput::Text(text) if text.is_empty() => Err(empty(&field)),
         TextInput::Text(text) => Ok(text),
@@ -450,7 +450,7 @@ impl Asked<'_> {
             context: self.context.clone(),
         };
         let ticket = self.generating.engine.submit(request, Box::new(outbox));
-        ticket.map_err(|refused| fault_of_refusal(self.core, &metrics, refused, "input"))
+        ticket.map_err(|refused| fault_of_refusal(self.core, &metrics, refused, "inputs"))
     }
 
     fn encoded<T>(&self, results: Vec<T>, lengths: Vec<InputLength>) -> Encoded<T> {

@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use inference::{Aggregation, Classify, ClassifyTokens, Encoded, Entity, Operation, Output, TextInput};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::Failure;
 use crate::encoder_session::{Asked, Cut, EncoderFlags, EncoderSession, IN_WORK, unexpected};
@@ -81,8 +80,19 @@ struct Classified<'a> {
     id: &'a Value,
     label: &'a str,
     score: f32,
-    /// Of every label.
-    scores: Map<String, Value>,
+    scores: Scores<'a>,
+}
+
+/// The score of every label, in the labels' order.
+struct Scores<'a> {
+    labels: &'a [String],
+    scores: &'a [f32],
+}
+
+impl Serialize for Scores<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.labels.iter().zip(self.scores))
+    }
 }
 
 /// A text with its entities, as `--json` prints it.
@@ -97,7 +107,7 @@ struct Tagged<'a> {
 struct Part<'a> {
     label: &'a str,
     score: f32,
-    /// In Unicode characters.
+    /// The place in Unicode characters.
     start: usize,
     end: usize,
     text: &'a str,
@@ -145,16 +155,16 @@ fn question(args: &Args, of_tokens: bool, lines: &[Line]) -> Operation {
 fn print_classes(
     args: &Args,
     lines: &[Line],
-    labels: &Arc<[String]>,
+    labels: &[String],
     scores: &Encoded<Vec<f32>>,
 ) -> Result<(), Failure> {
     for (line, scores) in lines.iter().zip(&scores.results) {
         let all = labels.iter().zip(scores.iter().copied());
         // The first of equal ones, as an argmax has it.
-        let best = all.clone().reduce(|best, one| if one.1 > best.1 { one } else { best });
+        let best = all.reduce(|best, one| if one.1 > best.1 { one } else { best });
         let Some((label, score)) = best else { continue };
         if args.json {
-            let scores = all.map(|(label, score)| (label.clone(), score.into())).collect();
+            let scores = Scores { labels, scores };
             let classified = Classified { id: &line.id, label, score, scores };
             out!("{}", json_text(&serde_json::to_string(&classified)?));
         } else {

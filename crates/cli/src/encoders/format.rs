@@ -177,7 +177,7 @@ impl Plan {
                 .keep(probing.found);
                 if passed {
                     part(0.9, 1.0, 1.0);
-                    return Ok(Chosen { model, format: Format::Int8, remarks: vec![remark] });
+                    return Ok(Chosen { model, format: Format::Int8, remarks: Vec::new() });
                 }
                 drop(model);
                 let model = probing.load(Format::Bf16, &mut |share| part(0.9, 1.0, share))?;

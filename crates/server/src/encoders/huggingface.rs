@@ -156,11 +156,11 @@ fn classes(output: Output, function: Option<ScoreFunction>, top_k: Option<usize>
 
 fn entities(output: Output, texts: &[String], listed: bool, aggregated: bool) -> Result<Response, Fault> {
     let encoded = entities_of(output)?;
-    let of_text = |(entities, text): (&Vec<Entity>, &String)| -> Vec<Value> {
-        let said = |entity| serde_json::to_value(placed(entity, text, aggregated)).unwrap_or_default();
-        entities.iter().map(said).collect()
-    };
-    let mut all: Vec<Vec<Value>> = encoded.results.iter().zip(texts).map(of_text).collect();
+    fn of_text<'a>(entities: &'a [Entity], text: &'a str, aggregated: bool) -> Vec<HfEntity<'a>> {
+        entities.iter().map(|entity| placed(entity, text, aggregated)).collect()
+    }
+    let mut all: Vec<Vec<HfEntity<'_>>> =
+        encoded.results.iter().zip(texts).map(|(found, text)| of_text(found, text, aggregated)).collect();
     Ok(match all.pop() {
         Some(only) if !listed => json(&encoded, &only),
         last => {

@@ -173,7 +173,7 @@ impl Call<'_> {
                 shutting_down()
             }
             // The reader has checked the rest.
-            other => Fault::field("input", other.to_string()),
+            other => Fault::field("inputs", other.to_string()),
         }
     }
 
@@ -214,7 +214,7 @@ enum Failure {
 pub(crate) fn too_many_numbers() -> Fault {
     let message =
         format!("the vectors of the inputs have more than {MAX_NUMBERS} numbers together, the limit");
-    Fault::field("input", message)
+    Fault::field("inputs", message)
 }
 
 fn shutting_down() -> Fault {

@@ -35,7 +35,7 @@ pub(crate) async fn answer(call: &Call<'_>, classify: Classify, admitted: Admitt
 
 pub(crate) fn check(classify: &Classify) -> Result<(), Fault> {
     if classify.inputs.is_empty() {
-        return Err(Fault::field("input", "input is an empty list; it must have at least 1 text"));
+        return Err(Fault::field("inputs", "inputs is an empty list; it must have at least 1 text"));
     }
     no_chunks(classify.length)
 }
@@ -45,7 +45,7 @@ fn read(reader: &Reader, classify: &Classify) -> Result<Inputs<Vec<InputLength>>
     let mut texts = Vec::with_capacity(classify.inputs.len());
     let mut lengths = Vec::with_capacity(classify.inputs.len());
     for (at, input) in classify.inputs.iter().enumerate() {
-        let input = reader.input(&format!("input[{at}]"), input, &reading)?;
+        let input = reader.input(&format!("inputs[{at}]"), input, &reading)?;
         lengths.push(length(&input));
         texts.push(text(input, false));
     }

@@ -27,7 +27,7 @@ struct Parts {
 /// Those of [`Call::encode`], and a kind of vectors that the model does not make.
 pub(crate) async fn answer(call: &Call<'_>, embed: Embed, admitted: Admitted) -> Result<Output, Fault> {
     if embed.inputs.is_empty() {
-        return Err(Fault::field("input", "input is an empty list; it must have at least 1 text"));
+        return Err(Fault::field("inputs", "inputs is an empty list; it must have at least 1 text"));
     }
     if embed.kind != EmbedKind::Dense {
         check_dense_only(&embed)?;
@@ -115,7 +115,7 @@ fn check_prompt(at: usize, embed: &Embed, prompt: Option<&str>) -> Result<(), Fa
     let named = matches!(embed.prompt, inference::InputPrompt::Named(_)) && prompt.is_some();
     match &embed.inputs[at] {
         TextInput::Tokens(_) if named => {
-            let message = format!("input[{at}] is a list of tokens, which no prompt can be put before");
+            let message = format!("inputs[{at}] is a list of tokens, which no prompt can be put before");
             Err(Fault::field("prompt_name", message))
         }
         _ => Ok(()),
@@ -130,7 +130,7 @@ fn read(reader: &Reader, embed: &Embed) -> Result<Inputs<Parts>, Fault> {
     let mut parts = Parts { lengths: Vec::new(), of_input: Vec::new(), tokens: Vec::new() };
     for (at, input) in embed.inputs.iter().enumerate() {
         check_prompt(at, embed, prompt)?;
-        let field = format!("input[{at}]");
+        let field = format!("inputs[{at}]");
         let from = texts.len();
         let inputs = match (embed.length.truncation, input) {
             (Truncation::Chunk, TextInput::Text(text)) => reader.windows(&field, text, &reading)?,

@@ -30,7 +30,7 @@ pub(crate) async fn answer(
     admitted: Admitted,
 ) -> Result<Output, Fault> {
     if classify.texts.is_empty() {
-        return Err(Fault::field("input", "input is an empty list; it must have at least 1 text"));
+        return Err(Fault::field("texts", "texts is an empty list; it must have at least 1 text"));
     }
     no_chunks(classify.length)?;
     let labels = call.encoding.heads.token_labels.clone();
@@ -64,7 +64,7 @@ fn read(reader: &Reader, classify: ClassifyTokens) -> Result<Inputs<Read>, Fault
     let reading = Reading { offsets: true, ..Reading::within(classify.length) };
     let (mut texts, mut located, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
     for (at, one) in classify.texts.into_iter().enumerate() {
-        let input = reader.text(&format!("input[{at}]"), &TextOrPair::Text(&one), &reading)?;
+        let input = reader.text(&format!("texts[{at}]"), &TextOrPair::Text(&one), &reading)?;
         lengths.push(length(&input));
         let EncoderInput { offsets, special, subword, .. } = input.clone();
         located.push(Located { text: one, offsets, special, subword });

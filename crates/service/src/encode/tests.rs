@@ -169,10 +169,10 @@ async fn long_inputs_are_refused_cut_or_encoded_in_parts() {
     let long = words.join(" ");
     let with = |length| Embed { length, ..of(&["a", &long]) };
     let (field, message) = said(embed(&service, with(Length::default())).await);
-    assert_eq!(field, "input[1]");
-    assert_eq!(message, "input[1] has 22 tokens; this model's limit is 16");
+    assert_eq!(field, "inputs[1]");
+    assert_eq!(message, "inputs[1] has 22 tokens; this model's limit is 16");
     let (_, message) = said(embed(&service, with(within(Some(8), Truncation::Refuse))).await);
-    assert_eq!(message, "input[1] has 22 tokens; the request's limit is 8");
+    assert_eq!(message, "inputs[1] has 22 tokens; the request's limit is 8");
     let cut = embed(&service, with(within(Some(100), Truncation::End))).await.unwrap();
     assert_eq!(cut.results[1], dense(&words[..14]));
     assert_eq!(cut.lengths[1], InputLength { tokens: 16, truncated: 6 });
@@ -197,13 +197,13 @@ async fn long_inputs_are_refused_cut_or_encoded_in_parts() {
 async fn inputs_that_are_none_are_named() {
     let service = serving(heads());
     let with = |inputs| Embed { inputs, ..Embed::default() };
-    assert_eq!(said(embed(&service, with(Vec::new())).await).0, "input");
-    assert_eq!(said(embed(&service, of(&["a", ""])).await).0, "input[1]");
+    assert_eq!(said(embed(&service, with(Vec::new())).await).0, "inputs");
+    assert_eq!(said(embed(&service, of(&["a", ""])).await).0, "inputs[1]");
     let ids = |ids: &[u32]| TextInput::Tokens(ids.to_vec());
-    assert_eq!(said(embed(&service, with(vec![ids(&[])])).await).0, "input[0]");
+    assert_eq!(said(embed(&service, with(vec![ids(&[])])).await).0, "inputs[0]");
     let (field, message) = said(embed(&service, with(vec![ids(&[1, 5000])])).await);
-    assert_eq!(field, "input[0][1]");
-    assert_eq!(message, "input[0][1] is 5000; token ids of the model enc are below 5000");
+    assert_eq!(field, "inputs[0][1]");
+    assert_eq!(message, "inputs[0][1] is 5000; token ids of the model enc are below 5000");
     let given = embed(&service, with(vec![ids(&tokens(&["a", "b"]))])).await.unwrap();
     assert_eq!(given.results, [dense(&["a", "b"])]);
     let cut = Embed { length: within(Some(3), Truncation::End), ..with(vec![ids(&[7, 8, 9, 10])]) };
@@ -213,7 +213,7 @@ async fn inputs_that_are_none_are_named() {
         length: within(None, Truncation::Chunk),
         ..Embed::default()
     };
-    assert_eq!(said(embed(&service, parts).await).0, "input[0]");
+    assert_eq!(said(embed(&service, parts).await).0, "inputs[0]");
 }
 
 #[tokio::test]
@@ -431,7 +431,7 @@ async fn an_answer_is_bounded() {
     head.dense = Some(DenseHead { width: 1 << 12, normalize: true, short: ShortVectors::None });
     let service = serving_with(wide, head, Options::default());
     let many = vec!["a"; 1 + (4 << 20 >> 12)];
-    assert_eq!(said(embed(&service, of(&many)).await).0, "input");
+    assert_eq!(said(embed(&service, of(&many)).await).0, "inputs");
     assert_eq!(limits::COUNTED_TOKENS, 262_144, "texts are counted to this");
 }
 
@@ -513,9 +513,9 @@ async fn an_encoder_is_loaded_when_it_is_asked_for_and_unloaded_again() {
         }
     }
     let metrics = service.write_metrics(events::Format::Prometheus);
-    let line =
-        |name: &str| metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
-    assert!(line("gristmill_encoder_texts_total").ends_with(" 2"), "{metrics}");
+    let ended =
+        "gristmill_encoder_requests_total{model_name=\"enc\",engine=\"0\",finished_reason=\"stop\"} 2";
+    assert!(metrics.contains(ended), "{metrics}");
 }
 
 #[test]

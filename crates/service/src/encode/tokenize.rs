@@ -54,7 +54,7 @@ fn chunk(reader: &Reader, text: String, by: ChunkBy, size: usize, overlap: usize
     };
     let options = ChunkOptions { method, size, overlap, should_stop: &should_stop };
     let parts = reader.encoding.text.chunk(&text, &options);
-    let parts = parts.map_err(|error| Fault::field("input", error.to_string()))?;
+    let parts = parts.map_err(|error| Fault::field("text", error.to_string()))?;
     reader.context.add_prepared(parts.iter().map(|part| part.tokens).sum());
     let chunk = |part: TextChunk| Chunk {
         bytes: part.bytes,

@@ -235,7 +235,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = killed(folder.path(), 3, 2);
         let resume = Resume::find(&path, &settings()).unwrap().unwrap();
-        assert_eq!((resume.lines, resume.bytes), (5, 5 * 29));
+        assert_eq!((resume.lines, resume.bytes), (5, 5 * 27));
         replay(&resume, (0..5).map(line)).unwrap();
         assert!(Resume::find(&folder.path().join("other"), &settings()).unwrap().is_none());
     }
