@@ -118,7 +118,8 @@ pub enum ScoreActivation {
 #[derive(Clone, Debug)]
 pub enum Sparse {
     /// SPLADE (Formal et al. 2021): the maximum over the tokens of `log(1 + relu(logit))`, with the logits of a masked
-    /// language model: the stack, then the embedding's rows, then the bias of [`WeightRole::HeadBias`].
+    /// language model: the stack, then the embedding's rows, then the bias of
+    /// [`HeadBias`](crate::weight_role::WeightRole::HeadBias).
     MaskedLm {
         /// The transform before the output embedding.
         stack: Stack,

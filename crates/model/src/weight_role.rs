@@ -29,11 +29,11 @@ pub enum WeightRole {
     RelativeNorm,
     /// The bias of the relative embedding's norm `[width]`.
     RelativeNormBias,
-    /// A matrix of the encoder's heads, by its index in [`Heads::linears`].
+    /// A matrix of the encoder's heads, by its index in [`Heads::linears`](crate::heads::Heads::linears).
     Task(usize),
     /// The bias of such a matrix.
     TaskBias(usize),
-    /// A norm of the encoder's heads, by its index in [`Heads::norms`].
+    /// A norm of the encoder's heads, by its index in [`Heads::norms`](crate::heads::Heads::norms).
     TaskNorm(usize),
     /// The bias of such a norm.
     TaskNormBias(usize),
