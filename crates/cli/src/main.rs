@@ -66,7 +66,7 @@ enum Command {
     /// Score a text: perplexity by llama-perplexity's definition.
     Perplexity(commands::perplexity::Args),
     /// Measure how fast a model runs, by llama-bench's tests.
-    Bench(commands::bench::Args),
+    Bench(Box<commands::bench::Args>),
     /// Find the threads and steps that are fastest for a model on this machine; serve and run then use them.
     Tune(commands::bench::tune::Args),
     /// Plan: what serving costs, what it takes, and who would do it for less.
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(args),
         Command::Tokenize(args) => commands::tokenize::run(args),
         Command::Perplexity(args) => commands::perplexity::run(args),
-        Command::Bench(args) => commands::bench::run(args),
+        Command::Bench(args) => commands::bench::run(*args),
         Command::Tune(args) => commands::bench::tune::run(&args),
         Command::Plan(args) => commands::plan::run(args),
         Command::Doctor(args) => commands::doctor::run(args),

@@ -49,7 +49,9 @@ impl Model {
         for list in [&mut pass.tokens, &mut pass.positions] {
             list.clear();
         }
-        (pass.types.clear(), pass.slots.clear(), pass.texts.clear());
+        pass.types.clear();
+        pass.slots.clear();
+        pass.texts.clear();
         let mut block = 0;
         for text in texts {
             let first = pass.tokens.len();

@@ -188,7 +188,7 @@ fn biases_of_distances_are_added() {
     let base = Case { heads: 4, kv_heads: 4, dim: 16, len: 70, reach: None };
     let slopes = [0.25, 0.0625, 0.015625, 0.00390625];
     let alibi = DistanceBias::alibi(base.heads, base.len);
-    let exact = |head: usize, query: usize, key: usize| -f64::from(slopes[head]) * query.abs_diff(key) as f64;
+    let exact = |head: usize, query: usize, key: usize| -slopes[head] * query.abs_diff(key) as f64;
     let table: Vec<f32> = (0..32 * 4).map(|i| ((i * 37 % 19) as f32 - 9.0) / 4.0).collect();
     let learned = DistanceBias::buckets(&table, 4, 32, 128);
     let bucket = &fixture("t5 32 128 -300 300");

@@ -26,7 +26,7 @@ pub(super) struct Writer {
 
 enum To {
     Stdout,
-    Jsonl(JsonLines),
+    Jsonl(Box<JsonLines>),
     Npy(Npy),
 }
 
@@ -41,7 +41,7 @@ struct JsonLines {
     file: PartFile,
     settings: Settings,
     earlier: Option<Resume>,
-    /// Of the input, up to the lines that are written.
+    /// The hash of the input, up to the lines that are written.
     hash: InputHash,
     lines: u64,
     bytes: u64,
@@ -77,7 +77,7 @@ impl Writer {
                 if resumed == 0 {
                     lines.note()?;
                 }
-                To::Jsonl(lines)
+                To::Jsonl(Box::new(lines))
             }
         };
         Ok(Writer { to, to_skip: resumed, resumed })
