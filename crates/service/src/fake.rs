@@ -8,7 +8,8 @@ use engine::encoder::{Encode, Encoder, EncoderLimits};
 use inference::EncoderFacts;
 use text::{EncodeOptions, EncoderError, EncoderInput, PairTruncation, TextOrPair, TextTruncation};
 
-use crate::encode::{EncoderHeads, EncoderText, Encoding};
+use crate::encode::EncoderHeads;
+use crate::encoding::{EncoderText, Encoding};
 
 /// Token of the start of a text.
 pub const START: u32 = 1;

@@ -10,6 +10,7 @@ mod admission;
 mod call_ids;
 mod core;
 mod encode;
+mod encoding;
 pub mod fake;
 mod generation;
 mod likelihood;
@@ -27,9 +28,9 @@ mod shape;
 mod watchdog;
 
 pub use encode::{
-    Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, EncoderText, Encoding, ShortVectors,
-    TokenVectors,
+    Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, ShortVectors, TokenVectors,
 };
+pub use encoding::{EncoderText, Encoding};
 pub use engine::encoder::EncodeWatch;
 pub use engine::{MirostatVersion, Params, Watch};
 pub use model::{

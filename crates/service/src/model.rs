@@ -12,7 +12,7 @@ use text::{
 };
 use wire::Fault;
 
-use crate::encode::Encoding;
+use crate::encoding::Encoding;
 
 /// A model that answers: it generates text, encodes texts, or both.
 pub struct LoadedModel {
@@ -32,7 +32,7 @@ pub struct LoadedModel {
 pub struct Generating {
     /// The way to the engine.
     pub engine: engine::Handle,
-    /// Its tokens and its chat format.
+    /// The tokenizer and the chat format.
     pub text: Arc<dyn TextPipeline>,
 }
 

@@ -9,9 +9,9 @@ use inference::{Client, Encoded, InputLength, RequestContext, RequestUsage};
 use tokio::sync::oneshot;
 use wire::Fault;
 
-use super::Encoding;
 use super::reader::Reader;
 use crate::core::Core;
+use crate::encoding::Encoding;
 use crate::preparation::Admitted;
 use crate::registry::Lease;
 

@@ -7,7 +7,7 @@ use inference::{InputLength, InputPrompt, Length, RequestContext, TextInput, Tru
 use text::{EncodeOptions, EncoderError, EncoderInput, PairTruncation, Special, TextOrPair, TextTruncation};
 use wire::Fault;
 
-use super::Encoding;
+use crate::encoding::Encoding;
 use crate::preparation::{Stop, left};
 
 /// Most windows of one text that is encoded in parts.

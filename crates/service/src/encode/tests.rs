@@ -14,6 +14,7 @@ use text::{EncodeOptions, TextOrPair};
 use wire::{Fault, limits};
 
 use super::*;
+use crate::encoding::EncoderText;
 use crate::fake::{END, START, Words, encoding};
 use crate::{LoadedModel, Options, Service};
 
