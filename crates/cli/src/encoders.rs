@@ -7,6 +7,7 @@ mod check;
 mod fingerprint;
 mod format;
 mod heads;
+mod plan;
 mod text;
 
 use std::sync::Arc;
@@ -22,12 +23,12 @@ use model::{EncodePass, MemoryNeed, Model, Spec};
 use service::{EncoderHeads, EncoderText, Encoding};
 
 use crate::flags::EncoderChoice;
-use crate::found::Found;
-use crate::loading::{OTHER_BYTES, check_memory, of};
+use crate::found::{Found, of};
+use crate::loading::{OTHER_BYTES, check_memory};
 use crate::store::size;
 use crate::{Failure, details, flags};
 pub(crate) use format::Format;
-use format::Plan;
+use plan::Plan;
 
 /// Tokens of a step: enough that weights are read for many rows, and few enough for the caches.
 const STEP_TOKENS: usize = 4096;

@@ -6,7 +6,6 @@ use model::{Direction, LmHead, Spec};
 use weights::Opened;
 
 use crate::Failure;
-use crate::loading::of;
 
 /// An opened model with its spec.
 pub(crate) struct Found {
@@ -34,6 +33,11 @@ impl Found {
     pub(crate) fn encodes(&self) -> bool {
         self.spec.encoder.is_some()
     }
+}
+
+/// An error about a model's insides, with its name before it.
+pub(crate) fn of(model: &str, error: model::Error) -> Failure {
+    Failure::new(format!("{model}: {}", Failure::from(error).message))
 }
 
 /// Whether a model can continue a text.

@@ -14,7 +14,7 @@ use kernels::{Compute, KvDtype, Precision};
 use model::{MemoryNeed, Model, PackedCache, PackedCacheReport, Spec};
 use text::{ChatTemplate, Tokenizer};
 
-use crate::found::{self, Found};
+use crate::found::{self, Found, of};
 use crate::store::size;
 use crate::tuned::{Setting, Tuned};
 use crate::{Failure, details, flags, term};
@@ -313,11 +313,6 @@ impl Draft {
             .map_err(|error| of(&self.name, error))?;
         Ok((engine::DraftModel { model: Arc::new(model), vocabulary: Arc::new(tokenizer) }, remarks))
     }
-}
-
-/// An error about a model's insides, with its name before it.
-pub(crate) fn of(model: &str, error: model::Error) -> Failure {
-    Failure::new(format!("{model}: {}", Failure::from(error).message))
 }
 
 impl Planned {

@@ -3,27 +3,28 @@
 //! Lines are read, embedded and written in batches, a few of them in work at once, so memory does not depend on how many
 //! there are. A file is written beside its place and gets its name when it is whole.
 
+mod args;
 mod npy;
 mod output;
+mod paths;
 mod quality;
 mod resume;
 mod vectors;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::Instant;
 
-use inference::{
-    Embed, EmbedKind, Embedding, Encoded, InputPrompt, Length, Operation, Output, TextInput, Truncation,
-};
+use inference::{Embed, Embedding, Encoded, InputPrompt, Operation, Output, TextInput};
 use serde::Serialize;
 use service::ShortVectors;
 
 use crate::Failure;
-use crate::encoder_session::{Asked, EncoderFlags, EncoderSession, IN_WORK, unexpected};
-use crate::lines::{InputFormat, Line, Lines, Next};
+use crate::encoder_session::{Asked, EncoderSession, IN_WORK, unexpected};
+use crate::lines::{Line, Lines, Next};
 use crate::progress::TextProgress;
 use crate::term::{self, err};
+pub(crate) use args::Args;
+use args::{Format, Kind, Truncate};
 use output::Writer;
 use resume::{Resume, Settings};
 
@@ -31,123 +32,6 @@ use resume::{Resume, Settings};
 const BATCH_LINES: usize = 256;
 /// Numbers of a batch's vectors, where each token has one; the service takes four times as many.
 const BATCH_NUMBERS: usize = 1 << 20;
-
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// An embedding model: catalog name, path, or source (hf:…, https://…, py:…).
-    #[arg(value_name = "MODEL")]
-    model: String,
-
-    /// Texts, a line each; `-` is standard input.
-    #[arg(value_name = "FILE")]
-    file: Option<PathBuf>,
-
-    /// What a line is: a text, or a JSON object with `text` and, if it likes, an `id`.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = InputFormat::Lines)]
-    input: InputFormat,
-
-    /// Where vectors go, `-` for standard output. A file gets its name when it is whole; until then it is FILE.part.
-    #[arg(long, short, value_name = "FILE", default_value = "-")]
-    output: PathBuf,
-
-    /// What is written: JSON objects with `id` and `embedding`, a line each; or a NumPy array of float32 [texts,
-    /// dimensions].
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
-
-    /// Which vectors: one for a text; one for each token; or weights of the vocabulary's entries.
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = Kind::Dense)]
-    kind: Kind,
-
-    /// Keep the first N numbers of each vector, scaled to length 1 again.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    dimensions: Option<u32>,
-
-    /// The text that goes before each, by its name in the model's files, as query or document; `none` is no text
-    /// [default: the one that the files name as the default, which most models lack].
-    #[arg(long, value_name = "NAME")]
-    prompt: Option<String>,
-
-    /// What becomes of a text that is longer than the model's limit: an error, its end or start is cut, or its parts'
-    /// vectors are averaged.
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Truncate::Refuse)]
-    truncate: Truncate,
-
-    /// Whether vectors are scaled to length 1 [default: as the model's files say].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
-    #[arg(default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
-    normalize: Option<bool>,
-
-    /// Go on where an earlier run with the same flags, model and texts was ended: after the last whole line of FILE.part.
-    #[arg(long)]
-    resume: bool,
-
-    /// Instead of embedding texts, measure the model on a set: a file of pairs of sentences with scores (Spearman), or a
-    /// folder in BEIR's form (nDCG@10).
-    #[arg(long, value_name = "SET", conflicts_with_all = ["file", "input", "output", "format", "resume", "normalize"])]
-    check: Option<PathBuf>,
-
-    /// Print one object: with --check what was measured, with --output FILE what was done.
-    #[arg(long)]
-    json: bool,
-
-    #[command(flatten)]
-    encoder: EncoderFlags,
-}
-
-/// What `--format` takes.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    Jsonl,
-    Npy,
-}
-
-/// What `--kind` takes.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Dense,
-    Tokens,
-    Sparse,
-}
-
-impl Kind {
-    fn kind(self) -> EmbedKind {
-        match self {
-            Kind::Dense => EmbedKind::Dense,
-            Kind::Tokens => EmbedKind::Tokens,
-            Kind::Sparse => EmbedKind::Sparse,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Dense => "dense",
-            Kind::Tokens => "tokens",
-            Kind::Sparse => "sparse",
-        }
-    }
-}
-
-/// What `--truncate` takes.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Truncate {
-    Refuse,
-    End,
-    Start,
-    Chunk,
-}
-
-impl Truncate {
-    fn length(self) -> Length {
-        let truncation = match self {
-            Truncate::Refuse => Truncation::Refuse,
-            Truncate::End => Truncation::End,
-            Truncate::Start => Truncation::Start,
-            Truncate::Chunk => Truncation::Chunk,
-        };
-        Length { tokens: None, truncation }
-    }
-}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -157,9 +41,9 @@ struct Summary<'a> {
     /// Numbers of a dense vector.
     dimensions: Option<usize>,
     texts: u64,
-    /// Of them, those that an earlier run had done.
+    /// Texts of these that an earlier run had done.
     resumed_texts: u64,
-    /// Of this run.
+    /// Tokens of this run.
     tokens: u64,
     truncated_tokens: u64,
     seconds: f64,

@@ -14,8 +14,8 @@ use text::Tokenizer;
 
 use self::score::{Chunks, Divergence, Runner, Surprise};
 use crate::flags::KvChoice;
-use crate::found::check_generates;
-use crate::loading::{Bar, check_memory, compute, of};
+use crate::found::{check_generates, of};
+use crate::loading::{Bar, check_memory, compute};
 use crate::term::{err, out};
 use crate::{Failure, flags, term};
 

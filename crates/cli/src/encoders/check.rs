@@ -9,10 +9,9 @@ use model::{EncodePass, EncodeText, Model, Want};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::Format;
+use super::format::Format;
 use crate::Failure;
-use crate::found::Found;
-use crate::loading::of;
+use crate::found::{Found, of};
 
 /// Raised when probes, limits or numerics change, so that older verdicts are not taken.
 pub(super) const VERSION: u32 = 2;

@@ -71,14 +71,14 @@ struct Row {
     texts_per_s: f64,
     stddev_texts_per_s: f64,
     tokens_per_s: f64,
-    /// Of runs of one text.
+    /// The time of a run that half of the runs of one text do not exceed.
     p50_ms: Option<f64>,
     p95_ms: Option<f64>,
     multiply_adds_per_token: f64,
     g_multiply_adds_per_s: f64,
     peak_numbers: &'static str,
     peak_g_multiply_adds_per_s: f64,
-    /// Of 1.
+    /// The share of the peak that is used, 0 to 1.
     peak_share: f64,
 }
 

@@ -12,7 +12,7 @@ use super::subject::{About, Subject};
 use super::test::Test;
 use crate::loading::{self, Reading};
 use crate::term::err;
-use crate::{Failure, flags};
+use crate::{Failure, flags, found};
 
 /// Tokens of a depth that are computed; blocks past them are copies of theirs.
 const COMPUTED_DEPTH: usize = 512;
@@ -95,7 +95,7 @@ impl<'a> Runner<'a> {
         let label = subject.label();
         progress.stage(&format!("{label}: loading"));
         let opened = subject.open(&compute.pool)?;
-        let mut spec = Spec::read(&opened).map_err(|error| loading::of(&label, error))?;
+        let mut spec = Spec::read(&opened).map_err(|error| found::of(&label, error))?;
         let longest = tests.iter().max_by_key(|test| test.context());
         let context = longest.map_or(1, Test::context);
         if let Some(test) = longest.filter(|_| context > spec.context) {
@@ -110,7 +110,7 @@ impl<'a> Runner<'a> {
         let blocks = tables.iter().map(Vec::len).sum::<usize>();
         let weights = spec
             .weight_bytes(&opened, compute.tier, Precision::Fast)
-            .map_err(|error| loading::of(&label, error))?;
+            .map_err(|error| found::of(&label, error))?;
         let need = spec.memory(weights, blocks * BLOCK_TOKENS, kv, rows, streams).total();
         loading::check_memory(machine, need, &label, "")?;
         let about = About::new(label, &opened, &spec);

@@ -20,7 +20,7 @@ use super::subject::Subject;
 use super::test::Test;
 use crate::term::{err, out};
 use crate::tuned::{Setting, Tried, Tuned};
-use crate::{Failure, flags, loading, store, term};
+use crate::{Failure, flags, found, loading, store, term};
 
 /// Prompt steps to try, the default first.
 const CHUNKS: [usize; 3] = [256, 512, 128];
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => subject.open(&compute.pool)?,
     };
     let setting = Setting::of(&opened, &machine, tier);
-    let context = model::Spec::read(&opened).map_err(|error| loading::of(&label, error))?.context;
+    let context = model::Spec::read(&opened).map_err(|error| found::of(&label, error))?.context;
     drop(opened);
     let shorter =
         |test: Test| Test { prompt: test.prompt.min(context), generate: test.generate.min(context), ..test };

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use inference::{Embedding, Encoded};
 
+use super::args::{Args, Format};
+use super::paths::part_of;
 use super::resume::{InputHash, Resume, Settings};
-use super::{Args, Format, npy, vectors};
+use super::{npy, vectors};
 use crate::Failure;
 use crate::lines::Line;
 use crate::term;
@@ -228,18 +230,6 @@ impl PartFile {
         self.file.get_ref().sync_all().map_err(|error| cannot_write(&self.part, &error))?;
         std::fs::rename(&self.part, &self.path).map_err(|error| cannot_write(&self.path, &error))
     }
-}
-
-/// `FILE.part`.
-pub(super) fn part_of(path: &Path) -> PathBuf {
-    with_end(path, ".part")
-}
-
-/// The path with something after its name.
-pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {

@@ -11,7 +11,7 @@ use inference::Length;
 use inference::{Embed, Embedding, InputPrompt, Operation, Output, TextInput, Truncation};
 use serde::Serialize;
 
-use super::Args;
+use super::args::Args;
 use crate::Failure;
 use crate::encoder_session::{EncoderSession, unexpected};
 use crate::progress::TextProgress;

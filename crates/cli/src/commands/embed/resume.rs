@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::output::{part_of, with_end};
+use super::paths::{part_of, with_end};
 use crate::Failure;
 use crate::lines::Line;
 

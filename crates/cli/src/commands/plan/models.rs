@@ -5,7 +5,7 @@ use model::{FeedForward, LayerWeight as Place, LmHead, PackedWeight, Spec, Weigh
 use planner::step::{AttentionLayers, ModelWork, WeightGroup};
 use tensor::Dtype;
 
-use crate::{Failure, loading, store};
+use crate::{Failure, found, store};
 
 /// A model that was looked at, and not loaded.
 pub(super) struct Looked {
@@ -37,9 +37,9 @@ pub(super) fn shape(text: &str, tier: cpu::Tier, kv: KvDtype) -> Result<Looked, 
 }
 
 fn looked(label: String, opened: &weights::Opened, tier: cpu::Tier, kv: KvDtype) -> Result<Looked, Failure> {
-    let spec = Spec::read(opened).map_err(|error| loading::of(&label, error))?;
+    let spec = Spec::read(opened).map_err(|error| found::of(&label, error))?;
     let mut packed =
-        spec.packed_weights(opened, tier, Precision::Fast).map_err(|error| loading::of(&label, error))?;
+        spec.packed_weights(opened, tier, Precision::Fast).map_err(|error| found::of(&label, error))?;
     if spec.encoder.is_some() {
         packed.iter_mut().for_each(|weight| as_int8(weight, tier));
     }
