@@ -12,6 +12,7 @@
 mod bert;
 mod bounds;
 mod chunk;
+mod config_files;
 mod encoder;
 mod entities;
 mod eog;

@@ -7,6 +7,7 @@ use tokenizers::Model as _;
 use tokenizers::processors::PostProcessorWrapper;
 use weights::opened::{Metadata, Opened};
 
+use crate::config_files::ConfigFiles;
 use crate::layout::Layout;
 use crate::names::SpecialTokenNames;
 use crate::pipeline::Pipelines;
@@ -51,7 +52,7 @@ impl Tokenizer {
             Metadata::Gguf(metadata) => gguf::load(gguf::Vocabulary::read(metadata)?),
             Metadata::HuggingFace(files) => {
                 let only_model = || opened.path().join("tokenizer.model").is_file();
-                let configs = huggingface::ConfigFiles {
+                let configs = ConfigFiles {
                     tokenizer_config: files.tokenizer_config.clone(),
                     generation_config: files.generation_config.clone(),
                     config: Some(files.config.clone()),
@@ -92,8 +93,7 @@ impl Tokenizer {
     /// # Errors
     /// A missing, malformed or unsupported part, by name.
     pub fn from_json(bytes: &[u8]) -> Result<Tokenizer, Error> {
-        guarded(|| huggingface::read(bytes, &huggingface::ConfigFiles::default()))
-            .and_then(Tokenizer::assemble)
+        guarded(|| huggingface::read(bytes, &ConfigFiles::default())).and_then(Tokenizer::assemble)
     }
 
     pub(crate) fn assemble(loaded: TokenizerSpec) -> Result<Tokenizer, Error> {

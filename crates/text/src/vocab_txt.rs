@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::bert::{CLASSES, is_bert_class};
-use crate::huggingface::ConfigFiles;
+use crate::config_files::ConfigFiles;
 use crate::spec::MAX_TOKENS;
 
 /// Names of the special tokens.
