@@ -38,6 +38,7 @@ pub mod routes;
 mod samplers;
 pub mod sampling;
 pub mod scan;
+mod scores;
 pub mod sse;
 pub mod tei;
 pub mod tgi;

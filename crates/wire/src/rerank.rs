@@ -10,6 +10,7 @@ use crate::error::Fault;
 use crate::fields::{Fields, wrong};
 use crate::inputs::{self, EncoderOptions, Length, Truncation, vllm_length};
 use crate::request_fields::Route;
+use crate::scores::{ranked, raw_scores};
 use crate::tei::RankRequest;
 use crate::usage::EncoderUsage;
 use crate::{json, limits};
@@ -85,15 +86,6 @@ impl RerankRequest {
     }
 }
 
-/// Whether scores are logits: `raw_scores`, or vLLM's `use_activation` under its three names.
-pub(crate) fn raw_scores(body: &Fields<'_>) -> Result<bool, Fault> {
-    let mut activation = None;
-    for name in ["use_activation", "activation", "softmax"] {
-        activation = activation.or(body.boolean(name)?);
-    }
-    Ok(body.boolean("raw_scores")?.unwrap_or(activation == Some(false)))
-}
-
 fn texts_of(body: &Fields<'_>) -> Result<Vec<String>, Fault> {
     let name = "documents";
     let list = match body.get(name) {
@@ -118,14 +110,6 @@ fn text_of(param: &str, value: &Value) -> Result<String, Fault> {
         }
         other => Err(wrong(param, other, "a string or an object with text")),
     }
-}
-
-/// Indexes and scores, the highest score first; among equal ones the first in the request.
-pub fn ranked(scores: &[f32], most: Option<usize>) -> Vec<(usize, f32)> {
-    let mut ranked: Vec<(usize, f32)> = scores.iter().copied().enumerate().collect();
-    ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    ranked.truncate(most.unwrap_or(usize::MAX));
-    ranked
 }
 
 /// The answer.
@@ -160,7 +144,7 @@ pub struct RankedDocument<'a> {
 /// A document in an answer.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Document<'a> {
-    /// Its text.
+    /// The text.
     pub text: &'a str,
 }
 
@@ -290,13 +274,6 @@ mod tests {
             let fault = parse(body).unwrap_err();
             assert!(fault.param.as_deref().is_some_and(|param| param.starts_with(name)), "{name}: {fault:?}");
         }
-    }
-
-    #[test]
-    fn ranks_are_stable() {
-        assert_eq!(ranked(&[0.5, 0.9, 0.5], None), [(1, 0.9), (0, 0.5), (2, 0.5)]);
-        assert_eq!(ranked(&[0.5, 0.9, 0.5], Some(2)), [(1, 0.9), (0, 0.5)]);
-        assert_eq!(ranked(&[], Some(2)), []);
     }
 
     #[test]

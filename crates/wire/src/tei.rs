@@ -11,7 +11,7 @@ use crate::inputs::{
     texts_or_tokens,
 };
 use crate::request_fields::{self, Route};
-use crate::rerank::{ranked, raw_scores};
+use crate::scores::{ranked, raw_scores};
 use crate::vectors::{push_floats, push_list};
 use crate::{json as body_json, limits};
 

@@ -9,7 +9,7 @@ use crate::inputs::{
     vllm_length,
 };
 use crate::request_fields::Route;
-use crate::rerank::raw_scores;
+use crate::scores::{ranked, raw_scores};
 use crate::usage::EncoderUsage;
 use crate::vectors::{VectorFormat, push_floats, push_json, push_list};
 use crate::{json, limits};
@@ -246,7 +246,7 @@ pub struct Classified<'a> {
 impl<'a> Classified<'a> {
     /// The classes of an input with these scores; the first of equal ones gives the label.
     pub fn new(index: usize, labels: &'a [String], scores: &'a [f32]) -> Classified<'a> {
-        let best = crate::rerank::ranked(scores, Some(1));
+        let best = ranked(scores, Some(1));
         let label = best.first().and_then(|(at, _)| labels.get(*at)).map(String::as_str);
         Classified { index, label, probs: scores, num_classes: scores.len() }
     }
