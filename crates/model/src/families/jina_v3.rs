@@ -1,6 +1,7 @@
 //! Jina embeddings v3: XLM-R with rope. The adapters of its tasks are not applied.
 
-use super::{bert, roberta};
+use super::bert;
+use super::roberta_heads as heads;
 use crate::error::Error;
 use crate::name_table::{Fused, Names};
 use crate::source::{Defaults, Key, Source};
@@ -25,10 +26,10 @@ const NAMES: Names = Names {
         (LayerWeight::Down, "mlp.fc2", Fused::No),
         (LayerWeight::FeedPostNorm, "norm2", Fused::No),
     ],
-    classifier: roberta::CLASSIFIER,
+    classifier: heads::CLASSIFIER,
     token_classifier: bert::TOKEN_CLASSIFIER,
-    masked_lm: roberta::MASKED_LM,
-    masked_lm_bias: roberta::MASKED_LM_BIAS,
+    masked_lm: heads::MASKED_LM,
+    masked_lm_bias: heads::MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "lm_head.decoder.", "inv_freq", ".lora_A", ".lora_B"],
 };
 

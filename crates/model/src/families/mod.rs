@@ -22,6 +22,7 @@ mod qwen2;
 mod qwen3;
 mod qwen3moe;
 mod roberta;
+mod roberta_heads;
 
 use crate::error::Error;
 use crate::heads;

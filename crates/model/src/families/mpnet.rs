@@ -1,6 +1,7 @@
 //! MPNet: BERT without token types; scores have a bias by bucket of distance, one for all layers.
 
-use super::{bert, roberta};
+use super::bert;
+use super::roberta_heads as heads;
 use crate::error::Error;
 use crate::name_table::{Fused, Names};
 use crate::source::{Defaults, Key, Source};
@@ -26,10 +27,10 @@ const NAMES: Names = Names {
         (LayerWeight::Down, "output.dense", Fused::No),
         (LayerWeight::FeedPostNorm, "output.LayerNorm", Fused::No),
     ],
-    classifier: roberta::CLASSIFIER,
+    classifier: heads::CLASSIFIER,
     token_classifier: bert::TOKEN_CLASSIFIER,
-    masked_lm: roberta::MASKED_LM,
-    masked_lm_bias: roberta::MASKED_LM_BIAS,
+    masked_lm: heads::MASKED_LM,
+    masked_lm_bias: heads::MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "lm_head.decoder."],
 };
 

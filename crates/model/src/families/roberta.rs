@@ -1,24 +1,11 @@
 //! RoBERTa and XLM-R (bge-m3): BERT whose positions begin after the padding token's.
 
+use super::roberta_heads as heads;
 use super::{bert, jina_v3};
 use crate::error::Error;
-use crate::name_table::{HeadStep, Names};
+use crate::name_table::Names;
 use crate::source::{Defaults, Key, Source};
 use crate::spec::Spec;
-use kernels::Activation;
-
-/// The heads of its classes, which others share.
-pub(super) const CLASSIFIER: &[HeadStep] = &[
-    HeadStep::Linear("classifier.dense"),
-    HeadStep::Activation(Activation::Tanh),
-    HeadStep::Labels("classifier.out_proj"),
-];
-pub(super) const MASKED_LM: &[HeadStep] = &[
-    HeadStep::Linear("lm_head.dense"),
-    HeadStep::Activation(Activation::Gelu),
-    HeadStep::Norm("lm_head.layer_norm"),
-];
-pub(super) const MASKED_LM_BIAS: &str = "lm_head.bias";
 
 const NAMES: Names = Names {
     prefixes: &["roberta.", "model.", ""],
@@ -26,10 +13,10 @@ const NAMES: Names = Names {
     top: bert::TOP,
     layers: "encoder.layer.",
     parts: bert::PARTS,
-    classifier: CLASSIFIER,
+    classifier: heads::CLASSIFIER,
     token_classifier: bert::TOKEN_CLASSIFIER,
-    masked_lm: MASKED_LM,
-    masked_lm_bias: MASKED_LM_BIAS,
+    masked_lm: heads::MASKED_LM,
+    masked_lm_bias: heads::MASKED_LM_BIAS,
     waived: &["pooler.", "position_ids", "lm_head.decoder."],
 };
 
