@@ -8,12 +8,20 @@
 Prints one line a check and leaves with 1 if any failed. Every package must get the same vectors.
 """
 
-import litellm
-import openai
-from checks import arguments, check, run
-from langchain_huggingface import HuggingFaceEndpointEmbeddings
-from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
+import os
 
+# Its table of prices is not asked for over the network.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+import litellm  # noqa: E402
+import openai  # noqa: E402
+from checks import arguments, check, run  # noqa: E402
+from langchain_ollama import OllamaEmbeddings  # noqa: E402
+from langchain_openai import OpenAIEmbeddings  # noqa: E402
+from llama_index.embeddings.openai_like import OpenAILikeEmbedding  # noqa: E402
+from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference  # noqa: E402
+
+litellm.telemetry = False
+litellm.suppress_debug_info = True
 TEXTS = ["A mill grinds grain.", "The stock market fell today."]
 QUERY = "How is flour made?"
 
@@ -26,9 +34,10 @@ class Server:
         self.model = client.models.list().data[0].id
         self.vectors = [e.embedding for e in client.embeddings.create(model=self.model, input=TEXTS).data]
 
-    def same(self, vectors):
+    def same(self, vectors, count=len(TEXTS)):
+        assert len(vectors) == count and all(len(vector) == len(self.vectors[0]) for vector in vectors)
         difference = max(abs(a - b) for one, other in zip(vectors, self.vectors) for a, b in zip(one, other))
-        assert len(vectors) == len(self.vectors) and difference < 1e-7, difference
+        assert difference < 1e-7, difference
 
 
 @check
@@ -45,8 +54,10 @@ def litellm_embedding(s):
 def litellm_rerank(s):
     bases = {"cohere": s.url, "jina_ai": f"{s.url}/v1/rerank", "hosted_vllm": s.url, "infinity": s.url}
     for provider, base in bases.items():
+        # Infinity gives a document as a string where vLLM, on the same path, gives an object, as ours does.
+        extra = {"return_documents": False} if provider == "infinity" else {}
         answer = litellm.rerank(
-            model=f"{provider}/{s.model}", api_base=base, api_key=s.key, query=QUERY, documents=TEXTS, top_n=1
+            model=f"{provider}/{s.model}", api_base=base, api_key=s.key, query=QUERY, documents=TEXTS, top_n=1, **extra
         )
         assert [result["index"] for result in answer.results] == [0], (provider, answer)
     answer = litellm.rerank(
@@ -58,16 +69,27 @@ def litellm_rerank(s):
 
 @check
 def llama_index(s):
-    embedder = TextEmbeddingsInference(model_name=s.model, base_url=s.url, auth_token=f"{s.key}", text_instruction=" ", query_instruction=" ")
-    s.same(embedder.get_text_embedding_batch(TEXTS))
-    assert len(embedder.get_query_embedding(QUERY)) == len(s.vectors[0])
+    # Without instructions, the package puts those that it knows for a model's name before the text.
+    plain = {"text_instruction": "", "query_instruction": ""}
+    embedders = [
+        TextEmbeddingsInference(model_name=s.model, base_url=s.url, auth_token=s.key, **plain),
+        OpenAILikeEmbedding(model_name=s.model, api_base=f"{s.url}/v1", api_key=s.key),
+    ]
+    for embedder in embedders:
+        s.same(embedder.get_text_embedding_batch(TEXTS))
+        s.same([embedder.get_query_embedding(TEXTS[0])], 1)
 
 
 @check
-def langchain_hugging_face(s):
-    embedder = HuggingFaceEndpointEmbeddings(model=s.url, huggingfacehub_api_token=s.key)
-    s.same(embedder.embed_documents(TEXTS))
-    assert len(embedder.embed_query(QUERY)) == len(s.vectors[0])
+def langchain(s):
+    embedders = [
+        # Otherwise the package counts tokens of OpenAI's vocabulary and sends those instead of the text.
+        OpenAIEmbeddings(model=s.model, base_url=f"{s.url}/v1", api_key=s.key, check_embedding_ctx_length=False),
+        OllamaEmbeddings(model=s.model, base_url=s.url, client_kwargs={"headers": {"authorization": f"Bearer {s.key}"}}),
+    ]
+    for embedder in embedders:
+        s.same(embedder.embed_documents(TEXTS))
+        s.same([embedder.embed_query(TEXTS[0])], 1)
 
 
 args = arguments().parse_args()

@@ -122,7 +122,7 @@ pub fn run(flags: &[&str]) -> TaskResult {
 /// Downloads the tests' models and vocabularies. The output is interleaved with that of other steps.
 fn fetch(program: &Program) -> TaskResult {
     models::pull(program)?;
-    client::install()
+    client::install(program)
 }
 
 fn fetched(fetching: ScopedJoinHandle<'_, TaskResult>) -> TaskResult {

@@ -1,4 +1,5 @@
-//! Tests of the server with client packages: `gristmill serve` on the default model, and clients of several vendors.
+//! Tests of the server with client packages: `gristmill serve` on the default model and on an encoder, and clients of
+//! several vendors.
 
 use crate::http::{free_port, healthy};
 use crate::program::Program;
@@ -9,11 +10,14 @@ use std::time::{Duration, Instant};
 
 /// Loading a 100 MB model takes a second or two; a busy machine may take much longer.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// A set of pinned packages, and the checks that run with them.
+/// The embedding model of the checks, also in the code blocks of the docs.
+const ENCODER: &str = "all-minilm-l6-v2";
+/// A set of pinned packages, and the checks that run with them: on the default model, and on the embedding model.
 struct Clients {
     pins: &'static str,
     folder: &'static str,
     checks: &'static [&'static str],
+    encoder_checks: &'static [&'static str],
 }
 
 const CLIENTS: Clients = Clients {
@@ -25,18 +29,21 @@ const CLIENTS: Clients = Clients {
         "tools/clients/agent_check.py",
         "tools/clients/ollama_check.py",
     ],
+    encoder_checks: &["tools/clients/encoders_check.py"],
 };
-/// LiteLLM, which needs an older `openai` than the newest.
+/// LiteLLM, LlamaIndex and LangChain, which need an older `openai` than the newest.
 const LITELLM: Clients = Clients {
     pins: "tools/clients/requirements-litellm.txt",
     folder: "litellm-client",
     checks: &["tools/clients/litellm_check.py"],
+    encoder_checks: &["tools/clients/encoders_frameworks_check.py"],
 };
 /// A JSON-schema validator that is independent of this project.
 const SCHEMAS: Clients = Clients {
     pins: "tools/fixtures/schemas/requirements.txt",
     folder: "schema-validator",
     checks: &["tools/fixtures/schemas/walks.py"],
+    encoder_checks: &[],
 };
 /// Checks of schemathesis: status, content type and schema of responses agree with the OpenAPI document.
 const SCHEMA_CHECKS: &str =
@@ -44,22 +51,42 @@ const SCHEMA_CHECKS: &str =
 /// Context length for the schema tests; few answers of the small model are longer.
 const SCHEMA_CONTEXT: &str = "512";
 
-/// Creates the virtual environments of the checks, unless they exist.
-pub fn install() -> TaskResult {
-    [CLIENTS, LITELLM, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))
+/// Creates the virtual environments of the checks, unless they exist, and downloads the embedding model.
+pub fn install(program: &Program) -> TaskResult {
+    [CLIENTS, LITELLM, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))?;
+    call(&mut program.command(&["pull", ENCODER]))
 }
 
-/// Starts the server, runs the checks of `tools/clients`, stops the server.
+/// Starts the server with the default model, then with the embedding model, and runs the checks of `tools/clients` on
+/// each. All checks run, so that one run reports all errors.
 pub fn check(program: &Program) -> TaskResult {
-    let pythons = [(CLIENTS.python()?, CLIENTS.checks), (LITELLM.python()?, LITELLM.checks)];
-    let server = Server::start(program, &[])?;
-    pythons.iter().flat_map(|(python, checks)| checks.iter().map(move |check| (python, check))).try_for_each(
-        |(python, check)| call(Command::new(python).args([check, server.url().as_str()]).current_dir(root())),
-    )
+    install(program)?;
+    let mut failed = checked(program, &[], |clients| clients.checks)?;
+    failed.extend(checked(program, &[ENCODER], |clients| clients.encoder_checks)?);
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// Runs the `selected` checks on a server with these flags, and returns the errors.
+fn checked(
+    program: &Program,
+    flags: &[&str],
+    selected: fn(&Clients) -> &'static [&'static str],
+) -> Result<Vec<String>, String> {
+    let server = Server::start(program, flags)?;
+    let mut failed = Vec::new();
+    for clients in [CLIENTS, LITELLM] {
+        let python = clients.python()?;
+        for check in selected(&clients) {
+            let mut run = Command::new(&python);
+            failed.extend(call(run.args([check, server.url().as_str()]).current_dir(root())).err());
+        }
+    }
+    Ok(failed)
 }
 
 /// Runs the code blocks of the docs, or of the pages whose path contains `page`, with the packages that they import.
 pub fn docs(program: &Program, page: Option<&str>) -> TaskResult {
+    call(&mut program.command(&["pull", ENCODER]))?;
     crate::docs::run(program, &CLIENTS.python()?, page)
 }
 

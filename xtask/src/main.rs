@@ -44,7 +44,9 @@ usage: cargo xtask COMMAND
   soak [--minutes N]        serve the default model at twice its capacity and check that nothing breaks or grows
   soak --abuse              the same of huge, abandoned and slow bodies and slow readers, for a minute and a half
   soak --models             serve three models where there is room for two, to 2,000 mixed requests; some minutes
-  client                    serve the default model and check it with the openai, anthropic, litellm and pydantic-ai packages
+  client                    serve the default model and check it with the openai, anthropic, ollama, litellm and pydantic-ai
+                            packages; then an embedding model, with the openai, cohere, huggingface_hub, ollama, litellm,
+                            LlamaIndex and LangChain packages
   agents [claude|codex]     serve a 1.5B model and have Claude Code and Codex (npm) edit a file with it; some minutes
   schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
   page                      serve two models and check their page in headless Chromium
