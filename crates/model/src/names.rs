@@ -79,20 +79,24 @@ fn own_or_fused(own: String, both: String, first: usize, of: usize) -> Vec<Tenso
 }
 
 fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
-    let (layer, part) = match role {
-        WeightRole::Embedding => return vec![TensorLocation::whole("token_embd.weight".into())],
-        WeightRole::FinalNorm => return vec![TensorLocation::whole("output_norm.weight".into())],
-        WeightRole::FinalNormBias => return vec![TensorLocation::whole("output_norm.bias".into())],
-        WeightRole::Head => return vec![TensorLocation::whole("output.weight".into())],
-        WeightRole::HeadBias => return vec![TensorLocation::whole("output.bias".into())],
-        WeightRole::Position => return vec![TensorLocation::whole("position_embd.weight".into())],
-        WeightRole::TokenType => return vec![TensorLocation::whole("token_types.weight".into())],
-        WeightRole::EmbeddingNorm => return vec![TensorLocation::whole("token_embd_norm.weight".into())],
-        WeightRole::EmbeddingNormBias => return vec![TensorLocation::whole("token_embd_norm.bias".into())],
-        WeightRole::Layer(layer, part) => (layer, part),
+    match role {
+        WeightRole::Embedding => vec![TensorLocation::whole("token_embd.weight".into())],
+        WeightRole::FinalNorm => vec![TensorLocation::whole("output_norm.weight".into())],
+        WeightRole::FinalNormBias => vec![TensorLocation::whole("output_norm.bias".into())],
+        WeightRole::Head => vec![TensorLocation::whole("output.weight".into())],
+        WeightRole::HeadBias => vec![TensorLocation::whole("output.bias".into())],
+        WeightRole::Position => vec![TensorLocation::whole("position_embd.weight".into())],
+        WeightRole::TokenType => vec![TensorLocation::whole("token_types.weight".into())],
+        WeightRole::EmbeddingNorm => vec![TensorLocation::whole("token_embd_norm.weight".into())],
+        WeightRole::EmbeddingNormBias => vec![TensorLocation::whole("token_embd_norm.bias".into())],
+        WeightRole::Layer(layer, part) => gguf_layer(spec, layer, part),
         // No GGUF has them, or their names are those of the heads.
-        _ => return Vec::new(),
-    };
+        _ => Vec::new(),
+    }
+}
+
+/// The tensors that may hold a weight of a layer in a GGUF.
+fn gguf_layer(spec: &Spec, layer: usize, part: LayerWeight) -> Vec<TensorLocation> {
     let full = |name: &str| format!("blk.{layer}.{name}");
     let one = |name: &str| vec![TensorLocation::whole(full(name))];
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
@@ -154,18 +158,20 @@ fn gguf(spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
 fn hugging_face(source: &Source, spec: &Spec, role: WeightRole) -> Vec<TensorLocation> {
     let prefix = source.prefix();
     let top = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(format!("{prefix}{n}"))).collect();
-    let (layer, part) = match role {
-        WeightRole::Embedding => return top(&["embed_tokens.weight"]),
-        WeightRole::FinalNorm => return top(&["norm.weight", "final_layernorm.weight"]),
-        WeightRole::FinalNormBias => return top(&["norm.bias", "final_layernorm.bias"]),
-        WeightRole::Head => return vec![TensorLocation::whole(source.head_name().to_owned())],
-        WeightRole::HeadBias => {
-            return vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))];
-        }
-        WeightRole::Layer(layer, part) => (layer, part),
+    match role {
+        WeightRole::Embedding => top(&["embed_tokens.weight"]),
+        WeightRole::FinalNorm => top(&["norm.weight", "final_layernorm.weight"]),
+        WeightRole::FinalNormBias => top(&["norm.bias", "final_layernorm.bias"]),
+        WeightRole::Head => vec![TensorLocation::whole(source.head_name().to_owned())],
+        WeightRole::HeadBias => vec![TensorLocation::whole(source.head_name().replace(".weight", ".bias"))],
+        WeightRole::Layer(layer, part) => hugging_face_layer(spec, prefix, layer, part),
         // Only encoders have the others, which come with a table of names.
-        _ => return Vec::new(),
-    };
+        _ => Vec::new(),
+    }
+}
+
+/// The tensors that may hold a weight of a decoder's layer in a Hugging Face directory.
+fn hugging_face_layer(spec: &Spec, prefix: &str, layer: usize, part: LayerWeight) -> Vec<TensorLocation> {
     let full = |name: &str| format!("{prefix}layers.{layer}.{name}");
     let any = |names: &[&str]| names.iter().map(|n| TensorLocation::whole(full(n))).collect::<Vec<_>>();
     let fused = |own: &str, both: &str, first, of| own_or_fused(full(own), full(both), first, of);

@@ -4,6 +4,7 @@
 //! spelling (`rope_theta`, `rope_scaling`, `torch_dtype`) and the newer one (`rope_parameters`,
 //! `layer_types`). What all decoders share is read here; a family's file reads its differences.
 
+mod defaults;
 mod rope;
 
 use crate::error::Error;
@@ -16,6 +17,8 @@ use crate::weight_role::WeightRole;
 use kernels::{Activation, Pairing};
 use serde_json::{Map, Value};
 use weights::{Metadata, Opened, gguf};
+
+pub(crate) use defaults::Defaults;
 
 /// A key in its two spellings: that of a GGUF without the architecture, and those of `config.json`, of which the first
 /// that is present counts.
@@ -462,43 +465,6 @@ impl<'a> Source<'a> {
 
     pub(crate) fn bad(&self, key: Key, value: impl ToString, expected: String) -> Error {
         Error::BadValue { key: self.spelled(key), value: value.to_string(), expected }
-    }
-}
-
-/// The defaults of a family's published configuration class, for keys that `config.json` leaves out.
-#[derive(Clone, Copy)]
-pub(crate) struct Defaults {
-    pub(crate) norm: NormKind,
-    pub(crate) tied: bool,
-    /// The norm's epsilon.
-    pub(crate) eps: Option<f32>,
-    pub(crate) rope_base: f32,
-    pub(crate) partial_rotary: f64,
-    pub(crate) width: Option<usize>,
-    pub(crate) layers: Option<usize>,
-    pub(crate) heads: Option<usize>,
-    pub(crate) kv_heads: Option<usize>,
-    pub(crate) head_dim: Option<usize>,
-    pub(crate) feed: Option<usize>,
-    pub(crate) context: Option<usize>,
-}
-
-impl Default for Defaults {
-    fn default() -> Self {
-        Defaults {
-            norm: NormKind::Rms,
-            tied: false,
-            eps: None,
-            rope_base: 10_000.0,
-            partial_rotary: 1.0,
-            width: None,
-            layers: None,
-            heads: None,
-            kv_heads: None,
-            head_dim: None,
-            feed: None,
-            context: None,
-        }
     }
 }
 

@@ -421,6 +421,28 @@ impl Spec {
             let finite = rope.base > 0.0 && rope.base.is_finite() && rope.mscale().is_finite();
             require(finite, "rope base", rope.base, "a positive number")?;
         }
+        self.check_positions()?;
+        require(self.token_types <= 256, "token types", self.token_types, "at most 256")?;
+        require(
+            self.positions.relative_rows() <= 1 << 16,
+            "relative positions",
+            self.positions.relative_rows(),
+            "at most 65536",
+        )?;
+        require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
+        for layer in &self.layers {
+            require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
+            if let FeedForward::Experts { count, used, .. } = layer.feed {
+                require((1..=4096).contains(&count), "experts", count, "1 to 4096")?;
+                let most = count.min(MAX_EXPERTS_USED);
+                require((1..=most).contains(&used), "experts used", used, &format!("1 to {most}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the ranges of what positions are computed from.
+    fn check_positions(&self) -> Result<(), Error> {
         if let Some((rows, first)) = self.positions.learned() {
             let most = rows.saturating_sub(first);
             require(
@@ -439,22 +461,6 @@ impl Spec {
                 buckets == 0 || (buckets >= 4 && buckets.is_multiple_of(2) && max_distance > buckets / 2 + 1);
             require(ok, "position buckets", buckets, "0, or even and at least 4")?;
             require((1..=1 << 16).contains(&max_distance), "relative positions", max_distance, "1 to 65536")?;
-        }
-        require(self.token_types <= 256, "token types", self.token_types, "at most 256")?;
-        require(
-            self.positions.relative_rows() <= 1 << 16,
-            "relative positions",
-            self.positions.relative_rows(),
-            "at most 65536",
-        )?;
-        require(self.norm.eps.is_finite(), "norm epsilon", self.norm.eps, "a finite number")?;
-        for layer in &self.layers {
-            require(layer.window != Some(0), "sliding window", 0, "at least 1")?;
-            if let FeedForward::Experts { count, used, .. } = layer.feed {
-                require((1..=4096).contains(&count), "experts", count, "1 to 4096")?;
-                let most = count.min(MAX_EXPERTS_USED);
-                require((1..=most).contains(&used), "experts used", used, &format!("1 to {most}"))?;
-            }
         }
         Ok(())
     }

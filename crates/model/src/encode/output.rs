@@ -42,6 +42,29 @@ impl Want {
     }
 }
 
+/// What the heads are given of a text.
+#[derive(Clone, Copy)]
+struct States<'a> {
+    /// The last hidden states, `[tokens, width]`.
+    hidden: &'a [f32],
+    /// The tokens, special tokens included.
+    tokens: &'a [u32],
+    /// Tokens at the beginning that are not pooled.
+    skip: usize,
+}
+
+impl States<'_> {
+    /// The states of text `text` of a finished pass.
+    fn of(pass: &EncodePass, text: usize, width: usize) -> Result<States<'_>, Error> {
+        let texts = if pass.progress == Progress::Done { pass.texts.len() } else { 0 };
+        let Some(place) = pass.texts.get(text).filter(|_| text < texts) else {
+            return Err(Error::Batch { what: "text of a finished pass", value: text, limit: texts });
+        };
+        let hidden = &pass.x[place.rows.start * width..place.rows.end * width];
+        Ok(States { hidden, tokens: &pass.tokens[place.rows.clone()], skip: place.skip })
+    }
+}
+
 impl Model {
     /// Computes an output of text `text` of a finished pass into `out`, whose former content is lost.
     ///
@@ -56,12 +79,9 @@ impl Model {
         out: &mut Vec<f32>,
     ) -> Result<(), Error> {
         out.clear();
-        let texts = if pass.progress == Progress::Done { pass.texts.len() } else { 0 };
-        let Some(place) = pass.texts.get(text).filter(|_| text < texts) else {
-            return Err(Error::Batch { what: "text of a finished pass", value: text, limit: texts });
-        };
         let width = self.spec.width;
-        let hidden = &pass.x[place.rows.start * width..place.rows.end * width];
+        let states = States::of(pass, text, width)?;
+        let States { hidden, tokens, skip } = states;
         let heads = self.spec.encoder.as_deref();
         let none = || Error::Head {
             what: self.spec.family.to_owned(),
@@ -72,36 +92,20 @@ impl Model {
             Want::Hidden => out.extend_from_slice(hidden),
             Want::Dense => {
                 let head = heads.dense.as_ref().ok_or_else(none)?;
-                head.pooling.iter().for_each(|mode| pool(*mode, hidden, width, place.skip, out));
+                head.pooling.iter().for_each(|mode| pool(*mode, hidden, width, skip, out));
                 self.run(compute, heads, &head.stack, out);
             }
             Want::Tokens => {
                 let head = heads.multi_vector.as_ref().ok_or_else(none)?;
-                let first = usize::from(head.skips_first && place.rows.len() > 1);
+                let first = usize::from(head.skips_first && tokens.len() > 1);
                 out.extend_from_slice(&hidden[first * width..]);
                 self.run(compute, heads, &head.stack, out);
                 out.chunks_exact_mut(head.width).for_each(normalize);
             }
-            Want::Sparse => match heads.sparse.as_ref().ok_or_else(none)? {
-                Sparse::MaskedLm { stack, twice, sum } => {
-                    self.masked_lm(compute, heads, stack, hidden, &mut |row| {
-                        splade(row, *twice, *sum, out);
-                    });
-                    finish_splade(self.spec.vocab, *twice, *sum, out);
-                }
-                Sparse::Lexical { stack, unused } => {
-                    let mut weights = hidden.to_vec();
-                    self.run(compute, heads, stack, &mut weights);
-                    out.resize(self.spec.vocab, 0.0);
-                    for (token, weight) in pass.tokens[place.rows.clone()].iter().zip(weights) {
-                        let most = &mut out[*token as usize];
-                        *most = most.max(weight);
-                    }
-                    for id in unused {
-                        out.get_mut(*id as usize).into_iter().for_each(|weight| *weight = 0.0);
-                    }
-                }
-            },
+            Want::Sparse => {
+                let head = heads.sparse.as_ref().ok_or_else(none)?;
+                self.sparse(compute, heads, head, states, out);
+            }
             Want::Logits => match (&heads.classifier, heads.token_logits) {
                 (Some(head), _) => {
                     pool(head.pooling, hidden, width, 0, out);
@@ -123,11 +127,38 @@ impl Model {
                 out.extend(self.two_logits(ids, hidden)?);
             }
         }
-        if out.iter().all(|v| v.is_finite()) {
-            return Ok(());
+        check_finite(want, out)
+    }
+
+    /// The weights of the vocabulary's entries for a text.
+    fn sparse(
+        &self,
+        compute: &Compute,
+        heads: &Heads,
+        head: &Sparse,
+        States { hidden, tokens, .. }: States<'_>,
+        out: &mut Vec<f32>,
+    ) {
+        match head {
+            Sparse::MaskedLm { stack, twice, sum } => {
+                self.masked_lm(compute, heads, stack, hidden, &mut |row| {
+                    splade(row, *twice, *sum, out);
+                });
+                finish_splade(self.spec.vocab, *twice, *sum, out);
+            }
+            Sparse::Lexical { stack, unused } => {
+                let mut weights = hidden.to_vec();
+                self.run(compute, heads, stack, &mut weights);
+                out.resize(self.spec.vocab, 0.0);
+                for (token, weight) in tokens.iter().zip(weights) {
+                    let most = &mut out[*token as usize];
+                    *most = most.max(weight);
+                }
+                for id in unused {
+                    out.get_mut(*id as usize).into_iter().for_each(|weight| *weight = 0.0);
+                }
+            }
         }
-        out.clear();
-        Err(Error::Head { what: want.name().to_owned(), problem: "the result is not finite".into() })
     }
 
     /// The logits of the tokens that mean relevant and irrelevant, after the last token.
@@ -199,6 +230,15 @@ impl Model {
             }
         }
     }
+}
+
+/// Refuses numbers that are not finite, and forgets them.
+fn check_finite(want: Want, out: &mut Vec<f32>) -> Result<(), Error> {
+    if out.iter().all(|v| v.is_finite()) {
+        return Ok(());
+    }
+    out.clear();
+    Err(Error::Head { what: want.name().to_owned(), problem: "the result is not finite".into() })
 }
 
 /// Takes a token's logits into the weights: their maximum so far, or the sum of their weights.

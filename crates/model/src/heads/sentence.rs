@@ -1,6 +1,7 @@
 //! The modules of a sentence-transformers directory: `modules.json` and the folders that it names.
 
 use serde_json::Value;
+use weights::huggingface::Module;
 
 use super::classes::{multi_vector, torch_activation};
 use super::{Dense, Heads, MultiVector, Pooling, Sparse, Stack, Step, TokenLogits};
@@ -85,6 +86,11 @@ fn settings(bert: Option<&Value>, transformers: Option<&Value>, heads: &mut Head
     }
 }
 
+/// The error of a module that is not understood.
+fn refused(module: &Module, problem: String) -> Error {
+    Error::Head { what: format!("module {} ({})", module.kind, module.path), problem }
+}
+
 /// What the modules so far make of hidden states.
 struct Modules<'a> {
     source: &'a Source<'a>,
@@ -96,12 +102,9 @@ struct Modules<'a> {
 }
 
 impl Modules<'_> {
-    fn module(&mut self, module: &weights::huggingface::Module, heads: &mut Heads) -> Result<(), Error> {
+    fn module(&mut self, module: &Module, heads: &mut Heads) -> Result<(), Error> {
         let config = &module.config;
-        let refuse = |problem: String| Error::Head {
-            what: format!("module {} ({})", module.kind, module.path),
-            problem,
-        };
+        let refuse = |problem: String| refused(module, problem);
         match module.kind.as_str() {
             "Transformer" | "MLMTransformer" => {}
             "Pooling" => {
@@ -110,28 +113,7 @@ impl Modules<'_> {
                 self.pooling = Some(modes);
                 heads.pools_prompt = config.get("include_prompt").and_then(Value::as_bool).unwrap_or(true);
             }
-            "Dense" => {
-                let size =
-                    |key: &str| config.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-                let (Some(inputs), Some(outputs)) = (size("in_features"), size("out_features")) else {
-                    return Err(refuse("config.json has no in_features and out_features".into()));
-                };
-                if inputs != self.width {
-                    return Err(refuse(format!(
-                        "in_features is {inputs}; the vectors before it have {}",
-                        self.width
-                    )));
-                }
-                self.stack.push(heads.linear(
-                    self.source,
-                    &format!("{}/linear", module.path),
-                    outputs,
-                    inputs,
-                ));
-                let named = config.get("activation_function").and_then(Value::as_str).unwrap_or("Tanh");
-                self.stack.extend(torch_activation(named)?.map(Step::Activation));
-                self.width = outputs;
-            }
+            "Dense" => self.dense(module, heads)?,
             "Normalize" => self.normalize = true,
             "SpladePooling" => {
                 let text = |key: &str, default| config.get(key).and_then(Value::as_str).unwrap_or(default);
@@ -161,6 +143,26 @@ impl Modules<'_> {
                 ));
             }
         }
+        Ok(())
+    }
+
+    /// Adds a linear map and its activation function.
+    fn dense(&mut self, module: &Module, heads: &mut Heads) -> Result<(), Error> {
+        let size =
+            |key: &str| module.config.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let (Some(inputs), Some(outputs)) = (size("in_features"), size("out_features")) else {
+            return Err(refused(module, "config.json has no in_features and out_features".into()));
+        };
+        if inputs != self.width {
+            return Err(refused(
+                module,
+                format!("in_features is {inputs}; the vectors before it have {}", self.width),
+            ));
+        }
+        self.stack.push(heads.linear(self.source, &format!("{}/linear", module.path), outputs, inputs));
+        let named = module.config.get("activation_function").and_then(Value::as_str).unwrap_or("Tanh");
+        self.stack.extend(torch_activation(named)?.map(Step::Activation));
+        self.width = outputs;
         Ok(())
     }
 
