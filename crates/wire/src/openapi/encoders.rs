@@ -78,9 +78,10 @@ fn formats() -> Vec<&'static str> {
     VectorFormat::ALL.iter().map(|(name, _)| *name).collect()
 }
 
-fn requests() -> Value {
+/// The fields of `/v1/embeddings`.
+fn embeddings() -> Value {
     let formats = formats();
-    let embeddings = json!({
+    json!({
         "input": inputs("Texts or token ids."),
         "encoding_format": words(&formats, "How vectors are written; float by default."),
         "dimensions": dimensions(),
@@ -90,8 +91,13 @@ fn requests() -> Value {
         "input_type": words(&["query", "document", "passage", "classification", "clustering"],
             "What the texts are for, which chooses a prompt of the model's file."),
         "user": {"type": ["string", "null"], "description": "Ignored."},
-    });
-    let cohere = json!({
+    })
+}
+
+/// The fields of Cohere's `/v1/embed` and `/v2/embed`.
+fn cohere() -> Value {
+    let formats = formats();
+    json!({
         "texts": texts(limits::INPUTS, "The texts."),
         "input_type": words(&["search_document", "search_query", "classification", "clustering"],
             "What the texts are for, which chooses a prompt of the model's file."),
@@ -100,8 +106,12 @@ fn requests() -> Value {
         "output_dimension": dimensions(),
         "truncate": truncate(true),
         "max_tokens": count(1, limits::TOKENS, "Most tokens of a text."),
-    });
-    let rerank = joined(
+    })
+}
+
+/// The fields of `/v1/rerank` and `/v2/rerank`.
+fn rerank() -> Value {
+    joined(
         activation(),
         json!({
             "query": {"type": "string", "description": "The query."},
@@ -112,7 +122,10 @@ fn requests() -> Value {
             "max_tokens_per_doc": count(0, limits::TOKENS, "Tokens to keep of each document; 0 is all."),
             "truncate": truncate(false),
         }),
-    );
+    )
+}
+
+fn requests() -> Value {
     let score = joined(
         activation(),
         json!({
@@ -150,9 +163,9 @@ fn requests() -> Value {
         "keep_alive": {"oneOf": [{"type": "null"}, {"type": "number"}, {"type": "string"}],
             "description": "How long the model stays loaded: seconds, or a duration such as 5m."}});
     json!({
-        "EmbeddingsRequest": request(joined(vllm_length(), embeddings), &["input"]),
-        "CohereEmbedRequest": request(cohere, &["texts"]),
-        "RerankRequest": request(joined(vllm_length(), rerank), &["query", "documents"]),
+        "EmbeddingsRequest": request(joined(vllm_length(), embeddings()), &["input"]),
+        "CohereEmbedRequest": request(cohere(), &["texts"]),
+        "RerankRequest": request(joined(vllm_length(), rerank()), &["query", "documents"]),
         "ScoreRequest": request(joined(vllm_length(), score), &["queries", "documents"]),
         "ClassifyRequest": request(joined(vllm_length(), classify), &["input"]),
         "PoolingRequest": request(joined(vllm_length(), pooling), &["input"]),
