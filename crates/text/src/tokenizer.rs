@@ -101,14 +101,8 @@ impl Tokenizer {
     }
 
     fn assemble_unguarded(loaded: TokenizerSpec) -> Result<Tokenizer, Error> {
+        check_ids(&loaded)?;
         let size = loaded.texts.len();
-        let check = |what: &str, ids: &[u32]| match ids.iter().find(|id| **id as usize >= size) {
-            Some(id) => Err(Error::OutOfRange { what: what.into(), id: u64::from(*id), size }),
-            None => Ok(()),
-        };
-        check("the first token of a text", &loaded.around.0)?;
-        check("the last token of a text", &loaded.around.1)?;
-        check("a control token", &loaded.special)?;
         let mut special = vec![false; size];
         for id in &loaded.special {
             special[*id as usize] = true;
@@ -322,6 +316,18 @@ impl Tokenizer {
     pub fn is_special(&self, id: u32) -> bool {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
+}
+
+/// Refuses a tokenizer that names tokens beyond its vocabulary.
+fn check_ids(loaded: &TokenizerSpec) -> Result<(), Error> {
+    let size = loaded.texts.len();
+    let check = |what: &str, ids: &[u32]| match ids.iter().find(|id| **id as usize >= size) {
+        Some(id) => Err(Error::OutOfRange { what: what.into(), id: u64::from(*id), size }),
+        None => Ok(()),
+    };
+    check("the first token of a text", &loaded.around.0)?;
+    check("the last token of a text", &loaded.around.1)?;
+    check("a control token", &loaded.special)
 }
 
 /// A lower bound of tokens by the bytes of a text.
