@@ -49,6 +49,27 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "tokenizerInfo" => get(tokenizer_info),
         "generate" => post(tgi::generate),
         "generateStream" => post(tgi::generate_stream),
+        "createChunks" => post(tokens::chunk),
+        "llamaCompletion" | "llamaCompletions" => post(llamacpp::completion),
+        "slots" => get(llamacpp::slots),
+        "version" => get(version),
+        "props" => get(props),
+        "ollamaChat" => post(ollama::chat),
+        "ollamaGenerate" => post(ollama::generate),
+        "ollamaEmbed" => post(ollama::embed),
+        "ollamaEmbeddings" => post(ollama::embeddings),
+        "ollamaTags" => get(ollama::tags),
+        "ollamaPs" => get(ollama::ps),
+        "ollamaShow" => post(ollama::show),
+        "ollamaVersion" => get(version),
+        "ollamaRunning" => get(ollama::running),
+        _ => return encoder_handler(route),
+    })
+}
+
+/// The handler of a route for encoders.
+fn encoder_handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
+    Some(match route.id {
         "compatGenerate" => post(encoders::root),
         "info" => get(encoders::info),
         "createEmbedding" | "createEmbeddingAlias" => post(encoders::embeddings),
@@ -68,20 +89,6 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "textClassification" => post(encoders::text_classification),
         "tokenClassification" => post(encoders::token_classification),
         "createEntities" => post(encoders::entities),
-        "createChunks" => post(tokens::chunk),
-        "llamaCompletion" | "llamaCompletions" => post(llamacpp::completion),
-        "slots" => get(llamacpp::slots),
-        "version" => get(version),
-        "props" => get(props),
-        "ollamaChat" => post(ollama::chat),
-        "ollamaGenerate" => post(ollama::generate),
-        "ollamaEmbed" => post(ollama::embed),
-        "ollamaEmbeddings" => post(ollama::embeddings),
-        "ollamaTags" => get(ollama::tags),
-        "ollamaPs" => get(ollama::ps),
-        "ollamaShow" => post(ollama::show),
-        "ollamaVersion" => get(version),
-        "ollamaRunning" => get(ollama::running),
         _ => return None,
     })
 }
