@@ -86,13 +86,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         keyed: !options.http.keys.is_empty(),
         page: options.page,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(ASYNC_THREADS)
-        .max_blocking_threads(server::PREPARATIONS + OTHER_THREADS)
-        .thread_name("http")
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(format!("cannot start the HTTP threads: {error}")))?;
+    let runtime = runtime()?;
     let server = Server::new(options);
     if let Some(tls) = tls {
         server.set_tls(tls);
@@ -120,6 +114,17 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Not dropped, which would wait for whatever a thread is at.
     runtime.shutdown_timeout(LAST_WORDS);
     outcome
+}
+
+/// The threads for sockets and for the preparation of requests.
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(ASYNC_THREADS)
+        .max_blocking_threads(server::PREPARATIONS + OTHER_THREADS)
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start the HTTP threads: {error}")))
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
