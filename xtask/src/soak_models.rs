@@ -201,6 +201,17 @@ fn stream(port: u16, mut each: impl FnMut(Instant, Option<Instant>, usize) -> bo
     Ok(())
 }
 
+/// What goes wrong with a request; none if its answer is the one it had alone.
+fn fault(port: u16, reference: &Reference) -> Option<String> {
+    match ask(port, "/v1/completions", &reference.body) {
+        Ok((200, answer)) if completed(&answer).as_deref() == Some(&reference.text) => None,
+        Ok((status, answer)) => {
+            Some(format!("{}: {status} {answer}, alone {:?}", reference.body, reference.text))
+        }
+        Err(error) => Some(error),
+    }
+}
+
 /// Requests to all models at random, by clients each of which sends one after the other.
 fn mixed(
     server: &Server,
@@ -220,17 +231,10 @@ fn mixed(
             let model = &references[rng.below(MODELS.len() as u64) as usize];
             let reference = &model[rng.below(REFERENCES as u64) as usize];
             let began = Instant::now();
-            let outcome = ask(server.port, "/v1/completions", &reference.body);
+            let fault = fault(server.port, reference);
             let took = began.elapsed().as_secs_f64();
             times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(took);
-            let fault = match outcome {
-                Ok((200, answer)) if completed(&answer).as_deref() == Some(&reference.text) => continue,
-                Ok((status, answer)) => {
-                    format!("{}: {status} {answer}, alone {:?}", reference.body, reference.text)
-                }
-                Err(error) => error,
-            };
-            wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(fault);
+            wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(fault);
         }
     };
     std::thread::scope(|scope| {
