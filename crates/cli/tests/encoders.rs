@@ -259,6 +259,19 @@ fn documents_are_ranked_by_their_cosines() {
         best.trim_start().starts_with("1    1.00000  ") && best.ends_with(&format!("{query}\n")),
         "{best}"
     );
+    let long = characters(&[5; 129]);
+    let report = case.run("rerank", &["--query", "a", "--json"], &long);
+    let report: Value = serde_json::from_str(&said(&report)).unwrap();
+    let cut = report["truncated_tokens"].as_u64().unwrap();
+    assert!(cut > 0);
+    let told = case.run("rerank", &["--query", "a"], &long);
+    let line = String::from_utf8_lossy(&told.stderr);
+    assert!(
+        line.contains("of documents that are too long were cut") && line.contains(&cut.to_string()),
+        "{line}"
+    );
+    let line = failure(&case.run("rerank", &["--query", "a", "--truncate", "refuse"], &long), 1);
+    assert!(line.contains("standard input, line 1 has"), "{line}");
 }
 
 #[test]

@@ -138,8 +138,9 @@ pub enum Tokenize {
         text: String,
         /// Where it may be cut.
         by: ChunkBy,
-        /// Most tokens of a chunk, without special tokens; at least 8.
-        size: usize,
+        /// Most tokens of a chunk, without special tokens; at least 8. None is as many as the model takes, but not more
+        /// than 256.
+        size: Option<usize>,
         /// Most tokens that a chunk has in common with the one before it; at most half of `size`.
         overlap: usize,
     },

@@ -47,6 +47,9 @@ pub trait EncoderText: Send + Sync {
         most: usize,
     ) -> Result<Vec<EncoderInput>, EncoderError>;
 
+    /// The number of special tokens around a text.
+    fn special_tokens(&self) -> usize;
+
     /// The parts of a text.
     ///
     /// # Errors
@@ -76,6 +79,10 @@ impl EncoderText for EncoderTokenizer {
         most: usize,
     ) -> Result<Vec<EncoderInput>, EncoderError> {
         EncoderTokenizer::encode_windows(self, text, options, most)
+    }
+
+    fn special_tokens(&self) -> usize {
+        EncoderTokenizer::special_tokens(self, false).unwrap_or_default()
     }
 
     fn chunk(&self, text: &str, options: &ChunkOptions<'_>) -> Result<Vec<TextChunk>, ChunkError> {

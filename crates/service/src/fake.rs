@@ -121,6 +121,10 @@ impl EncoderText for Words {
         tokens.iter().map(|token| format!("w{token} ")).collect()
     }
 
+    fn special_tokens(&self) -> usize {
+        2
+    }
+
     fn chunk(
         &self,
         text: &str,

@@ -119,6 +119,15 @@ pub(crate) fn without_weights(dir: &Path) -> String {
     if !others.is_empty() {
         return format!("its weights are in a form that is not read ({}); safetensors are", listed(&others));
     }
+    // Where conversions for a runtime of ONNX are kept beside the original weights, which are not there.
+    let converted: Vec<String> = self::names(&dir.join("onnx")).iter().map(|n| format!("onnx/{n}")).collect();
+    let converted: Vec<&String> = converted.iter().filter(|name| name.ends_with(".onnx")).collect();
+    if !converted.is_empty() {
+        return format!(
+            "its weights are in a form that is not read ({}); safetensors are",
+            listed(&converted)
+        );
+    }
     let tensors = with(&[".safetensors"]);
     if !tensors.is_empty() {
         return format!("its weights are not named model.safetensors: {}", listed(&tensors));

@@ -311,6 +311,9 @@ fn directories_with_bad_files_are_refused_by_the_files_name() {
     assert!(refusal(pickle.path()).contains("PyTorch pickle"));
     let none = directory(&[("config.json", b"{}".to_vec())]);
     assert!(refusal(none.path()).contains("neither model.safetensors nor"));
+    std::fs::create_dir(none.path().join("onnx")).unwrap();
+    std::fs::write(none.path().join("onnx/model_q4.onnx"), b"x").unwrap();
+    assert!(refusal(none.path()).contains("a form that is not read (onnx/model_q4.onnx)"));
 }
 
 #[test]

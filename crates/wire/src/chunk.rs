@@ -9,8 +9,8 @@ use crate::inputs::{EncoderOptions, choice};
 use crate::request_fields::Route;
 use crate::{json, limits};
 
-/// Default of `size`, in tokens.
-const SIZE: usize = 256;
+/// Default of `size`, in tokens, for a model that takes as many.
+pub const SIZE: usize = 256;
 
 /// Where a text may be cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct ChunkRequest {
     pub text: String,
     /// Where it may be cut.
     pub by: ChunkBy,
-    /// Most tokens of a chunk, without special tokens.
-    pub size: usize,
-    /// Tokens that a chunk has in common with the one before it, at most; less than `size`.
+    /// Most tokens of a chunk, without special tokens; none is as many as the model takes, but not more than [`SIZE`].
+    pub size: Option<usize>,
+    /// Tokens that a chunk has in common with the one before it, at most; at most half of `size`.
     pub overlap: usize,
 }
 
@@ -51,11 +51,12 @@ impl ChunkRequest {
         let words =
             [("tokens", ChunkBy::Tokens), ("sentences", ChunkBy::Sentences), ("headings", ChunkBy::Headings)];
         let text = body.text("input", usize::MAX)?.ok_or_else(|| Fault::missing("input"))?.to_owned();
-        let size = body.count("size", 8..=limits::CHUNK_TOKENS)?.unwrap_or(SIZE);
+        let size = body.count("size", 8..=limits::CHUNK_TOKENS)?;
         let overlap = body.count("overlap", 0..=limits::CHUNK_TOKENS)?.unwrap_or(0);
         // With half a chunk at most, the chunks together have at most twice the text's tokens.
-        if overlap > size / 2 {
-            let message = format!("overlap is {overlap}; it must be at most half of size, {}", size / 2);
+        let half = size.unwrap_or(SIZE) / 2;
+        if overlap > half {
+            let message = format!("overlap is {overlap}; it must be at most half of size, {half}");
             return Err(Fault::field("overlap", message));
         }
         Ok(ChunkRequest {
@@ -108,9 +109,9 @@ mod tests {
     fn a_request_is_read() {
         let read = |body: serde_json::Value| ChunkRequest::parse(body.to_string().as_bytes());
         let request = read(json!({"input": "a", "by": "headings", "size": 64, "overlap": 32})).unwrap();
-        assert_eq!((request.by, request.size, request.overlap), (ChunkBy::Headings, 64, 32));
+        assert_eq!((request.by, request.size, request.overlap), (ChunkBy::Headings, Some(64), 32));
         let request = read(json!({"input": "a"})).unwrap();
-        assert_eq!((request.by, request.size, request.overlap), (ChunkBy::Sentences, SIZE, 0));
+        assert_eq!((request.by, request.size, request.overlap), (ChunkBy::Sentences, None, 0));
         for (name, value) in [
             ("input", json!(["a"])),
             ("by", json!("pages")),

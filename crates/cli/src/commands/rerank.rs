@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::encoder_session::{Asked, Cut, EncoderFlags, EncoderSession, IN_WORK, unexpected};
 use crate::lines::{InputFormat, Line, Lines, Next};
 use crate::progress::TextProgress;
-use crate::term::{self, clean, out};
+use crate::term::{self, clean, err, out};
 
 /// Documents of a batch.
 const BATCH_LINES: usize = 64;
@@ -63,6 +63,7 @@ struct Report<'a> {
     fingerprint: &'a str,
     query: &'a str,
     documents: u64,
+    truncated_tokens: u64,
     results: Vec<Ranked<'a>>,
 }
 
@@ -90,12 +91,14 @@ struct Best {
     all: bool,
     scored: Vec<Scored>,
     count: u64,
+    /// Tokens that were cut from documents, of which the best may have had some.
+    truncated: u64,
 }
 
 impl Best {
     fn new(top: Option<u32>) -> Best {
         let most = top.map_or(MAX_DOCUMENTS, |top| top as usize);
-        Best { most, all: top.is_none(), scored: Vec::new(), count: 0 }
+        Best { most, all: top.is_none(), scored: Vec::new(), count: 0, truncated: 0 }
     }
 
     fn add(&mut self, scored: Scored) -> Result<(), Failure> {
@@ -148,6 +151,7 @@ fn rank(args: &Args, session: &EncoderSession, lines: &Lines) -> Result<Best, Fa
         let Some((documents, bytes, mut asked)) = in_work.pop_front() else { break };
         let answer = session.wait(&mut asked).map_err(|fault| lines.failure(&documents, &fault))?;
         let Output::Scores(encoded) = answer else { return Err(unexpected("rerank")) };
+        best.truncated += encoded.truncated() as u64;
         for (line, score) in documents.into_iter().zip(encoded.results) {
             best.add(Scored { score, line })?;
         }
@@ -169,11 +173,16 @@ fn print(args: &Args, session: &EncoderSession, best: &Best) -> Result<(), Failu
             fingerprint: &session.facts.fingerprint,
             query: &args.query,
             documents: best.count,
+            truncated_tokens: best.truncated,
             results: results.collect(),
         });
     }
     for (at, Scored { score, line }) in best.scored.iter().enumerate() {
         out!("{:>4}  {score:>9.5}  {}", at + 1, clean(&line.text));
+    }
+    if best.truncated > 0 {
+        let cut = term::number(best.truncated as usize, "token");
+        err!("{cut} of documents that are too long were cut; --truncate refuse makes that an error");
     }
     Ok(())
 }

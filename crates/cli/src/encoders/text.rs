@@ -46,6 +46,10 @@ impl EncoderText for LowerCased {
         self.0.encode_windows(&text.to_lowercase(), &options, most)
     }
 
+    fn special_tokens(&self) -> usize {
+        EncoderText::special_tokens(&self.0)
+    }
+
     fn chunk(
         &self,
         text: &str,

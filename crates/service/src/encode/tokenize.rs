@@ -45,8 +45,19 @@ fn encode(reader: &Reader, text: &str, wrapped: bool) -> Result<Output, Fault> {
     Ok(Output::Tokens(Tokens { ids, bytes, context: reader.encoding.engine.context() }))
 }
 
-fn chunk(reader: &Reader, text: String, by: ChunkBy, size: usize, overlap: usize) -> Result<Output, Fault> {
+fn chunk(
+    reader: &Reader,
+    text: String,
+    by: ChunkBy,
+    size: Option<usize>,
+    overlap: usize,
+) -> Result<Output, Fault> {
     let should_stop = || reader.stop.is_set();
+    let encoding = &reader.encoding;
+    let size =
+        size.unwrap_or_else(|| default_size(encoding.engine.context(), encoding.text.special_tokens()));
+    // The bound of a request without a size is that of the largest default.
+    let overlap = overlap.min(size / 2);
     let method = match by {
         ChunkBy::Tokens => ChunkMethod::Tokens,
         ChunkBy::Sentences => ChunkMethod::Sentences,
@@ -66,6 +77,11 @@ fn chunk(reader: &Reader, text: String, by: ChunkBy, size: usize, overlap: usize
     Ok(Output::Chunks(Chunks { model: reader.model.clone(), text, chunks }))
 }
 
+/// The size of chunks that the model takes as texts of their own, with their special tokens.
+fn default_size(context: usize, special: usize) -> usize {
+    context.saturating_sub(special).clamp(1, wire::chunk::SIZE)
+}
+
 fn decode(reader: &Reader, ids: &[u32]) -> Result<Output, Fault> {
     reader.context.add_prepared(ids.len());
     let text = &reader.encoding.text;
@@ -76,4 +92,17 @@ fn decode(reader: &Reader, ids: &[u32]) -> Result<Output, Fault> {
         return Err(Fault::field("tokens", message));
     }
     Ok(Output::Text(text.decode(ids)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::default_size;
+
+    #[test]
+    fn chunks_of_the_default_size_fit_with_their_special_tokens() {
+        assert_eq!(default_size(256, 2), 254);
+        assert_eq!(default_size(128, 2), 126);
+        assert_eq!(default_size(8192, 2), 256);
+        assert_eq!(default_size(2, 2), 1);
+    }
 }

@@ -156,7 +156,7 @@ fn requests() -> Value {
     let chunk = json!({
         "input": {"type": "string", "description": "The text."},
         "by": words(&["tokens", "sentences", "headings"], "Where the text may be cut; between sentences by default."),
-        "size": count(8, limits::CHUNK_TOKENS, "Most tokens of a chunk."),
+        "size": count(8, limits::CHUNK_TOKENS, "Most tokens of a chunk. By default 256, or as many as the model takes besides its special tokens."),
         "overlap": count(0, limits::CHUNK_TOKENS, "Most tokens that a chunk has in common with the one before it; at most half of size."),
     });
     let ollama = json!({"options": {"oneOf": [{"type": "null"}, reference("OllamaOptions")]},
