@@ -26,7 +26,9 @@ async fn answered(state: &State, request: Request) -> Result<Response, Fault> {
         let classify = ClassifyTokens { model, texts: texts.clone(), length, aggregation, ignore_labels };
         Ok((Operation::ClassifyTokens(classify), options, texts))
     };
-    let Done { output, asked: texts, context } = run(state, request, &[("texts", "input")], make).await?;
+    // Faults of all texts together are told of `inputs`, as with every operation.
+    let names = &[("texts", "input"), ("inputs", "input")];
+    let Done { output, asked: texts, context } = run(state, request, names, make).await?;
     let encoded = entities_of(output)?;
     let results = encoded.results.iter().zip(&texts).enumerate();
     let data = results.map(|(index, (entities, text))| of_text(index, entities, text)).collect();
