@@ -18,9 +18,9 @@ pub struct Encoding {
     pub engine: EncoderHandle,
     /// The tokenizer.
     pub text: Arc<dyn EncoderText>,
-    /// What it computes.
+    /// The heads: which vectors and scores the model has.
     pub heads: Arc<EncoderHeads>,
-    /// What is told of it.
+    /// The facts that clients are told.
     pub facts: Arc<EncoderFacts>,
 }
 

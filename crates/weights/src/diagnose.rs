@@ -116,17 +116,12 @@ pub(crate) fn without_weights(dir: &Path) -> String {
         return format!("it has no safetensors; give the path of its GGUF file: {}", listed(&gguf));
     }
     let others = with(&[".h5", ".msgpack", ".onnx", ".npz", ".mlpackage", ".tflite"]);
-    if !others.is_empty() {
-        return format!("its weights are in a form that is not read ({}); safetensors are", listed(&others));
-    }
     // Where conversions for a runtime of ONNX are kept beside the original weights, which are not there.
     let converted: Vec<String> = self::names(&dir.join("onnx")).iter().map(|n| format!("onnx/{n}")).collect();
     let converted: Vec<&String> = converted.iter().filter(|name| name.ends_with(".onnx")).collect();
-    if !converted.is_empty() {
-        return format!(
-            "its weights are in a form that is not read ({}); safetensors are",
-            listed(&converted)
-        );
+    let foreign = if others.is_empty() { converted } else { others };
+    if !foreign.is_empty() {
+        return format!("its weights are in a form that is not read ({}); safetensors are", listed(&foreign));
     }
     let tensors = with(&[".safetensors"]);
     if !tensors.is_empty() {

@@ -122,24 +122,21 @@ impl Plan {
                 let model = probing.load(Format::Int8, &mut |share| part(0.5, 0.9, share))?;
                 let computed = check::outputs(probing, &model, Format::Int8, &probes)?;
                 let outcome = check::compare(&expected, &computed);
-                let remark = outcome.say(&probing.found.name);
-                let tier = probing.compute.tier.to_string();
-                let passed = outcome.passed();
-                Verdict {
+                let verdict = Verdict {
                     version: check::VERSION,
                     digest: digest.into(),
-                    tier,
-                    passed,
-                    remark: remark.clone(),
-                }
-                .keep(probing.found);
-                if passed {
+                    tier: probing.compute.tier.to_string(),
+                    passed: outcome.passed(),
+                    remark: outcome.say(&probing.found.name),
+                };
+                verdict.keep(probing.found);
+                if verdict.passed {
                     part(0.9, 1.0, 1.0);
                     return Ok(Chosen { model, format: Format::Int8, remarks: Vec::new() });
                 }
                 drop(model);
                 let model = probing.load(Format::Bf16, &mut |share| part(0.9, 1.0, share))?;
-                Ok(Chosen { model, format: Format::Bf16, remarks: vec![remark] })
+                Ok(Chosen { model, format: Format::Bf16, remarks: vec![verdict.remark] })
             }
         }
     }

@@ -25,9 +25,10 @@ pub(super) const PARTS: &[(LayerWeight, &str, Fused)] = &[
     (LayerWeight::FeedPostNorm, "output.LayerNorm", Fused::No),
 ];
 
-/// The heads of its classes, which most encoders share.
+/// The classifier of BERT for sequence classification, which other families share.
 pub(super) const CLASSIFIER: &[HeadStep] =
     &[HeadStep::Body("pooler.dense"), HeadStep::Activation(Activation::Tanh), HeadStep::Labels("classifier")];
+/// The classifier of BERT for token classification, which most families share.
 pub(super) const TOKEN_CLASSIFIER: &[HeadStep] = &[HeadStep::Labels("classifier")];
 pub(super) const MASKED_LM: &[HeadStep] = &[
     HeadStep::Linear("cls.predictions.transform.dense"),

@@ -156,11 +156,10 @@ fn classes(output: Output, function: Option<ScoreFunction>, top_k: Option<usize>
 
 fn entities(output: Output, texts: &[String], listed: bool, aggregated: bool) -> Result<Response, Fault> {
     let encoded = entities_of(output)?;
-    fn of_text<'a>(entities: &'a [Entity], text: &'a str, aggregated: bool) -> Vec<HfEntity<'a>> {
-        entities.iter().map(|entity| placed(entity, text, aggregated)).collect()
-    }
-    let mut all: Vec<Vec<HfEntity<'_>>> =
-        encoded.results.iter().zip(texts).map(|(found, text)| of_text(found, text, aggregated)).collect();
+    let pairs = encoded.results.iter().zip(texts);
+    let of_text =
+        pairs.map(|(found, text)| found.iter().map(move |one| placed(one, text, aggregated)).collect());
+    let mut all: Vec<Vec<HfEntity<'_>>> = of_text.collect();
     Ok(match all.pop() {
         Some(only) if !listed => json(&encoded, &only),
         last => {
