@@ -103,11 +103,16 @@ pub fn walks() -> TaskResult {
     outcome
 }
 
-/// Starts the server and runs schemathesis, with requests that its `/openapi.json` allows and does not allow, for about
-/// `seconds`.
+/// Starts the server with the default model, then with the embedding model, and runs schemathesis on each for half of
+/// about `seconds`, with requests that its `/openapi.json` allows and does not allow.
 pub fn schema(program: &Program, seconds: u64) -> TaskResult {
+    schema_of(program, &["--context", SCHEMA_CONTEXT], seconds / 2)?;
+    schema_of(program, &[ENCODER], seconds / 2)
+}
+
+fn schema_of(program: &Program, flags: &[&str], seconds: u64) -> TaskResult {
     let python = CLIENTS.python()?;
-    let server = Server::start(program, &["--context", SCHEMA_CONTEXT])?;
+    let server = Server::start(program, flags)?;
     let url = server.url();
     let mut run = Command::new(python.with_file_name("schemathesis"));
     run.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--phases", "coverage,fuzzing"]);

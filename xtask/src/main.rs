@@ -48,7 +48,7 @@ usage: cargo xtask COMMAND
                             packages; then an embedding model, with the openai, cohere, huggingface_hub, ollama, litellm,
                             LlamaIndex and LangChain packages
   agents [claude|codex]     serve a 1.5B model and have Claude Code and Codex (npm) edit a file with it; some minutes
-  schema [--seconds N]      serve the default model and hold it to its OpenAPI document with schemathesis (default 150 s)
+  schema [--seconds N]      serve a model of each kind and hold it to the OpenAPI document with schemathesis (default 150 s)
   page                      serve two models and check their page in headless Chromium
 ";
 

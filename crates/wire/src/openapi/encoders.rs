@@ -275,7 +275,7 @@ fn span() -> Value {
 }
 
 fn numbers() -> Value {
-    json!({"type": "array", "items": {"type": ["number", "null"]}})
+    array(json!({"type": "number"}))
 }
 
 fn array(items: Value) -> Value {
