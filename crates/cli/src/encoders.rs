@@ -31,7 +31,7 @@ pub(crate) use format::Format;
 use plan::Plan;
 
 /// Tokens of a step: enough that weights are read for many rows, and few enough for the caches.
-const STEP_TOKENS: usize = 4096;
+const STEP_TOKENS: usize = 2048;
 /// Buffers of a step take no more than this, unless one text needs them.
 const STEP_BYTES: u64 = 256 << 20;
 /// The smallest step that larger buffers are given up for.

@@ -106,8 +106,8 @@ impl Packed {
 /// How the weights of an encoder are computed. `#[command(flatten)]` it into a command's `Args`.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Encoders {
-    /// How an encoder's float weights are kept and multiplied. `auto` is int8 if the vectors of 32 probe texts stay within a
-    /// cosine of 0.999 of those in bf16, else bf16. Weights that the file has quantized stay as they are.
+    /// How an encoder's float weights are kept and multiplied. `auto` is int8 if the vectors of 32 probe texts have a mean
+    /// cosine of at least 0.998 with those in bf16, and none below 0.99; else bf16. Weights that the file has quantized stay as they are.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = EncoderChoice::Auto)]
     #[arg(env = "GRISTMILL_ENCODER_FORMAT", help_heading = "Machine")]
     pub(crate) encoder_format: EncoderChoice,

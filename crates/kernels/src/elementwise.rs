@@ -219,19 +219,20 @@ pub(crate) fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
     s.sub(s.splat(1.0), s.div(s.splat(2.0), s.add(e, s.splat(1.0))))
 }
 
-/// The error function by formula 7.1.26 of Abramowitz and Stegun; absolute error at most 1.5e-7.
+/// The error function: `x · P(x²) / Q(x²)` of degrees 4 and 5 for |x| ≤ 3.9, beyond which it is 1 to within 4e-8. Fitted by iteratively
+/// reweighted least squares (Lawson); absolute error at most 6e-7 in `f32`.
 #[inline(always)]
 fn erf<S: Simd>(s: S, x: S::F) -> S::F {
-    let one = s.splat(1.0);
-    let a = s.max(x, s.sub(s.splat(0.0), x));
-    let t = s.div(one, s.fma(a, s.splat(0.327_591_1), one));
-    let mut p = s.splat(1.061_405_4);
-    for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+    const P: [f32; 4] = [0.009_409_77, 0.069_988_17, 0.332_154_26, 1.128_377_1];
+    const Q: [f32; 5] = [0.002_390_264, 0.026_357_01, 0.171_333_02, 0.627_674_4, 1.0];
+    let x = s.min(s.max(x, s.splat(-3.9)), s.splat(3.9));
+    let t = s.mul(x, x);
+    let (mut p, mut q) = (s.splat(0.000_337_193_99), s.splat(0.000_019_542_906));
+    for c in P {
         p = s.fma(p, t, s.splat(c));
     }
-    let e = s.sub(one, s.mul(s.mul(p, t), s.exp(s.sub(s.splat(0.0), s.mul(a, a)))));
-    // The sign of x: −1, 0 or 1.
-    let big = s.splat(1e30);
-    let sign = s.min(s.max(s.mul(s.mul(x, big), big), s.splat(-1.0)), one);
-    s.mul(e, sign)
+    for c in Q {
+        q = s.fma(q, t, s.splat(c));
+    }
+    s.div(s.mul(x, p), q)
 }

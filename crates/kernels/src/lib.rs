@@ -30,6 +30,9 @@
 //! | AMX (bf16 tiles) | prefill rows with [`Compute::prompt_tiles`]: `amx/dequant_bf16.rs`; all others, and 16-bit activations, as AVX-512 | as AVX-512 | `amx/bf16_dict12.rs`, `amx/bf16.rs` |
 //! | AMX-FP16 (f16 tiles) | any M: `amx/f16_tiles.rs` | as AVX-512 | as AMX |
 //!
+//! Float weights that are quantized when they are packed ([`Precision::Int8`], for encoders on AVX2) have a layout of their
+//! own, `int8.rs`, and one micro-kernel for all tiers, `gemm/u7.rs`.
+//!
 //! What multiplies AMX tiles is `amx/tile.rs`: `multiply` (small M, edges) and `amx/blocked.rs`: `full_block` (2 × 2
 //! tiles). Where `dot_quads` or `dot_scaled` is named, the instructions are in `cpu::simd`, in the file of the token.
 //!
@@ -61,6 +64,7 @@ mod bf16_dict12;
 mod elementwise;
 mod error;
 mod gemm;
+mod int8;
 mod kv;
 mod kv_block;
 mod kv_layout;
@@ -85,7 +89,7 @@ pub use matrix::{Matrix, Precision};
 pub use norm::{RowNorm, rms_norm_in_place};
 pub use panels::PANEL_FORMAT_VERSION;
 pub use rope::{Pairing, RopeTable, rope};
-pub use tune::has_pow2_scale;
+pub use tune::{has_pow2_scale, multiplies_u7};
 
 use cpu::{Pool, Tier};
 

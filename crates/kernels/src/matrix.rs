@@ -7,12 +7,12 @@ use cpu::simd::{Job, Simd, dispatch, has_f16_tiles, has_tiles, lanes};
 use cpu::{Arena, ReadonlyBytes, Tier};
 use tensor::Dtype;
 
-use crate::activations::{ActFormats, power_above, power_of_two};
+use crate::activations::{ActFormats, U7_BLOCK, power_above, power_of_two};
 use crate::elementwise::parallel_rows;
 use crate::kv::multiplies_bf16;
 use crate::partial::MAX_LANES;
 use crate::unpack::{self, Format};
-use crate::{Compute, Error, bf16_dict12};
+use crate::{Compute, Error, bf16_dict12, int8};
 
 /// How exactly a GEMM computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub enum Precision {
     /// As `Fast`, with activations in 16 bits instead of 8: twice the multiplies, the same bytes read. For the output
     /// head, whose rounding errors go straight into the logits.
     Fine,
+    /// As `Fast`, but float weights in 8 bits, in blocks of 64 columns, and their activations in 7 bits with a zero
+    /// point, in blocks of 64: see [`multiplies_u7`](crate::multiplies_u7).
+    Int8,
     /// Weights dequantized to `f32` at load, activations in `f32`: slow and large, the reference for quality tests.
     F32,
 }
@@ -42,6 +45,8 @@ pub(crate) enum Layout {
     Bf16,
     /// Dictionary-compressed bf16, see [`crate::bf16_dict12`].
     Bf16Dict12,
+    /// Floats in 8 bits, see [`crate::int8`].
+    Int8,
 }
 
 /// Calls `$body` with `$F` as the format type of `$dtype`; `$other` for the float types.
@@ -188,6 +193,7 @@ impl Matrix {
             Layout::Bf16 | Layout::Bf16Dict12 if multiplies_bf16(self.tier) => {
                 ActFormats { bf16: true, ..ActFormats::default() }
             }
+            Layout::Int8 => ActFormats { u7: true, ..ActFormats::default() },
             Layout::F32 | Layout::F16 | Layout::Bf16 | Layout::Bf16Dict12 => {
                 ActFormats { f32: true, ..ActFormats::default() }
             }
@@ -220,6 +226,7 @@ impl Matrix {
                 with_format!(dtype, F => dispatch(self.tier, Row::<F> { panel, lane, out, format: Default::default() }), ())
             }
             Layout::F32 => each_k(panel, self.lanes, lane, out, |b: [u8; 4]| f32::from_le_bytes(b)),
+            Layout::Int8 => int8::row(panel, self.lanes, lane, out),
             Layout::Bf16Dict12 => bf16_dict12::row(self.lanes, self.cols, lane, panel, out),
             Layout::F16 => {
                 each_k(panel, self.lanes, lane, out, |b: [u8; 2]| half::f16::from_le_bytes(b).to_f32())
@@ -359,6 +366,7 @@ fn no_memory(bytes: usize, source: std::io::Error) -> Error {
 
 pub(crate) fn layout(dtype: Dtype, cols: usize, p: Precision, lanes: usize) -> Layout {
     match (p, dtype) {
+        (Precision::Int8, Dtype::F32 | Dtype::F16 | Dtype::BF16) => Layout::Int8,
         (Precision::F32, _) | (_, Dtype::F32) => Layout::F32,
         (_, Dtype::F16) => Layout::F16,
         (_, Dtype::BF16)
@@ -377,6 +385,7 @@ pub(crate) fn panel_bytes(layout: Layout, lanes: usize, cols: usize) -> usize {
         Layout::F16 => cols * lanes * 2,
         Layout::Bf16 => cols.div_ceil(2) * lanes * 4,
         Layout::Bf16Dict12 => bf16_dict12::panel_bytes(lanes, cols),
+        Layout::Int8 => cols.div_ceil(U7_BLOCK) * int8::block_bytes(lanes),
         Layout::Quantized(dtype) => {
             with_format!(dtype, F => cols / F::WEIGHTS * unpack::block_bytes::<F>(lanes), 0)
         }
@@ -402,6 +411,7 @@ pub(crate) fn pack_panel(
         Layout::F16 => interleave::<2>(&mut each, lanes, panel),
         Layout::Bf16 => interleave::<4>(&mut each, lanes, panel),
         Layout::Bf16Dict12 => return bf16_dict12::pack(lanes, cols, rows, panel).then_some(0.0),
+        Layout::Int8 => int8::pack(dtype, each, lanes, cols, panel),
         Layout::F32 if dtype == Dtype::F32 => interleave::<4>(&mut each, lanes, panel),
         Layout::F32 => {
             let mut wide = vec![0.0f32; cols];

@@ -19,6 +19,7 @@ impl Layout {
             Layout::F16 => "F16",
             Layout::Bf16 => "BF16",
             Layout::Bf16Dict12 => "BF16 in 12 bits",
+            Layout::Int8 => "I8 in blocks of 64",
         }
     }
 

@@ -147,7 +147,7 @@ impl EncodePass {
         let whole = spec.width + q + if span > 0 { 2 * spec.heads * span } else { 0 };
         let part = 2 * spec.width + q + 2 * kv + feed + if spec.gated { feed } else { 0 };
         let blocks = kv_shape(spec, blocks_for(rows), kv_dtype).block_bytes() * blocks_for(rows);
-        (4 * (rows * whole + chunk * part) + 10 * chunk * widest + blocks) as u64
+        (4 * (rows * whole + chunk * part) + 12 * chunk * widest + blocks) as u64
     }
 
     /// The tokens of a batch for which there is room without growing.

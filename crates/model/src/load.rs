@@ -220,7 +220,7 @@ impl WeightLoader<'_> {
         weight: &LocatedWeight<'_>,
         opened: &Opened,
     ) -> Result<(), Error> {
-        let dtype = weight.packed_dtype(self.format);
+        let (dtype, precision) = weight.packed_as(self.format, self.precision, compute.tier);
         let converted = if dtype == weight.dtype { None } else { Some(converted(weight, dtype)?) };
         let bytes = converted.as_deref().unwrap_or(weight.bytes);
         let on_consumed = |range: std::ops::Range<usize>| {
@@ -228,7 +228,6 @@ impl WeightLoader<'_> {
                 opened.drop_pages_of(&weight.bytes[range]);
             }
         };
-        let precision = weight.precision(self.precision);
         let (rows, cols) = (weight.rows, weight.cols);
         let packed = Matrix::pack_into(compute, arena, dtype, rows, cols, bytes, precision, &on_consumed);
         let packed = packed.map_err(|error| match error {
@@ -404,8 +403,8 @@ fn arena(
 ) -> Result<Arena, Error> {
     let packed = || {
         found.iter().filter(|w| !w.vector).map(|w| {
-            let dtype = w.packed_dtype(format);
-            Matrix::packed_bytes(tier, dtype, w.rows, w.cols, w.precision(precision))
+            let (dtype, precision) = w.packed_as(format, precision, tier);
+            Matrix::packed_bytes(tier, dtype, w.rows, w.cols, precision)
         })
     };
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));

@@ -39,17 +39,26 @@ impl LocatedWeight<'_> {
         if self.role.is_task() { Precision::F32 } else { of_model }
     }
 
-    /// The format in which this weight is packed: that of the file, or the encoder's.
-    pub(crate) fn packed_dtype(&self, format: EncoderFormat) -> Dtype {
+    /// The format in which this weight is packed, and its precision: those of the file and the model, or the encoder's.
+    pub(crate) fn packed_as(
+        &self,
+        format: EncoderFormat,
+        of_model: Precision,
+        tier: Tier,
+    ) -> (Dtype, Precision) {
+        let precision = self.precision(of_model);
         let float = matches!(self.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
         if self.vector || self.role.is_task() || !float {
-            return self.dtype;
+            return (self.dtype, precision);
         }
         let embedding = self.role == WeightRole::Embedding;
         match format {
-            EncoderFormat::File => self.dtype,
-            EncoderFormat::Int8 if !embedding && self.cols.is_multiple_of(32) => Dtype::Q8_0,
-            EncoderFormat::Int8 | EncoderFormat::Bf16 => Dtype::BF16,
+            EncoderFormat::File => (self.dtype, precision),
+            EncoderFormat::Int8 if !embedding && kernels::multiplies_u7(tier) => {
+                (self.dtype, Precision::Int8)
+            }
+            EncoderFormat::Int8 if !embedding && self.cols.is_multiple_of(32) => (Dtype::Q8_0, precision),
+            EncoderFormat::Int8 | EncoderFormat::Bf16 => (Dtype::BF16, precision),
         }
     }
 
@@ -73,7 +82,8 @@ pub enum EncoderFormat {
     File,
     /// bf16.
     Bf16,
-    /// 8 bits with a scale for each 32 weights (`Q8_0`); the embedding in bf16.
+    /// 8 bits with a scale for each 32 weights (`Q8_0`), or for each 64 and activations in 7 bits on tiers that are faster
+    /// so ([`kernels::multiplies_u7`]); the embedding in bf16.
     Int8,
 }
 

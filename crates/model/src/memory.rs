@@ -100,7 +100,8 @@ impl Spec {
         let source = Source::new(opened)?;
         let found = locate::locate_weights(opened, &source, self)?;
         let bytes = found.into_iter().map(|mut weight| {
-            weight.dtype = weight.packed_dtype(format);
+            let (dtype, precision) = weight.packed_as(format, precision, tier);
+            weight.dtype = dtype;
             weight.packed_bytes(tier, precision)
         });
         Ok(bytes.sum())

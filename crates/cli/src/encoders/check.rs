@@ -1,7 +1,9 @@
 //! The check of int8 against bf16: the same probe texts through both, output by output.
 //!
 //! The probes are texts of 4 to 128 tokens, always the same: sentences of several kinds, languages and scripts, numbers and
-//! code. Vectors pass with a cosine of at least 0.999 each, logits if none is further off than a fiftieth of the largest.
+//! code. Vectors pass with a mean cosine of at least 0.998 and each of at least 0.99: with that, measures of retrieval and similarity
+//! differ by less than 0.2 points of 100 (docs/embeddings.md). Logits pass if none is further off than a fiftieth
+//! of the largest.
 
 use ::text::{EncodeOptions, EncoderTokenizer, TextOrPair, TextTruncation};
 use kernels::Compute;
@@ -14,7 +16,7 @@ use crate::Failure;
 use crate::found::{Found, of};
 
 /// Raised when probes, limits or numerics change, so that older verdicts are not taken.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 const SEED: u64 = 0x6772_6973_746d_696c;
 const PROBES: usize = 32;
 /// What probes are made of.
@@ -23,8 +25,10 @@ const SENTENCES: &str = include_str!("probes.txt");
 const STRIDE: usize = 7;
 /// Tokens of a probe, special tokens included.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=128;
-/// The least cosine of two vectors.
-const LEAST_COSINE: f64 = 0.999;
+/// The limit of the mean of all probes' cosines.
+const MEAN_COSINE: f64 = 0.998;
+/// The limit of each cosine.
+const LEAST_COSINE: f64 = 0.99;
 /// The largest difference of two logits, as a share of the largest logit.
 const MOST_LOGIT_ERROR: f64 = 0.02;
 
@@ -126,10 +130,24 @@ fn wants(model: &Model) -> Vec<Want> {
 /// How close two formats are.
 #[derive(Debug, Default)]
 pub(super) struct Closeness {
-    /// The least cosine of two vectors, and of which output.
-    cosine: Option<(f64, &'static str)>,
+    /// The cosines of each output of vectors.
+    cosines: Vec<Cosines>,
     /// The largest difference of two logits, as a share of the largest.
     logits: Option<f64>,
+}
+
+/// The cosines of the vectors of one output.
+#[derive(Debug)]
+struct Cosines {
+    what: &'static str,
+    mean: f64,
+    least: f64,
+}
+
+impl Cosines {
+    fn passed(&self) -> bool {
+        self.mean >= MEAN_COSINE && self.least >= LEAST_COSINE
+    }
 }
 
 /// Compares the outputs of two formats.
@@ -142,11 +160,12 @@ pub(super) fn compare(expected: &Outputs, computed: &Outputs) -> Closeness {
                 closeness.logits = Some(closeness.logits.map_or(error, |worst| worst.max(error)));
             }
             _ => {
-                let cosines = expected.iter().zip(computed).map(|(a, b)| cosine(a, b));
-                let least = cosines.fold(1.0, f64::min);
-                if closeness.cosine.is_none_or(|(worst, _)| least < worst) {
-                    closeness.cosine = Some((least, want.name()));
-                }
+                let cosines = || expected.iter().zip(computed).map(|(a, b)| cosine(a, b));
+                closeness.cosines.push(Cosines {
+                    what: want.name(),
+                    mean: cosines().sum::<f64>() / expected.len().max(1) as f64,
+                    least: cosines().fold(1.0, f64::min),
+                });
             }
         }
     }
@@ -155,15 +174,16 @@ pub(super) fn compare(expected: &Outputs, computed: &Outputs) -> Closeness {
 
 impl Closeness {
     pub(super) fn passed(&self) -> bool {
-        self.cosine.is_none_or(|(cosine, _)| cosine >= LEAST_COSINE)
-            && self.logits.is_none_or(|error| error <= MOST_LOGIT_ERROR)
+        self.cosines.iter().all(Cosines::passed) && self.logits.is_none_or(|error| error <= MOST_LOGIT_ERROR)
     }
 
     /// The line about the check.
     pub(super) fn say(&self, model: &str) -> String {
         let mut parts = Vec::new();
-        if let Some((cosine, what)) = self.cosine {
-            parts.push(format!("{what} have a cosine of at least {cosine:.5} (the limit is {LEAST_COSINE})"));
+        for Cosines { what, mean, least } in &self.cosines {
+            parts.push(format!(
+                "{what} have a cosine of {mean:.5} on average and {least:.5} at least (the limits are {MEAN_COSINE} and {LEAST_COSINE})"
+            ));
         }
         if let Some(error) = self.logits {
             let (error, most) = (100.0 * error, 100.0 * MOST_LOGIT_ERROR);
@@ -203,9 +223,12 @@ mod tests {
     fn one_vector_that_is_off_fails_the_check() {
         let good = vec![(Want::Dense, vec![vec![1.0, 0.0], vec![0.0, 1.0]])];
         assert!(compare(&good, &good).passed());
-        let near = vec![(Want::Dense, vec![vec![1.0, 0.01], vec![0.0, 1.0]])];
+        let near = vec![(Want::Dense, vec![vec![1.0, 0.08], vec![0.0, 1.0]])];
         assert!(compare(&good, &near).passed());
-        let off = vec![(Want::Dense, vec![vec![1.0, 0.0], vec![0.1, 1.0]])];
+        // Each within the limit of one, and all of them beyond that of the mean.
+        let all = vec![(Want::Dense, vec![vec![1.0, 0.1], vec![0.1, 1.0]])];
+        assert!(!compare(&good, &all).passed());
+        let off = vec![(Want::Dense, vec![vec![1.0, 0.0], vec![0.2, 1.0]])];
         let outcome = compare(&good, &off);
         assert!(!outcome.passed());
         assert!(

@@ -10,7 +10,7 @@ use super::Format;
 use crate::Failure;
 
 /// Raised when the same weights on the same tier give other numbers than before: kernels, pooling, heads.
-const NUMERICS: u32 = 1;
+const NUMERICS: u32 = 2;
 /// Bytes of a file beside the weights that are read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Files beside the weights.
@@ -41,7 +41,7 @@ pub(super) fn digest(path: &Path, opened: &Opened) -> Result<String, Failure> {
     Ok(hex(&hasher.finalize()[..8]))
 }
 
-/// The fingerprint, as `3f2a9c0d11e85b47.int8.avx2.1`.
+/// The fingerprint, as `3f2a9c0d11e85b47.int8.avx2.2`.
 pub(super) fn of(digest: &str, format: Format, tier: Tier) -> String {
     format!("{digest}.{}.{tier}.{NUMERICS}", format.name())
 }
@@ -106,6 +106,6 @@ mod tests {
         let names: Vec<_> =
             found.iter().map(|path| path.strip_prefix(folder.path()).expect("inside")).collect();
         assert_eq!(names, ["1_Pooling/config.json", "config.json", "vocab.txt"].map(Path::new));
-        assert_eq!(of("ab", Format::Bf16, Tier::Scalar), "ab.bf16.scalar.1");
+        assert_eq!(of("ab", Format::Bf16, Tier::Scalar), "ab.bf16.scalar.2");
     }
 }

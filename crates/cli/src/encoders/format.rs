@@ -40,6 +40,8 @@ impl Format {
     /// How keys and values of a layer are kept.
     pub(crate) fn kv_dtype(self, tier: Tier) -> KvDtype {
         match self {
+            // Without a dot product of halves, halves are widened for every product. Blocks of one layer are small.
+            Format::Int8 | Format::Bf16 if tier == Tier::Avx2 => KvDtype::F32,
             Format::Int8 | Format::Bf16 => KvDtype::fastest(tier),
             Format::F32 => KvDtype::F32,
         }

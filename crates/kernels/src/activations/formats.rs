@@ -9,6 +9,8 @@ pub struct ActFormats {
     pub q8: bool,
     /// 16 bits, as two planes of 8: a coarse and a fine one.
     pub q16: bool,
+    /// 7 bits, unsigned, with a scale and an offset for each 64 columns.
+    pub u7: bool,
     /// bf16, in pairs of columns.
     pub bf16: bool,
     /// 8 bits for decode rows, bf16 for prefill rows: see [`Activations::set`](super::Activations::set).
@@ -32,6 +34,7 @@ impl BitOr for ActFormats {
         ActFormats {
             q8: self.q8 | o.q8,
             q16: self.q16 | o.q16,
+            u7: self.u7 | o.u7,
             bf16: self.bf16 | o.bf16,
             q8_decode_bf16_prefill: self.q8_decode_bf16_prefill | o.q8_decode_bf16_prefill,
             f16: self.f16 | o.f16,

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `formats.rs` | which formats are wanted |
 //! | `block.rs`, `quantize.rs`, `pow2.rs` | 8 and 16 bits, in blocks of 32 columns |
+//! | `u7.rs` | 7 bits with a zero point, in blocks of 64 columns |
 //! | `pack_bf16.rs`, `pack_f16.rs` | pairs of bf16 and f16 |
 //! | `source.rs` | where rows come from: as they are, norms, gated, activated |
 
@@ -17,11 +18,13 @@ mod pack_f16;
 mod pow2;
 mod quantize;
 mod source;
+mod u7;
 
 pub(crate) use block::{BLOCK, Block, QuantizedRows, ROW_GROUP, RowGroups, ZERO_BLOCKS};
 pub use formats::ActFormats;
 pub(crate) use pack_bf16::{AMX_TILE_PAIRS, PAIR_CHUNK, PairGroups};
 pub(crate) use pack_f16::{F16Rows, power_above, power_of_two};
+pub(crate) use u7::{U7_BLOCK, U7Block, U7Rows};
 
 use cpu::AlignedVec;
 use cpu::simd::dispatch;
@@ -30,6 +33,7 @@ use pack_bf16::{AMX_TILE_ROWS, PackBf16, PairShape};
 use pack_f16::{MeasureRows, PackF16};
 use quantize::{PARALLEL_MIN_BLOCKS, QuantForm, QuantizeRows};
 use source::RowSource;
+use u7::QuantizeU7;
 
 use crate::Compute;
 use crate::elementwise::{self, Activation, parallel_rows};
@@ -51,6 +55,9 @@ pub struct Activations {
     /// The number of rows in `q8`, from the first: all, or the decode rows where prefill rows are in bf16.
     pub(crate) quantized_rows: usize,
     q8: Vec<Block>,
+    /// Blocks in 7 bits, none until rows are set in that format.
+    u7: Vec<U7Block>,
+    max_u7: usize,
     pub(crate) bf16: AlignedVec<[i8; 4]>,
     f16: AlignedVec<[i8; 4]>,
     /// The scale of each row in `f16`, a power of two.
@@ -73,6 +80,8 @@ impl Activations {
             pow2: false,
             quantized_rows: 0,
             q8: vec![Block::ZERO; q8],
+            u7: Vec::new(),
+            max_u7: max_rows * max_cols.div_ceil(U7_BLOCK),
             bf16: AlignedVec::new(pairs),
             f16: AlignedVec::new(pairs),
             descale: vec![0.0; max_rows],
@@ -199,6 +208,9 @@ impl Activations {
                 dispatch(c.tier, PackBf16 { x: x.slice(i * rows * cols..x.len()), cols, shape, out });
             });
         }
+        if formats.u7 {
+            self.quantize_u7(c, x);
+        }
         assert!(!(formats.q8 && formats.q16), "rows are quantized to eight bits or to sixteen, not both");
         self.q16 = formats.q16;
         if formats.q8 || formats.q16 {
@@ -225,6 +237,22 @@ impl Activations {
                 dispatch(c.tier, QuantizeRows { x, cols, from, form, row_len, out });
             });
         }
+    }
+
+    /// Writes the rows `x` in 7 bits.
+    fn quantize_u7(&mut self, c: &Compute, x: RowSource<'_>) {
+        let (rows, cols, row_len) = (self.rows, self.cols, self.cols.div_ceil(U7_BLOCK));
+        // Reserved at the first use, for the tiers and models that read it.
+        let need = self.max_u7.max(rows * row_len);
+        if self.u7.len() < need {
+            self.u7.resize(need, U7Block::ZERO);
+        }
+        let tasks = if x.len() < PARALLEL_MIN_VALUES { 1 } else { 4 * c.pool.threads() };
+        let part = rows.div_ceil(tasks).max(1);
+        c.pool.chunks_mut(&mut self.u7[..rows * row_len], part * row_len, &|i, out| {
+            let x = x.slice(i * part * cols..x.len());
+            dispatch(c.tier, QuantizeU7 { x, cols, out });
+        });
     }
 
     /// Writes the rows `x` as f16.
@@ -255,6 +283,12 @@ impl Activations {
     /// The rows in f16.
     pub(crate) fn f16(&self) -> F16Rows<'_> {
         F16Rows { pairs: &self.f16, descale: &self.descale }
+    }
+
+    /// The rows in 7 bits.
+    pub(crate) fn u7(&self) -> U7Rows<'_> {
+        let row_len = self.cols.div_ceil(U7_BLOCK);
+        U7Rows { blocks: &self.u7[..self.rows * row_len], rows: self.rows, row_len }
     }
 
     /// Rows of blocks to a row: two planes in 16 bits, one in 8.

@@ -9,6 +9,7 @@
 //! | `q8_pow2.rs` | the same for Zen 4 and 8-bit activations: power-of-two activation scales |
 //! | `zero_point.rs` | the start of integer accumulators, for each zero point that formats have |
 //! | `float.rs`, `bf16.rs` | micro-kernels of `f32`, `f16` and bf16 weights |
+//! | `u7.rs` | micro-kernel of float weights that were quantized when they were packed |
 //! | `bf16_dict12.rs` | micro-kernels of dictionary-compressed bf16 weights; for M > 64 with K-blocking loops of its own |
 //! | [`crate::amx`] | the same on AMX tiles, with loops of its own |
 //!
@@ -21,6 +22,7 @@ mod float;
 mod q8;
 mod q8_i16;
 mod q8_pow2;
+mod u7;
 pub(crate) mod work;
 mod zero_point;
 
@@ -97,7 +99,7 @@ const MC_PER_THREAD: usize = 64;
 /// The number of ranges that M is split into.
 fn m_splits(w: &Matrix, x: &Activations, threads: usize) -> usize {
     // AMX decodes weights once for all rows, and weights that are not quantized are too many bytes to read more than once.
-    let whole = has_tiles(w.tier) || !matches!(w.layout, Layout::Quantized(_));
+    let whole = has_tiles(w.tier) || !matches!(w.layout, Layout::Quantized(_) | Layout::Int8);
     if whole { 1 } else { (x.rows / MC_PER_THREAD).clamp(1, threads) }
 }
 
@@ -122,7 +124,7 @@ fn amx_block_panels(w: &Matrix, x: &Activations) -> usize {
         Layout::Quantized(_) if has_f16_tiles(w.tier) => x.rows,
         Layout::Quantized(_) => x.rows - x.quantized_rows,
         Layout::Bf16 | Layout::Bf16Dict12 => x.rows,
-        Layout::F32 | Layout::F16 => 0,
+        Layout::F32 | Layout::F16 | Layout::Int8 => 0,
     };
     if has_tiles(w.tier) && amx_rows >= amx::BLOCKED_MIN_M { tune::amx::NC_PANELS } else { 0 }
 }
@@ -167,6 +169,7 @@ fn gemm_task(w: &Matrix, panel: usize, x: &Activations, first: usize, out: Tile<
                 amx::gemm_dequant_bf16::<F>(amx, work, &x.bf16, rows);
             }
         }, ()),
+        Layout::Int8 => dispatch(w.tier, Gemm { work, kernel: x.u7().from(first) }),
         Layout::F32 => dispatch(w.tier, Gemm { work, kernel: f32_rows::<F32>(&x.f32) }),
         Layout::F16 => dispatch(w.tier, Gemm { work, kernel: f32_rows::<F16>(&x.f32) }),
         Layout::Bf16 => {

@@ -110,6 +110,12 @@ pub fn has_pow2_scale(tier: Tier) -> bool {
     has_zen4_bf16(tier)
 }
 
+/// Whether [`Precision::Int8`](crate::Precision) is the fastest eight bits on `tier`: without a dot product of bytes, eight-bit codes
+/// of other formats are taken apart into magnitude and sign, for every product.
+pub fn multiplies_u7(tier: Tier) -> bool {
+    tier == Tier::Avx2
+}
+
 /// Prefetches the cache line `ahead` bytes after the start of `x`, of weights or of the KV cache, into the table's cache level.
 #[inline(always)]
 pub(crate) fn prefetch<S: Simd>(s: S, x: &[u8], ahead: usize) {

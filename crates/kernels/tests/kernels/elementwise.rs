@@ -56,10 +56,10 @@ fn gelu_is_that_of_the_error_function() {
         activate(&c, Activation::Gelu, &mut got);
         for (v, got) in x.iter().map(|v| f64::from(*v)).zip(got) {
             let want = v / 2.0 * (1.0 + erf_series(v / 2f64.sqrt()));
-            // The approximation is within 1.5e-7 of the error function; the rest rounds a few times.
+            // The approximation is within 6e-7 of the error function; the rest rounds a few times.
             let off = (f64::from(got) - want).abs();
             assert!(
-                off <= v.abs() / 2.0 * (1.5e-7 + 4.0 * f64::from(f32::EPSILON)),
+                off <= v.abs() / 2.0 * (6e-7 + 4.0 * f64::from(f32::EPSILON)),
                 "{tier} {v}: {got}, not {want}"
             );
         }

@@ -144,6 +144,66 @@ fn rows_of_prompts_are_within_budget_and_neither_batch_nor_answers_beside_them_m
     }
 }
 
+/// Floats in eight bits × activations in seven: within half a step of the dequantized weights, alone as in a batch, on any number of
+/// threads, and by the same integers on every tier.
+#[test]
+fn floats_quantized_at_load_are_within_budget_and_the_batch_does_not_matter() {
+    const BLOCK: usize = 64;
+    let mut noise = Noise(48);
+    for (dtype, cols, outputs) in [(Dtype::F32, 384, 131), (Dtype::BF16, 312, 40), (Dtype::F16, 100, 9)] {
+        let bytes = random_weights(dtype, outputs, cols, &mut noise);
+        let mut floats = vec![0.0; outputs * cols];
+        tensor::dequantize(dtype, &bytes, &mut floats).unwrap();
+        // Values on both sides of zero, on one side only, and a block of zeros.
+        let mut x: Vec<f32> = (0..150 * cols).map(|_| noise.unit() * 3.0).collect();
+        x[cols..2 * cols].iter_mut().for_each(|x| *x = x.abs());
+        x[2 * cols..2 * cols + BLOCK].fill(0.0);
+        for tier in Tier::available() {
+            let c = Compute::new(tier, Pool::new(2, None).unwrap());
+            let w = Matrix::pack(&c, dtype, outputs, cols, &bytes, Precision::Int8).unwrap();
+            assert_eq!(w.activations(), ActFormats { u7: true, ..ActFormats::default() });
+            let out = run(&c, &w, &x);
+            let mut row = vec![0.0; cols];
+            for r in 0..outputs {
+                w.row_into(r, &mut row);
+                for (block, packed) in floats[r * cols..][..cols].chunks(BLOCK).zip(row.chunks(BLOCK)) {
+                    let most = block.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+                    let off = block.iter().zip(packed).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    assert!(
+                        off <= most / 254.0 * 1.001,
+                        "{tier} {dtype:?}: a weight is off by {off} of {most}"
+                    );
+                }
+                for (t, x) in x.chunks(cols).enumerate() {
+                    let (mut want, mut limit) = (0.0f64, 1e-5f64);
+                    for (w, x) in row.chunks(BLOCK).zip(x.chunks(BLOCK)) {
+                        let most = x.iter().fold(0.0f32, |most, v| most.max(*v));
+                        let least = x.iter().fold(0.0f32, |least, v| least.min(*v));
+                        let step = f64::from(most - least) / 127.0;
+                        for (w, x) in w.iter().zip(x) {
+                            // Half a step of the code, and half of one of the zero point, which moves no value but cuts the last.
+                            want += f64::from(*w) * f64::from(*x);
+                            limit += f64::from(w.abs()) * (step * 1.001 + f64::from(x.abs()) * 1e-6);
+                        }
+                    }
+                    let error = (f64::from(out[t * outputs + r]) - want).abs();
+                    assert!(error <= limit, "{tier} {dtype:?} [{t}, {r}]: off by {error} of {limit}");
+                }
+            }
+            for (first, count) in [(0, 1), (3, 2), (1, 7), (5, 64), (17, 133)] {
+                let alone = run(&c, &w, &x[first * cols..(first + count) * cols]);
+                assert_eq!(
+                    alone,
+                    out[first * outputs..(first + count) * outputs],
+                    "{tier} {dtype:?} {first}+{count}"
+                );
+            }
+            let one = Compute::new(tier, Pool::new(1, None).unwrap());
+            assert_eq!(run(&one, &w, &x), out, "{tier} {dtype:?} on one thread");
+        }
+    }
+}
+
 #[test]
 fn every_format_tier_and_row_count_is_within_budget_and_the_batch_does_not_matter() {
     let mut noise = Noise(11);
