@@ -20,15 +20,16 @@ use tensor::Dtype;
 /// Weights of the products: `[ROWS, COLS]`. The rows are whole panels of every tier.
 const ROWS: usize = 256;
 const COLS: usize = 1024;
-const FORMATS: [(&str, Dtype); 8] = [
-    ("q4_k", Dtype::Q4_K),
-    ("q5_k", Dtype::Q5_K),
-    ("q6_k", Dtype::Q6_K),
-    ("q8_0", Dtype::Q8_0),
-    ("q4_0", Dtype::Q4_0),
-    ("q4_1", Dtype::Q4_1),
-    ("bf16", Dtype::BF16),
-    ("f16", Dtype::F16),
+const FORMATS: [(&str, Dtype, Precision); 9] = [
+    ("q4_k", Dtype::Q4_K, Precision::Fast),
+    ("q5_k", Dtype::Q5_K, Precision::Fast),
+    ("q6_k", Dtype::Q6_K, Precision::Fast),
+    ("q8_0", Dtype::Q8_0, Precision::Fast),
+    ("q4_0", Dtype::Q4_0, Precision::Fast),
+    ("q4_1", Dtype::Q4_1, Precision::Fast),
+    ("bf16", Dtype::BF16, Precision::Fast),
+    ("f16", Dtype::F16, Precision::Fast),
+    ("int8", Dtype::BF16, Precision::Int8),
 ];
 /// Rows of activations: one stream, a few, and a tile of every tier or more.
 const BATCHES: [usize; 3] = [1, 4, 16];
@@ -48,10 +49,18 @@ type Problem = Box<dyn std::error::Error>;
 
 #[derive(Clone, Copy)]
 enum Kernel {
-    Product { dtype: Dtype, batch: usize },
-    Attention { rows: usize, dtype: Option<KvDtype> },
+    Product {
+        dtype: Dtype,
+        precision: Precision,
+        batch: usize,
+    },
+    Attention {
+        rows: usize,
+        dtype: Option<KvDtype>,
+    },
     Encoder,
-    Quantize,
+    /// For these weights, packed as [`Precision::Int8`].
+    Quantize(Dtype),
     Gated,
     Activated,
     RmsNorm,
@@ -62,9 +71,9 @@ enum Kernel {
 impl Kernel {
     fn all() -> Vec<(String, Kernel)> {
         let mut all = Vec::new();
-        for (name, dtype) in FORMATS {
+        for (name, dtype, precision) in FORMATS {
             for batch in BATCHES {
-                all.push((format!("product/{name}/{batch}"), Kernel::Product { dtype, batch }));
+                all.push((format!("product/{name}/{batch}"), Kernel::Product { dtype, precision, batch }));
             }
         }
         for (name, dtype) in [("attention", None), ("attention/q8_0", Some(KvDtype::Q8_0))] {
@@ -73,7 +82,8 @@ impl Kernel {
         }
         for (name, kernel) in [
             ("attention/encoder", Kernel::Encoder),
-            ("quantize", Kernel::Quantize),
+            ("quantize", Kernel::Quantize(Dtype::Q8_0)),
+            ("quantize/int8", Kernel::Quantize(Dtype::BF16)),
             ("gated", Kernel::Gated),
             ("activated", Kernel::Activated),
             ("rms_norm", Kernel::RmsNorm),
@@ -94,7 +104,7 @@ impl Kernel {
                 2 * seen * HEADS * HEAD_DIM
             }
             Kernel::Encoder => 2 * PROMPT * POSITIONS * HEADS * HEAD_DIM,
-            Kernel::Quantize
+            Kernel::Quantize(_)
             | Kernel::Gated
             | Kernel::Activated
             | Kernel::RmsNorm
@@ -105,7 +115,7 @@ impl Kernel {
 
     fn run(self, c: &Compute, calls: usize) -> Result<(), Problem> {
         match self {
-            Kernel::Product { dtype, batch } => products(c, dtype, batch, calls),
+            Kernel::Product { dtype, precision, batch } => products(c, (dtype, precision), batch, calls),
             Kernel::Attention { rows, dtype } => {
                 let mask = Mask::Causal { window: None };
                 attentions(c, rows, mask, dtype.unwrap_or(KvDtype::fastest(c.tier)), calls)
@@ -114,7 +124,7 @@ impl Kernel {
                 let mask = Mask::Bidirectional { reach: None };
                 attentions(c, PROMPT, mask, KvDtype::fastest(c.tier), calls)
             }
-            Kernel::Quantize => quantizes(c, calls),
+            Kernel::Quantize(dtype) => quantizes(c, dtype, calls),
             Kernel::Gated => gates(c, calls),
             Kernel::Activated => activates(c, calls),
             Kernel::RmsNorm => norms(c, calls),
@@ -143,8 +153,13 @@ fn main() -> Result<(), Problem> {
     kernel.run(&Compute::new(tier, Pool::new(1, None)?), calls.parse()?)
 }
 
-fn products(c: &Compute, dtype: Dtype, batch: usize, calls: usize) -> Result<(), Problem> {
-    let w = Matrix::pack(c, dtype, ROWS, COLS, &weights(dtype)?, Precision::Fast)?;
+fn products(
+    c: &Compute,
+    (dtype, precision): (Dtype, Precision),
+    batch: usize,
+    calls: usize,
+) -> Result<(), Problem> {
+    let w = Matrix::pack(c, dtype, ROWS, COLS, &weights(dtype)?, precision)?;
     let mut x = Activations::new(batch, COLS);
     x.set(c, &values(batch * COLS), COLS, w.activations(), batch);
     let mut out = vec![0.0; batch * ROWS];
@@ -172,9 +187,9 @@ fn attentions(c: &Compute, rows: usize, mask: Mask, dtype: KvDtype, calls: usize
     Ok(())
 }
 
-fn quantizes(c: &Compute, calls: usize) -> Result<(), Problem> {
-    // Any quantized weights: what they read is what is measured.
-    let w = Matrix::pack(c, Dtype::Q8_0, ROWS, COLS, &weights(Dtype::Q8_0)?, Precision::Fast)?;
+fn quantizes(c: &Compute, dtype: Dtype, calls: usize) -> Result<(), Problem> {
+    // What such weights read is what is measured; quantized ones are packed as they are.
+    let w = Matrix::pack(c, dtype, ROWS, COLS, &weights(dtype)?, Precision::Int8)?;
     let rows = values(VALUES_ROWS * COLS);
     let mut x = Activations::new(VALUES_ROWS, COLS);
     for _ in 0..calls {
