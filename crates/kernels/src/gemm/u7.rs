@@ -6,7 +6,7 @@ use super::driver::MicroKernel;
 use super::work::unrolled;
 use crate::activations::{U7_BLOCK, U7Block, U7Rows};
 use crate::int8;
-use crate::tune::maddubs_i16;
+use crate::tune::{self, maddubs_i16};
 
 /// Quads of a block.
 const QUADS: usize = U7_BLOCK / 4;
@@ -47,6 +47,14 @@ impl MicroKernel for U7Rows<'_> {
             let mut x: [&U7Block; MR] = [&rows[0][b]; MR];
             for t in 1..MR {
                 x[t] = &rows[t][b];
+            }
+            if first == 0 {
+                // The next panels, before the first rows; the others find these in L1.
+                for part in weights {
+                    for line in part.chunks(64) {
+                        tune::prefetch(s, line, NR * blocks * block_bytes);
+                    }
+                }
             }
             let dots = block(s, &weights, &x);
             let floats = const { U7_BLOCK * S::LANES };
