@@ -402,10 +402,8 @@ fn arena(
     format: EncoderFormat,
 ) -> Result<Arena, Error> {
     let packed = || {
-        found.iter().filter(|w| !w.vector).map(|w| {
-            let (dtype, precision) = w.packed_as(format, precision, tier);
-            Matrix::packed_bytes(tier, dtype, w.rows, w.cols, precision)
-        })
+        let matrices = found.iter().filter(|weight| !weight.vector);
+        matrices.map(|weight| weight.packed_bytes(tier, precision, format))
     };
     let lengths = packed().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let bytes = packed().fold(0, u64::saturating_add);

@@ -25,13 +25,13 @@ pub(crate) struct LocatedWeight<'a> {
 }
 
 impl LocatedWeight<'_> {
-    /// Bytes of this weight in memory after packing.
-    pub(crate) fn packed_bytes(&self, tier: Tier, precision: Precision) -> u64 {
+    /// Bytes of this weight in memory after packing, in a model of this precision and format.
+    pub(crate) fn packed_bytes(&self, tier: Tier, of_model: Precision, format: EncoderFormat) -> u64 {
         if self.vector {
             return 4 * self.cols as u64;
         }
-        let precision = self.precision(precision);
-        Matrix::packed_bytes(tier, self.dtype, self.rows, self.cols, precision)
+        let (dtype, precision) = self.packed_as(format, of_model, tier);
+        Matrix::packed_bytes(tier, dtype, self.rows, self.cols, precision)
     }
 
     /// The precision of this weight in a model of this precision: heads of encoders are computed in f32.
@@ -39,7 +39,7 @@ impl LocatedWeight<'_> {
         if self.role.is_task() { Precision::F32 } else { of_model }
     }
 
-    /// The format in which this weight is packed, and its precision: those of the file and the model, or the encoder's.
+    /// The format in which this matrix is packed, and its precision: those of the file and the model, or the encoder's.
     pub(crate) fn packed_as(
         &self,
         format: EncoderFormat,
@@ -48,7 +48,7 @@ impl LocatedWeight<'_> {
     ) -> (Dtype, Precision) {
         let precision = self.precision(of_model);
         let float = matches!(self.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
-        if self.vector || self.role.is_task() || !float {
+        if self.role.is_task() || !float {
             return (self.dtype, precision);
         }
         let embedding = self.role == WeightRole::Embedding;
@@ -69,7 +69,7 @@ impl LocatedWeight<'_> {
             rows: self.rows,
             cols: self.cols,
             vector: self.vector,
-            bytes: self.packed_bytes(tier, precision),
+            bytes: self.packed_bytes(tier, precision, EncoderFormat::File),
         }
     }
 }

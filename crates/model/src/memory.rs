@@ -83,7 +83,7 @@ impl Spec {
     pub fn weight_bytes(&self, opened: &Opened, tier: Tier, precision: Precision) -> Result<u64, Error> {
         let source = Source::new(opened)?;
         let found = locate::locate_weights(opened, &source, self)?;
-        Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision)).sum())
+        Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision, EncoderFormat::File)).sum())
     }
 
     /// As [`Spec::weight_bytes`], for [`Model::load_encoder`](crate::Model::load_encoder) with this format.
@@ -99,11 +99,6 @@ impl Spec {
     ) -> Result<u64, Error> {
         let source = Source::new(opened)?;
         let found = locate::locate_weights(opened, &source, self)?;
-        let bytes = found.into_iter().map(|mut weight| {
-            let (dtype, precision) = weight.packed_as(format, precision, tier);
-            weight.dtype = dtype;
-            weight.packed_bytes(tier, precision)
-        });
-        Ok(bytes.sum())
+        Ok(found.iter().map(|weight| weight.packed_bytes(tier, precision, format)).sum())
     }
 }

@@ -103,7 +103,7 @@ fn max_abs<S: Simd>(s: S, x: &[f32; BLOCK]) -> S::F {
 /// The scale that maps `max_abs` to `levels`, and its inverse; zeros for a block that is zero or not finite. (Such a row stays NaN or
 /// infinite in the residual stream.)
 #[inline(always)]
-fn scale_for(max_abs: f32, levels: f32) -> (f32, f32) {
+pub(super) fn scale_for(max_abs: f32, levels: f32) -> (f32, f32) {
     let inverse = levels / max_abs;
     // The inverse is zero or NaN for a block that is not finite, infinite for one of zeros or denormals. Two plain comparisons, so that it
     // is vectorized.

@@ -5,6 +5,7 @@
 
 use cpu::simd::{Job, Simd};
 
+use super::quantize::scale_for;
 use super::source::{RUN_VALUES, RowSource};
 
 /// Columns that share a scale and an offset; of the weights too.
@@ -95,11 +96,7 @@ fn quantize<S: Simd>(s: S, x: &[f32; U7_BLOCK], out: &mut U7Block) {
         least = s.max(least, s.sub(zero, v));
     }
     let (most, least) = (s.reduce_max(most), s.reduce_max(least));
-    let range = most + least;
-    let inverse = TOP / range;
-    // As `scale_for` of the other formats: zeros for a block that is zero or not finite.
-    let usable = (inverse > 0.0) & (inverse <= f32::MAX);
-    let (inverse, scale) = if usable { (inverse, range / TOP) } else { (0.0, 0.0) };
+    let (scale, inverse) = scale_for(most + least, TOP);
     let zero_point = (least * inverse).round_ties_even();
     let (factor, shift, top) = (s.splat(inverse), s.splat(zero_point), s.splat(TOP));
     for (x, q) in x.chunks_exact(S::LANES).zip(out.q.chunks_exact_mut(S::LANES)) {
