@@ -15,9 +15,14 @@ pub type F = [f32; N];
 /// Eight 32-bit integers, or 32 bytes in little-endian order.
 pub type I = [u32; N];
 
+/// A value for each lane. A loop, as `array::from_fn` and `map` are several functions for each closure, which take time to compile.
 #[inline(always)]
-fn each(f: impl Fn(usize) -> f32) -> F {
-    std::array::from_fn(f)
+fn each<T: Copy + Default>(lane: impl Fn(usize) -> T) -> [T; N] {
+    let mut all = [T::default(); N];
+    for i in 0..N {
+        all[i] = lane(i);
+    }
+    all
 }
 
 #[inline(always)]
@@ -138,7 +143,7 @@ impl Simd for Scalar {
     #[inline(always)]
     fn load_bytes(self, x: &[u8]) -> I {
         let x = &x[..4 * N];
-        std::array::from_fn(|i| u32::from_le_bytes([x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]]))
+        each(|i| u32::from_le_bytes([x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]]))
     }
     #[inline(always)]
     fn store_bytes(self, x: I, out: &mut [u8]) {
@@ -161,23 +166,23 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn and(self, a: I, b: I) -> I {
-        std::array::from_fn(|i| a[i] & b[i])
+        each(|i| a[i] & b[i])
     }
     #[inline(always)]
     fn or(self, a: I, b: I) -> I {
-        std::array::from_fn(|i| a[i] | b[i])
+        each(|i| a[i] | b[i])
     }
     #[inline(always)]
     fn shr<const S: i32>(self, a: I) -> I {
-        a.map(|v| v >> S)
+        each(|i| a[i] >> S)
     }
     #[inline(always)]
     fn shl<const S: i32>(self, a: I) -> I {
-        a.map(|v| v << S)
+        each(|i| a[i] << S)
     }
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], index: I) -> I {
-        index.map(|v| u32::from_le_bytes(bytes(v).map(|b| table[usize::from(b & 15)])))
+        each(|i| u32::from_le_bytes(bytes(index[i]).map(|b| table[usize::from(b & 15)])))
     }
     #[inline(always)]
     fn to_f(self, a: I) -> F {
@@ -189,11 +194,11 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn bits(self, a: F) -> I {
-        a.map(f32::to_bits)
+        each(|i| a[i].to_bits())
     }
     #[inline(always)]
     fn dot(self, acc: I, w: I, x: I) -> I {
-        std::array::from_fn(|i| {
+        each(|i| {
             let (w, x) = (bytes(w[i]), bytes(x[i]));
             let sum: i32 = (0..4).map(|j| i32::from(w[j]) * i32::from(x[j].cast_signed())).sum();
             acc[i].wrapping_add(sum.cast_unsigned())

@@ -175,7 +175,7 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
     scaled: &mut [[S::F; MR]; NR],
     sums: &mut [[S::F; MR]; NR],
 ) {
-    let quads = QUADS / F::Scales::GROUPS;
+    let quads = const { QUADS / F::Scales::GROUPS };
     let mut dots = [[s.splat_i(0); MR]; NR];
     unrolled!(t < MR, {
         let start = zero_point_init::<S, F, HALF>(s, &x[t]);
@@ -194,7 +194,7 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
     } else {
         // Quads j and j + 4 that share a register of nibbles follow each other.
         let shared = const { if F::Codes::SHARES_REGISTER && F::Scales::GROUPS == 1 { 2 } else { 1 } };
-        unrolled!(k < quads, {
+        unrolled!(k < QUADS / F::Scales::GROUPS, {
             let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * HALF + k };
             if let Some(prefetch) = prefetch
                 && k % shared == 0
@@ -206,16 +206,7 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
             for p in 0..NR {
                 w[p] = F::Codes::quad(s, u[p].codes, j);
             }
-            unrolled!(t < MR, {
-                let four = s.splat4(&x[t].q[4 * j..]);
-                for p in 0..NR {
-                    dots[p][t] = if F::Codes::EIGHT_BIT {
-                        s.dot_u8(dots[p][t], w[p], four)
-                    } else {
-                        s.dot(dots[p][t], w[p], four)
-                    };
-                }
-            });
+            dot_quad::<S, F, MR, NR>(s, x, j, &w, &mut dots);
         });
     }
     unrolled!(t < MR, {
@@ -237,6 +228,27 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
             for p in 0..NR {
                 sums[p][t] = s.fma(u[p].bias[HALF], sum, sums[p][t]);
             }
+        }
+    });
+}
+
+/// Adds quad `j` of each row × the codes of that quad of each panel.
+#[inline(always)]
+pub(super) fn dot_quad<S: Simd, F: Format, const MR: usize, const NR: usize>(
+    s: S,
+    x: &[Block],
+    j: usize,
+    w: &[S::I; NR],
+    dots: &mut [[S::I; MR]; NR],
+) {
+    unrolled!(t < MR, {
+        let four = s.splat4(&x[t].q[4 * j..]);
+        for p in 0..NR {
+            dots[p][t] = if F::Codes::EIGHT_BIT {
+                s.dot_u8(dots[p][t], w[p], four)
+            } else {
+                s.dot(dots[p][t], w[p], four)
+            };
         }
     });
 }

@@ -6,6 +6,7 @@
 
 use cpu::simd::{Simd, i16_quads};
 
+use super::q8::dot_quad;
 use super::work::unrolled;
 use super::zero_point::{zero_point_i16, zero_point_init};
 use crate::activations::Block;
@@ -29,8 +30,6 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR:
 ) {
     let x = &x[from..from + SUB_MR];
     let two_scales = F::Scales::GROUPS == 2;
-    let unroll_factor =
-        const { if F::Scales::GROUPS == 2 || F::Codes::EIGHT_BIT { 2 } else { i16_quads(F::Codes::BITS) } };
     let mut u = [unpack::unpack::<S, F>(s, heads[0], blocks[0], i); NR];
     for p in 1..NR {
         u[p] = unpack::unpack::<S, F>(s, heads[p], blocks[p], i);
@@ -52,38 +51,20 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR:
     });
     if const { F::Codes::EIGHT_BIT } {
         unrolled!(j < QUADS, {
-            unrolled!(t < SUB_MR, {
-                let four = s.splat4(&x[t].q[4 * j..]);
-                for p in 0..NR {
-                    dots[p][t] = s.dot_u8(dots[p][t], u[p].w[j], four);
-                }
-            });
+            dot_quad::<S, F, SUB_MR, NR>(s, x, j, &codes(s, &u, j), &mut dots);
         });
     } else if two_scales {
         unrolled!(pair < QUADS / 2, {
-            let j = 2 * pair;
-            unrolled!(t < SUB_MR, {
-                let (first, second) = (s.splat4(&x[t].q[4 * j..]), s.splat4(&x[t].q[4 * j + 4..]));
-                for p in 0..NR {
-                    let i16_sums = s.maddubs_i16(s.splat_i(0), u[p].w[j], first);
-                    let i16_sums = s.maddubs_i16(i16_sums, u[p].w[j + 1], second);
-                    dots[p][t] = s.madd_i16_to_i32(dots[p][t], i16_sums, u[p].sub_scales[j / 4]);
-                }
-            });
+            dot_scaled_quads(s, x, 2 * pair, &u, &mut dots);
         });
     } else {
-        for chunk in 0..QUADS / unroll_factor {
+        for chunk in 0..QUADS / const { quads_in_i16::<F>() } {
             let mut i16_sums = [[s.splat_i(0); SUB_MR]; NR];
-            unrolled!(k < unroll_factor, {
+            unrolled!(k < quads_in_i16::<F>(), {
                 // Quads that share a register of nibbles follow each other.
-                let k = chunk * unroll_factor + k;
+                let k = chunk * const { quads_in_i16::<F>() } + k;
                 let j = k % 2 * 4 + k / 2;
-                unrolled!(t < SUB_MR, {
-                    let four = s.splat4(&x[t].q[4 * j..]);
-                    for p in 0..NR {
-                        i16_sums[p][t] = s.maddubs_i16(i16_sums[p][t], u[p].w[j], four);
-                    }
-                });
+                maddubs_quad(s, x, j, &u, &mut i16_sums);
             });
             unrolled!(t < SUB_MR, {
                 for p in 0..NR {
@@ -103,6 +84,57 @@ pub(super) fn microkernel_i16<S: Simd, F: Format, const SUB_MR: usize, const MR:
             for p in 0..NR {
                 sums[p][from + t] = s.fma(u[p].bias[0], sum, sums[p][from + t]);
             }
+        }
+    });
+}
+
+/// Quads whose products are accumulated in `i16` before they are widened.
+const fn quads_in_i16<F: Format>() -> usize {
+    if F::Scales::GROUPS == 2 || F::Codes::EIGHT_BIT { 2 } else { i16_quads(F::Codes::BITS) }
+}
+
+/// The codes of quad `j` of each panel.
+#[inline(always)]
+fn codes<S: Simd, const NR: usize>(s: S, u: &[unpack::Unpacked<S>; NR], j: usize) -> [S::I; NR] {
+    let mut codes = [s.splat_i(0); NR];
+    for p in 0..NR {
+        codes[p] = u[p].w[j];
+    }
+    codes
+}
+
+/// Adds quad `j` of each row × the codes of each panel to the `i16` accumulators.
+#[inline(always)]
+fn maddubs_quad<S: Simd, const SUB_MR: usize, const NR: usize>(
+    s: S,
+    x: &[Block],
+    j: usize,
+    u: &[unpack::Unpacked<S>; NR],
+    i16_sums: &mut [[S::I; SUB_MR]; NR],
+) {
+    unrolled!(t < SUB_MR, {
+        let four = s.splat4(&x[t].q[4 * j..]);
+        for p in 0..NR {
+            i16_sums[p][t] = s.maddubs_i16(i16_sums[p][t], u[p].w[j], four);
+        }
+    });
+}
+
+/// Adds quads `j` and `j + 1` of each row × the codes of each panel × the integer scale that both have.
+#[inline(always)]
+fn dot_scaled_quads<S: Simd, const SUB_MR: usize, const NR: usize>(
+    s: S,
+    x: &[Block],
+    j: usize,
+    u: &[unpack::Unpacked<S>; NR],
+    dots: &mut [[S::I; SUB_MR]; NR],
+) {
+    unrolled!(t < SUB_MR, {
+        let (first, second) = (s.splat4(&x[t].q[4 * j..]), s.splat4(&x[t].q[4 * j + 4..]));
+        for p in 0..NR {
+            let i16_sums = s.maddubs_i16(s.splat_i(0), u[p].w[j], first);
+            let i16_sums = s.maddubs_i16(i16_sums, u[p].w[j + 1], second);
+            dots[p][t] = s.madd_i16_to_i32(dots[p][t], i16_sums, u[p].sub_scales[j / 4]);
         }
     });
 }

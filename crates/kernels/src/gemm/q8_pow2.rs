@@ -15,6 +15,7 @@ use std::marker::PhantomData;
 
 use cpu::simd::Simd;
 
+use super::q8::dot_quad;
 use super::work::unrolled;
 use crate::activations::{Block, RowGroups, ZERO_BLOCKS};
 use crate::tune::tune;
@@ -183,7 +184,7 @@ impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F
     #[inline(always)]
     fn dot_next<const HALF: usize, const WITH_BIAS: bool>(&mut self, s: S, next: SubBlockOperands<'a, NR>) {
         let SubBlockOperands { codes, x, prefetch } = next;
-        let quads = QUADS / F::Scales::GROUPS;
+        let quads = const { QUADS / F::Scales::GROUPS };
         let shared = const { if F::Codes::SHARES_REGISTER && F::Scales::GROUPS == 1 { 2 } else { 1 } };
         let mut dots = [[s.splat_i(0); MR]; NR];
         unrolled!(t < MR, {
@@ -199,7 +200,7 @@ impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F
                 dots[p][t] = start;
             }
         });
-        unrolled!(k < quads, {
+        unrolled!(k < QUADS / F::Scales::GROUPS, {
             let j = if shared == 2 { k % 2 * 4 + k / 2 } else { quads * HALF + k };
             if let Some(prefetch) = prefetch
                 && k % shared == 0
@@ -210,32 +211,35 @@ impl<'a, S: Simd, F: Format, const MR: usize, const NR: usize> Pow2Tile<'a, S, F
             for p in 0..NR {
                 w[p] = F::Codes::quad(s, codes[p], j);
             }
-            unrolled!(t < MR, {
-                let four = s.splat4(&x[t].q[4 * j..]);
-                for p in 0..NR {
-                    dots[p][t] = if F::Codes::EIGHT_BIT {
-                        s.dot_u8(dots[p][t], w[p], four)
-                    } else {
-                        s.dot(dots[p][t], w[p], four)
-                    };
-                }
-            });
-            unrolled!(t < MR, {
-                if t * quads / MR == k {
-                    // The ones before are of the other half, where there are two.
-                    match const { (F::Scales::GROUPS, HALF) } {
-                        (2, 0) => self.add_dots::<1, WITH_BIAS>(s, t),
-                        _ => self.add_dots::<0, WITH_BIAS>(s, t),
-                    }
-                }
-            });
-            unrolled!(t < MR, {
-                for p in 0..NR {
-                    dots[p][t] = s.prefetch_barrier(dots[p][t]);
-                }
-            });
+            dot_quad::<S, F, MR, NR>(s, x, j, &w, &mut dots);
+            self.add_dots_of_quad::<HALF, WITH_BIAS>(s, k);
+            keep_in_order(s, &mut dots);
         });
         self.dots = dots;
         self.x = x;
     }
+
+    /// [`Pow2Tile::add_dots`] for the rows whose turn comes beside quad `k` of half `HALF` of the next sub-block.
+    #[inline(always)]
+    fn add_dots_of_quad<const HALF: usize, const WITH_BIAS: bool>(&mut self, s: S, k: usize) {
+        unrolled!(t < MR, {
+            if t * const { QUADS / F::Scales::GROUPS } / MR == k {
+                // The ones before are of the other half, where there are two.
+                match const { (F::Scales::GROUPS, HALF) } {
+                    (2, 0) => self.add_dots::<1, WITH_BIAS>(s, t),
+                    _ => self.add_dots::<0, WITH_BIAS>(s, t),
+                }
+            }
+        });
+    }
+}
+
+/// A scheduling barrier for each accumulator.
+#[inline(always)]
+fn keep_in_order<S: Simd, const MR: usize, const NR: usize>(s: S, dots: &mut [[S::I; MR]; NR]) {
+    unrolled!(t < MR, {
+        for p in 0..NR {
+            dots[p][t] = s.prefetch_barrier(dots[p][t]);
+        }
+    });
 }

@@ -7,11 +7,13 @@ use cpu::simd::Simd;
 
 use crate::partial;
 
-/// Unrolls the block for `t` = 0, 1, … below `n`, at most 16: in a rolled loop the accumulators of a tile would be in memory, not in
-/// registers.
+/// Unrolls the block for `t` = 0, 1, … below `n`, at most 8: in a rolled loop the accumulators of a tile would be in memory, not in
+/// registers. `n` is a constant. There are eight copies of the block whatever `n` is, and 64 of one inside another, which the compiler
+/// reads for every instance of the function: a block inside a block is a function of its own.
 macro_rules! unrolled {
     ($t:ident < $n:expr, $body:block) => {
-        unrolled!(@ $t, $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+        const { assert!($n <= 8) };
+        unrolled!(@ $t, $n, $body, 0 1 2 3 4 5 6 7)
     };
     (@ $t:ident, $n:expr, $body:block, $($i:literal)*) => {
         $({
