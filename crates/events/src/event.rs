@@ -169,11 +169,21 @@ pub enum UnloadReason {
     KeepAlive,
     /// A client asked for it.
     Request,
+    /// Its files changed: another generation of it answers already.
+    Replaced,
+    /// Its files are gone.
+    Removed,
 }
 
 impl UnloadReason {
     /// All of them, in the order of their declaration.
-    pub const ALL: [UnloadReason; 3] = [UnloadReason::Memory, UnloadReason::KeepAlive, UnloadReason::Request];
+    pub const ALL: [UnloadReason; 5] = [
+        UnloadReason::Memory,
+        UnloadReason::KeepAlive,
+        UnloadReason::Request,
+        UnloadReason::Replaced,
+        UnloadReason::Removed,
+    ];
 
     /// The word for it, as in the metrics.
     pub fn name(self) -> &'static str {
@@ -181,6 +191,8 @@ impl UnloadReason {
             UnloadReason::Memory => "memory",
             UnloadReason::KeepAlive => "keep_alive",
             UnloadReason::Request => "request",
+            UnloadReason::Replaced => "replaced",
+            UnloadReason::Removed => "removed",
         }
     }
 }

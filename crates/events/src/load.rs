@@ -72,8 +72,11 @@ impl LoadMetrics {
             LoadEvent::Unloaded(reason) => {
                 let counters = UnloadReason::ALL.into_iter().zip(&self.unloads);
                 counters.filter(|(of, _)| *of == reason).for_each(|(_, counter)| _ = counter.inc());
-                self.reserved.set(0);
-                self.enter(ModelState::Registered);
+                // The metrics are those of the generation that answers.
+                if reason != UnloadReason::Replaced {
+                    self.reserved.set(0);
+                    self.enter(ModelState::Registered);
+                }
             }
         }
     }

@@ -71,6 +71,11 @@ impl Server {
         self.state.service.ready(model, since.elapsed());
     }
 
+    /// What answers the requests.
+    pub fn service(&self) -> &Arc<service::Service> {
+        &self.state.service
+    }
+
     /// The models, to which others can be added.
     pub fn registry(&self) -> &Arc<service::Registry> {
         self.state.service.registry()

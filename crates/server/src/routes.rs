@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, delete, get, post};
 use events::Format;
 use inference::Generate;
-use service::Facts;
+use service::{Facts, ModelId};
 use wire::routes::{ROUTES, Route};
 use wire::{ChatRequest, CompletionRequest, Fault, models};
 
@@ -178,15 +178,15 @@ async fn list_models(Shared(state): Shared<Arc<State>>) -> Response {
 
 async fn one_model(Shared(state): Shared<Arc<State>>, Path(id): Path<String>) -> Response {
     match state.service.open_or_reject().and_then(|()| state.service.find(Some(&id))) {
-        Ok(index) => to_json(&card(&state, index, &id)),
+        Ok(model) => to_json(&card(&state, model, &id)),
         Err(fault) => httpd::respond(&fault),
     }
 }
 
 /// The card of a model under the name that it was asked for by.
-fn card(state: &State, index: usize, id: &str) -> models::Card {
-    let facts = state.service.registry().facts();
-    let own = facts.get(index).and_then(|facts| cards(facts).into_iter().next());
+fn card(state: &State, model: ModelId, id: &str) -> models::Card {
+    let facts = state.service.registry().facts_of(model);
+    let own = facts.and_then(|facts| cards(&facts).into_iter().next());
     let own = own.unwrap_or_else(|| models::Card::new(id, 0, None));
     models::Card { id: id.to_owned(), ..own }
 }
@@ -200,9 +200,9 @@ async fn change_model(Shared(state): Shared<Arc<State>>, Path(rest): Path<String
             return Ok(card(&state, state.service.find(Some(id))?, id));
         }
         if let Some(id) = rest.strip_suffix("/unload") {
-            let index = state.service.find(Some(id))?;
-            state.service.registry().unload(index)?;
-            return Ok(card(&state, index, id));
+            let model = state.service.find(Some(id))?;
+            state.service.registry().unload(model)?;
+            return Ok(card(&state, model, id));
         }
         Err(Fault::not_found(&format!("/v1/models/{rest}")))
     };

@@ -39,8 +39,7 @@ impl State {
 
     /// What the model of this name can be asked; none is the default one.
     pub(crate) fn capability(&self, model: Option<&str>) -> Result<Capability, Fault> {
-        let index = self.service.find(model)?;
-        let capability = self.service.capabilities().into_iter().nth(index);
+        let capability = self.service.capability(self.service.find(model)?);
         capability.ok_or_else(|| Fault::internal("a model that is found is not there"))
     }
 

@@ -20,6 +20,7 @@ mod outbox;
 mod plan;
 mod prefill_last;
 mod preparation;
+pub mod probe;
 mod recorder;
 mod registry;
 mod response_store;
@@ -39,7 +40,7 @@ pub use model::{
 pub use options::{Options, Price};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};
-pub use registry::{Facts, Lease, Loader, Registration, Registry, State};
+pub use registry::{Check, Checked, Facts, Lease, Loader, ModelId, Registration, Registry, State};
 pub use response_store::{Conversation, ResponseInput, ResponseStore, ResponseText};
 pub use service::{Service, Takes, watch};
 pub use watchdog::Watchdog;

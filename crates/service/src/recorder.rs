@@ -31,6 +31,8 @@ struct Engines {
 }
 
 struct Counted {
+    /// Where the model is in the registry; two generations of one name may be there.
+    place: usize,
     name: String,
     metrics: Arc<ModelMetrics>,
     engines: ModelEngines,
@@ -101,7 +103,7 @@ impl Recorder {
     }
 
     /// The model's load took so long. From now on what its engine does is counted.
-    pub(crate) fn loaded(&self, model: &LoadedModel, took: Duration) {
+    pub(crate) fn loaded(&self, place: usize, model: &LoadedModel, took: Duration) {
         let metrics = self.metrics.model(model.name());
         let stats = model.generating().map(|generating| generating.engine.stats()).unwrap_or_default();
         let mut engines = self.engines();
@@ -111,15 +113,16 @@ impl Recorder {
             kv_block_tokens: stats.kv_block_tokens,
         });
         metrics.record_load(LoadEvent::Loaded { took });
-        let counted = Counted { name: model.name().to_owned(), metrics, engines: ModelEngines::of(model) };
+        let (name, of) = (model.name().to_owned(), ModelEngines::of(model));
+        let counted = Counted { place, name, metrics, engines: of };
         engines.running.push(counted);
     }
 
     /// As [`Recorder::loaded`], for a model that was loaded before there were requests and stays.
-    pub(crate) fn loaded_before(&self, model: &LoadedModel) {
+    pub(crate) fn loaded_before(&self, place: usize, model: &LoadedModel) {
         let (_, engine) = ModelEngines::of(model).idle_and_all();
         let took = *self.loading.get_or_init(|| self.began.elapsed().saturating_sub(engine));
-        self.loaded(model, took);
+        self.loaded(place, model, took);
     }
 
     /// A request has waited so long for the model's load, whatever came of it.
@@ -133,9 +136,9 @@ impl Recorder {
     }
 
     /// The model's engine has ended.
-    pub(crate) fn unloaded(&self, model: &str, reason: UnloadReason) {
+    pub(crate) fn unloaded(&self, place: usize, model: &str, reason: UnloadReason) {
         let mut engines = self.engines();
-        if let Some(at) = engines.running.iter().position(|counted| counted.name == model) {
+        if let Some(at) = engines.running.iter().position(|counted| counted.place == place) {
             let Counted { metrics, engines: ended, .. } = engines.running.swap_remove(at);
             let gauges = ended.gauges();
             metrics.engine_ended(&gauges);

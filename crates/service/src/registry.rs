@@ -7,6 +7,7 @@
 mod table;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ use wire::Fault;
 
 use crate::LoadedModel;
 use crate::recorder::Recorder;
-use table::{Answer, Table};
-pub use table::{Facts, State};
+use table::{Answer, Standing, Table};
+pub use table::{Facts, ModelId, State};
 
 /// Makes a model ready.
 pub trait Loader: Send + Sync {
@@ -45,6 +46,11 @@ pub trait Loader: Send + Sync {
         true
     }
 }
+
+/// What a new generation of a model must pass before it answers; the fault says what it did not.
+pub type Check = Box<dyn FnOnce(ModelId) -> Checked + Send>;
+/// The outcome of a [`Check`], in words if it was not passed.
+pub type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A model that can be loaded.
 pub struct Registration {
@@ -162,29 +168,124 @@ impl Registry {
     ///
     /// # Errors
     /// In words: no name, or one that another model has.
-    pub fn add(&self, registration: Registration) -> Result<(), String> {
+    pub fn add(&self, registration: Registration) -> Result<ModelId, String> {
+        self.insert(registration, Standing::Listed, None)
+    }
+
+    /// Adds a model, or one that is to replace `old`, which may have its names.
+    fn insert(
+        &self,
+        registration: Registration,
+        standing: Standing,
+        old: Option<usize>,
+    ) -> Result<ModelId, String> {
         let Registration { names, pinned, keep_alive, loader } = registration;
         if names.is_empty() {
             return Err("a model needs a name".into());
         }
         let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.table();
-        if let Some(name) = names.iter().find(|name| find(&table, name).is_some()) {
+        let taken = |name: &&String| find(&table, name).is_some_and(|place| Some(place) != old);
+        if let Some(name) = names.iter().find(taken) {
             return Err(format!("two models are called {name}"));
         }
         self.recorder.registered(&names[0]);
-        table.add(names, pinned, keep_alive, Instant::now());
-        loaders.push(loader);
+        let place = table.add(names, pinned, keep_alive, Instant::now());
+        table.entries[place].standing = standing;
+        match loaders.get_mut(place) {
+            Some(free) => *free = loader,
+            None => loaders.push(loader),
+        }
+        let id = table.id(place);
+        drop(table);
+        self.abilities.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        Ok(id)
+    }
+
+    /// Replaces a model by another generation of it: that is loaded beside the old one and checked, and then answers in its
+    /// place; the old one finishes what it has. If it cannot be loaded or does not pass, the old one stays. A model that is
+    /// not loaded is replaced at once if there is nothing to check.
+    ///
+    /// # Errors
+    /// In words, why the old one stays; the model's facts tell it too.
+    pub async fn replace(
+        self: &Arc<Self>,
+        old: ModelId,
+        registration: Registration,
+        check: Option<Check>,
+    ) -> Result<ModelId, String> {
+        let gone = || "it was removed meanwhile".to_owned();
+        let (place, is_loaded) = {
+            let table = self.table();
+            let place = table.place(old).ok_or_else(gone)?;
+            (place, table.entries[place].state.model().is_some())
+        };
+        let new = self.insert(registration, Standing::Candidate, Some(place))?;
+        let passed = if is_loaded || check.is_some() { self.passes(new, check).await } else { Ok(()) };
+        let mut table = self.table();
+        match passed {
+            Ok(()) => table.replace(place, new.place),
+            Err(why) => {
+                table.retire(new.place);
+                table.entries[place].rejected = Some(why.clone());
+                drop(table);
+                self.expire();
+                return Err(why);
+            }
+        }
+        drop(table);
+        self.expire();
+        Ok(new)
+    }
+
+    /// Loads a candidate and checks it.
+    async fn passes(self: &Arc<Self>, candidate: ModelId, check: Option<Check>) -> Result<(), String> {
+        // It stays loaded until the check has ended.
+        let _lease = self.acquire(candidate).await.map_err(|fault| fault.message)?;
+        let Some(check) = check else { return Ok(()) };
+        check(candidate).await
+    }
+
+    /// Removes a model: requests find it no more, and it is unloaded when nobody uses it.
+    pub fn remove(self: &Arc<Self>, id: ModelId) {
+        {
+            let mut table = self.table();
+            if let Some(place) = table.place(id) {
+                table.retire(place);
+            }
+        }
+        self.expire();
+    }
+
+    /// Has a model stay loaded whatever else is asked for, or no longer.
+    ///
+    /// # Errors
+    /// It is the server's only one, which stays.
+    pub fn pin(&self, id: ModelId, pinned: bool) -> Result<(), Fault> {
+        self.can_change(id)?;
+        let mut table = self.table();
+        if let Some(place) = table.place(id) {
+            table.entries[place].pinned = pinned;
+        }
         Ok(())
+    }
+
+    /// Whether a model can be unloaded and loaded again.
+    fn can_change(&self, id: ModelId) -> Result<(), Fault> {
+        if self.loader(id.place).can_load() {
+            return Ok(());
+        }
+        let message = format!("the model {} is the server's only one and stays loaded", self.name(id.place));
+        Err(Fault::unsupported("model", message))
     }
 
     /// Adds a model that is loaded and stays so.
     pub(crate) fn add_loaded(&self, model: LoadedModel) {
-        self.recorder.loaded_before(&model);
         let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.table();
         let now = Instant::now();
         let index = table.add(model.names.clone(), true, None, now);
+        self.recorder.loaded_before(index, &model);
         self.learn(index, &model);
         table.loaded(index, Ok(Arc::new(model)), now);
         loaders.push(Arc::new(Never));
@@ -199,30 +300,38 @@ impl Registry {
     }
 
     /// Which model is called so; none is the default one.
-    pub fn find(&self, name: Option<&str>) -> Option<usize> {
+    pub fn find(&self, name: Option<&str>) -> Option<ModelId> {
         let table = self.table();
-        match name {
-            None => (!table.entries.is_empty()).then_some(0),
+        let place = match name {
+            None => table.first(),
             Some(name) => find(&table, name),
-        }
+        };
+        place.map(|place| table.id(place))
     }
 
     /// The name of the only model; none if there are several, or none.
     pub(crate) fn only(&self) -> Option<String> {
-        match self.table().entries.as_slice() {
-            [only] => Some(only.names[0].clone()),
-            _ => None,
-        }
+        let table = self.table();
+        let mut listed = table.listed();
+        let (_, first) = listed.next()?;
+        listed.next().is_none().then(|| first.names[0].clone())
     }
 
     /// What is known of all models, in the order in which they were added.
     pub fn facts(&self) -> Vec<Facts> {
         let (table, now) = (self.table(), Instant::now());
-        (0..table.entries.len()).map(|index| table.facts(index, now)).collect()
+        table.in_order().into_iter().map(|place| table.facts(place, now)).collect()
     }
 
-    /// What the model with this index can do, as far as that is known.
-    pub(crate) fn abilities(&self, index: usize) -> Abilities {
+    /// What is known of a model; none if it was removed.
+    pub fn facts_of(&self, id: ModelId) -> Option<Facts> {
+        let table = self.table();
+        table.place(id).map(|place| table.facts(place, Instant::now()))
+    }
+
+    /// What a model can do, as far as that is known.
+    pub(crate) fn abilities(&self, id: ModelId) -> Abilities {
+        let index = id.place;
         let known = self.abilities.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
         known.unwrap_or_else(|| {
             let operations = self.loader(index).operations();
@@ -245,7 +354,8 @@ impl Registry {
     ///
     /// # Errors
     /// It cannot be loaded, or not in time.
-    pub async fn acquire(self: &Arc<Self>, index: usize) -> Result<Lease, Fault> {
+    pub async fn acquire(self: &Arc<Self>, id: ModelId) -> Result<Lease, Fault> {
+        let index = id.place;
         let asked = Instant::now();
         let end = tokio::time::Instant::from(asked) + self.longest_wait;
         let bytes = self.need_bytes(index).await?;
@@ -257,7 +367,7 @@ impl Registry {
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();
-            match self.ask(index, bytes) {
+            match self.ask(id, bytes) {
                 Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model, waited }),
                 Answer::Load => self.begin_load(index),
                 Answer::Unload(going) => self.begin_unload(going, UnloadReason::Memory),
@@ -280,8 +390,12 @@ impl Registry {
         }
     }
 
-    fn ask(&self, index: usize, bytes: u64) -> Answer<LoadedModel> {
-        self.table().ask(index, bytes, Instant::now())
+    fn ask(&self, id: ModelId, bytes: u64) -> Answer<LoadedModel> {
+        let mut table = self.table();
+        match table.place(id) {
+            Some(place) => table.ask(place, bytes, Instant::now()),
+            None => Answer::Failed("it was removed or replaced; ask again".into()),
+        }
     }
 
     /// What the model takes; asking its loader may read the head of a file.
@@ -311,11 +425,16 @@ impl Registry {
     /// Loads a model that is marked as loading.
     fn run_load(&self, index: usize) {
         let (loader, began) = (self.loader(index), Instant::now());
-        let (names, bytes) = {
-            let facts = self.table().facts(index, began);
-            (facts.names, facts.bytes.unwrap_or_default())
+        let (names, bytes, standing) = {
+            let table = self.table();
+            let facts = table.facts(index, began);
+            (facts.names, facts.bytes.unwrap_or_default(), table.entries[index].standing)
         };
-        self.recorder.load_began(&names[0], bytes);
+        // Until it takes over, the metrics' state is that of the model which answers.
+        let beside = standing == Standing::Candidate;
+        if !beside {
+            self.recorder.load_began(&names[0], bytes);
+        }
         let progress = |what: String| self.table().progress(index, what);
         let load = std::panic::AssertUnwindSafe(|| loader.load(&progress));
         let mut outcome = std::panic::catch_unwind(load)
@@ -324,11 +443,13 @@ impl Registry {
             Ok(model) => {
                 // Answers, records and metrics name it as it was registered.
                 model.names.clone_from(&names);
-                self.recorder.loaded(model, began.elapsed());
+                self.recorder.loaded(index, model, began.elapsed());
                 self.learn(index, model);
             }
             Err(why) => {
-                self.recorder.load_failed(&names[0]);
+                if !beside {
+                    self.recorder.load_failed(&names[0]);
+                }
                 tracing::error!(model = names[0], error = why, "a model could not be loaded");
             }
         }
@@ -340,9 +461,10 @@ impl Registry {
     ///
     /// # Errors
     /// It cannot be loaded, or there is no room.
-    pub fn load_now(&self, index: usize) -> Result<(), Fault> {
+    pub fn load_now(&self, id: ModelId) -> Result<(), Fault> {
+        let index = id.place;
         let bytes = self.loader(index).need_bytes().map_err(|why| self.failed(index, &why))?;
-        match self.ask(index, bytes) {
+        match self.ask(id, bytes) {
             Answer::Use(_) => {
                 self.table().release(index, Instant::now());
                 return Ok(());
@@ -362,11 +484,13 @@ impl Registry {
     /// Ends the engines of models that nobody uses, on a thread that may block.
     fn begin_unload(self: &Arc<Self>, going: Vec<(usize, Arc<LoadedModel>)>, reason: UnloadReason) {
         let registry = self.clone();
-        going.iter().for_each(|(_, model)| registry.recorder.draining(model.name()));
+        if reason != UnloadReason::Replaced {
+            going.iter().for_each(|(_, model)| registry.recorder.draining(model.name()));
+        }
         tokio::task::spawn_blocking(move || {
             for (index, model) in going {
                 model.drain(UNLOAD);
-                registry.recorder.unloaded(model.name(), reason);
+                registry.recorder.unloaded(index, model.name(), reason);
                 // The memory is free when the last of the model is dropped, which this is.
                 drop(model);
                 registry.table().unloaded(index);
@@ -377,19 +501,18 @@ impl Registry {
 
     /// Keeps a model so long after its last request, for ever without a time, until it is unloaded or asked to be kept
     /// otherwise; its memory may be wanted before. Gives back whether it does: a pinned model stays.
-    pub fn keep(&self, index: usize, keep_alive: Option<Duration>) -> bool {
-        self.table().keep(index, keep_alive)
+    pub fn keep(&self, id: ModelId, keep_alive: Option<Duration>) -> bool {
+        let mut table = self.table();
+        table.place(id).is_some_and(|place| table.keep(place, keep_alive))
     }
 
     /// Unloads a model that is not in use.
     ///
     /// # Errors
     /// It is in use or loading, or could not be loaded again.
-    pub fn unload(self: &Arc<Self>, index: usize) -> Result<(), Fault> {
-        if !self.loader(index).can_load() {
-            let message = format!("the model {} is the server's only one and stays loaded", self.name(index));
-            return Err(Fault::unsupported("model", message));
-        }
+    pub fn unload(self: &Arc<Self>, id: ModelId) -> Result<(), Fault> {
+        self.can_change(id)?;
+        let index = id.place;
         let mut table = self.table();
         let facts = table.facts(index, Instant::now());
         let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
@@ -408,9 +531,24 @@ impl Registry {
 
     /// Unloads those that nobody has asked for as long as they are kept. To be called now and then.
     pub fn expire(self: &Arc<Self>) {
-        let going = self.table().expire(Instant::now());
-        if !going.is_empty() {
-            self.begin_unload(going, UnloadReason::KeepAlive);
+        let (kept, retired) = {
+            let mut table = self.table();
+            let going = table.expire(Instant::now());
+            going
+                .into_iter()
+                .partition::<Vec<_>, _>(|(place, _)| table.entries[*place].standing != Standing::Retired)
+        };
+        let has_successor = |model: &LoadedModel| self.find(Some(model.name())).is_some();
+        let (replaced, removed): (Vec<_>, Vec<_>) =
+            retired.into_iter().partition(|(_, model)| has_successor(model));
+        for (going, reason) in [
+            (kept, UnloadReason::KeepAlive),
+            (replaced, UnloadReason::Replaced),
+            (removed, UnloadReason::Removed),
+        ] {
+            if !going.is_empty() {
+                self.begin_unload(going, reason);
+            }
         }
     }
 
@@ -480,7 +618,7 @@ impl Loader for Never {
 /// Case and Ollama's `:latest` make no difference.
 fn find(table: &Table, name: &str) -> Option<usize> {
     let same = |known: &String| plain(known).eq_ignore_ascii_case(plain(name));
-    table.entries.iter().position(|entry| entry.names.iter().any(same))
+    table.listed().find(|(_, entry)| entry.names.iter().any(same)).map(|(place, _)| place)
 }
 
 /// A name without Ollama's tag for "no tag".

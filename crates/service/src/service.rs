@@ -19,7 +19,7 @@ use crate::outbox::{EncoderSteps, Steps};
 use crate::plan::{plan, rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
 use crate::recorder::Recorder;
-use crate::registry::{Abilities, Facts, Lease, Registry};
+use crate::registry::{Abilities, Facts, Lease, ModelId, Registry};
 use crate::response_store::ResponseStore;
 use crate::watchdog::{self, Watchdog};
 use crate::{encode, generation, likelihood};
@@ -215,7 +215,7 @@ impl Service {
     ///
     /// # Errors
     /// There is no such model.
-    pub fn find(&self, name: Option<&str>) -> Result<usize, Fault> {
+    pub fn find(&self, name: Option<&str>) -> Result<ModelId, Fault> {
         let found = self.registry.find(name);
         // For clients that send a name of their own and cannot be told another.
         let found = found.or_else(|| self.registry.find(None).filter(|_| self.core.options.any_model_name));
@@ -224,6 +224,16 @@ impl Service {
                 self.registry.facts().into_iter().flat_map(|facts| facts.names).collect();
             Fault::no_model(name.unwrap_or("default"), &names)
         })
+    }
+
+    /// What a model can be asked; none if it was removed.
+    pub fn capability(&self, id: ModelId) -> Option<Capability> {
+        self.registry.facts_of(id).map(|facts| self.capability_with(facts))
+    }
+
+    fn capability_with(&self, facts: Facts) -> Capability {
+        let Abilities { operations, context, encoder } = self.registry.abilities(facts.id);
+        Capability { names: facts.names, context, operations, encoder }
     }
 
     /// The model of this name, loaded first if it is not; the default one without a name.
@@ -293,6 +303,19 @@ impl Service {
     /// A model that is not there, a request that it cannot honour, or one too many.
     pub async fn answer(&self, request: Request, admitted: Admitted) -> Result<Output, Fault> {
         let model = self.model(request.operation.model()).await?;
+        self.answer_with(model, request, admitted).await
+    }
+
+    /// As [`Service::answer`], by this model, whichever the request names.
+    ///
+    /// # Errors
+    /// As [`Service::answer`].
+    pub(crate) async fn answer_with(
+        &self,
+        model: Lease,
+        request: Request,
+        admitted: Admitted,
+    ) -> Result<Output, Fault> {
         let Request { operation, context, time_limit } = request;
         context.add_model_wait(model.waited());
         match operation {
@@ -396,11 +419,7 @@ impl Inference for Service {
     }
 
     fn capabilities(&self) -> Vec<Capability> {
-        let capability = |(index, facts): (usize, Facts)| {
-            let Abilities { operations, context, encoder } = self.registry.abilities(index);
-            Capability { names: facts.names, context, operations, encoder }
-        };
-        self.registry.facts().into_iter().enumerate().map(capability).collect()
+        self.registry.facts().into_iter().map(|facts| self.capability_with(facts)).collect()
     }
 
     fn load(&self) -> Load {

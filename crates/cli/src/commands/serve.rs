@@ -32,7 +32,7 @@ use engine::{Device, Engine, Setup};
 use kernels::{Compute, KvDtype};
 use server::{Audit, Cors, LoadedModel, Options, Server};
 use service::EncoderHeads;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
 use crate::Failure;
@@ -109,7 +109,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let _inside = runtime.enter();
         Signals::new(files)?
     };
-    let failed = load_beside(args, server.clone(), invitation, began)?;
+    let failed = load_beside(args, server.clone(), invitation, runtime.handle().clone(), began)?;
     let outcome = serve(&runtime, server, listener, drain, failed, log, traces, signals);
     // Not dropped, which would wait for whatever a thread is at.
     runtime.shutdown_timeout(LAST_WORDS);
@@ -183,12 +183,13 @@ fn load_beside(
     args: Arc<Args>,
     server: Server,
     invitation: Invitation,
+    runtime: Handle,
     began: Instant,
 ) -> Result<oneshot::Receiver<Failure>, Failure> {
     let (tell, failed) = oneshot::channel();
     let load = move || {
         if args.is_many() {
-            let facts = many::start(&args, &server, began)?;
+            let facts = many::start(&args, &server, &runtime, began)?;
             // Which of them are loaded stands in the facts.
             return Ok(Ready { name: "the server".into(), example: Example::Chat, facts });
         }

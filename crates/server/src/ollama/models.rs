@@ -26,8 +26,7 @@ const PINNED: &str = "keep_alive is left out: this model stays loaded";
 /// What is known of the model of this name; none is the default one.
 fn find(state: &State, name: Option<&str>) -> Result<Facts, Fault> {
     state.service.open_or_reject()?;
-    let index = state.service.find(name)?;
-    let facts = state.service.registry().facts().into_iter().nth(index);
+    let facts = state.service.registry().facts_of(state.service.find(name)?);
     facts.ok_or_else(|| Fault::internal("a model that is found is not there"))
 }
 

@@ -498,13 +498,13 @@ async fn an_encoder_is_loaded_when_it_is_asked_for_and_unloaded_again() {
         keep_alive: None,
         loader: Arc::new(Loads),
     };
-    service.registry().add(registration).unwrap();
+    let id = service.registry().add(registration).unwrap();
     service.open(Duration::ZERO);
     for _ in 0..2 {
         assert_eq!(embed(&service, of(&["a"])).await.unwrap().results, [dense(&["a"])]);
         // The encoder's thread holds the lease of the last job for a moment.
         let end = Instant::now() + Duration::from_secs(10);
-        while service.registry().unload(0).is_err() {
+        while service.registry().unload(id).is_err() {
             assert!(Instant::now() < end);
             tokio::task::yield_now().await;
         }
@@ -527,4 +527,60 @@ fn a_drain_ends_the_encoder() {
     assert!(engine.is_open() && service.engines_run().is_ok());
     service.drain(Duration::from_secs(5));
     assert!(!engine.is_open());
+}
+
+/// Makes an encoder of this fingerprint, or fails.
+struct Generation(Option<&'static str>);
+
+impl crate::Loader for Generation {
+    fn need_bytes(&self) -> Result<u64, String> {
+        Ok(10)
+    }
+
+    fn load(&self, _progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
+        let fingerprint = self.0.ok_or("the file is damaged")?;
+        let facts = EncoderFacts { fingerprint: fingerprint.into(), ..facts() };
+        let encoding = encoding(fake(), heads(), facts).map_err(|error| error.to_string())?;
+        Ok(LoadedModel::encoder(vec!["enc".into()], encoding))
+    }
+}
+
+fn generation(fingerprint: Option<&'static str>) -> crate::Registration {
+    let loader = Arc::new(Generation(fingerprint));
+    crate::Registration { names: vec!["enc".into()], pinned: false, keep_alive: None, loader }
+}
+
+/// Issue 49: a model's files change while it answers.
+#[tokio::test]
+async fn another_generation_answers_once_it_has_passed_its_probes() {
+    let service = Arc::new(Service::new(Options::default()));
+    let old = service.registry().add(generation(Some("first"))).unwrap();
+    service.open(Duration::ZERO);
+    let fingerprint = async || embed(&service, of(&["a"])).await.unwrap().fingerprint;
+    assert_eq!(&*fingerprint().await, "first");
+    let checked = |cosine: f32| -> Option<crate::Check> {
+        let service = service.clone();
+        let probes = [crate::probe::Probe::Near { texts: ["a b".into(), "a b".into()], cosine }];
+        Some(Box::new(move |id| Box::pin(async move { crate::probe::check(&service, id, &probes).await })))
+    };
+    let why = service.registry().replace(old, generation(None), None).await.unwrap_err();
+    assert!(why.contains("the file is damaged"), "{why}");
+    let why = service.registry().replace(old, generation(Some("bad")), checked(1.5)).await.unwrap_err();
+    assert!(why.contains("probe 1: the cosine is 1.0000, less than 1.5"), "{why}");
+    let facts = service.registry().facts();
+    assert_eq!((facts.len(), facts[0].rejected.as_ref()), (1, Some(&why)));
+    assert_eq!(&*fingerprint().await, "first", "the old one stays");
+    let new = service.registry().replace(old, generation(Some("second")), checked(0.99)).await.unwrap();
+    assert_eq!(&*fingerprint().await, "second");
+    assert!(service.registry().facts()[0].id == new && service.registry().facts()[0].rejected.is_none());
+    let end = Instant::now() + Duration::from_secs(10);
+    while service.registry().memory().0 > 10 {
+        assert!(Instant::now() < end, "the old one is unloaded");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    service.registry().remove(new);
+    assert_eq!(embed(&service, of(&["a"])).await.unwrap_err().status, 404);
+    let metrics = service.write_metrics(events::Format::Prometheus);
+    let replaced = "gristmill_model_unloads_total{model_name=\"enc\",engine=\"0\",reason=\"replaced\"}";
+    assert!(metrics.contains(replaced), "{metrics}");
 }

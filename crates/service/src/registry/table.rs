@@ -7,6 +7,12 @@
 //!   it again (the rule of ski rental, at most twice the cost of the best choice in hindsight); or
 //! * when it has been loaded for [`RESIDENCY`] times its load: from then on it takes no new requests, finishes what it has,
 //!   and makes room for whoever has waited longest, so that loads take a bounded share of the time and nobody starves.
+//!
+//! Of the models that may go, those go first that are worth least: requests in the last minutes × the duration of a load ÷
+//! bytes, the time that a byte of memory saves (GreedyDual-Size-Frequency, Cherkasova, 1998; decision 63).
+//!
+//! A model can be replaced by another generation of itself, which is loaded and checked beside it as a *candidate*, and then
+//! takes its names; the old one is *retired*: it finishes what it has and is unloaded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +30,9 @@ const RESIDENCY: u32 = 8;
 /// Bounds of that time: whoever waited for the model has taken it by then, and others do not wait longer for one that took
 /// minutes to load.
 const RESIDENCY_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// In this time a request counts half as much for the worth of a model.
+const HALF_LIFE: Duration = Duration::from_secs(300);
 
 /// Where a model is between not loaded and in use.
 pub enum State<M = LoadedModel> {
@@ -73,8 +82,28 @@ impl<M> State<M> {
     }
 }
 
+/// A model of the registry. A place is used again after its model was removed, with another epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ModelId {
+    pub(super) place: usize,
+    epoch: u32,
+}
+
+/// Whether requests find a model by its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// They do.
+    Listed,
+    /// Not yet: it is to replace the model that has them.
+    Candidate,
+    /// No more: it was replaced or removed, and goes when nobody uses it.
+    Retired,
+}
+
 /// What is told of a model.
 pub struct Facts<M = LoadedModel> {
+    /// Which one it is.
+    pub id: ModelId,
     /// The names that it goes by.
     pub names: Vec<String>,
     /// Where it is.
@@ -89,11 +118,21 @@ pub struct Facts<M = LoadedModel> {
     pub idle: Duration,
     /// How long it stays loaded without a request.
     pub keep_alive: Option<Duration>,
+    /// Why the last generation that was to replace it did not.
+    pub rejected: Option<String>,
 }
 
 pub(super) struct Entry<M> {
     pub(super) names: Vec<String>,
+    pub(super) standing: Standing,
+    epoch: u32,
+    /// The place in the list of models; another generation of a model has the same.
+    rank: u64,
     pub(super) pinned: bool,
+    /// Why the last candidate for its names was retired.
+    pub(super) rejected: Option<String>,
+    /// Requests, each counting half as much after every [`HALF_LIFE`], as of the time of the last one.
+    requests: (f64, Instant),
     keep_alive: Option<Duration>,
     /// What a request asked for in place of `keep_alive`, until the model is unloaded.
     asked: Option<Option<Duration>>,
@@ -121,6 +160,50 @@ pub(super) struct Entry<M> {
 }
 
 impl<M> Entry<M> {
+    fn new(names: Vec<String>, now: Instant) -> Entry<M> {
+        Entry {
+            names,
+            standing: Standing::Listed,
+            epoch: 0,
+            rank: 0,
+            pinned: false,
+            rejected: None,
+            requests: (0.0, now),
+            keep_alive: None,
+            asked: None,
+            state: State::Registered,
+            reserved: 0,
+            bytes: None,
+            uses: 0,
+            last: now,
+            failed: None,
+            load_began: now,
+            load_time: Duration::ZERO,
+            ready: now,
+            waiters: 0,
+            waiting: now,
+            yields_to: None,
+        }
+    }
+
+    /// Whether its place can be used for another model.
+    fn is_free(&self) -> bool {
+        let idle = matches!(self.state, State::Registered | State::Failed(_));
+        self.standing == Standing::Retired && idle && self.uses + self.waiters == 0
+    }
+
+    /// Recent requests, as of `now`.
+    fn requests(&self, now: Instant) -> f64 {
+        let (requests, at) = self.requests;
+        let halves = now.saturating_duration_since(at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        requests * (-halves).exp2()
+    }
+
+    /// Seconds of loading that a byte of its memory saves in a half-life, about.
+    fn worth(&self, now: Instant) -> f64 {
+        self.requests(now) * self.load_time.as_secs_f64() / self.reserved.max(1) as f64
+    }
+
     /// When it has been loaded for long enough to make room for others.
     fn turn_ends(&self) -> Instant {
         let (least, most) = RESIDENCY_BOUNDS;
@@ -172,13 +255,15 @@ pub(super) struct Table<M = LoadedModel> {
     pub(super) entries: Vec<Entry<M>>,
     /// Bytes that models may take together.
     limit: u64,
+    /// Models that were added so far.
+    added: u64,
     /// No model is loaded any more.
     closed: bool,
 }
 
 impl<M> Table<M> {
     pub(super) fn new(limit: u64) -> Table<M> {
-        Table { entries: Vec::new(), limit, closed: false }
+        Table { entries: Vec::new(), limit, added: 0, closed: false }
     }
 
     pub(super) fn limit(&self) -> u64 {
@@ -197,25 +282,61 @@ impl<M> Table<M> {
         keep_alive: Option<Duration>,
         now: Instant,
     ) -> usize {
-        self.entries.push(Entry {
-            names,
-            pinned,
-            keep_alive,
-            asked: None,
-            state: State::Registered,
-            reserved: 0,
-            bytes: None,
-            uses: 0,
-            last: now,
-            failed: None,
-            load_began: now,
-            load_time: Duration::ZERO,
-            ready: now,
-            waiters: 0,
-            waiting: now,
-            yields_to: None,
-        });
-        self.entries.len() - 1
+        let free = self.entries.iter().position(Entry::is_free);
+        self.added += 1;
+        let entry = Entry { pinned, keep_alive, rank: self.added, ..Entry::new(names, now) };
+        match free {
+            Some(place) => {
+                let epoch = self.entries[place].epoch.wrapping_add(1);
+                self.entries[place] = Entry { epoch, ..entry };
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        }
+    }
+
+    /// The model in a place.
+    pub(super) fn id(&self, place: usize) -> ModelId {
+        ModelId { place, epoch: self.entries[place].epoch }
+    }
+
+    /// The place of a model, unless it was removed.
+    pub(super) fn place(&self, id: ModelId) -> Option<usize> {
+        self.entries.get(id.place).filter(|entry| entry.epoch == id.epoch).map(|_| id.place)
+    }
+
+    /// The models that requests find, with their places; in no order.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (usize, &Entry<M>)> {
+        self.entries.iter().enumerate().filter(|(_, entry)| entry.standing == Standing::Listed)
+    }
+
+    /// The place of the model that was added first.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.listed().min_by_key(|(_, entry)| entry.rank).map(|(place, _)| place)
+    }
+
+    /// The places of the models that requests find, in the order in which they were added.
+    pub(super) fn in_order(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = self.listed().map(|(place, _)| place).collect();
+        places.sort_by_key(|place| self.entries[*place].rank);
+        places
+    }
+
+    /// Gives the names of `old` to `new`. What the old one has is finished.
+    pub(super) fn replace(&mut self, old: usize, new: usize) {
+        let rank = self.entries[old].rank;
+        let entry = &mut self.entries[new];
+        (entry.standing, entry.rejected, entry.rank) = (Standing::Listed, None, rank);
+        self.retire(old);
+    }
+
+    /// Lets no more requests find a model. It goes with [`Table::expire`] when nobody uses it.
+    pub(super) fn retire(&mut self, place: usize) {
+        let entry = &mut self.entries[place];
+        (entry.standing, entry.pinned) = (Standing::Retired, false);
     }
 
     /// Takes the model that takes `bytes` when it is loaded. Marks what the answer says.
@@ -227,6 +348,7 @@ impl<M> Table<M> {
             State::Ready(_) if yields => return Answer::Wait(None),
             State::Ready(model) => {
                 let model = model.clone();
+                entry.requests = (entry.requests(now) + 1.0, now);
                 (entry.uses, entry.last, entry.yields_to) = (entry.uses + 1, now, None);
                 return Answer::Use(model);
             }
@@ -238,6 +360,9 @@ impl<M> Table<M> {
         }
         if closed {
             return Answer::Failed("the server is shutting down".into());
+        }
+        if entry.standing == Standing::Retired {
+            return Answer::Failed("it was removed or replaced; ask again".into());
         }
         entry.bytes = Some(bytes);
         self.room(index, bytes, now)
@@ -296,7 +421,7 @@ impl<M> Table<M> {
     /// Chooses the models that go so that so many bytes become free. Those whose turn is over while they are in use take no
     /// new requests from now on.
     fn make_room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
-        let going = self.least_used(bytes, now);
+        let going = self.least_worth(bytes, now);
         if !going.is_empty() {
             let drained = going.into_iter().filter_map(|index| Some((index, self.drain(index)?)));
             return Answer::Unload(drained.collect());
@@ -325,24 +450,36 @@ impl<M> Table<M> {
         Answer::Wait(until.filter(|until| *until > now))
     }
 
-    /// Models that are not in use and may go, the one that was used longest ago first, until they free so many bytes; none
-    /// if all of them together do not.
-    fn least_used(&self, bytes: u64, now: Instant) -> Vec<usize> {
+    /// Models that are not in use and may go, those of least worth (and among equals the one that was used longest ago) first,
+    /// until they free so many bytes; none if all of them together do not.
+    fn least_worth(&self, bytes: u64, now: Instant) -> Vec<usize> {
         let idle = |(_, entry): &(usize, &Entry<M>)| {
             let unused = matches!(entry.state, State::Ready(_)) && entry.uses == 0 && !entry.pinned;
             unused && entry.idle_enough() <= now
         };
         let mut idle: Vec<(usize, &Entry<M>)> = self.entries.iter().enumerate().filter(idle).collect();
-        idle.sort_by_key(|(_, entry)| std::cmp::Reverse(now.saturating_duration_since(entry.last)));
+        idle.sort_by(|(_, a), (_, b)| a.worth(now).total_cmp(&b.worth(now)).then(a.last.cmp(&b.last)));
         let (mut freed, mut going) = (0, Vec::new());
-        for (index, entry) in idle {
+        for (place, entry) in idle {
             if freed >= bytes {
                 break;
             }
             freed += entry.reserved;
-            going.push(index);
+            going.push(place);
         }
-        if freed >= bytes { going } else { Vec::new() }
+        if freed < bytes {
+            return Vec::new();
+        }
+        // Those of most worth stay if the others free enough without them.
+        let mut spare = freed - bytes;
+        for at in (0..going.len()).rev() {
+            let held = self.entries[going[at]].reserved;
+            if held <= spare {
+                spare -= held;
+                going.remove(at);
+            }
+        }
+        going
     }
 
     /// Marks a model that is ready and not in use as draining.
@@ -398,11 +535,13 @@ impl<M> Table<M> {
         true
     }
 
-    /// Marks those as draining that nobody has asked for as long as they are kept.
+    /// Marks those as draining that nobody has asked for as long as they are kept, and those that are retired.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(usize, Arc<M>)> {
         let expired = |entry: &Entry<M>| {
             let idle = now.saturating_duration_since(entry.last);
-            entry.uses == 0 && !entry.pinned && entry.keep_alive().is_some_and(|keep| idle >= keep)
+            let is_over =
+                entry.keep_alive().is_some_and(|keep| idle >= keep) || entry.standing == Standing::Retired;
+            entry.uses == 0 && !entry.pinned && is_over
         };
         let all = 0..self.entries.len();
         let expired: Vec<usize> = all.filter(|index| expired(&self.entries[*index])).collect();
@@ -423,6 +562,7 @@ impl<M> Table<M> {
     pub(super) fn facts(&self, index: usize, now: Instant) -> Facts<M> {
         let entry = &self.entries[index];
         Facts {
+            id: self.id(index),
             names: entry.names.clone(),
             state: entry.state.clone(),
             pinned: entry.pinned,
@@ -430,6 +570,7 @@ impl<M> Table<M> {
             uses: entry.uses,
             idle: now.saturating_duration_since(entry.last),
             keep_alive: entry.keep_alive(),
+            rejected: entry.rejected.clone(),
         }
     }
 }

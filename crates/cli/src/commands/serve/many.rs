@@ -1,15 +1,18 @@
 //! Several models behind one server: which, from where, and how each is loaded.
 
 pub(super) mod flags;
+mod poll;
+mod repository;
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use engine::encoder::EncoderSetup;
 use engine::{Device, Engine, MemoryBudget, MemoryKind, Reservation, Setup};
 use server::{LoadedModel, Server};
-use service::{Loader, Registration};
+use service::{Loader, ModelId, Registration};
+use tokio::runtime::Handle;
 
 use super::args::Args;
 use super::prepare::{PlannedModel, Wanted, encoder_limits, measure, planned, text_of};
@@ -19,6 +22,8 @@ use crate::loading::{Loaded, OTHER_BYTES, compute};
 use crate::store::size;
 use crate::{Failure, term};
 use flags::time;
+use poll::{Known, Register, Repository};
+use repository::{Found, Scan, Settings};
 
 /// The share of the memory that can be had which models take together, unless a flag says otherwise.
 const SHARE: f64 = 0.8;
@@ -34,7 +39,7 @@ struct Entry {
     keep_alive: Option<Duration>,
 }
 
-/// All of the models: those of the command line, of the file, of the folder.
+/// The models of the command line and of the file of `--config`.
 fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
     let flags = &args.many;
     let mut entries = Vec::new();
@@ -61,44 +66,24 @@ fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
         let (pinned, preload) = (table.pinned, table.preload || table.pinned);
         entries.push(Entry { wanted, names, pinned, preload, keep_alive });
     }
-    if let Some(folder) = &flags.models_dir {
-        for path in found(folder)? {
-            let model = path.to_string_lossy().into_owned();
-            entries.push(Entry {
-                names: named(&model),
-                wanted: Wanted { model: Some(model), ..Wanted::default() },
-                pinned: false,
-                preload: false,
-                keep_alive: flags.keep_alive,
-            });
-        }
-    }
-    if entries.is_empty() || entries.len() > MOST {
-        return Err(Failure::new(format!("there are {} models; 1 to {MOST} can be served", entries.len())));
-    }
     Ok(entries)
 }
 
-/// The models of a folder, by name: GGUF files (of split ones the first), and folders with a `config.json`.
-fn found(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let at = folder.display();
-    let cannot = |error: std::io::Error| Failure::new(format!("--models-dir {at}: {error}"));
-    let mut models = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(cannot)? {
-        let path = entry.map_err(cannot)?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_part = name.contains("-of-") && !name.contains("-00001-of-");
-        if (name.ends_with(".gguf") && !is_part) || path.join("config.json").is_file() {
-            models.push(path);
-        }
+/// An entry for a model of the folder.
+fn of_folder(args: &Args, found: &Found) -> Entry {
+    let Settings { names, pinned, preload, keep_alive, context, kv_memory, .. } = found.settings.clone();
+    Entry {
+        names: args.clients.names(&names, &found.name),
+        wanted: Wanted {
+            model: Some(found.path.to_string_lossy().into_owned()),
+            context,
+            kv_memory,
+            kv_room: None,
+        },
+        pinned,
+        preload,
+        keep_alive: keep_alive.or(args.many.keep_alive),
     }
-    models.sort();
-    if models.is_empty() {
-        return Err(Failure::new(format!(
-            "--models-dir {at}: there is no model in it, neither a GGUF file nor a folder with a config.json"
-        )));
-    }
-    Ok(models)
 }
 
 /// The loader of one of several models on the device that they share.
@@ -178,41 +163,112 @@ impl FromFile {
     }
 }
 
-/// Registers the models and loads those that are to be there from the start, as far as there is room for them. Gives back
-/// a line about them.
-///
-/// # Errors
-/// A model that cannot be found or loaded, or two of one name.
-pub(super) fn start(args: &Arc<Args>, server: &Server, began: Instant) -> Result<String, Failure> {
-    server.loading("finding the models");
-    let mut entries = entries(args)?;
-    let machine = cpu::probe::detect();
-    let limit = limit(args, &machine);
-    let share = limit / (2 * entries.len() as u64).max(1);
-    entries.iter_mut().for_each(|entry| entry.wanted.kv_room = Some(share));
-    let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);
-    let device = Device::new(compute(&machine, tier, threads, args.prompts)?, MemoryBudget::new(limit));
-    measure(server, &machine);
-    let registry = server.registry();
-    let mut preload = Vec::new();
-    for (index, entry) in entries.into_iter().enumerate() {
-        let Entry { wanted, names, pinned, preload: now, keep_alive } = entry;
+/// What all loaders have in common.
+#[derive(Clone)]
+struct Loaders {
+    args: Arc<Args>,
+    server: Server,
+    device: Device,
+    /// Bytes of the KV cache that a model may take.
+    kv_room: u64,
+}
+
+impl Loaders {
+    /// A model as it is registered, with its loader.
+    fn registration(&self, entry: Entry) -> (Registration, Arc<FromFile>) {
+        let Entry { mut wanted, names, pinned, keep_alive, .. } = entry;
+        wanted.kv_room = Some(self.kv_room);
         let loader = Arc::new(FromFile {
-            args: args.clone(),
-            server: server.clone(),
-            device: device.clone(),
+            args: self.args.clone(),
+            server: self.server.clone(),
+            device: self.device.clone(),
             wanted,
             names: names.clone(),
             need: OnceLock::new(),
         });
-        if now {
-            preload.push((index, names[0].clone(), loader.clone()));
-        }
-        let registration = Registration { names, pinned, keep_alive, loader };
-        registry.add(registration).map_err(Failure::new)?;
+        (Registration { names, pinned, keep_alive, loader: loader.clone() }, loader)
     }
+}
+
+/// A model that is to be there from the start.
+struct Preload {
+    id: ModelId,
+    name: String,
+    loader: Arc<FromFile>,
+}
+
+/// Registers the models and loads those that are to be there from the start, as far as there is room for them. From then on
+/// the folder of models is followed on `runtime`. Gives back a line about them.
+///
+/// # Errors
+/// A model that cannot be found or loaded, or two of one name.
+pub(super) fn start(
+    args: &Arc<Args>,
+    server: &Server,
+    runtime: &Handle,
+    began: Instant,
+) -> Result<String, Failure> {
+    server.loading("finding the models");
+    let entries = entries(args)?;
+    let scan = args.many.models_dir.as_deref().map(repository::scan).transpose()?;
+    let in_folder = scan.as_ref().map_or(0, |scan| scan.models.len());
+    let count = entries.len() + in_folder;
+    let is_followed = args.many.poll().is_some();
+    if count > MOST || (count == 0 && !is_followed) {
+        return Err(Failure::new(format!("there are {count} models; 1 to {MOST} can be served")));
+    }
+    let machine = cpu::probe::detect();
+    let limit = limit(args, &machine);
+    let (tier, threads) = (args.compute.tier()?, args.compute.threads(&machine)?);
+    let device = Device::new(compute(&machine, tier, threads, args.prompts)?, MemoryBudget::new(limit));
+    measure(server, &machine);
+    let kv_room = limit / (2 * count as u64).max(1);
+    let loaders = Loaders { args: args.clone(), server: server.clone(), device, kv_room };
+    let mut preload = Vec::new();
+    for entry in entries {
+        register(&loaders, entry, &mut preload)?;
+    }
+    let mut known = HashMap::new();
+    let log = args.operations.log_format;
+    let Scan { models, refused } = scan.unwrap_or_default();
+    refused.iter().for_each(|one| log.say(&one.to_string()));
+    for found in models {
+        let id = register(&loaders, of_folder(args, &found), &mut preload)?;
+        known.insert(found.name, Known { id: Some(id), digest: found.digest });
+    }
+    let loaded = load_now(server, preload)?;
+    server.open(began);
+    if let (Some(folder), Some(every)) = (args.many.models_dir.clone(), args.many.poll()) {
+        let args = args.clone();
+        let register: Register = Box::new(move |found| loaders.registration(of_folder(&args, found)).0);
+        runtime.spawn(Repository { folder, server: server.clone(), log, register, known }.follow(every));
+    }
+    let (reserved, limit) = server.registry().memory();
+    Ok(format!(
+        "{} loaded ({}), {} more when they are asked for · {} of {} of memory · {threads} threads, {tier}",
+        loaded.len(),
+        loaded.join(", "),
+        count - loaded.len(),
+        size(reserved),
+        size(limit)
+    ))
+}
+
+fn register(loaders: &Loaders, entry: Entry, preload: &mut Vec<Preload>) -> Result<ModelId, Failure> {
+    let (name, now) = (entry.names[0].clone(), entry.preload);
+    let (registration, loader) = loaders.registration(entry);
+    let id = loaders.server.registry().add(registration).map_err(Failure::new)?;
+    if now {
+        preload.push(Preload { id, name, loader });
+    }
+    Ok(id)
+}
+
+/// Loads models as far as there is room for them; gives back their names.
+fn load_now(server: &Server, preload: Vec<Preload>) -> Result<Vec<String>, Failure> {
+    let registry = server.registry();
     let mut loaded = Vec::new();
-    for (index, name, loader) in preload {
+    for Preload { id, name, loader } in preload {
         let need = loader.need_bytes().map_err(|why| Failure::new(format!("{name}: {why}")))?;
         let (reserved, limit) = registry.memory();
         if need > limit {
@@ -226,19 +282,10 @@ pub(super) fn start(args: &Arc<Args>, server: &Server, began: Instant) -> Result
             continue;
         }
         server.loading(format!("loading {}", term::clean(&name)));
-        registry.load_now(index).map_err(|fault| Failure::new(fault.message))?;
+        registry.load_now(id).map_err(|fault| Failure::new(fault.message))?;
         loaded.push(name);
     }
-    server.open(began);
-    let (reserved, limit) = registry.memory();
-    let others = registry.facts().len() - loaded.len();
-    Ok(format!(
-        "{} loaded ({}), {others} more when they are asked for · {} of {} of memory · {threads} threads, {tier}",
-        loaded.len(),
-        loaded.join(", "),
-        size(reserved),
-        size(limit)
-    ))
+    Ok(loaded)
 }
 
 /// Bytes that models may take together.
@@ -248,27 +295,4 @@ pub(super) fn limit(args: &Args, machine: &cpu::probe::Machine) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u64")]
     let share = (can_be_had as f64 * SHARE) as u64;
     args.many.model_memory.unwrap_or(share)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_has_files_and_folders_of_models() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        assert!(found(folder.path()).is_err());
-        for name in ["b.gguf", "big-00001-of-00002.gguf", "big-00002-of-00002.gguf", "notes.txt"] {
-            std::fs::write(at(name), b"").expect("a file");
-        }
-        std::fs::create_dir(at("hf")).expect("a folder");
-        std::fs::write(at("hf/config.json"), b"{}").expect("a file");
-        let names: Vec<String> = found(folder.path())
-            .expect("models")
-            .into_iter()
-            .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
-            .collect();
-        assert_eq!(names, ["b.gguf", "big-00001-of-00002.gguf", "hf"]);
-    }
 }

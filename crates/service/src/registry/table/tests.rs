@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{Answer, State, Table};
+use super::{Answer, Standing, State, Table};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -43,6 +43,78 @@ fn the_model_that_was_used_longest_ago_makes_room() {
     assert!(matches!(table.ask(2, 50, now + Duration::from_secs(4)), Answer::Load));
     // One load, however many ask.
     assert!(matches!(table.ask(2, 50, now + Duration::from_secs(5)), Answer::Wait(_)));
+}
+
+/// Uses a model once, at a time.
+fn use_at(table: &mut Table<usize>, index: usize, at: Instant) {
+    assert!(matches!(table.ask(index, 0, at), Answer::Use(_)));
+    table.release(index, at);
+}
+
+#[test]
+fn the_model_that_is_worth_least_makes_room() {
+    let second = Duration::from_secs(1);
+    let start = Instant::now();
+    let mut table = table(90, 4, false, start);
+    // Each takes 30 bytes; the first one takes 10 seconds to load, the others one.
+    for (index, took) in [(0, 10 * second), (1, second), (2, second)] {
+        assert!(matches!(table.ask(index, 30, start), Answer::Load));
+        table.loaded(index, Ok(Arc::new(index)), start + took);
+    }
+    let now = start + MINUTE;
+    use_at(&mut table, 0, now);
+    (0..5).for_each(|_| use_at(&mut table, 1, now));
+    (0..2).for_each(|_| use_at(&mut table, 2, now + second));
+    // Worth: 1 × 10, 5 × 1, 2 × 1 seconds; the last one was used last.
+    let later = now + MINUTE;
+    assert_eq!(unloads(table.ask(3, 30, later)), [2]);
+    table.unloaded(2);
+    assert!(matches!(table.ask(3, 30, later), Answer::Load));
+    table.loaded(3, Ok(Arc::new(3)), later);
+    // Nobody has asked for the third model yet: it is worth nothing.
+    assert_eq!(unloads(table.ask(2, 30, later + MINUTE)), [3]);
+}
+
+#[test]
+fn no_more_is_unloaded_than_is_needed() {
+    let now = Instant::now();
+    let mut table = table(100, 4, false, now);
+    for (index, bytes) in [(0, 10), (1, 20), (2, 70)] {
+        load(&mut table, index, bytes, now + Duration::from_secs(index as u64));
+    }
+    // In the order of their last use all three would go; the last one alone is enough.
+    assert_eq!(unloads(table.ask(3, 60, now + MINUTE)), [2]);
+}
+
+#[test]
+fn a_generation_takes_the_place_of_the_one_before() {
+    let now = Instant::now();
+    let mut table = table(100, 1, true, now);
+    load(&mut table, 0, 40, now);
+    let second = table.add(vec!["m1".into()], false, None, now);
+    assert!(matches!(table.ask(0, 40, now), Answer::Use(_)));
+    let (old, new) = (table.id(0), table.add(vec!["m0".into()], true, None, now));
+    table.entries[new].standing = Standing::Candidate;
+    assert_eq!(table.in_order(), [0, second]);
+    load(&mut table, new, 40, now);
+    table.replace(0, new);
+    assert_eq!((table.in_order(), table.first()), (vec![new, second], Some(new)));
+    assert!(table.expire(now).is_empty(), "the old one is in use");
+    table.release(0, now);
+    assert_eq!(table.expire(now).into_iter().map(|(place, _)| place).collect::<Vec<_>>(), [0]);
+    table.unloaded(0);
+    assert_eq!(table.reserved(), 40);
+    // The place is free for another model, which is not taken for the old one.
+    assert_eq!(table.add(vec!["other".into()], false, None, now), 0);
+    assert!(table.place(old).is_none() && table.place(table.id(0)) == Some(0));
+}
+
+#[test]
+fn a_model_that_was_removed_is_not_loaded_again() {
+    let now = Instant::now();
+    let mut table = table(100, 1, false, now);
+    table.retire(0);
+    assert!(matches!(table.ask(0, 10, now), Answer::Failed(why) if why.contains("removed")));
 }
 
 #[test]

@@ -14,7 +14,11 @@ pub(in super::super) struct Flags {
     #[arg(long, value_name = "DIR")]
     pub(super) models_dir: Option<PathBuf>,
 
-    /// Memory that models may take together, as 24G; one that was used longest ago is unloaded for another one [default:
+    /// Seconds between two looks at that folder: models that come, change or go are followed; 0 is never.
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    models_poll: u16,
+
+    /// Memory that models may take together, as 24G; those that are worth least are unloaded for others [default:
     /// four fifths of what can be had].
     #[arg(long, value_name = "BYTES", value_parser = door::bytes)]
     pub(super) model_memory: Option<u64>,
@@ -36,6 +40,12 @@ impl Flags {
     /// Whether there is anything that one model alone has no use for.
     pub(in super::super) fn is_used(&self) -> bool {
         self.models_dir.is_some() || !self.model_table.is_empty() || self.model_memory.is_some()
+    }
+
+    /// The time between two looks at the folder, if it is followed.
+    pub(super) fn poll(&self) -> Option<Duration> {
+        let seconds = self.models_dir.as_ref().map(|_| self.models_poll)?;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// The longest that a request waits for its model.
