@@ -59,6 +59,13 @@ pub const RULES: &[Rule] = &[
         effects: &[],
     },
     Rule {
+        name: "onnx",
+        depends: &["cpu"],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "ureq", "tracing"],
+        effects: &[],
+    },
+    Rule {
         name: "weights",
         depends: &["cpu", "tensor"],
         tests_depend: &[],

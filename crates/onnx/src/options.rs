@@ -1,0 +1,68 @@
+//! How a model is loaded and run, and what may be loaded.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::Problem;
+
+/// What may be loaded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Most bytes of memory for what a file holds, its tensors included; default 8 GiB.
+    pub max_bytes: u64,
+    /// Most nodes, those of inner graphs included; default 100,000.
+    pub max_nodes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { max_bytes: 8 << 30, max_nodes: 100_000 }
+    }
+}
+
+/// How a run is computed.
+#[derive(Clone, Copy, Default)]
+pub struct RunOptions<'a> {
+    /// The threads; without, the caller's alone. Results do not depend on it.
+    pub pool: Option<&'a cpu::Pool>,
+    /// A flag that ends the run with [`Error::Stopped`](crate::Error::Stopped), looked at between nodes and between
+    /// blocks of rows.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+impl RunOptions<'_> {
+    /// An error if the caller has raised the flag.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        if self.stopped() { Err(Problem::Stopped) } else { Ok(()) }
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// The threads that take part.
+    pub(crate) fn threads(&self) -> usize {
+        self.pool.map_or(1, cpu::Pool::threads)
+    }
+
+    /// Cuts `out`, of rows of `width` elements, into blocks of at most `block` rows, and calls `job(first row, block)`
+    /// for each, on the pool if there are several.
+    pub(crate) fn row_blocks<T: Send>(
+        &self,
+        out: &mut [T],
+        width: usize,
+        block: usize,
+        job: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) -> Result<(), Problem> {
+        let piece = width.saturating_mul(block).max(1);
+        let run = |index: usize, part: &mut [T]| {
+            if !self.stopped() {
+                job(index * block, part);
+            }
+        };
+        match self.pool {
+            Some(pool) if out.len() > piece => pool.chunks_mut(out, piece, &run),
+            _ => out.chunks_mut(piece).enumerate().for_each(|(index, part)| run(index, part)),
+        }
+        self.check()
+    }
+}
