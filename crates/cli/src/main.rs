@@ -19,6 +19,7 @@ mod failure;
 mod files;
 mod flags;
 mod found;
+mod http;
 mod lines;
 mod loading;
 mod progress;
@@ -45,6 +46,8 @@ struct Cli {
 enum Command {
     /// Serve a model over HTTP with the OpenAI API.
     Serve(Box<commands::serve::Args>),
+    /// See and change which models a running server has in memory.
+    Farm(commands::farm::Args),
     /// Answer one prompt, or chat in the terminal.
     Run(Box<commands::run::Args>),
     /// Turn texts into vectors, a line each.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Serve(args) => commands::serve::run(*args),
+        Command::Farm(args) => commands::farm::run(args),
         Command::Run(args) => commands::run::run(*args),
         Command::Embed(args) => commands::embed::run(*args),
         Command::Rerank(args) => commands::rerank::run(*args),

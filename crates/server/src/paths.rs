@@ -46,6 +46,8 @@ pub(crate) fn label(path: &str) -> Option<&'static str> {
         "retrieveModel" => "/v1/models/{id}",
         "loadModel" => "/v1/models/{id}/load",
         "unloadModel" => "/v1/models/{id}/unload",
+        "pinModel" => "/v1/models/{id}/pin",
+        "unpinModel" => "/v1/models/{id}/unpin",
         _ => route.path,
     });
     route.or_else(|| page::path(path)).or(Some("none"))

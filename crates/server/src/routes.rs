@@ -41,8 +41,8 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "listModels" => get(list_models),
         "retrieveModel" => get(one_model),
         "loadModel" => post(change_model),
-        // The router has one path for both.
-        "unloadModel" => MethodRouter::new(),
+        // The router has one path for all of them.
+        "unloadModel" | "pinModel" | "unpinModel" => MethodRouter::new(),
         "tokenize" => post(tokens::tokenize),
         "detokenize" => post(tokens::detokenize),
         "applyTemplate" => post(tokens::apply_template),
@@ -161,6 +161,9 @@ fn cards(facts: &Facts) -> Vec<models::Card> {
         state: facts.state.name(),
         memory_bytes: facts.bytes.filter(|bytes| *bytes > 0),
         pinned: facts.pinned,
+        uses: facts.uses,
+        idle_s: facts.idle.as_secs(),
+        rejected: facts.rejected.clone(),
         ..models::Card::new(name, created, context)
     };
     facts.names.iter().map(card).collect()
@@ -191,7 +194,7 @@ fn card(state: &State, model: ModelId, id: &str) -> models::Card {
     models::Card { id: id.to_owned(), ..own }
 }
 
-/// `POST /v1/models/{id}/load` and `/unload`.
+/// `POST /v1/models/{id}/load`, `/unload`, `/pin` and `/unpin`.
 async fn change_model(Shared(state): Shared<Arc<State>>, Path(rest): Path<String>) -> Response {
     let changed = async {
         state.service.open_or_reject()?;
@@ -203,6 +206,16 @@ async fn change_model(Shared(state): Shared<Arc<State>>, Path(rest): Path<String
             let model = state.service.find(Some(id))?;
             state.service.registry().unload(model)?;
             return Ok(card(&state, model, id));
+        }
+        for (end, pinned) in [("/pin", true), ("/unpin", false)] {
+            if let Some(id) = rest.strip_suffix(end) {
+                let model = state.service.find(Some(id))?;
+                state.service.registry().pin(model, pinned)?;
+                if pinned {
+                    drop(state.service.model(Some(id)).await?);
+                }
+                return Ok(card(&state, model, id));
+            }
         }
         Err(Fault::not_found(&format!("/v1/models/{rest}")))
     };

@@ -23,6 +23,13 @@ pub struct Card {
     pub memory_bytes: Option<u64>,
     /// Whether the model is never unloaded for another one.
     pub pinned: bool,
+    /// Requests that use the model now.
+    pub uses: usize,
+    /// Seconds since the model was last used.
+    pub idle_s: u64,
+    /// Why the last version of the model's files is not served, if it is not: the one before answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
 }
 
 impl Card {
@@ -37,6 +44,9 @@ impl Card {
             state: "ready",
             memory_bytes: None,
             pinned: false,
+            uses: 0,
+            idle_s: 0,
+            rejected: None,
         }
     }
 }

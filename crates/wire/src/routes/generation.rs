@@ -118,6 +118,24 @@ pub(super) const ROUTES: &[Route] = &[
         ..POST
     },
     Route {
+        path: "/v1/models/{*id}/pin",
+        id: "pinModel",
+        tag: Some("models"),
+        summary: "Loads a model and keeps it loaded whatever else is asked for.",
+        answers: "The card of the model, once it is loaded.",
+        answer: "Model",
+        ..POST
+    },
+    Route {
+        path: "/v1/models/{*id}/unpin",
+        id: "unpinModel",
+        tag: Some("models"),
+        summary: "Lets a model be unloaded again when others need its memory.",
+        answers: "The card of the model in its current state.",
+        answer: "Model",
+        ..POST
+    },
+    Route {
         path: "/v1/models/{*id}/unload",
         id: "unloadModel",
         tag: Some("models"),

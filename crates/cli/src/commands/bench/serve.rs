@@ -31,12 +31,12 @@ use rand_chacha::rand_core::SeedableRng;
 use text::Tokenizer;
 
 use crate::calendar::stamp;
+use crate::http::{Client, Reach};
 use crate::term::{self, err, number, out};
 use crate::{Failure, commands};
 pub(crate) use args::Args;
 use args::{Checked, Dataset, Form, ID_RANGE};
 use body::Style;
-use client::{Client, Reach};
 use counter::Counter;
 use dataset::{Conversation, Prompt, Source, Turn};
 use drive::Load;

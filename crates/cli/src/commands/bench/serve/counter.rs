@@ -7,8 +7,8 @@ use crate::Failure;
 use crate::term::err;
 
 use super::body::Style;
-use super::client::Client;
 use super::words::{Sieve, Words, probes};
+use crate::http::Client;
 
 /// Bytes of English text for each token, roughly, where nobody counts.
 const BYTES_PER_TOKEN: usize = 4;

@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use crate::Failure;
 
 use super::body::Style;
-use super::client::Client;
 use super::dataset::Conversation;
 use super::metrics::Outcome;
+use crate::http::Client;
 
 /// A load, ready to be put on a server.
 pub(super) struct Load {

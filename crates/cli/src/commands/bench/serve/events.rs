@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::http::message;
+
 /// Bytes of one event; more is no answer to a request.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
@@ -149,13 +151,6 @@ impl Chunk {
                 })
         })
     }
-}
-
-/// The message of an error in OpenAI's shape, or all of it.
-pub(super) fn message(error: &Value) -> String {
-    let error = error.get("error").unwrap_or(error);
-    let text = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
-    text.map_or_else(|| error.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
