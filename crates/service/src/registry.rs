@@ -4,10 +4,12 @@
 //! blocks no other model. Memory is reserved before a load begins and free when the last of the model is gone. Who is
 //! unloaded for whom is decided by [`Table`], which knows neither threads nor clocks.
 
+mod generations;
+mod loader;
 mod table;
+mod unloading;
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,51 +20,10 @@ use wire::Fault;
 
 use crate::LoadedModel;
 use crate::recorder::Recorder;
+use loader::Never;
+pub use loader::{Check, Checked, Loader, Registration};
 use table::{Answer, Standing, Table};
 pub use table::{Facts, ModelId, State};
-
-/// Makes a model ready.
-pub trait Loader: Send + Sync {
-    /// Bytes of memory that the model takes when it is loaded: weights, KV cache, buffers.
-    ///
-    /// # Errors
-    /// In words, when it cannot be found or planned.
-    fn need_bytes(&self) -> Result<u64, String>;
-
-    /// Loads it; `progress` is told how far it is. It may take minutes, and is called on a thread that may block.
-    ///
-    /// # Errors
-    /// In words, when it cannot be loaded.
-    fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String>;
-
-    /// Names of the operations that the model will support, as far as that is known before it is loaded
-    /// (`inference::Operation::name`).
-    fn operations(&self) -> Vec<&'static str> {
-        vec!["generate", "tokenize"]
-    }
-
-    /// Whether it can be loaded at all; a model that cannot is never unloaded.
-    fn can_load(&self) -> bool {
-        true
-    }
-}
-
-/// What a new generation of a model must pass before it answers; the fault says what it did not.
-pub type Check = Box<dyn FnOnce(ModelId) -> Checked + Send>;
-/// The outcome of a [`Check`], in words if it was not passed.
-pub type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-
-/// A model that can be loaded.
-pub struct Registration {
-    /// The names that it goes by; the first is the one that answers carry.
-    pub names: Vec<String>,
-    /// Whether it stays loaded whatever else is asked for.
-    pub pinned: bool,
-    /// How long it stays loaded without a request; none is until its memory is wanted.
-    pub keep_alive: Option<Duration>,
-    /// What makes it ready.
-    pub loader: Arc<dyn Loader>,
-}
 
 /// The models, and who waits for them.
 pub struct Registry {
@@ -148,9 +109,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// How long an engine may take to end that has nothing to do.
-const UNLOAD: Duration = Duration::from_secs(30);
-
 impl Registry {
     /// No models yet, which may take so many bytes together.
     pub(crate) fn new(limit_bytes: u64, longest_wait: Duration, recorder: Arc<Recorder>) -> Arc<Registry> {
@@ -162,121 +120,6 @@ impl Registry {
             longest_wait,
             recorder,
         })
-    }
-
-    /// Adds a model; it is loaded when it is asked for. The first one is the default.
-    ///
-    /// # Errors
-    /// In words: no name, or one that another model has.
-    pub fn add(&self, registration: Registration) -> Result<ModelId, String> {
-        self.insert(registration, Standing::Listed, None)
-    }
-
-    /// Adds a model, or one that is to replace `old`, which may have its names.
-    fn insert(
-        &self,
-        registration: Registration,
-        standing: Standing,
-        old: Option<usize>,
-    ) -> Result<ModelId, String> {
-        let Registration { names, pinned, keep_alive, loader } = registration;
-        if names.is_empty() {
-            return Err("a model needs a name".into());
-        }
-        let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = self.table();
-        let taken = |name: &&String| find(&table, name).is_some_and(|place| Some(place) != old);
-        if let Some(name) = names.iter().find(taken) {
-            return Err(format!("two models are called {name}"));
-        }
-        self.recorder.registered(&names[0]);
-        let place = table.add(names, pinned, keep_alive, Instant::now());
-        table.entries[place].standing = standing;
-        match loaders.get_mut(place) {
-            Some(free) => *free = loader,
-            None => loaders.push(loader),
-        }
-        let id = table.id(place);
-        drop(table);
-        self.abilities.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
-        Ok(id)
-    }
-
-    /// Replaces a model by another generation of it: that is loaded beside the old one and checked, and then answers in its
-    /// place; the old one finishes what it has. If it cannot be loaded or does not pass, the old one stays. A model that is
-    /// not loaded is replaced at once if there is nothing to check.
-    ///
-    /// # Errors
-    /// In words, why the old one stays; the model's facts tell it too.
-    pub async fn replace(
-        self: &Arc<Self>,
-        old: ModelId,
-        registration: Registration,
-        check: Option<Check>,
-    ) -> Result<ModelId, String> {
-        let gone = || "it was removed meanwhile".to_owned();
-        let (place, is_loaded) = {
-            let table = self.table();
-            let place = table.place(old).ok_or_else(gone)?;
-            (place, table.entries[place].state.model().is_some())
-        };
-        let new = self.insert(registration, Standing::Candidate, Some(place))?;
-        let passed = if is_loaded || check.is_some() { self.passes(new, check).await } else { Ok(()) };
-        let mut table = self.table();
-        match passed {
-            Ok(()) => table.replace(place, new.place),
-            Err(why) => {
-                table.retire(new.place);
-                table.entries[place].rejected = Some(why.clone());
-                drop(table);
-                self.expire();
-                return Err(why);
-            }
-        }
-        drop(table);
-        self.expire();
-        Ok(new)
-    }
-
-    /// Loads a candidate and checks it.
-    async fn passes(self: &Arc<Self>, candidate: ModelId, check: Option<Check>) -> Result<(), String> {
-        // It stays loaded until the check has ended.
-        let _lease = self.acquire(candidate).await.map_err(|fault| fault.message)?;
-        let Some(check) = check else { return Ok(()) };
-        check(candidate).await
-    }
-
-    /// Removes a model: requests find it no more, and it is unloaded when nobody uses it.
-    pub fn remove(self: &Arc<Self>, id: ModelId) {
-        {
-            let mut table = self.table();
-            if let Some(place) = table.place(id) {
-                table.retire(place);
-            }
-        }
-        self.expire();
-    }
-
-    /// Has a model stay loaded whatever else is asked for, or no longer.
-    ///
-    /// # Errors
-    /// It is the server's only one, which stays.
-    pub fn pin(&self, id: ModelId, pinned: bool) -> Result<(), Fault> {
-        self.can_change(id)?;
-        let mut table = self.table();
-        if let Some(place) = table.place(id) {
-            table.entries[place].pinned = pinned;
-        }
-        Ok(())
-    }
-
-    /// Whether a model can be unloaded and loaded again.
-    fn can_change(&self, id: ModelId) -> Result<(), Fault> {
-        if self.loader(id.place).can_load() {
-            return Ok(());
-        }
-        let message = format!("the model {} is the server's only one and stays loaded", self.name(id.place));
-        Err(Fault::unsupported("model", message))
     }
 
     /// Adds a model that is loaded and stays so.
@@ -481,92 +324,6 @@ impl Registry {
         }
     }
 
-    /// Ends the engines of models that nobody uses, on a thread that may block.
-    fn begin_unload(self: &Arc<Self>, going: Vec<(usize, Arc<LoadedModel>)>, reason: UnloadReason) {
-        let registry = self.clone();
-        if reason != UnloadReason::Replaced {
-            going.iter().for_each(|(_, model)| registry.recorder.draining(model.name()));
-        }
-        tokio::task::spawn_blocking(move || {
-            for (index, model) in going {
-                model.drain(UNLOAD);
-                registry.recorder.unloaded(index, model.name(), reason);
-                // The memory is free when the last of the model is dropped, which this is.
-                drop(model);
-                registry.table().unloaded(index);
-                registry.changed.notify_waiters();
-            }
-        });
-    }
-
-    /// Keeps a model so long after its last request, for ever without a time, until it is unloaded or asked to be kept
-    /// otherwise; its memory may be wanted before. Gives back whether it does: a pinned model stays.
-    pub fn keep(&self, id: ModelId, keep_alive: Option<Duration>) -> bool {
-        let mut table = self.table();
-        table.place(id).is_some_and(|place| table.keep(place, keep_alive))
-    }
-
-    /// Unloads a model that is not in use.
-    ///
-    /// # Errors
-    /// It is in use or loading, or could not be loaded again.
-    pub fn unload(self: &Arc<Self>, id: ModelId) -> Result<(), Fault> {
-        self.can_change(id)?;
-        let index = id.place;
-        let mut table = self.table();
-        let facts = table.facts(index, Instant::now());
-        let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
-        if busy {
-            let state = if facts.uses > 0 { "in use" } else { "loading" };
-            let message =
-                format!("the model {} is {state}; it can be unloaded when it is not", facts.names[0]);
-            return Err(Fault::busy(message, 5));
-        }
-        let going = table.drain(index);
-        drop(table);
-        let going = going.map(|model| (index, model)).into_iter().collect();
-        self.begin_unload(going, UnloadReason::Request);
-        Ok(())
-    }
-
-    /// Unloads those that nobody has asked for as long as they are kept. To be called now and then.
-    pub fn expire(self: &Arc<Self>) {
-        let (kept, retired) = {
-            let mut table = self.table();
-            let going = table.expire(Instant::now());
-            going
-                .into_iter()
-                .partition::<Vec<_>, _>(|(place, _)| table.entries[*place].standing != Standing::Retired)
-        };
-        let has_successor = |model: &LoadedModel| self.find(Some(model.name())).is_some();
-        let (replaced, removed): (Vec<_>, Vec<_>) =
-            retired.into_iter().partition(|(_, model)| has_successor(model));
-        for (going, reason) in [
-            (kept, UnloadReason::KeepAlive),
-            (replaced, UnloadReason::Replaced),
-            (removed, UnloadReason::Removed),
-        ] {
-            if !going.is_empty() {
-                self.begin_unload(going, reason);
-            }
-        }
-    }
-
-    /// Loads nothing any more, and has the models finish what they have within the deadline. It blocks for as long.
-    pub fn drain(&self, deadline: Duration) {
-        let end = Instant::now() + deadline;
-        let models = self.table().close();
-        self.changed.notify_waiters();
-        // None of them takes more from now on, whoever is drained first.
-        for model in &models {
-            self.recorder.draining(model.name());
-            model.close();
-        }
-        for model in models {
-            model.drain(end.saturating_duration_since(Instant::now()));
-        }
-    }
-
     /// The fault of a model that cannot be loaded.
     fn failed(&self, index: usize, why: &str) -> Fault {
         let message = format!("the model {} cannot be loaded: {why}", self.name(index));
@@ -595,23 +352,6 @@ impl Registry {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The loader of a model that is loaded already, and stays so.
-struct Never;
-
-impl Loader for Never {
-    fn need_bytes(&self) -> Result<u64, String> {
-        Ok(0)
-    }
-
-    fn load(&self, _progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
-        Err("it was not loaded by this server".into())
-    }
-
-    fn can_load(&self) -> bool {
-        false
     }
 }
 

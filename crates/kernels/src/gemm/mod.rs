@@ -17,6 +17,7 @@
 
 mod bf16;
 mod bf16_dict12;
+mod dot_quad;
 mod driver;
 mod float;
 mod q8;

@@ -16,6 +16,7 @@ use std::array::from_ref;
 
 use cpu::simd::{DotKind, Simd};
 
+use super::dot_quad::dot_quad;
 use super::driver::MicroKernel;
 use super::q8_i16::{gemv_i16_scaled, microkernel_i16};
 use super::q8_pow2;
@@ -228,27 +229,6 @@ fn microkernel_dot_half<S: Simd, F: Format, const MR: usize, const NR: usize, co
             for p in 0..NR {
                 sums[p][t] = s.fma(u[p].bias[HALF], sum, sums[p][t]);
             }
-        }
-    });
-}
-
-/// Adds quad `j` of each row × the codes of that quad of each panel.
-#[inline(always)]
-pub(super) fn dot_quad<S: Simd, F: Format, const MR: usize, const NR: usize>(
-    s: S,
-    x: &[Block],
-    j: usize,
-    w: &[S::I; NR],
-    dots: &mut [[S::I; MR]; NR],
-) {
-    unrolled!(t < MR, {
-        let four = s.splat4(&x[t].q[4 * j..]);
-        for p in 0..NR {
-            dots[p][t] = if F::Codes::EIGHT_BIT {
-                s.dot_u8(dots[p][t], w[p], four)
-            } else {
-                s.dot(dots[p][t], w[p], four)
-            };
         }
     });
 }

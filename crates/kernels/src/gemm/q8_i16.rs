@@ -6,7 +6,7 @@
 
 use cpu::simd::{Simd, i16_quads};
 
-use super::q8::dot_quad;
+use super::dot_quad::dot_quad;
 use super::work::unrolled;
 use super::zero_point::{zero_point_i16, zero_point_init};
 use crate::activations::Block;

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 
 use cpu::simd::Simd;
 
-use super::q8::dot_quad;
+use super::dot_quad::dot_quad;
 use super::work::unrolled;
 use crate::activations::{Block, RowGroups, ZERO_BLOCKS};
 use crate::tune::tune;

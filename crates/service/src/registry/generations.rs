@@ -1,0 +1,127 @@
+//! Models that come, are replaced, and go while others answer.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use wire::Fault;
+
+use super::loader::{Check, Registration};
+use super::table::{ModelId, Standing};
+use super::{Registry, find};
+
+impl Registry {
+    /// Adds a model; it is loaded when it is asked for. The first one is the default.
+    ///
+    /// # Errors
+    /// In words: no name, or one that another model has.
+    pub fn add(&self, registration: Registration) -> Result<ModelId, String> {
+        self.insert(registration, Standing::Listed, None)
+    }
+
+    /// Adds a model, or one that is to replace `old`, which may have its names.
+    fn insert(
+        &self,
+        registration: Registration,
+        standing: Standing,
+        old: Option<usize>,
+    ) -> Result<ModelId, String> {
+        let Registration { names, pinned, keep_alive, loader } = registration;
+        if names.is_empty() {
+            return Err("a model needs a name".into());
+        }
+        let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table();
+        let taken = |name: &&String| find(&table, name).is_some_and(|place| Some(place) != old);
+        if let Some(name) = names.iter().find(taken) {
+            return Err(format!("two models are called {name}"));
+        }
+        self.recorder.registered(&names[0]);
+        let place = table.add(names, pinned, keep_alive, Instant::now());
+        table.entries[place].standing = standing;
+        match loaders.get_mut(place) {
+            Some(free) => *free = loader,
+            None => loaders.push(loader),
+        }
+        let id = table.id(place);
+        drop(table);
+        self.abilities.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+        Ok(id)
+    }
+
+    /// Replaces a model by another generation of it: that is loaded beside the old one and checked, and then answers in its
+    /// place; the old one finishes what it has. If it cannot be loaded or does not pass, the old one stays. A model that is
+    /// not loaded is replaced at once if there is nothing to check.
+    ///
+    /// # Errors
+    /// In words, why the old one stays; the model's facts tell it too.
+    pub async fn replace(
+        self: &Arc<Self>,
+        old: ModelId,
+        registration: Registration,
+        check: Option<Check>,
+    ) -> Result<ModelId, String> {
+        let gone = || "it was removed meanwhile".to_owned();
+        let (place, is_loaded) = {
+            let table = self.table();
+            let place = table.place(old).ok_or_else(gone)?;
+            (place, table.entries[place].state.model().is_some())
+        };
+        let new = self.insert(registration, Standing::Candidate, Some(place))?;
+        let passed = if is_loaded || check.is_some() { self.passes(new, check).await } else { Ok(()) };
+        let mut table = self.table();
+        match passed {
+            Ok(()) => table.replace(place, new.place),
+            Err(why) => {
+                table.retire(new.place);
+                table.entries[place].rejected = Some(why.clone());
+                drop(table);
+                self.expire();
+                return Err(why);
+            }
+        }
+        drop(table);
+        self.expire();
+        Ok(new)
+    }
+
+    /// Loads a candidate and checks it.
+    async fn passes(self: &Arc<Self>, candidate: ModelId, check: Option<Check>) -> Result<(), String> {
+        // It stays loaded until the check has ended.
+        let _lease = self.acquire(candidate).await.map_err(|fault| fault.message)?;
+        let Some(check) = check else { return Ok(()) };
+        check(candidate).await
+    }
+
+    /// Removes a model: requests find it no more, and it is unloaded when nobody uses it.
+    pub fn remove(self: &Arc<Self>, id: ModelId) {
+        {
+            let mut table = self.table();
+            if let Some(place) = table.place(id) {
+                table.retire(place);
+            }
+        }
+        self.expire();
+    }
+
+    /// Has a model stay loaded whatever else is asked for, or no longer.
+    ///
+    /// # Errors
+    /// It is the server's only one, which stays.
+    pub fn pin(&self, id: ModelId, pinned: bool) -> Result<(), Fault> {
+        self.can_change(id)?;
+        let mut table = self.table();
+        if let Some(place) = table.place(id) {
+            table.entries[place].pinned = pinned;
+        }
+        Ok(())
+    }
+
+    /// Whether a model can be unloaded and loaded again.
+    pub(super) fn can_change(&self, id: ModelId) -> Result<(), Fault> {
+        if self.loader(id.place).can_load() {
+            return Ok(());
+        }
+        let message = format!("the model {} is the server's only one and stays loaded", self.name(id.place));
+        Err(Fault::unsupported("model", message))
+    }
+}
