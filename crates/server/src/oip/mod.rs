@@ -3,6 +3,7 @@
 mod generate;
 mod infer;
 mod models;
+mod reply;
 mod repository;
 mod settings;
 mod target;

@@ -10,15 +10,11 @@ use service::State as ModelState;
 use wire::Fault;
 use wire::oip::{self, Signature, Statistics};
 
+use super::reply::answered;
 use super::target::Target;
 use super::{generate, infer, settings};
 use crate::faults;
 use crate::state::State;
-
-/// A JSON answer, or the fault in the protocol's shape.
-pub(super) fn answered(outcome: Result<Value, Fault>) -> Response {
-    outcome.map_or_else(|fault| faults::oip(&fault), |value| axum::Json(value).into_response())
-}
 
 /// `GET /v2/health/live`.
 pub(crate) async fn live(Shared(state): Shared<Arc<State>>) -> Response {

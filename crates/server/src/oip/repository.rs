@@ -3,26 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State as Shared};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use serde_json::Value;
+use axum::response::Response;
+use serde_json::{Map, Value};
 use service::{Facts, State as Loaded};
+use wire::Fault;
 use wire::oip::{self, ModelState, check_model_name};
-use wire::{Fault, scan};
 
-use super::models::answered;
-use crate::faults;
+use super::reply::{answered, small_body};
 use crate::state::State;
-
-/// The body of a request that asks no model.
-pub(super) async fn small_body(state: &State, request: Request) -> Result<Vec<u8>, Fault> {
-    state.service.open_or_reject()?;
-    let limit = state.edge.options.body_bytes;
-    let body = httpd::body::read(&state.edge, request, httpd::body::Media::Any).await?;
-    let (bytes, _memory) = body.decompressed(limit)?;
-    scan::values(&bytes)?;
-    Ok(bytes)
-}
 
 /// The state of a model in the protocol's words, and why it is in it.
 pub(crate) fn state_of(facts: &Facts) -> (ModelState, String) {
@@ -64,9 +52,10 @@ pub(crate) async fn change(
         };
         check_model_name(name)?;
         oip::load_parameters(&small_body(&state, request).await?)?;
-        if loads { load(&state, name).await } else { unload(&state, name) }
+        let changed = if loads { load(&state, name).await } else { unload(&state, name) };
+        changed.map(|()| Value::Object(Map::new()))
     };
-    changed.await.map_or_else(|fault| faults::oip(&fault), |()| StatusCode::OK.into_response())
+    answered(changed.await)
 }
 
 /// Loads a model, and waits for it.

@@ -7,8 +7,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 use wire::Fault;
 
-use super::models::answered;
-use super::repository::small_body;
+use super::reply::{answered, small_body};
 use crate::state::State;
 
 /// The settings of traces, which are off: traces are exported by `--otlp-endpoint`.
