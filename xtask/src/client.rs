@@ -28,8 +28,9 @@ const CLIENTS: Clients = Clients {
         "tools/clients/anthropic_check.py",
         "tools/clients/agent_check.py",
         "tools/clients/ollama_check.py",
+        "tools/clients/oip_check.py",
     ],
-    encoder_checks: &["tools/clients/encoders_check.py"],
+    encoder_checks: &["tools/clients/encoders_check.py", "tools/clients/oip_check.py"],
 };
 /// LiteLLM, LlamaIndex and LangChain, which need an older `openai` than the newest.
 const LITELLM: Clients = Clients {

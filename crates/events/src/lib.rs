@@ -15,6 +15,7 @@ mod engine;
 mod event;
 mod family;
 mod histogram;
+mod inference;
 mod llamacpp;
 mod load;
 mod machine;
@@ -31,6 +32,7 @@ pub use cost::{HourlyPrice, MachineTime};
 pub use event::{
     Ending, Event, Gauges, LoadEvent, ModelEvent, ModelMemory, ModelState, Rejection, UnloadReason,
 };
+pub use inference::{CountedTime, InferenceCounts, InferenceSample};
 pub use metrics::Metrics;
 pub use model::{EngineShape, ModelMetrics};
 pub use process::Process;

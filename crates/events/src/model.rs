@@ -14,6 +14,7 @@ use crate::encoder::EncoderMetrics;
 use crate::engine::EngineMetrics;
 use crate::event::{Gauges, LoadEvent, ModelEvent, ModelState};
 use crate::family::{ModelFamilies, ModelLabels};
+use crate::inference::{InferenceCounts, InferenceSample, InferenceSums};
 use crate::load::LoadMetrics;
 use crate::requests::RequestMetrics;
 use crate::shared::Shared;
@@ -48,6 +49,7 @@ pub struct ModelMetrics {
     serving: OnceLock<Serving>,
     /// That of the last engine.
     shape: Mutex<Option<EngineShape>>,
+    inferences: InferenceSums,
     shared: Arc<Shared>,
 }
 
@@ -82,6 +84,7 @@ impl ModelMetrics {
             load_families,
             serving: OnceLock::new(),
             shape: Mutex::new(None),
+            inferences: InferenceSums::default(),
             shared,
         }
     }
@@ -131,6 +134,16 @@ impl ModelMetrics {
         if let Some((llamacpp, _)) = self.shared.llamacpp.get() {
             llamacpp.record(&event);
         }
+    }
+
+    /// Counts an inference request that ended.
+    pub fn record_inference(&self, sample: &InferenceSample) {
+        self.inferences.record(sample);
+    }
+
+    /// The inference requests since the start.
+    pub fn inferences(&self) -> InferenceCounts {
+        self.inferences.counts()
     }
 
     /// Counts what happened to the model as a whole, and puts it into the state that follows.

@@ -3,7 +3,9 @@
 //! Memory is taken as bytes arrive, not as they are announced: a body that trickles holds what has come of it. Each client
 //! has a part of the sum, and small bodies have a sum of their own, so that large ones leave room for them.
 
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
@@ -54,12 +56,21 @@ impl Bytes {
 /// instead of a broken connection.
 const READ_ON: usize = 4;
 
+/// The media types that a body may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Media {
+    /// JSON.
+    Json,
+    /// JSON or `application/octet-stream`; from what is no browser any, or none.
+    Any,
+}
+
 /// Reads the body of a request, bounded in size, time and memory.
 ///
 /// # Errors
 /// A media type or an encoding that is not known, a body that is too large, too slow, or one too many.
-pub async fn read(edge: &Edge, request: Request) -> Result<Bytes, Fault> {
-    check_type(request.headers())?;
+pub async fn read(edge: &Edge, request: Request, media: Media) -> Result<Bytes, Fault> {
+    check_type(request.headers(), media)?;
     let encoding = Encoding::of(request.headers())?;
     let limit = edge.options.body_bytes;
     let owner = owner(&request);
@@ -80,14 +91,97 @@ pub async fn read(edge: &Edge, request: Request) -> Result<Bytes, Fault> {
     }
 }
 
-/// A browser sends `text/plain` and forms across origins without asking; JSON it must ask for, and is not allowed.
-fn check_type(headers: &HeaderMap) -> Result<(), Fault> {
+/// The memory of the messages of a body that is read as it comes.
+#[derive(Clone)]
+pub struct MessageMemory {
+    shares: Arc<Shares>,
+    owner: Owner,
+    held: Arc<Mutex<(usize, Option<Share>)>>,
+}
+
+impl MessageMemory {
+    /// The bytes that have come since the last call, and their memory, which is free when it is dropped.
+    pub fn take(&self) -> (usize, Option<Share>) {
+        std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn grow(&self, more: usize) -> Result<(), LimitReached> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut held.1 {
+            Some(share) => share.grow(more)?,
+            empty => *empty = Some(self.shares.take(self.owner, more)?),
+        }
+        held.0 += more;
+        Ok(())
+    }
+}
+
+/// A request whose body's bytes are counted as they are read; a `timed` one must come within the time for a body.
+pub fn counted(edge: &Edge, request: Request, timed: bool) -> (Request, MessageMemory) {
+    let (owner, shares) = (owner(&request), edge.body_memory.large.clone());
+    let memory = MessageMemory { shares, owner, held: Arc::default() };
+    let timeout = edge.options.body_timeout;
+    let counted = memory.clone();
+    let request = request.map(move |inner| {
+        let end = timed.then(|| Box::pin(tokio::time::sleep(timeout)));
+        Body::new(Counted { inner, memory: counted, end, seconds: timeout.as_secs() })
+    });
+    (request, memory)
+}
+
+/// A body whose bytes are counted.
+struct Counted {
+    inner: Body,
+    memory: MessageMemory,
+    end: Option<Pin<Box<tokio::time::Sleep>>>,
+    seconds: u64,
+}
+
+impl HttpBody for Counted {
+    type Data = axum::body::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Self::Data>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.inner).poll_frame(context);
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => {
+                let size = frame.data_ref().map_or(0, axum::body::Bytes::len);
+                if this.memory.grow(size).is_err() {
+                    let full = Fault::busy("too many bytes of bodies are held", 2);
+                    return Poll::Ready(Some(Err(axum::Error::new(full))));
+                }
+            }
+            Poll::Pending if this.end.as_mut().is_some_and(|end| end.as_mut().poll(context).is_ready()) => {
+                return Poll::Ready(Some(Err(axum::Error::new(Fault::slow_body(this.seconds)))));
+            }
+            Poll::Ready(_) | Poll::Pending => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+}
+
+/// A browser sends `text/plain`, forms and bodies without a type across origins without asking; JSON and binary data it
+/// must ask for, and is not allowed. All browsers say where a page that sends is from.
+fn check_type(headers: &HeaderMap, media: Media) -> Result<(), Fault> {
+    let is_page = headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
+    if media == Media::Any && !is_page {
+        return Ok(());
+    }
     let value = headers.get(header::CONTENT_TYPE).map(|v| v.to_str().unwrap_or("?"));
     let essence = value.map(|v| v.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
     match essence {
         Some(e) if e == "application/json" || (e.starts_with("application/") && e.ends_with("+json")) => {
             Ok(())
         }
+        Some(e) if e == "application/octet-stream" && media == Media::Any => Ok(()),
         _ => Err(Fault::media_type(value)),
     }
 }

@@ -8,9 +8,9 @@ use axum::Router;
 use events::Event;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,6 +30,18 @@ const AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// What the HTTP library needs beside a head: the least that it works with.
 const LIBRARY_BYTES: usize = 8 << 10;
+/// Requests at once on a connection of HTTP/2; further ones wait at the client.
+const HTTP2_STREAMS: u32 = 64;
+/// Bytes of a request's body that HTTP/2 takes before they are read, of one request and of all of a connection.
+const HTTP2_STREAM_WINDOW: u32 = 256 << 10;
+const HTTP2_WINDOW: u32 = 1 << 20;
+/// Bytes of an answer that HTTP/2 holds.
+const HTTP2_SEND_BYTES: usize = 64 << 10;
+/// Between pings on a silent connection of HTTP/2, and for the answer to one.
+const HTTP2_PING: Duration = Duration::from_secs(30);
+const HTTP2_PONG: Duration = Duration::from_secs(20);
+
+type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is served over the connections.
 pub trait Application: Send + Sync + 'static {
@@ -131,27 +143,40 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     watcher: Watcher,
     stream: S,
     peer: Peer,
-) -> hyper::Result<()> {
+) -> Result<(), Broken> {
     let options = &edge.options;
-    let shared = line::Shared::default();
+    let shared = line::Shared::new(options.write_timeout);
     let stream = WriteTimeout::new(stream, options.write_timeout).counted(edge.metrics.clone());
-    let line = Line::new(stream, shared.clone(), options.head_bytes, options.headers);
+    let line = Line::new(stream, shared.clone(), options.head_bytes, options.headers, options.head_timeout);
+    let most_headers = options.headers;
     let service = service_fn(move |mut request: Request<Incoming>| {
         let answering = shared.answering();
         request.extensions_mut().insert(peer);
-        if let Some(refused) = shared.take_refusal() {
+        if let Some(refused) = shared.take_refusal().or_else(|| line::unreadable(&request, most_headers)) {
             request.extensions_mut().insert(refused);
         }
         let answer = router.clone().oneshot(request);
         async move { answer.await.map(|response| line::watched(response, answering)) }
     });
     // Heads are bounded and checked before; the library's own bounds only have to leave room for them.
-    let connection = http1::Builder::new()
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
         .max_buf_size(options.head_bytes + LIBRARY_BYTES)
-        .max_headers(options.headers + 1)
-        .serve_connection(TokioIo::new(line), service);
+        .max_headers(options.headers + 1);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(options.head_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+        .initial_connection_window_size(HTTP2_WINDOW)
+        .max_send_buf_size(HTTP2_SEND_BYTES)
+        .keep_alive_interval(HTTP2_PING)
+        .keep_alive_timeout(HTTP2_PONG);
+    let connection = builder.serve_connection(TokioIo::new(line), service).into_owned();
     watcher.watch(connection).await
 }
 

@@ -1,9 +1,11 @@
 //! Compressed bodies: `content-encoding: gzip` or `deflate`, undone within the bounds of plain ones.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use axum::http::{HeaderMap, header};
+use flate2::Compression;
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::write::{GzEncoder, ZlibEncoder};
 use wire::Fault;
 
 /// How a body is compressed.
@@ -82,6 +84,36 @@ impl Encoding {
     }
 }
 
+/// Bytes below which compression is not worth its header.
+const WORTH: usize = 256;
+
+/// The way of compression that a client takes for an answer: `gzip` or `deflate`, whichever it names first; none if it
+/// names neither.
+pub fn accepted(headers: &HeaderMap) -> Option<&'static str> {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).find_map(|word| {
+        let (name, weight) = word.split_once(';').unwrap_or((word, ""));
+        let refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.trim().parse() == Ok(0.0_f32));
+        let name = ["gzip", "deflate"].into_iter().find(|known| name.trim().eq_ignore_ascii_case(known));
+        name.filter(|_| !refused)
+    })
+}
+
+/// The bytes compressed in this way, and whether they are: short ones are left as they are.
+pub fn compressed(bytes: Vec<u8>, way: Option<&'static str>) -> (Vec<u8>, Option<&'static str>) {
+    let Some(way) = way.filter(|_| bytes.len() >= WORTH) else { return (bytes, None) };
+    let level = Compression::fast();
+    // Writing into memory does not fail.
+    let done = if way == "gzip" {
+        let mut out = GzEncoder::new(Vec::new(), level);
+        out.write_all(&bytes).and_then(|()| out.finish())
+    } else {
+        let mut out = ZlibEncoder::new(Vec::new(), level);
+        out.write_all(&bytes).and_then(|()| out.finish())
+    };
+    done.map_or((bytes, None), |done| (done, Some(way)))
+}
+
 /// Whether two bytes of a zlib header stand first: the method 8, and a checksum.
 fn is_zlib(bytes: &[u8]) -> bool {
     match bytes {
@@ -92,11 +124,8 @@ fn is_zlib(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use axum::http::HeaderValue;
-    use flate2::Compression;
-    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use flate2::write::DeflateEncoder;
 
     use super::*;
 
@@ -127,6 +156,24 @@ mod tests {
         bare.write_all(&text).unwrap();
         assert_eq!(plain(Encoding::Deflate, bare.finish().unwrap(), 1 << 20).unwrap(), text);
         assert_eq!(plain(Encoding::Identity, text.clone(), 1).unwrap(), text);
+    }
+
+    #[test]
+    fn answers_are_compressed_as_clients_ask() {
+        let of = |words: &'static str| {
+            accepted(&[(header::ACCEPT_ENCODING, HeaderValue::from_static(words))].into_iter().collect())
+        };
+        assert_eq!(
+            [of("gzip"), of("br, Deflate;q=0.5"), of("gzip;q=0"), of("*")],
+            [Some("gzip"), Some("deflate"), None, None]
+        );
+        let text = b"0, ".repeat(1_000);
+        for (way, encoding) in [("gzip", Encoding::Gzip), ("deflate", Encoding::Deflate)] {
+            let (bytes, how) = compressed(text.clone(), Some(way));
+            assert!(how == Some(way) && bytes.len() < text.len() / 10);
+            assert_eq!(plain(encoding, bytes, 1 << 20).unwrap(), text);
+        }
+        assert_eq!(compressed(b"short".to_vec(), Some("gzip")), (b"short".to_vec(), None));
     }
 
     #[test]

@@ -76,6 +76,12 @@ pub(crate) fn path(head: &[u8]) -> Option<&str> {
     std::str::from_utf8(target).ok()
 }
 
+/// The fault of a head of HTTP/2 with so many lines.
+pub(crate) fn too_many_lines(lines: usize, most: usize) -> Fault {
+    let message = format!("the request has {lines} header lines; at most {most} are allowed");
+    Fault { status: 431, code: Some("head_too_large"), ..Fault::body(message) }
+}
+
 /// Checks a whole head with at most `most` header lines.
 pub(crate) fn check(head: &[u8], most: usize) -> Result<Head, Fault> {
     let head = head.strip_suffix(b"\r\n\r\n").ok_or_else(cut)?;

@@ -176,6 +176,7 @@ fn let_in(edge: &Edge, request: &Request, allowance: &Arc<Allowance>) -> Result<
 /// Whether the request is meant for a server on this machine. Its `Host` is one valid name or address (see
 /// [`crate::head`]), the same as that of a target in absolute form.
 fn check_host(request: &Request) -> Result<(), Fault> {
+    // HTTP/2 has the name in `:authority`, and none other beside it (see [`crate::line`]).
     let from_header = request.headers().get(header::HOST).map(|v| v.to_str().unwrap_or("?"));
     // A request of HTTP/1.0 may have no Host, and no browser sends those.
     let Some(host) = from_header.or(request.uri().authority().map(|a| a.as_str())) else { return Ok(()) };

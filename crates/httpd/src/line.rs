@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep};
 use wire::Fault;
 
 use crate::head::{self, Chunks, Framing, Head};
+use crate::streams::{Handed, Streams};
 
 /// What the library is given in place of a head that is refused.
 const REFUSED: &[u8] = b"REFUSED /- HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
@@ -68,6 +69,8 @@ struct Inner {
     /// The client's sending side has ended.
     ended: AtomicBool,
     state: Mutex<Wakers>,
+    /// The requests of HTTP/2.
+    streams: Streams,
 }
 
 #[derive(Default)]
@@ -80,6 +83,11 @@ struct Wakers {
 }
 
 impl Shared {
+    /// What a connection shares whose readers may take nothing for `stuck`.
+    pub(crate) fn new(stuck: Duration) -> Shared {
+        Shared(Arc::new(Inner { streams: Streams::new(stuck), ..Inner::default() }))
+    }
+
     /// The refusal that the request at hand stands for, if it is one.
     pub(crate) fn take_refusal(&self) -> Option<Refused> {
         self.lock().refused.take()
@@ -137,8 +145,15 @@ impl Looks {
     }
 }
 
+/// What HTTP/2 begins with (RFC 9113, section 3.4); no request of HTTP/1 does.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// Where the bytes that come belong.
 enum Place {
+    /// Nothing has come yet that says which version is spoken.
+    First,
+    /// HTTP/2, whose bytes are handed over as they are: the library checks them.
+    Through,
     Head,
     /// The head in `ready` is handed over, `at` bytes of it so far; the body that `framing` describes comes next.
     Handing {
@@ -174,17 +189,25 @@ pub(crate) struct Line<S> {
     /// The part of an interim answer that is still to be written.
     interim: &'static [u8],
     linger: Option<(Pin<Box<Sleep>>, usize)>,
+    /// For the first head.
+    first: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Line<S> {
-    /// Heads of at most `head_bytes` bytes and `headers` lines.
-    pub(crate) fn new(inner: S, shared: Shared, head_bytes: usize, headers: usize) -> Line<S> {
+    /// Heads of at most `head_bytes` bytes and `headers` lines, the first of which comes within `first`.
+    pub(crate) fn new(
+        inner: S,
+        shared: Shared,
+        head_bytes: usize,
+        headers: usize,
+        first: Duration,
+    ) -> Line<S> {
         Line {
             inner,
             shared,
             head_bytes,
             headers,
-            place: Place::Head,
+            place: Place::First,
             buffer: Vec::new(),
             scanned: 0,
             empty_lines: 0,
@@ -195,6 +218,7 @@ impl<S> Line<S> {
             looks: None,
             interim: &[],
             linger: None,
+            first: Some(Box::pin(tokio::time::sleep(first))),
         }
     }
 
@@ -227,6 +251,7 @@ impl<S> Line<S> {
     /// Makes the next head ready; false if it is not whole yet.
     fn next_head(&mut self) -> bool {
         let framing = match self.take_head() {
+            // The library's own deadline is for later heads: it begins when it knows the version.
             Ok(None) => return false,
             Ok(Some(head)) => {
                 self.is_1_1 = head.is_1_1;
@@ -241,6 +266,7 @@ impl<S> Line<S> {
                 Framing::Length(u64::MAX)
             }
         };
+        self.first = None;
         self.shared.0.busy.store(true, Ordering::Release);
         (self.begun, self.looks) = (false, None);
         self.place = Place::Handing { at: 0, framing };
@@ -323,6 +349,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         Pin::new(&mut self.inner).poll_flush(context)
     }
 
+    /// Reads until it is known which version is spoken. Ready with whether it is HTTP/2.
+    fn version(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        while self.buffer.len() < PREFACE.len() && PREFACE.starts_with(&self.buffer) {
+            if !ready!(self.fill(context))? {
+                return Poll::Ready(Ok(false));
+            }
+        }
+        Poll::Ready(Ok(self.buffer.starts_with(PREFACE)))
+    }
+
+    /// Fails once the first head has not come in time.
+    fn first_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let Some(first) = &mut self.first else { return Ok(()) };
+        match first.as_mut().poll(context) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::TimedOut, "no request came in time")),
+        }
+    }
+
+    /// HTTP/2: hands over what comes, unless nobody needs the connection or a reader is stuck.
+    fn read_through(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let most = out.remaining();
+        if self.give(out, most) > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(done) = Pin::new(&mut self.inner).poll_read(context, out) {
+            return Poll::Ready(done);
+        }
+        self.shared.0.streams.poll_watch(context)
+    }
+
     fn read_chunks(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let Place::Chunked(chunks) = &mut self.place else { return Poll::Ready(Ok(())) };
@@ -374,7 +431,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<S> {
         let this = self.get_mut();
         loop {
             match this.place {
+                Place::First => {
+                    this.first_deadline(context)?;
+                    if ready!(this.version(context))? {
+                        this.shared.0.streams.begin();
+                        (this.place, this.first) = (Place::Through, None);
+                    } else {
+                        this.place = Place::Head;
+                    }
+                }
+                Place::Through => return this.read_through(context, out),
                 Place::Head => {
+                    this.first_deadline(context)?;
                     if this.shared.0.busy.load(Ordering::Acquire) {
                         return this.look_ahead(context);
                     }
@@ -455,6 +523,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
         let is_drained = match &this.place {
             Place::Head | Place::Length(0) => this.buffer.is_empty(),
             Place::Chunked(chunks) => chunks.is_over() && this.buffer.is_empty(),
+            Place::Through => true,
             _ => false,
         };
         if is_drained || this.shared.has_ended() {
@@ -474,12 +543,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
     }
 }
 
+/// The refusal of a head of HTTP/2 that has too many lines, or that names two hosts; the library has checked the rest.
+pub(crate) fn unreadable<B>(request: &hyper::Request<B>, most: usize) -> Option<Refused> {
+    if request.version() != hyper::Version::HTTP_2 {
+        return None;
+    }
+    let path = Some(request.uri().path().to_owned());
+    let (lines, host) = (request.headers().len(), request.headers().get(header::HOST));
+    if lines > most {
+        return Some(Refused { fault: head::too_many_lines(lines, most), path });
+    }
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    if host.is_some_and(|host| authority.is_some_and(|authority| authority != host.as_bytes())) {
+        let fault = Fault::body("the request names one host in :authority and another in Host");
+        return Some(Refused { fault, path });
+    }
+    None
+}
+
 /// The answer as it leaves: the request counts as under way until its last byte is handed over, and an event stream looks
 /// whether a client whose side has ended is there.
 pub(crate) fn watched(response: Response, answering: Answering) -> Response {
     let events = HeaderValue::from_static("text/event-stream; charset=utf-8");
     let is_events = response.headers().get(header::CONTENT_TYPE) == Some(&events);
-    response.map(|inner| Body::new(Watched { inner, answering, is_events, looks: None }))
+    let handed = answering.0.0.streams.handed();
+    response.map(|inner| Body::new(Watched { inner, answering, is_events, looks: None, handed }))
 }
 
 struct Watched {
@@ -487,6 +575,8 @@ struct Watched {
     answering: Answering,
     is_events: bool,
     looks: Option<Looks>,
+    /// Of an answer over HTTP/2: when a part of it was handed over.
+    handed: Option<Handed>,
 }
 
 impl HttpBody for Watched {
@@ -499,7 +589,13 @@ impl HttpBody for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) {
+            if let Some(handed) = &this.handed {
+                handed.set(frame.is_some());
+            }
             return Poll::Ready(frame);
+        }
+        if let Some(handed) = &this.handed {
+            handed.set(false);
         }
         if !this.is_events {
             return Poll::Pending;

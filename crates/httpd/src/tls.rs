@@ -36,7 +36,7 @@ pub enum TlsError {
 
 impl Tls {
     /// Reads PEM texts: a chain, the server's own certificate first, and its private key (PKCS #8, PKCS #1 or SEC1).
-    /// TLS 1.2 and 1.3 are spoken, and HTTP/1.1 in them.
+    /// TLS 1.2 and 1.3 are spoken, and HTTP/2 or HTTP/1.1 in them, as the client prefers.
     ///
     /// # Errors
     /// What is missing, malformed, or does not go together.
@@ -55,7 +55,7 @@ impl Tls {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(pair)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Tls(Arc::new(config)))
     }
 

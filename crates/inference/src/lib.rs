@@ -16,16 +16,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use wire::Fault;
+use wire::oip::Signature;
 
 pub use client::{Client, Owner};
 pub use context::{Audit, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
 pub use operation::{
-    Aggregation, Classify, ClassifyTokens, Embed, EmbedKind, Generate, InputPrompt, Length, Operation,
+    Aggregation, Classify, ClassifyTokens, Embed, EmbedKind, Generate, Infer, InputPrompt, Length, Operation,
     Prompt, Request, Rerank, Score, TextInput, Tokenize, Truncation,
 };
 pub use output::{
-    Chunk, Chunks, Embedding, Encoded, End, Entity, Event, Events, Generation, InputLength, Output, Part,
-    PromptFacts, PromptScores, Score as TokenScore, ScoredToken, Token, TokenText, Tokens,
+    Chunk, Chunks, Embedding, Encoded, End, Entity, Event, Events, Generation, Inferred, InputLength, Output,
+    Part, PromptFacts, PromptScores, Score as TokenScore, ScoredToken, Token, TokenText, Tokens,
 };
 pub use shares::{LimitReached, Share, Shares};
 
@@ -55,6 +56,8 @@ pub struct Capability {
     pub operations: Vec<&'static str>,
     /// What is known of an encoder; none for a generating model, or while the model is not loaded.
     pub encoder: Option<Arc<EncoderFacts>>,
+    /// The tensors that the model takes and gives for [`Infer`]; none while the model is not loaded.
+    pub signature: Option<Arc<Signature>>,
 }
 
 /// The facts of an encoder.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wire::chunk::ChunkBy;
 pub use wire::inputs::{Aggregation, InputPrompt, Length, TextInput, Truncation};
+use wire::oip::{Parameters, Tensor};
 use wire::{ChatRequest, CompletionRequest};
 
 use crate::RequestContext;
@@ -36,6 +37,8 @@ pub enum Operation {
     ClassifyTokens(ClassifyTokens),
     /// Scoring: the similarity of the two texts of each pair.
     Score(Score),
+    /// Inference: tensors from tensors.
+    Infer(Infer),
 }
 
 impl Operation {
@@ -56,11 +59,13 @@ impl Operation {
             | Operation::Rerank(Rerank { model, .. })
             | Operation::Classify(Classify { model, .. })
             | Operation::ClassifyTokens(ClassifyTokens { model, .. })
-            | Operation::Score(Score { model, .. }) => model.as_deref(),
+            | Operation::Score(Score { model, .. })
+            | Operation::Infer(Infer { model, .. }) => model.as_deref(),
         }
     }
 
-    /// The operation's name: `generate`, `tokenize`, `embed`, `rerank`, `classify`, `classify_tokens` or `score`.
+    /// The operation's name: `generate`, `tokenize`, `embed`, `rerank`, `classify`, `classify_tokens`, `score` or
+    /// `infer`.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Generate(_) => "generate",
@@ -70,6 +75,7 @@ impl Operation {
             Operation::Classify(_) => "classify",
             Operation::ClassifyTokens(_) => "classify_tokens",
             Operation::Score(_) => "score",
+            Operation::Infer(_) => "infer",
         }
     }
 }
@@ -239,4 +245,18 @@ pub struct Score {
     pub prompt: InputPrompt,
     /// Whether scores are logits, without the model's activation function.
     pub raw_scores: bool,
+}
+
+/// Inference: the output tensors of a model for input tensors. Models of texts answer it too: encoders take texts or
+/// token ids, generating models prompts.
+#[derive(Debug, Default)]
+pub struct Infer {
+    /// Name of the requested model; none is the default model.
+    pub model: Option<String>,
+    /// The inputs, whose bytes are those of their shapes.
+    pub inputs: Vec<Tensor>,
+    /// Names of the outputs that are wanted, in the order of the answer; empty is all.
+    pub outputs: Vec<String>,
+    /// Options for the model, such as those of sampling.
+    pub parameters: Parameters,
 }

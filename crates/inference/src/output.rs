@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use wire::logprobs::{Position, Scored};
+use wire::oip::Tensor;
 use wire::{Fault, StopReason, Usage};
 
 /// The output of an operation.
@@ -30,6 +31,19 @@ pub enum Output {
     },
     /// Entities of each text, for [`ClassifyTokens`](crate::Operation::ClassifyTokens).
     Entities(Encoded<Vec<Entity>>),
+    /// Output tensors, for [`Infer`](crate::Operation::Infer).
+    Tensors(Inferred),
+}
+
+/// The output tensors of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inferred {
+    /// Name of the answering model.
+    pub model: String,
+    /// The tensors, in the order of the request.
+    pub outputs: Vec<Tensor>,
+    /// Names of classes by index, of models that have some.
+    pub labels: Arc<[String]>,
 }
 
 /// The results of an encoder, one for each input.

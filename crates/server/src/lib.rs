@@ -13,10 +13,12 @@
 mod answer;
 mod encoders;
 mod faults;
+mod grpc;
 mod hints;
 mod items;
 mod llamacpp;
 mod messages;
+mod oip;
 mod ollama;
 mod options;
 mod page;
@@ -42,8 +44,8 @@ pub use inference::{Audit, Record, Stages, TraceParent};
 pub use options::Options;
 pub use service::{
     Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, EncoderText, Encoding, Guided,
-    LoadedModel, ModelDetails, ModelText, PREPARATIONS, Price, ShortVectors, TextPipeline, TokenVectors,
-    Wanted,
+    LoadedModel, ModelDetails, ModelText, PREPARATIONS, Price, ShortVectors, TENSOR_THREADS, TensorModel,
+    TextPipeline, TokenVectors, Wanted,
 };
 pub use wire::Currency;
 

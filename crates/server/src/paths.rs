@@ -3,7 +3,7 @@
 use axum::http::Method;
 use axum::response::Response;
 use wire::Fault;
-use wire::routes::{ErrorFormat, HEALTH, LIVE, METRICS, READY};
+use wire::routes::{ErrorFormat, GRPC_LIVE, GRPC_READY, HEALTH, LIVE, METRICS, OIP_LIVE, OIP_READY, READY};
 
 use crate::{faults, page};
 
@@ -21,7 +21,8 @@ impl httpd::Site for Paths {
     fn is_open(&self, method: &Method, path: &str) -> bool {
         // `POST /` generates.
         let looks = [Method::GET, Method::HEAD].contains(method);
-        [HEALTH, LIVE, READY].contains(&path) || (looks && self.page && page::path(path).is_some())
+        [HEALTH, LIVE, READY, OIP_LIVE, OIP_READY, GRPC_LIVE, GRPC_READY].contains(&path)
+            || (looks && self.page && page::path(path).is_some())
     }
 
     fn fault(&self, path: &str, fault: &Fault) -> Response {
@@ -32,6 +33,8 @@ impl httpd::Site for Paths {
             Some(ErrorFormat::Tgi) if path != "/" => faults::tgi(fault),
             Some(ErrorFormat::Tei) => faults::tei(fault),
             Some(ErrorFormat::Cohere) => faults::cohere(fault),
+            Some(ErrorFormat::Oip) => faults::oip(fault),
+            Some(ErrorFormat::Grpc) => faults::grpc(fault),
             _ => faults::of_path(path, fault),
         }
     }
@@ -39,16 +42,9 @@ impl httpd::Site for Paths {
 
 /// A path's label in the metrics: one of a fixed set. None for those that are not counted.
 pub(crate) fn label(path: &str) -> Option<&'static str> {
-    if [HEALTH, LIVE, READY, METRICS].contains(&path) {
+    if [HEALTH, LIVE, READY, METRICS, OIP_LIVE, OIP_READY].contains(&path) {
         return None;
     }
-    let route = wire::routes::at(path).next().map(|route| match route.id {
-        "retrieveModel" => "/v1/models/{id}",
-        "loadModel" => "/v1/models/{id}/load",
-        "unloadModel" => "/v1/models/{id}/unload",
-        "pinModel" => "/v1/models/{id}/pin",
-        "unpinModel" => "/v1/models/{id}/unpin",
-        _ => route.path,
-    });
+    let route = wire::routes::at(path).next().map(wire::routes::Route::label);
     route.or_else(|| page::path(path)).or(Some("none"))
 }

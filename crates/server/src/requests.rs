@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
+use httpd::body::Media;
 use inference::{Generate, Generation, Operation, Output};
 use service::{Admitted, Takes};
 use wire::Fault;
@@ -54,18 +55,32 @@ pub(crate) async fn parsed<A: Send + 'static>(
     takes: Takes,
     make: impl FnOnce(&[u8]) -> Result<(Operation, A), Fault> + Send + 'static,
 ) -> Result<Parsed<A>, Fault> {
+    let make = |bytes: Vec<u8>| {
+        wire::scan::values(&bytes)?;
+        make(&bytes)
+    };
+    parsed_as(state, request, takes, Media::Json, make).await
+}
+
+/// As [`parsed`], for bodies of other media types, which `make` checks for their JSON values.
+pub(crate) async fn parsed_as<A: Send + 'static>(
+    state: &State,
+    request: Request,
+    takes: Takes,
+    media: Media,
+    make: impl FnOnce(Vec<u8>) -> Result<(Operation, A), Fault> + Send + 'static,
+) -> Result<Parsed<A>, Fault> {
     state.service.open_or_reject()?;
     let context = httpd::context(&request).cloned();
     let context: Arc<_> = context.ok_or_else(|| Fault::internal("a request without a context"))?;
     let time_limit = time_limit(&request)?;
-    let body = httpd::body::read(&state.edge, request).await?;
+    let body = httpd::body::read(&state.edge, request, media).await?;
     let admitted = state.service.admit(takes, &context, body.size()).await?;
     let limit = state.edge.options.body_bytes;
     let parsing = admitted.run(move |admitted, _| {
         let (bytes, memory) = body.decompressed(limit)?;
         admitted.hold(memory);
-        wire::scan::values(&bytes)?;
-        make(&bytes)
+        make(bytes)
     });
     let (admitted, (operation, asked)) = state.service.counted(parsing.await)?;
     let request = inference::Request { operation, context, time_limit };

@@ -17,7 +17,9 @@ use crate::answer;
 use crate::requests::{Begun, Read, begin};
 use crate::shown::Shown;
 use crate::state::State;
-use crate::{encoders, faults, hints, llamacpp, messages, ollama, page, responses, stream, tgi, tokens};
+use crate::{
+    encoders, faults, grpc, hints, llamacpp, messages, oip, ollama, page, responses, stream, tgi, tokens,
+};
 
 /// Paths of OpenAI's that are said rather than found missing.
 const CONVERSATIONS: [&str; 2] = ["/v1/conversations", "/v1/conversations/{*rest}"];
@@ -89,6 +91,26 @@ fn encoder_handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "textClassification" => post(encoders::text_classification),
         "tokenClassification" => post(encoders::token_classification),
         "createEntities" => post(encoders::entities),
+        _ => return oip_handler(route),
+    })
+}
+
+/// The handler of a route of the Open Inference Protocol. The router has one path for all that is behind a model's name.
+fn oip_handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
+    Some(match route.id {
+        "oipServer" => get(oip::server),
+        "oipLive" => get(oip::live),
+        "oipReady" => get(oip::ready),
+        "oipAllStatistics" => get(oip::all_statistics),
+        "oipModel" => get(oip::look).post(oip::ask),
+        "oipTrace" => get(oip::trace).post(oip::set_trace),
+        "oipLogging" => get(oip::logging).post(oip::set_logging),
+        "oipSystemMemory" | "oipCudaMemory" => get(oip::memory).post(oip::set_memory),
+        "oipGrpc" => post(grpc::serve),
+        "oipIndex" => post(oip::index),
+        "oipLoad" => post(oip::change),
+        "oipUnload" => MethodRouter::new(),
+        id if id.starts_with("oip") && route.path.starts_with("/v2/models/{*id}/") => MethodRouter::new(),
         _ => return None,
     })
 }
@@ -319,7 +341,7 @@ fn json(text: String) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use wire::routes::{HEALTH, LIVE, METRICS, READY};
+    use wire::routes::{HEALTH, LIVE, METRICS, OIP_LIVE, OIP_READY, READY};
 
     use super::*;
     use crate::paths::label;
@@ -329,7 +351,7 @@ mod tests {
         for route in ROUTES {
             assert!(handler(route).is_some(), "{} {} has no handler", route.method, route.path);
             let path = route.path.replace("{*id}", "org/name").replace("{id}", "resp_1");
-            let counted = ![HEALTH, LIVE, READY, METRICS].contains(&route.path);
+            let counted = ![HEALTH, LIVE, READY, METRICS, OIP_LIVE, OIP_READY].contains(&route.path);
             assert_eq!(label(&path), counted.then(|| route.path.replace("{*", "{")).as_deref(), "{path}");
         }
         assert_eq!(label("/nothing"), Some("none"));
@@ -340,7 +362,8 @@ mod tests {
         let manual = include_str!("../../../docs/api-reference.md");
         let table: Vec<&str> = manual.lines().filter(|line| line.starts_with("| `")).collect();
         for route in ROUTES {
-            let shown = route.path.replace("{*id}", "NAME").replace("{id}", "ID");
+            let shown =
+                route.path.replace("{*id}", "NAME").replace("{id}", "ID").replace("{version}", "VERSION");
             let end = shown.rsplit_once("/v1/responses/").map_or(shown.as_str(), |(_, end)| end);
             let known = |line: &&str| line.contains(&format!("{end}`")) || line.contains(&format!("{end}/"));
             assert!(table.iter().any(known), "{} is not in docs/api-reference.md", route.path);

@@ -1,15 +1,19 @@
-//! A tokenizer of words for encoders, for tests of this crate and of those that depend on it.
+//! A tokenizer of words for encoders and a model of tensors, for tests of this crate and of those that depend on it.
 //!
 //! Every word is a token, `[` and `]` are put around a text, and `|` between the texts of a pair.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use engine::encoder::{Encode, Encoder, EncoderLimits};
 use inference::EncoderFacts;
 use text::{EncodeOptions, EncoderError, EncoderInput, PairTruncation, TextOrPair, TextTruncation};
+use wire::Fault;
+use wire::oip::{Datatype, Signature, Tensor, TensorData, TensorSpec};
 
 use crate::encode::EncoderHeads;
 use crate::encoding::{EncoderText, Encoding};
+use crate::tensor_model::TensorModel;
 
 /// Token of the start of a text.
 pub const START: u32 = 1;
@@ -185,4 +189,80 @@ pub fn encoding(
     let text = Arc::new(Words(encode.vocab()));
     let engine = Encoder::start_alone(encode, EncoderLimits::default())?;
     Ok(Encoding { engine, text, heads: Arc::new(heads), facts: Arc::new(facts) })
+}
+
+/// A model of tensors: `double` is twice `numbers`, and `upper` is `words` in upper case.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FakeTensors {
+    /// How long a computation takes, unless it is stopped.
+    pub pace: Duration,
+}
+
+/// The number that makes the fake fail, and the one that makes it panic.
+pub const FAILS: f32 = -1.0;
+/// The number that makes the fake panic.
+pub const PANICS: f32 = -2.0;
+
+impl FakeTensors {
+    fn wait(&self, stop: &dyn Fn() -> bool) -> Result<(), Fault> {
+        let end = Instant::now() + self.pace;
+        while Instant::now() < end {
+            if stop() {
+                return Err(Fault::internal("stopped"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+impl TensorModel for FakeTensors {
+    fn signature(&self) -> Arc<Signature> {
+        let spec = TensorSpec::new;
+        Arc::new(Signature {
+            inputs: vec![
+                spec("numbers", Datatype::Fp32, &[-1, 3]),
+                spec("words", Datatype::Bytes, &[-1]).optional(),
+            ],
+            outputs: vec![spec("double", Datatype::Fp32, &[-1, 3]), spec("upper", Datatype::Bytes, &[-1])],
+            platform: "fake".to_owned(),
+            decoupled: false,
+        })
+    }
+
+    fn labels(&self) -> Arc<[String]> {
+        ["bad", "fair", "good"].map(str::to_owned).into()
+    }
+
+    fn infer(
+        &self,
+        inputs: Vec<Tensor>,
+        outputs: &[String],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Tensor>, Fault> {
+        self.wait(stop)?;
+        let mut made = Vec::new();
+        for input in inputs {
+            match &input.data {
+                TensorData::Raw(bytes) => {
+                    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
+                    let numbers: Vec<f32> = bytes.chunks_exact(4).map(number).collect();
+                    if numbers.contains(&FAILS) {
+                        return Err(Fault::field("numbers", "a number is refused"));
+                    }
+                    assert!(!numbers.contains(&PANICS), "a model that panics");
+                    let doubles: Vec<f32> = numbers.iter().map(|number| 2.0 * number).collect();
+                    made.push(Tensor::floats("double", input.shape, &doubles));
+                }
+                TensorData::Strings(words) => {
+                    let upper = words.iter().map(|word| word.to_ascii_uppercase().into()).collect();
+                    made.push(Tensor::strings("upper", input.shape, upper));
+                }
+            }
+        }
+        let mut made = made.into_iter().collect::<Result<Vec<_>, String>>().map_err(Fault::internal)?;
+        made.retain(|tensor| outputs.is_empty() || outputs.contains(&tensor.name));
+        made.sort_by_key(|tensor| outputs.iter().position(|name| *name == tensor.name));
+        Ok(made)
+    }
 }

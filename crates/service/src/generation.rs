@@ -8,8 +8,8 @@ use std::time::Duration;
 use engine::{FinishReason, MatchedStop, Refused, Ticket, TokenLogprobs};
 use events::{ModelEvent, ModelMetrics, Rejection};
 use inference::{
-    End, Event, Events, Generation, Part, PromptFacts, PromptScores, RequestContext, ScoredToken, Token,
-    TokenScore, TokenText,
+    End, Event, Events, Generate, Generation, Part, PromptFacts, PromptScores, RequestContext, ScoredToken,
+    Token, TokenScore, TokenText,
 };
 use text::{AnswerParser, ToolCallStyle};
 use tokio::sync::mpsc::{self, Receiver};
@@ -21,7 +21,8 @@ use crate::core::Core;
 use crate::model::{Generating, TextPipeline};
 use crate::options::Price;
 use crate::outbox::{Group, Outbox};
-use crate::plan::Plan;
+use crate::plan::{Plan, plan};
+use crate::preparation::{Admitted, Work};
 use crate::registry::Lease;
 
 /// The choices of a request in the engine, read through one channel. Dropped, it cancels them and frees its places.
@@ -62,7 +63,7 @@ struct Tally {
 ///
 /// # Errors
 /// A prompt that is too long, a price that is not known, an engine that takes no more.
-pub(crate) fn start(
+fn start(
     core: &Core,
     model: Lease,
     mut plan: Plan,
@@ -111,6 +112,35 @@ fn facts(plan: &mut Plan) -> (Vec<PromptFacts>, Vec<Vec<u32>>) {
     let facts = facts.collect();
     let scored = plan.template.prompt_logprobs.is_some();
     (facts, if scored { plan.prompts.clone() } else { Vec::new() })
+}
+
+/// Plans a generation off the async threads, takes its places, and hands it to the engine.
+///
+/// # Errors
+/// What cannot be rendered, tokenized or honoured, places that there are not, and those of [`start`].
+pub(crate) async fn answer(
+    core: &Core,
+    model: Lease,
+    generate: Generate,
+    context: Arc<RequestContext>,
+    time_limit: Option<Duration>,
+    admitted: Admitted,
+) -> Result<Generation, Fault> {
+    let (caller, generating) = (context.clone(), model.generation()?.clone());
+    // The model is in use also when the client leaves while this goes on.
+    let work = move |_: &mut Admitted, stop| {
+        plan(&Work::new(generating, stop, caller), generate).map(|plan| (plan, model))
+    };
+    let (mut admitted, (mut plan, model)) = core.counted(admitted.run(work).await)?;
+    plan.ask_for(context.client(), time_limit);
+    plan.warnings.drain(..).for_each(|warning| context.warn(warning));
+    let count = |fault: &Fault| core.count_full(fault, Some(model.name()));
+    let mut permit = match admitted.take_permit() {
+        Some(permit) => permit,
+        None => core.admission.enter().inspect_err(count)?,
+    };
+    permit.grow(plan.choices()).inspect_err(count)?;
+    start(core, model, plan, permit, &context)
 }
 
 type Submitted = (Receiver<(usize, engine::Event)>, Vec<Ticket>);

@@ -26,6 +26,10 @@ mod registry;
 mod response_store;
 mod service;
 mod shape;
+mod signature;
+mod tensor_model;
+mod tensor_slots;
+mod tensors;
 mod watchdog;
 
 pub use encode::{
@@ -43,4 +47,6 @@ pub use preparation::{Admitted, PREPARATIONS, Stop};
 pub use registry::{Check, Checked, Facts, Lease, Loader, ModelId, Registration, Registry, State};
 pub use response_store::{Conversation, ResponseInput, ResponseStore, ResponseText};
 pub use service::{Service, Takes, watch};
+pub use tensor_model::TensorModel;
+pub use tensor_slots::TENSOR_THREADS;
 pub use watchdog::Watchdog;

@@ -156,7 +156,7 @@ fn text_of(at: usize, input: &TextInput) -> Result<&str, Fault> {
     match input {
         TextInput::Text(text) if text.is_empty() => Err(empty(&field)),
         TextInput::Text(text) => Ok(text),
-        TextInput::Pair(..) | TextInput::Tokens(_) => {
+        TextInput::Pair(..) | TextInput::Tokens(_) | TextInput::TypedTokens { .. } => {
             let message = format!("{field} must be a text: this model is asked in words");
             Err(Fault::unsupported(field, message))
         }

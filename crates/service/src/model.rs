@@ -11,10 +11,13 @@ use text::{
     Special, TokenLimit, Tokenizer, ToolCallStyle,
 };
 use wire::Fault;
+use wire::oip::Signature;
 
 use crate::encoding::Encoding;
+use crate::signature;
+use crate::tensor_model::TensorModel;
 
-/// A model that answers: it generates text, encodes texts, or both.
+/// A model that answers: it generates text, encodes texts, or both; or it makes tensors of tensors.
 pub struct LoadedModel {
     /// The names it goes by; the first is the one that answers carry.
     pub names: Vec<String>,
@@ -22,9 +25,10 @@ pub struct LoadedModel {
     pub created: u64,
     /// What its file is.
     pub details: ModelDetails,
-    /// At least one of both is there.
+    /// At least one of these is there.
     generating: Option<Generating>,
     encoding: Option<Encoding>,
+    tensors: Option<Arc<dyn TensorModel>>,
 }
 
 /// A model's way of generating text.
@@ -66,9 +70,14 @@ impl LoadedModel {
         LoadedModel::with(names, None, Some(encoding))
     }
 
+    /// A model of tensors, under some names (at least one), loaded now.
+    pub fn tensor_model(names: Vec<String>, tensors: Arc<dyn TensorModel>) -> LoadedModel {
+        LoadedModel { tensors: Some(tensors), ..LoadedModel::with(names, None, None) }
+    }
+
     fn with(names: Vec<String>, generating: Option<Generating>, encoding: Option<Encoding>) -> LoadedModel {
         let details = ModelDetails::default();
-        LoadedModel { names, created: unix_seconds(), details, generating, encoding }
+        LoadedModel { names, created: unix_seconds(), details, generating, encoding, tensors: None }
     }
 
     /// The same, which encodes too.
@@ -100,6 +109,22 @@ impl LoadedModel {
         self.encoding.as_ref()
     }
 
+    /// How it makes tensors of tensors, if that is what it is.
+    pub fn tensors(&self) -> Option<&Arc<dyn TensorModel>> {
+        self.tensors.as_ref()
+    }
+
+    /// The tensors that it takes and gives.
+    pub fn signature(&self) -> Arc<Signature> {
+        match &self.tensors {
+            Some(tensors) => tensors.signature(),
+            None => {
+                let heads = self.encoding.as_ref().map(|encoding| encoding.heads.as_ref());
+                Arc::new(signature::of_texts(heads, self.generating.is_some()))
+            }
+        }
+    }
+
     /// How it generates text.
     ///
     /// # Errors
@@ -129,6 +154,9 @@ impl LoadedModel {
         if self.generating.is_some() {
             all.extend(["generate", "tokenize"]);
             all.extend(JUDGED);
+        }
+        if self.tensors.is_some() {
+            all.push("infer");
         }
         for operation in self.encoding.iter().flat_map(|encoding| encoding.heads.operations()) {
             if !all.contains(&operation) {
@@ -179,6 +207,12 @@ const JUDGED: [&str; 3] = ["rerank", "classify", "score"];
 /// Seconds since 1970.
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Text to tokens and back, for one model. A trait so that the server is tested without a tokenizer's file.

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::{FinishReason, ReceiverGone, StepReport, Usage};
-use events::{Ending, ModelEvent, ModelMetrics};
+use events::{Ending, InferenceSample, ModelEvent, ModelMetrics};
 use inference::{RequestContext, RequestUsage};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::admission::Admission;
+use crate::model::unix_ms;
 use crate::watchdog::Watchdog;
 
 /// The outbox of one choice. It never blocks: a reader that is too far behind loses its request.
@@ -92,6 +93,14 @@ impl Outbox {
             prefill: timings.prefill,
             decode: timings.decode,
             preemptions: timings.preemptions,
+        });
+        self.metrics.record_inference(&InferenceSample {
+            succeeded: matches!(ending, Ending::Stop | Ending::Length),
+            items: 1,
+            total: self.context.began().elapsed(),
+            queued: timings.queued,
+            computed: timings.prefill + timings.decode,
+            at_ms: unix_ms(),
         });
         let counts_prompt = self.choice.is_multiple_of(self.group.n.max(1));
         let of_prompt = |tokens: usize| if counts_prompt { tokens } else { 0 };

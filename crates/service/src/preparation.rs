@@ -99,7 +99,7 @@ impl Preparation {
 }
 
 /// Raises its flag when it is dropped: the handler has ended, or its client has left.
-struct Leaving(Arc<AtomicBool>);
+pub(crate) struct Leaving(Arc<AtomicBool>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {
@@ -122,6 +122,11 @@ impl Admitted {
     /// Keeps something until the request is in the engine: the memory of its body.
     pub fn hold(&mut self, held: impl Any + Send) {
         self.held.push(Box::new(held));
+    }
+
+    /// What it keeps, without its slot and the place of its answers.
+    pub(crate) fn into_held(self) -> Vec<Box<dyn Any + Send>> {
+        self.held
     }
 
     /// The place of its answers.
@@ -161,6 +166,12 @@ impl Admitted {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
+    /// A flag, and what raises it when it is dropped.
+    pub(crate) fn new() -> (Stop, Leaving) {
+        let flag = Arc::new(AtomicBool::new(false));
+        (Stop(flag.clone()), Leaving(flag))
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

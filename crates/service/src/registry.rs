@@ -17,6 +17,7 @@ use events::UnloadReason;
 use inference::EncoderFacts;
 use tokio::sync::Notify;
 use wire::Fault;
+use wire::oip::Signature;
 
 use crate::LoadedModel;
 use crate::recorder::Recorder;
@@ -44,14 +45,16 @@ pub(crate) struct Abilities {
     pub(crate) operations: Vec<&'static str>,
     pub(crate) context: Option<usize>,
     pub(crate) encoder: Option<Arc<EncoderFacts>>,
+    pub(crate) signature: Option<Arc<Signature>>,
 }
 
 impl Abilities {
     fn of(model: &LoadedModel) -> Abilities {
         Abilities {
             operations: model.operations(),
-            context: Some(model.context()),
+            context: Some(model.context()).filter(|_| model.tensors().is_none()),
             encoder: model.encoding().map(|encoding| encoding.facts.clone()),
+            signature: Some(model.signature()),
         }
     }
 }
@@ -178,7 +181,7 @@ impl Registry {
         let known = self.abilities.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
         known.unwrap_or_else(|| {
             let operations = self.loader(index).operations();
-            Abilities { operations, context: None, encoder: None }
+            Abilities { operations, context: None, encoder: None, signature: None }
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use events::{Event, Format, HourlyPrice, Metrics, ModelBudget, ModelEvent, Rejection};
+use events::{Event, Format, HourlyPrice, InferenceCounts, Metrics, ModelBudget, Rejection};
 use inference::{
     Capability, Inference, Load, Operation, Output, Request, RequestContext, Submitted, Tokenize, Tokens,
 };
@@ -16,13 +16,14 @@ use crate::core::Core;
 use crate::model::LoadedModel;
 use crate::options::Options;
 use crate::outbox::{EncoderSteps, Steps};
-use crate::plan::{plan, rendered, tokens};
+use crate::plan::{rendered, tokens};
 use crate::preparation::{Admitted, NoSlot, Preparation, Work};
 use crate::recorder::Recorder;
 use crate::registry::{Abilities, Facts, Lease, ModelId, Registry};
 use crate::response_store::ResponseStore;
+use crate::tensor_slots::TensorSlots;
 use crate::watchdog::{self, Watchdog};
-use crate::{encode, generation, likelihood};
+use crate::{encode, generation, likelihood, tensors};
 
 /// Bytes of rendered text that are charged as one token, as they are not tokenized.
 const BYTES_A_TOKEN: usize = 4;
@@ -71,6 +72,7 @@ impl Service {
             core: Core {
                 metrics,
                 admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
+                tensors: TensorSlots::default(),
                 options,
             },
         }
@@ -232,8 +234,8 @@ impl Service {
     }
 
     fn capability_with(&self, facts: Facts) -> Capability {
-        let Abilities { operations, context, encoder } = self.registry.abilities(facts.id);
-        Capability { names: facts.names, context, operations, encoder }
+        let Abilities { operations, context, encoder, signature } = self.registry.abilities(facts.id);
+        Capability { names: facts.names, context, operations, encoder, signature }
     }
 
     /// The model of this name, loaded first if it is not; the default one without a name.
@@ -250,6 +252,11 @@ impl Service {
         })
     }
 
+    /// The inference requests of the model with this name, the first of its names.
+    pub fn inferences(&self, model: &str) -> InferenceCounts {
+        self.core.metrics.model(model).inferences()
+    }
+
     /// All metrics, as text.
     pub fn write_metrics(&self, format: Format) -> String {
         let (reserved_bytes, budget_bytes) = self.registry.memory();
@@ -257,18 +264,6 @@ impl Service {
             self.core.metrics.set_budget(&ModelBudget { budget_bytes, reserved_bytes });
         }
         self.recorder.write(format)
-    }
-
-    /// Counts a refusal for want of a place, as the model's if it is known which one was asked for.
-    fn count_full(&self, fault: &Fault, model: Option<&str>) {
-        if fault.status == 429 {
-            let late = fault.code == Some("wait_too_long");
-            let reason = if late { Rejection::QueuedTime } else { Rejection::QueuedRequests };
-            match model {
-                Some(model) => self.core.metrics.model(model).record(ModelEvent::Rejected(reason)),
-                None => self.core.metrics.record(Event::Rejected(reason)),
-            }
-        }
     }
 
     fn no_slot(&self, none: NoSlot) -> Fault {
@@ -288,7 +283,7 @@ impl Service {
         let permit = match takes {
             Takes::Answers => {
                 // Which model is asked for is not read yet.
-                let count = |fault: &Fault| self.count_full(fault, self.registry.only().as_deref());
+                let count = |fault: &Fault| self.core.count_full(fault, self.registry.only().as_deref());
                 Some(self.core.admission.enter().inspect_err(count)?)
             }
             Takes::Texts => None,
@@ -320,21 +315,12 @@ impl Service {
         context.add_model_wait(model.waited());
         match operation {
             Operation::Generate(generate) => {
-                let (caller, generating) = (context.clone(), model.generation()?.clone());
-                // The model is in use also when the client leaves while this goes on.
-                let work = move |_: &mut Admitted, stop| {
-                    plan(&Work::new(generating, stop, caller), generate).map(|plan| (plan, model))
-                };
-                let (mut admitted, (mut plan, model)) = self.counted(admitted.run(work).await)?;
-                plan.ask_for(context.client(), time_limit);
-                plan.warnings.drain(..).for_each(|warning| context.warn(warning));
-                let count = |fault: &Fault| self.count_full(fault, Some(model.name()));
-                let mut permit = match admitted.take_permit() {
-                    Some(permit) => permit,
-                    None => self.core.admission.enter().inspect_err(count)?,
-                };
-                permit.grow(plan.choices()).inspect_err(count)?;
-                generation::start(&self.core, model, plan, permit, &context).map(Output::Generation)
+                let generation =
+                    generation::answer(&self.core, model, generate, context, time_limit, admitted).await;
+                generation.map(Output::Generation)
+            }
+            Operation::Infer(infer) => {
+                tensors::answer(&self.core, model, infer, context, time_limit, admitted).await
             }
             Operation::Tokenize(operation) => {
                 // The model is in use until the work has ended.
@@ -353,14 +339,7 @@ impl Service {
 
     /// Counts refusals for the size of what a body holds.
     pub fn counted<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
-        outcome.inspect_err(|fault| {
-            let reason = match fault.code {
-                Some("context_length_exceeded") => Rejection::Context,
-                Some("body_too_complex") => Rejection::BodyValues,
-                _ => return,
-            };
-            self.core.metrics.record(Event::Rejected(reason));
-        })
+        self.core.counted(outcome)
     }
 }
 

@@ -166,6 +166,18 @@ impl Fault {
         fault
     }
 
+    /// 404: a version of a model that this server does not have.
+    pub fn no_version(model: &str, version: &str, served: &str) -> Fault {
+        let message = format!(
+            "version {} of model {} is not served here; served: {served}",
+            quote(version),
+            quote(model)
+        );
+        let mut fault = Fault::new(404, "invalid_request_error", Some("model_not_found"), message);
+        fault.param = Some("model_version".into());
+        fault
+    }
+
     /// 405: a known path without this method.
     pub fn method(method: &str, path: &str) -> Fault {
         let message = format!("{} does not answer {}", shorten(path), shorten(method));

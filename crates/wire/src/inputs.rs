@@ -18,6 +18,13 @@ pub enum TextInput {
     Pair(String, String),
     /// Token ids, special tokens included.
     Tokens(Vec<u32>),
+    /// Token ids with the type (segment) of each, special tokens included.
+    TypedTokens {
+        /// Token ids.
+        tokens: Vec<u32>,
+        /// The type of each token, as the model's tokenizer gives them.
+        types: Vec<u8>,
+    },
 }
 
 /// What becomes of an input that is longer than the model's or the request's limit.

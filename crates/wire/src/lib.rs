@@ -29,6 +29,7 @@ pub mod logprobs;
 pub mod message;
 pub mod models;
 pub mod numbers;
+pub mod oip;
 pub mod ollama;
 pub mod openapi;
 pub mod request_fields;

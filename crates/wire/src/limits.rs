@@ -84,3 +84,15 @@ pub const VECTOR_NUMBERS: usize = 4 << 20;
 pub const IGNORED_LABELS: usize = 256;
 /// Most tokens, sentences or headings' texts in a chunk (`size`), in tokens.
 pub const CHUNK_TOKENS: i64 = 65_536;
+/// Tensors in a request of the Open Inference Protocol, and in its answer.
+pub const TENSORS: usize = 64;
+/// Dimensions of a tensor.
+pub const TENSOR_RANK: usize = 16;
+/// Elements of a tensor.
+pub const TENSOR_ELEMENTS: usize = 64 << 20;
+/// Strings in a tensor of BYTES.
+pub const TENSOR_STRINGS: usize = 262_144;
+/// Bytes of an output tensor.
+pub const TENSOR_BYTES: usize = 64 << 20;
+/// Parameters of a request or a tensor.
+pub const TENSOR_PARAMETERS: usize = 64;

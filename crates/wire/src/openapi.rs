@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document of the API, for generating clients. Limits are those of [`crate::limits`].
 
 mod encoders;
+mod oip;
 mod ollama;
 mod parts;
 
@@ -24,7 +25,7 @@ pub fn document(version: &str) -> Value {
         "paths": paths(),
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": joined(joined(schemas(), ollama::schemas()), encoders::schemas()),
+            "schemas": joined(joined(joined(schemas(), ollama::schemas()), encoders::schemas()), oip::schemas()),
         },
     })
 }
@@ -70,6 +71,9 @@ fn operation(route: &Route, tag: &str) -> Value {
         ErrorFormat::Ollama => "OllamaError",
         ErrorFormat::Tei => "TeiError",
         ErrorFormat::Cohere => "CohereError",
+        ErrorFormat::Oip => "OipError",
+        // Not part of the document.
+        ErrorFormat::Grpc => "Object",
     };
     let mut responses = json!({"200": success(route)});
     for (status, description) in faults() {
@@ -86,9 +90,11 @@ fn operation(route: &Route, tag: &str) -> Value {
         operation["requestBody"]["required"] = true.into();
     }
     if route.path.contains('{') {
-        operation["parameters"] = json!([
-            {"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}},
-        ]);
+        let named = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}});
+        let names = ["id", "version"]
+            .into_iter()
+            .filter(|name| route.documented_path().contains(&format!("{{{name}}}")));
+        operation["parameters"] = names.map(named).collect();
     }
     if route.answer == "ItemList" {
         add_page(&mut operation);
@@ -99,6 +105,9 @@ fn operation(route: &Route, tag: &str) -> Value {
 /// The description of a route's successful response.
 fn success(route: &Route) -> Value {
     let mut said = body(route.answers, route.answer);
+    if route.answer == "InferResponse" {
+        said["content"]["application/octet-stream"] = json!({});
+    }
     match route.sent {
         ResponseMode::Whole => {}
         ResponseMode::Either => {

@@ -2,17 +2,19 @@
 
 mod encoders;
 mod generation;
+mod oip;
 mod other_apis;
 mod route;
 
+pub use oip::{GRPC_LIVE, GRPC_READY, LIVE as OIP_LIVE, READY as OIP_READY};
 pub use route::{ErrorFormat, HEALTH, LIVE, METRICS, READY, ResponseMode, Route};
 
 /// The parts of the table.
-const PARTS: [&[Route]; 3] = [generation::ROUTES, encoders::ROUTES, other_apis::ROUTES];
+const PARTS: [&[Route]; 4] = [generation::ROUTES, encoders::ROUTES, oip::ROUTES, other_apis::ROUTES];
 
 /// All routes of the API, without those of the web page.
 pub const ROUTES: &[Route] = &{
-    let mut all = [route::GET; PARTS[0].len() + PARTS[1].len() + PARTS[2].len()];
+    let mut all = [route::GET; PARTS[0].len() + PARTS[1].len() + PARTS[2].len() + PARTS[3].len()];
     let (mut part, mut at) = (0, 0);
     while part < PARTS.len() {
         let mut index = 0;
@@ -44,6 +46,9 @@ mod tests {
         assert_eq!(ids("/v1/responses/resp_1/cancel"), ["cancelResponse"]);
         assert_eq!(ids("/v1/models/org/name"), ["retrieveModel"]);
         assert_eq!(ids("/v1/models/org/name/load"), ["loadModel", "retrieveModel"]);
+        assert_eq!(ids("/v2/models/org/name/versions/1/infer")[0], "oipInferVersion");
+        assert_eq!(ids("/v2/models/org/name/infer"), ["oipInfer", "oipModel"]);
+        assert_eq!(ids("/v2/models/stats"), ["oipAllStatistics"]);
         for none in
             ["", "/v1", "/v1/models/", "/v1/responses/", "/v1/responses/a/b/c", "/v1/chat/completions/"]
         {

@@ -6,6 +6,8 @@
 mod bodies;
 mod clients;
 mod documented;
+mod oip;
+mod oip_grpc;
 mod ollama;
 mod ranges;
 mod request_fields;

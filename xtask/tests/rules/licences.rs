@@ -80,7 +80,7 @@ fn licence_expressions_are_read_as_written() {
 /// Crates that are linked in two or more major versions because their dependents require different ones. This list
 /// should get shorter; a new entry needs a good reason.
 const DUPLICATES: [&str; 7] = [
-    "base64",    // 0.13: tokenizers, for a sentencepiece normalizer's table
+    "base64",    // 0.13: tokenizers, for a sentencepiece normalizer's table; 0.22: tonic
     "getrandom", // 0.2: ring; 0.3: ahash in tokenizers; 0.4: tempfile
     "hashbrown", // minijinja and indexmap
     "r-efi",     // getrandom, on UEFI only

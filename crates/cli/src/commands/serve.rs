@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
-        .max_blocking_threads(server::PREPARATIONS + OTHER_THREADS)
+        .max_blocking_threads(server::PREPARATIONS + server::TENSOR_THREADS + OTHER_THREADS)
         .thread_name("http")
         .enable_all()
         .build()

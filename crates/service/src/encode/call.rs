@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::encoder::{EncodeCosts, EncodeError, EncodeRefused, EncodeTicket, Job, Reply, Text, Want};
-use events::{Ending, ModelEvent, ModelMetrics, Rejection};
+use events::{Ending, InferenceSample, ModelEvent, ModelMetrics, Rejection};
 use inference::{Client, Encoded, InputLength, RequestContext, RequestUsage};
 use tokio::sync::oneshot;
 use wire::Fault;
@@ -12,6 +12,7 @@ use wire::Fault;
 use super::reader::Reader;
 use crate::core::Core;
 use crate::encoding::Encoding;
+use crate::model::unix_ms;
 use crate::preparation::Admitted;
 use crate::registry::Lease;
 
@@ -281,6 +282,14 @@ impl<V: Kept> Reply for Collect<V> {
         });
         let total = self.context.began().elapsed();
         self.metrics.record(ModelEvent::EncodeFinished { ending, texts, tokens: self.tokens, total, queued });
+        self.metrics.record_inference(&InferenceSample {
+            succeeded: outcome.is_ok(),
+            items: texts,
+            total,
+            queued,
+            computed: machine,
+            at_ms: unix_ms(),
+        });
         if let Some(to) = self.to.take() {
             let values = std::mem::take(&mut self.values);
             let _ = to.send(outcome.map(|()| values).map_err(Failure::Encode));

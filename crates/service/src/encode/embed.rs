@@ -114,7 +114,7 @@ fn reading(prompt: Option<&str>, length: Length) -> Reading<'_> {
 fn check_prompt(at: usize, embed: &Embed, prompt: Option<&str>) -> Result<(), Fault> {
     let named = matches!(embed.prompt, inference::InputPrompt::Named(_)) && prompt.is_some();
     match &embed.inputs[at] {
-        TextInput::Tokens(_) if named => {
+        TextInput::Tokens(_) | TextInput::TypedTokens { .. } if named => {
             let message = format!("inputs[{at}] is a list of tokens, which no prompt can be put before");
             Err(Fault::field("prompt_name", message))
         }

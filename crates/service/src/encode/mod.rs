@@ -59,7 +59,9 @@ pub(crate) async fn answer(
         Operation::Classify(classify) => classify::answer(&call, classify, admitted).await,
         Operation::ClassifyTokens(classify) => entities::answer(&call, classify, admitted).await,
         Operation::Score(score) => score::answer(&call, score, admitted).await,
-        other @ (Operation::Generate(_) | Operation::Tokenize(_)) => Err(call.model.unable(other.name())),
+        other @ (Operation::Generate(_) | Operation::Tokenize(_) | Operation::Infer(_)) => {
+            Err(call.model.unable(other.name()))
+        }
     }
 }
 

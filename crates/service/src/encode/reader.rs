@@ -87,7 +87,11 @@ impl Reader {
         match input {
             TextInput::Text(text) => self.text(field, &TextOrPair::Text(text), reading),
             TextInput::Pair(first, second) => self.text(field, &TextOrPair::Pair(first, second), reading),
-            TextInput::Tokens(tokens) => self.tokens(field, tokens, reading),
+            TextInput::Tokens(tokens) => self.tokens(field, tokens, &[], reading),
+            TextInput::TypedTokens { tokens, types } => {
+                self.check_types(field, tokens, types)?;
+                self.tokens(field, tokens, types, reading)
+            }
         }
     }
 
@@ -132,7 +136,13 @@ impl Reader {
     }
 
     /// Given tokens, which must be the model's.
-    fn tokens(&self, field: &str, tokens: &[u32], reading: &Reading<'_>) -> Result<EncoderInput, Fault> {
+    fn tokens(
+        &self,
+        field: &str,
+        tokens: &[u32],
+        types: &[u8],
+        reading: &Reading<'_>,
+    ) -> Result<EncoderInput, Fault> {
         let (limit, vocab) = (self.limit(reading.length), self.encoding.engine.vocab());
         if tokens.is_empty() {
             return Err(empty(field));
@@ -146,18 +156,42 @@ impl Reader {
         }
         let truncated = tokens.len().saturating_sub(limit);
         let kept = match reading.length.truncation {
-            Truncation::End => &tokens[..tokens.len() - truncated],
-            Truncation::Start => &tokens[truncated..],
+            Truncation::End => 0..tokens.len() - truncated,
+            Truncation::Start => truncated..tokens.len(),
             Truncation::Refuse | Truncation::Chunk if truncated > 0 => {
                 return Err(self.too_long(field, tokens.len(), true, limit));
             }
-            Truncation::Refuse | Truncation::Chunk => tokens,
+            Truncation::Refuse | Truncation::Chunk => 0..tokens.len(),
         };
         if kept.is_empty() {
             return Err(Fault::field("max_tokens", "the limit of tokens is 0; it must be at least 1"));
         }
         self.context.add_prepared(tokens.len());
-        Ok(EncoderInput { tokens: kept.to_vec(), second: kept.len(), truncated, ..EncoderInput::default() })
+        let types = types.get(kept.clone()).unwrap_or_default().to_vec();
+        let (second, tokens) = (kept.len(), tokens[kept].to_vec());
+        Ok(EncoderInput { tokens, types, second, truncated, ..EncoderInput::default() })
+    }
+
+    /// Given token types, which must be those that the model has: the tokenizer gives them to the texts of a pair.
+    fn check_types(&self, field: &str, tokens: &[u32], types: &[u8]) -> Result<(), Fault> {
+        if types.len() != tokens.len() {
+            let message = format!("{field} has {} tokens and {} token types", tokens.len(), types.len());
+            return Err(Fault::field(field, message));
+        }
+        let should_stop = || self.stop.is_set();
+        let options = self.options(field, &Reading::within(Length::default()), &should_stop)?;
+        let pair = self.encoding.text.encode(&TextOrPair::Pair("a", "b"), &options);
+        let most = pair.ok().and_then(|pair| pair.types.into_iter().max()).unwrap_or(0);
+        match types.iter().position(|kind| *kind > most) {
+            None => Ok(()),
+            Some(at) => {
+                let message = format!(
+                    "{field} has the token type {} at token {at}; the greatest of the model {} is {most}",
+                    types[at], self.model
+                );
+                Err(Fault::field(field, message))
+            }
+        }
     }
 
     fn options<'a>(

@@ -110,6 +110,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/v1/models/{*id}/load",
+        label: "/v1/models/{id}/load",
         id: "loadModel",
         tag: Some("models"),
         summary: "Loads a model.",
@@ -137,6 +138,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/v1/models/{*id}/unload",
+        label: "/v1/models/{id}/unload",
         id: "unloadModel",
         tag: Some("models"),
         summary: "Unloads a model that is not in use.",
@@ -146,6 +148,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/v1/models/{*id}",
+        label: "/v1/models/{id}",
         id: "retrieveModel",
         tag: Some("models"),
         summary: "Retrieves a model by name.",

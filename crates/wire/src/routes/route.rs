@@ -15,6 +15,10 @@ pub enum ErrorFormat {
     Tei,
     /// Cohere: `{"message"}`, with OpenAI's `error` beside it.
     Cohere,
+    /// Open Inference Protocol: `{"error"}`.
+    Oip,
+    /// gRPC: a status in trailers.
+    Grpc,
 }
 
 /// How a response body is sent.
@@ -35,6 +39,8 @@ pub enum ResponseMode {
 pub struct Route {
     /// Path pattern; `{id}` matches one segment, `{*id}` the rest.
     pub path: &'static str,
+    /// The label of the route in the metrics, where it is not the path.
+    pub label: &'static str,
     /// HTTP method: `GET`, `POST` or `DELETE`.
     pub method: &'static str,
     /// `operationId` of the OpenAPI document: OpenAI's where it has one.
@@ -57,6 +63,7 @@ pub struct Route {
 
 pub(super) const GET: Route = Route {
     path: "",
+    label: "",
     method: "GET",
     id: "",
     tag: Some("server"),
@@ -92,11 +99,16 @@ impl Route {
         self.path.replace("{*", "{")
     }
 
+    /// The label of the route in the metrics.
+    pub fn label(&self) -> &'static str {
+        if self.label.is_empty() { self.path } else { self.label }
+    }
+
     /// Whether the route's pattern matches a path.
     pub(super) fn matches(&self, path: &str) -> bool {
         if let Some((start, rest)) = self.path.split_once("{*") {
             let end = rest.split_once('}').map_or("", |(_, end)| end);
-            let name = path.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+            let name = path.strip_prefix(start).and_then(|rest| without_end(rest, end));
             return name.is_some_and(|name| !name.is_empty() && !name.starts_with('/'));
         }
         let mut segments = path.split('/');
@@ -107,4 +119,15 @@ impl Route {
         });
         known && segments.next().is_none()
     }
+}
+
+/// The path without its last segments, which the pattern `end` describes.
+fn without_end<'a>(path: &'a str, end: &str) -> Option<&'a str> {
+    let mut rest = path;
+    for pattern in end.rsplit('/').filter(|pattern| !pattern.is_empty()) {
+        let (before, segment) = rest.rsplit_once('/')?;
+        let fits = if pattern.starts_with('{') { !segment.is_empty() } else { pattern == segment };
+        rest = fits.then_some(before)?;
+    }
+    Some(rest)
 }

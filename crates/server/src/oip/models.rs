@@ -1,0 +1,131 @@
+//! The server and its models: liveness, readiness, metadata, configuration, statistics; and requests to a model.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State as Shared};
+use axum::response::{IntoResponse, Response};
+use events::InferenceCounts;
+use serde_json::{Value, json};
+use service::{ModelId, State as ModelState};
+use wire::Fault;
+use wire::oip::{self, Signature, Statistics};
+
+use super::reply::answered;
+use super::target::Target;
+use super::{generate, infer, settings};
+use crate::faults;
+use crate::state::State;
+
+/// `GET /v2/health/live`.
+pub(crate) async fn live(Shared(state): Shared<Arc<State>>) -> Response {
+    let stuck = state.service.watchdog().stuck();
+    let alive = match stuck {
+        None => state.service.engines_run(),
+        Some(_) => Err(Fault::unavailable("engine_stuck", "the engine has work and makes no step", 60)),
+    };
+    answered(alive.map(|()| json!({"live": true})))
+}
+
+/// `GET /v2/health/ready`.
+pub(crate) async fn ready(Shared(state): Shared<Arc<State>>) -> Response {
+    answered(state.service.is_ready().map(|()| json!({"ready": true})))
+}
+
+/// `GET /v2`.
+pub(crate) async fn server() -> Response {
+    answered(Ok(oip::server_metadata(env!("CARGO_PKG_VERSION"))))
+}
+
+/// `GET` of a model: its metadata, or what the path's end says.
+pub(crate) async fn look(Shared(state): Shared<Arc<State>>, Path(rest): Path<String>) -> Response {
+    answered(looked(&state, &rest).await)
+}
+
+async fn looked(state: &State, rest: &str) -> Result<Value, Fault> {
+    let target = Target::read(rest, "GET")?;
+    let model = target.find(state)?;
+    let name = &target.name;
+    match target.action {
+        "ready" => readiness(state, model).map(|()| json!({"name": name, "ready": true})),
+        "config" => Ok(oip::model_config(name, &*signature(state, name).await?)),
+        "stats" => Ok(oip::statistics([(name.as_str(), statistics_of(state, model))])),
+        "trace/setting" => Ok(settings::trace_settings()),
+        _ => Ok(oip::model_metadata(name, &*signature(state, name).await?)),
+    }
+}
+
+/// Whether a model is loaded and answers.
+///
+/// # Errors
+/// It is not; the fault says where it is.
+pub(crate) fn readiness(state: &State, model: ModelId) -> Result<(), Fault> {
+    state.service.is_ready()?;
+    let Some(facts) = state.service.registry().facts_of(model) else {
+        return Err(Fault::internal("a model that is found is not there"));
+    };
+    match &facts.state {
+        ModelState::Ready(_) => Ok(()),
+        other => {
+            let message = format!("the model {} is not ready: it is {}", facts.names[0], other.name());
+            Err(Fault::unavailable("model_not_ready", message, 1))
+        }
+    }
+}
+
+/// The tensors of a model, which is loaded first if they are not known yet.
+pub(crate) async fn signature(state: &State, name: &str) -> Result<Arc<Signature>, Fault> {
+    if let Some(signature) = state.capability(Some(name))?.signature {
+        return Ok(signature);
+    }
+    Ok(state.service.model(Some(name)).await?.signature())
+}
+
+/// What a model has done since the start.
+pub(crate) fn statistics_of(state: &State, model: ModelId) -> Statistics {
+    let facts = state.service.registry().facts_of(model);
+    let name = facts.as_ref().map_or("", |facts| facts.names[0].as_str());
+    let InferenceCounts { last_ms, items, success, fail, queue, compute } = state.service.inferences(name);
+    let time = |time: events::CountedTime| oip::Duration { count: time.count, ns: time.ns };
+    Statistics {
+        last_inference_ms: last_ms,
+        inference_count: items,
+        execution_count: success.count,
+        success: time(success),
+        fail: time(fail),
+        queue: time(queue),
+        compute_infer: time(compute),
+    }
+}
+
+/// The statistics of all models, under the first of their names.
+pub(crate) fn all_models(state: &State) -> Vec<(String, Statistics)> {
+    let facts = state.service.registry().facts();
+    facts.iter().map(|facts| (facts.names[0].clone(), statistics_of(state, facts.id))).collect()
+}
+
+/// `GET /v2/models/stats`.
+pub(crate) async fn all_statistics(Shared(state): Shared<Arc<State>>) -> Response {
+    answered(state.service.open_or_reject().map(|()| {
+        let models = all_models(&state);
+        oip::statistics(models.iter().map(|(name, of)| (name.as_str(), *of)))
+    }))
+}
+
+/// `POST` to a model: inference or text.
+pub(crate) async fn ask(
+    Shared(state): Shared<Arc<State>>,
+    Path(rest): Path<String>,
+    request: Request,
+) -> Response {
+    let asked = async {
+        let target = Target::read(&rest, "POST")?;
+        target.find(&state)?;
+        match target.action {
+            "infer" => infer::answer(&state, target.name, request).await,
+            "generate" => generate::answer(&state, target.name, request, false).await,
+            "generate_stream" => generate::answer(&state, target.name, request, true).await,
+            _ => settings::refuse_trace(&state, request).await.map(|value| axum::Json(value).into_response()),
+        }
+    };
+    asked.await.unwrap_or_else(|fault| faults::oip(&fault))
+}
