@@ -79,7 +79,10 @@ impl Neural {
             given.push((*id, into_rten(value).map_err(wrong)?.into()));
         }
         let places: Vec<rten::NodeId> = wanted.iter().map(|(at, _)| self.outputs[*at]).collect();
-        let threads = options.neural.unwrap_or_else(|| NeuralThreads::single());
+        let threads = match options.neural {
+            Some(threads) => threads,
+            None => NeuralThreads::single(),
+        };
         let settings = rten::RunOptions::default().with_thread_pool(Some(Arc::clone(&threads.0)));
         let run = || self.model.run(given, &places, Some(settings));
         let found = match catch_unwind(AssertUnwindSafe(run)) {

@@ -16,6 +16,7 @@ use crate::operator::{Inputs, Maker, Operator};
 use crate::ops;
 use crate::options::{Options, RunOptions};
 use crate::proto::{GraphProto, ModelProto};
+use crate::scan::scan;
 use crate::stored;
 use crate::value::Value;
 
@@ -30,7 +31,7 @@ pub struct Session {
 /// What computes a model.
 enum Engine {
     Own(Plan),
-    Rten(Neural),
+    Rten(Box<Neural>),
 }
 
 /// What computes a model.
@@ -80,6 +81,18 @@ impl Session {
         Session::build(Bytes::from(model), &Beside::new(None), options)
     }
 
+    /// The most bytes of memory that loading the model at `path` takes, and so an upper bound of [`Session::bytes`]: what the
+    /// file says decoded, and its tensors twice. The file is checked for it, and no tensor is read.
+    ///
+    /// # Errors
+    /// As [`Session::load`], but for operators that are not supported.
+    pub fn bytes_needed(path: &Path, options: &Options) -> Result<u64, Error> {
+        let bytes = map(path)?;
+        let decoded = scan(&bytes, options)?;
+        let graph = Graph::check(&decode(bytes, options)?, &Beside::new(Some(path)), options)?;
+        Ok(decoded.saturating_add(graph.tensor_bytes.saturating_mul(2)))
+    }
+
     fn build(bytes: Bytes, beside: &Beside, options: &Options) -> Result<Session, Error> {
         let model = decode(bytes.clone(), options)?;
         let graph = Graph::check(&model, beside, options)?;
@@ -95,7 +108,7 @@ impl Session {
             let infos = (&graph.inputs[..], &graph.outputs[..]);
             let neural = Neural::load(&bytes, &beside.files(), infos, &graph.labels)?;
             let held = neural.bytes;
-            (Engine::Rten(neural), held)
+            (Engine::Rten(Box::new(neural)), held)
         };
         Ok(Session { inputs: graph.inputs, outputs: graph.outputs, engine, bytes: held })
     }

@@ -1,6 +1,5 @@
 //! What the leaves hold, added up row by row.
 
-use cpu::Tier;
 use cpu::simd::{Job, Simd, dispatch};
 
 use super::compile::{Ensemble, Fold, Form, Leaves};
@@ -52,12 +51,11 @@ impl<T: Real> Ensemble<T> {
         let rows = x.len().checked_div(features).unwrap_or(0);
         let mut values = vec![T::ZERO; rows * 2 * self.targets];
         let each = rows.div_ceil(run.threads()).next_multiple_of(LANES);
-        let tier = Tier::best();
         let blocks = Rows { block: each.clamp(LANES, BLOCK), row_ns: self.trees.len() * TREE_NS };
         run.row_blocks(&mut values, 2 * self.targets, blocks, &|first, out| {
             let rows = out.len() / (2 * self.targets);
             let x = &x[first * features..][..rows * features];
-            dispatch(tier, Block { ensemble: self, x, features, rows, out });
+            dispatch(self.tier, Block { ensemble: self, x, features, rows, out });
         })?;
         Ok(Scores { values, targets: self.targets })
     }
