@@ -104,4 +104,9 @@ impl Beside {
         }
         Err(format!("its data are in '{name}', a link that leaves the model's folder"))
     }
+
+    /// The files that tensors have been found in.
+    pub(crate) fn files(&self) -> Vec<(String, Bytes)> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Graph {
     pub order: Vec<usize>,
     /// How errors name each node.
     pub labels: Vec<NodeLabel>,
+    /// Bytes of the values of all stored tensors.
+    pub tensor_bytes: u64,
 }
 
 /// The default domain's name.
@@ -42,7 +44,7 @@ impl Graph {
     pub(crate) fn check(model: &ModelProto, beside: &Beside, options: &Options) -> Result<Graph, Error> {
         let graph = model.graph.as_ref().ok_or_else(|| Error::Graph("the file holds none".to_owned()))?;
         let labels = labels(model, graph)?;
-        tensors(graph, beside, options, 0)?;
+        let tensor_bytes = tensors(graph, beside, options, 0)?;
         let stored: HashSet<&str> = stored_names(graph);
         let mut names: HashSet<&str> = HashSet::new();
         for name in graph.initializer.iter().map(|tensor| &*tensor.name) {
@@ -72,7 +74,7 @@ impl Graph {
                 return Err(Error::Graph(format!("output '{}' is there twice", output.name)));
             }
         }
-        Ok(Graph { inputs, outputs, order, labels })
+        Ok(Graph { inputs, outputs, order, labels, tensor_bytes })
     }
 }
 

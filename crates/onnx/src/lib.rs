@@ -7,11 +7,12 @@
 //!
 //! The operators of `ai.onnx.ml` (trees, linear and support-vector models, scalers, encoders) and those that
 //! scikit-learn's exporters put around them are computed here; ONNX Runtime's results are the truth, where the standard is
-//! vague too. An operator is a row of the table in `ops`, with a constructor in the file of its family. A model with an
-//! operator that is missing is refused at load, by name.
+//! vague too. An operator is a row of the table in `ops`, with a constructor in the file of its family. A graph that needs
+//! other operators and none of `ai.onnx.ml` (networks of images, speech, text) is handed to the crate `rten` once it is
+//! checked ([`Session::runtime`] says which); an operator that is missing there too is refused at load, by name.
 //!
-//! Deliberately absent: threads of its own (a caller passes a [`cpu::Pool`]), graph optimization, a cache of models, and
-//! any silent change to another runtime.
+//! Deliberately absent: threads of its own (a caller passes a [`cpu::Pool`], and [`NeuralThreads`] for `rten`), graph
+//! optimization, a cache of models, graphs of which a part runs here and a part in `rten`, and ONNX Runtime.
 
 mod attributes;
 mod element;
@@ -19,6 +20,8 @@ mod error;
 mod file;
 mod graph;
 mod info;
+mod neural;
+mod neural_threads;
 mod operator;
 mod ops;
 mod options;
@@ -32,6 +35,7 @@ mod value;
 pub use element::ElementType;
 pub use error::{Error, NodeLabel};
 pub use info::{Dim, ValueInfo, ValueType};
+pub use neural_threads::NeuralThreads;
 pub use options::{Options, RunOptions};
-pub use session::Session;
+pub use session::{Runtime, Session};
 pub use value::{Data, Keys, Map, ShapeMismatch, Tensor, Value};

@@ -9,12 +9,14 @@ use bytes::Bytes;
 use crate::attributes::Attributes;
 use crate::error::{Error, NodeLabel, Problem};
 use crate::file::{Beside, decode, map};
-use crate::graph::Graph;
+use crate::graph::{Graph, ML};
 use crate::info::ValueInfo;
+use crate::neural::Neural;
 use crate::operator::{Inputs, Maker, Operator};
 use crate::ops;
 use crate::options::{Options, RunOptions};
 use crate::proto::{GraphProto, ModelProto};
+use crate::scan::scan;
 use crate::stored;
 use crate::value::Value;
 
@@ -22,8 +24,23 @@ use crate::value::Value;
 pub struct Session {
     inputs: Vec<ValueInfo>,
     outputs: Vec<ValueInfo>,
-    plan: Plan,
+    engine: Engine,
     bytes: usize,
+}
+
+/// What computes a model.
+enum Engine {
+    Own(Plan),
+    Rten(Box<Neural>),
+}
+
+/// What computes a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Runtime {
+    /// The operators of this crate.
+    Own,
+    /// The crate `rten`, for graphs with operators that this crate does not have.
+    Rten,
 }
 
 /// The nodes in order, with the places of their values.
@@ -64,15 +81,45 @@ impl Session {
         Session::build(Bytes::from(model), &Beside::new(None), options)
     }
 
+    /// The most bytes of memory that loading the model at `path` takes, and so an upper bound of [`Session::bytes`]: what the
+    /// file says decoded, and its tensors twice. The file is checked for it, and no tensor is read.
+    ///
+    /// # Errors
+    /// As [`Session::load`], but for operators that are not supported.
+    pub fn bytes_needed(path: &Path, options: &Options) -> Result<u64, Error> {
+        let bytes = map(path)?;
+        let decoded = scan(&bytes, options)?;
+        let graph = Graph::check(&decode(bytes, options)?, &Beside::new(Some(path)), options)?;
+        Ok(decoded.saturating_add(graph.tensor_bytes.saturating_mul(2)))
+    }
+
     fn build(bytes: Bytes, beside: &Beside, options: &Options) -> Result<Session, Error> {
-        let model = decode(bytes, options)?;
+        let model = decode(bytes.clone(), options)?;
         let graph = Graph::check(&model, beside, options)?;
-        refuse_unknown(&model, &graph)?;
-        let Some(proto) = model.graph else { return Err(Error::Graph("the file holds none".to_owned())) };
-        let plan = Plan::new(&proto, &graph, beside)?;
-        let constants: usize = plan.constants.iter().map(|(_, value)| bytes_of(value)).sum();
-        let operators: usize = plan.steps.iter().map(|step| step.operator.bytes()).sum();
-        Ok(Session { inputs: graph.inputs, outputs: graph.outputs, bytes: constants + operators, plan })
+        let own = runtime(&model, &graph)? == Runtime::Own;
+        let Some(proto) = &model.graph else { return Err(Error::Graph("the file holds none".to_owned())) };
+        let (engine, held) = if own {
+            let plan = Plan::new(proto, &graph, beside)?;
+            let constants: usize = plan.constants.iter().map(|(_, value)| bytes_of(value)).sum();
+            let operators: usize = plan.steps.iter().map(|step| step.operator.bytes()).sum();
+            (Engine::Own(plan), constants + operators)
+        } else {
+            drop(model);
+            let infos = (&graph.inputs[..], &graph.outputs[..]);
+            let neural = Neural::load(&bytes, &beside.files(), infos, &graph.labels)?;
+            let held = neural.bytes;
+            (Engine::Rten(Box::new(neural)), held)
+        };
+        Ok(Session { inputs: graph.inputs, outputs: graph.outputs, engine, bytes: held })
+    }
+
+    /// What computes the model.
+    #[must_use]
+    pub fn runtime(&self) -> Runtime {
+        match self.engine {
+            Engine::Own(_) => Runtime::Own,
+            Engine::Rten(_) => Runtime::Rten,
+        }
     }
 
     /// The inputs, in the order of the file.
@@ -106,7 +153,20 @@ impl Session {
     ) -> Result<Vec<Value>, Error> {
         let given = self.check_inputs(inputs)?;
         let places = wanted.iter().map(|name| self.output_place(name)).collect::<Result<Vec<_>, _>>()?;
-        self.plan.run(&given, &places, options)
+        match &self.engine {
+            Engine::Own(plan) => {
+                let places: Vec<usize> = places.into_iter().map(|at| plan.outputs[at]).collect();
+                plan.run(&given, &places, options)
+            }
+            Engine::Rten(neural) => {
+                if options.stopped() {
+                    return Err(Error::Stopped);
+                }
+                let given: Vec<_> = self.inputs.iter().zip(given).collect();
+                let wanted: Vec<_> = places.into_iter().map(|at| (at, &self.outputs[at])).collect();
+                neural.run(&given, &wanted, options)
+            }
+        }
     }
 
     /// The value of each input, in the order of the model's.
@@ -131,7 +191,7 @@ impl Session {
 
     fn output_place(&self, name: &str) -> Result<usize, Error> {
         match self.outputs.iter().position(|info| info.name == name) {
-            Some(at) => Ok(self.plan.outputs[at]),
+            Some(at) => Ok(at),
             None => {
                 let known = self.outputs.iter().map(|info| info.name.clone()).collect();
                 Err(Error::Output { name: name.to_owned(), known })
@@ -148,15 +208,22 @@ fn bytes_of(value: &Value) -> usize {
     }
 }
 
-/// An error that names every operator that is not supported.
-fn refuse_unknown(model: &ModelProto, graph: &Graph) -> Result<(), Error> {
-    if let Some(function) = model.functions.first() {
-        let problem = format!("it defines the operator {} by others, which is not supported", function.name);
-        return Err(Error::Graph(problem));
-    }
+/// What computes a graph; an error that names every operator that is not supported.
+fn runtime(model: &ModelProto, graph: &Graph) -> Result<Runtime, Error> {
     let unknown: Vec<NodeLabel> =
         graph.labels.iter().filter(|label| ops::find(label).is_none()).cloned().collect();
-    if unknown.is_empty() { Ok(()) } else { Err(Error::Unsupported(unknown)) }
+    let mixed = graph.labels.iter().any(|label| label.domain == ML);
+    match model.functions.first() {
+        None if unknown.is_empty() => Ok(Runtime::Own),
+        // `rten` has none of `ai.onnx.ml`.
+        _ if mixed && !unknown.is_empty() => Err(Error::Unsupported(unknown)),
+        None => Ok(Runtime::Rten),
+        Some(function) => {
+            let problem =
+                format!("it defines the operator {} by others, which is not supported", function.name);
+            Err(Error::Graph(problem))
+        }
+    }
 }
 
 impl Plan {

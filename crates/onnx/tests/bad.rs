@@ -91,11 +91,17 @@ fn nodes_may_stand_in_any_order() {
 
 #[test]
 fn missing_operators_are_refused_by_name_with_what_to_do() {
-    let graph = [value(11, "x", &[1]), value(12, "y", &[1]), node("conv_7", "Conv", &["x"], &["y"], &[])];
+    let graph = [value(11, "x", &[1]), value(12, "y", &[1]), node("n_7", "NoSuch", &["x"], &["y"], &[])];
     let text = refusal(model(&graph));
-    for part in ["node conv_7 (Conv, ai.onnx 18)", "Convert the model", "ONNX Runtime"] {
+    for part in ["node n_7 (NoSuch, ai.onnx 18)", "Convert the model", "ONNX Runtime"] {
         assert!(text.contains(part), "{text}");
     }
+    // Beside an operator of `ai.onnx.ml` there is no other runtime.
+    let ml = field(7, b"ai.onnx.ml");
+    let binarizer = node("b", "Binarizer", &["x"], &["a"], &[ml]);
+    let graph =
+        [value(11, "x", &[1]), value(12, "y", &[1]), binarizer, node("c", "Conv", &["a"], &["y"], &[])];
+    assert!(refusal(model(&graph)).contains("not supported: node c (Conv, ai.onnx 18)"));
 }
 
 #[test]

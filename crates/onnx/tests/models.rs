@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use onnx::{Data, Options, RunOptions, Session, Tensor, Value};
+use onnx::{Data, NeuralThreads, Options, RunOptions, Runtime, Session, Tensor, Value};
 
 use crate::fixtures::{folder, near, read, value};
 
@@ -43,6 +43,12 @@ fn run(
 #[test]
 fn models_give_what_onnx_runtime_gives() {
     let names = names();
+    for name in &names {
+        let path = folder("ml").join(format!("{name}.onnx"));
+        let needed = Session::bytes_needed(&path, &Options::default()).unwrap();
+        let (session, ..) = case(name);
+        assert!(session.bytes() as u64 <= needed, "{name}: {} of {needed} bytes", session.bytes());
+    }
     assert!(names.len() > 40, "{} fixtures", names.len());
     let mut wrong = Vec::new();
     for name in &names {
@@ -55,6 +61,22 @@ fn models_give_what_onnx_runtime_gives() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn other_graphs_are_run_by_rten_and_say_so() {
+    let (session, inputs, outputs) = case("network");
+    assert_eq!(session.runtime(), Runtime::Rten);
+    assert!(session.bytes() > 0);
+    let threads = NeuralThreads::new(2);
+    let options = RunOptions { neural: Some(&threads), ..RunOptions::default() };
+    for ((name, wanted), found) in outputs.iter().zip(run(&session, &inputs, &outputs, &options)) {
+        near(&found, wanted, TOLERANCE).unwrap_or_else(|difference| panic!("{name}: {difference}"));
+    }
+    let large = Value::Tensor(Tensor::new(vec![2, 2], Data::I64(vec![1 << 40; 4])).unwrap());
+    let bad = [("image", &inputs.iter().find(|(name, _)| name == "image").unwrap().1), ("ids", &large)];
+    let text = session.run(&bad, &["sum"], &options).unwrap_err().to_string();
+    assert!(text.contains("input 'ids'") && text.contains("32 bits"), "{text}");
 }
 
 #[test]

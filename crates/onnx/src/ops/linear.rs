@@ -5,7 +5,7 @@ use super::numbers::floats;
 use super::transform::{PostTransform, Second};
 use crate::error::Problem;
 use crate::operator::{Inputs, Made, Maker, Operator};
-use crate::options::RunOptions;
+use crate::options::{Rows, RunOptions};
 use crate::value::{Data, Tensor, Value};
 
 /// Rows that a thread takes at a time.
@@ -31,7 +31,8 @@ impl Linear {
         }
         let x = floats(x)?;
         let mut out = vec![0.0; rows * self.targets];
-        run.row_blocks(&mut out, self.targets, ROWS, &|first, out| {
+        let row_ns = self.coefficients.len() / 8;
+        run.row_blocks(&mut out, self.targets, Rows { block: ROWS, row_ns }, &|first, out| {
             for (row, out) in out.chunks_mut(self.targets).enumerate() {
                 let x = &x[(first + row) * features..][..features];
                 for (target, out) in out.iter_mut().enumerate() {

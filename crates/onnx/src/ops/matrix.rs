@@ -6,7 +6,7 @@ use super::broadcast::{Places, common};
 use super::numbers::elements;
 use crate::error::Problem;
 use crate::operator::{Inputs, Made, Maker, plain};
-use crate::options::RunOptions;
+use crate::options::{Rows, RunOptions};
 use crate::value::{Data, Tensor};
 
 /// Rows that a thread takes at a time.
@@ -34,7 +34,8 @@ where
     if n == 0 {
         return Ok(());
     }
-    run.row_blocks(out, n, ROWS, &|first, out| {
+    let rows = Rows { block: ROWS, row_ns: k * n / 8 };
+    run.row_blocks(out, n, rows, &|first, out| {
         for (row, out) in out.chunks_mut(n).enumerate() {
             for at in 0..k {
                 let x = a.values[(first + row) * a.row + at * a.col];

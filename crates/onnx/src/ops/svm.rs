@@ -6,7 +6,7 @@ use super::numbers::floats;
 use super::transform::{PostTransform, Second, logistic};
 use crate::error::Problem;
 use crate::operator::{Inputs, Made, Maker, Operator};
-use crate::options::RunOptions;
+use crate::options::{Rows, RunOptions};
 use crate::value::{Data, Tensor, Value};
 
 /// Rows that a thread takes at a time.
@@ -129,7 +129,8 @@ impl Operator for Regressor {
         let (rows, features) = (self.vectors.check(x)?, self.vectors.features);
         let x = floats(x)?;
         let mut out = vec![0.0; rows];
-        run.row_blocks(&mut out, 1, ROWS, &|first, out| {
+        let blocks = Rows { block: ROWS, row_ns: self.vectors.values.len() / 4 };
+        run.row_blocks(&mut out, 1, blocks, &|first, out| {
             let mut kernels = Vec::with_capacity(self.coefficients.len());
             for (row, out) in out.iter_mut().enumerate() {
                 self.vectors.of(&x[(first + row) * features..][..features], &mut kernels);
@@ -334,7 +335,8 @@ impl Operator for Classifier {
         let width = self.width();
         // A row's scores and its class, which the threads write side by side.
         let mut all: Vec<(Class, Vec<f32>)> = vec![(Class::At(0), vec![0.0; width]); rows];
-        run.row_blocks(&mut all, 1, ROWS, &|first, block| {
+        let blocks = Rows { block: ROWS, row_ns: self.vectors.values.len() / 4 };
+        run.row_blocks(&mut all, 1, blocks, &|first, block| {
             let mut scratch = Scratch::default();
             for (row, (class, out)) in block.iter_mut().enumerate() {
                 *class = self.row(&x[(first + row) * features..][..features], out, &mut scratch);

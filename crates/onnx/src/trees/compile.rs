@@ -1,5 +1,7 @@
 //! Trees in the forms that they are evaluated in.
 
+use cpu::Tier;
+
 use super::forest::{Forest, Node, Tree};
 use super::leq::as_leq;
 use super::masks::Masks;
@@ -51,6 +53,8 @@ pub(crate) struct Ensemble<T> {
     /// Targets that every row has a weight for.
     pub(super) always: Vec<bool>,
     pub(super) fold: Fold,
+    /// Asking for it takes microseconds on a virtual machine, which traps `cpuid`.
+    pub(super) tier: Tier,
 }
 
 impl<T: Real> Ensemble<T> {
@@ -75,7 +79,7 @@ impl<T: Real> Ensemble<T> {
             trees.push(Compiled { form, leaves });
         }
         let Forest { weights, targets, .. } = forest;
-        Ensemble { trees, weights, columns, targets, always, fold }
+        Ensemble { trees, weights, columns, targets, always, fold, tier: Tier::best() }
     }
 
     /// Number of features that a row must have.

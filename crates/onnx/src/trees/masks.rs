@@ -11,7 +11,7 @@ use super::forest::{Node, Tree};
 use super::leq::{as_leq, column};
 use super::real::Real;
 
-/// Rows that go through the splits together.
+/// Rows that go through the splits together, where there are as many.
 pub(super) const LANES: usize = 32;
 
 /// A word with a bit for each leaf.
@@ -20,6 +20,8 @@ pub(super) trait Word: Copy + BitAnd<Output = Self> + Send + Sync + 'static {
     /// All bits but `start..end`.
     fn without(start: u32, end: u32) -> Self;
     fn lowest(self) -> u32;
+    /// This word if `fails`, else all bits: without a branch, so that it becomes vector code.
+    fn where_fails(self, fails: bool) -> Self;
 }
 
 macro_rules! word {
@@ -35,6 +37,11 @@ macro_rules! word {
             #[inline(always)]
             fn lowest(self) -> u32 {
                 self.trailing_zeros()
+            }
+
+            #[inline(always)]
+            fn where_fails(self, fails: bool) -> $t {
+                self | $t::from(fails).wrapping_sub(1)
             }
         }
     };
@@ -92,26 +99,28 @@ impl<T: Real, W: Word> Masks<T, W> {
         size_of_val(&*self.splits)
     }
 
-    /// The leaf of each of [`LANES`] rows, which begin at `row` of a block with `stride` rows in a column.
+    /// The leaf of each of `N` rows, which begin at `row` of a block with `stride` rows in a column.
     #[inline(always)]
-    pub(super) fn leaves(&self, block: &[T], stride: usize, row: usize) -> [u32; LANES] {
-        let mut words = [W::ALL; LANES];
+    pub(super) fn leaves<const N: usize>(&self, block: &[T], stride: usize, row: usize) -> [u32; N] {
+        let mut words = [W::ALL; N];
         for split in &self.splits[..self.nan_no] {
-            let x = &block[split.column as usize * stride + row..][..LANES];
-            for lane in 0..LANES {
-                let keep = if x[lane] <= split.threshold { W::ALL } else { split.keep };
-                words[lane] = words[lane] & keep;
+            let Split { column, threshold, keep } = *split;
+            let x = &block[column as usize * stride + row..][..N];
+            for lane in 0..N {
+                // `!(x <= t)` is not `x > t`: a missing value fails here.
+                let holds = x[lane] <= threshold;
+                words[lane] = words[lane] & keep.where_fails(!holds);
             }
         }
         for split in &self.splits[self.nan_no..] {
-            let x = &block[split.column as usize * stride + row..][..LANES];
-            for lane in 0..LANES {
-                let keep = if x[lane] > split.threshold { split.keep } else { W::ALL };
-                words[lane] = words[lane] & keep;
+            let Split { column, threshold, keep } = *split;
+            let x = &block[column as usize * stride + row..][..N];
+            for lane in 0..N {
+                words[lane] = words[lane] & keep.where_fails(x[lane] > threshold);
             }
         }
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
+        let mut out = [0; N];
+        for lane in 0..N {
             out[lane] = words[lane].lowest();
         }
         out

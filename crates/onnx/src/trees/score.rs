@@ -1,16 +1,21 @@
 //! What the leaves hold, added up row by row.
 
-use cpu::Tier;
 use cpu::simd::{Job, Simd, dispatch};
 
 use super::compile::{Ensemble, Fold, Form, Leaves};
 use super::masks::LANES;
 use super::real::Real;
 use crate::error::Problem;
-use crate::options::RunOptions;
+use crate::options::{Rows, RunOptions};
 
 /// Most rows of a block.
 const BLOCK: usize = 64;
+
+/// About how long a row takes for a tree (31 leaves on AVX2, measured).
+const TREE_NS: usize = 4;
+
+/// Up to as many rows go through the trees at once where there are no more.
+const FEW: usize = 8;
 
 /// Scores of all rows.
 pub(crate) struct Scores<T> {
@@ -46,11 +51,11 @@ impl<T: Real> Ensemble<T> {
         let rows = x.len().checked_div(features).unwrap_or(0);
         let mut values = vec![T::ZERO; rows * 2 * self.targets];
         let each = rows.div_ceil(run.threads()).next_multiple_of(LANES);
-        let tier = Tier::best();
-        run.row_blocks(&mut values, 2 * self.targets, each.clamp(LANES, BLOCK), &|first, out| {
+        let blocks = Rows { block: each.clamp(LANES, BLOCK), row_ns: self.trees.len() * TREE_NS };
+        run.row_blocks(&mut values, 2 * self.targets, blocks, &|first, out| {
             let rows = out.len() / (2 * self.targets);
             let x = &x[first * features..][..rows * features];
-            dispatch(tier, Block { ensemble: self, x, features, rows, out });
+            dispatch(self.tier, Block { ensemble: self, x, features, rows, out });
         })?;
         Ok(Scores { values, targets: self.targets })
     }
@@ -61,9 +66,17 @@ impl<T: Real> Job for Block<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
+        if self.rows <= FEW { self.lanes::<FEW>() } else { self.lanes::<LANES>() }
+    }
+}
+
+impl<T: Real> Block<'_, T> {
+    /// Scores the rows, `N` at a time.
+    #[inline(always)]
+    fn lanes<const N: usize>(self) {
         let Block { ensemble, x, features, rows, out } = self;
         // Columns of the features that are looked at; rows that are not there are 0.
-        let stride = rows.next_multiple_of(LANES);
+        let stride = rows.next_multiple_of(N);
         let mut columns = vec![T::ZERO; ensemble.columns.len() * stride];
         for (column, &feature) in columns.chunks_mut(stride.max(1)).zip(&ensemble.columns) {
             for row in 0..rows {
@@ -84,21 +97,21 @@ impl<T: Real> Job for Block<'_, T> {
             }
         }
         for tree in &ensemble.trees {
-            for row in (0..stride).step_by(LANES) {
+            for row in (0..stride).step_by(N) {
                 let leaves = match &tree.form {
-                    Form::Leaf => [0; LANES],
-                    Form::Masks32(masks) => masks.leaves(&columns, stride, row),
-                    Form::Masks64(masks) => masks.leaves(&columns, stride, row),
-                    Form::Walk(walk) => walk.leaves(&columns, stride, row),
-                    Form::Odd(odd) => odd.leaves(&columns, stride, row),
+                    Form::Leaf => [0; N],
+                    Form::Masks32(masks) => masks.leaves::<N>(&columns, stride, row),
+                    Form::Masks64(masks) => masks.leaves::<N>(&columns, stride, row),
+                    Form::Walk(walk) => walk.leaves::<N>(&columns, stride, row),
+                    Form::Odd(odd) => odd.leaves::<N>(&columns, stride, row),
                 };
                 match &tree.leaves {
                     Leaves::One { target, values } => {
-                        let sums = &mut sums[*target as usize * stride + row..][..LANES];
+                        let sums = &mut sums[*target as usize * stride + row..][..N];
                         fold_one(sums, values, &leaves, ensemble.fold);
                     }
                     Leaves::Many(ranges) => {
-                        for lane in 0..LANES {
+                        for lane in 0..N {
                             let (first, end) = ranges[leaves[lane] as usize];
                             for &(target, value) in &ensemble.weights[first as usize..end as usize] {
                                 let at = target as usize * stride + row + lane;
@@ -120,15 +133,15 @@ impl<T: Real> Job for Block<'_, T> {
 }
 
 #[inline(always)]
-fn fold_one<T: Real>(sums: &mut [T], values: &[T], leaves: &[u32; LANES], by: Fold) {
+fn fold_one<T: Real, const N: usize>(sums: &mut [T], values: &[T], leaves: &[u32; N], by: Fold) {
     match by {
         Fold::Sum => {
-            for lane in 0..LANES {
+            for lane in 0..N {
                 sums[lane] = sums[lane].plus(values[leaves[lane] as usize]);
             }
         }
         Fold::Min | Fold::Max => {
-            for lane in 0..LANES {
+            for lane in 0..N {
                 sums[lane] = fold(sums[lane], values[leaves[lane] as usize], by);
             }
         }

@@ -2,7 +2,6 @@
 
 use super::forest::{Mode, Node, Tree};
 use super::leq::{as_leq, column};
-use super::masks::LANES;
 use super::real::Real;
 
 /// The bit of [`Step::column`] that says that a missing value takes the second way.
@@ -62,15 +61,16 @@ impl<T: Real> Walk<T> {
         size_of_val(&*self.steps) + size_of_val(&*self.leaf)
     }
 
-    /// The leaf of each of [`LANES`] rows, which begin at `row` of a block with `stride` rows in a column.
+    /// The leaf of each of `N` rows, which begin at `row` of a block with `stride` rows in a column.
     #[inline(always)]
-    pub(super) fn leaves(&self, block: &[T], stride: usize, row: usize) -> [u32; LANES] {
-        let mut out = [0; LANES];
-        for start in (0..LANES).step_by(SIDE_BY_SIDE) {
+    pub(super) fn leaves<const N: usize>(&self, block: &[T], stride: usize, row: usize) -> [u32; N] {
+        let mut out = [0; N];
+        let together = N.min(SIDE_BY_SIDE);
+        for start in (0..N).step_by(SIDE_BY_SIDE) {
             let mut at = [0u32; SIDE_BY_SIDE];
             loop {
                 let mut moved = 0;
-                for lane in 0..SIDE_BY_SIDE {
+                for lane in 0..together {
                     let step = self.steps[at[lane] as usize];
                     let x = block[(step.column & !NAN_NO) as usize * stride + row + start + lane];
                     let missing = x.nan() & (step.column & NAN_NO != 0);
@@ -82,7 +82,7 @@ impl<T: Real> Walk<T> {
                     break;
                 }
             }
-            for lane in 0..SIDE_BY_SIDE {
+            for lane in 0..together {
                 out[start + lane] = self.leaf[at[lane] as usize];
             }
         }
@@ -151,8 +151,8 @@ impl<T: Real> Odd<T> {
         size_of_val(&*self.nodes) + self.nodes.iter().map(set).sum::<usize>()
     }
 
-    pub(super) fn leaves(&self, block: &[T], stride: usize, row: usize) -> [u32; LANES] {
-        let mut out = [0; LANES];
+    pub(super) fn leaves<const N: usize>(&self, block: &[T], stride: usize, row: usize) -> [u32; N] {
+        let mut out = [0; N];
         for (lane, out) in out.iter_mut().enumerate() {
             let mut at = 0;
             *out = loop {
