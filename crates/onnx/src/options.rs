@@ -1,7 +1,5 @@
 //! How a model is loaded and run, and what may be loaded.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::error::Problem;
 use crate::neural_threads::NeuralThreads;
 
@@ -27,9 +25,9 @@ pub struct RunOptions<'a> {
     pub pool: Option<&'a cpu::Pool>,
     /// The threads of graphs that `rten` computes ([`Runtime::Rten`](crate::Runtime)); without, one thread.
     pub neural: Option<&'a NeuralThreads>,
-    /// A flag that ends the run with [`Error::Stopped`](crate::Error::Stopped), looked at between nodes and between
-    /// blocks of rows; before a run only where `rten` computes.
-    pub stop: Option<&'a AtomicBool>,
+    /// Whether to end the run with [`Error::Stopped`](crate::Error::Stopped); asked between nodes and between blocks of
+    /// rows, before a run only where `rten` computes.
+    pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 /// How the rows of a job are cut.
@@ -46,13 +44,13 @@ pub(crate) struct Rows {
 const WORTH_THREADS_NS: usize = 250_000;
 
 impl RunOptions<'_> {
-    /// An error if the caller has raised the flag.
+    /// An error if the caller wants the run to end.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         if self.stopped() { Err(Problem::Stopped) } else { Ok(()) }
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.stop.is_some_and(|stop| stop())
     }
 
     /// The threads that take part.

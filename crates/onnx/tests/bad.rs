@@ -1,7 +1,5 @@
 //! Files and inputs that are refused, and how.
 
-use std::sync::atomic::AtomicBool;
-
 use onnx::{Data, Error, Options, RunOptions, Session, Tensor, Value};
 
 use crate::write::{external, field, int, model, node, stored, value};
@@ -166,8 +164,7 @@ fn inputs_are_checked_against_the_model() {
     let one = tensor(&[1, 2]);
     let unknown = session.run(&[("x", &one)], &["q"], &RunOptions::default()).unwrap_err();
     assert!(unknown.to_string().contains("no output 'q'; its outputs are y"));
-    let flag = AtomicBool::new(true);
-    let stop = RunOptions { stop: Some(&flag), ..RunOptions::default() };
+    let stop = RunOptions { stop: Some(&|| true), ..RunOptions::default() };
     assert!(matches!(session.run(&[("x", &one)], &["y"], &stop), Err(Error::Stopped)));
 }
 

@@ -204,7 +204,7 @@ pub const FAILS: f32 = -1.0;
 pub const PANICS: f32 = -2.0;
 
 impl FakeTensors {
-    fn wait(&self, stop: &dyn Fn() -> bool) -> Result<(), Fault> {
+    fn wait(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), Fault> {
         let end = Instant::now() + self.pace;
         while Instant::now() < end {
             if stop() {
@@ -238,7 +238,7 @@ impl TensorModel for FakeTensors {
         &self,
         inputs: Vec<Tensor>,
         outputs: &[String],
-        stop: &dyn Fn() -> bool,
+        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Tensor>, Fault> {
         self.wait(stop)?;
         let mut made = Vec::new();

@@ -15,6 +15,7 @@ pub mod fake;
 mod generation;
 mod likelihood;
 mod model;
+mod onnx_model;
 mod options;
 mod outbox;
 mod plan;
@@ -41,6 +42,7 @@ pub use engine::{MirostatVersion, Params, Watch};
 pub use model::{
     Generating, Guided, LoadedModel, ModelDetails, ModelText, TextPipeline, Wanted, unix_seconds,
 };
+pub use onnx_model::{OnnxModel, onnx_bytes};
 pub use options::{Options, Price};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};

@@ -25,6 +25,6 @@ pub trait TensorModel: Send + Sync {
         &self,
         inputs: Vec<Tensor>,
         outputs: &[String],
-        stop: &dyn Fn() -> bool,
+        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Tensor>, Fault>;
 }

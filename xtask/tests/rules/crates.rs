@@ -103,8 +103,8 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "service",
-        depends: &["engine", "events", "inference", "text", "wire"],
-        tests_depend: &[],
+        depends: &["engine", "events", "inference", "onnx", "text", "wire"],
+        tests_depend: &["cpu", "kernels"],
         never_links: &["axum", "hyper"],
         effects: &[Clock],
     },
