@@ -10,11 +10,13 @@ pub struct Options {
     pub max_bytes: u64,
     /// Most nodes, those of inner graphs included; default 100,000.
     pub max_nodes: usize,
+    /// Whether graphs with operators that are not computed here may go to `rten`; otherwise they are refused.
+    pub neural: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_bytes: 8 << 30, max_nodes: 100_000 }
+        Options { max_bytes: 8 << 30, max_nodes: 100_000, neural: true }
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_nested_or_would_grow_is_refused() {
-        let options = Options { max_bytes: 1 << 20, max_nodes: 10 };
+        let options = Options { max_bytes: 1 << 20, max_nodes: 10, ..Options::default() };
         assert!(scan(&[], &options).is_ok());
         assert!(matches!(scan(&[0x3a, 5, 0], &options), Err(Error::Format(text)) if text.contains('5')));
         assert!(matches!(scan(&[0x3b], &options), Err(Error::Format(_))));

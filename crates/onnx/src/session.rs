@@ -96,7 +96,7 @@ impl Session {
     fn build(bytes: Bytes, beside: &Beside, options: &Options) -> Result<Session, Error> {
         let model = decode(bytes.clone(), options)?;
         let graph = Graph::check(&model, beside, options)?;
-        let own = runtime(&model, &graph)? == Runtime::Own;
+        let own = runtime(&model, &graph, options)? == Runtime::Own;
         let Some(proto) = &model.graph else { return Err(Error::Graph("the file holds none".to_owned())) };
         let (engine, held) = if own {
             let plan = Plan::new(proto, &graph, beside)?;
@@ -209,14 +209,14 @@ fn bytes_of(value: &Value) -> usize {
 }
 
 /// What computes a graph; an error that names every operator that is not supported.
-fn runtime(model: &ModelProto, graph: &Graph) -> Result<Runtime, Error> {
+fn runtime(model: &ModelProto, graph: &Graph, options: &Options) -> Result<Runtime, Error> {
     let unknown: Vec<NodeLabel> =
         graph.labels.iter().filter(|label| ops::find(label).is_none()).cloned().collect();
     let mixed = graph.labels.iter().any(|label| label.domain == ML);
     match model.functions.first() {
         None if unknown.is_empty() => Ok(Runtime::Own),
         // `rten` has none of `ai.onnx.ml`.
-        _ if mixed && !unknown.is_empty() => Err(Error::Unsupported(unknown)),
+        _ if (mixed || !options.neural) && !unknown.is_empty() => Err(Error::Unsupported(unknown)),
         None => Ok(Runtime::Rten),
         Some(function) => {
             let problem =

@@ -67,6 +67,9 @@ fn models_give_what_onnx_runtime_gives() {
 fn other_graphs_are_run_by_rten_and_say_so() {
     let (session, inputs, outputs) = case("network");
     assert_eq!(session.runtime(), Runtime::Rten);
+    let own = Options { neural: false, ..Options::default() };
+    let refused = Session::load(&folder("ml").join("network.onnx"), &own).err().unwrap().to_string();
+    assert!(refused.contains("node conv (Conv, ai.onnx 18)"), "{refused}");
     assert!(session.bytes() > 0);
     let threads = NeuralThreads::new(2);
     let options = RunOptions { neural: Some(&threads), ..RunOptions::default() };
