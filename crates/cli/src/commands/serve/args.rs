@@ -123,9 +123,9 @@ impl Args {
         if self.is_many() { "several models".into() } else { self.model().to_owned() }
     }
 
-    /// Whether there is more than one model, or may be.
+    /// Whether there is more than one model, or may be, or one that is served as several are.
     pub(super) fn is_many(&self) -> bool {
-        self.model.len() > 1 || self.many.is_used()
+        self.model.len() > 1 || self.many.is_used() || self.model.iter().any(|model| many::is_onnx(model))
     }
 }
 

@@ -5,13 +5,14 @@ mod poll;
 mod repository;
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use engine::encoder::EncoderSetup;
 use engine::{Device, Engine, MemoryBudget, MemoryKind, Reservation, Setup};
 use server::{LoadedModel, Server};
-use service::{Loader, ModelId, Registration};
+use service::{Loader, ModelId, OnnxModel, Registration, onnx_bytes};
 use tokio::runtime::Handle;
 
 use super::args::Args;
@@ -86,6 +87,12 @@ fn of_folder(args: &Args, found: &Found) -> Entry {
     }
 }
 
+/// Whether a model is the file of an ONNX model, which only a server of several models takes.
+pub(super) fn is_onnx(model: &str) -> bool {
+    let path = Path::new(model);
+    path.extension().is_some_and(|end| end == "onnx") && path.is_file()
+}
+
 /// The loader of one of several models on the device that they share.
 struct FromFile {
     args: Arc<Args>,
@@ -102,6 +109,10 @@ impl Loader for FromFile {
         if let Some(need) = self.need.get() {
             return Ok(*need);
         }
+        if let Some(path) = self.onnx() {
+            let need = onnx_bytes(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+            return Ok(*self.need.get_or_init(|| need));
+        }
         let planned = planned(&self.args, &self.wanted).map_err(|failure| failure.message)?;
         Ok(*self.need.get_or_init(|| planned.need().total()))
     }
@@ -109,15 +120,42 @@ impl Loader for FromFile {
     fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
         self.loaded(progress).map_err(|failure| failure.message)
     }
+
+    fn operations(&self) -> Vec<&'static str> {
+        if self.onnx().is_some() { vec!["infer"] } else { vec!["generate", "tokenize"] }
+    }
 }
 
 impl FromFile {
+    /// The file of an ONNX model.
+    fn onnx(&self) -> Option<PathBuf> {
+        self.wanted.model.as_deref().filter(|model| is_onnx(model)).map(PathBuf::from)
+    }
+
+    fn graph(&self, path: &Path, memory: Reservation) -> Result<LoadedModel, Failure> {
+        let name = &self.names[0];
+        let loaded = OnnxModel::load(name, path, self.device.clone(), memory);
+        let model = loaded.map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
+        self.args
+            .operations
+            .log_format
+            .say(&format!("{name}: an ONNX model, computed by {}", model.runtime()));
+        let weight_bytes = std::fs::metadata(path)?.len();
+        let details =
+            server::ModelDetails { format: "onnx".into(), weight_bytes, ..server::ModelDetails::default() };
+        Ok(LoadedModel::tensor_model(self.names.clone(), Arc::new(model)).with_details(details))
+    }
+
     fn loaded(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, Failure> {
-        let planned = planned(&self.args, &self.wanted)?;
         let reserve = |kind, bytes| {
             let memory = self.device.memory().reserve(&self.names[0], kind, bytes);
             memory.map_err(|full| Failure::new(full.to_string()))
         };
+        if let Some(path) = self.onnx() {
+            let need = self.need_bytes().map_err(Failure::new)?;
+            return self.graph(&path, reserve(MemoryKind::Weights, need)?);
+        }
+        let planned = planned(&self.args, &self.wanted)?;
         let memory = reserve(MemoryKind::Weights, planned.need().weights)?;
         // The pool is the engines': a load must not make them wait.
         let compute = self.device.single_threaded();

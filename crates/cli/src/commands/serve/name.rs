@@ -40,10 +40,10 @@ fn path(path: &Path) -> Option<String> {
     }
 }
 
-/// A file's name without `.gguf`, and without `-00001-of-00003`.
+/// A file's name without `.gguf` or `.onnx`, and without `-00001-of-00003`.
 fn stem(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
-    let whole = name.strip_suffix(".gguf").unwrap_or(&name);
+    let whole = [".gguf", ".onnx"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
     let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
     let mut parts = whole.rsplitn(4, '-');
     let (count, of, number, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
@@ -63,7 +63,7 @@ mod tests {
     fn docs_a_file_is_served_under_a_clean_name() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        for file in ["model.gguf", "big-q4-00001-of-00003.gguf", "odd.bin"] {
+        for file in ["model.gguf", "trees.onnx", "big-q4-00001-of-00003.gguf", "odd.bin"] {
             std::fs::write(at(file), b"").unwrap();
         }
         let snapshot = at("models--Qwen--Qwen3-0.6B/snapshots/0123abcd");
@@ -72,6 +72,7 @@ mod tests {
         }
         for (model, name) in [
             (at("model.gguf").as_str(), "model"),
+            (&at("trees.onnx"), "trees"),
             (&at("big-q4-00001-of-00003.gguf"), "big-q4"),
             (&at("odd.bin"), "odd.bin"),
             (&at("my-model"), "my-model"),

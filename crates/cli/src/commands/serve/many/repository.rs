@@ -1,7 +1,7 @@
 //! A folder of models: what is in it, with what settings, and whether it has changed.
 //!
 //! ```text
-//! models/small.gguf           a model in one file (of a split one, the first)
+//! models/small.gguf           a model in one file (of a split one, the first), GGUF or ONNX
 //! models/embedder/            a folder with a config.json
 //! models/coder/model.toml     settings and probes beside any of these (optional)
 //! models/coder/1/…            versions; the highest is served, or the one that model.toml names
@@ -167,7 +167,7 @@ fn file_name(path: &Path) -> String {
 /// Whether a file is a model, or the first part of one.
 fn is_model_file(name: &str) -> bool {
     let is_part = name.contains("-of-") && !name.contains("-00001-of-");
-    name.ends_with(".gguf") && !is_part
+    (name.ends_with(".gguf") || name.ends_with(".onnx")) && !is_part
 }
 
 /// All files of a split model, or the only one.
@@ -210,12 +210,17 @@ fn model_in(folder: &Path, version: Option<u64>) -> Result<Option<PathBuf>, Stri
 }
 
 fn plain_model_in(folder: &Path) -> Result<Option<PathBuf>, String> {
-    if folder.join("config.json").is_file() {
-        return Ok(Some(folder.to_owned()));
-    }
     let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
     let names = entries.flatten().filter(|entry| entry.path().is_file()).map(|entry| entry.file_name());
     let mut files: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    if files.iter().any(|name| name == "config.json") {
+        // Exports to ONNX have it too.
+        let only_onnx = files.iter().any(|name| name.ends_with(".onnx"))
+            && !files.iter().any(|name| name.ends_with(".safetensors"));
+        if !only_onnx {
+            return Ok(Some(folder.to_owned()));
+        }
+    }
     files.retain(|name| is_model_file(name) && !name.starts_with('.'));
     files.sort();
     match files.as_slice() {
@@ -339,19 +344,20 @@ mod tests {
             "versions/10/m.gguf",
             "versions/011/m.gguf",
             "one/m.gguf",
+            "trees.onnx",
         ] {
             fs::write(at(file), b"{}").expect("a file");
         }
         let found = scan(folder.path()).expect("a scan");
-        assert_eq!(names(&found), ["b", "big", "hf", "one", "versions"]);
-        assert_eq!(found.models[4].path, at("versions/10/m.gguf"));
+        assert_eq!(names(&found), ["b", "big", "hf", "one", "trees", "versions"]);
+        assert_eq!(found.models[5].path, at("versions/10/m.gguf"));
         fs::write(at("versions/model.toml"), "version = 2\nnames = [\"prod\"]\n").expect("a file");
-        let model = scan(folder.path()).expect("a scan").models.remove(4);
+        let model = scan(folder.path()).expect("a scan").models.remove(5);
         assert_eq!((model.path, model.settings.names), (at("versions/2"), vec!["prod".to_owned()]));
         fs::write(at("versions/model.toml"), "version = 3\n").expect("a file");
         fs::write(at("one/n.gguf"), b"").expect("a file");
         let found = scan(folder.path()).expect("a scan");
-        assert_eq!(names(&found), ["b", "big", "hf"], "the others are served all the same");
+        assert_eq!(names(&found), ["b", "big", "hf", "trees"], "the others are served all the same");
         assert!(found.refused[0].why.contains("several models"), "{:?}", found.refused);
         assert!(found.refused[1].why.contains("version 3 has no model"), "{:?}", found.refused);
     }
