@@ -59,7 +59,7 @@ fn said_badly_protocol_errors_have_a_body() {
         (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: a\x01b\r\n\r\n", 400),
         (b"GET /\x00 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
         (b"GET / HTTP/3.0\r\nhost: localhost\r\n\r\n", 505),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", 505),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
         (b"CONNECT evil.example.com:443 HTTP/1.1\r\nhost: evil.example.com:443\r\n\r\n", 405),
         (b"\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n", 400),

@@ -89,7 +89,10 @@ async fn compute(
         },
     };
     drop::<Leaving>(leaving);
+    // What ended because its time was over may have said so before the timer did.
+    let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
     match outcome {
+        Ok(Err(_)) if is_late => Err(expired()),
         Ok(outcome) => outcome,
         Err(failed) if failed.is_panic() => {
             tracing::error!(model = name, "a model of tensors panicked");

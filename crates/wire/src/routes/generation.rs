@@ -120,6 +120,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/v1/models/{*id}/pin",
+        label: "/v1/models/{id}/pin",
         id: "pinModel",
         tag: Some("models"),
         summary: "Loads a model and keeps it loaded whatever else is asked for.",
@@ -129,6 +130,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/v1/models/{*id}/unpin",
+        label: "/v1/models/{id}/unpin",
         id: "unpinModel",
         tag: Some("models"),
         summary: "Lets a model be unloaded again when others need its memory.",
