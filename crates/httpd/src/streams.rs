@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn abuse_a8_a_reader_that_opens_no_window_is_given_up() {
+    async fn a_reader_that_opens_no_window_is_given_up() {
         let streams = Streams::new(Duration::from_secs(30));
         streams.begin();
         let (slow, waiting) = (streams.handed().unwrap(), streams.handed().unwrap());

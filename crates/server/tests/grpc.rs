@@ -293,7 +293,7 @@ fn a_drain_ends_connections_of_http2() {
 }
 
 #[test]
-fn abuse_a4_a_preface_that_does_not_come_is_not_waited_for() {
+fn a_preface_that_does_not_come_is_not_waited_for() {
     let mut options = options();
     options.http.head_timeout = Duration::from_millis(200);
     let running = tensors(options);

@@ -79,7 +79,7 @@ fn tensors_come_back_as_json_and_as_binary_data() {
 }
 
 #[test]
-fn said_badly_what_does_not_fit_a_model_is_named() {
+fn what_does_not_fit_a_model_is_named() {
     let running = tensors(Duration::ZERO);
     let good = numbers(&[1.0, 2.0, 3.0]);
     let shaped =
@@ -120,7 +120,7 @@ fn said_badly_what_does_not_fit_a_model_is_named() {
 }
 
 #[test]
-fn fault_a_model_that_panics_fails_alone() {
+fn a_model_that_panics_fails_alone() {
     let running = tensors(Duration::ZERO);
     let panics = running.post(INFER, &json!({"inputs": [numbers(&[PANICS, 0.0, 0.0])]}));
     assert!(error(&panics, 500).contains("org/fake"));
@@ -196,7 +196,7 @@ fn the_only_model_stays_and_loads_take_no_files() {
 }
 
 #[test]
-fn abuse_a9_pages_of_other_origins_cannot_send_bodies_without_a_type() {
+fn pages_of_other_origins_cannot_send_bodies_without_a_type() {
     let running = tensors(Duration::ZERO);
     let body = json!({"inputs": [numbers(&[1.0, 2.0, 3.0])]}).to_string();
     let send = |headers: &[(&str, &str)]| running.send("POST", INFER, headers, body.as_bytes()).status;

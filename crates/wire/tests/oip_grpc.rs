@@ -131,7 +131,7 @@ fn elements_come_raw_or_by_type() {
 }
 
 #[test]
-fn abuse_a2_many_small_fields_are_refused_before_they_are_decoded() {
+fn many_small_fields_are_refused_before_they_are_decoded() {
     // An empty input: two bytes that become a struct of some 200.
     let inputs = b"\x2a\0".repeat(100_000);
     let fault = check_fields(&inputs, &INFER).unwrap_err();

@@ -125,7 +125,9 @@ impl Args {
 
     /// Whether there is more than one model, or may be, or one that is served as several are.
     pub(super) fn is_many(&self) -> bool {
-        self.model.len() > 1 || self.many.is_used() || self.model.iter().any(|model| many::is_onnx(model))
+        self.model.len() > 1
+            || self.many.is_used()
+            || self.model.iter().any(|model| many::flags::is_onnx(model))
     }
 }
 

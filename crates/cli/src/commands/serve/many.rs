@@ -22,7 +22,7 @@ use crate::encoders::LoadedEncoder;
 use crate::loading::{Loaded, OTHER_BYTES, compute};
 use crate::store::size;
 use crate::{Failure, term};
-use flags::time;
+use flags::{is_onnx, time};
 use poll::{Known, Register, Repository};
 use repository::{Found, Scan, Settings};
 
@@ -85,12 +85,6 @@ fn of_folder(args: &Args, found: &Found) -> Entry {
         preload,
         keep_alive: keep_alive.or(args.many.keep_alive),
     }
-}
-
-/// Whether a model is the file of an ONNX model, which only a server of several models takes.
-pub(super) fn is_onnx(model: &str) -> bool {
-    let path = Path::new(model);
-    path.extension().is_some_and(|end| end == "onnx") && path.is_file()
 }
 
 /// The loader of one of several models on the device that they share.

@@ -1,6 +1,6 @@
 //! The flags of several models, and the `[[model]]` tables of a configuration file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -52,6 +52,12 @@ impl Flags {
     pub(in super::super) fn load_wait(&self) -> Duration {
         Duration::from_secs(self.load_wait.into())
     }
+}
+
+/// Whether a model is the file of an ONNX model, which only a server of several models takes.
+pub(in super::super) fn is_onnx(model: &str) -> bool {
+    let path = Path::new(model);
+    path.extension().is_some_and(|end| end == "onnx") && path.is_file()
 }
 
 /// A `[[model]]` table.
