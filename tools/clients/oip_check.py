@@ -30,12 +30,17 @@ class Server:
     def __init__(self, url, key):
         self.url = url
         self.host = url.split("://")[1]
-        self.headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.key = key
         self.http = http.InferenceServerClient(self.host)
         self.grpc = grpc.InferenceServerClient(self.host)
         self.model = self.http.get_model_repository_index(headers=self.headers)[0]["name"]
         outputs = self.http.get_model_metadata(self.model, headers=self.headers)["outputs"]
         self.encodes = any(output["name"] == "embedding" for output in outputs)
+
+    @property
+    def headers(self):
+        """A new dictionary each time: `tritonclient.http` adds headers of its own to the one that it is given."""
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
 
     def clients(self):
         """Each protocol's package, client and name."""
