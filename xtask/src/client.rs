@@ -12,12 +12,16 @@ use std::time::{Duration, Instant};
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The embedding model of the checks, also in the code blocks of the docs.
 const ENCODER: &str = "all-minilm-l6-v2";
+/// ONNX models with inputs and what ONNX Runtime gives for them.
+const GRAPHS: &str = "crates/onnx/tests/fixtures/ml";
 /// A set of pinned packages, and the checks that run with them: on the default model, and on the embedding model.
 struct Clients {
     pins: &'static str,
     folder: &'static str,
     checks: &'static [&'static str],
     encoder_checks: &'static [&'static str],
+    /// The checks that run on a folder of ONNX models.
+    graph_checks: &'static [&'static str],
 }
 
 const CLIENTS: Clients = Clients {
@@ -31,6 +35,7 @@ const CLIENTS: Clients = Clients {
         "tools/clients/oip_check.py",
     ],
     encoder_checks: &["tools/clients/encoders_check.py", "tools/clients/oip_check.py"],
+    graph_checks: &["tools/clients/onnx_check.py"],
 };
 /// LiteLLM, LlamaIndex and LangChain, which need an older `openai` than the newest.
 const LITELLM: Clients = Clients {
@@ -38,6 +43,7 @@ const LITELLM: Clients = Clients {
     folder: "litellm-client",
     checks: &["tools/clients/litellm_check.py"],
     encoder_checks: &["tools/clients/encoders_frameworks_check.py"],
+    graph_checks: &[],
 };
 /// A JSON-schema validator that is independent of this project.
 const SCHEMAS: Clients = Clients {
@@ -45,6 +51,7 @@ const SCHEMAS: Clients = Clients {
     folder: "schema-validator",
     checks: &["tools/fixtures/schemas/walks.py"],
     encoder_checks: &[],
+    graph_checks: &[],
 };
 /// Checks of schemathesis: status, content type and schema of responses agree with the OpenAPI document.
 const SCHEMA_CHECKS: &str =
@@ -58,12 +65,15 @@ pub fn install(program: &Program) -> TaskResult {
     call(&mut program.command(&["pull", ENCODER]))
 }
 
-/// Starts the server with the default model, then with the embedding model, and runs the checks of `tools/clients` on
-/// each. All checks run, so that one run reports all errors.
+/// Starts the server with the default model, then with the embedding model, then with a folder of ONNX models, and runs the
+/// checks of `tools/clients` on each. All checks run, so that one run reports all errors.
 pub fn check(program: &Program) -> TaskResult {
     install(program)?;
     let mut failed = checked(program, &[], |clients| clients.checks)?;
     failed.extend(checked(program, &[ENCODER], |clients| clients.encoder_checks)?);
+    let graphs = root().join(GRAPHS);
+    let flags = ["--models-dir", &graphs.to_string_lossy()];
+    failed.extend(checked(program, &flags, |clients| clients.graph_checks)?);
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
