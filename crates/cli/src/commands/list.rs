@@ -88,7 +88,8 @@ fn present(model: &Installed) -> Row<'_> {
 /// Why nothing runs the catalog's entry yet.
 fn hindrance(entry: &Entry) -> Option<String> {
     let onnx = entry.files.iter().any(|file| file.name.ends_with(".onnx"));
-    let what = onnx.then(|| "ONNX files are not read yet".to_owned());
+    let what =
+        onnx.then(|| "encoders in ONNX run as plain graphs only: gristmill serve FILE.onnx".to_owned());
     let known = model::families::FAMILIES.iter().any(|family| family.name == entry.family);
     what.or_else(|| (!known).then(|| format!("the family {} is not built yet", entry.family)))
 }
