@@ -169,9 +169,9 @@ pub enum UnloadReason {
     KeepAlive,
     /// A client asked for it.
     Request,
-    /// Its files changed: another generation of it answers already.
+    /// The model's files changed: another generation of it answers already.
     Replaced,
-    /// Its files are gone.
+    /// The model's files are gone.
     Removed,
 }
 

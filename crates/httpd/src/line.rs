@@ -575,7 +575,7 @@ struct Watched {
     answering: Answering,
     is_events: bool,
     looks: Option<Looks>,
-    /// Of an answer over HTTP/2: when a part of it was handed over.
+    /// For an answer over HTTP/2, the time when a part of it was handed over.
     handed: Option<Handed>,
 }
 

@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Streams {
-    /// Those of a connection whose readers may take nothing for `stuck`.
+    /// The streams of a connection whose readers may take nothing for `stuck`.
     pub(crate) fn new(stuck: Duration) -> Streams {
         Streams { stuck, ..Streams::default() }
     }

@@ -1,6 +1,6 @@
 //! Graphs with operators that are not computed here, run by the crate `rten`.
 //!
-//! It knows tensors of `f32`, `i32`, `i8` and `u8`. What a model declares as `int64` or `bool` it holds as `i32`, and
+//! `rten` knows tensors of `f32`, `i32`, `i8` and `u8`. What a model declares as `int64` or `bool` it holds as `i32`, and
 //! `float16` as `f32`: values are converted at the edge, and those that do not fit are refused. A panic inside it is an
 //! error of the model.
 

@@ -30,6 +30,7 @@ use sha2::{Digest, Sha256};
 pub use config::{FetchConfig, Hub, Limits, PythonInterpreters};
 pub use delivery::{Checked, InlineFile, MAX_FILE_BYTES, Pinned};
 pub use error::{DISK_MARGIN_BYTES, Error};
+pub use hub::escaped;
 pub use progress::{Event, NoProgress, Progress};
 pub use source::{HubSource, ModelSource, PythonPart, PythonSource, UrlSource};
 

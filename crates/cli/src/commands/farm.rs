@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use weights::fetch::escaped;
 
 use crate::Failure;
 use crate::http::{Client, Reach};
@@ -133,15 +134,7 @@ fn ago(seconds: u64) -> String {
 
 /// A model's name as part of a path. A slash stays: names have several segments.
 fn encoded(name: &str) -> String {
-    let mut path = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte) {
-            path.push(char::from(byte));
-        } else {
-            path.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    path
+    escaped(name, "/:")
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ async fn looked(state: &State, rest: &str) -> Result<Value, Fault> {
 /// Whether a model is loaded and answers.
 ///
 /// # Errors
-/// It is not; the fault says where it is.
+/// The model is not ready; the fault says where it is.
 pub(crate) fn readiness(state: &State, model: ModelId) -> Result<(), Fault> {
     state.service.is_ready()?;
     let Some(facts) = state.service.registry().facts_of(model) else {
@@ -83,7 +83,11 @@ pub(crate) async fn signature(state: &State, name: &str) -> Result<Arc<Signature
 /// What a model has done since the start.
 pub(crate) fn statistics_of(state: &State, model: ModelId) -> Statistics {
     let facts = state.service.registry().facts_of(model);
-    let name = facts.as_ref().map_or("", |facts| facts.names[0].as_str());
+    statistics_named(state, facts.as_ref().map_or("", |facts| facts.names[0].as_str()))
+}
+
+/// The statistics of the model whose answers carry this name.
+fn statistics_named(state: &State, name: &str) -> Statistics {
     let InferenceCounts { last_ms, items, success, fail, queue, compute } = state.service.inferences(name);
     let time = |time: events::CountedTime| oip::Duration { count: time.count, ns: time.ns };
     Statistics {
@@ -100,7 +104,8 @@ pub(crate) fn statistics_of(state: &State, model: ModelId) -> Statistics {
 /// The statistics of all models, under the first of their names.
 pub(crate) fn all_models(state: &State) -> Vec<(String, Statistics)> {
     let facts = state.service.registry().facts();
-    facts.iter().map(|facts| (facts.names[0].clone(), statistics_of(state, facts.id))).collect()
+    let names = facts.into_iter().filter_map(|facts| facts.names.into_iter().next());
+    names.map(|name| (name.clone(), statistics_named(state, &name))).collect()
 }
 
 /// `GET /v2/models/stats`.

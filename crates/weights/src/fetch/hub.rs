@@ -355,7 +355,7 @@ fn is_commit(text: &str) -> bool {
 }
 
 /// Percent-encodes a path component; the characters of `also` are kept.
-fn escaped(text: &str, also: &str) -> String {
+pub fn escaped(text: &str, also: &str) -> String {
     use std::fmt::Write;
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || also.as_bytes().contains(&byte) {

@@ -31,7 +31,7 @@ pub(super) struct Repository {
 pub(super) struct Known {
     /// None if it never could be registered.
     pub(super) id: Option<ModelId>,
-    /// Of the files that were registered or refused last.
+    /// The digest of the files that were registered or refused last.
     pub(super) digest: u64,
 }
 
