@@ -45,6 +45,14 @@ const LITELLM: Clients = Clients {
     encoder_checks: &["tools/clients/encoders_frameworks_check.py"],
     graph_checks: &[],
 };
+/// KServe's clients, which pin many packages.
+const KSERVE: Clients = Clients {
+    pins: "tools/clients/requirements-kserve.txt",
+    folder: "kserve-client",
+    checks: &[],
+    encoder_checks: &["tools/clients/kserve_check.py"],
+    graph_checks: &["tools/clients/kserve_check.py"],
+};
 /// A JSON-schema validator that is independent of this project.
 const SCHEMAS: Clients = Clients {
     pins: "tools/fixtures/schemas/requirements.txt",
@@ -61,7 +69,7 @@ const SCHEMA_CONTEXT: &str = "512";
 
 /// Creates the virtual environments of the checks, unless they exist, and downloads the embedding model.
 pub fn install(program: &Program) -> TaskResult {
-    [CLIENTS, LITELLM, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))?;
+    [CLIENTS, LITELLM, KSERVE, SCHEMAS].iter().try_for_each(|clients| clients.python().map(drop))?;
     call(&mut program.command(&["pull", ENCODER]))
 }
 
@@ -85,10 +93,9 @@ fn checked(
 ) -> Result<Vec<String>, String> {
     let server = Server::start(program, flags)?;
     let mut failed = Vec::new();
-    for clients in [CLIENTS, LITELLM] {
-        let python = clients.python()?;
+    for clients in [CLIENTS, LITELLM, KSERVE] {
         for check in selected(&clients) {
-            let mut run = Command::new(&python);
+            let mut run = Command::new(clients.python()?);
             failed.extend(call(run.args([check, server.url().as_str()]).current_dir(root())).err());
         }
     }

@@ -196,15 +196,32 @@ impl Registry {
         (table.reserved(), table.limit())
     }
 
-    /// The model, loaded first if it is not.
+    /// The model, loaded first if it is not. If it is replaced while it is waited for, the one that has its name now.
     ///
     /// # Errors
-    /// It cannot be loaded, or not in time.
+    /// It cannot be loaded, or not in time, or was removed.
     pub async fn acquire(self: &Arc<Self>, id: ModelId) -> Result<Lease, Fault> {
-        let index = id.place;
         let asked = Instant::now();
+        let name = self.facts_of(id).map(|facts| facts.names[0].clone());
+        let mut id = id;
+        loop {
+            if let Some(lease) = self.acquire_generation(id, asked).await? {
+                return Ok(lease);
+            }
+            let next = name.as_deref().and_then(|name| self.find(Some(name)));
+            id = next.filter(|next| *next != id).ok_or_else(|| removed(name.as_deref()))?;
+        }
+    }
+
+    /// This model and no later generation of it; none if it was removed or replaced.
+    async fn acquire_generation(
+        self: &Arc<Self>,
+        id: ModelId,
+        asked: Instant,
+    ) -> Result<Option<Lease>, Fault> {
+        let index = id.place;
         let end = tokio::time::Instant::from(asked) + self.longest_wait;
-        let bytes = self.need_bytes(index).await?;
+        let Some(bytes) = self.need_bytes(id).await? else { return Ok(None) };
         let mut waiting = None;
         let mut waited = Duration::ZERO;
         loop {
@@ -214,11 +231,14 @@ impl Registry {
             // From here on no change is missed.
             changed.as_mut().enable();
             match self.ask(id, bytes) {
-                Answer::Use(model) => return Ok(Lease { registry: self.clone(), index, model, waited }),
+                Answer::Use(model) => {
+                    return Ok(Some(Lease { registry: self.clone(), index, model, waited }));
+                }
                 Answer::Load => self.begin_load(index),
                 Answer::Unload(going) => self.begin_unload(going, UnloadReason::Memory),
                 Answer::Wait(until) => wake = until.map_or(end, |until| end.min(until.into())),
                 Answer::Failed(why) => return Err(self.failed(index, &why)),
+                Answer::Gone => return Ok(None),
                 Answer::TooLarge { bytes, limit, pinned } => {
                     let message = format!(
                         "the model {} takes {bytes} bytes; models may take {limit} together, {pinned} of them pinned",
@@ -240,24 +260,21 @@ impl Registry {
         let mut table = self.table();
         match table.place(id) {
             Some(place) => table.ask(place, bytes, Instant::now()),
-            None => Answer::Failed("it was removed or replaced; ask again".into()),
+            None => Answer::Gone,
         }
     }
 
-    /// What the model takes; asking its loader may read the head of a file.
-    async fn need_bytes(&self, index: usize) -> Result<u64, Fault> {
-        {
-            let table = self.table();
-            let facts = table.facts(index, Instant::now());
-            if let (State::Ready(_), Some(bytes)) = (&facts.state, facts.bytes) {
-                return Ok(bytes);
-            }
+    /// What the model takes; asking its loader may read the head of a file. None if it was removed or replaced.
+    async fn need_bytes(&self, id: ModelId) -> Result<Option<u64>, Fault> {
+        let Some(facts) = self.facts_of(id) else { return Ok(None) };
+        if let (State::Ready(_), Some(bytes)) = (&facts.state, facts.bytes) {
+            return Ok(Some(bytes));
         }
-        let loader = self.loader(index);
+        let loader = self.loader(id.place);
         let need = tokio::task::spawn_blocking(move || loader.need_bytes()).await;
         match need {
-            Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(why)) => Err(self.failed(index, &why)),
+            Ok(Ok(bytes)) => Ok(Some(bytes)),
+            Ok(Err(why)) => Err(load_fault(&facts.names[0], &why)),
             Err(error) => Err(Fault::internal(format!("a loader did not end: {error}"))),
         }
     }
@@ -317,6 +334,7 @@ impl Registry {
             }
             Answer::Load => self.run_load(index),
             Answer::Failed(why) => return Err(self.failed(index, &why)),
+            Answer::Gone => return Err(removed(None)),
             Answer::Wait(_) | Answer::Unload(_) | Answer::TooLarge { .. } => {
                 return Err(self.failed(index, "there is no room for it"));
             }
@@ -327,10 +345,9 @@ impl Registry {
         }
     }
 
-    /// The fault of a model that cannot be loaded.
+    /// The fault of the model in a place that cannot be loaded.
     fn failed(&self, index: usize, why: &str) -> Fault {
-        let message = format!("the model {} cannot be loaded: {why}", self.name(index));
-        Fault::unavailable("model_load_failed", message, 10)
+        load_fault(&self.name(index), why)
     }
 
     /// The fault of a model that was not ready in time.
@@ -356,6 +373,17 @@ impl Registry {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The fault of a model that cannot be loaded.
+fn load_fault(name: &str, why: &str) -> Fault {
+    Fault::unavailable("model_load_failed", format!("the model {name} cannot be loaded: {why}"), 10)
+}
+
+/// The fault of a request for a model that was removed while it was waited for.
+fn removed(name: Option<&str>) -> Fault {
+    let name = name.unwrap_or("that was asked for");
+    Fault::unavailable("model_removed", format!("the model {name} was removed or replaced; ask again"), 1)
 }
 
 /// Case and Ollama's `:latest` make no difference.

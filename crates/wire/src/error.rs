@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Names of models that an error lists; there may be hundreds.
+const MOST_NAMES: usize = 16;
+
 /// An error response. Each constructor is one row of the table in `docs/api-reference.md`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -160,7 +163,11 @@ impl Fault {
 
     /// 404: a model that this server does not have.
     pub fn no_model(name: &str, served: &[String]) -> Fault {
-        let message = format!("model {} is not served here; served: {}", quote(name), served.join(", "));
+        let mut listed = served[..served.len().min(MOST_NAMES)].join(", ");
+        if served.len() > MOST_NAMES {
+            listed = format!("{listed} and {} more", served.len() - MOST_NAMES);
+        }
+        let message = format!("model {} is not served here; served: {listed}", quote(name));
         let mut fault = Fault::new(404, "invalid_request_error", Some("model_not_found"), message);
         fault.param = Some("model".into());
         fault

@@ -70,10 +70,13 @@ impl Registry {
         let passed = if is_loaded || check.is_some() { self.passes(new, check).await } else { Ok(()) };
         let mut table = self.table();
         match passed {
-            Ok(()) => table.replace(place, new.place),
-            Err(why) => {
+            Ok(()) if table.replace(old, new.place) => {}
+            outcome => {
                 table.retire(new.place);
-                table.entries[place].rejected = Some(why.clone());
+                let why = outcome.err().unwrap_or_else(gone);
+                if let Some(place) = table.place(old) {
+                    table.entries[place].rejected = Some(why.clone());
+                }
                 drop(table);
                 self.expire();
                 return Err(why);
@@ -87,7 +90,8 @@ impl Registry {
     /// Loads a candidate and checks it.
     async fn passes(self: &Arc<Self>, candidate: ModelId, check: Option<Check>) -> Result<(), String> {
         // It stays loaded until the check has ended.
-        let _lease = self.acquire(candidate).await.map_err(|fault| fault.message)?;
+        let lease = self.acquire_generation(candidate, Instant::now()).await.map_err(|fault| fault.message)?;
+        let _lease = lease.ok_or("it was removed meanwhile")?;
         let Some(check) = check else { return Ok(()) };
         check(candidate).await
     }
@@ -113,6 +117,9 @@ impl Registry {
         if let Some(place) = table.place(id) {
             table.entries[place].pinned = pinned;
         }
+        drop(table);
+        // What may go now may be what others wait for.
+        self.changed.notify_waiters();
         Ok(())
     }
 

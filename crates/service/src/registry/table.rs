@@ -24,9 +24,6 @@ use entry::Entry;
 pub(super) use entry::Standing;
 pub use entry::{Facts, ModelId, State};
 
-/// After a load that failed, requests are told so for this long before it is tried again.
-const FAILED_FOR: Duration = Duration::from_secs(10);
-
 /// The answer to a request for a model.
 pub(super) enum Answer<M> {
     /// The model may be used; it is counted as in use.
@@ -39,6 +36,8 @@ pub(super) enum Answer<M> {
     Unload(Vec<(usize, Arc<M>)>),
     /// The last load failed a moment ago.
     Failed(String),
+    /// The model was removed or replaced; its name may find another.
+    Gone,
     /// The model takes more memory than there can be for it.
     TooLarge {
         /// Bytes that it takes.
@@ -125,12 +124,17 @@ impl<M> Table<M> {
         places
     }
 
-    /// Gives the names of `old` to `new`. What the old one has is finished.
-    pub(super) fn replace(&mut self, old: usize, new: usize) {
+    /// Gives the names of `old` to `new`, unless the old one was removed meanwhile: gives back whether it was there. What
+    /// the old one has is finished.
+    pub(super) fn replace(&mut self, old: ModelId, new: usize) -> bool {
+        let Some(old) = self.place(old).filter(|place| self.entries[*place].standing == Standing::Listed) else {
+            return false;
+        };
         let rank = self.entries[old].rank;
         let entry = &mut self.entries[new];
         (entry.standing, entry.rejected, entry.rank) = (Standing::Listed, None, rank);
         self.retire(old);
+        true
     }
 
     /// Lets no more requests find a model. It goes with [`Table::expire`] when nobody uses it.
@@ -153,7 +157,7 @@ impl<M> Table<M> {
                 return Answer::Use(model);
             }
             State::Loading(_) | State::Draining => return Answer::Wait(None),
-            State::Failed(why) if entry.failed.is_some_and(|at| now < at + FAILED_FOR) => {
+            State::Failed(why) if entry.is_failed(now) => {
                 return Answer::Failed(why.clone());
             }
             State::Failed(_) | State::Registered => {}
@@ -162,7 +166,7 @@ impl<M> Table<M> {
             return Answer::Failed("the server is shutting down".into());
         }
         if entry.standing == Standing::Retired {
-            return Answer::Failed("it was removed or replaced; ask again".into());
+            return Answer::Gone;
         }
         entry.bytes = Some(bytes);
         self.room(index, bytes, now)
@@ -375,5 +379,7 @@ impl<M> Table<M> {
     }
 }
 
+#[cfg(test)]
+mod simulator;
 #[cfg(test)]
 mod tests;

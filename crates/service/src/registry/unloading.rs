@@ -49,8 +49,8 @@ impl Registry {
     /// It is in use or loading, or could not be loaded again.
     pub fn unload(self: &Arc<Self>, id: ModelId) -> Result<(), Fault> {
         self.can_change(id)?;
-        let index = id.place;
         let mut table = self.table();
+        let Some(index) = table.place(id) else { return Ok(()) };
         let facts = table.facts(index, Instant::now());
         let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
         if busy {
@@ -87,6 +87,8 @@ impl Registry {
                 self.begin_unload(going, reason);
             }
         }
+        // Requests that wait for a model which was removed or replaced look for its name again.
+        self.changed.notify_waiters();
     }
 
     /// Loads nothing any more, and has the models finish what they have within the deadline. It blocks for as long.

@@ -14,6 +14,9 @@ pub(super) const RESIDENCY: u32 = 8;
 /// minutes to load.
 const RESIDENCY_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
+/// After a load that failed, requests are told so for this long before it is tried again.
+const FAILED_FOR: Duration = Duration::from_secs(10);
+
 /// In this time a request counts half as much for the worth of a model.
 const HALF_LIFE: Duration = Duration::from_secs(300);
 
@@ -173,6 +176,11 @@ impl<M> Entry<M> {
     pub(super) fn is_free(&self) -> bool {
         let idle = matches!(self.state, State::Registered | State::Failed(_));
         self.standing == Standing::Retired && idle && self.uses + self.waiters == 0
+    }
+
+    /// Whether its last load failed a moment ago; that of a model which was removed is not told any more.
+    pub(super) fn is_failed(&self, now: Instant) -> bool {
+        self.standing != Standing::Retired && self.failed.is_some_and(|at| now < at + FAILED_FOR)
     }
 
     /// Recent requests, as of `now`.

@@ -97,7 +97,7 @@ fn a_generation_takes_the_place_of_the_one_before() {
     table.entries[new].standing = Standing::Candidate;
     assert_eq!(table.in_order(), [0, second]);
     load(&mut table, new, 40, now);
-    table.replace(0, new);
+    assert!(table.replace(table.id(0), new));
     assert_eq!((table.in_order(), table.first()), (vec![new, second], Some(new)));
     assert!(table.expire(now).is_empty(), "the old one is in use");
     table.release(0, now);
@@ -114,7 +114,7 @@ fn a_model_that_was_removed_is_not_loaded_again() {
     let now = Instant::now();
     let mut table = table(100, 1, false, now);
     table.retire(0);
-    assert!(matches!(table.ask(0, 10, now), Answer::Failed(why) if why.contains("removed")));
+    assert!(matches!(table.ask(0, 10, now), Answer::Gone));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn simulate(
                 }
                 Answer::Unload(going) => going.into_iter().for_each(|(index, _)| table.unloaded(index)),
                 Answer::Wait(_) => {}
-                Answer::Failed(_) | Answer::TooLarge { .. } => panic!("no load fails here"),
+                Answer::Failed(_) | Answer::Gone | Answer::TooLarge { .. } => panic!("no load fails here"),
             }
             if !client.waits {
                 table.wait(client.wants, now);
@@ -355,7 +355,7 @@ proptest! {
                         prop_assert!(bytes > limit || index != 0);
                         Vec::new()
                     }
-                    Answer::Load | Answer::Wait(_) | Answer::Failed(_) => Vec::new(),
+                    Answer::Load | Answer::Wait(_) | Answer::Failed(_) | Answer::Gone => Vec::new(),
                 },
                 3 => {
                     let ends = matches!(table.entries[index].state, State::Loading(_));
