@@ -13,7 +13,6 @@ pub mod lengths;
 mod machine;
 mod outcome;
 pub mod queueing;
-mod random;
 pub mod simulation;
 pub mod sizing;
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{HOURS_A_MONTH, Request, Server};
 use crate::error::{Error, not_negative, positive, required};
+use crate::farm::FarmPlan;
 use crate::fleet::{FleetPlan, Slo};
 use crate::money::{Currency, Money};
 use crate::tables::{self, ApiPrice, RentedMachine};
@@ -35,6 +36,8 @@ pub struct Plan {
     pub tco: Tco,
     /// Settings of the simulation.
     pub fleet: FleetPlan,
+    /// Models that share a machine.
+    pub farm: FarmPlan,
     /// Settings of the recommendation.
     pub choose: Choose,
     /// Prices that replace shipped ones of the same name, or are added.

@@ -2,11 +2,10 @@
 //!
 //! A model that is in use or loading is never unloaded. A load happens once, however many requests wait for it, and
 //! blocks no other model. Memory is reserved before a load begins and free when the last of the model is gone. Who is
-//! unloaded for whom is decided by [`Table`], which knows neither threads nor clocks.
+//! unloaded for whom is decided by [`residency::Table`], which knows neither threads nor clocks.
 
 mod generations;
 mod loader;
-mod table;
 mod unloading;
 
 use std::collections::HashMap;
@@ -23,8 +22,14 @@ use crate::LoadedModel;
 use crate::recorder::Recorder;
 use loader::Never;
 pub use loader::{Check, Checked, Loader, Registration};
-use table::{Answer, Standing, Table};
-pub use table::{Facts, ModelId, State};
+pub use residency::ModelId;
+use residency::{Answer, Standing};
+
+/// What is told of a model.
+pub type Facts = residency::Facts<LoadedModel>;
+/// Where a model is between not loaded and in use.
+pub type State = residency::State<LoadedModel>;
+type Table = residency::Table<LoadedModel>;
 
 /// The models, and who waits for them.
 pub struct Registry {
@@ -34,6 +39,8 @@ pub struct Registry {
     abilities: Mutex<HashMap<usize, Abilities>>,
     /// Something changed: a load or an unload ended, or a model is no longer in use.
     changed: Notify,
+    /// The table's time begins here.
+    start: Instant,
     /// The longest that a request waits for its model.
     longest_wait: Duration,
     recorder: Arc<Recorder>,
@@ -84,7 +91,7 @@ impl std::ops::Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.registry.table().release(self.index, Instant::now());
+        self.registry.table().release(self.index, self.registry.now());
         self.registry.changed.notify_waiters();
     }
 }
@@ -99,7 +106,7 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn begin(registry: &'a Registry, index: usize, since: Instant) -> Waiting<'a> {
-        registry.table().wait(index, Instant::now());
+        registry.table().wait(index, registry.now());
         Waiting { registry, index, since }
     }
 }
@@ -120,6 +127,7 @@ impl Registry {
             loaders: Mutex::default(),
             abilities: Mutex::default(),
             changed: Notify::new(),
+            start: Instant::now(),
             longest_wait,
             recorder,
         })
@@ -129,7 +137,7 @@ impl Registry {
     pub(crate) fn add_loaded(&self, model: LoadedModel) {
         let mut loaders = self.loaders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.table();
-        let now = Instant::now();
+        let now = self.now();
         let index = table.add(model.names.clone(), true, None, now);
         self.recorder.loaded_before(index, &model);
         self.learn(index, &model);
@@ -141,7 +149,7 @@ impl Registry {
     pub(crate) fn stopped(&self) -> Option<String> {
         // A model leaves the state "ready" before its engine is closed, so both are looked up under the lock.
         let table = self.table();
-        let ready = table.entries.iter().filter_map(|entry| Some((&entry.names, entry.state.model()?)));
+        let ready = table.entries().iter().filter_map(|entry| Some((&entry.names, entry.state.model()?)));
         ready.filter(|(_, model)| !model.is_open()).map(|(names, _)| names[0].clone()).next()
     }
 
@@ -165,14 +173,14 @@ impl Registry {
 
     /// What is known of all models, in the order in which they were added.
     pub fn facts(&self) -> Vec<Facts> {
-        let (table, now) = (self.table(), Instant::now());
+        let (table, now) = (self.table(), self.now());
         table.in_order().into_iter().map(|place| table.facts(place, now)).collect()
     }
 
     /// What is known of a model; none if it was removed.
     pub fn facts_of(&self, id: ModelId) -> Option<Facts> {
         let table = self.table();
-        table.place(id).map(|place| table.facts(place, Instant::now()))
+        table.place(id).map(|place| table.facts(place, self.now()))
     }
 
     /// What a model can do, as far as that is known.
@@ -236,7 +244,7 @@ impl Registry {
                 }
                 Answer::Load => self.begin_load(index),
                 Answer::Unload(going) => self.begin_unload(going, UnloadReason::Memory),
-                Answer::Wait(until) => wake = until.map_or(end, |until| end.min(until.into())),
+                Answer::Wait(until) => wake = until.map_or(end, |until| end.min((self.start + until).into())),
                 Answer::Failed(why) => return Err(self.failed(index, &why)),
                 Answer::Gone => return Ok(None),
                 Answer::TooLarge { bytes, limit, pinned } => {
@@ -259,7 +267,7 @@ impl Registry {
     fn ask(&self, id: ModelId, bytes: u64) -> Answer<LoadedModel> {
         let mut table = self.table();
         match table.place(id) {
-            Some(place) => table.ask(place, bytes, Instant::now()),
+            Some(place) => table.ask(place, bytes, self.now()),
             None => Answer::Gone,
         }
     }
@@ -290,8 +298,8 @@ impl Registry {
         let (loader, began) = (self.loader(index), Instant::now());
         let (names, bytes, standing) = {
             let table = self.table();
-            let facts = table.facts(index, began);
-            (facts.names, facts.bytes.unwrap_or_default(), table.entries[index].standing)
+            let facts = table.facts(index, self.now());
+            (facts.names, facts.bytes.unwrap_or_default(), table.entry(index).standing)
         };
         // Until it takes over, the metrics' state is that of the model which answers.
         let beside = standing == Standing::Candidate;
@@ -316,7 +324,7 @@ impl Registry {
                 tracing::error!(model = names[0], error = why, "a model could not be loaded");
             }
         }
-        self.table().loaded(index, outcome.map(Arc::new), Instant::now());
+        self.table().loaded(index, outcome.map(Arc::new), self.now());
         self.changed.notify_waiters();
     }
 
@@ -329,7 +337,7 @@ impl Registry {
         let bytes = self.loader(index).need_bytes().map_err(|why| self.failed(index, &why))?;
         match self.ask(id, bytes) {
             Answer::Use(_) => {
-                self.table().release(index, Instant::now());
+                self.table().release(index, self.now());
                 return Ok(());
             }
             Answer::Load => self.run_load(index),
@@ -339,7 +347,7 @@ impl Registry {
                 return Err(self.failed(index, "there is no room for it"));
             }
         }
-        match self.table().facts(index, Instant::now()).state {
+        match self.table().facts(index, self.now()).state {
             State::Failed(why) => Err(self.failed(index, &why)),
             _ => Ok(()),
         }
@@ -352,7 +360,7 @@ impl Registry {
 
     /// The fault of a model that was not ready in time.
     fn late(&self, index: usize) -> Fault {
-        let facts = self.table().facts(index, Instant::now());
+        let facts = self.table().facts(index, self.now());
         let seconds = self.longest_wait.as_secs();
         let state = match facts.state {
             State::Loading(what) => format!("it is loading: {what}"),
@@ -362,8 +370,13 @@ impl Registry {
         Fault::unavailable("model_loading", message, 5)
     }
 
+    /// The time as the table counts it.
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     fn name(&self, index: usize) -> String {
-        self.table().entries[index].names[0].clone()
+        self.table().entry(index).names[0].clone()
     }
 
     fn loader(&self, index: usize) -> Arc<dyn Loader> {

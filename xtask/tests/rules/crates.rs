@@ -46,6 +46,13 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "planner",
+        depends: &["residency"],
+        tests_depend: &[],
+        never_links: &["tokio", "libc", "rustix"],
+        effects: &[],
+    },
+    Rule {
+        name: "residency",
         depends: &[],
         tests_depend: &[],
         never_links: &["tokio", "libc", "rustix"],
@@ -103,7 +110,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "service",
-        depends: &["engine", "events", "inference", "onnx", "text", "wire"],
+        depends: &["engine", "events", "inference", "onnx", "residency", "text", "wire"],
         tests_depend: &["cpu", "kernels"],
         never_links: &["axum", "hyper"],
         effects: &[Clock],

@@ -6,6 +6,7 @@ mod bench_files;
 mod choose;
 mod compare;
 mod cost;
+mod farm;
 mod fit;
 mod fleet;
 mod html;
@@ -35,6 +36,8 @@ enum What {
     Tco(Box<tco::Args>),
     /// How many machines a load takes, and how long requests wait: simulated step by step.
     Fleet(Box<fleet::Args>),
+    /// Whether models fit on one machine, their cold starts, how long requests wait, and what each costs.
+    Farm(Box<farm::Args>),
     /// Which way to serve, with the reasons.
     Choose(Box<choose::Args>),
 }
@@ -46,6 +49,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Compare(args) => compare::run(&args),
         What::Tco(args) => tco::run(&args),
         What::Fleet(args) => fleet::run(&args),
+        What::Farm(args) => farm::run(&args),
         What::Choose(args) => choose::run(&args),
     }
 }

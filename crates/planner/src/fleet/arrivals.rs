@@ -1,8 +1,8 @@
 //! Arrivals of requests: random ones, and those of a log.
 
 use super::lengths::Lengths;
-use super::random::Random;
 use crate::error::{Error, positive};
+use crate::random::Random;
 
 /// A request's arrival time and lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]

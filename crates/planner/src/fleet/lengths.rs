@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::random::Random;
 use crate::error::{Error, positive};
+use crate::random::Random;
 
 /// Upper bound of a length, in tokens. Longer ones are typing mistakes.
 const MAX_TOKENS: f64 = 1e7;

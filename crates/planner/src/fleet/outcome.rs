@@ -46,7 +46,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub(super) fn of(mut values: Vec<f64>) -> Spread {
+    pub(crate) fn of(mut values: Vec<f64>) -> Spread {
         values.sort_by(f64::total_cmp);
         let at = |share| quantile(&values, share).unwrap_or(0.0);
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use residency::{ModelId, Standing};
 use wire::Fault;
 
 use super::loader::{Check, Registration};
-use super::table::{ModelId, Standing};
 use super::{Registry, find};
 
 impl Registry {
@@ -36,8 +36,8 @@ impl Registry {
             return Err(format!("two models are called {name}"));
         }
         self.recorder.registered(&names[0]);
-        let place = table.add(names, pinned, keep_alive, Instant::now());
-        table.entries[place].standing = standing;
+        let place = table.add(names, pinned, keep_alive, self.now());
+        table.entry_mut(place).standing = standing;
         match loaders.get_mut(place) {
             Some(free) => *free = loader,
             None => loaders.push(loader),
@@ -64,7 +64,7 @@ impl Registry {
         let (place, is_loaded) = {
             let table = self.table();
             let place = table.place(old).ok_or_else(gone)?;
-            (place, table.entries[place].state.model().is_some())
+            (place, table.entry(place).state.model().is_some())
         };
         let new = self.insert(registration, Standing::Candidate, Some(place))?;
         let passed = if is_loaded || check.is_some() { self.passes(new, check).await } else { Ok(()) };
@@ -75,7 +75,7 @@ impl Registry {
                 table.retire(new.place);
                 let why = outcome.err().unwrap_or_else(gone);
                 if let Some(place) = table.place(old) {
-                    table.entries[place].rejected = Some(why.clone());
+                    table.entry_mut(place).rejected = Some(why.clone());
                 }
                 drop(table);
                 self.expire();
@@ -90,7 +90,8 @@ impl Registry {
     /// Loads a candidate and checks it.
     async fn passes(self: &Arc<Self>, candidate: ModelId, check: Option<Check>) -> Result<(), String> {
         // It stays loaded until the check has ended.
-        let lease = self.acquire_generation(candidate, Instant::now()).await.map_err(|fault| fault.message)?;
+        let lease =
+            self.acquire_generation(candidate, Instant::now()).await.map_err(|fault| fault.message)?;
         let _lease = lease.ok_or("it was removed meanwhile")?;
         let Some(check) = check else { return Ok(()) };
         check(candidate).await
@@ -115,7 +116,7 @@ impl Registry {
         self.can_change(id)?;
         let mut table = self.table();
         if let Some(place) = table.place(id) {
-            table.entries[place].pinned = pinned;
+            table.entry_mut(place).pinned = pinned;
         }
         drop(table);
         // What may go now may be what others wait for.

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::table::ModelId;
+use residency::ModelId;
+
 use crate::LoadedModel;
 
 /// Makes a model ready.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use events::UnloadReason;
+use residency::{ModelId, Standing};
 use wire::Fault;
 
-use super::Registry;
-use super::table::{ModelId, Standing, State};
+use super::{Registry, State};
 use crate::LoadedModel;
 
 /// How long an engine may take to end that has nothing to do.
@@ -51,7 +51,7 @@ impl Registry {
         self.can_change(id)?;
         let mut table = self.table();
         let Some(index) = table.place(id) else { return Ok(()) };
-        let facts = table.facts(index, Instant::now());
+        let facts = table.facts(index, self.now());
         let busy = facts.uses > 0 || matches!(facts.state, State::Loading(_));
         if busy {
             let state = if facts.uses > 0 { "in use" } else { "loading" };
@@ -70,10 +70,10 @@ impl Registry {
     pub fn expire(self: &Arc<Self>) {
         let (kept, retired) = {
             let mut table = self.table();
-            let going = table.expire(Instant::now());
+            let going = table.expire(self.now());
             going
                 .into_iter()
-                .partition::<Vec<_>, _>(|(place, _)| table.entries[*place].standing != Standing::Retired)
+                .partition::<Vec<_>, _>(|(place, _)| table.entry(*place).standing != Standing::Retired)
         };
         let has_successor = |model: &LoadedModel| self.find(Some(model.name())).is_some();
         let (replaced, removed): (Vec<_>, Vec<_>) =

@@ -188,12 +188,7 @@ fn cost(fleet: &FleetPlan) -> Result<StepCost, Failure> {
 }
 
 fn month(session: &Session<'_>, machines: usize) -> Result<Option<Money>, Failure> {
-    let own = &session.plan.own;
-    if own.price_per_hour.is_none() && own.price_per_month.is_none() && own.machine.is_none() {
-        return Ok(None);
-    }
-    let hour = session.plan.own_price()?;
-    Ok(Some(hour.times(planner::cost::HOURS_A_MONTH).times_int(machines as u64)))
+    Ok(session.month_of_own()?.map(|month| month.times_int(machines as u64)))
 }
 
 /// The fewest that keep the service level in each hour; where the machines were given, as many for its load as the peak has for

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use planner::{Currency, Plan};
+use planner::cost::HOURS_A_MONTH;
+use planner::{Currency, Money, Plan};
 
 use super::bench_files::{self, Bench};
 use super::report::Report;
@@ -148,6 +149,18 @@ impl Common {
 }
 
 impl Session<'_> {
+    /// What the own machine costs a month; none if the plan does not say.
+    ///
+    /// # Errors
+    /// A price that cannot be used.
+    pub(super) fn month_of_own(&self) -> Result<Option<Money>, Failure> {
+        let own = &self.plan.own;
+        if own.price_per_hour.is_none() && own.price_per_month.is_none() && own.machine.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.plan.own_price()?.times(HOURS_A_MONTH)))
+    }
+
     /// Prints the report, as tables or as JSON with `answer`, and writes its page if one is wanted.
     ///
     /// # Errors

@@ -1,15 +1,11 @@
 //! A model of the table: where it stands, what it holds, when it was used.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use events::ModelState;
-
-use crate::LoadedModel;
+use std::time::Duration;
 
 /// A model that is wanted stays at least this many times as long as its load took, so that loads of one place take at most a
 /// ninth of the time.
-pub(super) const RESIDENCY: u32 = 8;
+pub const RESIDENCY: u32 = 8;
 /// Bounds of that time: whoever waited for the model has taken it by then, and others do not wait longer for one that took
 /// minutes to load.
 const RESIDENCY_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
@@ -21,7 +17,7 @@ const FAILED_FOR: Duration = Duration::from_secs(10);
 const HALF_LIFE: Duration = Duration::from_secs(300);
 
 /// Where a model is between not loaded and in use.
-pub enum State<M = LoadedModel> {
+pub enum State<M> {
     /// Known, and loaded when it is asked for.
     Registered,
     /// The model is being loaded, and the load is so far.
@@ -57,27 +53,27 @@ impl<M> State<M> {
 
     /// The state's name, the same in the API and in the metrics.
     pub fn name(&self) -> &'static str {
-        let state = match self {
-            State::Registered => ModelState::Registered,
-            State::Loading(_) => ModelState::Loading,
-            State::Ready(_) => ModelState::Ready,
-            State::Draining => ModelState::Draining,
-            State::Failed(_) => ModelState::Failed,
-        };
-        state.name()
+        match self {
+            State::Registered => "registered",
+            State::Loading(_) => "loading",
+            State::Ready(_) => "ready",
+            State::Draining => "draining",
+            State::Failed(_) => "failed",
+        }
     }
 }
 
 /// A model of the registry. A place is used again after its model was removed, with another epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ModelId {
-    pub(in super::super) place: usize,
-    pub(super) epoch: u32,
+    /// Its place in the table.
+    pub place: usize,
+    pub(crate) epoch: u32,
 }
 
 /// Whether requests find a model by its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Standing {
+pub enum Standing {
     /// They do.
     Listed,
     /// Not yet: it is to replace the model that has them.
@@ -87,7 +83,7 @@ pub(in super::super) enum Standing {
 }
 
 /// What is told of a model.
-pub struct Facts<M = LoadedModel> {
+pub struct Facts<M> {
     /// Which one it is.
     pub id: ModelId,
     /// The names that it goes by.
@@ -108,45 +104,50 @@ pub struct Facts<M = LoadedModel> {
     pub rejected: Option<String>,
 }
 
-pub(in super::super) struct Entry<M> {
-    pub(in super::super) names: Vec<String>,
-    pub(in super::super) standing: Standing,
-    pub(super) epoch: u32,
+/// A model of the table.
+pub struct Entry<M> {
+    /// The names that it goes by.
+    pub names: Vec<String>,
+    /// Whether requests find it.
+    pub standing: Standing,
+    pub(crate) epoch: u32,
     /// The place in the list of models; another generation of a model has the same.
-    pub(super) rank: u64,
-    pub(in super::super) pinned: bool,
+    pub(crate) rank: u64,
+    /// Whether it stays loaded whatever else is asked for.
+    pub pinned: bool,
     /// Why the last candidate for its names was retired.
-    pub(in super::super) rejected: Option<String>,
+    pub rejected: Option<String>,
     /// Requests, each counting half as much after every [`HALF_LIFE`], as of the time of the last one.
-    pub(super) requests: (f64, Instant),
-    pub(super) keep_alive: Option<Duration>,
+    pub(crate) requests: (f64, Duration),
+    pub(crate) keep_alive: Option<Duration>,
     /// What a request asked for in place of `keep_alive`, until the model is unloaded.
-    pub(super) asked: Option<Option<Duration>>,
-    pub(in super::super) state: State<M>,
+    pub(crate) asked: Option<Option<Duration>>,
+    /// Where it is.
+    pub state: State<M>,
     /// Bytes that are reserved for it; 0 while it is not loaded.
-    pub(super) reserved: u64,
+    pub(crate) reserved: u64,
     /// Bytes that it takes, once that is known.
-    pub(super) bytes: Option<u64>,
-    pub(super) uses: usize,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) uses: usize,
     /// When it was last asked for or released.
-    pub(super) last: Instant,
+    pub(crate) last: Duration,
     /// When the last load failed.
-    pub(super) failed: Option<Instant>,
+    pub(crate) failed: Option<Duration>,
     /// When the last load began.
-    pub(super) load_began: Instant,
+    pub(crate) load_began: Duration,
     /// Duration of the last load that ended.
-    pub(super) load_time: Duration,
+    pub(crate) load_time: Duration,
     /// Since when it has been ready.
-    pub(super) ready: Instant,
+    pub(crate) ready: Duration,
     /// Requests that wait for it, and since when there have been any.
-    pub(super) waiters: usize,
-    pub(super) waiting: Instant,
+    pub(crate) waiters: usize,
+    pub(crate) waiting: Duration,
     /// The model that it makes room for: it takes no new requests while that one is waited for.
-    pub(super) yields_to: Option<usize>,
+    pub(crate) yields_to: Option<usize>,
 }
 
 impl<M> Entry<M> {
-    pub(super) fn new(names: Vec<String>, now: Instant) -> Entry<M> {
+    pub(crate) fn new(names: Vec<String>, now: Duration) -> Entry<M> {
         Entry {
             names,
             standing: Standing::Listed,
@@ -173,47 +174,47 @@ impl<M> Entry<M> {
     }
 
     /// Whether its place can be used for another model.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         let idle = matches!(self.state, State::Registered | State::Failed(_));
         self.standing == Standing::Retired && idle && self.uses + self.waiters == 0
     }
 
     /// Whether its last load failed a moment ago; that of a model which was removed is not told any more.
-    pub(super) fn is_failed(&self, now: Instant) -> bool {
+    pub(crate) fn is_failed(&self, now: Duration) -> bool {
         self.standing != Standing::Retired && self.failed.is_some_and(|at| now < at + FAILED_FOR)
     }
 
     /// Recent requests, as of `now`.
-    pub(super) fn requests(&self, now: Instant) -> f64 {
+    pub(crate) fn requests(&self, now: Duration) -> f64 {
         let (requests, at) = self.requests;
-        let halves = now.saturating_duration_since(at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        let halves = now.saturating_sub(at).as_secs_f64() / HALF_LIFE.as_secs_f64();
         requests * (-halves).exp2()
     }
 
     /// Seconds of loading that a byte of its memory saves in a half-life, about.
-    pub(super) fn worth(&self, now: Instant) -> f64 {
+    pub(crate) fn worth(&self, now: Duration) -> f64 {
         self.requests(now) * self.load_time.as_secs_f64() / self.reserved.max(1) as f64
     }
 
     /// When it has been loaded for long enough to make room for others.
-    pub(super) fn turn_ends(&self) -> Instant {
+    pub(crate) fn turn_ends(&self) -> Duration {
         let (least, most) = RESIDENCY_BOUNDS;
         self.ready + (self.load_time * RESIDENCY).clamp(least, most)
     }
 
     /// When it may be unloaded for others if nobody uses it until then; requests that wait for it are about to.
-    pub(super) fn idle_enough(&self) -> Instant {
+    pub(crate) fn idle_enough(&self) -> Duration {
         let idle = self.last + self.load_time;
         if self.waiters > 0 { self.turn_ends() } else { idle.min(self.turn_ends()) }
     }
 
     /// Whether it is not loaded and requests wait for it.
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         self.waiters > 0 && matches!(self.state, State::Registered | State::Failed(_))
     }
 
     /// How long it stays loaded without a request.
-    pub(super) fn keep_alive(&self) -> Option<Duration> {
+    pub(crate) fn keep_alive(&self) -> Option<Duration> {
         self.asked.unwrap_or(self.keep_alive)
     }
 }

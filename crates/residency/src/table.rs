@@ -1,35 +1,16 @@
-//! Which model is loaded, which is unloaded for it, and who must wait: a plain table, with the time as an argument.
-//!
-//! When the models that are wanted do not fit together, they take turns (decision 57). A model that is loaded answers
-//! everything that comes for it; the requests for the others wait and are then answered together. It goes
-//!
-//! * when it has been idle for as long as its load took: waiting for its next request longer would cost more than loading
-//!   it again (the rule of ski rental, at most twice the cost of the best choice in hindsight); or
-//! * when it has been loaded for [`RESIDENCY`](entry::RESIDENCY) times its load: from then on it takes no new requests, finishes what it has,
-//!   and makes room for whoever has waited longest, so that loads take a bounded share of the time and nobody starves.
-//!
-//! Of the models that may go, those go first that are worth least: requests in the last minutes × the duration of a load ÷
-//! bytes, the time that a byte of memory saves (GreedyDual-Size-Frequency, Cherkasova, 1998; decision 63).
-//!
-//! A model can be replaced by another generation of itself, which is loaded and checked beside it as a *candidate*, and then
-//! takes its names; the old one is *retired*: it finishes what it has and is unloaded.
-
-mod entry;
+//! The table: what each model asks for, holds and waits for.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::LoadedModel;
-use entry::Entry;
-pub(super) use entry::Standing;
-pub use entry::{Facts, ModelId, State};
+use crate::entry::{Entry, Facts, ModelId, Standing, State};
 
 /// The answer to a request for a model.
-pub(super) enum Answer<M> {
+pub enum Answer<M> {
     /// The model may be used; it is counted as in use.
     Use(Arc<M>),
     /// Something must end first, or this time must have come.
-    Wait(Option<Instant>),
+    Wait(Option<Duration>),
     /// The model is marked as loading: whoever asked loads it.
     Load,
     /// These are marked as draining: whoever asked unloads them, and then asks again.
@@ -50,8 +31,8 @@ pub(super) enum Answer<M> {
 }
 
 /// The models and the memory that they share.
-pub(super) struct Table<M = LoadedModel> {
-    pub(super) entries: Vec<Entry<M>>,
+pub struct Table<M> {
+    pub(crate) entries: Vec<Entry<M>>,
     /// Bytes that models may take together.
     limit: u64,
     /// Models that were added so far.
@@ -61,25 +42,29 @@ pub(super) struct Table<M = LoadedModel> {
 }
 
 impl<M> Table<M> {
-    pub(super) fn new(limit: u64) -> Table<M> {
+    /// No models, which may take so many bytes together.
+    #[must_use]
+    pub fn new(limit: u64) -> Table<M> {
         Table { entries: Vec::new(), limit, added: 0, closed: false }
     }
 
-    pub(super) fn limit(&self) -> u64 {
+    /// Bytes that models may take together.
+    pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    pub(super) fn reserved(&self) -> u64 {
+    /// Bytes that models take: loading, ready, or on their way out.
+    pub fn reserved(&self) -> u64 {
         self.entries.iter().map(|entry| entry.reserved).sum()
     }
 
     /// Adds a model that is not loaded.
-    pub(super) fn add(
+    pub fn add(
         &mut self,
         names: Vec<String>,
         pinned: bool,
         keep_alive: Option<Duration>,
-        now: Instant,
+        now: Duration,
     ) -> usize {
         let free = self.entries.iter().position(Entry::is_free);
         self.added += 1;
@@ -97,28 +82,50 @@ impl<M> Table<M> {
         }
     }
 
+    /// What stands in a place.
+    ///
+    /// # Panics
+    /// A place that no model has had.
+    #[must_use]
+    pub fn entry(&self, place: usize) -> &Entry<M> {
+        &self.entries[place]
+    }
+
+    /// As [`Table::entry`], to change what does not concern memory.
+    ///
+    /// # Panics
+    /// As [`Table::entry`].
+    pub fn entry_mut(&mut self, place: usize) -> &mut Entry<M> {
+        &mut self.entries[place]
+    }
+
+    /// All places.
+    pub fn entries(&self) -> &[Entry<M>] {
+        &self.entries
+    }
+
     /// The model in a place.
-    pub(super) fn id(&self, place: usize) -> ModelId {
+    pub fn id(&self, place: usize) -> ModelId {
         ModelId { place, epoch: self.entries[place].epoch }
     }
 
     /// The place of a model, unless it was removed.
-    pub(super) fn place(&self, id: ModelId) -> Option<usize> {
+    pub fn place(&self, id: ModelId) -> Option<usize> {
         self.entries.get(id.place).filter(|entry| entry.epoch == id.epoch).map(|_| id.place)
     }
 
     /// The models that requests find, with their places; in no order.
-    pub(super) fn listed(&self) -> impl Iterator<Item = (usize, &Entry<M>)> {
+    pub fn listed(&self) -> impl Iterator<Item = (usize, &Entry<M>)> {
         self.entries.iter().enumerate().filter(|(_, entry)| entry.standing == Standing::Listed)
     }
 
     /// The place of the model that was added first.
-    pub(super) fn first(&self) -> Option<usize> {
+    pub fn first(&self) -> Option<usize> {
         self.listed().min_by_key(|(_, entry)| entry.rank).map(|(place, _)| place)
     }
 
     /// The places of the models that requests find, in the order in which they were added.
-    pub(super) fn in_order(&self) -> Vec<usize> {
+    pub fn in_order(&self) -> Vec<usize> {
         let mut places: Vec<usize> = self.listed().map(|(place, _)| place).collect();
         places.sort_by_key(|place| self.entries[*place].rank);
         places
@@ -126,8 +133,9 @@ impl<M> Table<M> {
 
     /// Gives the names of `old` to `new`, unless the old one was removed meanwhile: gives back whether it was there. What
     /// the old one has is finished.
-    pub(super) fn replace(&mut self, old: ModelId, new: usize) -> bool {
-        let Some(old) = self.place(old).filter(|place| self.entries[*place].standing == Standing::Listed) else {
+    pub fn replace(&mut self, old: ModelId, new: usize) -> bool {
+        let Some(old) = self.place(old).filter(|place| self.entries[*place].standing == Standing::Listed)
+        else {
             return false;
         };
         let rank = self.entries[old].rank;
@@ -138,13 +146,13 @@ impl<M> Table<M> {
     }
 
     /// Lets no more requests find a model. It goes with [`Table::expire`] when nobody uses it.
-    pub(super) fn retire(&mut self, place: usize) {
+    pub fn retire(&mut self, place: usize) {
         let entry = &mut self.entries[place];
         (entry.standing, entry.pinned) = (Standing::Retired, false);
     }
 
     /// Takes the model that takes `bytes` when it is loaded. Marks what the answer says.
-    pub(super) fn ask(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
+    pub fn ask(&mut self, index: usize, bytes: u64, now: Duration) -> Answer<M> {
         let closed = self.closed;
         let yields = self.yields(index);
         let entry = &mut self.entries[index];
@@ -178,7 +186,7 @@ impl<M> Table<M> {
     }
 
     /// A request begins to wait for a model; [`Table::stop_waiting`] ends it.
-    pub(super) fn wait(&mut self, index: usize, now: Instant) {
+    pub fn wait(&mut self, index: usize, now: Duration) {
         let entry = &mut self.entries[index];
         if entry.waiters == 0 {
             entry.waiting = now;
@@ -187,13 +195,13 @@ impl<M> Table<M> {
     }
 
     /// A request no longer waits.
-    pub(super) fn stop_waiting(&mut self, index: usize) {
+    pub fn stop_waiting(&mut self, index: usize) {
         let entry = &mut self.entries[index];
         entry.waiters = entry.waiters.saturating_sub(1);
     }
 
     /// Reserves room for a model and marks it as loading, or says what must go first.
-    fn room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
+    fn room(&mut self, index: usize, bytes: u64, now: Duration) -> Answer<M> {
         let pinned: u64 = self.entries.iter().filter(|entry| entry.pinned).map(|entry| entry.reserved).sum();
         if bytes > self.limit.saturating_sub(pinned) {
             return Answer::TooLarge { bytes, limit: self.limit, pinned };
@@ -224,7 +232,7 @@ impl<M> Table<M> {
 
     /// Chooses the models that go so that so many bytes become free. Those whose turn is over while they are in use take no
     /// new requests from now on.
-    fn make_room(&mut self, index: usize, bytes: u64, now: Instant) -> Answer<M> {
+    fn make_room(&mut self, index: usize, bytes: u64, now: Duration) -> Answer<M> {
         let going = self.least_worth(bytes, now);
         if !going.is_empty() {
             let drained = going.into_iter().filter_map(|index| Some((index, self.drain(index)?)));
@@ -235,7 +243,7 @@ impl<M> Table<M> {
             (0..self.entries.len()).filter(|at| may_go(&self.entries[*at])).collect();
         candidates.sort_by_key(|at| self.entries[*at].turn_ends());
         let mut freed = 0;
-        let mut until: Option<Instant> = None;
+        let mut until: Option<Duration> = None;
         for at in candidates {
             if freed >= bytes {
                 break;
@@ -256,7 +264,7 @@ impl<M> Table<M> {
 
     /// Models that are not in use and may go, those of least worth (and among equals the one that was used longest ago) first,
     /// until they free so many bytes; none if all of them together do not.
-    fn least_worth(&self, bytes: u64, now: Instant) -> Vec<usize> {
+    fn least_worth(&self, bytes: u64, now: Duration) -> Vec<usize> {
         let idle = |(_, entry): &(usize, &Entry<M>)| {
             let unused = matches!(entry.state, State::Ready(_)) && entry.uses == 0 && !entry.pinned;
             unused && entry.idle_enough() <= now
@@ -287,7 +295,7 @@ impl<M> Table<M> {
     }
 
     /// Marks a model that is ready and not in use as draining.
-    pub(super) fn drain(&mut self, index: usize) -> Option<Arc<M>> {
+    pub fn drain(&mut self, index: usize) -> Option<Arc<M>> {
         let entry = &mut self.entries[index];
         let State::Ready(model) = &entry.state else { return None };
         let model = model.clone();
@@ -296,17 +304,17 @@ impl<M> Table<M> {
     }
 
     /// How far a load is.
-    pub(super) fn progress(&mut self, index: usize, what: String) {
+    pub fn progress(&mut self, index: usize, what: String) {
         if let State::Loading(now) = &mut self.entries[index].state {
             *now = what;
         }
     }
 
     /// A load has ended.
-    pub(super) fn loaded(&mut self, index: usize, outcome: Result<Arc<M>, String>, now: Instant) {
+    pub fn loaded(&mut self, index: usize, outcome: Result<Arc<M>, String>, now: Duration) {
         let entry = &mut self.entries[index];
         (entry.last, entry.ready, entry.yields_to) = (now, now, None);
-        entry.load_time = now.saturating_duration_since(entry.load_began);
+        entry.load_time = now.saturating_sub(entry.load_began);
         match outcome {
             Ok(model) => entry.state = State::Ready(model),
             Err(why) => {
@@ -316,13 +324,13 @@ impl<M> Table<M> {
     }
 
     /// An unload has ended.
-    pub(super) fn unloaded(&mut self, index: usize) {
+    pub fn unloaded(&mut self, index: usize) {
         let entry = &mut self.entries[index];
         (entry.state, entry.reserved, entry.asked) = (State::Registered, 0, None);
     }
 
     /// A request no longer uses the model.
-    pub(super) fn release(&mut self, index: usize, now: Instant) {
+    pub fn release(&mut self, index: usize, now: Duration) {
         let entry = &mut self.entries[index];
         entry.uses = entry.uses.saturating_sub(1);
         entry.last = now;
@@ -330,7 +338,7 @@ impl<M> Table<M> {
 
     /// Keeps a model so long without a request, for ever without a time, until it is unloaded or asked to be kept otherwise.
     /// Gives back whether it does: a pinned one stays.
-    pub(super) fn keep(&mut self, index: usize, keep_alive: Option<Duration>) -> bool {
+    pub fn keep(&mut self, index: usize, keep_alive: Option<Duration>) -> bool {
         let entry = &mut self.entries[index];
         if entry.pinned {
             return false;
@@ -340,9 +348,9 @@ impl<M> Table<M> {
     }
 
     /// Marks those as draining that nobody has asked for as long as they are kept, and those that are retired.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<(usize, Arc<M>)> {
+    pub fn expire(&mut self, now: Duration) -> Vec<(usize, Arc<M>)> {
         let expired = |entry: &Entry<M>| {
-            let idle = now.saturating_duration_since(entry.last);
+            let idle = now.saturating_sub(entry.last);
             let is_over =
                 entry.keep_alive().is_some_and(|keep| idle >= keep) || entry.standing == Standing::Retired;
             entry.uses == 0 && !entry.pinned && is_over
@@ -353,17 +361,18 @@ impl<M> Table<M> {
     }
 
     /// No model is loaded from now on; gives back those that are.
-    pub(super) fn close(&mut self) -> Vec<Arc<M>> {
+    pub fn close(&mut self) -> Vec<Arc<M>> {
         self.closed = true;
         self.ready()
     }
 
     /// The models that are loaded.
-    pub(super) fn ready(&self) -> Vec<Arc<M>> {
+    pub fn ready(&self) -> Vec<Arc<M>> {
         self.entries.iter().filter_map(|entry| entry.state.model().cloned()).collect()
     }
 
-    pub(super) fn facts(&self, index: usize, now: Instant) -> Facts<M> {
+    /// What is told of a model.
+    pub fn facts(&self, index: usize, now: Duration) -> Facts<M> {
         let entry = &self.entries[index];
         Facts {
             id: self.id(index),
@@ -372,14 +381,9 @@ impl<M> Table<M> {
             pinned: entry.pinned,
             bytes: entry.bytes,
             uses: entry.uses,
-            idle: now.saturating_duration_since(entry.last),
+            idle: now.saturating_sub(entry.last),
             keep_alive: entry.keep_alive(),
             rejected: entry.rejected.clone(),
         }
     }
 }
-
-#[cfg(test)]
-mod simulator;
-#[cfg(test)]
-mod tests;

@@ -1,14 +1,16 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Answer, Standing, State, Table};
+use crate::{Answer, Standing, State, Table};
 
+/// Any time will do.
+const START: Duration = Duration::from_secs(7_000);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A table with room for `limit` bytes and so many models, the first of which stays loaded if `pinned`.
-fn table(limit: u64, models: usize, pinned: bool, now: Instant) -> Table<usize> {
+fn table(limit: u64, models: usize, pinned: bool, now: Duration) -> Table<usize> {
     let mut table = Table::new(limit);
     for index in 0..models {
         table.add(vec![format!("m{index}")], pinned && index == 0, Some(MINUTE), now);
@@ -16,7 +18,7 @@ fn table(limit: u64, models: usize, pinned: bool, now: Instant) -> Table<usize> 
     table
 }
 
-fn load(table: &mut Table<usize>, index: usize, bytes: u64, now: Instant) {
+fn load(table: &mut Table<usize>, index: usize, bytes: u64, now: Duration) {
     assert!(matches!(table.ask(index, bytes, now), Answer::Load));
     table.loaded(index, Ok(Arc::new(index)), now);
 }
@@ -30,7 +32,7 @@ fn unloads(answer: Answer<usize>) -> Vec<usize> {
 
 #[test]
 fn the_model_that_was_used_longest_ago_makes_room() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 3, false, now);
     load(&mut table, 0, 50, now);
     load(&mut table, 1, 50, now + Duration::from_secs(1));
@@ -46,7 +48,7 @@ fn the_model_that_was_used_longest_ago_makes_room() {
 }
 
 /// Uses a model once, at a time.
-fn use_at(table: &mut Table<usize>, index: usize, at: Instant) {
+fn use_at(table: &mut Table<usize>, index: usize, at: Duration) {
     assert!(matches!(table.ask(index, 0, at), Answer::Use(_)));
     table.release(index, at);
 }
@@ -54,7 +56,7 @@ fn use_at(table: &mut Table<usize>, index: usize, at: Instant) {
 #[test]
 fn the_model_that_is_worth_least_makes_room() {
     let second = Duration::from_secs(1);
-    let start = Instant::now();
+    let start = START;
     let mut table = table(90, 4, false, start);
     // Each takes 30 bytes; the first one takes 10 seconds to load, the others one.
     for (index, took) in [(0, 10 * second), (1, second), (2, second)] {
@@ -77,7 +79,7 @@ fn the_model_that_is_worth_least_makes_room() {
 
 #[test]
 fn no_more_is_unloaded_than_is_needed() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 4, false, now);
     for (index, bytes) in [(0, 10), (1, 20), (2, 70)] {
         load(&mut table, index, bytes, now + Duration::from_secs(index as u64));
@@ -88,7 +90,7 @@ fn no_more_is_unloaded_than_is_needed() {
 
 #[test]
 fn a_generation_takes_the_place_of_the_one_before() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 1, true, now);
     load(&mut table, 0, 40, now);
     let second = table.add(vec!["m1".into()], false, None, now);
@@ -111,7 +113,7 @@ fn a_generation_takes_the_place_of_the_one_before() {
 
 #[test]
 fn a_model_that_was_removed_is_not_loaded_again() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 1, false, now);
     table.retire(0);
     assert!(matches!(table.ask(0, 10, now), Answer::Gone));
@@ -119,7 +121,7 @@ fn a_model_that_was_removed_is_not_loaded_again() {
 
 #[test]
 fn what_is_in_use_loading_or_pinned_stays() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 4, true, now);
     load(&mut table, 0, 40, now);
     load(&mut table, 1, 40, now);
@@ -139,7 +141,7 @@ fn what_is_in_use_loading_or_pinned_stays() {
 
 #[test]
 fn a_failed_load_is_told_for_a_while_and_then_tried_again() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 1, false, now);
     assert!(matches!(table.ask(0, 10, now), Answer::Load));
     table.loaded(0, Err("no such file".into()), now);
@@ -152,7 +154,7 @@ fn a_failed_load_is_told_for_a_while_and_then_tried_again() {
 
 #[test]
 fn a_request_says_how_long_its_model_stays() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 3, true, now);
     (0..3).for_each(|index| load(&mut table, index, 20, now));
     assert!(!table.keep(0, Some(Duration::ZERO)), "it is pinned");
@@ -171,7 +173,7 @@ fn a_request_says_how_long_its_model_stays() {
 
 #[test]
 fn models_that_nobody_asks_for_are_unloaded_after_their_time() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 2, true, now);
     load(&mut table, 0, 10, now);
     load(&mut table, 1, 10, now);
@@ -188,8 +190,8 @@ fn models_that_nobody_asks_for_are_unloaded_after_their_time() {
 struct Client {
     wants: usize,
     /// Since when it wants the model; when its answer is done, while it is served.
-    since: Instant,
-    done: Option<Instant>,
+    since: Duration,
+    done: Option<Duration>,
     waits: bool,
 }
 
@@ -210,7 +212,7 @@ fn simulate(
     serve: Duration,
 ) -> Outcome {
     const TICK: Duration = Duration::from_millis(5);
-    let start = Instant::now();
+    let start = START;
     let mut now = start;
     let mut table = table(room, models, false, now);
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
@@ -222,7 +224,7 @@ fn simulate(
     };
     let fresh = |wants, now| Client { wants, since: now, done: None, waits: false };
     let mut all: Vec<Client> = (0..clients).map(|_| fresh(next(), now)).collect();
-    let mut loading: Vec<(usize, Instant)> = Vec::new();
+    let mut loading: Vec<(usize, Duration)> = Vec::new();
     let mut outcome = Outcome { loads: 0, waits: Vec::new(), took: Duration::ZERO };
     while outcome.waits.len() < requests {
         now += TICK;
@@ -288,7 +290,7 @@ fn models_that_do_not_fit_together_take_turns() {
 
 #[test]
 fn a_model_in_use_makes_room_when_its_turn_is_over() {
-    let now = Instant::now();
+    let now = START;
     let seconds = Duration::from_secs;
     let mut table = table(100, 2, false, now);
     assert!(matches!(table.ask(0, 100, now), Answer::Load));
@@ -314,7 +316,7 @@ fn a_model_in_use_makes_room_when_its_turn_is_over() {
 
 #[test]
 fn a_model_goes_on_when_nobody_waits_any_more() {
-    let now = Instant::now();
+    let now = START;
     let mut table = table(100, 2, false, now);
     load(&mut table, 0, 100, now);
     assert!(matches!(table.ask(0, 100, now), Answer::Use(_)));
@@ -335,7 +337,7 @@ proptest! {
         sizes in prop::collection::vec(1u64..120, 1..6),
         acts in prop::collection::vec((0usize..8, 0usize..6, 0u64..40), 0..200),
     ) {
-        let start = Instant::now();
+        let start = START;
         let mut now = start;
         let mut table = table(limit, sizes.len(), true, now);
         let mut uses = vec![0usize; sizes.len()];
