@@ -321,5 +321,8 @@ mod tests {
     fn long_names_are_cut() {
         let fault = Fault::no_model(&"é".repeat(5_000), &["tiny".into()]);
         assert!(fault.message.len() < 400, "{}", fault.message.len());
+        let served: Vec<String> = (0..300).map(|at| format!("m{at}")).collect();
+        let fault = Fault::no_model("x", &served);
+        assert!(fault.message.ends_with("m14, m15 and 284 more"), "{}", fault.message);
     }
 }
