@@ -66,6 +66,13 @@ pub const RULES: &[Rule] = &[
         effects: &[],
     },
     Rule {
+        name: "pipeline",
+        depends: &["wire"],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "libc", "tracing"],
+        effects: &[],
+    },
+    Rule {
         name: "weights",
         depends: &["cpu", "tensor"],
         tests_depend: &[],
@@ -103,7 +110,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "service",
-        depends: &["engine", "events", "inference", "onnx", "text", "wire"],
+        depends: &["engine", "events", "inference", "onnx", "pipeline", "text", "wire"],
         tests_depend: &["cpu", "kernels"],
         never_links: &["axum", "hyper"],
         effects: &[Clock],
@@ -141,6 +148,7 @@ pub const RULES: &[Rule] = &[
             "inference",
             "kernels",
             "model",
+            "pipeline",
             "planner",
             "server",
             "service",

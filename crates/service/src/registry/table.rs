@@ -15,6 +15,7 @@
 //! takes its names; the old one is *retired*: it finishes what it has and is unloaded.
 
 mod entry;
+mod together;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use crate::LoadedModel;
 use entry::Entry;
 pub(super) use entry::Standing;
 pub use entry::{Facts, ModelId, State};
+pub(super) use together::Together;
 
 /// After a load that failed, requests are told so for this long before it is tried again.
 const FAILED_FOR: Duration = Duration::from_secs(10);
