@@ -14,6 +14,7 @@ mod models_serve;
 mod operations;
 mod perplexity;
 mod plan;
+mod repository;
 mod run;
 mod serve;
 #[path = "../../weights/tests/served/mod.rs"]

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use wire::Fault;
-use wire::oip::Signature;
+use wire::oip::{ModelConfig, Signature};
 
 pub use client::{Client, Owner};
 pub use context::{Audit, Place, Record, RequestContext, RequestUsage, Stages, TraceParent};
@@ -58,6 +58,8 @@ pub struct Capability {
     pub encoder: Option<Arc<EncoderFacts>>,
     /// The tensors that the model takes and gives for [`Infer`]; none while the model is not loaded.
     pub signature: Option<Arc<Signature>>,
+    /// The configuration that the model was given, if any; none while the model is not loaded.
+    pub config: Option<Arc<ModelConfig>>,
 }
 
 /// The facts of an encoder.

@@ -40,10 +40,20 @@ pub enum Output {
 pub struct Inferred {
     /// Name of the answering model.
     pub model: String,
+    /// Its version.
+    pub version: Arc<str>,
     /// The tensors, in the order of the request.
     pub outputs: Vec<Tensor>,
-    /// Names of classes by index, of models that have some.
-    pub labels: Arc<[String]>,
+    /// Names of classes by index, of outputs that have some, by the output's name.
+    pub labels: Vec<(String, Arc<[String]>)>,
+}
+
+impl Inferred {
+    /// The name of a class of an output.
+    pub fn label(labels: &[(String, Arc<[String]>)], output: &str, index: usize) -> Option<String> {
+        let (_, names) = labels.iter().find(|(name, _)| name == output)?;
+        names.get(index).cloned()
+    }
 }
 
 /// The results of an encoder, one for each input.

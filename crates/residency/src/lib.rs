@@ -23,8 +23,10 @@ mod entry;
 #[cfg(test)]
 mod simulator;
 mod table;
+mod together;
 #[cfg(test)]
 mod tests;
 
 pub use entry::{Entry, Facts, ModelId, RESIDENCY, Standing, State};
 pub use table::{Answer, Table};
+pub use together::Together;

@@ -181,7 +181,7 @@ impl<M> Table<M> {
     }
 
     /// Whether a model takes no new requests, for another one that is still waited for.
-    fn yields(&self, index: usize) -> bool {
+    pub(crate) fn yields(&self, index: usize) -> bool {
         self.entries[index].yields_to.is_some_and(|other| self.entries[other].is_waited_for())
     }
 

@@ -14,6 +14,8 @@ pub(crate) struct Core {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) tensors: TensorSlots,
+    /// Requests to pipelines that run at once.
+    pub(crate) pipelines: TensorSlots,
 }
 
 impl Core {

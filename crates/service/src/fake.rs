@@ -230,7 +230,7 @@ impl TensorModel for FakeTensors {
         })
     }
 
-    fn labels(&self) -> Arc<[String]> {
+    fn labels(&self, _output: &str) -> Arc<[String]> {
         ["bad", "fair", "good"].map(str::to_owned).into()
     }
 

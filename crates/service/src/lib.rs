@@ -8,6 +8,7 @@
 
 mod admission;
 mod call_ids;
+mod configured;
 mod core;
 mod encode;
 mod encoding;
@@ -15,9 +16,12 @@ pub mod fake;
 mod generation;
 mod likelihood;
 mod model;
+mod model_details;
 mod onnx_model;
 mod options;
 mod outbox;
+mod parts;
+mod pipelines;
 mod plan;
 mod prefill_last;
 mod preparation;
@@ -31,19 +35,21 @@ mod signature;
 mod tensor_model;
 mod tensor_slots;
 mod tensors;
+mod versions;
 mod watchdog;
 
+pub use configured::{ConfiguredModel, OutputLabels};
 pub use encode::{
     Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, ShortVectors, TokenVectors,
 };
 pub use encoding::{EncoderText, Encoding};
 pub use engine::encoder::EncodeWatch;
 pub use engine::{MirostatVersion, Params, Watch};
-pub use model::{
-    Generating, Guided, LoadedModel, ModelDetails, ModelText, TextPipeline, Wanted, unix_seconds,
-};
+pub use model::{Generating, Guided, LoadedModel, ModelText, TextPipeline, Wanted, unix_seconds};
+pub use model_details::ModelDetails;
 pub use onnx_model::{OnnxModel, onnx_bytes};
 pub use options::{Options, Price};
+pub use pipelines::{Pipeline, part_name, part_names};
 pub use plan::{params, whole_ms};
 pub use preparation::{Admitted, PREPARATIONS, Stop};
 pub use registry::{Check, Checked, Facts, Lease, Loader, ModelId, Registration, Registry, State};
@@ -51,4 +57,5 @@ pub use response_store::{Conversation, ResponseInput, ResponseStore, ResponseTex
 pub use service::{Service, Takes, watch};
 pub use tensor_model::TensorModel;
 pub use tensor_slots::TENSOR_THREADS;
+pub use versions::ModelVersion;
 pub use watchdog::Watchdog;

@@ -11,9 +11,11 @@ use text::{
     Special, TokenLimit, Tokenizer, ToolCallStyle,
 };
 use wire::Fault;
-use wire::oip::Signature;
+use wire::oip::{ModelConfig, Signature, VERSION};
 
 use crate::encoding::Encoding;
+use crate::model_details::ModelDetails;
+use crate::pipelines::Pipeline;
 use crate::signature;
 use crate::tensor_model::TensorModel;
 
@@ -23,12 +25,17 @@ pub struct LoadedModel {
     pub names: Vec<String>,
     /// When it was loaded, Unix seconds.
     pub created: u64,
+    /// Its version.
+    pub version: Arc<str>,
     /// What its file is.
     pub details: ModelDetails,
+    /// The configuration that it was given.
+    pub config: Option<Arc<ModelConfig>>,
     /// At least one of these is there.
     generating: Option<Generating>,
     encoding: Option<Encoding>,
     tensors: Option<Arc<dyn TensorModel>>,
+    pipeline: Option<Arc<Pipeline>>,
 }
 
 /// A model's way of generating text.
@@ -38,25 +45,6 @@ pub struct Generating {
     pub engine: engine::Handle,
     /// The tokenizer and the chat format.
     pub text: Arc<dyn TextPipeline>,
-}
-
-/// What a model's file is, for clients that list models.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ModelDetails {
-    /// `gguf` or `safetensors`.
-    pub format: String,
-    /// The family's name as a GGUF spells it, such as `llama`.
-    pub family: String,
-    /// Parameters of the whole model.
-    pub parameters: u64,
-    /// The format of most of its weights, such as `Q4_K`.
-    pub quantization: String,
-    /// Bytes of its weights in the file.
-    pub weight_bytes: u64,
-    /// Numbers of a token's embedding.
-    pub width: usize,
-    /// Layers.
-    pub layers: usize,
 }
 
 impl LoadedModel {
@@ -75,9 +63,26 @@ impl LoadedModel {
         LoadedModel { tensors: Some(tensors), ..LoadedModel::with(names, None, None) }
     }
 
+    /// A pipeline, under some names (at least one), loaded now.
+    pub fn pipeline_of(names: Vec<String>, pipeline: Pipeline) -> LoadedModel {
+        LoadedModel { pipeline: Some(Arc::new(pipeline)), ..LoadedModel::with(names, None, None) }
+    }
+
     fn with(names: Vec<String>, generating: Option<Generating>, encoding: Option<Encoding>) -> LoadedModel {
         let details = ModelDetails::default();
-        LoadedModel { names, created: unix_seconds(), details, generating, encoding, tensors: None }
+        let created = unix_seconds();
+        let version = Arc::from(VERSION);
+        LoadedModel {
+            names,
+            created,
+            version,
+            details,
+            config: None,
+            generating,
+            encoding,
+            tensors: None,
+            pipeline: None,
+        }
     }
 
     /// The same, which encodes too.
@@ -91,6 +96,13 @@ impl LoadedModel {
     #[must_use]
     pub fn with_details(mut self, details: ModelDetails) -> LoadedModel {
         self.details = details;
+        self
+    }
+
+    /// The same, with the configuration that it was given.
+    #[must_use]
+    pub fn with_config(mut self, config: Option<Arc<ModelConfig>>) -> LoadedModel {
+        self.config = config;
         self
     }
 
@@ -114,11 +126,17 @@ impl LoadedModel {
         self.tensors.as_ref()
     }
 
+    /// How it answers by other models, if that is what it is.
+    pub fn pipeline(&self) -> Option<&Arc<Pipeline>> {
+        self.pipeline.as_ref()
+    }
+
     /// The tensors that it takes and gives.
     pub fn signature(&self) -> Arc<Signature> {
-        match &self.tensors {
-            Some(tensors) => tensors.signature(),
-            None => {
+        match (&self.tensors, &self.pipeline) {
+            (Some(tensors), _) => tensors.signature(),
+            (None, Some(pipeline)) => pipeline.signature(),
+            (None, None) => {
                 let heads = self.encoding.as_ref().map(|encoding| encoding.heads.as_ref());
                 Arc::new(signature::of_texts(heads, self.generating.is_some()))
             }
@@ -155,7 +173,7 @@ impl LoadedModel {
             all.extend(["generate", "tokenize"]);
             all.extend(JUDGED);
         }
-        if self.tensors.is_some() {
+        if self.tensors.is_some() || self.pipeline.is_some() {
             all.push("infer");
         }
         for operation in self.encoding.iter().flat_map(|encoding| encoding.heads.operations()) {

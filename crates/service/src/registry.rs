@@ -6,6 +6,7 @@
 
 mod generations;
 mod loader;
+mod together;
 mod unloading;
 
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use events::UnloadReason;
 use inference::EncoderFacts;
 use tokio::sync::Notify;
 use wire::Fault;
-use wire::oip::Signature;
+use wire::oip::{ModelConfig, Signature};
 
 use crate::LoadedModel;
 use crate::recorder::Recorder;
@@ -53,15 +54,18 @@ pub(crate) struct Abilities {
     pub(crate) context: Option<usize>,
     pub(crate) encoder: Option<Arc<EncoderFacts>>,
     pub(crate) signature: Option<Arc<Signature>>,
+    pub(crate) config: Option<Arc<ModelConfig>>,
 }
 
 impl Abilities {
     fn of(model: &LoadedModel) -> Abilities {
         Abilities {
             operations: model.operations(),
-            context: Some(model.context()).filter(|_| model.tensors().is_none()),
+            context: Some(model.context())
+                .filter(|_| model.tensors().is_none() && model.pipeline().is_none()),
             encoder: model.encoding().map(|encoding| encoding.facts.clone()),
             signature: Some(model.signature()),
+            config: model.config.clone(),
         }
     }
 }
@@ -189,8 +193,13 @@ impl Registry {
         let known = self.abilities.lock().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
         known.unwrap_or_else(|| {
             let operations = self.loader(index).operations();
-            Abilities { operations, context: None, encoder: None, signature: None }
+            Abilities { operations, context: None, encoder: None, signature: None, config: None }
         })
+    }
+
+    /// The version of a model.
+    pub fn version(&self, id: ModelId) -> Arc<str> {
+        self.loader(id.place).version()
     }
 
     fn learn(&self, index: usize, model: &LoadedModel) {
@@ -229,6 +238,7 @@ impl Registry {
     ) -> Result<Option<Lease>, Fault> {
         let index = id.place;
         let end = tokio::time::Instant::from(asked) + self.longest_wait;
+        self.learn_parts(id).await?;
         let Some(bytes) = self.need_bytes(id).await? else { return Ok(None) };
         let mut waiting = None;
         let mut waited = Duration::ZERO;
@@ -282,8 +292,20 @@ impl Registry {
         let need = tokio::task::spawn_blocking(move || loader.need_bytes()).await;
         match need {
             Ok(Ok(bytes)) => Ok(Some(bytes)),
-            Ok(Err(why)) => Err(load_fault(&facts.names[0], &why)),
+            Ok(Err(why)) => {
+                self.cannot_plan(id, &why);
+                Err(load_fault(&facts.names[0], &why))
+            }
             Err(error) => Err(Fault::internal(format!("a loader did not end: {error}"))),
+        }
+    }
+
+    /// Marks a model as failed whose loader cannot say what it takes.
+    fn cannot_plan(&self, id: ModelId, why: &str) {
+        let mut table = self.table();
+        let Some(place) = table.place(id) else { return };
+        if matches!(table.entry(place).state, State::Registered | State::Failed(_)) {
+            table.loaded(place, Err(why.to_owned()), self.now());
         }
     }
 
@@ -314,6 +336,7 @@ impl Registry {
             Ok(model) => {
                 // Answers, records and metrics name it as it was registered.
                 model.names.clone_from(&names);
+                model.version = loader.version();
                 self.recorder.loaded(index, model, began.elapsed());
                 self.learn(index, model);
             }

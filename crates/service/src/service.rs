@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use events::{Event, Format, HourlyPrice, InferenceCounts, Metrics, ModelBudget, Rejection};
 use inference::{
@@ -21,9 +21,9 @@ use crate::preparation::{Admitted, NoSlot, Preparation, Work};
 use crate::recorder::Recorder;
 use crate::registry::{Abilities, Facts, Lease, ModelId, Registry};
 use crate::response_store::ResponseStore;
-use crate::tensor_slots::TensorSlots;
+use crate::tensor_slots::{PIPELINES, TensorSlots};
 use crate::watchdog::{self, Watchdog};
-use crate::{encode, generation, likelihood, tensors};
+use crate::{encode, generation, likelihood, pipelines, tensors};
 
 /// Bytes of rendered text that are charged as one token, as they are not tokenized.
 const BYTES_A_TOKEN: usize = 4;
@@ -73,9 +73,14 @@ impl Service {
                 metrics,
                 admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
                 tensors: TensorSlots::default(),
+                pipelines: TensorSlots::new(PIPELINES),
                 options,
             },
         }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
     /// Bounds of the service.
@@ -234,8 +239,8 @@ impl Service {
     }
 
     fn capability_with(&self, facts: Facts) -> Capability {
-        let Abilities { operations, context, encoder, signature } = self.registry.abilities(facts.id);
-        Capability { names: facts.names, context, operations, encoder, signature }
+        let Abilities { operations, context, encoder, signature, config } = self.registry.abilities(facts.id);
+        Capability { names: facts.names, context, operations, encoder, signature, config }
     }
 
     /// The model of this name, loaded first if it is not; the default one without a name.
@@ -318,6 +323,11 @@ impl Service {
                 let generation =
                     generation::answer(&self.core, model, generate, context, time_limit, admitted).await;
                 generation.map(Output::Generation)
+            }
+            Operation::Infer(infer) if model.pipeline().is_some() => {
+                let Some(pipeline) = model.pipeline().cloned() else { return Err(model.unable("infer")) };
+                let deadline = time_limit.and_then(|limit| Instant::now().checked_add(limit));
+                pipelines::answer(self, model, pipeline, infer, context, deadline, admitted).await
             }
             Operation::Infer(infer) => {
                 tensors::answer(&self.core, model, infer, context, time_limit, admitted).await

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use wire::Fault;
 use wire::oip::{Signature, Tensor};
 
@@ -10,9 +11,14 @@ pub trait TensorModel: Send + Sync {
     /// The tensors that it takes and gives, and what computes it. The same at each call.
     fn signature(&self) -> Arc<Signature>;
 
-    /// Names of classes by index of the last dimension of its outputs; empty if there are none.
-    fn labels(&self) -> Arc<[String]> {
+    /// Names of classes by index of the last dimension of an output; empty if there are none.
+    fn labels(&self, _output: &str) -> Arc<[String]> {
         Arc::from([])
+    }
+
+    /// Places for the requests that it computes at once; none leaves that to the server.
+    fn instances(&self) -> Option<Arc<Semaphore>> {
+        None
     }
 
     /// Computes the outputs of these names, in this order; without names all. It blocks. The inputs are of the signature:

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inference::{LimitReached, Owner, Share, Shares};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use wire::Fault;
 
 /// Requests that models of tensors compute at once, and so the threads that they need.
 pub const TENSOR_THREADS: usize = 2;
+/// Requests to pipelines that run at once.
+pub(crate) const PIPELINES: usize = 4;
 /// Requests that may wait for that, and those of one client.
 const WAITING: usize = 256;
 const WAITING_EACH: usize = 64;
@@ -21,27 +23,47 @@ pub(crate) struct TensorSlots {
     waiting: Arc<Shares>,
 }
 
+/// A thread, and a place of the model's own; free when this is dropped.
+pub(crate) struct Entered {
+    _slot: OwnedSemaphorePermit,
+    _instance: Option<OwnedSemaphorePermit>,
+}
+
 impl Default for TensorSlots {
     fn default() -> TensorSlots {
-        TensorSlots {
-            slots: Arc::new(Semaphore::new(TENSOR_THREADS)),
-            waiting: Shares::new(WAITING, WAITING_EACH),
-        }
+        TensorSlots::new(TENSOR_THREADS)
     }
 }
 
 impl TensorSlots {
+    /// Places for so many requests at once.
+    pub(crate) fn new(count: usize) -> TensorSlots {
+        TensorSlots { slots: Arc::new(Semaphore::new(count)), waiting: Shares::new(WAITING, WAITING_EACH) }
+    }
+
     /// A thread, once one is free. Dropped while it waits, it has taken nothing.
+    /// One of the model's own places, if it has some, is taken first.
     pub(crate) async fn enter(
         &self,
         owner: Owner,
         deadline: Option<Instant>,
-    ) -> Result<OwnedSemaphorePermit, Fault> {
+        instances: Option<Arc<Semaphore>>,
+    ) -> Result<Entered, Fault> {
         let _waiting: Share = self.waiting.take(owner, 1).map_err(full)?;
         let longest = Instant::now() + LONGEST_WAIT;
         let until = deadline.map_or(longest, |deadline| deadline.min(longest));
-        match tokio::time::timeout_at(until.into(), self.slots.clone().acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
+        let entering = async {
+            let instance = match instances {
+                Some(instances) => Some(instances.acquire_owned().await?),
+                None => None,
+            };
+            Ok::<_, AcquireError>(Entered {
+                _slot: self.slots.clone().acquire_owned().await?,
+                _instance: instance,
+            })
+        };
+        match tokio::time::timeout_at(until.into(), entering).await {
+            Ok(Ok(entered)) => Ok(entered),
             // The semaphore is never closed.
             Ok(Err(_)) | Err(_) if deadline == Some(until) => Err(expired()),
             Ok(Err(_)) | Err(_) => {

@@ -6,6 +6,7 @@
 mod bodies;
 mod clients;
 mod documented;
+mod model_config;
 mod oip;
 mod oip_grpc;
 mod ollama;

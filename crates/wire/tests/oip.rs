@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use wire::Fault;
 use wire::oip::{
     Datatype, GenerateRequest, InferRequest, OutputRequest, Parameter, Parameters, ResponseHead, Tensor,
-    as_wanted, check_model_name, check_version, elements, from_binary, load_parameters, push_binary,
-    text_request, write_response,
+    as_wanted, check_model_name, elements, from_binary, load_parameters, no_version, plain_name, push_binary,
+    text_request, versioned_name, write_response,
 };
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -190,10 +190,12 @@ fn names_versions_and_loads_are_checked() {
     for good in ["tiny", "org/name", "a.b..c"] {
         check_model_name(good).unwrap();
     }
-    assert_eq!(check_version("m", ""), Ok(()));
-    assert_eq!(check_version("m", "1"), Ok(()));
-    assert_eq!(check_version("m", "2").unwrap_err().status, 404);
-    assert_eq!(check_version("m", "x").unwrap_err().status, 400);
+    let known = ["1".to_owned(), "3".to_owned()];
+    assert_eq!(no_version("m", "2", &known).status, 404);
+    assert_eq!(no_version("m", "x", &known).status, 400);
+    assert_eq!(plain_name("org/m/versions/12"), "org/m");
+    assert_eq!(plain_name("m/versions/x"), "m/versions/x");
+    assert_eq!(plain_name(&versioned_name("m", "2")), "m");
     assert!(load_parameters(b"").unwrap().0.is_empty());
     load_parameters(br#"{"parameters": {"unload_dependents": true}}"#).unwrap();
     for name in ["config", "file:1/model.onnx"] {

@@ -73,6 +73,13 @@ pub const RULES: &[Rule] = &[
         effects: &[],
     },
     Rule {
+        name: "pipeline",
+        depends: &["wire"],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "libc", "tracing"],
+        effects: &[],
+    },
+    Rule {
         name: "weights",
         depends: &["cpu", "tensor"],
         tests_depend: &[],
@@ -110,7 +117,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "service",
-        depends: &["engine", "events", "inference", "onnx", "residency", "text", "wire"],
+        depends: &["engine", "events", "inference", "onnx", "pipeline", "residency", "text", "wire"],
         tests_depend: &["cpu", "kernels"],
         never_links: &["axum", "hyper"],
         effects: &[Clock],
@@ -148,6 +155,7 @@ pub const RULES: &[Rule] = &[
             "inference",
             "kernels",
             "model",
+            "pipeline",
             "planner",
             "server",
             "service",

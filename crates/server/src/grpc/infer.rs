@@ -1,19 +1,18 @@
 //! `ModelInfer`: tensors in, tensors out.
 
 use inference::{Inferred, Output};
-use service::Takes;
+use service::{ModelVersion, Takes};
 use wire::Fault;
 use wire::oip::grpc::{ModelInferRequest, ModelInferResponse};
 use wire::oip::rpc::{request_of, response_of};
-use wire::oip::{InferRequest, ResponseHead, VERSION, as_wanted, check_model_name, check_version};
+use wire::oip::{InferRequest, ResponseHead, as_wanted, check_model_name, plain_name};
 
 use super::call::Call;
 use crate::oip::{Wanted, operation, shorter};
 
 /// Answers a call.
 pub(super) async fn model_infer(call: Call, message: ModelInferRequest) -> Result<ModelInferResponse, Fault> {
-    checked(&call, &message)?;
-    let model = message.model_name.clone();
+    let model = checked(&call, &message)?.name;
     let (bytes, memory) = call.memory.take();
     let admitted = call.state.service.admit(Takes::Texts, &call.context, bytes).await?;
     let reading = admitted.run(move |admitted, _| {
@@ -24,11 +23,10 @@ pub(super) async fn model_infer(call: Call, message: ModelInferRequest) -> Resul
     answered(&call, model, request, admitted).await
 }
 
-/// Checks that a model and its version are there.
-pub(super) fn checked(call: &Call, message: &ModelInferRequest) -> Result<(), Fault> {
+/// The version of a model that a message asks for.
+pub(super) fn checked(call: &Call, message: &ModelInferRequest) -> Result<ModelVersion, Fault> {
     check_model_name(&message.model_name)?;
-    call.state.service.find(Some(&message.model_name))?;
-    check_version(&message.model_name, &message.model_version)
+    call.state.service.find_version(&message.model_name, &message.model_version)
 }
 
 /// Answers a request that was read.
@@ -48,9 +46,11 @@ pub(super) async fn answered(
 }
 
 fn response(inferred: Inferred, wanted: &Wanted) -> Result<ModelInferResponse, Fault> {
-    let Inferred { model, outputs, labels } = inferred;
-    let outputs = as_wanted(outputs, &wanted.outputs, &|_, index| labels.get(index).cloned())?;
+    let Inferred { model, version, outputs, labels } = inferred;
+    let label = |output: &str, index: usize| Inferred::label(&labels, output, index);
+    let outputs = as_wanted(outputs, &wanted.outputs, &label)?;
     let id = wanted.id.clone();
-    let head = ResponseHead { model, version: VERSION.to_owned(), id, ..ResponseHead::default() };
+    let (model, version) = (plain_name(&model).to_owned(), version.to_string());
+    let head = ResponseHead { model, version, id, ..ResponseHead::default() };
     Ok(response_of(head, &outputs))
 }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use service::ModelId;
+use service::ModelVersion;
 use wire::Fault;
 use wire::oip::grpc::{
     InferStatistics, LogSettingValue, LogSettingValueChoice, LogSettingsRequest, LogSettingsResponse,
-    ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelIndex, ModelInput, ModelMetadataRequest,
-    ModelMetadataResponse, ModelOutput, ModelReadyRequest, ModelReadyResponse, ModelStatistics,
-    ModelStatisticsRequest, ModelStatisticsResponse, ModelTransactionPolicy, RepositoryIndexRequest,
+    ModelIndex, ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
+    ModelStatistics, ModelStatisticsRequest, ModelStatisticsResponse, RepositoryIndexRequest,
     RepositoryIndexResponse, RepositoryModelLoadRequest, RepositoryModelLoadResponse,
     RepositoryModelUnloadRequest, RepositoryModelUnloadResponse, ServerLiveRequest, ServerLiveResponse,
     ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
@@ -17,9 +16,7 @@ use wire::oip::grpc::{
     SharedMemoryStatusResponse, SharedMemoryUnregisterRequest, SharedMemoryUnregisterResponse,
     StatisticDuration, TensorMetadata, TraceSettingRequest, TraceSettingResponse, TraceSettingValue,
 };
-use wire::oip::{
-    self, EXTENSIONS, ModelState, Signature, Statistics, TensorSpec, VERSION, check_model_name, check_version,
-};
+use wire::oip::{self, EXTENSIONS, ModelState, Signature, Statistics, TensorSpec, check_model_name};
 
 use super::call::Call;
 use crate::oip as rest;
@@ -44,16 +41,14 @@ pub(super) async fn server_metadata(
 }
 
 /// The model of a message.
-fn find(call: &Call, name: &str, version: &str) -> Result<ModelId, Fault> {
+pub(super) fn find(call: &Call, name: &str, version: &str) -> Result<ModelVersion, Fault> {
     check_model_name(name)?;
-    let model = call.state.service.find(Some(name))?;
-    check_version(name, version)?;
-    Ok(model)
+    call.state.service.find_version(name, version)
 }
 
 pub(super) async fn model_ready(call: Call, message: ModelReadyRequest) -> Result<ModelReadyResponse, Fault> {
     let model = find(&call, &message.name, &message.version);
-    let ready = model.and_then(|model| rest::readiness(&call.state, model));
+    let ready = model.and_then(|model| rest::readiness(&call.state, model.id));
     Ok(ModelReadyResponse { ready: ready.is_ok() })
 }
 
@@ -61,8 +56,8 @@ pub(super) async fn model_metadata(
     call: Call,
     message: ModelMetadataRequest,
 ) -> Result<ModelMetadataResponse, Fault> {
-    find(&call, &message.name, &message.version)?;
-    let signature = rest::signature(&call.state, &message.name).await?;
+    let model = find(&call, &message.name, &message.version)?;
+    let signature = rest::signature(&call.state, &model.name).await?;
     let Signature { inputs, outputs, platform, .. } = &*signature;
     let tensor = |spec: &TensorSpec| TensorMetadata {
         name: spec.name.clone(),
@@ -71,49 +66,18 @@ pub(super) async fn model_metadata(
     };
     Ok(ModelMetadataResponse {
         name: message.name,
-        versions: vec![VERSION.to_owned()],
+        versions: rest::versions_of(&call.state, model.id),
         platform: platform.clone(),
         inputs: inputs.iter().map(tensor).collect(),
         outputs: outputs.iter().map(tensor).collect(),
     })
 }
 
-pub(super) async fn model_config(
-    call: Call,
-    message: ModelConfigRequest,
-) -> Result<ModelConfigResponse, Fault> {
-    find(&call, &message.name, &message.version)?;
-    let signature = rest::signature(&call.state, &message.name).await?;
-    let Signature { inputs, outputs, platform, decoupled } = &*signature;
-    let input = |spec: &TensorSpec| ModelInput {
-        name: spec.name.clone(),
-        data_type: spec.datatype.config_number(),
-        dims: spec.shape.clone(),
-        optional: spec.optional,
-    };
-    let output = |spec: &TensorSpec| ModelOutput {
-        name: spec.name.clone(),
-        data_type: spec.datatype.config_number(),
-        dims: spec.shape.clone(),
-    };
-    Ok(ModelConfigResponse {
-        config: Some(ModelConfig {
-            name: message.name,
-            platform: platform.clone(),
-            max_batch_size: 0,
-            input: inputs.iter().map(input).collect(),
-            output: outputs.iter().map(output).collect(),
-            backend: platform.clone(),
-            model_transaction_policy: Some(ModelTransactionPolicy { decoupled: *decoupled }),
-        }),
-    })
-}
-
-fn statistics(name: String, of: &Statistics) -> ModelStatistics {
+fn statistics(name: String, version: &str, of: &Statistics) -> ModelStatistics {
     let time = |time: oip::Duration| Some(StatisticDuration { count: time.count, ns: time.ns });
     ModelStatistics {
         name,
-        version: VERSION.to_owned(),
+        version: version.to_owned(),
         last_inference: of.last_inference_ms,
         inference_count: of.inference_count,
         execution_count: of.execution_count,
@@ -133,10 +97,11 @@ pub(super) async fn model_statistics(
     message: ModelStatisticsRequest,
 ) -> Result<ModelStatisticsResponse, Fault> {
     let model_stats = if message.name.is_empty() {
-        rest::all_models(&call.state).into_iter().map(|(name, of)| statistics(name, &of)).collect()
+        let models = rest::all_models(&call.state).into_iter();
+        models.map(|(name, version, of)| statistics(name, &version, &of)).collect()
     } else {
         let model = find(&call, &message.name, &message.version)?;
-        vec![statistics(message.name, &rest::statistics_of(&call.state, model))]
+        vec![statistics(message.name, &model.version, &rest::statistics_of(&call.state, model.id))]
     };
     Ok(ModelStatisticsResponse { model_stats })
 }
@@ -145,16 +110,17 @@ pub(super) async fn repository_index(
     call: Call,
     message: RepositoryIndexRequest,
 ) -> Result<RepositoryIndexResponse, Fault> {
+    let registry = call.state.service.registry();
     let entry = |facts: &service::Facts| {
         let (state, reason) = rest::state_of(facts);
         (!message.ready || state == ModelState::Ready).then(|| ModelIndex {
-            name: facts.names[0].clone(),
-            version: VERSION.to_owned(),
+            name: oip::plain_name(&facts.names[0]).to_owned(),
+            version: registry.version(facts.id).to_string(),
             state: state.name().to_owned(),
             reason,
         })
     };
-    let facts = call.state.service.registry().facts();
+    let facts = registry.facts();
     Ok(RepositoryIndexResponse { models: facts.iter().filter_map(entry).collect() })
 }
 

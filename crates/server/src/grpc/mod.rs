@@ -4,6 +4,7 @@
 
 mod call;
 mod codec;
+mod config;
 mod infer;
 mod manage;
 mod stream;
@@ -40,7 +41,7 @@ pub(crate) async fn serve(
         "ModelReady" => unary(state, request, &FLAT, manage::model_ready).await,
         "ServerMetadata" => unary(state, request, &FLAT, manage::server_metadata).await,
         "ModelMetadata" => unary(state, request, &FLAT, manage::model_metadata).await,
-        "ModelConfig" => unary(state, request, &FLAT, manage::model_config).await,
+        "ModelConfig" => unary(state, request, &FLAT, config::model_config).await,
         "ModelStatistics" => unary(state, request, &FLAT, manage::model_statistics).await,
         "ModelInfer" => unary(state, request, &INFER, infer::model_infer).await,
         "ModelStreamInfer" => stream::model_stream_infer(state, request).await,

@@ -12,7 +12,7 @@ use axum::extract::Request;
 use axum::http::Response;
 use bytes::Bytes;
 use inference::{Event, Generate, Operation, Output, Part};
-use service::Takes;
+use service::{ModelVersion, Takes};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
@@ -23,7 +23,7 @@ use wire::Fault;
 use wire::oip::grpc::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use wire::oip::rpc::{INFER, request_of, response_of};
 use wire::oip::{
-    InferRequest, Parameter, Parameters, ResponseHead, Tensor, TextRequest, VERSION, text_request,
+    InferRequest, Parameter, Parameters, ResponseHead, Tensor, TextRequest, plain_name, text_request,
 };
 
 use super::call::{Call, Incoming, framing};
@@ -136,9 +136,8 @@ async fn next(
 
 /// Answers one request.
 async fn answer(call: &Call, message: ModelInferRequest, outbox: &Outbox) -> Result<(), Fault> {
-    checked(call, &message)?;
-    let model = message.model_name.clone();
-    let generates = call.state.can(Some(&model), "generate")?;
+    let model = checked(call, &message)?;
+    let generates = call.state.can(Some(&model.name), "generate")?;
     let (bytes, memory) = call.memory.take();
     let admitted = call.state.service.admit(Takes::Texts, &call.context, bytes).await?;
     let reading = admitted.run(move |admitted, _| {
@@ -154,7 +153,7 @@ async fn answer(call: &Call, message: ModelInferRequest, outbox: &Outbox) -> Res
     match text.filter(|text| text.stream) {
         Some(text) => streamed(call, &model, request, text, admitted, outbox, wants_final).await?,
         None => {
-            let mut response = answered(call, model.clone(), request, admitted).await?;
+            let mut response = answered(call, model.name.clone(), request, admitted).await?;
             if wants_final {
                 response = with_final(response, false);
             }
@@ -162,7 +161,8 @@ async fn answer(call: &Call, message: ModelInferRequest, outbox: &Outbox) -> Res
         }
     }
     if wants_final {
-        let head = ResponseHead { model, version: VERSION.to_owned(), id, ..ResponseHead::default() };
+        let (model, version) = (plain_name(&model.name).to_owned(), model.version.to_string());
+        let head = ResponseHead { model, version, id, ..ResponseHead::default() };
         send(outbox, with_final(response_of(head, &[]), true)).await?;
     }
     Ok(())
@@ -171,7 +171,7 @@ async fn answer(call: &Call, message: ModelInferRequest, outbox: &Outbox) -> Res
 /// Sends the pieces of a text as they come.
 async fn streamed(
     call: &Call,
-    model: &str,
+    model: &ModelVersion,
     request: InferRequest,
     text: TextRequest,
     admitted: service::Admitted,
@@ -179,7 +179,7 @@ async fn streamed(
     wants_final: bool,
 ) -> Result<(), Fault> {
     let mut completion = text.completion;
-    completion.model = Some(model.to_owned());
+    completion.model = Some(model.name.clone());
     if completion.prompts.len() > 1 {
         let message = format!("text_input has {} texts; a stream has 1", completion.prompts.len());
         return Err(Fault::field("text_input", message));
@@ -204,10 +204,9 @@ async fn streamed(
         if is_prompt || (piece.is_empty() && end.is_none()) {
             continue;
         }
-        let model = generation.model.clone();
         let head = ResponseHead {
-            model,
-            version: VERSION.to_owned(),
+            model: plain_name(&generation.model).to_owned(),
+            version: model.version.to_string(),
             id: request.id.clone(),
             ..ResponseHead::default()
         };

@@ -1,12 +1,14 @@
 //! `POST /v2/models/NAME/generate` and `generate_stream`: text in, text out (Triton's generate extension).
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use httpd::body::Media;
 use inference::{Event, Generate, Generation, Operation, Output, Part};
 use serde_json::{Value, json};
-use service::Takes;
-use wire::oip::{GenerateRequest, VERSION};
+use service::{ModelVersion, Takes};
+use wire::oip::{GenerateRequest, plain_name};
 use wire::{Fault, scan, sse};
 
 use crate::answer;
@@ -17,10 +19,11 @@ use crate::stream::{self, Dialect};
 /// Answers a request for text, whole or streamed.
 pub(super) async fn answer(
     state: &State,
-    model: String,
+    version: ModelVersion,
     request: Request,
     streamed: bool,
 ) -> Result<Response, Fault> {
+    let model = version.name;
     let make = move |body: Vec<u8>| {
         scan::values(&body)?;
         let GenerateRequest { id, text } = GenerateRequest::parse(&body, Some(&model), streamed)?;
@@ -34,7 +37,8 @@ pub(super) async fn answer(
         Output::Generation(generation) => generation,
         _ => return Err(Fault::internal("an answer was asked for, and something else came")),
     };
-    let writer = Writer { id, model: generation.model.clone(), begun: false };
+    let model = plain_name(&generation.model).to_owned();
+    let writer = Writer { id, model, version: version.version, begun: false };
     if streamed {
         return Ok(stream::response(generation, Box::new(writer), state.ping));
     }
@@ -49,12 +53,14 @@ pub(super) async fn answer(
 struct Writer {
     id: Option<String>,
     model: String,
+    version: Arc<str>,
     begun: bool,
 }
 
 impl Writer {
     fn json(&self, text: &str) -> Value {
-        let mut answer = json!({"model_name": self.model, "model_version": VERSION, "text_output": text});
+        let mut answer =
+            json!({"model_name": self.model, "model_version": *self.version, "text_output": text});
         if let Some(id) = &self.id {
             answer["id"] = id.as_str().into();
         }

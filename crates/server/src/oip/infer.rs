@@ -11,7 +11,7 @@ use service::Takes;
 use wire::Fault;
 use wire::error::quote;
 use wire::oip::{
-    InferRequest, OutputRequest, ResponseBody, ResponseHead, VERSION, as_wanted, write_response,
+    InferRequest, OutputRequest, ResponseBody, ResponseHead, as_wanted, plain_name, write_response,
 };
 
 use crate::requests::{Parsed, parsed_as};
@@ -89,10 +89,12 @@ fn written(
     wanted: &Wanted,
     compression: Option<&'static str>,
 ) -> Result<Response, Fault> {
-    let Inferred { model, outputs, labels } = inferred;
-    let outputs = as_wanted(outputs, &wanted.outputs, &|_, index| labels.get(index).cloned())?;
+    let Inferred { model, version, outputs, labels } = inferred;
+    let label = |output: &str, index: usize| Inferred::label(&labels, output, index);
+    let outputs = as_wanted(outputs, &wanted.outputs, &label)?;
     let id = wanted.id.clone();
-    let head = ResponseHead { model, version: VERSION.to_owned(), id, ..ResponseHead::default() };
+    let (model, version) = (plain_name(&model).to_owned(), version.to_string());
+    let head = ResponseHead { model, version, id, ..ResponseHead::default() };
     let is_binary = |name: &str| {
         let output = wanted.outputs.iter().find(|output| output.name == name);
         output.and_then(|output| output.binary).unwrap_or(wanted.binary_output)

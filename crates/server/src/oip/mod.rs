@@ -11,6 +11,7 @@ mod target;
 pub(crate) use infer::{Wanted, operation, shorter};
 pub(crate) use models::{
     all_models, all_statistics, ask, live, look, readiness, ready, server, signature, statistics_of,
+    versions_of,
 };
 pub(crate) use repository::{change, index, load, state_of, unload};
 pub(crate) use settings::{

@@ -46,11 +46,18 @@ async fn looked(state: &State, rest: &str) -> Result<Value, Fault> {
     let model = target.find(state)?;
     let name = &target.name;
     match target.action {
-        "ready" => readiness(state, model).map(|()| json!({"name": name, "ready": true})),
-        "config" => Ok(oip::model_config(name, &*signature(state, name).await?)),
-        "stats" => Ok(oip::statistics([(name.as_str(), statistics_of(state, model))])),
+        "ready" => readiness(state, model.id).map(|()| json!({"name": name, "ready": true})),
+        "config" => {
+            let signature = signature(state, &model.name).await?;
+            let given = state.capability(Some(&model.name))?.config;
+            Ok(oip::model_config(name, &signature, given.as_deref()))
+        }
+        "stats" => Ok(oip::statistics([(name.as_str(), &*model.version, statistics_of(state, model.id))])),
         "trace/setting" => Ok(settings::trace_settings()),
-        _ => Ok(oip::model_metadata(name, &*signature(state, name).await?)),
+        _ => {
+            let signature = signature(state, &model.name).await?;
+            Ok(oip::model_metadata(name, &versions_of(state, model.id), &signature))
+        }
     }
 }
 
@@ -80,6 +87,11 @@ pub(crate) async fn signature(state: &State, name: &str) -> Result<Arc<Signature
     Ok(state.service.model(Some(name)).await?.signature())
 }
 
+/// The versions of a model.
+pub(crate) fn versions_of(state: &State, model: ModelId) -> Vec<String> {
+    state.service.versions(model).into_iter().map(|version| version.version.to_string()).collect()
+}
+
 /// What a model has done since the start.
 pub(crate) fn statistics_of(state: &State, model: ModelId) -> Statistics {
     let facts = state.service.registry().facts_of(model);
@@ -101,18 +113,21 @@ fn statistics_named(state: &State, name: &str) -> Statistics {
     }
 }
 
-/// The statistics of all models, under the first of their names.
-pub(crate) fn all_models(state: &State) -> Vec<(String, Statistics)> {
-    let facts = state.service.registry().facts();
-    let names = facts.into_iter().filter_map(|facts| facts.names.into_iter().next());
-    names.map(|name| (name.clone(), statistics_named(state, &name))).collect()
+/// The statistics of all models, under the first of their names and their version.
+pub(crate) fn all_models(state: &State) -> Vec<(String, Arc<str>, Statistics)> {
+    let registry = state.service.registry();
+    let of = |facts: service::Facts| {
+        let name = &facts.names[0];
+        (oip::plain_name(name).to_owned(), registry.version(facts.id), statistics_named(state, name))
+    };
+    registry.facts().into_iter().map(of).collect()
 }
 
 /// `GET /v2/models/stats`.
 pub(crate) async fn all_statistics(Shared(state): Shared<Arc<State>>) -> Response {
     answered(state.service.open_or_reject().map(|()| {
         let models = all_models(&state);
-        oip::statistics(models.iter().map(|(name, of)| (name.as_str(), *of)))
+        oip::statistics(models.iter().map(|(name, version, of)| (name.as_str(), &**version, *of)))
     }))
 }
 
@@ -124,11 +139,11 @@ pub(crate) async fn ask(
 ) -> Response {
     let asked = async {
         let target = Target::read(&rest, "POST")?;
-        target.find(&state)?;
+        let model = target.find(&state)?;
         match target.action {
-            "infer" => infer::answer(&state, target.name, request).await,
-            "generate" => generate::answer(&state, target.name, request, false).await,
-            "generate_stream" => generate::answer(&state, target.name, request, true).await,
+            "infer" => infer::answer(&state, model.name, request).await,
+            "generate" => generate::answer(&state, model, request, false).await,
+            "generate_stream" => generate::answer(&state, model, request, true).await,
             _ => settings::refuse_trace(&state, request).await.map(|value| axum::Json(value).into_response()),
         }
     };

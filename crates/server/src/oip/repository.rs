@@ -27,11 +27,18 @@ pub(crate) fn state_of(facts: &Facts) -> (ModelState, String) {
 pub(crate) async fn index(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let listed = async {
         let only_ready = oip::wants_ready(&small_body(&state, request).await?)?;
-        let facts = state.service.registry().facts();
+        let registry = state.service.registry();
+        let facts = registry.facts();
         let entry = |facts: &Facts| {
             let (state, reason) = state_of(facts);
-            (!only_ready || state == ModelState::Ready)
-                .then(|| oip::index_entry(&facts.names[0], state, &reason))
+            (!only_ready || state == ModelState::Ready).then(|| {
+                oip::index_entry(
+                    oip::plain_name(&facts.names[0]),
+                    &registry.version(facts.id),
+                    state,
+                    &reason,
+                )
+            })
         };
         Ok(Value::from(facts.iter().filter_map(entry).collect::<Vec<_>>()))
     };
@@ -58,13 +65,17 @@ pub(crate) async fn change(
     answered(changed.await)
 }
 
-/// Loads a model, and waits for it.
+/// Loads a model with all its versions, and waits for it.
 pub(crate) async fn load(state: &State, name: &str) -> Result<(), Fault> {
-    state.service.model(Some(name)).await.map(drop)
+    state.service.open_or_reject()?;
+    for version in state.service.versions(state.service.find(Some(name))?) {
+        state.service.model(Some(&version.name)).await?;
+    }
+    Ok(())
 }
 
-/// Begins to unload a model.
+/// Begins to unload a model with all its versions.
 pub(crate) fn unload(state: &State, name: &str) -> Result<(), Fault> {
-    let index = state.service.find(Some(name))?;
-    state.service.registry().unload(index)
+    let versions = state.service.versions(state.service.find(Some(name))?);
+    versions.into_iter().try_for_each(|version| state.service.registry().unload(version.id))
 }

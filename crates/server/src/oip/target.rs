@@ -1,8 +1,8 @@
 //! What a path below `/v2/models/` asks for: a model, its version, and what of it.
 
-use service::ModelId;
+use service::ModelVersion;
 use wire::Fault;
-use wire::oip::{check_model_name, check_version};
+use wire::oip::check_model_name;
 
 use crate::state::State;
 
@@ -48,11 +48,9 @@ impl Target {
     ///
     /// # Errors
     /// There is no such model, or no such version of it.
-    pub(super) fn find(&self, state: &State) -> Result<ModelId, Fault> {
+    pub(super) fn find(&self, state: &State) -> Result<ModelVersion, Fault> {
         state.service.open_or_reject()?;
-        let model = state.service.find(Some(&self.name))?;
-        check_version(&self.name, &self.version)?;
-        Ok(model)
+        state.service.find_version(&self.name, &self.version)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use classify::check as check_classify;
 pub use heads::{
     Activation, ClassifierHead, DenseHead, EncoderHeads, EncoderPrompts, ShortVectors, TokenVectors,
 };
-pub(crate) use reader::empty;
+pub(crate) use reader::{Reader, Reading, empty};
 pub(crate) use rerank::check as check_rerank;
 pub(crate) use score::check as check_score;
 pub(crate) use tokenize::tokenize;

@@ -38,6 +38,9 @@ impl Registry {
         self.recorder.registered(&names[0]);
         let place = table.add(names, pinned, keep_alive, self.now());
         table.entry_mut(place).standing = standing;
+        if let Some(why) = loader.problem() {
+            table.loaded(place, Err(why), self.now());
+        }
         match loaders.get_mut(place) {
             Some(free) => *free = loader,
             None => loaders.push(loader),
@@ -85,6 +88,14 @@ impl Registry {
         drop(table);
         self.expire();
         Ok(new)
+    }
+
+    /// Tells of a model why another generation of it is not served; the model stays.
+    pub fn reject(&self, id: ModelId, why: &str) {
+        let mut table = self.table();
+        if let Some(place) = table.place(id) {
+            table.entry_mut(place).rejected = Some(why.to_owned());
+        }
     }
 
     /// Loads a candidate and checks it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use residency::ModelId;
+use wire::oip::VERSION;
 
 use crate::LoadedModel;
 
@@ -26,6 +27,22 @@ pub trait Loader: Send + Sync {
     /// (`inference::Operation::name`).
     fn operations(&self) -> Vec<&'static str> {
         vec!["generate", "tokenize"]
+    }
+
+    /// The model's version.
+    fn version(&self) -> Arc<str> {
+        Arc::from(VERSION)
+    }
+
+    /// Why it will not load, if that is known before anybody asks for it: the model is then failed from the start.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// The names of the models that it is made of, if it is a pipeline. Their tensors are known when it is loaded, as far
+    /// as they can be.
+    fn parts(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Whether it can be loaded at all; a model that cannot is never unloaded.

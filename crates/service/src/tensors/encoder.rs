@@ -36,7 +36,7 @@ pub(super) async fn answer(
     time_limit: Option<Duration>,
     admitted: Admitted,
 ) -> Result<Output, Fault> {
-    let signature = model.signature();
+    let (signature, version) = (model.signature(), model.version.clone());
     check_outputs(model.name(), &signature, &infer.outputs)?;
     let inputs = read(model.name(), &infer.inputs)?;
     let embeds = signature.outputs.iter().any(|output| output.name == "embedding");
@@ -52,7 +52,7 @@ pub(super) async fn answer(
         classify(&infer.parameters, inputs)?
     };
     let output = encode::answer(core, model, operation, context, time_limit, admitted).await?;
-    let mut inferred = inferred(output)?;
+    let mut inferred = inferred(output, version)?;
     if !infer.outputs.is_empty() {
         inferred.outputs = in_order(inferred.outputs, &infer.outputs);
     }
@@ -60,8 +60,7 @@ pub(super) async fn answer(
 }
 
 /// The numbers of an encoder as tensors.
-fn inferred(output: Output) -> Result<Inferred, Fault> {
-    let none = || Arc::<[String]>::from([]);
+fn inferred(output: Output, version: Arc<str>) -> Result<Inferred, Fault> {
     let (model, outputs, labels) = match output {
         Output::Embeddings(encoded) => {
             let rows: Vec<&[f32]> = encoded
@@ -74,7 +73,7 @@ fn inferred(output: Output) -> Result<Inferred, Fault> {
                 .collect();
             let shape = vec![rows.len(), rows.first().map_or(0, |row| row.len())];
             let tensor = Tensor::floats("embedding", shape, &rows.concat());
-            (encoded.model, vec![tensor.map_err(Fault::internal)?], none())
+            (encoded.model, vec![tensor.map_err(Fault::internal)?], Vec::new())
         }
         Output::Classes { labels, scores } => {
             let (rows, width) = (scores.results.len(), labels.len());
@@ -87,11 +86,12 @@ fn inferred(output: Output) -> Result<Inferred, Fault> {
                 vec![Tensor::floats("scores", vec![rows, width], &values), names]
             };
             let tensors = tensors.into_iter().collect::<Result<Vec<_>, String>>();
-            (scores.model, tensors.map_err(Fault::internal)?, labels)
+            let scored = if width == 1 { "score" } else { "scores" };
+            (scores.model, tensors.map_err(Fault::internal)?, vec![(scored.to_owned(), labels)])
         }
         _ => return Err(Fault::internal("an encoder's numbers were asked for, and something else came")),
     };
-    Ok(Inferred { model, outputs, labels })
+    Ok(Inferred { model, version, outputs, labels })
 }
 
 fn length(parameters: &Parameters) -> Result<Length, Fault> {

@@ -35,6 +35,7 @@ pub(super) async fn answer(
     admitted: Admitted,
 ) -> Result<Output, Fault> {
     check_outputs(model.name(), &model.signature(), &infer.outputs)?;
+    let version = model.version.clone();
     let text = text_request(infer.model.as_deref(), &infer.inputs, &infer.parameters)?;
     if text.stream {
         let message =
@@ -52,7 +53,8 @@ pub(super) async fn answer(
     gather(&mut generation, &mut answers).await?;
     let outputs = tensors(&generation, answers).map_err(Fault::internal)?;
     let outputs = if infer.outputs.is_empty() { outputs } else { in_order(outputs, &infer.outputs) };
-    Ok(Output::Tensors(Inferred { model: generation.model.clone(), outputs, labels: Arc::from([]) }))
+    let model = generation.model.clone();
+    Ok(Output::Tensors(Inferred { model, version, outputs, labels: Vec::new() }))
 }
 
 async fn gather(generation: &mut Generation, answers: &mut [Answer]) -> Result<(), Fault> {

@@ -9,6 +9,8 @@ mod encoder;
 mod generated;
 mod run;
 
+pub(crate) use run::{Ended, record};
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

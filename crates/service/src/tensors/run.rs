@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use events::{Ending, InferenceSample, ModelEvent, ModelMetrics, Rejection};
 use inference::{Infer, Inferred, Output, RequestContext, RequestUsage};
-use tokio::sync::OwnedSemaphorePermit;
 use wire::Fault;
 use wire::oip::{Tensor, check_output};
 
@@ -16,13 +15,13 @@ use crate::preparation::{Admitted, Leaving, Stop, left};
 use crate::registry::Lease;
 use crate::signature::check;
 use crate::tensor_model::TensorModel;
-use crate::tensor_slots::expired;
+use crate::tensor_slots::{Entered, expired};
 
 /// What a request was, when it is over.
-struct Ended {
-    items: usize,
-    queued: Duration,
-    computed: Duration,
+pub(crate) struct Ended {
+    pub(crate) items: usize,
+    pub(crate) queued: Duration,
+    pub(crate) computed: Duration,
 }
 
 /// Answers a request with the outputs of a model of tensors.
@@ -46,18 +45,22 @@ pub(super) async fn answer(
     let held = admitted.into_held();
     let items = infer.inputs.first().and_then(|input| input.shape.first()).copied().unwrap_or(1).max(1);
     let asked = Instant::now();
-    let slot = core.tensors.enter(context.owner(), deadline).await.inspect_err(|fault| {
-        if fault.status == 429 {
-            metrics.record(ModelEvent::Rejected(Rejection::QueuedRequests));
-        }
-    })?;
+    let slot =
+        core.tensors.enter(context.owner(), deadline, tensors.instances()).await.inspect_err(|fault| {
+            if fault.status == 429 {
+                metrics.record(ModelEvent::Rejected(Rejection::QueuedRequests));
+            }
+        })?;
     let began = Instant::now();
-    let labels = tensors.labels();
+    let version = model.version.clone();
+    let labelled = tensors.clone();
     let outcome = compute(model, tensors, infer, deadline, (slot, held)).await;
     let ended = Ended { items, queued: began - asked, computed: began.elapsed() };
     record(&metrics, &context, &outcome, &ended);
     let outputs = outcome?;
-    Ok(Output::Tensors(Inferred { model: name, outputs, labels }))
+    let labels = outputs.iter().map(|output| (output.name.clone(), labelled.labels(&output.name)));
+    let labels = labels.filter(|(_, labels)| !labels.is_empty()).collect();
+    Ok(Output::Tensors(Inferred { model: name, version, outputs, labels }))
 }
 
 /// Computes on a thread that may block. What the request holds is free when that has ended.
@@ -66,7 +69,7 @@ async fn compute(
     tensors: Arc<dyn TensorModel>,
     infer: Infer,
     deadline: Option<Instant>,
-    held: (OwnedSemaphorePermit, Vec<Box<dyn Any + Send>>),
+    held: (Entered, Vec<Box<dyn Any + Send>>),
 ) -> Result<Vec<Tensor>, Fault> {
     let (stop, leaving) = Stop::new();
     let name = model.name().to_owned();
@@ -104,7 +107,8 @@ async fn compute(
     }
 }
 
-fn record(
+/// Tells the metrics and the record of the request how it ended.
+pub(crate) fn record(
     metrics: &ModelMetrics,
     context: &RequestContext,
     outcome: &Result<Vec<Tensor>, Fault>,

@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: tensors in shared memory, requests without JSON, state between requests.
 
+mod config;
 mod datatype;
 mod elements;
 mod generate;
@@ -16,12 +17,15 @@ mod response;
 pub mod rpc;
 mod tensor;
 
+pub use config::{
+    CONFIG_BYTES, Checked, ConfigError, ConfigTensor, EnsembleStep, ModelConfig, VersionPolicy, model_config,
+};
 pub use datatype::Datatype;
 pub use generate::{GenerateRequest, TextRequest, text_request};
 pub use models::{
     Duration, EXTENSIONS, ModelState, Signature, Statistics, TensorSpec, VERSION, check_load_parameters,
-    check_model_name, check_version, index_entry, load_parameters, model_config, model_metadata,
-    server_metadata, statistics, wants_ready,
+    check_model_name, index_entry, load_parameters, model_metadata, no_version, plain_name, server_metadata,
+    statistics, versioned_name, wants_ready,
 };
 pub use parameters::{Parameter, Parameters};
 pub use request::{InferRequest, OutputRequest};

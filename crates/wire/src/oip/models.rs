@@ -73,40 +73,15 @@ pub const EXTENSIONS: [&str; 10] = [
     "generate",
 ];
 
-/// The metadata of a model.
-pub fn model_metadata(name: &str, signature: &Signature) -> Value {
+/// The metadata of a model that is there in these versions.
+pub fn model_metadata(name: &str, versions: &[String], signature: &Signature) -> Value {
     let of = |specs: &[TensorSpec]| specs.iter().map(TensorSpec::metadata).collect::<Vec<_>>();
     json!({
         "name": name,
-        "versions": [VERSION],
+        "versions": versions,
         "platform": signature.platform,
         "inputs": of(&signature.inputs),
         "outputs": of(&signature.outputs),
-    })
-}
-
-/// The configuration of a model, as far as it applies. Shapes include the first dimension (`max_batch_size` is 0).
-pub fn model_config(name: &str, signature: &Signature) -> Value {
-    let input = |spec: &TensorSpec| {
-        json!({"name": spec.name, "data_type": spec.datatype.config_name(), "format": "FORMAT_NONE",
-            "dims": spec.shape, "is_shape_tensor": false, "allow_ragged_batch": false, "optional": spec.optional})
-    };
-    let output = |spec: &TensorSpec| {
-        json!({"name": spec.name, "data_type": spec.datatype.config_name(), "dims": spec.shape,
-            "label_filename": "", "is_shape_tensor": false})
-    };
-    json!({
-        "name": name,
-        "platform": signature.platform,
-        "backend": signature.platform,
-        "version_policy": {"latest": {"num_versions": 1}},
-        "max_batch_size": 0,
-        "input": signature.inputs.iter().map(input).collect::<Vec<_>>(),
-        "output": signature.outputs.iter().map(output).collect::<Vec<_>>(),
-        "instance_group": [{"name": name, "kind": "KIND_CPU", "count": 1, "gpus": [], "profile": []}],
-        "default_model_filename": "",
-        "parameters": {},
-        "model_transaction_policy": {"decoupled": signature.decoupled},
     })
 }
 
@@ -144,13 +119,13 @@ pub struct Statistics {
     pub compute_infer: Duration,
 }
 
-/// The statistics of models, by name.
-pub fn statistics<'a>(models: impl IntoIterator<Item = (&'a str, Statistics)>) -> Value {
-    let model = |(name, of): (&str, Statistics)| {
+/// The statistics of models, by name and version.
+pub fn statistics<'a>(models: impl IntoIterator<Item = (&'a str, &'a str, Statistics)>) -> Value {
+    let model = |(name, version, of): (&str, &str, Statistics)| {
         let none = Duration::default().json();
         json!({
             "name": name,
-            "version": VERSION,
+            "version": version,
             "last_inference": of.last_inference_ms,
             "inference_count": of.inference_count,
             "execution_count": of.execution_count,
@@ -197,11 +172,11 @@ impl ModelState {
     }
 }
 
-/// A model in the index of the repository.
-pub fn index_entry(name: &str, state: ModelState, reason: &str) -> Value {
+/// A version of a model in the index of the repository.
+pub fn index_entry(name: &str, version: &str, state: ModelState, reason: &str) -> Value {
     let mut entry = Map::new();
     entry.insert("name".into(), name.into());
-    entry.insert("version".into(), VERSION.into());
+    entry.insert("version".into(), version.into());
     entry.insert("state".into(), state.name().into());
     if !reason.is_empty() {
         entry.insert("reason".into(), reason.into());
@@ -270,17 +245,28 @@ pub fn check_model_name(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks the version of a model in a path or a message; empty is the server's choice.
-///
-/// # Errors
-/// A version that is no number, or one that the model does not have.
-pub fn check_version(model: &str, version: &str) -> Result<(), Fault> {
-    if version.is_empty() || version == VERSION {
-        return Ok(());
+/// What stands between a model's name and its version, in paths and in the names of versions that are not the default.
+const VERSIONS: &str = "/versions/";
+
+/// The name of a version of a model, under which it is found beside the model's default version.
+pub fn versioned_name(name: &str, version: &str) -> String {
+    format!("{name}{VERSIONS}{version}")
+}
+
+/// The model's own name of that of a version, or of a model.
+pub fn plain_name(name: &str) -> &str {
+    let is_version = |version: &str| !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    match name.rsplit_once(VERSIONS) {
+        Some((plain, version)) if is_version(version) => plain,
+        _ => name,
     }
+}
+
+/// The fault of a version that a model does not have.
+pub fn no_version(model: &str, version: &str, known: &[String]) -> Fault {
     if version.parse::<i64>().is_err() {
         let message = format!("the model version is {}; it must be a whole number", quote(version));
-        return Err(Fault::field("model_version", message));
+        return Fault::field("model_version", message);
     }
-    Err(Fault::no_version(model, version, VERSION))
+    Fault::no_version(model, version, &known.join(", "))
 }

@@ -1,28 +1,28 @@
 //! Several models behind one server: which, from where, and how each is loaded.
 
 pub(super) mod flags;
+mod loader;
 mod poll;
 mod repository;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use engine::encoder::EncoderSetup;
-use engine::{Device, Engine, MemoryBudget, MemoryKind, Reservation, Setup};
-use server::{LoadedModel, Server};
-use service::{Loader, ModelId, OnnxModel, Registration, onnx_bytes};
+use engine::{Device, MemoryBudget};
+use server::Server;
+use service::{Loader, ModelId};
 use tokio::runtime::Handle;
+use wire::oip::{plain_name, versioned_name};
 
 use super::args::Args;
-use super::prepare::{PlannedModel, Wanted, encoder_limits, measure, planned, text_of};
+use super::prepare::{Wanted, measure};
 use super::{door, name};
-use crate::encoders::LoadedEncoder;
-use crate::loading::{Loaded, OTHER_BYTES, compute};
+use crate::loading::{OTHER_BYTES, compute};
 use crate::store::size;
 use crate::{Failure, term};
-use flags::{is_onnx, time};
+use flags::time;
+use loader::{Entry, FromFile, Loaders};
 use poll::{Known, Register, Repository};
 use repository::{Found, Scan, Settings};
 
@@ -30,15 +30,6 @@ use repository::{Found, Scan, Settings};
 const SHARE: f64 = 0.8;
 /// Most models of one server.
 const MOST: usize = 1_024;
-
-/// One of the models.
-struct Entry {
-    wanted: Wanted,
-    names: Vec<String>,
-    pinned: bool,
-    preload: bool,
-    keep_alive: Option<Duration>,
-}
 
 /// The models of the command line and of the file of `--config`.
 fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
@@ -52,6 +43,7 @@ fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
             pinned: false,
             preload: true,
             keep_alive: flags.keep_alive,
+            found: None,
         });
     }
     for table in &flags.model_table {
@@ -65,7 +57,7 @@ fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
         let names = if table.names.is_empty() { named(&table.model) } else { table.names.clone() };
         let keep_alive = keep.and_then(|text| time(text).ok()).or(flags.keep_alive);
         let (pinned, preload) = (table.pinned, table.preload || table.pinned);
-        entries.push(Entry { wanted, names, pinned, preload, keep_alive });
+        entries.push(Entry { wanted, names, pinned, preload, keep_alive, found: None });
     }
     Ok(entries)
 }
@@ -73,8 +65,17 @@ fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
 /// An entry for a model of the folder.
 fn of_folder(args: &Args, found: &Found) -> Entry {
     let Settings { names, pinned, preload, keep_alive, context, kv_memory, .. } = found.settings.clone();
+    let names = match found.version {
+        Some(version) if !found.is_default() => {
+            let own = if names.is_empty() { vec![plain_name(&found.name).to_owned()] } else { names };
+            own.iter().map(|name| versioned_name(name, &version.to_string())).collect()
+        }
+        _ => args.clients.names(&names, &found.name),
+    };
+    // The models of a pipeline are known only when all are registered: it is loaded when it is asked for.
+    let is_whole = found.problem.is_none() && found.pipeline.is_none();
     Entry {
-        names: args.clients.names(&names, &found.name),
+        names,
         wanted: Wanted {
             model: Some(found.path.to_string_lossy().into_owned()),
             context,
@@ -82,143 +83,9 @@ fn of_folder(args: &Args, found: &Found) -> Entry {
             kv_room: None,
         },
         pinned,
-        preload,
+        preload: preload && is_whole,
         keep_alive: keep_alive.or(args.many.keep_alive),
-    }
-}
-
-/// The loader of one of several models on the device that they share.
-struct FromFile {
-    args: Arc<Args>,
-    server: Server,
-    device: Device,
-    wanted: Wanted,
-    names: Vec<String>,
-    /// Worked out once, so that what is reserved is what is taken.
-    need: OnceLock<u64>,
-}
-
-impl Loader for FromFile {
-    fn need_bytes(&self) -> Result<u64, String> {
-        if let Some(need) = self.need.get() {
-            return Ok(*need);
-        }
-        if let Some(path) = self.onnx() {
-            let need = onnx_bytes(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-            return Ok(*self.need.get_or_init(|| need));
-        }
-        let planned = planned(&self.args, &self.wanted).map_err(|failure| failure.message)?;
-        Ok(*self.need.get_or_init(|| planned.need().total()))
-    }
-
-    fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
-        self.loaded(progress).map_err(|failure| failure.message)
-    }
-
-    fn operations(&self) -> Vec<&'static str> {
-        if self.onnx().is_some() { vec!["infer"] } else { vec!["generate", "tokenize"] }
-    }
-}
-
-impl FromFile {
-    /// The file of an ONNX model.
-    fn onnx(&self) -> Option<PathBuf> {
-        self.wanted.model.as_deref().filter(|model| is_onnx(model)).map(PathBuf::from)
-    }
-
-    fn graph(&self, path: &Path, memory: Reservation) -> Result<LoadedModel, Failure> {
-        let name = &self.names[0];
-        let loaded = OnnxModel::load(name, path, self.device.clone(), memory);
-        let model = loaded.map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
-        self.args
-            .operations
-            .log_format
-            .say(&format!("{name}: an ONNX model, computed by {}", model.runtime()));
-        let weight_bytes = std::fs::metadata(path)?.len();
-        let details =
-            server::ModelDetails { format: "onnx".into(), weight_bytes, ..server::ModelDetails::default() };
-        Ok(LoadedModel::tensor_model(self.names.clone(), Arc::new(model)).with_details(details))
-    }
-
-    fn loaded(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, Failure> {
-        let reserve = |kind, bytes| {
-            let memory = self.device.memory().reserve(&self.names[0], kind, bytes);
-            memory.map_err(|full| Failure::new(full.to_string()))
-        };
-        if let Some(path) = self.onnx() {
-            let need = self.need_bytes().map_err(Failure::new)?;
-            return self.graph(&path, reserve(MemoryKind::Weights, need)?);
-        }
-        let planned = planned(&self.args, &self.wanted)?;
-        let memory = reserve(MemoryKind::Weights, planned.need().weights)?;
-        // The pool is the engines': a load must not make them wait.
-        let compute = self.device.single_threaded();
-        let compute = compute.map_err(|error| Failure::new(format!("no kernels to load with: {error}")))?;
-        let mut progress = |share| progress(format!("{:.0} % of the weights are read", share * 100.0));
-        match planned {
-            PlannedModel::Generates(planned) => {
-                self.generating(planned.load_with(compute, &mut progress)?, memory)
-            }
-            PlannedModel::Encodes(planned) => {
-                let scratch = reserve(MemoryKind::Scratch, planned.need.scratch)?;
-                self.encoding(planned.load_with(&compute, &mut progress)?, memory, scratch)
-            }
-        }
-    }
-
-    fn encoding(
-        &self,
-        loaded: LoadedEncoder,
-        weights: Reservation,
-        scratch: Reservation,
-    ) -> Result<LoadedModel, Failure> {
-        let log = self.args.operations.log_format;
-        loaded.remarks.iter().for_each(|remark| log.say(remark));
-        let name = &self.names[0];
-        log.say(&format!("{name}: {}", loaded.say()));
-        let limits = encoder_limits(&self.args, loaded.facts.max_tokens);
-        let setup = EncoderSetup::new(name, limits).watched(self.server.watch_encoder(name));
-        let details = loaded.details.clone();
-        let encoding = loaded.start(&self.device, setup.holding(weights).holding(scratch))?;
-        Ok(LoadedModel::encoder(self.names.clone(), encoding).with_details(details))
-    }
-
-    fn generating(&self, loaded: Loaded, memory: Reservation) -> Result<LoadedModel, Failure> {
-        let name = &self.names[0];
-        loaded.remarks.iter().for_each(|remark| self.args.operations.log_format.say(remark));
-        let watch = self.server.watch_reads(name, &|rows| loaded.model.weight_read_bytes(rows));
-        let setup = Setup::new(loaded.tokenizer.clone(), loaded.limits);
-        let setup = setup.named(name.clone()).watched(watch).holding(memory);
-        let engine = Engine::start_on(&self.device, loaded.model, loaded.draft, setup)?;
-        let text = text_of(&self.args, loaded.tokenizer, loaded.template);
-        Ok(LoadedModel::new(self.names.clone(), engine, text).with_details(loaded.details))
-    }
-}
-
-/// What all loaders have in common.
-#[derive(Clone)]
-struct Loaders {
-    args: Arc<Args>,
-    server: Server,
-    device: Device,
-    /// Bytes of the KV cache that a model may take.
-    kv_room: u64,
-}
-
-impl Loaders {
-    /// A model as it is registered, with its loader.
-    fn registration(&self, entry: Entry) -> (Registration, Arc<FromFile>) {
-        let Entry { mut wanted, names, pinned, keep_alive, .. } = entry;
-        wanted.kv_room = Some(self.kv_room);
-        let loader = Arc::new(FromFile {
-            args: self.args.clone(),
-            server: self.server.clone(),
-            device: self.device.clone(),
-            wanted,
-            names: names.clone(),
-            need: OnceLock::new(),
-        });
-        (Registration { names, pinned, keep_alive, loader: loader.clone() }, loader)
+        found: Some(found.clone()),
     }
 }
 
@@ -262,11 +129,11 @@ pub(super) fn start(
     }
     let mut known = HashMap::new();
     let log = args.operations.log_format;
-    let Scan { models, refused } = scan.unwrap_or_default();
-    refused.iter().for_each(|one| log.say(&one.to_string()));
+    let Scan { models } = scan.unwrap_or_default();
     for found in models {
         let id = register(&loaders, of_folder(args, &found), &mut preload)?;
-        known.insert(found.name, Known { id: Some(id), digest: found.digest });
+        let is_failed = found.problem.is_some();
+        known.insert(found.name, Known { id: Some(id), digest: found.digest, is_failed });
     }
     let loaded = load_now(server, preload)?;
     server.open(began);

@@ -1,5 +1,7 @@
 //! Made of `crates/wire/proto/inference.proto` by `tools/fixtures/oip_messages.py`.
 
+use std::collections::BTreeMap;
+
 /// Whether the server is alive.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ServerLiveRequest {}
@@ -146,6 +148,9 @@ pub struct ModelOutput {
     /// The length of each dimension; -1 is any.
     #[prost(int64, repeated, tag = "3")]
     pub dims: Vec<i64>,
+    /// The file with the names of its classes.
+    #[prost(string, tag = "4")]
+    pub label_filename: String,
 }
 
 /// Whether a request may have several answers.
@@ -154,6 +159,95 @@ pub struct ModelTransactionPolicy {
     /// Whether it may.
     #[prost(bool, tag = "1")]
     pub decoupled: bool,
+}
+
+/// So many of the highest versions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelVersionsLatest {
+    /// How many.
+    #[prost(uint32, tag = "1")]
+    pub num_versions: u32,
+}
+
+/// All versions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelVersionsAll {}
+
+/// Versions by number.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelVersionsSpecific {
+    /// The versions.
+    #[prost(int64, repeated, tag = "1")]
+    pub versions: Vec<i64>,
+}
+
+/// Which versions are served: one of these is there.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelVersionPolicy {
+    /// The value.
+    #[prost(oneof = "ModelVersionPolicyChoice", tags = "1, 2, 3")]
+    pub policy_choice: Option<ModelVersionPolicyChoice>,
+}
+
+/// The value of [`ModelVersionPolicy`].
+#[derive(Clone, PartialEq, ::prost::Oneof)]
+pub enum ModelVersionPolicyChoice {
+    /// The highest.
+    #[prost(message, tag = "1")]
+    Latest(ModelVersionsLatest),
+    /// All.
+    #[prost(message, tag = "2")]
+    All(ModelVersionsAll),
+    /// Some.
+    #[prost(message, tag = "3")]
+    Specific(ModelVersionsSpecific),
+}
+
+/// How many requests the model computes at once.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelInstanceGroup {
+    /// The name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Requests at once.
+    #[prost(int32, tag = "2")]
+    pub count: i32,
+    /// What it computes on: 2 is the CPU.
+    #[prost(int32, tag = "4")]
+    pub kind: i32,
+}
+
+/// A parameter for what computes the model.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelParameter {
+    /// The value.
+    #[prost(string, tag = "1")]
+    pub string_value: String,
+}
+
+/// A step of an ensemble.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelEnsemblingStep {
+    /// The name of its model.
+    #[prost(string, tag = "1")]
+    pub model_name: String,
+    /// The version of its model; -1 is the server's choice.
+    #[prost(int64, tag = "2")]
+    pub model_version: i64,
+    /// The model's inputs, each with the ensemble's tensor.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub input_map: BTreeMap<String, String>,
+    /// The model's outputs, each with the ensemble's tensor.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub output_map: BTreeMap<String, String>,
+}
+
+/// The steps of an ensemble.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelEnsembling {
+    /// The steps.
+    #[prost(message, repeated, tag = "1")]
+    pub step: Vec<ModelEnsemblingStep>,
 }
 
 /// The configuration of a model, as far as it applies.
@@ -165,7 +259,10 @@ pub struct ModelConfig {
     /// What computes it.
     #[prost(string, tag = "2")]
     pub platform: String,
-    /// The first dimension of its tensors is theirs: 0.
+    /// The versions that are served.
+    #[prost(message, optional, tag = "3")]
+    pub version_policy: Option<ModelVersionPolicy>,
+    /// Most rows of a request; 0 if the first dimension of its tensors is theirs.
     #[prost(int32, tag = "4")]
     pub max_batch_size: i32,
     /// Its inputs.
@@ -174,6 +271,18 @@ pub struct ModelConfig {
     /// Its outputs.
     #[prost(message, repeated, tag = "6")]
     pub output: Vec<ModelOutput>,
+    /// How many requests it computes at once.
+    #[prost(message, repeated, tag = "7")]
+    pub instance_group: Vec<ModelInstanceGroup>,
+    /// The name of its file.
+    #[prost(string, tag = "8")]
+    pub default_model_filename: String,
+    /// Parameters for what computes it.
+    #[prost(btree_map = "string, message", tag = "14")]
+    pub parameters: BTreeMap<String, ModelParameter>,
+    /// The steps of an ensemble.
+    #[prost(message, optional, tag = "15")]
+    pub ensemble_scheduling: Option<ModelEnsembling>,
     /// What computes it.
     #[prost(string, tag = "17")]
     pub backend: String,

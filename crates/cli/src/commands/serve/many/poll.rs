@@ -11,7 +11,7 @@ use server::Server;
 use service::{Check, ModelId, Registration, probe};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::repository::{Found, Refused, Scan, scan};
+use super::repository::{Found, Scan, scan};
 use crate::commands::serve::operations::LogFormat;
 
 /// Makes a model of the folder ready to be registered.
@@ -33,14 +33,12 @@ pub(super) struct Known {
     pub(super) id: Option<ModelId>,
     /// The digest of the files that were registered or refused last.
     pub(super) digest: u64,
+    /// Whether it is registered with its problem only.
+    pub(super) is_failed: bool,
 }
 
-/// What one look found.
-#[derive(Default)]
-struct Look {
-    digests: HashMap<String, u64>,
-    refused: Vec<Refused>,
-}
+/// The digests of what one look found, by name.
+type Look = HashMap<String, u64>;
 
 impl Repository {
     /// Follows the folder until it is aborted.
@@ -61,26 +59,20 @@ impl Repository {
     }
 
     async fn look(&mut self, found: Scan, last: Look) -> Look {
-        let Scan { models, refused } = found;
+        let models = found.models;
         let digests = models.iter().map(|model| (model.name.clone(), model.digest)).collect();
-        let news = refused.iter().filter(|one| !last.refused.contains(one));
-        news.for_each(|one| self.log.say(&one.to_string()));
-        let gone = |name: &&String| {
-            let is_refused = refused.iter().any(|one| one.name == **name);
-            !models.iter().any(|model| model.name == **name)
-                && !last.digests.contains_key(*name)
-                && !is_refused
-        };
-        let gone: Vec<String> = self.known.keys().filter(gone).cloned().collect();
+        let is_gone =
+            |name: &&String| !models.iter().any(|model| model.name == **name) && !last.contains_key(*name);
+        let gone: Vec<String> = self.known.keys().filter(is_gone).cloned().collect();
         for name in gone {
             self.remove(&name);
         }
         for model in models {
-            if last.digests.get(&model.name) == Some(&model.digest) {
+            if last.get(&model.name) == Some(&model.digest) {
                 self.apply(&model).await;
             }
         }
-        Look { digests, refused }
+        digests
     }
 
     fn remove(&mut self, name: &str) {
@@ -97,11 +89,22 @@ impl Repository {
         if known.is_some_and(|known| known.digest == model.digest) {
             return;
         }
-        let old = known.and_then(|known| known.id);
-        let registration = (self.register)(model);
-        let registered = match old {
-            None => self.server.registry().add(registration),
-            Some(old) => self.server.registry().replace(old, registration, self.check(model)).await,
+        let mut old = known.and_then(|known| known.id);
+        if let (Some(failed), Some(true)) = (old, known.map(|known| known.is_failed)) {
+            self.server.registry().remove(failed);
+            old = None;
+        }
+        let is_failed = old.is_none() && model.problem.is_some();
+        let registered = match (old, &model.problem) {
+            (None, _) => self.server.registry().add((self.register)(model)),
+            (Some(old), Some(why)) => {
+                self.server.registry().reject(old, why);
+                Err(why.clone())
+            }
+            (Some(old), None) => {
+                let registration = (self.register)(model);
+                self.server.registry().replace(old, registration, self.check(model)).await
+            }
         };
         let (id, said) = match (registered, old) {
             (Ok(id), None) => (Some(id), format!("{name} is among the models now")),
@@ -111,8 +114,11 @@ impl Repository {
                 (Some(old), format!("{name} has changed; the one before stays, as the new one failed: {why}"))
             }
         };
-        self.log.say(&said);
-        self.known.insert(name.clone(), Known { id, digest: model.digest });
+        // Of one with a problem, whoever registers it has told that.
+        if !is_failed {
+            self.log.say(&said);
+        }
+        self.known.insert(name.clone(), Known { id, digest: model.digest, is_failed });
     }
 
     fn check(&self, model: &Found) -> Option<Check> {

@@ -4,113 +4,72 @@
 //! models/small.gguf           a model in one file (of a split one, the first), GGUF or ONNX
 //! models/embedder/            a folder with a config.json
 //! models/coder/model.toml     settings and probes beside any of these (optional)
-//! models/coder/1/…            versions; the highest is served, or the one that model.toml names
+//! models/coder/1/…            versions; the highest is served, or those that model.toml names
+//! models/trees/config.pbtxt   Triton's configuration, beside versions (optional)
+//! models/ocr/pipeline.toml    a pipeline of other models
 //! ```
 //!
-//! A model that cannot be read is told and left out; it does not keep others from being served.
+//! A model that cannot be read is there with its problem; it does not keep others from being served.
+
+mod digest;
+mod files;
+mod pipelines;
+mod settings;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::Arc;
 
-use serde::Deserialize;
-use service::probe::Probe;
+use pipeline::Definition;
+use wire::oip::{CONFIG_BYTES, ModelConfig, VersionPolicy, check_model_name, versioned_name};
 
-use super::flags::time;
 use crate::Failure;
-use crate::commands::serve::{door, name};
+use crate::commands::serve::name;
+use digest::{digest, parts};
+use files::{is_model_file, model_in, versions_in};
+use pipelines::PIPELINE;
+pub(super) use settings::{Settings, small_text};
 
-/// The file of a model's settings.
-const SETTINGS: &str = "model.toml";
-/// Most bytes of that file.
-const SETTINGS_BYTES: u64 = 64 << 10;
-/// Most files of a model, and folders inside one another.
-const MOST_FILES: usize = 4_096;
-const MOST_DEPTH: usize = 4;
-/// Most probes of a model, and tokens of an answer to one.
-const MOST_PROBES: usize = 32;
-const PROBE_TOKENS: usize = 32;
+/// The file of Triton's configuration of a model.
+const CONFIG: &str = "config.pbtxt";
+/// The name of a model's file in Triton's layout.
+const MODEL_FILE: &str = "model.onnx";
 
 /// A model of the folder.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    /// The name of its file or folder.
+    /// The name of its file or folder; of a version that is not the default one, with the version.
     pub(super) name: String,
     /// The file or folder that is loaded.
     pub(super) path: PathBuf,
+    /// The folder of its settings, which is that of its versions.
+    pub(super) folder: PathBuf,
     /// What changes when one of its files does: their names, sizes and times.
     pub(super) digest: u64,
     pub(super) settings: Settings,
+    /// The number of the version, if it has one.
+    pub(super) version: Option<u64>,
+    /// What `config.pbtxt` says.
+    pub(super) config: Option<Arc<ModelConfig>>,
+    /// The graph of a pipeline.
+    pub(super) pipeline: Option<Arc<Definition>>,
+    /// Why it cannot be served.
+    pub(super) problem: Option<String>,
 }
 
-/// What `model.toml` says.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Settings {
-    /// The names of the model in place of its folder's.
-    pub(super) names: Vec<String>,
-    pub(super) pinned: bool,
-    pub(super) preload: bool,
-    pub(super) keep_alive: Option<Duration>,
-    pub(super) context: Option<usize>,
-    pub(super) kv_memory: Option<u64>,
-    /// What another generation must answer before it takes over.
-    pub(super) probes: Vec<Probe>,
-}
-
-/// `model.toml` as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Written {
-    #[serde(default)]
-    names: Vec<String>,
-    #[serde(default)]
-    pinned: bool,
-    #[serde(default)]
-    preload: bool,
-    keep_alive: Option<String>,
-    context: Option<usize>,
-    kv_memory: Option<String>,
-    version: Option<u64>,
-    #[serde(default)]
-    probe: Vec<WrittenProbe>,
-}
-
-/// A `[[probe]]` table.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WrittenProbe {
-    chat: Option<String>,
-    prompt: Option<String>,
-    text: Option<String>,
-    contains: Option<String>,
-    max_tokens: Option<usize>,
-    near: Option<String>,
-    cosine: Option<f32>,
-    label: Option<String>,
+impl Found {
+    /// Whether it is the version that requests find by the model's names.
+    pub(super) fn is_default(&self) -> bool {
+        self.version.is_none_or(|version| !self.name.ends_with(&versioned_name("", &version.to_string())))
+    }
 }
 
 /// What a look at the folder found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// The models, by name.
+    /// The models, by name; the default version of a model before the others.
     pub(super) models: Vec<Found>,
-    /// What was left out, by name, and why.
-    pub(super) refused: Vec<Refused>,
-}
-
-/// What cannot be served.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Refused {
-    /// As [`Found::name`].
-    pub(super) name: String,
-    pub(super) why: String,
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is left out: {}", self.name, self.why)
-    }
 }
 
 /// Looks at the folder.
@@ -127,192 +86,125 @@ pub(super) fn scan(folder: &Path) -> Result<Scan, Failure> {
     }
     paths.sort();
     for path in paths {
-        match found(&path) {
-            Ok(Some(model)) => scan.models.push(model),
-            Ok(None) => {}
-            Err(why) => scan.refused.push(Refused { name: file_name(&path), why }),
+        // Hidden ones are downloads and the like.
+        if file_name(&path).starts_with('.') {
+            continue;
         }
+        scan.models.extend(found(&path).unwrap_or_else(|why| vec![refused(&path, why)]));
     }
     Ok(scan)
 }
 
-/// The model at a path; none if there is none.
-fn found(path: &Path) -> Result<Option<Found>, String> {
-    let file = file_name(path);
-    // Hidden ones are downloads and the like.
-    if file.starts_with('.') {
-        return Ok(None);
+/// What is told of a model that cannot be read.
+fn refused(path: &Path, why: String) -> Found {
+    let mut hasher = DefaultHasher::new();
+    why.hash(&mut hasher);
+    Found {
+        name: name::of(&path.to_string_lossy()),
+        path: path.to_owned(),
+        folder: path.to_owned(),
+        digest: hasher.finish(),
+        settings: Settings::default(),
+        version: None,
+        config: None,
+        pipeline: None,
+        problem: Some(why),
     }
+}
+
+/// The versions of the model at a path, the default one first; empty if there is no model.
+fn found(path: &Path) -> Result<Vec<Found>, String> {
+    let file = file_name(path);
     if path.is_file() {
         if !is_model_file(&file) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let digest = digest(&parts(path, &file))?;
-        let name = name::of(&path.to_string_lossy());
-        return Ok(Some(Found { name, path: path.to_owned(), digest, settings: Settings::default() }));
+        return Ok(vec![Found { digest, problem: None, ..refused(path, String::new()) }]);
     }
-    let (settings, version) = settings(path)?;
-    let Some(model) = model_in(path, version)? else {
-        let has_settings = path.join(SETTINGS).is_file();
-        return if has_settings { Err("there is no model beside model.toml".into()) } else { Ok(None) };
+    let settings = settings::read(path)?;
+    let config = config(path, &file)?;
+    settings.names.iter().try_for_each(|name| check_model_name(name).map_err(|fault| fault.message))?;
+    let policy = policy(&settings, config.as_deref())?;
+    let wanted = config.as_ref().and_then(|config| config.file.clone()).unwrap_or_else(|| MODEL_FILE.into());
+    let label = |tensor: &wire::oip::ConfigTensor| tensor.labels.as_ref().map(|name| path.join(name));
+    let labels: Vec<PathBuf> = config.iter().flat_map(|config| &config.outputs).filter_map(label).collect();
+    let read = pipelines::read(path, config.as_deref())?;
+    let is_pipeline = read.is_some();
+    let named = read.as_ref().map(|read| read.files.clone()).unwrap_or_default();
+    let pipeline = read.map(|read| read.definition);
+    let models =
+        if is_pipeline { vec![(None, path.join(PIPELINE))] } else { models(path, policy.as_ref(), &wanted)? };
+    if models.is_empty() && (config.is_some() || path.join(settings::SETTINGS).is_file()) {
+        return Err("there is no model beside its settings".into());
+    }
+    let of = |(at, (version, model)): (usize, (Option<u64>, PathBuf))| {
+        let name = match (at, version) {
+            (1.., Some(version)) => versioned_name(&file, &version.to_string()),
+            _ => file.clone(),
+        };
+        let mut files = vec![model.clone(), path.join(settings::SETTINGS), path.join(CONFIG)];
+        files.extend(labels.iter().chain(&named).cloned());
+        let digest = digest(&files)?;
+        let (settings, config, folder) = (settings.clone(), config.clone(), path.to_owned());
+        let pipeline = pipeline.clone();
+        Ok(Found { name, path: model, folder, digest, settings, version, config, pipeline, problem: None })
     };
-    let digest = digest(&[model.clone(), path.join(SETTINGS)])?;
-    Ok(Some(Found { name: file, path: model, digest, settings }))
+    models.into_iter().enumerate().map(of).collect()
+}
+
+/// The models of a folder with their versions, the default one first.
+fn models(
+    folder: &Path,
+    policy: Option<&VersionPolicy>,
+    wanted: &str,
+) -> Result<Vec<(Option<u64>, PathBuf)>, String> {
+    if policy.is_none()
+        && let Some(model) = model_in(folder, wanted)?
+    {
+        return Ok(vec![(None, model)]);
+    }
+    let mut there = Vec::new();
+    for (version, path) in versions_in(folder)? {
+        if let Some(model) = model_in(&path, wanted)? {
+            there.push((version, model));
+        }
+    }
+    there.sort();
+    let numbers: Vec<u64> = there.iter().map(|(version, _)| *version).collect();
+    let chosen = policy.unwrap_or(&VersionPolicy::default()).chosen(&numbers);
+    if let (true, Some(VersionPolicy::Specific(wanted))) = (chosen.is_empty(), policy) {
+        return Err(format!("none of the versions {wanted:?} has a model; there are {numbers:?}"));
+    }
+    let of = |version: u64| {
+        let model = there.iter().find(|(number, _)| *number == version);
+        model.map(|(_, model)| (Some(version), model.clone()))
+    };
+    Ok(chosen.into_iter().filter_map(of).collect())
+}
+
+/// The versions that are served.
+fn policy(settings: &Settings, config: Option<&ModelConfig>) -> Result<Option<VersionPolicy>, String> {
+    match (&settings.versions, config.and_then(|config| config.versions.clone())) {
+        (Some(_), Some(_)) => {
+            Err(format!("{} and {CONFIG} both say which versions are served", settings::SETTINGS))
+        }
+        (own, given) => Ok(own.clone().or(given)),
+    }
+}
+
+/// What the folder's `config.pbtxt` says.
+fn config(folder: &Path, name: &str) -> Result<Option<Arc<ModelConfig>>, String> {
+    let Some(text) = small_text(&folder.join(CONFIG), CONFIG_BYTES as u64)? else { return Ok(None) };
+    let config = ModelConfig::parse(&text).map_err(|error| format!("{CONFIG}: {error}"))?;
+    if !config.name.is_empty() && config.name != name {
+        return Err(format!("{CONFIG}: the name is {:?}; the folder is called {name}", config.name));
+    }
+    Ok(Some(Arc::new(config)))
 }
 
 fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// Whether a file is a model, or the first part of one.
-fn is_model_file(name: &str) -> bool {
-    let is_part = name.contains("-of-") && !name.contains("-00001-of-");
-    (name.ends_with(".gguf") || name.ends_with(".onnx")) && !is_part
-}
-
-/// All files of a split model, or the only one.
-fn parts(path: &Path, name: &str) -> Vec<PathBuf> {
-    let Some((head, _)) = name.split_once("-00001-of-") else { return vec![path.to_owned()] };
-    let all = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
-    let mine = |part: &PathBuf| {
-        part.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{head}-")))
-    };
-    let mut parts: Vec<PathBuf> = all.map(|entry| entry.path()).filter(mine).collect();
-    parts.sort();
-    parts
-}
-
-/// The model of a folder: the folder itself, the model file in it, or one of its versions.
-fn model_in(folder: &Path, version: Option<u64>) -> Result<Option<PathBuf>, String> {
-    if let Some(version) = version {
-        let path = folder.join(version.to_string());
-        let found = if path.is_dir() { plain_model_in(&path)? } else { None };
-        return found.map(Some).ok_or_else(|| format!("version {version} has no model"));
-    }
-    if let Some(found) = plain_model_in(folder)? {
-        return Ok(Some(found));
-    }
-    let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
-    let number = |entry: fs::DirEntry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        // `01` would be the same version as `1`.
-        let number: u64 = name.parse().ok().filter(|number: &u64| number.to_string() == name)?;
-        Some((number, entry.path()))
-    };
-    let mut versions: Vec<(u64, PathBuf)> = entries.flatten().filter_map(number).collect();
-    versions.sort();
-    for (_, path) in versions.into_iter().rev() {
-        if let Some(found) = plain_model_in(&path)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
-}
-
-fn plain_model_in(folder: &Path) -> Result<Option<PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
-    let names = entries.flatten().filter(|entry| entry.path().is_file()).map(|entry| entry.file_name());
-    let mut files: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
-    if files.iter().any(|name| name == "config.json") {
-        // Exports to ONNX have it too.
-        let only_onnx = files.iter().any(|name| name.ends_with(".onnx"))
-            && !files.iter().any(|name| name.ends_with(".safetensors"));
-        if !only_onnx {
-            return Ok(Some(folder.to_owned()));
-        }
-    }
-    files.retain(|name| is_model_file(name) && !name.starts_with('.'));
-    files.sort();
-    match files.as_slice() {
-        [] => Ok(None),
-        [only] => Ok(Some(folder.join(only))),
-        [first, second, ..] => {
-            Err(format!("there are several models in {}: {first}, {second}", folder.display()))
-        }
-    }
-}
-
-/// A digest of names, sizes and times of files, and of all files in folders. A file that is not there counts as such.
-fn digest(paths: &[PathBuf]) -> Result<u64, String> {
-    let mut hasher = DefaultHasher::new();
-    let mut left = MOST_FILES;
-    for path in paths {
-        add(path, MOST_DEPTH, &mut left, &mut hasher)?;
-    }
-    Ok(hasher.finish())
-}
-
-fn add(path: &Path, depth: usize, left: &mut usize, hasher: &mut DefaultHasher) -> Result<(), String> {
-    path.hash(hasher);
-    let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
-    *left = left.checked_sub(1).ok_or_else(|| format!("there are more than {MOST_FILES} files"))?;
-    if !metadata.is_dir() {
-        let time = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        (metadata.len(), time.map(|time| time.as_nanos())).hash(hasher);
-        return Ok(());
-    }
-    if depth == 0 {
-        return Err(format!("{} is more than {MOST_DEPTH} folders deep", path.display()));
-    }
-    let entries = fs::read_dir(path).map_err(|error| error.to_string())?;
-    let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    inside.sort();
-    inside.iter().try_for_each(|path| add(path, depth - 1, left, hasher))
-}
-
-/// What the folder's `model.toml` says, and which version.
-fn settings(folder: &Path) -> Result<(Settings, Option<u64>), String> {
-    let path = folder.join(SETTINGS);
-    let Ok(metadata) = fs::metadata(&path) else { return Ok(Default::default()) };
-    if metadata.len() > SETTINGS_BYTES {
-        return Err(format!("{SETTINGS} has {} bytes; the limit is {SETTINGS_BYTES}", metadata.len()));
-    }
-    let text = fs::read_to_string(&path).map_err(|error| format!("{SETTINGS}: {error}"))?;
-    parse(&text).map_err(|why| format!("{SETTINGS}: {why}"))
-}
-
-fn parse(text: &str) -> Result<(Settings, Option<u64>), String> {
-    let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
-    if written.probe.len() > MOST_PROBES {
-        return Err(format!("{} probes; the limit is {MOST_PROBES}", written.probe.len()));
-    }
-    let numbered = |(index, probe): (usize, WrittenProbe)| {
-        probe.read().map_err(|why| format!("probe {}: {why}", index + 1))
-    };
-    let settings = Settings {
-        names: written.names,
-        pinned: written.pinned,
-        preload: written.preload || written.pinned,
-        keep_alive: written.keep_alive.as_deref().map(time).transpose()?,
-        context: written.context,
-        kv_memory: written.kv_memory.as_deref().map(door::bytes).transpose()?,
-        probes: written.probe.into_iter().enumerate().map(numbered).collect::<Result<_, _>>()?,
-    };
-    Ok((settings, written.version))
-}
-
-impl WrittenProbe {
-    fn read(self) -> Result<Probe, String> {
-        let WrittenProbe { chat, prompt, text, contains, max_tokens, near, cosine, label } = self;
-        let max_tokens = max_tokens.unwrap_or(PROBE_TOKENS);
-        match (chat, prompt, text, contains, near, cosine, label) {
-            (Some(message), None, None, Some(contains), None, None, None) => {
-                Ok(Probe::Chat { message, contains, max_tokens })
-            }
-            (None, Some(prompt), None, Some(contains), None, None, None) => {
-                Ok(Probe::Continue { prompt, contains, max_tokens })
-            }
-            (None, None, Some(text), None, Some(near), Some(cosine), None) => {
-                Ok(Probe::Near { texts: [text, near], cosine })
-            }
-            (None, None, Some(text), None, None, None, Some(label)) => Ok(Probe::Label { text, label }),
-            _ => {
-                Err("a probe has chat and contains, prompt and contains, text, near and cosine, or text and \
-                      label"
-                    .into())
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -350,16 +242,55 @@ mod tests {
         }
         let found = scan(folder.path()).expect("a scan");
         assert_eq!(names(&found), ["b", "big", "hf", "one", "trees", "versions"]);
-        assert_eq!(found.models[5].path, at("versions/10/m.gguf"));
+        assert_eq!((&found.models[5].path, found.models[5].version), (&at("versions/10/m.gguf"), Some(10)));
         fs::write(at("versions/model.toml"), "version = 2\nnames = [\"prod\"]\n").expect("a file");
         let model = scan(folder.path()).expect("a scan").models.remove(5);
         assert_eq!((model.path, model.settings.names), (at("versions/2"), vec!["prod".to_owned()]));
         fs::write(at("versions/model.toml"), "version = 3\n").expect("a file");
         fs::write(at("one/n.gguf"), b"").expect("a file");
         let found = scan(folder.path()).expect("a scan");
-        assert_eq!(names(&found), ["b", "big", "hf", "trees"], "the others are served all the same");
-        assert!(found.refused[0].why.contains("several models"), "{:?}", found.refused);
-        assert!(found.refused[1].why.contains("version 3 has no model"), "{:?}", found.refused);
+        let problems: Vec<&str> = found.models.iter().filter_map(|model| model.problem.as_deref()).collect();
+        assert_eq!(problems.len(), 2, "the others are served all the same");
+        assert!(problems[0].contains("several models"), "{problems:?}");
+        assert!(
+            problems[1].contains("none of the versions [3] has a model; there are [2, 10]"),
+            "{problems:?}"
+        );
+        fs::write(at("versions/model.toml"), "versions = \"all\"\n").expect("a file");
+        let found = scan(folder.path()).expect("a scan").models;
+        let versions: Vec<_> = found[5..].iter().map(|model| (model.name.as_str(), model.version)).collect();
+        assert_eq!(versions, [("versions", Some(10)), ("versions/versions/2", Some(2))]);
+    }
+
+    #[test]
+    fn a_folder_of_triton_is_read_with_its_config() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for version in ["m/1", "m/2", "m/3"] {
+            fs::create_dir_all(at(version)).expect("a folder");
+            fs::write(at(version).join("model.onnx"), b"").expect("a file");
+        }
+        fs::write(at("m/3/other.onnx"), b"").expect("a file");
+        let config = |text: &str| fs::write(at("m/config.pbtxt"), text).expect("a file");
+        let scanned = || scan(folder.path()).expect("a scan").models;
+        config("name: \"m\" version_policy { latest { num_versions: 2 } }");
+        let found = scanned();
+        assert_eq!(found.len(), 2);
+        assert_eq!((&found[0].path, &found[1].path), (&at("m/3/model.onnx"), &at("m/2/model.onnx")));
+        assert!(found.iter().all(|model| model.config.is_some() && model.folder == at("m")));
+        let before = found[0].digest;
+        config("name: \"m\" max_batch_size: 8 version_policy { latest { num_versions: 2 } }");
+        assert_ne!(before, scanned()[0].digest, "a change of the configuration is a change");
+        for (bad, words) in [
+            ("name: \"n\"", "the folder is called m"),
+            ("name: \"m\" input { name: \"x\" ", "config.pbtxt: line 1"),
+            ("input {\n reshape { } }", "config.pbtxt: line 2: reshape is not supported"),
+            ("default_model_filename: \"../x.onnx\"", "inside the model's folder"),
+        ] {
+            config(bad);
+            let problem = scanned()[0].problem.clone().expect(bad);
+            assert!(problem.contains(words), "{bad}: {problem}");
+        }
     }
 
     #[test]
@@ -381,25 +312,5 @@ mod tests {
         assert!(before[0] != after[0] && before[1] != after[1]);
         fs::write(at("hf/model.toml"), b"").expect("a file");
         assert_ne!(after[1], digests()[1]);
-    }
-
-    #[test]
-    fn settings_and_probes_are_read_or_refused_by_name() {
-        let text = "pinned = true\nkeep-alive = \"5m\"\n[[probe]]\nchat = \"2+2?\"\ncontains = \"4\"\n\
-                    [[probe]]\ntext = \"a\"\nnear = \"b\"\ncosine = 0.5\n";
-        let (settings, version) = parse(text).expect("settings");
-        assert!(settings.pinned && settings.preload && version.is_none());
-        let four = Probe::Chat { message: "2+2?".into(), contains: "4".into(), max_tokens: PROBE_TOKENS };
-        let near = Probe::Near { texts: ["a".into(), "b".into()], cosine: 0.5 };
-        assert_eq!(settings.probes, [four, near]);
-        for (bad, words) in [
-            ("colour = 1", "colour"),
-            ("keep-alive = \"soon\"", "no time"),
-            ("[[probe]]\nchat = \"a\"\nlabel = \"b\"", "probe 1: a probe has"),
-            ("[[probe]]\ntext = \"a\"\ncosine = 1.0", "probe 1"),
-        ] {
-            let error = parse(bad).expect_err(bad);
-            assert!(error.contains(words), "{bad}: {error}");
-        }
     }
 }
