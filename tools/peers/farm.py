@@ -37,9 +37,9 @@ def make(given):
     models.mkdir(parents=True, exist_ok=True)
     for at in range(TREES):
         draw = numpy.random.default_rng(at)
-        rows = draw.normal(size=(20_000, FEATURES)).astype(numpy.float32)
+        rows = draw.normal(size=(3_000, FEATURES)).astype(numpy.float32)
         target = rows[:, :8].sum(axis=1) + numpy.sin(3 * rows[:, 8]) + draw.normal(size=len(rows)) / 4
-        trained = lightgbm.LGBMRegressor(n_estimators=500, num_leaves=31, verbose=-1).fit(rows, target)
+        trained = lightgbm.LGBMRegressor(n_estimators=500, num_leaves=31, min_child_samples=5, n_jobs=1, verbose=-1).fit(rows, target)
         kind = [("X", FloatTensorType([None, FEATURES]))]
         graph = onnxmltools.convert_lightgbm(trained, initial_types=kind, target_opset=15)
         (models / f"trees-{at:02}.onnx").write_bytes(graph.SerializeToString())

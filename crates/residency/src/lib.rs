@@ -23,9 +23,9 @@ mod entry;
 #[cfg(test)]
 mod simulator;
 mod table;
-mod together;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub use entry::{Entry, Facts, ModelId, RESIDENCY, Standing, State};
 pub use table::{Answer, Table};

@@ -72,7 +72,9 @@ impl Registry {
                     Answer::Use(_) => self.table().release(index, self.now()),
                     Answer::Load => self.begin_load(index),
                     Answer::Unload(going) => self.begin_unload(going, UnloadReason::Memory),
-                    Answer::Wait(until) => wake = until.map_or(wake, |until| wake.min((self.start + until).into())),
+                    Answer::Wait(until) => {
+                        wake = until.map_or(wake, |until| wake.min((self.start + until).into()))
+                    }
                     Answer::Failed(why) => return Err(self.failed(index, &why)),
                     Answer::Gone => return Err(replaced()),
                     Answer::TooLarge { .. } => return Err(self.failed(index, "there is no room for it")),
