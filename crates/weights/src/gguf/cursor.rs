@@ -1,6 +1,6 @@
 //! A bounds-checked reader of little-endian fields.
 
-use super::{Array, Error, Value};
+use super::{Array, Error, Strings, Value};
 
 /// Longest string, in bytes: real files hold chat templates and license texts of some hundred kilobytes.
 const MAX_STRING_BYTES: u64 = 64 << 20;
@@ -55,14 +55,17 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn string(&mut self, what: &'static str) -> Result<String, Error> {
+        self.text(what).map(str::to_owned)
+    }
+
+    fn text(&mut self, what: &'static str) -> Result<&'a str, Error> {
         let offset = self.at;
         let len = self.count(1, what)?;
         if len as u64 > MAX_STRING_BYTES {
             return Err(Error::TooMany { what, offset, value: len as u64, limit: MAX_STRING_BYTES });
         }
         let bytes = self.take(len, what)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| Error::NotUtf8 { what, offset })?;
-        Ok(text.to_owned())
+        std::str::from_utf8(bytes).map_err(|_| Error::NotUtf8 { what, offset })
     }
 
     pub(super) fn value(&mut self) -> Result<Value, Error> {
@@ -111,9 +114,11 @@ impl<'a> Cursor<'a> {
             }
             8 => {
                 let count = self.count(8, what)?;
-                Array::String(
-                    (0..count).map(|_| self.string("a string in an array")).collect::<Result<_, _>>()?,
-                )
+                let start = self.at;
+                for _ in 0..count {
+                    self.text("a string in an array")?;
+                }
+                Array::String(Strings::encoded(&self.bytes[start..self.at], count))
             }
             9 if depth + 1 >= MAX_ARRAY_DEPTH => {
                 return Err(Error::TooDeep { offset, limit: MAX_ARRAY_DEPTH });
