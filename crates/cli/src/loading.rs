@@ -3,6 +3,8 @@
 //! resolve (pull if it is not there) → open → read the spec → plan memory, and refuse before anything is loaded →
 //! load weights, tokenizer and template.
 
+mod words;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +21,8 @@ use crate::packed_files::{self, PackedFiles};
 use crate::store::size;
 use crate::tuned::{Setting, Tuned};
 use crate::{Failure, details, flags, term};
+pub(crate) use words::tokenizer;
+use words::{Words, lines, words};
 
 /// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
 pub(crate) const OTHER_BYTES: u64 = 64 << 20;
@@ -174,35 +178,6 @@ pub(crate) fn remarks(cached: &PackedCacheReport, writing: Option<Duration>) -> 
     lines(trouble.chain(written))
 }
 
-/// A path may have any characters; a remark is one line.
-fn lines(remarks: impl Iterator<Item = String>) -> Vec<String> {
-    remarks.map(|line| line.replace(['\n', '\r'], " ")).collect()
-}
-
-/// The tokenizer of a model, packed if it is kept so; what is to be said of it, and whether it had been packed before.
-///
-/// # Errors
-/// A vocabulary that cannot be used.
-pub(crate) fn tokenizer(
-    opened: &weights::Opened,
-    packed: Option<&PackedFiles>,
-) -> Result<(Tokenizer, Vec<String>, bool), Failure> {
-    let Some(cache) = packed.and_then(|packed| packed.tokenizer(opened)) else {
-        let tokenizer = Tokenizer::open(opened)?;
-        let remarks = tokenizer.remarks().to_vec();
-        return Ok((tokenizer, remarks, false));
-    };
-    let (tokenizer, cached) = Tokenizer::open_cached(opened, &cache)?;
-    let trouble = cached.errors.iter().map(|error| format!("packed tokenizer: {error}"));
-    let written = cached
-        .written
-        .iter()
-        .map(|(path, bytes)| format!("packed tokenizer: {} kept in {}", size(*bytes), path.display()));
-    let mut remarks = tokenizer.remarks().to_vec();
-    remarks.extend(lines(trouble.chain(written)));
-    Ok((tokenizer, remarks, cached.used))
-}
-
 /// Finds the model, pulling it if need be, and works out whether it fits.
 ///
 /// # Errors
@@ -306,32 +281,6 @@ pub(crate) fn hindrance(opened: &weights::Opened, tier: cpu::Tier) -> Option<Str
         words(opened, spec.vocab, None).map(|_| ())
     };
     look().err().map(|failure: Failure| failure.message)
-}
-
-/// The tokenizer and the chat template of a model that has `rows` rows of embedding.
-///
-/// # Errors
-/// A vocabulary or a template that cannot be used, or a vocabulary that is larger than the model's.
-fn words(opened: &weights::Opened, rows: usize, packed: Option<&PackedFiles>) -> Result<Words, Failure> {
-    let began = Instant::now();
-    let (tokenizer, mut remarks, is_packed) = tokenizer(opened, packed)?;
-    let template = ChatTemplate::open(opened, &tokenizer)?;
-    let size = tokenizer.vocab_size();
-    if size > rows {
-        return Err(Failure::new(format!("the tokenizer has {size} tokens and the model only {rows}")));
-    }
-    remarks.extend(template.as_ref().map(ChatTemplate::remarks).unwrap_or_default());
-    Ok(Words { tokenizer, template, remarks, took: began.elapsed(), is_packed })
-}
-
-/// A tokenizer and a chat template.
-struct Words {
-    tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
-    remarks: Vec<String>,
-    took: Duration,
-    /// Whether the tokenizer had been packed before.
-    is_packed: bool,
 }
 
 /// A draft model found, not loaded yet.

@@ -12,6 +12,8 @@ use crate::opened::Error;
 
 /// Largest config or template file, in bytes.
 pub(super) const MAX_CONFIG_BYTES: u64 = 16 << 20;
+/// A file that is read when it is found, in bytes.
+const SMALL_BYTES: u64 = 4096;
 /// The file of weights that are not split.
 pub(super) const SINGLE: &str = "model.safetensors";
 
@@ -48,7 +50,10 @@ impl LazyFile {
         if size > limit {
             return Err(Error::TooLarge { path, limit });
         }
-        Ok(Some(LazyFile { path, limit, size, read: OnceLock::new() }))
+        // What is so small may be a pointer to a file, which is told at once.
+        let read = if size <= SMALL_BYTES { bytes(&path, limit)? } else { None };
+        let read = read.map(OnceLock::from).unwrap_or_default();
+        Ok(Some(LazyFile { path, limit, size, read }))
     }
 
     /// The size in bytes as it was found.
