@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use tokenizers::models::bpe::BPE;
 use tokenizers::models::unigram::Unigram;
+use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::{Model as _, ModelWrapper};
 
@@ -27,7 +28,7 @@ pub(crate) fn pack_model(
                 ModelWrapper::WordPiece(model) => word_piece(model, out)?,
                 ModelWrapper::BPE(model) => byte_pairs(model, out)?,
                 ModelWrapper::Unigram(model) => unigram(model, unknown, out)?,
-                ModelWrapper::WordLevel(_) => return None,
+                ModelWrapper::WordLevel(model) => words(model, out)?,
             };
             Some((index, control))
         }
@@ -40,6 +41,15 @@ pub(crate) fn pack_model(
 /// A vocabulary as a trie.
 fn pieces<'a>(vocabulary: impl Iterator<Item = (&'a str, u32)>, out: &mut TableWriter) -> Option<TrieTables> {
     TrieTables::write(vocabulary.map(|(text, id)| (text.as_bytes(), id)).collect(), out)
+}
+
+fn words(model: &WordLevel, out: &mut TableWriter) -> Option<ModelIndex> {
+    let vocabulary = model.get_vocab();
+    Some(ModelIndex {
+        size: model.get_vocab_size(),
+        pieces: pieces(vocabulary.iter().map(|(text, id)| (text.as_str(), *id)), out)?,
+        kind: ModelIndexKind::Words { unknown: model.unk_token.clone() },
+    })
 }
 
 fn word_piece(model: &WordPiece, out: &mut TableWriter) -> Option<ModelIndex> {

@@ -130,6 +130,12 @@ fn the_seeds_of_the_fuzz_target_are_tokenizers() {
         "split": true});
     let seeds = [
         (
+            "words",
+            serde_json::json!({"type": "Whitespace"}),
+            serde_json::json!({"type": "WordLevel",
+            "unk_token": "?", "vocab": {"?": 0, "ab": 1, "b": 2}}),
+        ),
+        (
             "word-piece",
             serde_json::json!({"type": "BertPreTokenizer"}),
             serde_json::json!({"type": "WordPiece",

@@ -2,7 +2,7 @@
 //! without its maps.
 //!
 //! The library's models are what they are compared with (`tests/`), and what is packed. BPE with dropout, a prefix or a
-//! suffix, and word-level models are not packed: no model that is served has them.
+//! suffix is not packed: no model that is served has it.
 
 mod byte_pairs;
 mod unigram;
@@ -30,6 +30,10 @@ pub(crate) struct ModelIndex {
 /// What a kind of model has besides its vocabulary.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ModelIndexKind {
+    /// A word is a token or unknown.
+    Words {
+        unknown: String,
+    },
     WordPiece {
         unknown: String,
         prefix: String,
@@ -69,6 +73,7 @@ pub(crate) struct PackedModel {
 
 #[allow(clippy::large_enum_variant, reason = "one lives behind an Arc for each tokenizer")]
 enum Kind {
+    Words(String),
     WordPiece(PackedWordPiece),
     BytePairs(BytePairs),
     Unigram(PackedUnigram),
@@ -79,6 +84,7 @@ impl PackedModel {
     pub(crate) fn open(bytes: &TableBytes, index: &ModelIndex, vocab: usize) -> Option<PackedModel> {
         let pieces = Trie::open(bytes, &index.pieces, vocab)?;
         let kind = match &index.kind {
+            ModelIndexKind::Words { unknown } => Kind::Words(unknown.clone()),
             ModelIndexKind::WordPiece { .. } => Kind::WordPiece(PackedWordPiece::open(&index.kind)?),
             ModelIndexKind::BytePairs { .. } => {
                 Kind::BytePairs(BytePairs::open(bytes, &index.kind, &pieces, vocab)?)
@@ -115,13 +121,18 @@ impl PackedModel {
     pub(crate) fn subword_prefix(&self) -> Option<&str> {
         match &self.kind {
             Kind::WordPiece(model) => Some(model.prefix()),
-            Kind::BytePairs(_) | Kind::Unigram(_) => None,
+            Kind::Words(_) | Kind::BytePairs(_) | Kind::Unigram(_) => None,
         }
     }
 
     /// Tokenizes a word. Tokens have ids and offsets, and no text.
     pub(crate) fn tokenize(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
         match &self.kind {
+            Kind::Words(unknown) => {
+                let id = self.pieces.get(word).or_else(|| self.pieces.get(unknown));
+                let id = id.ok_or("WordLevel error: Missing [UNK] token from the vocabulary")?;
+                Ok(vec![Token::new(id, String::new(), (0, word.len()))])
+            }
             Kind::WordPiece(model) => model.tokenize(&self.pieces, word),
             Kind::BytePairs(model) => Ok(model.tokenize(&self.pieces, word)),
             Kind::Unigram(model) => model.tokenize(&self.pieces, word),
