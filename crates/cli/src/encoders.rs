@@ -24,7 +24,7 @@ use service::{EncoderHeads, EncoderText, Encoding};
 
 use crate::flags::EncoderChoice;
 use crate::found::{Found, of};
-use crate::loading::{LoadTimes, OTHER_BYTES, check_memory, tokenizer};
+use crate::loading::{LoadTimes, OTHER_BYTES, check_memory, machine_of_several, tokenizer};
 use crate::packed_files::{self, PackedFiles};
 use crate::store::size;
 use crate::{Failure, details, flags};
@@ -92,7 +92,7 @@ pub(crate) struct LoadedEncoder {
 /// # Errors
 /// A flag out of range, weights or heads that cannot be used, or memory that does not suffice.
 pub(crate) fn plan(found: Found, options: &EncoderOptions<'_>) -> Result<PlannedEncoder, Failure> {
-    let machine = cpu::probe::detect();
+    let machine = if options.shared { machine_of_several() } else { cpu::probe::detect() };
     let (tier, threads) = (options.compute.tier()?, options.compute.threads(&machine)?);
     let name = found.name.clone();
     let spec = &found.spec;

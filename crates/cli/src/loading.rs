@@ -6,7 +6,7 @@
 mod words;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cpu::Backing;
@@ -193,7 +193,7 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
 /// # Errors
 /// An encoder, a flag out of range, or memory that does not suffice.
 pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failure> {
-    let machine = cpu::probe::detect();
+    let machine = if wish.kv_room.is_some() { machine_of_several() } else { cpu::probe::detect() };
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
     let Found { path, opened, mut spec, .. } = found;
     found::check_generates(wish.model, &spec)?;
@@ -417,6 +417,13 @@ impl Planned {
             remarks,
         })
     }
+}
+
+/// The machine as it was found when the first of several models was planned: the memory that can be had now is counted by
+/// their budget, and looking takes longer than a warm start.
+pub(crate) fn machine_of_several() -> Machine {
+    static FOUND: OnceLock<Machine> = OnceLock::new();
+    FOUND.get_or_init(cpu::probe::detect).clone()
 }
 
 /// Kernels on `threads` threads, each on a core of its own if there are that many.

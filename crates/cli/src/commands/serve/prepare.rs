@@ -14,7 +14,7 @@ use super::args::{Args, ToolStyle, When};
 use crate::Failure;
 use crate::encoders::{self, EncoderOptions, PlannedEncoder};
 use crate::found::Found;
-use crate::loading::{Planned, Wish, check_memory, plan_found};
+use crate::loading::{Planned, Wish, check_memory, machine_of_several, plan_found};
 use crate::store::size;
 
 /// Threads that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
@@ -79,7 +79,10 @@ pub(super) fn encoder_limits(args: &Args, context: usize) -> EncoderLimits {
 }
 
 fn generating(args: &Args, wanted: &Wanted, found: Found) -> Result<Planned, Failure> {
-    let threads = threads(args)?;
+    let threads = match wanted.kv_room {
+        Some(_) => args.compute.threads(&machine_of_several())?,
+        None => threads(args)?,
+    };
     let wish = Wish {
         model: wanted.model.as_deref().unwrap_or_else(|| args.model()),
         compute: &args.compute,
