@@ -22,8 +22,12 @@ struct Clients {
     encoder_checks: &'static [&'static str],
     /// The checks that run on a folder of ONNX models.
     graph_checks: &'static [&'static str],
+    /// The checks that run on the folder that [`REPOSITORY`] writes.
+    repository_checks: &'static [&'static str],
 }
 
+/// Writes a folder of Triton's layout with `--make`, and checks a server of it.
+const REPOSITORY: &str = "tools/clients/repository_check.py";
 const CLIENTS: Clients = Clients {
     pins: "tools/clients/requirements.txt",
     folder: "openai-client",
@@ -36,6 +40,7 @@ const CLIENTS: Clients = Clients {
     ],
     encoder_checks: &["tools/clients/encoders_check.py", "tools/clients/oip_check.py"],
     graph_checks: &["tools/clients/onnx_check.py"],
+    repository_checks: &[REPOSITORY],
 };
 /// LiteLLM, LlamaIndex and LangChain, which need an older `openai` than the newest.
 const LITELLM: Clients = Clients {
@@ -44,6 +49,7 @@ const LITELLM: Clients = Clients {
     checks: &["tools/clients/litellm_check.py"],
     encoder_checks: &["tools/clients/encoders_frameworks_check.py"],
     graph_checks: &[],
+    repository_checks: &[],
 };
 /// KServe's clients, which pin many packages.
 const KSERVE: Clients = Clients {
@@ -60,6 +66,7 @@ const SCHEMAS: Clients = Clients {
     checks: &["tools/fixtures/schemas/walks.py"],
     encoder_checks: &[],
     graph_checks: &[],
+    repository_checks: &[],
 };
 /// Checks of schemathesis: status, content type and schema of responses agree with the OpenAPI document.
 const SCHEMA_CHECKS: &str =
@@ -73,8 +80,8 @@ pub fn install(program: &Program) -> TaskResult {
     call(&mut program.command(&["pull", ENCODER]))
 }
 
-/// Starts the server with the default model, then with the embedding model, then with a folder of ONNX models, and runs the
-/// checks of `tools/clients` on each. All checks run, so that one run reports all errors.
+/// Starts the server with the default model, then with the embedding model, then with a folder of ONNX models and with
+/// one of Triton's layout, and runs the checks of `tools/clients` on each. All checks run, so that one run reports all errors.
 pub fn check(program: &Program) -> TaskResult {
     install(program)?;
     let mut failed = checked(program, &[], |clients| clients.checks)?;
@@ -82,6 +89,12 @@ pub fn check(program: &Program) -> TaskResult {
     let graphs = root().join(GRAPHS);
     let flags = ["--models-dir", &graphs.to_string_lossy()];
     failed.extend(checked(program, &flags, |clients| clients.graph_checks)?);
+    let folder = std::env::temp_dir().join(format!("gristmill-repository-{}", std::process::id()));
+    call(Command::new(CLIENTS.python()?).args([REPOSITORY, "--make"]).arg(&folder).current_dir(root()))?;
+    let flags = ["--models-dir", &folder.to_string_lossy()];
+    failed.extend(checked(program, &flags, |clients| clients.repository_checks)?);
+    // What is left in the folder for temporary files does not matter.
+    let _ = std::fs::remove_dir_all(&folder);
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 

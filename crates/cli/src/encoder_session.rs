@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::Device;
 use engine::encoder::EncoderSetup;
 use inference::{EncoderFacts, Inference, Length, Operation, Output, Request, RequestContext, Truncation};
+use model::PackedCache;
 use service::{EncoderHeads, LoadedModel, PREPARATIONS, Service};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -98,8 +99,8 @@ impl EncoderSession {
             )));
         }
         let format = flags.encoders.encoder_format;
-        let options =
-            EncoderOptions { compute: &flags.compute, format, context: flags.context, shared: false };
+        let (compute, context, packed) = (&flags.compute, flags.context, PackedCache::Off);
+        let options = EncoderOptions { compute, format, context, shared: false, packed };
         let planned = encoders::plan(found, &options)?;
         let able = planned.heads.operations();
         if !operations.iter().any(|operation| able.contains(operation)) {

@@ -19,12 +19,13 @@ use engine::Device;
 use engine::encoder::{Encoder, EncoderLimits, EncoderRunner, EncoderSetup};
 use inference::EncoderFacts;
 use kernels::Compute;
-use model::{EncodePass, MemoryNeed, Model, Spec};
+use model::{EncodePass, MemoryNeed, Model, PackedCache, Spec};
 use service::{EncoderHeads, EncoderText, Encoding};
 
 use crate::flags::EncoderChoice;
 use crate::found::{Found, of};
-use crate::loading::{OTHER_BYTES, check_memory};
+use crate::loading::{LoadTimes, OTHER_BYTES, check_memory, machine_of_several, tokenizer};
+use crate::packed_files::{self, PackedFiles};
 use crate::store::size;
 use crate::{Failure, details, flags};
 pub(crate) use format::Format;
@@ -48,6 +49,8 @@ pub(crate) struct EncoderOptions<'a> {
     pub(crate) context: Option<usize>,
     /// Whether several models share the machine, whose memory is then counted elsewhere.
     pub(crate) shared: bool,
+    /// Whether packed weights and the packed tokenizer are kept.
+    pub(crate) packed: PackedCache,
 }
 
 /// An encoder found and planned, not loaded yet.
@@ -64,6 +67,7 @@ pub(crate) struct PlannedEncoder {
     step_tokens: usize,
     plan: Plan,
     digest: String,
+    packed: Option<PackedFiles>,
 }
 
 /// An encoder in memory.
@@ -76,6 +80,7 @@ pub(crate) struct LoadedEncoder {
     pub(crate) format: Format,
     pub(crate) details: server::ModelDetails,
     pub(crate) took: Duration,
+    pub(crate) times: LoadTimes,
     /// What is to be said of the loading, a line each.
     pub(crate) remarks: Vec<String>,
     pass: EncodePass,
@@ -87,14 +92,16 @@ pub(crate) struct LoadedEncoder {
 /// # Errors
 /// A flag out of range, weights or heads that cannot be used, or memory that does not suffice.
 pub(crate) fn plan(found: Found, options: &EncoderOptions<'_>) -> Result<PlannedEncoder, Failure> {
-    let machine = cpu::probe::detect();
+    let machine = if options.shared { machine_of_several() } else { cpu::probe::detect() };
     let (tier, threads) = (options.compute.tier()?, options.compute.threads(&machine)?);
     let name = found.name.clone();
     let spec = &found.spec;
     let heads = spec.encoder.as_deref().ok_or_else(|| Failure::new(format!("{name} is not an encoder")))?;
     heads::check(&name, heads)?;
     let context = context(options.context, spec.context, heads.max_tokens)?;
-    let digest = fingerprint::digest(&found.path, &found.opened)?;
+    let whole_digest = packed_files::digest(&found.path, &found.opened)?;
+    let packed = PackedFiles::new(&found.opened, options.packed, &whole_digest);
+    let digest = fingerprint::short(&whole_digest);
     let plan = Plan::choose(options.format, &found, tier, &digest)?;
     let step_tokens = step_tokens(spec, context, plan.most(), tier);
     let weights = spec.encoder_bytes(&found.opened, tier, plan.most().precision(), plan.most().packing());
@@ -113,7 +120,19 @@ pub(crate) fn plan(found: Found, options: &EncoderOptions<'_>) -> Result<Planned
         check_memory(&machine, need.total() + OTHER_BYTES, &name, &parts)?;
     }
     let heads = heads::of(&found);
-    Ok(PlannedEncoder { machine, need, context, heads, found, tier, threads, step_tokens, plan, digest })
+    Ok(PlannedEncoder {
+        machine,
+        need,
+        context,
+        heads,
+        found,
+        tier,
+        threads,
+        step_tokens,
+        plan,
+        digest,
+        packed,
+    })
 }
 
 /// Most tokens of a text: what is asked, else what the files say, within what the model has positions for.
@@ -166,10 +185,13 @@ impl PlannedEncoder {
         progress: &mut dyn FnMut(f32),
     ) -> Result<LoadedEncoder, Failure> {
         let began = Instant::now();
-        let PlannedEncoder { machine, heads, found, step_tokens, context, plan, tier, digest, .. } = self;
+        let PlannedEncoder {
+            machine, heads, found, step_tokens, context, plan, tier, digest, packed, ..
+        } = self;
         let details = details::of(&found.opened, &found.spec);
-        let tokenizer = EncoderTokenizer::open(&found.opened)?;
-        let mut remarks: Vec<String> = tokenizer.tokenizer().remarks().to_vec();
+        let (tokenizer, mut remarks, packed_words) = tokenizer(&found.opened, packed.as_ref())?;
+        let tokenizer = EncoderTokenizer::new(Arc::new(tokenizer))?;
+        let after_words = Instant::now();
         if crate::found::generates(&found.spec) {
             remarks.push(format!(
                 "{} can continue texts too; its files name what an embedding model has, and it is served as one",
@@ -177,10 +199,18 @@ impl PlannedEncoder {
             ));
         }
         let probing = check::Probing { found: &found, tokenizer: &tokenizer, compute, step_tokens, context };
-        let chosen = plan.load(&probing, &digest, progress)?;
+        let place = packed.as_ref().map(PackedFiles::place).unwrap_or_default();
+        let chosen = plan.load(&probing, &digest, place, progress)?;
         remarks.extend(chosen.remarks);
         let (model, format) = (chosen.model, chosen.format);
+        let after_weights = Instant::now();
         let pass = EncodePass::new(&model.spec, step_tokens, format.kv_dtype(tier))?;
+        let times = LoadTimes {
+            tokenizer: after_words - began,
+            weights: after_weights - after_words,
+            buffers: after_weights.elapsed(),
+            is_packed: chosen.packed && packed_words,
+        };
         let fingerprint = fingerprint::of(&digest, format, tier);
         let facts = heads::facts(&found, &heads, context, format, fingerprint);
         Ok(LoadedEncoder {
@@ -192,6 +222,7 @@ impl PlannedEncoder {
             format,
             details,
             took: began.elapsed(),
+            times,
             remarks,
             pass,
             context,

@@ -75,10 +75,11 @@ impl Default for Prompts {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct Packed {
     /// Keep the packed weights in a file beside the model, about as large as that, and start from it next time. `read` copies it
-    /// into memory; `map` takes the file's pages as they are, which must not be cut short meanwhile.
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = PackedChoice::Off)]
+    /// into memory; `map` takes the file's pages as they are, which must not be cut short meanwhile [default: off; map in a
+    /// server of several models].
+    #[arg(long, value_name = "HOW", value_enum)]
     #[arg(env = "GRISTMILL_PACKED_CACHE", help_heading = "Machine")]
-    pub(crate) packed_cache: PackedChoice,
+    pub(crate) packed_cache: Option<PackedChoice>,
 }
 
 /// What `--packed-cache` takes.
@@ -91,11 +92,20 @@ pub(crate) enum PackedChoice {
 
 impl Packed {
     /// Packed weights are not kept.
-    pub(crate) const OFF: Packed = Packed { packed_cache: PackedChoice::Off };
+    pub(crate) const OFF: Packed = Packed { packed_cache: Some(PackedChoice::Off) };
 
-    /// How the loader is to do it.
+    /// How the loader is to do it for the only model of a process.
     pub(crate) fn cache(self) -> PackedCache {
-        match self.packed_cache {
+        self.or(PackedChoice::Off)
+    }
+
+    /// How the loader is to do it for a model that comes and goes with its requests.
+    pub(crate) fn cache_of_several(self) -> PackedCache {
+        self.or(PackedChoice::Map)
+    }
+
+    fn or(self, usual: PackedChoice) -> PackedCache {
+        match self.packed_cache.unwrap_or(usual) {
             PackedChoice::Off => PackedCache::Off,
             PackedChoice::Map => PackedCache::Map,
             PackedChoice::Read => PackedCache::Read,

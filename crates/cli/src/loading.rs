@@ -3,21 +3,26 @@
 //! resolve (pull if it is not there) → open → read the spec → plan memory, and refuse before anything is loaded →
 //! load weights, tokenizer and template.
 
+mod words;
+
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cpu::Backing;
 use cpu::probe::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kernels::{Compute, KvDtype, Precision};
-use model::{MemoryNeed, Model, PackedCache, PackedCacheReport, Spec};
+use model::{MemoryNeed, Model, PackedCache, PackedCacheReport, PackedPlace, Spec};
 use text::{ChatTemplate, Tokenizer};
 
 use crate::found::{self, Found, of};
+use crate::packed_files::{self, PackedFiles};
 use crate::store::size;
 use crate::tuned::{Setting, Tuned};
 use crate::{Failure, details, flags, term};
+pub(crate) use words::tokenizer;
+use words::{Words, lines, words};
 
 /// Memory besides weights, KV and buffers: the program itself, the vocabulary, threads' stacks.
 pub(crate) const OTHER_BYTES: u64 = 64 << 20;
@@ -42,8 +47,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) max_running: usize,
     /// What guesses tokens ahead.
     pub(crate) speculate: &'a flags::Speculate,
-    /// Whether packed weights are kept between starts.
-    pub(crate) packed: flags::Packed,
+    /// Whether packed weights and the packed tokenizer are kept between starts.
+    pub(crate) packed: PackedCache,
     /// Bytes that the KV cache may take, where several models share the machine; none is half of what is left.
     pub(crate) kv_room: Option<u64>,
 }
@@ -63,7 +68,7 @@ pub(crate) struct Planned {
     tier: cpu::Tier,
     threads: usize,
     prompts: flags::Prompts,
-    packed: PackedCache,
+    packed: Option<PackedFiles>,
     tuned: Option<Tuned>,
 }
 
@@ -85,11 +90,24 @@ pub(crate) struct Loaded {
     pub(crate) tuned: Option<Tuned>,
     /// Tokenizer, template and weights.
     pub(crate) took: Duration,
+    pub(crate) times: LoadTimes,
     pub(crate) reading: Reading,
     /// What its file is.
     pub(crate) details: server::ModelDetails,
     /// What is to be said of files of packed weights, a line each.
     pub(crate) remarks: Vec<String>,
+}
+
+/// How long the parts of a load took. A decoder's tokenizer and weights are loaded side by side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoadTimes {
+    /// The tokenizer, and a decoder's chat template.
+    pub(crate) tokenizer: Duration,
+    pub(crate) weights: Duration,
+    /// An encoder's buffers.
+    pub(crate) buffers: Duration,
+    /// Whether weights and tokenizer had been packed before.
+    pub(crate) is_packed: bool,
 }
 
 /// How the weights came into memory.
@@ -98,7 +116,6 @@ pub(crate) struct Reading {
     /// Bytes of the tensors in the file.
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
-    pub(crate) backing: Backing,
     /// They had been packed before.
     pub(crate) packed: bool,
 }
@@ -110,8 +127,8 @@ impl Reading {
     }
 
     /// `2.5 GB of weights read in 1.0 s (2.5 GB/s), 99 % in huge pages (transparent)`; kept ones are not read but loaded.
-    pub(crate) fn say(&self) -> String {
-        let Backing { kind, bytes, huge_bytes } = self.backing;
+    pub(crate) fn say(&self, backing: Backing) -> String {
+        let Backing { kind, bytes, huge_bytes } = backing;
         let pages = match huge_bytes {
             Some(huge) => {
                 format!("{:.0} % in huge pages ({})", 100.0 * huge as f64 / bytes.max(1) as f64, kind.name())
@@ -135,7 +152,7 @@ pub(crate) fn read(
     opened: &weights::Opened,
     compute: &Compute,
     precision: Precision,
-    cache: PackedCache,
+    cache: PackedPlace<'_>,
     progress: &mut dyn FnMut(f32),
 ) -> Result<(Model, Reading, Vec<String>), model::Error> {
     let began = Instant::now();
@@ -147,19 +164,18 @@ pub(crate) fn read(
     };
     let (model, cached) = Model::load_cached(spec, opened, compute, precision, cache, &mut until_loaded)?;
     let (bytes, took) = (details::tensor_bytes(opened), loaded - began);
-    let reading = Reading { bytes, took, backing: model.backing(), packed: cached.used };
-    Ok((model, reading, remarks(&cached, loaded.elapsed())))
+    let reading = Reading { bytes, took, packed: cached.used };
+    Ok((model, reading, remarks(&cached, Some(loaded.elapsed()))))
 }
 
 /// What is to be said of a file of packed weights; `writing` is how long that took, if one was written.
-fn remarks(cached: &PackedCacheReport, writing: Duration) -> Vec<String> {
+pub(crate) fn remarks(cached: &PackedCacheReport, writing: Option<Duration>) -> Vec<String> {
     let trouble = cached.errors.iter().map(|error| format!("packed weights: {error}"));
     let written = cached.written.iter().map(|(path, bytes)| {
-        let (size, took) = (size(*bytes), writing.as_secs_f64());
-        format!("packed weights: {size} kept in {} in {took:.1} s", path.display())
+        let took = writing.map(|took| format!(" in {:.1} s", took.as_secs_f64())).unwrap_or_default();
+        format!("packed weights: {} kept in {}{took}", size(*bytes), path.display())
     });
-    // A path may have any characters; a remark is one line.
-    trouble.chain(written).map(|line| line.replace(['\n', '\r'], " ")).collect()
+    lines(trouble.chain(written))
 }
 
 /// Finds the model, pulling it if need be, and works out whether it fits.
@@ -177,10 +193,14 @@ pub(crate) fn plan(wish: &Wish<'_>) -> Result<Planned, Failure> {
 /// # Errors
 /// An encoder, a flag out of range, or memory that does not suffice.
 pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failure> {
-    let machine = cpu::probe::detect();
+    let machine = if wish.kv_room.is_some() { machine_of_several() } else { cpu::probe::detect() };
     let (tier, threads) = (wish.compute.tier()?, wish.compute.threads(&machine)?);
     let Found { path, opened, mut spec, .. } = found;
     found::check_generates(wish.model, &spec)?;
+    let packed = match wish.packed {
+        PackedCache::Off => None,
+        cache => PackedFiles::new(&opened, cache, &packed_files::digest(&path, &opened)?),
+    };
     let tuned = match wish.compute.threads {
         Some(_) => None,
         None => Tuned::find(&path, &Setting::of(&opened, &machine, tier)),
@@ -248,7 +268,7 @@ pub(crate) fn plan_found(found: Found, wish: &Wish<'_>) -> Result<Planned, Failu
         tier,
         threads,
         prompts: wish.prompts,
-        packed: wish.packed.cache(),
+        packed,
         tuned,
     })
 }
@@ -258,23 +278,9 @@ pub(crate) fn hindrance(opened: &weights::Opened, tier: cpu::Tier) -> Option<Str
     let look = || {
         let spec = Spec::read(opened)?;
         spec.weight_bytes(opened, tier, Precision::Fast)?;
-        words(opened, spec.vocab).map(|_| ())
+        words(opened, spec.vocab, None).map(|_| ())
     };
     look().err().map(|failure: Failure| failure.message)
-}
-
-/// The tokenizer and the chat template of a model that has `rows` rows of embedding.
-///
-/// # Errors
-/// A vocabulary or a template that cannot be used, or a vocabulary that is larger than the model's.
-fn words(opened: &weights::Opened, rows: usize) -> Result<(Tokenizer, Option<ChatTemplate>), Failure> {
-    let tokenizer = Tokenizer::open(opened)?;
-    let template = ChatTemplate::open(opened, &tokenizer)?;
-    let size = tokenizer.vocab_size();
-    if size > rows {
-        return Err(Failure::new(format!("the tokenizer has {size} tokens and the model only {rows}")));
-    }
-    Ok((tokenizer, template))
 }
 
 /// A draft model found, not loaded yet.
@@ -309,7 +315,8 @@ impl Draft {
         progress: &mut dyn FnMut(f32),
     ) -> Result<(engine::DraftModel, Vec<String>), Failure> {
         let tokenizer = Tokenizer::open(&self.opened)?;
-        let (model, _, remarks) = read(self.spec, &self.opened, compute, Draft::PRECISION, cache, progress)
+        let place = cache.into();
+        let (model, _, remarks) = read(self.spec, &self.opened, compute, Draft::PRECISION, place, progress)
             .map_err(|error| of(&self.name, error))?;
         Ok((engine::DraftModel { model: Arc::new(model), vocabulary: Arc::new(tokenizer) }, remarks))
     }
@@ -344,7 +351,7 @@ impl Planned {
     /// # Errors
     /// A vocabulary or a template that cannot be used.
     pub(crate) fn check_words(&self) -> Result<(), Failure> {
-        words(&self.opened, self.spec.vocab)?;
+        words(&self.opened, self.spec.vocab, None)?;
         match &self.draft {
             Some(draft) => Tokenizer::open(&draft.opened).map(|_| ()).map_err(Failure::from),
             None => Ok(()),
@@ -376,15 +383,20 @@ impl Planned {
         let mut part = |share| progress(share * own);
         // A large vocabulary takes a third of a second, on one thread.
         let rows = self.spec.vocab;
-        let words = || words(&self.opened, rows);
-        let weights = || read(self.spec, &self.opened, &compute, self.precision, self.packed, &mut part);
+        let packed = self.packed.as_ref();
+        let words = || words(&self.opened, rows, packed);
+        let place = packed.map(PackedFiles::place).unwrap_or_default();
+        let weights = || read(self.spec, &self.opened, &compute, self.precision, place, &mut part);
         let (words, weights) = cpu::thread::beside("words", words, weights)
             .map_err(|error| Failure::new(format!("no thread to read the vocabulary: {error}")))?;
-        let ((tokenizer, template), (model, reading, mut remarks)) = (words?, weights?);
-        let of_words = template.as_ref().map(ChatTemplate::remarks).unwrap_or_default();
-        remarks.extend(tokenizer.remarks().iter().cloned().chain(of_words));
+        let (words, (model, reading, mut remarks)) = (words?, weights?);
+        let Words { tokenizer, template, took: tokenizer_took, is_packed, .. } = words;
+        remarks.extend(words.remarks);
+        let is_packed = is_packed && reading.packed;
+        let times =
+            LoadTimes { tokenizer: tokenizer_took, weights: reading.took, is_packed, ..LoadTimes::default() };
         let mut rest = |share| progress(own + share * (1.0 - own));
-        let draft = self.draft.map(|draft| draft.load(&compute, self.packed, &mut rest)).transpose()?;
+        let draft = self.draft.map(|draft| draft.load(&compute, place.cache, &mut rest)).transpose()?;
         let (draft, of_draft) = draft.unzip();
         remarks.extend(of_draft.into_iter().flatten());
         Ok(Loaded {
@@ -399,11 +411,19 @@ impl Planned {
             compute,
             tuned: self.tuned,
             took: began.elapsed(),
+            times,
             reading,
             details,
             remarks,
         })
     }
+}
+
+/// The machine as it was found when the first of several models was planned: the memory that can be had now is counted by
+/// their budget, and looking takes longer than a warm start.
+pub(crate) fn machine_of_several() -> Machine {
+    static FOUND: OnceLock<Machine> = OnceLock::new();
+    FOUND.get_or_init(cpu::probe::detect).clone()
 }
 
 /// Kernels on `threads` threads, each on a core of its own if there are that many.
@@ -525,7 +545,7 @@ mod tests {
         let backing = |kind, huge_bytes| Backing { kind, bytes: 2_000, huge_bytes };
         let reading = |backing, packed| {
             let took = Duration::from_secs(2);
-            Reading { bytes: 2_500_000_000, took, backing, packed }.say()
+            Reading { bytes: 2_500_000_000, took, packed }.say(backing)
         };
         let say = |backing| reading(backing, false);
         let text = say(backing(cpu::PageKind::Transparent, Some(1_980)));

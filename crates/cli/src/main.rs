@@ -22,6 +22,7 @@ mod found;
 mod http;
 mod lines;
 mod loading;
+mod packed_files;
 mod progress;
 mod sampling;
 mod store;

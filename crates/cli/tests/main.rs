@@ -23,3 +23,4 @@ mod store;
 mod support;
 mod tokenize;
 mod tune;
+mod warm_starts;

@@ -44,7 +44,7 @@ pub use heads::Heads;
 pub use load::Model;
 pub use locate::{EncoderFormat, PackedWeight};
 pub use memory::MemoryNeed;
-pub use packed::{PackedCache, PackedCacheReport};
+pub use packed::{PackedCache, PackedCacheReport, PackedPlace};
 pub use rope::{Rope, RopeScaling};
 pub use scratch::Scratch;
 pub use source::Source;

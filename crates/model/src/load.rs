@@ -8,7 +8,7 @@
 use crate::blocks::{Block, EncoderWeights, FeedWeights, Linear, Mlp, NormWeights};
 use crate::error::Error;
 use crate::locate::{self, EncoderFormat, LocatedWeight};
-use crate::packed::{PackedCache, PackedCacheReport, PackedStore};
+use crate::packed::{PackedCache, PackedCacheReport, PackedPlace, PackedStore, WeightsMemory};
 use crate::relative;
 use crate::rope::Rope;
 use crate::source::Source;
@@ -34,7 +34,7 @@ pub struct Model {
     /// Inverse frequencies and the factor on cos and sin, for each of the spec's ropes.
     pub(crate) ropes: Vec<(Vec<f32>, f32)>,
     bytes: usize,
-    backing: Backing,
+    memory: WeightsMemory,
 }
 
 impl Model {
@@ -72,35 +72,35 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::load`]. A packed cache that does not match or cannot be written is not an error.
-    pub fn load_cached(
+    pub fn load_cached<'a>(
         spec: Spec,
         opened: &Opened,
         compute: &Compute,
         precision: Precision,
-        cache: PackedCache,
+        cache: impl Into<PackedPlace<'a>>,
         progress: &mut dyn FnMut(f32),
     ) -> Result<(Model, PackedCacheReport), Error> {
+        let cache = cache.into();
         let found = locate::locate_weights(opened, &Source::new(opened)?, &spec)?;
         let precision = with_q16_if_narrow(precision, &spec);
         Model::assemble(spec, opened, &found, compute, (precision, EncoderFormat::File), cache, progress)
     }
 
-    /// Loads an encoder whose matrices are converted to `format`. There is no packed cache: encoders are small.
+    /// Loads an encoder whose matrices are converted to `format`, from its packed cache as [`Model::load_cached`] does.
     ///
     /// # Errors
     /// As [`Model::load`].
-    pub fn load_encoder(
+    pub fn load_encoder<'a>(
         spec: Spec,
         opened: &Opened,
         compute: &Compute,
-        precision: Precision,
-        format: EncoderFormat,
+        (precision, format): (Precision, EncoderFormat),
+        cache: impl Into<PackedPlace<'a>>,
         progress: &mut dyn FnMut(f32),
-    ) -> Result<Model, Error> {
+    ) -> Result<(Model, PackedCacheReport), Error> {
         let found = locate::locate_weights(opened, &Source::new(opened)?, &spec)?;
         let how = (precision, format);
-        Model::assemble(spec, opened, &found, compute, how, PackedCache::Off, progress)
-            .map(|(model, _)| model)
+        Model::assemble(spec, opened, &found, compute, how, cache.into(), progress)
     }
 
     fn assemble(
@@ -109,15 +109,15 @@ impl Model {
         found: &[LocatedWeight<'_>],
         compute: &Compute,
         (precision, format): (Precision, EncoderFormat),
-        cache: PackedCache,
+        cache: PackedPlace<'_>,
         progress: &mut dyn FnMut(f32),
     ) -> Result<(Model, PackedCacheReport), Error> {
-        let packed_store = PackedStore::for_model(opened, found, compute.tier, precision, cache);
+        let packed_store = PackedStore::for_model(opened, found, compute.tier, (precision, format), cache);
         let mut report = PackedCacheReport::default();
         let from_cache =
             packed_store.as_ref().and_then(|packed_store| packed_store.load(compute, &mut report));
         let cache_used = from_cache.is_some();
-        let (matrices, cache_backing) = from_cache.unzip();
+        let (matrices, cache_memory) = from_cache.unzip();
         let mut loader = WeightLoader {
             precision,
             format,
@@ -126,9 +126,9 @@ impl Model {
             matrices: matrices.unwrap_or_default(),
             bytes: 0,
         };
-        let backing = match cache_backing {
-            Some(backing) => backing,
-            None => loader.pack(compute, found, opened, progress)?,
+        let memory = match cache_memory {
+            Some(memory) => memory,
+            None => WeightsMemory::Arena(loader.pack(compute, found, opened, progress)?),
         };
         for weight in found.iter().filter(|weight| weight.vector) {
             loader.take_vector(weight)?;
@@ -152,7 +152,7 @@ impl Model {
         let bytes = loader.bytes;
         let ropes = spec.ropes.iter().map(|r: &Rope| (r.inv_freq(spec.context), r.mscale())).collect();
         let model =
-            Model { spec, embedding, blocks, final_norm, head, head_bias, encoder, ropes, bytes, backing };
+            Model { spec, embedding, blocks, final_norm, head, head_bias, encoder, ropes, bytes, memory };
         Ok((model, report))
     }
 
@@ -162,10 +162,11 @@ impl Model {
         self.bytes
     }
 
-    /// The kind of memory that holds the matrices (huge pages or not), as found after loading.
+    /// The kind of memory that holds the matrices (huge pages or not), as found after loading; of a mapped file as it is
+    /// found now.
     #[must_use]
     pub fn backing(&self) -> Backing {
-        self.backing
+        self.memory.backing()
     }
 }
 

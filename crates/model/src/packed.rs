@@ -3,12 +3,13 @@
 //! [`weights::packed`] reads and writes the file, `kernels` defines the panels in it. If the file does not match or is
 //! damaged, the model is loaded as if there were none.
 
-use crate::locate::LocatedWeight;
+use crate::locate::{EncoderFormat, LocatedWeight};
 use crate::weight_role::WeightRole;
-use cpu::{Arena, Backing, ReadonlyBytes, Tier};
+use cpu::{Arena, Backing, Map, ReadonlyBytes, Tier};
 use kernels::{Compute, Matrix, PANEL_FORMAT_VERSION, Precision};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weights::Opened;
 use weights::packed::{self, CacheKey, MatrixEntry, PackedFile, Problem};
 
@@ -22,6 +23,21 @@ pub enum PackedCache {
     Map,
     /// The file is read into anonymous memory.
     Read,
+}
+
+/// A packed cache and where its file is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PackedPlace<'a> {
+    /// Whether and how the cache is used.
+    pub cache: PackedCache,
+    /// The folder of the file; `None` is that of the model's first file.
+    pub folder: Option<&'a Path>,
+}
+
+impl From<PackedCache> for PackedPlace<'_> {
+    fn from(cache: PackedCache) -> Self {
+        PackedPlace { cache, folder: None }
+    }
 }
 
 /// What happened to the packed cache while a model was loaded.
@@ -44,7 +60,36 @@ pub(crate) struct PackedStore<'a> {
     matrices: Vec<(&'a LocatedWeight<'a>, MatrixEntry)>,
     tier: Tier,
     precision: Precision,
+    format: EncoderFormat,
     cache: PackedCache,
+}
+
+/// The memory that matrices lie in.
+pub(crate) enum WeightsMemory {
+    /// Memory of the process's own, as it was when they had been loaded.
+    Arena(Backing),
+    /// A mapped file. What backs it is found when it is asked for: the kernel's account of a process with many models takes
+    /// longer than a warm start.
+    File(Arc<Map>),
+}
+
+impl WeightsMemory {
+    /// The kind of memory (huge pages or not).
+    pub(crate) fn backing(&self) -> Backing {
+        match self {
+            WeightsMemory::Arena(backing) => *backing,
+            WeightsMemory::File(map) => map.backing(),
+        }
+    }
+}
+
+/// What the key and the file's name say of the format of an encoder's matrices.
+fn suffix(format: EncoderFormat) -> &'static str {
+    match format {
+        EncoderFormat::File => "",
+        EncoderFormat::Bf16 => ".bf16",
+        EncoderFormat::Int8 => ".int8",
+    }
 }
 
 /// All matrices of a model.
@@ -56,8 +101,8 @@ impl<'a> PackedStore<'a> {
         opened: &Opened,
         found: &'a [LocatedWeight<'a>],
         tier: Tier,
-        precision: Precision,
-        cache: PackedCache,
+        (precision, format): (Precision, EncoderFormat),
+        PackedPlace { cache, folder }: PackedPlace<'_>,
     ) -> Option<PackedStore<'a>> {
         if cache == PackedCache::Off {
             return None;
@@ -66,8 +111,8 @@ impl<'a> PackedStore<'a> {
             version: PANEL_FORMAT_VERSION,
             tier: tier.name().to_owned(),
             lanes: cpu::simd::lanes(tier),
-            precision: format!("{precision:?}").to_lowercase(),
-            files: opened.file_keys()?,
+            precision: [&format!("{precision:?}").to_lowercase(), suffix(format)].concat(),
+            files: opened.file_keys()?.to_vec(),
         };
         let slot = |weight: &LocatedWeight<'_>| {
             let (file, source_start) = opened.place_of(weight.bytes)?;
@@ -87,9 +132,10 @@ impl<'a> PackedStore<'a> {
         };
         let matrices = found.iter().filter(|weight| !weight.vector);
         let matrices = matrices.map(|weight| Some((weight, slot(weight)?))).collect::<Option<_>>()?;
-        let path = packed::path_beside(opened, tier.name())?;
+        let what = [tier.name(), suffix(format)].concat();
+        let path = packed::path_for(opened, folder, &what)?;
         let model = opened.first_file()?.to_owned();
-        Some(PackedStore { path, model, key, matrices, tier, precision, cache })
+        Some(PackedStore { path, model, key, matrices, tier, precision, format, cache })
     }
 
     /// The matrices from the file, if there is one that matches.
@@ -97,7 +143,7 @@ impl<'a> PackedStore<'a> {
         &self,
         compute: &Compute,
         report: &mut PackedCacheReport,
-    ) -> Option<(Matrices, Backing)> {
+    ) -> Option<(Matrices, WeightsMemory)> {
         let taken = packed::open(&self.path, &self.key).and_then(|there| {
             let Some(there) = there else { return Ok(None) };
             self.check(&there).map_err(|problem| there.wrong(problem))?;
@@ -127,8 +173,9 @@ impl<'a> PackedStore<'a> {
         let differs = |slot: &MatrixEntry| Problem::Matrix { role: slot.role.clone() };
         for ((weight, wanted), slot) in self.matrices.iter().zip(slots) {
             let MatrixEntry { layout, power, start, bytes, .. } = slot.clone();
-            let &LocatedWeight { dtype, rows, cols, .. } = *weight;
-            let fits = Matrix::panels_bytes(self.tier, dtype, rows, cols, self.precision, &layout);
+            let &LocatedWeight { rows, cols, .. } = *weight;
+            let (dtype, precision) = weight.packed_as(self.format, self.precision, self.tier);
+            let fits = Matrix::panels_bytes(self.tier, dtype, rows, cols, precision, &layout);
             if fits.map(|fits| fits as u64) != Some(bytes)
                 || *slot != (MatrixEntry { layout, power, start, bytes, ..wanted.clone() })
             {
@@ -141,17 +188,21 @@ impl<'a> PackedStore<'a> {
         }
     }
 
-    fn map(&self, compute: &Compute, there: &PackedFile) -> Result<(Matrices, Backing), packed::Error> {
+    fn map(&self, compute: &Compute, there: &PackedFile) -> Result<(Matrices, WeightsMemory), packed::Error> {
         let map = there.map()?;
         map.populate(&compute.pool).map_err(|error| there.wrong(error.into()))?;
         let matrices = self.matrices(there, |slot| {
             let panels = there.range(slot).and_then(|range| ReadonlyBytes::of_file(&map, range));
             panels.ok_or_else(|| there.wrong(Problem::Place { role: slot.role.clone() }))
         })?;
-        Ok((matrices, map.backing()))
+        Ok((matrices, WeightsMemory::File(map)))
     }
 
-    fn read(&self, compute: &Compute, there: &PackedFile) -> Result<(Matrices, Backing), packed::Error> {
+    fn read(
+        &self,
+        compute: &Compute,
+        there: &PackedFile,
+    ) -> Result<(Matrices, WeightsMemory), packed::Error> {
         let length = |slot: &MatrixEntry| usize::try_from(slot.bytes).unwrap_or(usize::MAX);
         let no_memory = |error: std::io::Error| there.wrong(error.into());
         let mut arena = Arena::new(there.slots().iter().map(length)).map_err(no_memory)?;
@@ -160,7 +211,7 @@ impl<'a> PackedStore<'a> {
             there.read(&compute.pool, slot, &mut panels)?;
             Ok(panels.freeze())
         })?;
-        Ok((matrices, arena.backing()))
+        Ok((matrices, WeightsMemory::Arena(arena.backing())))
     }
 
     /// Makes each matrix from its panels.
@@ -170,9 +221,10 @@ impl<'a> PackedStore<'a> {
         mut panels: impl FnMut(&MatrixEntry) -> Result<ReadonlyBytes, packed::Error>,
     ) -> Result<Matrices, packed::Error> {
         let matrix = |((weight, _), slot): (&(&LocatedWeight<'_>, MatrixEntry), &MatrixEntry)| {
-            let &LocatedWeight { dtype, rows, cols, .. } = *weight;
+            let &LocatedWeight { rows, cols, .. } = *weight;
             let panels = panels(slot)?;
-            let (tier, precision) = (self.tier, self.precision);
+            let tier = self.tier;
+            let (dtype, precision) = weight.packed_as(self.format, self.precision, tier);
             let matrix =
                 Matrix::from_panels(tier, dtype, rows, cols, precision, &slot.layout, slot.power, panels)
                     .map_err(|_| there.wrong(Problem::Matrix { role: slot.role.clone() }))?;

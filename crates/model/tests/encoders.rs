@@ -5,7 +5,7 @@
 
 use cpu::{Pool, Tier};
 use kernels::{Compute, KvDtype, Precision};
-use model::{EncodePass, EncodeText, EncoderFormat, Model, Spec, Want};
+use model::{EncodePass, EncodeText, EncoderFormat, Model, PackedCache, PackedCacheReport, Spec, Want};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -99,6 +99,16 @@ impl Encoder {
         threads: usize,
         fast: Option<EncoderFormat>,
     ) -> Result<Encoder, Box<dyn std::error::Error>> {
+        Encoder::cached(file, tier, threads, fast, PackedCache::Off).map(|(encoder, _)| encoder)
+    }
+
+    fn cached(
+        file: &Path,
+        tier: Tier,
+        threads: usize,
+        fast: Option<EncoderFormat>,
+        cache: PackedCache,
+    ) -> Result<(Encoder, PackedCacheReport), Box<dyn std::error::Error>> {
         let compute = Compute::new(tier, Pool::new(threads, None)?);
         let opened = weights::open(file)?;
         let spec = Spec::read(&opened)?;
@@ -106,8 +116,9 @@ impl Encoder {
             None => (Precision::F32, EncoderFormat::File, KvDtype::F32),
             Some(format) => (Precision::Fast, format, KvDtype::fastest(tier)),
         };
-        let model = Model::load_encoder(spec, &opened, &compute, precision, format, &mut |_| ())?;
-        Ok(Encoder { model, compute, kv })
+        let how = (precision, format);
+        let (model, report) = Model::load_encoder(spec, &opened, &compute, how, cache, &mut |_| ())?;
+        Ok((Encoder { model, compute, kv }, report))
     }
 
     /// The output of each text, computed in batches of these texts, with room for `step_tokens` tokens.
@@ -303,5 +314,53 @@ fn a_text_alone_equals_the_text_in_any_batch() {
                 }
             }
         }
+    }
+}
+
+/// Packed weights of an encoder: a file for each format, from which the next load has the same bits.
+#[test]
+fn packed_encoders_give_the_same_bits() {
+    let tier = Tier::best();
+    for case in cases() {
+        let texts = Text::all(&case);
+        let views: Vec<&Text> = texts.iter().collect();
+        let (file, outputs) = files(&case).into_iter().next().expect("a file");
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = folder.path().join("model");
+        copy_all(&file, &copy);
+        for format in [EncoderFormat::Bf16, EncoderFormat::Int8] {
+            let load = |cache| {
+                let loaded = Encoder::cached(&copy, tier, 2, Some(format), cache);
+                loaded.unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+            };
+            let of = |encoder: &Encoder| {
+                let all =
+                    outputs.iter().map(|(_, want)| encoder.encode(std::slice::from_ref(&views), *want, 64));
+                all.collect::<Vec<_>>()
+            };
+            let truth = of(&load(PackedCache::Off).0);
+            let mut written = 0;
+            for cache in [PackedCache::Map, PackedCache::Map, PackedCache::Read] {
+                let (encoder, report) = load(cache);
+                assert!(report.errors.is_empty(), "{}: {report:?}", file.display());
+                assert!(report.used != report.written.is_some(), "{report:?}");
+                written += usize::from(report.written.is_some());
+                assert!(of(&encoder) == truth, "{}: {format:?}, {cache:?}", file.display());
+            }
+            assert_eq!(written, 1);
+        }
+    }
+}
+
+/// Copies a file, or a folder with what is in it.
+fn copy_all(from: &Path, to: &Path) {
+    if from.is_file() {
+        std::fs::copy(from, to).expect("a fixture");
+        return;
+    }
+    std::fs::create_dir(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a fixture") {
+        let entry = entry.expect("an entry");
+        copy_all(&entry.path(), &to.join(entry.file_name()));
     }
 }

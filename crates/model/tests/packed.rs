@@ -153,7 +153,7 @@ fn another_reading_of_the_same_file_is_noticed() {
         tier: tier.name().to_owned(),
         lanes: cpu::simd::lanes(tier),
         precision: "fine".to_owned(),
-        files: key,
+        files: key.to_vec(),
     };
     let there = weights::packed::open(&file, &key).expect("a good file").expect("a file");
     let with = |edit: &dyn Fn(&mut Vec<weights::packed::MatrixEntry>)| {

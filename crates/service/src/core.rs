@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use events::{Event, Metrics, ModelEvent, Rejection};
+use tokio::sync::Semaphore;
 use wire::Fault;
 
 use crate::admission::Admission;
@@ -16,6 +17,9 @@ pub(crate) struct Core {
     pub(crate) tensors: TensorSlots,
     /// Requests to pipelines that run at once.
     pub(crate) pipelines: TensorSlots,
+    /// A place for each of them to compute on texts in. They hold models meanwhile, so they must not wait for places
+    /// whose holders may wait for models.
+    pub(crate) steps: Arc<Semaphore>,
 }
 
 impl Core {

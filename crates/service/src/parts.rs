@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use inference::{Output, Request, RequestContext};
+use inference::{Output, Request};
+use wire::Fault;
 
 use crate::core::Core;
 use crate::pipelines::{Models, Outcome};
 use crate::preparation::Admitted;
 use crate::registry::{Lease, Registry};
-use crate::service::{Service, Takes};
+use crate::service::Service;
 
 impl Models for Service {
     fn core(&self) -> &Core {
@@ -19,13 +20,18 @@ impl Models for Service {
         Service::registry(self)
     }
 
-    fn admit<'a>(&'a self, context: &'a Arc<RequestContext>) -> Outcome<'a, Admitted> {
-        Box::pin(Service::admit(self, Takes::Texts, context, 0))
+    fn admit(&self) -> Outcome<'_, Admitted> {
+        Box::pin(async {
+            let place = self.core().steps.clone().acquire_owned().await;
+            // The semaphore is never closed.
+            let place = place.map_err(|_| Fault::internal("no place for a step"))?;
+            Ok(Admitted::new(None, place))
+        })
     }
 
     fn ask(&self, model: Lease, request: Request) -> Outcome<'_, Output> {
         Box::pin(async move {
-            let admitted = Service::admit(self, Takes::Texts, &request.context, 0).await?;
+            let admitted = Models::admit(self).await?;
             self.answer_with(model, request, admitted).await
         })
     }

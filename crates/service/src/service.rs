@@ -8,6 +8,7 @@ use events::{Event, Format, HourlyPrice, InferenceCounts, Metrics, ModelBudget, 
 use inference::{
     Capability, Inference, Load, Operation, Output, Request, RequestContext, Submitted, Tokenize, Tokens,
 };
+use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 use wire::Fault;
 
@@ -74,6 +75,7 @@ impl Service {
                 admission: Arc::new(Admission::new(options.requests, options.parallel, options.longest_wait)),
                 tensors: TensorSlots::default(),
                 pipelines: TensorSlots::new(PIPELINES),
+                steps: Arc::new(Semaphore::new(PIPELINES)),
                 options,
             },
         }

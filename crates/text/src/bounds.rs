@@ -113,7 +113,12 @@ fn check_pattern(what: &str, pattern: Option<&Value>) -> Result<(), Error> {
     for pattern in [text("String"), text("Regex")].into_iter().flatten() {
         at_most("a pattern of the tokenizer in bytes", pattern.len(), MAX_PATTERN)?;
     }
-    let Some(pattern) = text("Regex") else { return Ok(()) };
+    text("Regex").map_or(Ok(()), |pattern| check_regex(what, pattern))
+}
+
+/// Refuses a regular expression that does not compile, or backtracks too much on typical worst-case texts.
+pub(crate) fn check_regex(what: &str, pattern: &str) -> Result<(), Error> {
+    at_most("a pattern of the tokenizer in bytes", pattern.len(), MAX_PATTERN)?;
     let shown: String = pattern.chars().take(60).collect();
     let regex = RegexBuilder::new(pattern)
         .backtrack_limit(MAX_BACKTRACKS)
@@ -155,11 +160,17 @@ pub(crate) fn check_added<'a>(added: impl Iterator<Item = &'a str>) -> Result<()
 /// A WordPiece model that accepts too long words.
 pub(crate) fn check_model(model: &ModelWrapper) -> Result<(), Error> {
     match model {
-        ModelWrapper::WordPiece(pieces) => {
-            at_most("max_input_chars_per_word", pieces.max_input_chars_per_word, MAX_WORD)
-        }
+        ModelWrapper::WordPiece(pieces) => check_word(pieces.max_input_chars_per_word),
         _ => Ok(()),
     }
+}
+
+/// Checks the longest word that a WordPiece model accepts.
+///
+/// # Errors
+/// Words that are too long.
+pub(crate) fn check_word(max_chars: usize) -> Result<(), Error> {
+    at_most("max_input_chars_per_word", max_chars, MAX_WORD)
 }
 
 thread_local! {

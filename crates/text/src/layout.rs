@@ -1,19 +1,20 @@
 //! The special tokens around a text and between the two texts of a pair, with their token types.
 
+use serde::{Deserialize, Serialize};
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::{Encoding, PostProcessor as _, Token};
 
 use crate::{Error, bounds};
 
 /// A special token and its token type (segment).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     pub(crate) id: u32,
     pub(crate) kind: u8,
 }
 
 /// A sequence of special tokens with the places of the texts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Frame {
     /// Special tokens before the first text, between the texts, and after the last text.
     pub(crate) before: Vec<Mark>,
@@ -32,7 +33,7 @@ impl Frame {
 }
 
 /// The frames of a single text and of a pair.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     pub(crate) single: Frame,
     /// The frame of a pair; `None` if the file's template does not have both texts once, in their order.

@@ -6,9 +6,9 @@
 //! character there composes with its neighbour, and no added token reaches over it.
 
 use serde_json::Value;
-use tokenizers::{AddedToken, NormalizerWrapper, PreTokenizerWrapper};
+use tokenizers::AddedToken;
 
-use crate::pipeline::PipelineParts;
+use crate::pipeline::PipelineIndex;
 
 /// The length in bytes from which a part of a text ends at the next cut.
 pub(crate) const PART_BYTES: usize = 4 << 10;
@@ -26,15 +26,10 @@ pub(crate) enum SafeCuts {
 
 impl SafeCuts {
     /// The cuts of a pipeline.
-    pub(crate) fn of(parts: &PipelineParts) -> SafeCuts {
-        let json = |value: serde_json::Result<Value>| value.ok().filter(|value| !value.is_null());
-        let normalizer =
-            parts.normalizer.as_ref().and_then(|n: &NormalizerWrapper| json(serde_json::to_value(n)));
-        let pre =
-            parts.pre_tokenizer.as_ref().and_then(|p: &PreTokenizerWrapper| json(serde_json::to_value(p)));
-        let Some(pre) = pre else { return SafeCuts::None };
+    pub(crate) fn of(index: &PipelineIndex) -> SafeCuts {
+        let Some(pre) = &index.pre_tokenizer else { return SafeCuts::None };
         let (normalizers, pres) =
-            (flat(normalizer.as_ref(), "normalizers"), flat(Some(&pre), "pretokenizers"));
+            (flat(index.normalizer.as_ref(), "normalizers"), flat(Some(pre), "pretokenizers"));
         let words = pres
             .iter()
             .any(|step| matches!(kind(step), "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit"));
@@ -45,7 +40,7 @@ impl SafeCuts {
         if !normalizers.iter().all(|step| is_local(step, words || always)) {
             return SafeCuts::None;
         }
-        if !parts.added.iter().all(|(_, token)| stays_within(token)) {
+        if !index.added.iter().all(|(_, token)| stays_within(token)) {
             return SafeCuts::None;
         }
         if words { SafeCuts::Whitespace } else { SafeCuts::Spaces }

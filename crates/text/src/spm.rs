@@ -8,18 +8,42 @@ use std::collections::{BinaryHeap, HashMap};
 
 use tokenizers::Token;
 
+use crate::tables::{Table, Trie};
+
 /// A SentencePiece BPE vocabulary with scores.
 pub(crate) struct Spm {
     /// Pieces that can result from text.
-    ids: HashMap<Box<str>, u32>,
+    ids: SpmPieces,
     /// Control tokens, which only the pipeline produces.
     control: HashMap<Box<str>, u32>,
-    /// The score of each piece, `[vocab]`.
-    scores: Vec<f32>,
     /// The piece of each byte, `[256]`.
     bytes: Vec<Option<u32>>,
     unknown: Option<u32>,
     size: usize,
+}
+
+/// Pieces with their ids and scores.
+pub(crate) enum SpmPieces {
+    /// From a file; the scores are `[vocab]`.
+    Map(HashMap<Box<str>, u32>, Vec<f32>),
+    /// From a packed tokenizer; the table has a 32-bit float for each id.
+    Packed(Trie, Table),
+}
+
+impl SpmPieces {
+    fn get(&self, piece: &str) -> Option<u32> {
+        match self {
+            SpmPieces::Map(ids, _) => ids.get(piece).copied(),
+            SpmPieces::Packed(ids, _) => ids.get(piece),
+        }
+    }
+
+    fn score(&self, id: u32) -> f32 {
+        match self {
+            SpmPieces::Map(_, scores) => scores[id as usize],
+            SpmPieces::Packed(_, scores) => f32::from_bits(scores.number(id as usize).unwrap_or(0)),
+        }
+    }
 }
 
 /// A symbol: bytes `start..start + len` of the text (`len` 0: merged into its left neighbour), and its neighbours.
@@ -62,16 +86,38 @@ impl Ord for Pair {
 const MERGES_PER_CHECK: usize = 4_096;
 
 impl Spm {
-    /// A model from pieces and their ids, control tokens, scores, byte pieces and the unknown token.
+    /// A model from pieces, control tokens, byte pieces and the unknown token. `size`: pieces and control tokens.
     pub(crate) fn new(
-        ids: HashMap<Box<str>, u32>,
+        ids: SpmPieces,
         control: HashMap<Box<str>, u32>,
-        scores: Vec<f32>,
         bytes: Vec<Option<u32>>,
         unknown: Option<u32>,
+        size: usize,
     ) -> Spm {
-        let size = ids.len() + control.len();
-        Spm { ids, control, scores, bytes, unknown, size }
+        Spm { ids, control, bytes, unknown, size }
+    }
+
+    /// The pieces that can result from text; `None` for a packed model.
+    pub(crate) fn vocabulary(&self) -> Option<&HashMap<Box<str>, u32>> {
+        match &self.ids {
+            SpmPieces::Map(ids, _) => Some(ids),
+            SpmPieces::Packed(..) => None,
+        }
+    }
+
+    /// The score of a piece.
+    pub(crate) fn score(&self, id: u32) -> f32 {
+        self.ids.score(id)
+    }
+
+    /// The control tokens.
+    pub(crate) fn control(&self) -> &HashMap<Box<str>, u32> {
+        &self.control
+    }
+
+    /// The piece of each byte, `[256]`, and the unknown token.
+    pub(crate) fn fallbacks(&self) -> (&[Option<u32>], Option<u32>) {
+        (&self.bytes, self.unknown)
     }
 
     /// The number of pieces of all kinds.
@@ -79,14 +125,17 @@ impl Spm {
         self.size
     }
 
-    /// The texts of pieces that can result from text.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
-        self.ids.keys().map(|piece| &**piece)
+    /// Calls `visit` with the text of each piece that can result from text.
+    pub(crate) fn each_piece(&self, visit: &mut impl FnMut(&str)) {
+        match &self.ids {
+            SpmPieces::Map(ids, _) => ids.keys().for_each(|piece| visit(piece)),
+            SpmPieces::Packed(ids, _) => ids.each(visit),
+        }
     }
 
     /// The id of a piece of any kind.
     pub(crate) fn id(&self, piece: &str) -> Option<u32> {
-        self.control.get(piece).or_else(|| self.ids.get(piece)).copied()
+        self.control.get(piece).copied().or_else(|| self.ids.get(piece))
     }
 
     /// Tokenizes a text, in O(n log n).
@@ -161,7 +210,7 @@ impl Spm {
         let len = symbols[left].len + symbols[right].len;
         let start = symbols[left].start;
         if let Some(id) = text.get(start..start + len).and_then(|piece| self.ids.get(piece)) {
-            pairs.push(Pair { score: self.scores[*id as usize], left, right, len });
+            pairs.push(Pair { score: self.ids.score(id), left, right, len });
         }
     }
 
@@ -169,10 +218,10 @@ impl Spm {
         let piece = text.get(start..start + len).unwrap_or_default();
         let place = |from: usize, to: usize| (start + from, start + to);
         if let Some(id) = self.ids.get(piece) {
-            tokens.push(Token::new(*id, String::new(), place(0, len)));
+            tokens.push(Token::new(id, String::new(), place(0, len)));
             return Ok(());
         }
-        let bytes: Option<Vec<u32>> = piece.bytes().map(|byte| self.bytes[usize::from(byte)]).collect();
+        let bytes: Option<Vec<u32>> = piece.bytes().map(|byte| *self.bytes.get(usize::from(byte))?).collect();
         if let Some(bytes) = bytes {
             let each = bytes.into_iter().enumerate();
             tokens.extend(each.map(|(at, id)| Token::new(id, String::new(), place(at, at + 1))));

@@ -1,9 +1,12 @@
 //! The bytes of each token, computed once at load.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Error;
+use crate::tables::Spans;
 
 /// How tokens are decoded to bytes; the counterpart of the `decoder` section of tokenizer.json.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum DecoderKind {
     /// GPT-2's byte-level alphabet: each byte is one of 256 printable characters.
     ByteLevel,
@@ -32,7 +35,7 @@ pub(crate) enum DecoderKind {
 }
 
 /// How the space before the first word is decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LeadingSpace {
     /// It is kept.
     Keep,
@@ -51,39 +54,45 @@ pub(crate) enum TokenPosition {
     Middle,
 }
 
-/// The bytes of all tokens, concatenated.
+/// The bytes of all tokens.
 pub(crate) struct TokenBytes {
     decoder_kind: DecoderKind,
-    bytes: Vec<u8>,
-    /// The offset of each token's bytes, `[vocab + 1]`.
-    starts: Vec<u32>,
+    /// `[vocab]`
+    spans: Spans,
 }
 
 impl TokenBytes {
     /// Decodes each token's text; ids without a token get no bytes.
     pub(crate) fn new(decoder_kind: DecoderKind, texts: &[Option<String>]) -> Result<TokenBytes, Error> {
-        let mut pieces =
-            TokenBytes { decoder_kind, bytes: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
+        let (mut bytes, mut starts) = (Vec::new(), Vec::with_capacity(texts.len() + 1));
         let too_large = |len: usize| Error::TooLarge {
             what: "the vocabulary's text in bytes",
             size: len as u64,
             limit: u64::from(u32::MAX),
         };
-        pieces.starts.push(0);
+        starts.push(0);
         for text in texts {
             if let Some(text) = text {
-                pieces.decoder_kind.write(text, &mut pieces.bytes);
+                decoder_kind.write(text, &mut bytes);
             }
-            pieces.starts.push(u32::try_from(pieces.bytes.len()).map_err(|_| too_large(pieces.bytes.len()))?);
+            starts.push(u32::try_from(bytes.len()).map_err(|_| too_large(bytes.len()))?);
         }
-        Ok(pieces)
+        Ok(TokenBytes { decoder_kind, spans: Spans::Owned { bytes, starts } })
+    }
+
+    /// The bytes of a packed tokenizer.
+    pub(crate) fn packed(decoder_kind: DecoderKind, spans: Spans) -> TokenBytes {
+        TokenBytes { decoder_kind, spans }
+    }
+
+    /// How tokens are decoded.
+    pub(crate) fn decoder_kind(&self) -> &DecoderKind {
+        &self.decoder_kind
     }
 
     /// The token's own bytes, without separators to its neighbours; `None` beyond the vocabulary.
     pub(crate) fn get(&self, id: u32) -> Option<&[u8]> {
-        let at = id as usize;
-        let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
-        Some(&self.bytes[start as usize..end as usize])
+        self.spans.get(id as usize)
     }
 
     /// Appends a token's bytes to `out`; returns the position of the next token.

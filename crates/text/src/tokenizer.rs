@@ -10,22 +10,23 @@ use weights::opened::{Metadata, Opened};
 use crate::config_files::ConfigFiles;
 use crate::layout::Layout;
 use crate::names::SpecialTokenNames;
-use crate::pipeline::Pipelines;
+use crate::pipeline::{LazyPipelines, PipelineIndex};
 use crate::safe_cuts::SafeCuts;
 use crate::spec::TokenizerSpec;
 use crate::token_bytes::{DecoderKind, TokenBytes, TokenPosition};
+use crate::token_texts::TokenTexts;
 use crate::word_encoder::{TokenSink, WordEncoder, char_of};
 use crate::{EncodeError, Error, Special, TokenLimit, bounds, eog, gguf, huggingface};
 
 /// The tokenizer of a model. Immutable after loading, and shared between threads.
 pub struct Tokenizer {
-    pipelines: Pipelines,
+    pipelines: LazyPipelines,
     /// The fast word-by-word encoder; `None` if the pipeline has parts that it does not support.
     words: Option<WordEncoder>,
     /// The bound of tokens by bytes; `None` if the length of a text says nothing about its tokens.
     bound: Option<Bound>,
     pieces: TokenBytes,
-    texts: Vec<Option<String>>,
+    texts: TokenTexts,
     /// Whether each id is a control token, `[vocab]`.
     special: Vec<bool>,
     names: SpecialTokenNames,
@@ -34,6 +35,8 @@ pub struct Tokenizer {
     layout: Option<Layout>,
     /// The post-processor, if it trims offsets.
     trimmer: Option<PostProcessorWrapper>,
+    /// Whether the pipeline can be written to a packed tokenizer.
+    packs: bool,
     safe_cuts: SafeCuts,
     bos: Option<u32>,
     eos: Option<u32>,
@@ -60,8 +63,8 @@ impl Tokenizer {
                     sentence_bert_config: files.sentence_bert_config.clone(),
                 };
                 match (&files.tokenizer_json, &files.vocab_txt) {
-                    (Some(json), _) => huggingface::read(json, &configs),
-                    (None, Some(vocab)) => huggingface::read_vocab_txt(vocab, &configs),
+                    (Some(json), _) => huggingface::read(json.bytes()?, &configs),
+                    (None, Some(vocab)) => huggingface::read_vocab_txt(vocab.bytes()?, &configs),
                     (None, None) => Err(missing_json(only_model())),
                 }
             }
@@ -121,8 +124,9 @@ impl Tokenizer {
             _ => [false; 256],
         };
         let pieces = TokenBytes::new(loaded.decoder_kind, &loaded.texts)?;
-        let words = WordEncoder::new(&loaded.parts);
-        let safe_cuts = SafeCuts::of(&loaded.parts);
+        let index = PipelineIndex::of(&loaded.parts);
+        let words = index.as_ref().and_then(|index| WordEncoder::new(index, &loaded.parts.model, false));
+        let safe_cuts = index.as_ref().map_or(SafeCuts::None, SafeCuts::of);
         let named = loaded.parts.added.iter().map(|(_, token)| token.content.len());
         let said = loaded.texts.iter().zip(0..).map(|(text, id)| {
             let written = text.as_ref().filter(|_| !by_bytes).map_or(0, String::len);
@@ -136,12 +140,15 @@ impl Tokenizer {
             }
             _ => None,
         };
+        let packs = index.is_some();
+        let index = index.unwrap_or_else(|| PipelineIndex::of_added(&loaded.parts));
         Ok(Tokenizer {
-            pipelines: Pipelines::build(loaded.parts)?,
+            pipelines: LazyPipelines::build(index, loaded.parts)?,
+            packs,
             bound,
             words,
             pieces,
-            texts: loaded.texts,
+            texts: TokenTexts::Owned(loaded.texts),
             special,
             names,
             prefix: loaded.around.0,
@@ -223,7 +230,7 @@ impl Tokenizer {
 
     /// Encodes the whole text with the library, for pipelines that [`WordEncoder`] does not support.
     fn encode_by_library(&self, text: &str, ids: &mut TokenCollector<'_>) -> Result<(), EncodeError> {
-        let pipeline = self.pipelines.pipeline(ids.special == Special::Parse);
+        let pipeline = self.pipelines.pipeline(ids.special == Special::Parse).map_err(EncodeError::Failed)?;
         let _ = bounds::refusal();
         let encoding = pipeline.encode_fast(text, false).map_err(|e| EncodeError::Failed(e.to_string()))?;
         if let Some(refusal) = bounds::refusal() {
@@ -236,7 +243,7 @@ impl Tokenizer {
     pub(crate) fn spell(&self, id: u32, tokens: &mut Vec<u32>) -> Result<(), Error> {
         let name = self.token_text(id).unwrap_or_default();
         for letter in name.chars() {
-            let spelt = self.pipelines.model().tokenize(letter.encode_utf8(&mut [0; 4]));
+            let spelt = self.pipelines.model.tokenize(letter.encode_utf8(&mut [0; 4]));
             let spelt = spelt.map_err(|e| Error::Encode(e.to_string()))?;
             tokens.extend(spelt.iter().map(|token| token.id).filter(|id| !self.is_special(*id)));
         }
@@ -269,12 +276,12 @@ impl Tokenizer {
 
     /// A token as the vocabulary writes it (`Ġhello`, `▁hello`, `<0x0A>`).
     pub fn token_text(&self, id: u32) -> Option<&str> {
-        self.texts.get(id as usize)?.as_deref()
+        self.texts.get(id)
     }
 
     /// The id of a token as the vocabulary writes it.
     pub fn token_id(&self, text: &str) -> Option<u32> {
-        self.pipelines.pipeline(true).token_to_id(text)
+        self.pipelines.token_id(text)
     }
 
     /// The size of the vocabulary: the highest id plus one.
@@ -331,6 +338,7 @@ fn check_ids(loaded: &TokenizerSpec) -> Result<(), Error> {
 }
 
 /// A lower bound of tokens by the bytes of a text.
+#[derive(Clone)]
 struct Bound {
     /// The most bytes of text that one token encodes.
     longest: usize,
@@ -417,6 +425,9 @@ impl std::fmt::Debug for Tokenizer {
             .finish_non_exhaustive()
     }
 }
+
+mod packed;
+pub use packed::{PackedTokenizer, TokenizerCache, TokenizerCacheReport};
 
 mod parts;
 #[cfg(test)]

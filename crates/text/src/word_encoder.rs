@@ -18,7 +18,7 @@ use tokenizers::{
     PreTokenizer as _, PreTokenizerWrapper,
 };
 
-use crate::pipeline::{PipelineParts, SharedModel};
+use crate::pipeline::{PipelineIndex, SharedModel};
 use crate::split_points::SplitPoints;
 use crate::{EncodeError, bounds};
 
@@ -74,9 +74,9 @@ impl NormalizerStep {
 /// A step of the pre-tokenizer.
 enum PreTokenizerStep {
     /// Splits before and after each match (`Isolated`).
-    Isolate(Regex),
+    Isolate(Pattern),
     /// Splits after each match, which joins the piece before it (`MergedWithPrevious`).
-    CutAfter(Regex),
+    CutAfter(Pattern),
     Digits,
     DigitRuns,
     /// Adds a space before a piece that does not begin with one.
@@ -85,6 +85,29 @@ enum PreTokenizerStep {
     Bytes,
     /// Any other step that depends on its piece only, run by the library.
     Other(PreTokenizerWrapper),
+}
+
+/// A pattern, compiled when it is first used: Unicode classes take milliseconds.
+struct Pattern {
+    text: String,
+    /// Whether its cost is to be checked before it is used.
+    is_foreign: bool,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    fn new(text: impl Into<String>) -> Pattern {
+        Pattern { text: text.into(), is_foreign: false, compiled: OnceLock::new() }
+    }
+
+    /// The compiled pattern.
+    fn regex(&self) -> Result<&Regex, EncodeError> {
+        let compiled = self.compiled.get_or_init(|| {
+            let is_good = !self.is_foreign || bounds::check_regex("a pattern", &self.text).is_ok();
+            is_good.then(|| Regex::new(&self.text).ok()).flatten()
+        });
+        compiled.as_ref().ok_or_else(|| failed("a pattern of the vocabulary does not compile"))
+    }
 }
 
 /// A receiver of token ids; its errors end the encoding.
@@ -102,26 +125,29 @@ fn failed(error: impl std::fmt::Display) -> EncodeError {
 }
 
 impl WordEncoder {
-    /// `None` if the pipeline has a part that is not supported here.
-    pub(crate) fn new(parts: &PipelineParts) -> Option<WordEncoder> {
-        let normal = match &parts.normalizer {
-            None => Vec::new(),
-            Some(normalizer) => normalizer_steps(&serde_json::to_value(normalizer).ok()?)?,
-        };
-        let steps = match &parts.pre_tokenizer {
-            None => Vec::new(),
-            Some(steps) => self::steps(&serde_json::to_value(steps).ok()?)?,
-        };
+    /// `None` if the pipeline has a part that is not supported here. With `later`, patterns are compiled and their cost is
+    /// checked when a text needs them; otherwise their cost has been checked.
+    pub(crate) fn new(index: &PipelineIndex, model: &SharedModel, later: bool) -> Option<WordEncoder> {
+        let mut steps = index.pre_tokenizer.as_ref().map_or(Some(Vec::new()), steps)?;
+        for step in &mut steps {
+            if let PreTokenizerStep::Isolate(pattern) | PreTokenizerStep::CutAfter(pattern) = step {
+                pattern.is_foreign = later;
+                if !later && pattern.regex().is_err() {
+                    return None;
+                }
+            }
+        }
+        let normal = index.normalizer.as_ref().map_or(Some(Vec::new()), normalizer_steps)?;
         let mut words = WordEncoder {
             raw: AddedTokens::new(Vec::new())?,
             normalized: AddedTokens::new(Vec::new())?,
             normal,
             steps,
-            model: parts.model.clone(),
+            model: model.clone(),
             split_points: OnceLock::new(),
         };
         let (mut raw, mut normalized) = (Vec::new(), Vec::new());
-        for (id, token) in parts.added.iter().filter(|(_, token)| !token.content.is_empty()) {
+        for (id, token) in index.added.iter().filter(|(_, token)| !token.content.is_empty()) {
             if token.single_word {
                 return None;
             }
@@ -198,12 +224,12 @@ impl WordEncoder {
         let Some((step, rest)) = steps.split_first() else { return self.word(part, sink) };
         match step {
             PreTokenizerStep::Isolate(regex) => {
-                pieces(regex, part, &mut |piece, _| self.step(rest, piece, sink))
+                pieces(regex.regex()?, part, &mut |piece, _| self.step(rest, piece, sink))
             }
             PreTokenizerStep::CutAfter(regex) => {
                 // The piece that the next match is merged into.
                 let (mut open, mut last_matched) = (0..0, false);
-                pieces(regex, part, &mut |piece, matched| {
+                pieces(regex.regex()?, part, &mut |piece, matched| {
                     let end = open.end + piece.len();
                     if matched && !last_matched {
                         open.end = end;
@@ -410,13 +436,13 @@ fn steps(value: &Value) -> Option<Vec<PreTokenizerStep>> {
             "Split" if step["invert"] == false => {
                 let pattern = &step["pattern"];
                 let regex = match (pattern["Regex"].as_str(), pattern["String"].as_str()) {
-                    (Some(regex), _) => Regex::new(regex),
-                    (_, Some(text)) => Regex::new(&fancy_regex::escape(text)),
+                    (Some(regex), _) => Pattern::new(regex),
+                    (_, Some(text)) => Pattern::new(fancy_regex::escape(text)),
                     _ => return None,
                 };
                 steps.push(match step["behavior"].as_str()? {
-                    "Isolated" => PreTokenizerStep::Isolate(regex.ok()?),
-                    "MergedWithPrevious" => PreTokenizerStep::CutAfter(regex.ok()?),
+                    "Isolated" => PreTokenizerStep::Isolate(regex),
+                    "MergedWithPrevious" => PreTokenizerStep::CutAfter(regex),
                     _ => return None,
                 });
             }
@@ -427,7 +453,7 @@ fn steps(value: &Value) -> Option<Vec<PreTokenizerStep>> {
                     steps.push(PreTokenizerStep::AddPrefixSpace);
                 }
                 if step["use_regex"] != false {
-                    steps.push(PreTokenizerStep::Isolate(Regex::new(GPT2).ok()?));
+                    steps.push(PreTokenizerStep::Isolate(Pattern::new(GPT2)));
                 }
                 steps.push(PreTokenizerStep::Bytes);
             }

@@ -94,13 +94,20 @@ fn line(encoder: &EncoderTokenizer, text: &str) -> Vec<String> {
 /// Compares all strings; `but`: texts whose tokens differ on purpose.
 fn compare(name: &str, expected: &str, but: impl Fn(&str, usize) -> bool) {
     let encoder = open(name);
+    compare_with(&encoder, name, expected, &but);
+    let packed = Arc::new(support::packed(encoder.tokenizer()));
+    let packed = EncoderTokenizer::new(packed).expect("a layout");
+    compare_with(&packed, &format!("{name}, packed"), expected, &but);
+}
+
+fn compare_with(encoder: &EncoderTokenizer, name: &str, expected: &str, but: &dyn Fn(&str, usize) -> bool) {
     let path = support::fixtures().join(format!("expected/encoder-{expected}.txt"));
     let expected = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let strings: Vec<String> = support::strings().into_iter().step_by(5).collect();
     assert_eq!(strings.len(), expected.lines().count(), "{name}: a line a string");
     let mut wrong = Vec::new();
     for (text, want) in strings.iter().zip(expected.lines()) {
-        let ours = line(&encoder, text);
+        let ours = line(encoder, text);
         let want: Vec<&str> = want.split(' ').collect();
         assert_eq!(want.len(), NAMES.len());
         for (at, what) in NAMES.iter().enumerate() {

@@ -11,6 +11,7 @@ mod models_json;
 mod models_real;
 mod models_templates;
 mod models_words;
+mod packed;
 mod prompts;
 mod schema_faults;
 mod schema_keywords;

@@ -60,8 +60,10 @@ fn against_sentencepiece(kind: &str) -> (usize, Vec<String>) {
     let strings = support::strings();
     assert_eq!(expected.lines().count(), strings.len());
     let mut wrong = Vec::new();
+    let packed = support::packed(&tokenizer);
     for (text, want) in strings.iter().zip(expected.lines()) {
         let ours = tokenizer.encode(text, Special::Plain, false).expect("encodes");
+        assert_eq!(packed.encode(text, Special::Plain, false).expect("encodes"), ours, "{text:?}, packed");
         if format!("{:08x}", support::ids_hash(&ours)) != want {
             wrong.push(format!("{text:?}: {ours:?}"));
         }

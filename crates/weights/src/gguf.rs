@@ -8,6 +8,7 @@
 mod cursor;
 mod error;
 mod limits;
+mod strings;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -22,6 +23,7 @@ use crate::element::Element;
 use cursor::Cursor;
 pub use error::Error;
 use limits::{DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_DIMENSIONS, MAX_NAME_BYTES};
+pub use strings::Strings;
 pub use value::{Array, Metadata, Value};
 pub use write::write;
 

@@ -12,6 +12,7 @@ use crate::diagnose;
 use crate::opened::Error;
 use files::{MAX_CONFIG_BYTES, SINGLE, bytes, json};
 
+pub use files::LazyFile;
 pub use modules::Module;
 pub(crate) use modules::{ExtraWeights, extra_weights};
 
@@ -39,10 +40,10 @@ pub struct Metadata {
     /// The chat template from `chat_template.jinja`, else from `chat_template.json`, else the (default) one of
     /// `tokenizer_config.json`: the order of transformers.
     pub chat_template: Option<String>,
-    /// The bytes of `tokenizer.json`, if present.
-    pub tokenizer_json: Option<Vec<u8>>,
-    /// The bytes of `vocab.txt`, a WordPiece vocabulary with one token a line, if present.
-    pub vocab_txt: Option<Vec<u8>>,
+    /// `tokenizer.json`, if present.
+    pub tokenizer_json: Option<LazyFile>,
+    /// `vocab.txt`, a WordPiece vocabulary with one token a line, if present.
+    pub vocab_txt: Option<LazyFile>,
     /// The modules of `modules.json` in their order, if present.
     pub modules: Option<Vec<Module>>,
     /// The content of `sentence_bert_config.json` (or of its namesakes, such as `sentence_roberta_config.json`), if
@@ -72,8 +73,8 @@ impl Metadata {
             special_tokens_map: json(&network.join("special_tokens_map.json"), MAX_CONFIG_BYTES)?,
             tokenizer_config,
             chat_template,
-            tokenizer_json: bytes(&network.join("tokenizer.json"), MAX_LIST_BYTES)?,
-            vocab_txt: bytes(&network.join("vocab.txt"), MAX_LIST_BYTES)?,
+            tokenizer_json: LazyFile::find(network.join("tokenizer.json"), MAX_LIST_BYTES)?,
+            vocab_txt: LazyFile::find(network.join("vocab.txt"), MAX_LIST_BYTES)?,
             sentence_bert_config: modules::settings(&network)?,
             sentence_transformers: json(&dir.join("config_sentence_transformers.json"), MAX_CONFIG_BYTES)?,
             modules,

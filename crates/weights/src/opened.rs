@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use cpu::Map;
@@ -118,6 +119,8 @@ pub struct Opened {
     parts: Vec<Part>,
     entries: Vec<Entry>,
     index: HashMap<String, usize>,
+    /// Worked out once.
+    keys: OnceLock<Option<Vec<FileKey>>>,
 }
 
 /// Opens the GGUF file (any part of a split one) or the Hugging Face directory at `path`.
@@ -264,7 +267,8 @@ impl Opened {
 
     fn empty(path: &Path, metadata: Metadata) -> Opened {
         let path = path.to_owned();
-        Opened { path, metadata, parts: Vec::new(), entries: Vec::new(), index: HashMap::new() }
+        let (parts, entries, index) = (Vec::new(), Vec::new(), HashMap::new());
+        Opened { path, metadata, parts, entries, index, keys: OnceLock::new() }
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), Error> {
@@ -364,16 +368,36 @@ impl Opened {
     }
 
     /// The identity of each file, for the packed cache; `None` for a model in memory, or without modification times.
-    pub fn file_keys(&self) -> Option<Vec<FileKey>> {
+    pub fn file_keys(&self) -> Option<&[FileKey]> {
+        self.keys.get_or_init(|| self.hash_files()).as_deref()
+    }
+
+    /// Takes the identities that [`Opened::file_keys`] gave when the same files were opened before, in place of hashing
+    /// them again. Those of files with another size or time are not taken.
+    pub fn remember_file_keys(&self, keys: Vec<FileKey>) {
+        let is_same = |(part, key): (&Part, &FileKey)| {
+            let Bytes::File(map) = &part.bytes else { return false };
+            map.len() as u64 == key.bytes && modified_ns(map) == Some(key.modified_ns)
+        };
+        if keys.len() == self.parts.len() && self.parts.iter().zip(&keys).all(is_same) {
+            let _ = self.keys.set(Some(keys));
+        }
+    }
+
+    fn hash_files(&self) -> Option<Vec<FileKey>> {
         let key = |(number, part): (usize, &Part)| {
             let Bytes::File(map) = &part.bytes else { return None };
             let own = self.entries.iter().filter(|entry| entry.part == number);
             let data = own.map(|entry| entry.range.start).min().unwrap_or(map.len());
-            let modified = map.modified()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
-            Some(packed::file_key(map, data, u64::try_from(modified).ok()?))
+            Some(packed::file_key(map, data, modified_ns(map)?))
         };
         self.parts.iter().enumerate().map(key).collect()
     }
+}
+
+/// When a file had been changed last as it was mapped, in nanoseconds since 1970.
+fn modified_ns(map: &Map) -> Option<u64> {
+    u64::try_from(map.modified()?.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
 }
 
 impl Entry {

@@ -12,6 +12,7 @@
 //! themselves are not verified, which would cost the time that the cache saves; kernels are safe with any bytes. This
 //! crate does not interpret the matrices: their layout is a name and a version that the packing crate defines.
 
+mod bundle;
 mod file_key;
 mod write;
 
@@ -27,6 +28,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Opened;
 
+pub use bundle::{Bundle, BundleBytes, BundleKind, bundle_bytes, open_bundle, parse_bundle, write_bundle};
 pub use file_key::FileKey;
 pub(crate) use file_key::file_key;
 pub use write::write;
@@ -78,6 +80,8 @@ pub enum Problem {
     Machine { found: String, wanted: String },
     #[error("packed from other weights than the model's files hold now")]
     Model,
+    #[error("{0}")]
+    Content(String),
     #[error("the matrix {role} is not as the model has it")]
     Matrix { role: String },
     #[error("another process is writing it")]
@@ -151,12 +155,26 @@ pub struct PackedFile {
     data: u64,
 }
 
-/// The path of this model's packed cache for `tier`, beside its first file; `None` for a model in memory.
-pub fn path_beside(opened: &Opened, tier: &str) -> Option<PathBuf> {
+/// The path of a packed file of this model, named by its first file and by `what` the file holds (`avx2`), beside that
+/// file or in `folder`; `None` for a model in memory.
+pub fn path_for(opened: &Opened, folder: Option<&Path>, what: &str) -> Option<PathBuf> {
     let first = opened.first_file()?;
     let mut name = first.file_name()?.to_owned();
-    name.push(format!(".{tier}.packed"));
-    Some(first.with_file_name(name))
+    name.push(format!(".{what}.packed"));
+    Some(match folder {
+        Some(folder) => folder.join(name),
+        None => first.with_file_name(name),
+    })
+}
+
+/// As [`path_for`], beside the model's first file.
+pub fn path_beside(opened: &Opened, what: &str) -> Option<PathBuf> {
+    path_for(opened, None, what)
+}
+
+/// Whether a file's name is one of [`path_for`], or of such a file that is being written.
+pub fn is_packed_name(name: &str) -> bool {
+    name.ends_with(".packed") || name.ends_with(".packed.part")
 }
 
 impl CacheKey {
@@ -198,11 +216,11 @@ impl Index {
 }
 
 /// The length of the index in bytes, and its checksum.
-fn prelude(bytes: &[u8; PRELUDE], file_bytes: u64) -> Result<(usize, [u8; 32]), Problem> {
+fn prelude(bytes: &[u8; PRELUDE], of: [u8; 8], file_bytes: u64) -> Result<(usize, [u8; 32]), Problem> {
     let (magic, rest) = bytes.split_at(MAGIC.len());
     let (length, sum) = rest.split_at(8);
     let (Ok(length), Ok(sum)) = (length.try_into(), sum.try_into()) else { return Err(Problem::Magic) };
-    if magic != MAGIC {
+    if magic != of {
         return Err(Problem::Magic);
     }
     let index = u64::from_le_bytes(length);
@@ -224,14 +242,17 @@ fn data_start(length: usize) -> u64 {
 /// Why the file is not valid.
 pub fn parse(bytes: &[u8]) -> Result<Index, Problem> {
     let file_bytes = bytes.len() as u64;
-    let (length, sum) = prelude(bytes.first_chunk().ok_or(Problem::Magic)?, file_bytes)?;
+    let (length, sum) = prelude(bytes.first_chunk().ok_or(Problem::Magic)?, MAGIC, file_bytes)?;
     indexed(&bytes[PRELUDE..PRELUDE + length], &sum, file_bytes)
 }
 
+/// Checks the sum of an index.
+fn checked(index: &[u8], sum: &[u8; 32]) -> Result<(), Problem> {
+    if Sha256::digest(index).as_slice() == sum { Ok(()) } else { Err(Problem::Checksum) }
+}
+
 fn indexed(json: &[u8], sum: &[u8; 32], file_bytes: u64) -> Result<Index, Problem> {
-    if Sha256::digest(json).as_slice() != sum {
-        return Err(Problem::Checksum);
-    }
+    checked(json, sum)?;
     // A file without matrices may end with its index.
     Index::read(json, file_bytes.saturating_sub(data_start(json.len())))
 }
@@ -261,7 +282,7 @@ impl PackedFile {
             io::ErrorKind::UnexpectedEof => Problem::Magic,
             _ => error.into(),
         })?;
-        let (length, sum) = prelude(&bytes, file_bytes)?;
+        let (length, sum) = prelude(&bytes, MAGIC, file_bytes)?;
         let mut json = vec![0; length];
         file.read_exact_at(&mut json, PRELUDE as u64)?;
         let index = indexed(&json, &sum, file_bytes)?;

@@ -5,6 +5,7 @@
 //! HOME/partial/NAME/…           an unfinished or interrupted pull
 //! HOME/locks/NAME               lock file, held while NAME is pulled or removed
 //! HOME/notes/KIND/…             measurements of a model on this machine
+//! HOME/packed/…                 packed files of models whose folders cannot be written
 //! ```
 //!
 //! Models in `models/` are complete and verified. The record of a model has the size, modification time and hash of
@@ -18,6 +19,7 @@ mod error;
 mod lock;
 mod name;
 mod notes;
+mod packed;
 mod pull;
 mod record;
 

@@ -21,7 +21,7 @@ fn array() -> impl Strategy<Value = Array> {
         vec(-1e9..1e9f32, 0..5).prop_map(Array::F32),
         vec(-1e9..1e9f64, 0..5).prop_map(Array::F64),
         vec(any::<bool>(), 0..5).prop_map(Array::Bool),
-        vec(".{0,8}", 0..5).prop_map(Array::String),
+        vec(".{0,8}", 0..5).prop_map(|list| Array::String(list.into())),
     ];
     prop_oneof![flat.clone(), proptest::collection::vec(flat, 0..3).prop_map(Array::Array)]
 }

@@ -6,6 +6,7 @@
 
 mod encoder;
 mod kernels;
+mod load;
 mod progress;
 mod report;
 mod runner;
@@ -93,6 +94,8 @@ pub(crate) struct Args {
 enum What {
     /// Measure matrix products alone: each format, tier and number of rows, on one thread, weights in cache.
     Kernels(kernels::Args),
+    /// Measure how long models take to load, part by part: cold, packing their weights, and warm, from packed files.
+    Load(load::Args),
     /// Put load on a server with the OpenAI API and measure it, by the definitions of `vllm bench serve`.
     Serve(Box<serve::Args>),
 }
@@ -100,6 +103,7 @@ enum What {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         Some(What::Kernels(args)) => return kernels::run(&args),
+        Some(What::Load(args)) => return load::run(&args),
         Some(What::Serve(args)) => return serve::run(&args),
         None => {}
     }

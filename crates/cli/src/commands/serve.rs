@@ -364,6 +364,7 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     measure(server, &loaded.machine);
     let name = names.first().map_or("model", String::as_str);
     let watch = server.watch_reads(name, &|rows| loaded.model.weight_read_bytes(rows));
+    let weights = loaded.reading.say(loaded.model.backing());
     let Loaded { model, draft, compute, limits, .. } = loaded;
     let kv_dtype = limits.kv_dtype.unwrap_or_else(|| KvDtype::fastest(tier));
     let parallel = limits.max_running;
@@ -371,8 +372,7 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let engine = Engine::start_on(&Device::of_one(compute), model, draft, setup)?;
     let stats = engine.stats();
     let facts = format!(
-        "{} · {threads}, {tier} · context {} · {} at once · KV room for {} in {}",
-        loaded.reading.say(),
+        "{weights} · {threads}, {tier} · context {} · {} at once · KV room for {} in {}",
         number(engine.context(), "token"),
         number(parallel, "answer"),
         number(stats.kv_blocks_total * stats.kv_block_tokens, "token"),

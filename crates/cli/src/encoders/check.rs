@@ -7,7 +7,7 @@
 
 use ::text::{EncodeOptions, EncoderTokenizer, TextOrPair, TextTruncation};
 use kernels::Compute;
-use model::{EncodePass, EncodeText, Model, Want};
+use model::{EncodePass, EncodeText, Model, PackedCacheReport, PackedPlace, Want};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -42,14 +42,19 @@ pub(super) struct Probing<'a> {
 }
 
 impl Probing<'_> {
-    /// Loads the weights in a format.
+    /// Loads the weights in a format, from packed ones or to them if they are kept.
     ///
     /// # Errors
     /// As [`Model::load_encoder`].
-    pub(super) fn load(&self, format: Format, progress: &mut dyn FnMut(f32)) -> Result<Model, Failure> {
+    pub(super) fn load(
+        &self,
+        format: Format,
+        place: PackedPlace<'_>,
+        progress: &mut dyn FnMut(f32),
+    ) -> Result<(Model, PackedCacheReport), Failure> {
         let Probing { found, compute, .. } = self;
-        let (spec, precision) = (found.spec.clone(), format.precision());
-        Model::load_encoder(spec, &found.opened, compute, precision, format.packing(), progress)
+        let (spec, how) = (found.spec.clone(), (format.precision(), format.packing()));
+        Model::load_encoder(spec, &found.opened, compute, how, place, progress)
             .map_err(|error| of(&found.name, error))
     }
 }

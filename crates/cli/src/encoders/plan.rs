@@ -2,7 +2,7 @@
 
 use cpu::Tier;
 use kernels::Precision;
-use model::Model;
+use model::{Model, PackedCacheReport, PackedPlace};
 use serde::{Deserialize, Serialize};
 use tensor::Dtype;
 
@@ -10,7 +10,7 @@ use super::check::{self, Probing};
 use super::format::Format;
 use crate::flags::EncoderChoice;
 use crate::found::{Found, of};
-use crate::{Failure, store};
+use crate::{Failure, loading, store};
 
 /// The kind of the store's note about a check.
 const KIND: &str = "encoder-check";
@@ -28,6 +28,13 @@ pub(super) struct Chosen {
     pub(super) model: Model,
     pub(super) format: Format,
     pub(super) remarks: Vec<String>,
+    /// Whether the weights had been packed before.
+    pub(super) packed: bool,
+}
+
+/// What is to be said of packed weights.
+fn kept(report: &PackedCacheReport) -> Vec<String> {
+    loading::remarks(report, None)
 }
 
 /// What a check found, kept beside the store so that the next start need not repeat it.
@@ -106,20 +113,24 @@ impl Plan {
         self,
         probing: &Probing<'_>,
         digest: &str,
+        place: PackedPlace<'_>,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Chosen, Failure> {
         let mut part = |from: f32, to: f32, share: f32| progress(from + (to - from) * share);
         match self {
             Plan::Fixed { format, remark } => {
-                let model = probing.load(format, &mut |share| part(0.0, 1.0, share))?;
-                Ok(Chosen { model, format, remarks: remark.into_iter().collect() })
+                let (model, report) = probing.load(format, place, &mut |share| part(0.0, 1.0, share))?;
+                let remarks = remark.into_iter().chain(kept(&report)).collect();
+                Ok(Chosen { model, format, remarks, packed: report.used })
             }
             Plan::Check => {
                 let probes = check::probes(probing)?;
-                let reference = probing.load(Format::Bf16, &mut |share| part(0.0, 0.4, share))?;
+                let off = PackedPlace::default();
+                let (reference, _) = probing.load(Format::Bf16, off, &mut |share| part(0.0, 0.4, share))?;
                 let expected = check::outputs(probing, &reference, Format::Bf16, &probes)?;
                 drop(reference);
-                let model = probing.load(Format::Int8, &mut |share| part(0.5, 0.9, share))?;
+                let (model, report) =
+                    probing.load(Format::Int8, place, &mut |share| part(0.5, 0.9, share))?;
                 let computed = check::outputs(probing, &model, Format::Int8, &probes)?;
                 let outcome = check::compare(&expected, &computed);
                 let verdict = Verdict {
@@ -132,11 +143,18 @@ impl Plan {
                 verdict.keep(probing.found);
                 if verdict.passed {
                     part(0.9, 1.0, 1.0);
-                    return Ok(Chosen { model, format: Format::Int8, remarks: Vec::new() });
+                    let (remarks, packed) = (kept(&report), report.used);
+                    return Ok(Chosen { model, format: Format::Int8, remarks, packed });
                 }
                 drop(model);
-                let model = probing.load(Format::Bf16, &mut |share| part(0.9, 1.0, share))?;
-                Ok(Chosen { model, format: Format::Bf16, remarks: vec![verdict.remark] })
+                // The weights that were just packed are not going to be used.
+                if let Some((path, _)) = report.written {
+                    let _ = std::fs::remove_file(path);
+                }
+                let (model, report) =
+                    probing.load(Format::Bf16, place, &mut |share| part(0.9, 1.0, share))?;
+                let remarks = std::iter::once(verdict.remark).chain(kept(&report)).collect();
+                Ok(Chosen { model, format: Format::Bf16, remarks, packed: report.used })
             }
         }
     }

@@ -71,7 +71,7 @@ fn rank(source: &Source, spec: &Spec, heads: &mut Heads) -> Result<(), Error> {
         keys.get(&format!("{}.classifier.output_labels", source.names().first().copied().unwrap_or_default()))
     });
     let labels = match named {
-        Some(Value::Array(Array::String(list))) => list.clone(),
+        Some(Value::Array(Array::String(list))) => list.to_vec(),
         _ => Vec::new(),
     };
     let labels = if labels.is_empty() { (0..rows).map(|n| format!("LABEL_{n}")).collect() } else { labels };

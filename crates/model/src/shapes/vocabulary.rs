@@ -21,9 +21,9 @@ pub(super) fn put(keys: &mut Metadata, size: usize) {
     let mut put = |key: &str, value| keys.insert(format!("tokenizer.ggml.{key}"), value);
     put("model", Value::String("gpt2".to_owned()));
     put("pre", Value::String("default".to_owned()));
-    put("tokens", Value::Array(Array::String(tokens)));
+    put("tokens", Value::Array(Array::String(tokens.into())));
     put("token_type", Value::Array(Array::I32(types)));
-    put("merges", Value::Array(Array::String(vec![format!("{} t", letter(b' '))])));
+    put("merges", Value::Array(Array::String(vec![format!("{} t", letter(b' '))].into())));
     put("bos_token_id", last.clone());
     put("eos_token_id", last);
 }

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use inference::{Output, Request, RequestContext};
+use inference::{Output, Request};
 use wire::Fault;
 
 use crate::core::Core;
@@ -21,8 +21,8 @@ pub(crate) trait Models: Send + Sync {
     /// The models.
     fn registry(&self) -> &Arc<Registry>;
 
-    /// A slot for computing on texts.
-    fn admit<'a>(&'a self, context: &'a Arc<RequestContext>) -> Outcome<'a, Admitted>;
+    /// A place for a step to compute on texts in.
+    fn admit(&self) -> Outcome<'_, Admitted>;
 
     /// Asks a model that is in use.
     fn ask(&self, model: Lease, request: Request) -> Outcome<'_, Output>;

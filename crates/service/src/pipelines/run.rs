@@ -60,6 +60,8 @@ pub(crate) async fn answer(
     let turn = models.core().pipelines.enter(context.owner(), deadline, None).await?;
     let began = Instant::now();
     let version = model.version.clone();
+    // Nothing is held while the parts are waited for. The pipeline itself is there as long as it runs.
+    drop(model);
     let running = async {
         let parts = within(deadline, models.registry().acquire_all(&pipeline.parts)).await?;
         parts.iter().map(Lease::waited).max().into_iter().for_each(|waited| context.add_model_wait(waited));
@@ -195,7 +197,7 @@ impl Run<'_> {
                 };
                 let (max_tokens, truncate, outputs) = (*max_tokens, *truncate, outputs.clone());
                 let (context, model) = (self.context.clone(), lease.name().to_owned());
-                let admitted = self.models.admit(self.context).await?;
+                let admitted = self.models.admit().await?;
                 let work = move |_: &mut Admitted, stop: Stop| {
                     let _lease = lease;
                     let reader = Reader { encoding, model, stop, context };

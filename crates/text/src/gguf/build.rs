@@ -19,7 +19,7 @@ use crate::Error;
 use crate::layout::Layout;
 use crate::pipeline::{PipelineParts, SharedModel};
 use crate::spec::TokenizerSpec;
-use crate::spm::Spm;
+use crate::spm::{Spm, SpmPieces};
 use crate::token_bytes::{DecoderKind, LeadingSpace, byte_piece};
 
 /// The supported values of `tokenizer.ggml.model`.
@@ -201,7 +201,9 @@ fn sentencepiece(vocabulary: &Vocabulary) -> Result<Core, Error> {
     }
     steps.push(replace(ReplacePattern::String(" ".into()), "▁")?);
     let (before, after) = around(vocabulary, true, false)?;
-    let model = SharedModel::spm(Spm::new(pieces, control, scores, bytes, vocabulary.unknown));
+    let size = pieces.len() + control.len();
+    let pieces = SpmPieces::Map(pieces, scores);
+    let model = SharedModel::spm(Spm::new(pieces, control, bytes, vocabulary.unknown, size));
     let normalizer = Some(Sequence::new(steps).into());
     Ok(Core { normalizer, pre_tokenizer: None, model, decoder_kind: marked(prefix), before, after })
 }

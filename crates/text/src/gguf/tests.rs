@@ -6,7 +6,7 @@ use crate::{Error, Special};
 use weights::gguf::{Array, Metadata, Value};
 
 fn strings(list: &[&str]) -> Value {
-    Value::Array(Array::String(list.iter().map(|text| (*text).to_owned()).collect()))
+    Value::Array(Array::String(list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>().into()))
 }
 
 /// A byte-level vocabulary with the keys given changed (`None`: absent).

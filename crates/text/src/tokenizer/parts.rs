@@ -47,7 +47,7 @@ impl Tokenizer {
         offsets: bool,
         put: &mut dyn FnMut(u32, (usize, usize)) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
-        let pipeline = self.pipelines.pipeline(special == Special::Parse);
+        let pipeline = self.pipelines.pipeline(special == Special::Parse).map_err(EncodeError::Failed)?;
         let _ = bounds::refusal();
         let run = || if offsets { pipeline.encode(text, false) } else { pipeline.encode_fast(text, false) };
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -71,7 +71,7 @@ impl Tokenizer {
             return false;
         }
         let covered = text.get(place.clone()).unwrap_or_default();
-        match self.pipelines.model().subword_prefix() {
+        match self.pipelines.model.subword_prefix() {
             Some(_) => self.token_text(id).unwrap_or_default().chars().count() != covered.chars().count(),
             None => {
                 let before = text.get(..place.start).and_then(|text| text.chars().next_back());

@@ -43,7 +43,14 @@ pub fn ids_hash(ids: &[u32]) -> u32 {
     fnv(ids.iter().flat_map(|id| id.to_le_bytes()))
 }
 
-/// Compares a tokenizer with `expected/NAME.txt` on all strings: ids with control tokens, ids without, decoded text,
+/// The tokenizer from the tables that it is packed into.
+pub fn packed(tokenizer: &Tokenizer) -> Tokenizer {
+    let packed = tokenizer.to_packed("key").expect("a kind that is packed");
+    assert!(Tokenizer::from_packed(packed.clone(), "other key").is_err());
+    Tokenizer::from_packed(packed, "key").expect("opens")
+}
+
+/// Compares a tokenizer, and the same packed, with `expected/NAME.txt` on all strings: ids with control tokens, ids without, decoded text,
 /// what stands around a text, and that the stream and `decode` agree.
 pub fn compare(name: &str, tokenizer: &Tokenizer) {
     compare_but(name, tokenizer, |_| false);
@@ -51,7 +58,13 @@ pub fn compare(name: &str, tokenizer: &Tokenizer) {
 
 /// The same; where `stricter` says so of a text, ours may differ in the tokens of plain text.
 pub fn compare_but(name: &str, tokenizer: &Tokenizer, stricter: impl Fn(&str) -> bool) {
-    let path = fixtures().join("expected").join(format!("{name}.txt"));
+    compare_one(name, tokenizer, &stricter);
+    compare_one(&format!("{name}, packed"), &packed(tokenizer), &stricter);
+}
+
+fn compare_one(name: &str, tokenizer: &Tokenizer, stricter: &dyn Fn(&str) -> bool) {
+    let file = name.trim_end_matches(", packed");
+    let path = fixtures().join("expected").join(format!("{file}.txt"));
     let expected = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut lines = expected.lines();
     let head: serde_json::Value = serde_json::from_str(lines.next().expect("a head")).expect("a JSON head");

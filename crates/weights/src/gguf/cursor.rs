@@ -1,6 +1,6 @@
 //! A bounds-checked reader of little-endian fields.
 
-use super::{Array, Error, Value};
+use super::{Array, Error, Strings, Value};
 
 /// Longest string, in bytes: real files hold chat templates and license texts of some hundred kilobytes.
 const MAX_STRING_BYTES: u64 = 64 << 20;
@@ -55,14 +55,40 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn string(&mut self, what: &'static str) -> Result<String, Error> {
+        self.text(what).map(str::to_owned)
+    }
+
+    fn text(&mut self, what: &'static str) -> Result<&'a str, Error> {
         let offset = self.at;
         let len = self.count(1, what)?;
         if len as u64 > MAX_STRING_BYTES {
             return Err(Error::TooMany { what, offset, value: len as u64, limit: MAX_STRING_BYTES });
         }
         let bytes = self.take(len, what)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| Error::NotUtf8 { what, offset })?;
-        Ok(text.to_owned())
+        std::str::from_utf8(bytes).map_err(|_| Error::NotUtf8 { what, offset })
+    }
+
+    /// The bytes of `count` texts of an array, with their lengths.
+    fn texts(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        let what = "a string in an array";
+        let start = self.at;
+        let (mut ends, mut is_long) = (Vec::with_capacity(count), false);
+        for _ in 0..count {
+            let len = self.count(1, what)?;
+            self.take(len, what)?;
+            ends.push(self.at);
+            is_long |= len as u64 > MAX_STRING_BYTES;
+        }
+        let bytes = &self.bytes[start..self.at];
+        // Checked in one go, which lengths below 128 do not disturb: then each text is one if it ends between characters.
+        let whole = std::str::from_utf8(bytes).ok().filter(|_| !is_long);
+        if whole.is_none_or(|whole| !ends.iter().all(|end| whole.is_char_boundary(end - start))) {
+            self.at = start;
+            for _ in 0..count {
+                self.text(what)?;
+            }
+        }
+        Ok(bytes)
     }
 
     pub(super) fn value(&mut self) -> Result<Value, Error> {
@@ -111,9 +137,8 @@ impl<'a> Cursor<'a> {
             }
             8 => {
                 let count = self.count(8, what)?;
-                Array::String(
-                    (0..count).map(|_| self.string("a string in an array")).collect::<Result<_, _>>()?,
-                )
+                let bytes = self.texts(count)?;
+                Array::String(Strings::encoded(bytes, count))
             }
             9 if depth + 1 >= MAX_ARRAY_DEPTH => {
                 return Err(Error::TooDeep { offset, limit: MAX_ARRAY_DEPTH });

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::Strings;
+
 /// One metadata value, of the type the file gives it.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the variants are the types of the file format")]
@@ -36,7 +38,7 @@ pub enum Array {
     F32(Vec<f32>),
     F64(Vec<f64>),
     Bool(Vec<bool>),
-    String(Vec<String>),
+    String(Strings),
     Array(Vec<Array>),
 }
 

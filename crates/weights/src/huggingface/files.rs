@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -11,6 +12,8 @@ use crate::opened::Error;
 
 /// Largest config or template file, in bytes.
 pub(super) const MAX_CONFIG_BYTES: u64 = 16 << 20;
+/// A file that is read when it is found, in bytes.
+const SMALL_BYTES: u64 = 4096;
 /// The file of weights that are not split.
 pub(super) const SINGLE: &str = "model.safetensors";
 
@@ -31,17 +34,66 @@ pub(super) fn json(path: &Path, limit: u64) -> Result<Option<Value>, Error> {
     })
 }
 
+/// A file that is read when it is needed: a vocabulary, which a packed tokenizer makes superfluous.
+#[derive(Clone, Debug)]
+pub struct LazyFile {
+    path: PathBuf,
+    limit: u64,
+    size: u64,
+    read: OnceLock<Vec<u8>>,
+}
+
+impl LazyFile {
+    /// The file at `path`, of at most `limit` bytes; `None` if it does not exist.
+    pub(super) fn find(path: PathBuf, limit: u64) -> Result<Option<LazyFile>, Error> {
+        let Some(size) = size(&path)? else { return Ok(None) };
+        if size > limit {
+            return Err(Error::TooLarge { path, limit });
+        }
+        // What is so small may be a pointer to a file, which is told at once.
+        let read = if size <= SMALL_BYTES { bytes(&path, limit)? } else { None };
+        let read = read.map(OnceLock::from).unwrap_or_default();
+        Ok(Some(LazyFile { path, limit, size, read }))
+    }
+
+    /// The size in bytes as it was found.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The bytes.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has become larger than the limit.
+    pub fn bytes(&self) -> Result<&[u8], Error> {
+        if let Some(read) = self.read.get() {
+            return Ok(read);
+        }
+        let gone = || Error::Io { path: self.path.clone(), source: std::io::ErrorKind::NotFound.into() };
+        let read = bytes(&self.path, self.limit)?.ok_or_else(gone)?;
+        Ok(self.read.get_or_init(|| read))
+    }
+}
+
+/// The size of a regular file; `None` if it does not exist.
+fn size(path: &Path) -> Result<Option<u64>, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io(error)),
+        // Opening a named pipe would block.
+        Ok(meta) if !meta.is_file() => {
+            Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")))
+        }
+        Ok(meta) => Ok(Some(meta.len())),
+    }
+}
+
 /// The bytes of a file; `None` if it does not exist.
 pub(super) fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io(error)),
-        // Opening a named pipe would block.
-        Ok(meta) if !meta.is_file() => {
-            return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
-        }
-        Ok(_) => {}
+    if size(path)?.is_none() {
+        return Ok(None);
     }
     let mut bytes = Vec::new();
     // One byte more than allowed, to notice a file that grows meanwhile.

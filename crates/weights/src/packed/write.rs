@@ -9,6 +9,13 @@ use sha2::{Digest, Sha256};
 
 use super::{ALIGN, CacheKey, Error, Index, MAGIC, MatrixEntry, Problem, data_start};
 
+/// What a file holds: its magic, its index, and its sections with their offsets from the first.
+pub(super) struct Content<'a> {
+    pub(super) magic: [u8; 8],
+    pub(super) index: &'a [u8],
+    pub(super) sections: &'a [(u64, &'a [u8])],
+}
+
 /// Bytes of a write. File systems with large folios use one of 2 MiB only for a write that fills it; when the file is
 /// mapped, it is one huge page.
 const WRITE: usize = 2 << 20;
@@ -28,13 +35,19 @@ pub fn write(
 ) -> Result<u64, Error> {
     let (slots, panels): (Vec<_>, Vec<_>) = matrices.into_iter().unzip();
     let index = Index { key, slots: placed(slots, &panels) };
-    let written = || {
-        let part = Part::begin(path)?;
-        let bytes = part.fill(&index, &panels)?;
-        part.finish(path, model)?;
-        Ok(bytes)
-    };
-    written().map_err(|problem| Error { path: path.to_owned(), problem })
+    let sections: Vec<_> = index.slots.iter().map(|slot| slot.start).zip(panels).collect();
+    let written = serde_json::to_vec(&index).map_err(Problem::from).and_then(|json| {
+        write_content(path, model, &Content { magic: MAGIC, index: &json, sections: &sections })
+    });
+    written.map_err(|problem| Error { path: path.to_owned(), problem })
+}
+
+/// Writes a whole file, and returns its length in bytes.
+pub(super) fn write_content(path: &Path, model: &Path, content: &Content<'_>) -> Result<u64, Problem> {
+    let part = Part::begin(path)?;
+    let bytes = part.fill(content)?;
+    part.finish(path, model)?;
+    Ok(bytes)
 }
 
 /// The entries with their offsets and lengths.
@@ -81,19 +94,19 @@ impl Part {
         Ok(Part { path, file, finished: false })
     }
 
-    fn fill(&self, index: &Index, panels: &[&[u8]]) -> Result<u64, Problem> {
-        let json = serde_json::to_vec(index)?;
-        let data = data_start(json.len());
-        let bytes = data + index.slots.last().map_or(0, |slot| slot.start + slot.bytes);
+    fn fill(&self, content: &Content<'_>) -> Result<u64, Problem> {
+        let Content { magic, index, sections } = content;
+        let data = data_start(index.len());
+        let bytes = data + sections.last().map_or(0, |(start, section)| start + section.len() as u64);
         reserve(&self.file, bytes)?;
         let mut out = Blocks { to: &self.file, block: Vec::with_capacity(WRITE), written: 0 };
-        out.put(&MAGIC)?;
-        out.put(&(json.len() as u64).to_le_bytes())?;
-        out.put(&Sha256::digest(&json))?;
-        out.put(&json)?;
-        for (slot, panels) in index.slots.iter().zip(panels) {
-            out.pad_to(data + slot.start)?;
-            out.put(panels)?;
+        out.put(magic)?;
+        out.put(&(index.len() as u64).to_le_bytes())?;
+        out.put(&Sha256::digest(index))?;
+        out.put(index)?;
+        for (start, section) in *sections {
+            out.pad_to(data + start)?;
+            out.put(section)?;
         }
         out.flush()?;
         Ok(bytes)

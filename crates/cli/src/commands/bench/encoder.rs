@@ -7,7 +7,7 @@ use std::time::Instant;
 use cpu::measure::{Ceilings, Numbers};
 use cpu::probe::Machine;
 use kernels::Compute;
-use model::{EncodePass, EncodeText, Want};
+use model::{EncodePass, EncodeText, PackedCache, Want};
 use serde::Serialize;
 
 use super::progress::Progress;
@@ -128,7 +128,13 @@ impl Bench<'_> {
         progress.stage(&format!("{label}: loading"));
         let format = self.flags.encoders.encoder_format;
         let context = Some(longest.max(2));
-        let options = EncoderOptions { compute: self.compute_flags, format, context, shared: false };
+        let options = EncoderOptions {
+            compute: self.compute_flags,
+            format,
+            context,
+            shared: false,
+            packed: PackedCache::Off,
+        };
         let planned = encoders::plan(found, &options)?;
         let loaded = planned.load_with(self.compute, &mut |share| {
             progress.detail(&format!("{label}: loading, {:.0} %", 100.0 * share));

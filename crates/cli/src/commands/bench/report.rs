@@ -78,6 +78,7 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn new(test: &Test, measured: &Measured, runner: &Runner<'_>, machine: &Machine) -> Row {
         let (about, reading, compute) = (&runner.about, &runner.reading, runner.compute);
+        let backing = runner.model.backing();
         let kv = runner.kv_dtype().name();
         let samples_ns: Vec<f64> = measured.samples.iter().map(|s| s.took.as_nanos() as f64).collect();
         let tokens = test.tokens() as f64;
@@ -126,9 +127,9 @@ impl Row {
             peak_g_multiply_adds_per_s: measured.peak,
             peak_share: done / measured.peak,
             load_gb_per_s: reading.gb_per_s(),
-            packed_bytes: reading.backing.bytes,
-            huge_page_bytes: reading.backing.huge_bytes,
-            huge_pages: reading.backing.kind.name(),
+            packed_bytes: backing.bytes,
+            huge_page_bytes: backing.huge_bytes,
+            huge_pages: backing.kind.name(),
         }
     }
 

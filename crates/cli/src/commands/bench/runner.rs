@@ -25,7 +25,7 @@ pub(super) struct Runner<'a> {
     pub(super) about: About,
     pub(super) reading: Reading,
     pub(super) compute: &'a Compute,
-    model: Model,
+    pub(super) model: Model,
     kv: KvPool,
     scratch: Scratch,
     limits: engine::Limits,
@@ -114,13 +114,13 @@ impl<'a> Runner<'a> {
         let need = spec.memory(weights, blocks * BLOCK_TOKENS, kv, rows, streams).total();
         loading::check_memory(machine, need, &label, "")?;
         let about = About::new(label, &opened, &spec);
-        let cache = packed.cache();
+        let cache = packed.cache().into();
         let mut share = |share| progress.detail(&format!("{}: loading, {:.0} %", about.label, 100.0 * share));
         let (model, reading, remarks) =
             loading::read(spec, &opened, compute, Precision::Fast, cache, &mut share)?;
         progress.quiet(|| {
             remarks.iter().for_each(|remark| err!("{}: {remark}", about.label));
-            err!("{}: {}", about.label, reading.say());
+            err!("{}: {}", about.label, reading.say(model.backing()));
         });
         Ok(Runner {
             kv: KvPool::new(model.spec.kv_shape(blocks, kv))?,

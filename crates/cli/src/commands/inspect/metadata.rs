@@ -32,7 +32,7 @@ pub(super) fn read(metadata: &Metadata, full: bool) -> Map<String, Value> {
             put("tokenizer_config.json", files.tokenizer_config.as_ref());
             put("special_tokens_map.json", files.special_tokens_map.as_ref());
             put("chat_template", files.chat_template.clone().map(Value::String).as_ref());
-            let size = files.tokenizer_json.as_ref().map(|bytes| json!({"bytes": bytes.len()}));
+            let size = files.tokenizer_json.as_ref().map(|file| json!({"bytes": file.size()}));
             put("tokenizer.json", size.as_ref());
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     fn long_arrays_and_texts_are_cut_unless_asked_for() {
         let mut entries = weights::gguf::Metadata::default();
         entries.insert("short".to_owned(), Entry::Array(Array::I32(vec![1, -2])));
-        entries.insert("long".to_owned(), Entry::Array(Array::String(vec!["t".to_owned(); 50_000])));
+        entries.insert("long".to_owned(), Entry::Array(Array::String(vec!["t".to_owned(); 50_000].into())));
         entries.insert("text".to_owned(), Entry::String("é".repeat(1000)));
         entries.insert("eps".to_owned(), Entry::F32(1e-5));
         entries.insert("nan".to_owned(), Entry::F32(f32::NAN));

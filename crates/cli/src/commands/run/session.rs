@@ -107,7 +107,7 @@ impl Session {
             context: args.context,
             max_running: 1,
             speculate: &args.speculate,
-            packed: args.packed,
+            packed: args.packed.cache(),
             kv_room: None,
         };
         let planned = plan(&wish)?;

@@ -6,7 +6,7 @@ use cpu::probe::Machine;
 use cpu::usage::Meter;
 use engine::encoder::EncoderLimits;
 use kernels::Precision;
-use model::MemoryNeed;
+use model::{MemoryNeed, PackedCache};
 use server::{ModelText, Server, TextPipeline};
 use text::{ChatTemplate, Tokenizer};
 
@@ -14,7 +14,7 @@ use super::args::{Args, ToolStyle, When};
 use crate::Failure;
 use crate::encoders::{self, EncoderOptions, PlannedEncoder};
 use crate::found::Found;
-use crate::loading::{Planned, Wish, check_memory, plan_found};
+use crate::loading::{Planned, Wish, check_memory, machine_of_several, plan_found};
 use crate::store::size;
 
 /// Threads that limits are derived from: what the flag or the probe says, whatever was tuned for one model.
@@ -60,8 +60,14 @@ pub(super) fn planned(args: &Args, wanted: &Wanted) -> Result<PlannedModel, Fail
     let for_all = args.context.map(|asked| if shared { asked.min(found.spec.context) } else { asked });
     let context = wanted.context.or(for_all);
     let format = args.encoders.encoder_format;
-    let options = EncoderOptions { compute: &args.compute, format, context, shared };
+    let packed = packed(args, wanted);
+    let options = EncoderOptions { compute: &args.compute, format, context, shared, packed };
     encoders::plan(found, &options).map(Box::new).map(PlannedModel::Encodes)
+}
+
+/// Whether packed files are kept: of several models unless a flag says otherwise, since they come and go.
+fn packed(args: &Args, wanted: &Wanted) -> PackedCache {
+    if wanted.kv_room.is_some() { args.packed.cache_of_several() } else { args.packed.cache() }
 }
 
 /// The limits of an encoder's queue, as the flags say.
@@ -73,7 +79,10 @@ pub(super) fn encoder_limits(args: &Args, context: usize) -> EncoderLimits {
 }
 
 fn generating(args: &Args, wanted: &Wanted, found: Found) -> Result<Planned, Failure> {
-    let threads = threads(args)?;
+    let threads = match wanted.kv_room {
+        Some(_) => args.compute.threads(&machine_of_several())?,
+        None => threads(args)?,
+    };
     let wish = Wish {
         model: wanted.model.as_deref().unwrap_or_else(|| args.model()),
         compute: &args.compute,
@@ -83,7 +92,7 @@ fn generating(args: &Args, wanted: &Wanted, found: Found) -> Result<Planned, Fai
         context: wanted.context.or(args.context),
         max_running: args.limits.parallel(threads),
         speculate: &args.speculate,
-        packed: args.packed,
+        packed: packed(args, wanted),
         kv_room: wanted.kv_room,
     };
     let mut planned = plan_found(found, &wish)?;

@@ -310,6 +310,8 @@ mod tests {
         fs::write(at("big-00002-of-00002.gguf"), b"").expect("a file");
         let after = digests();
         assert!(before[0] != after[0] && before[1] != after[1]);
+        fs::write(at("hf/model.safetensors.avx2.int8.packed"), b"1").expect("a file");
+        assert_eq!(after, digests(), "what is written beside a model does not change it");
         fs::write(at("hf/model.toml"), b"").expect("a file");
         assert_ne!(after[1], digests()[1]);
     }

@@ -20,6 +20,11 @@ pub(super) fn digest(paths: &[PathBuf]) -> Result<u64, String> {
 }
 
 fn add(path: &Path, depth: usize, left: &mut usize, hasher: &mut DefaultHasher) -> Result<(), String> {
+    // What this program writes beside a model does not change it.
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if weights::packed::is_packed_name(name) {
+        return Ok(());
+    }
     path.hash(hasher);
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     *left = left.checked_sub(1).ok_or_else(|| format!("there are more than {MOST_FILES} files"))?;
