@@ -58,6 +58,7 @@ const KSERVE: Clients = Clients {
     checks: &[],
     encoder_checks: &["tools/clients/kserve_check.py"],
     graph_checks: &["tools/clients/kserve_check.py"],
+    repository_checks: &[],
 };
 /// A JSON-schema validator that is independent of this project.
 const SCHEMAS: Clients = Clients {
