@@ -8,7 +8,7 @@ use wire::Fault;
 use wire::oip::Signature;
 
 use super::table::{Answer, ModelId, Together};
-use super::{Lease, Registry, Waiting, find};
+use super::{Lease, Registry, find};
 
 impl Lease {
     /// The same model, in use once more.
@@ -16,6 +16,32 @@ impl Lease {
         self.registry.table().use_again(self.index);
         let (registry, model) = (self.registry.clone(), self.model.clone());
         Lease { registry, index: self.index, model, waited: Duration::ZERO }
+    }
+}
+
+/// A request that waits for several models, until this is dropped.
+struct Gathering<'a> {
+    registry: &'a Registry,
+    places: Vec<usize>,
+    since: Instant,
+}
+
+impl<'a> Gathering<'a> {
+    fn begin(registry: &'a Registry, wanted: &[(usize, u64)]) -> Gathering<'a> {
+        let places: Vec<usize> = wanted.iter().map(|(place, _)| *place).collect();
+        let since = Instant::now();
+        registry.table().gather(&places, since);
+        Gathering { registry, places, since }
+    }
+}
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.registry.table().stop_gathering(&self.places, self.since);
+        for place in &self.places {
+            self.registry.recorder.awaited(&self.registry.name(*place), self.since.elapsed());
+        }
+        self.registry.changed.notify_waiters();
     }
 }
 
@@ -41,7 +67,7 @@ impl Registry {
             wanted.push((id.place, self.need_bytes(id.place).await?));
         }
         self.check_room(names, &wanted)?;
-        let mut waiting: Vec<Waiting<'_>> = Vec::new();
+        let mut gathering = None;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -49,7 +75,7 @@ impl Registry {
             changed.as_mut().enable();
             let answers = match self.take_all(&ids, &wanted)? {
                 Together::Use(models) => {
-                    let waited = if waiting.is_empty() { Duration::ZERO } else { asked.elapsed() };
+                    let waited = if gathering.is_none() { Duration::ZERO } else { asked.elapsed() };
                     let lease = |(model, (index, _)): (_, &(usize, u64))| Lease {
                         registry: self.clone(),
                         index: *index,
@@ -60,9 +86,7 @@ impl Registry {
                 }
                 Together::Not(answers) => answers,
             };
-            if waiting.is_empty() {
-                waiting.extend(wanted.iter().map(|(index, _)| Waiting::begin(self, *index, asked)));
-            }
+            gathering.get_or_insert_with(|| Gathering::begin(self, &wanted));
             let mut wake = end;
             let mut late = wanted[0].0;
             for (index, answer) in answers {

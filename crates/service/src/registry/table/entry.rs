@@ -138,6 +138,8 @@ pub(in super::super) struct Entry<M> {
     /// Requests that wait for it, and since when there have been any.
     pub(super) waiters: usize,
     pub(super) waiting: Instant,
+    /// Since when requests wait that want it together with others: it does not go for whoever waits for less long.
+    pub(super) kept: Vec<Instant>,
     /// The model that it makes room for: it takes no new requests while that one is waited for.
     pub(super) yields_to: Option<usize>,
 }
@@ -165,6 +167,7 @@ impl<M> Entry<M> {
             ready: now,
             waiters: 0,
             waiting: now,
+            kept: Vec::new(),
             yields_to: None,
         }
     }
@@ -173,6 +176,11 @@ impl<M> Entry<M> {
     pub(super) fn is_free(&self) -> bool {
         let idle = matches!(self.state, State::Registered | State::Failed(_));
         self.standing == Standing::Retired && idle && self.uses + self.waiters == 0
+    }
+
+    /// Whether it stays for a request that wants it with others, and waits since this time or longer.
+    pub(super) fn is_kept(&self, since: Instant) -> bool {
+        self.kept.iter().any(|kept| *kept <= since)
     }
 
     /// Recent requests, as of `now`.

@@ -33,6 +33,26 @@ impl<M> Table<M> {
         if answers.is_empty() { Together::Use(models) } else { Together::Not(answers) }
     }
 
+    /// A request begins to wait for models that it wants together; [`Table::stop_gathering`] ends it. Those that are there
+    /// stay for it, unless a request that has waited for longer wants their memory: whoever has waited longest gets all.
+    pub(in super::super) fn gather(&mut self, places: &[usize], now: Instant) {
+        for place in places {
+            self.wait(*place, now);
+            self.entries[*place].kept.push(now);
+        }
+    }
+
+    /// A request no longer waits that began to at this time.
+    pub(in super::super) fn stop_gathering(&mut self, places: &[usize], since: Instant) {
+        for place in places {
+            self.stop_waiting(*place);
+            let kept = &mut self.entries[*place].kept;
+            if let Some(at) = kept.iter().position(|kept| *kept == since) {
+                kept.swap_remove(at);
+            }
+        }
+    }
+
     /// Bytes of models that stay loaded, but for these.
     pub(in super::super) fn pinned_beside(&self, places: &[usize]) -> u64 {
         let others = self.entries.iter().enumerate().filter(|(place, _)| !places.contains(place));
