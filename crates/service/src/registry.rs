@@ -35,6 +35,8 @@ pub struct Registry {
     abilities: Mutex<HashMap<usize, Abilities>>,
     /// Something changed: a load or an unload ended, or a model is no longer in use.
     changed: Notify,
+    /// Held by the one request that has models loaded which it wants together.
+    gathering: tokio::sync::Mutex<()>,
     /// The longest that a request waits for its model.
     longest_wait: Duration,
     recorder: Arc<Recorder>,
@@ -124,6 +126,7 @@ impl Registry {
             loaders: Mutex::default(),
             abilities: Mutex::default(),
             changed: Notify::new(),
+            gathering: tokio::sync::Mutex::default(),
             longest_wait,
             recorder,
         })

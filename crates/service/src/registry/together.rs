@@ -68,11 +68,20 @@ impl Registry {
         }
         self.check_room(names, &wanted)?;
         let mut gathering = None;
+        let mut turn = None;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();
+            // Those that want models together have them loaded one after the other, in the order in which they came.
+            if turn.is_none() && !self.table().are_usable(&wanted) {
+                let Ok(held) = tokio::time::timeout_at(end, self.gathering.lock()).await else {
+                    return Err(self.late(wanted[0].0));
+                };
+                turn = Some(held);
+                continue;
+            }
             let answers = match self.take_all(&ids, &wanted)? {
                 Together::Use(models) => {
                     let waited = if gathering.is_none() { Duration::ZERO } else { asked.elapsed() };

@@ -14,6 +14,13 @@ pub(in super::super) enum Together<M> {
 }
 
 impl<M> Table<M> {
+    /// Whether all of these models can be used now.
+    pub(in super::super) fn are_usable(&self, wanted: &[(usize, u64)]) -> bool {
+        wanted
+            .iter()
+            .all(|(place, _)| matches!(self.entries[*place].state, State::Ready(_)) && !self.yields(*place))
+    }
+
     /// Takes models with the bytes that each takes when it is loaded, or none of them. What is not loaded is asked for, so
     /// that all of them come at the same time; nobody holds one while it waits for another.
     pub(in super::super) fn take_all(&mut self, wanted: &[(usize, u64)], now: Instant) -> Together<M> {
