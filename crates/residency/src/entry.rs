@@ -142,6 +142,8 @@ pub struct Entry<M> {
     /// Requests that wait for it, and since when there have been any.
     pub(crate) waiters: usize,
     pub(crate) waiting: Duration,
+    /// Since when requests wait that want it together with others: it does not go for whoever waits for less long.
+    pub(crate) kept: Vec<Duration>,
     /// The model that it makes room for: it takes no new requests while that one is waited for.
     pub(crate) yields_to: Option<usize>,
 }
@@ -169,6 +171,7 @@ impl<M> Entry<M> {
             ready: now,
             waiters: 0,
             waiting: now,
+            kept: Vec::new(),
             yields_to: None,
         }
     }
@@ -182,6 +185,11 @@ impl<M> Entry<M> {
     /// Whether its last load failed a moment ago; that of a model which was removed is not told any more.
     pub(crate) fn is_failed(&self, now: Duration) -> bool {
         self.standing != Standing::Retired && self.failed.is_some_and(|at| now < at + FAILED_FOR)
+    }
+
+    /// Whether it stays for a request that wants it with others, and waits since this time or longer.
+    pub(crate) fn is_kept(&self, since: Duration) -> bool {
+        self.kept.iter().any(|kept| *kept <= since)
     }
 
     /// Recent requests, as of `now`.

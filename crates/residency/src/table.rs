@@ -200,6 +200,12 @@ impl<M> Table<M> {
         entry.waiters = entry.waiters.saturating_sub(1);
     }
 
+    /// Since when a model is waited for.
+    fn waits_since(&self, index: usize, now: Duration) -> Duration {
+        let entry = &self.entries[index];
+        if entry.waiters > 0 { entry.waiting } else { now }
+    }
+
     /// Reserves room for a model and marks it as loading, or says what must go first.
     fn room(&mut self, index: usize, bytes: u64, now: Duration) -> Answer<M> {
         let pinned: u64 = self.entries.iter().filter(|entry| entry.pinned).map(|entry| entry.reserved).sum();
@@ -207,8 +213,7 @@ impl<M> Table<M> {
             return Answer::TooLarge { bytes, limit: self.limit, pinned };
         }
         let free = self.limit.saturating_sub(self.reserved());
-        let mine = &self.entries[index];
-        let since = if mine.waiters > 0 { mine.waiting } else { now };
+        let since = self.waits_since(index, now);
         // Room goes to whoever has waited longest: otherwise small models would take what a large one waits for.
         let others =
             self.entries.iter().enumerate().filter(|(at, entry)| *at != index && entry.is_waited_for());
@@ -233,12 +238,15 @@ impl<M> Table<M> {
     /// Chooses the models that go so that so many bytes become free. Those whose turn is over while they are in use take no
     /// new requests from now on.
     fn make_room(&mut self, index: usize, bytes: u64, now: Duration) -> Answer<M> {
-        let going = self.least_worth(bytes, now);
+        let since = self.waits_since(index, now);
+        let going = self.least_worth(bytes, since, now);
         if !going.is_empty() {
             let drained = going.into_iter().filter_map(|index| Some((index, self.drain(index)?)));
             return Answer::Unload(drained.collect());
         }
-        let may_go = |entry: &Entry<M>| matches!(entry.state, State::Ready(_)) && !entry.pinned;
+        let may_go = |entry: &Entry<M>| {
+            matches!(entry.state, State::Ready(_)) && !entry.pinned && !entry.is_kept(since)
+        };
         let mut candidates: Vec<usize> =
             (0..self.entries.len()).filter(|at| may_go(&self.entries[*at])).collect();
         candidates.sort_by_key(|at| self.entries[*at].turn_ends());
@@ -264,10 +272,10 @@ impl<M> Table<M> {
 
     /// Models that are not in use and may go, those of least worth (and among equals the one that was used longest ago) first,
     /// until they free so many bytes; none if all of them together do not.
-    fn least_worth(&self, bytes: u64, now: Duration) -> Vec<usize> {
+    fn least_worth(&self, bytes: u64, since: Duration, now: Duration) -> Vec<usize> {
         let idle = |(_, entry): &(usize, &Entry<M>)| {
             let unused = matches!(entry.state, State::Ready(_)) && entry.uses == 0 && !entry.pinned;
-            unused && entry.idle_enough() <= now
+            unused && entry.idle_enough() <= now && !entry.is_kept(since)
         };
         let mut idle: Vec<(usize, &Entry<M>)> = self.entries.iter().enumerate().filter(idle).collect();
         idle.sort_by(|(_, a), (_, b)| a.worth(now).total_cmp(&b.worth(now)).then(a.last.cmp(&b.last)));

@@ -14,6 +14,13 @@ pub enum Together<M> {
 }
 
 impl<M> Table<M> {
+    /// Whether all of these models can be used now.
+    pub fn are_usable(&self, wanted: &[(usize, u64)]) -> bool {
+        wanted
+            .iter()
+            .all(|(place, _)| matches!(self.entries[*place].state, State::Ready(_)) && !self.yields(*place))
+    }
+
     /// Takes models with the bytes that each takes when it is loaded, or none of them. What is not loaded is asked for, so
     /// that all of them come at the same time; nobody holds one while it waits for another.
     pub fn take_all(&mut self, wanted: &[(usize, u64)], now: Duration) -> Together<M> {
@@ -31,6 +38,26 @@ impl<M> Table<M> {
             }
         }
         if answers.is_empty() { Together::Use(models) } else { Together::Not(answers) }
+    }
+
+    /// A request begins to wait for models that it wants together; [`Table::stop_gathering`] ends it. Those that are there
+    /// stay for it, unless a request that has waited for longer wants their memory: whoever has waited longest gets all.
+    pub fn gather(&mut self, places: &[usize], now: Duration) {
+        for place in places {
+            self.wait(*place, now);
+            self.entries[*place].kept.push(now);
+        }
+    }
+
+    /// A request no longer waits that began to at this time.
+    pub fn stop_gathering(&mut self, places: &[usize], since: Duration) {
+        for place in places {
+            self.stop_waiting(*place);
+            let kept = &mut self.entries[*place].kept;
+            if let Some(at) = kept.iter().position(|kept| *kept == since) {
+                kept.swap_remove(at);
+            }
+        }
     }
 
     /// Bytes of models that stay loaded, but for these.

@@ -42,6 +42,8 @@ pub struct Registry {
     changed: Notify,
     /// The table's time begins here.
     start: Instant,
+    /// Held by the one request that has models loaded which it wants together.
+    gathering: tokio::sync::Mutex<()>,
     /// The longest that a request waits for its model.
     longest_wait: Duration,
     recorder: Arc<Recorder>,
@@ -132,6 +134,7 @@ impl Registry {
             abilities: Mutex::default(),
             changed: Notify::new(),
             start: Instant::now(),
+            gathering: tokio::sync::Mutex::default(),
             longest_wait,
             recorder,
         })

@@ -8,7 +8,7 @@ use residency::{Answer, ModelId, Together};
 use wire::Fault;
 use wire::oip::Signature;
 
-use super::{Lease, Registry, Waiting, find};
+use super::{Lease, Registry, find};
 
 impl Lease {
     /// The same model, in use once more.
@@ -16,6 +16,33 @@ impl Lease {
         self.registry.table().use_again(self.index);
         let (registry, model) = (self.registry.clone(), self.model.clone());
         Lease { registry, index: self.index, model, waited: Duration::ZERO }
+    }
+}
+
+/// A request that waits for several models, until this is dropped.
+struct Gathering<'a> {
+    registry: &'a Registry,
+    places: Vec<usize>,
+    since: Duration,
+}
+
+impl<'a> Gathering<'a> {
+    fn begin(registry: &'a Registry, wanted: &[(usize, u64)]) -> Gathering<'a> {
+        let places: Vec<usize> = wanted.iter().map(|(place, _)| *place).collect();
+        let since = registry.now();
+        registry.table().gather(&places, since);
+        Gathering { registry, places, since }
+    }
+}
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.registry.table().stop_gathering(&self.places, self.since);
+        let waited = self.registry.now().saturating_sub(self.since);
+        for place in &self.places {
+            self.registry.recorder.awaited(&self.registry.name(*place), waited);
+        }
+        self.registry.changed.notify_waiters();
     }
 }
 
@@ -41,15 +68,24 @@ impl Registry {
             wanted.push((id.place, self.need_bytes(*id).await?.ok_or_else(replaced)?));
         }
         self.check_room(names, &wanted)?;
-        let mut waiting: Vec<Waiting<'_>> = Vec::new();
+        let mut gathering = None;
+        let mut turn = None;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();
+            // Those that want models together have them loaded one after the other, in the order in which they came.
+            if turn.is_none() && !self.table().are_usable(&wanted) {
+                let Ok(held) = tokio::time::timeout_at(end, self.gathering.lock()).await else {
+                    return Err(self.late(wanted[0].0));
+                };
+                turn = Some(held);
+                continue;
+            }
             let answers = match self.take_all(&ids, &wanted)? {
                 Together::Use(models) => {
-                    let waited = if waiting.is_empty() { Duration::ZERO } else { asked.elapsed() };
+                    let waited = if gathering.is_none() { Duration::ZERO } else { asked.elapsed() };
                     let lease = |(model, (index, _)): (_, &(usize, u64))| Lease {
                         registry: self.clone(),
                         index: *index,
@@ -60,9 +96,7 @@ impl Registry {
                 }
                 Together::Not(answers) => answers,
             };
-            if waiting.is_empty() {
-                waiting.extend(wanted.iter().map(|(index, _)| Waiting::begin(self, *index, asked)));
-            }
+            gathering.get_or_insert_with(|| Gathering::begin(self, &wanted));
             let mut wake = end;
             let mut late = wanted[0].0;
             for (index, answer) in answers {

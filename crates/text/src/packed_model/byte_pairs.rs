@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use tokenizers::Token;
 
-use super::{ModelIndexKind, byte_ids};
+use super::index::{ModelIndexKind, byte_ids};
+use super::word_cache::WordCache;
 use crate::tables::{MergeTable, TableBytes, Trie};
 
 /// BPE from a trie and a table of merges.
@@ -16,6 +17,7 @@ pub(crate) struct BytePairs {
     /// The ids of bytes, `[256]`; `None` without byte fallback.
     bytes: Option<Vec<Option<u32>>>,
     ignore_merges: bool,
+    cache: WordCache,
 }
 
 /// A part of a word: its id, its bytes (0: merged into its left neighbour), and its neighbours.
@@ -47,6 +49,7 @@ impl BytePairs {
             fuse_unknown: *fuse_unknown,
             bytes: byte_fallback.then(|| byte_ids(pieces)),
             ignore_merges: *ignore_merges,
+            cache: WordCache::default(),
         })
     }
 
@@ -59,6 +62,10 @@ impl BytePairs {
         {
             return vec![Token::new(id, String::new(), (0, word.len()))];
         }
+        self.cache.get(word, || self.merged(pieces, word))
+    }
+
+    fn merged(&self, pieces: &Trie, word: &str) -> Vec<Token> {
         let mut symbols = self.symbols(pieces, word);
         self.merge(&mut symbols);
         let mut at = 0;

@@ -5,64 +5,19 @@
 //! suffix is not packed: no model that is served has it.
 
 mod byte_pairs;
+mod index;
 mod unigram;
+mod word_cache;
 mod word_piece;
 
-use serde::{Deserialize, Serialize};
 use tokenizers::Token;
 
-use crate::tables::{MergePlace, TableBytes, TablePlace, Trie, TrieTables};
+use crate::tables::{TableBytes, Trie};
 
-pub(crate) use byte_pairs::BytePairs;
-pub(crate) use unigram::PackedUnigram;
-pub(crate) use word_piece::PackedWordPiece;
-
-/// A model in a packed tokenizer's index.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ModelIndex {
-    /// The number of tokens, as the library's model counts them.
-    pub(crate) size: usize,
-    /// The model's own vocabulary.
-    pub(crate) pieces: TrieTables,
-    pub(crate) kind: ModelIndexKind,
-}
-
-/// What a kind of model has besides its vocabulary.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum ModelIndexKind {
-    /// A word is a token or unknown.
-    Words {
-        unknown: String,
-    },
-    WordPiece {
-        unknown: String,
-        prefix: String,
-        max_chars: usize,
-    },
-    BytePairs {
-        merges: MergePlace,
-        unknown: Option<String>,
-        fuse_unknown: bool,
-        byte_fallback: bool,
-        ignore_merges: bool,
-    },
-    Unigram {
-        /// The score of each id, `[size]`, as 64-bit floats.
-        scores: TablePlace,
-        /// The bits of the worst score.
-        worst: u64,
-        unknown: Option<u32>,
-        byte_fallback: bool,
-    },
-    /// SentencePiece's BPE.
-    Spm {
-        /// The score of each id as 32-bit floats.
-        scores: TablePlace,
-        /// The piece of each byte, `[256]`.
-        bytes: Vec<Option<u32>>,
-        unknown: Option<u32>,
-    },
-}
+use byte_pairs::BytePairs;
+pub(crate) use index::{ModelIndex, ModelIndexKind};
+use unigram::PackedUnigram;
+use word_piece::PackedWordPiece;
 
 /// A model of the library's kinds, from tables.
 pub(crate) struct PackedModel {
@@ -138,9 +93,4 @@ impl PackedModel {
             Kind::Unigram(model) => model.tokenize(&self.pieces, word),
         }
     }
-}
-
-/// The ids of the tokens of single bytes, such as `<0x0A>`, `[256]`.
-fn byte_ids(pieces: &Trie) -> Vec<Option<u32>> {
-    (0..=255_u8).map(|byte| pieces.get(&format!("<0x{byte:02X}>"))).collect()
 }

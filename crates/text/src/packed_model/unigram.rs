@@ -2,7 +2,7 @@
 
 use tokenizers::Token;
 
-use super::{ModelIndexKind, byte_ids};
+use super::index::{ModelIndexKind, byte_ids};
 use crate::tables::{Table, TableBytes, Trie};
 
 /// What an unknown character costs beyond the worst piece, as in SentencePiece and the library.

@@ -2,7 +2,7 @@
 
 use tokenizers::Token;
 
-use super::ModelIndexKind;
+use super::index::ModelIndexKind;
 use crate::tables::Trie;
 
 /// WordPiece from a trie: each piece is found in one walk.
