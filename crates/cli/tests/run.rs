@@ -206,7 +206,10 @@ fn packed_weights_are_kept_used_and_when_damaged_made_anew() {
     let prompt = characters(&Tiny::prompt());
     let kept = || {
         let entries = std::fs::read_dir(tiny.path()).unwrap().map(|entry| entry.unwrap().path());
-        entries.filter(|path| path.to_string_lossy().contains(".packed")).collect::<Vec<_>>()
+        let weights = |path: &std::path::PathBuf| {
+            path.to_string_lossy().contains(".packed") && !path.to_string_lossy().contains(".tokenizer.")
+        };
+        entries.filter(weights).collect::<Vec<_>>()
     };
     let start = |how: &str| {
         let rest = [&prompt, "-n", "20", "--temperature", "0", "--ignore-end", "--json"];

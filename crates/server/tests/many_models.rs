@@ -23,6 +23,8 @@ pub(crate) struct Fake {
     pace: Duration,
     loads: AtomicUsize,
     pub(crate) fails: AtomicBool,
+    /// Whether loads do not end.
+    hangs: AtomicBool,
     /// Whose metrics its engines count in.
     server: OnceLock<Server>,
 }
@@ -33,8 +35,8 @@ impl Fake {
     }
 
     fn paced(name: &'static str, pace: Duration) -> Arc<Fake> {
-        let (loads, fails) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Fake { name, pace, loads, fails, server: OnceLock::new() })
+        let (loads, fails, hangs) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Fake { name, pace, loads, fails, hangs, server: OnceLock::new() })
     }
 }
 
@@ -46,6 +48,9 @@ impl Loader for Fake {
     fn load(&self, progress: &dyn Fn(String)) -> Result<LoadedModel, String> {
         progress("half of the weights are read".into());
         std::thread::sleep(Duration::from_millis(3));
+        while self.hangs.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         if self.fails.load(Ordering::Relaxed) {
             return Err("the file is damaged".into());
         }
@@ -162,6 +167,29 @@ fn a_load_happens_once_and_blocks_nobody() {
         ask(&server, "a", "world");
     });
     assert_eq!(slow.loads.load(Ordering::Relaxed), 1);
+}
+
+/// Issue 49: requests that wait for a load held the places in which requests are read, so that models that were loaded
+/// already answered nobody until it had ended.
+#[test]
+fn those_that_wait_for_a_load_keep_nobody_from_models_that_are_there() {
+    let models = ["a", "b"].map(Fake::new);
+    let server = server_of(&models, &[], None);
+    ask(&server, "a", "hello");
+    models[1].hangs.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> =
+            (0..service::PREPARATIONS + 4).map(|_| scope.spawn(|| ask(&server, "b", "hello"))).collect();
+        until("b to load", || states(&server)["b"] == "loading");
+        for _ in 0..20 {
+            ask(&server, "a", "hello");
+        }
+        models[1].hangs.store(false, Ordering::Relaxed);
+        for answer in waiting {
+            answer.join().unwrap();
+        }
+    });
+    assert_eq!(models[1].loads.load(Ordering::Relaxed), 1);
 }
 
 #[test]

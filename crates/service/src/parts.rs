@@ -25,7 +25,7 @@ impl Models for Service {
             let place = self.core().steps.clone().acquire_owned().await;
             // The semaphore is never closed.
             let place = place.map_err(|_| Fault::internal("no place for a step"))?;
-            Ok(Admitted::new(None, place))
+            Ok(Admitted::new(None, place, 0))
         })
     }
 

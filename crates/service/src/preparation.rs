@@ -36,6 +36,10 @@ const WAITING_EACH: usize = 64;
 /// Longest wait for a slot.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// Requests that may wait for a model which is not loaded, and those of one client.
+const ASIDE: usize = 256;
+const ASIDE_EACH: usize = 64;
+
 /// Slots for bodies of one kind.
 struct Lane {
     slots: Arc<Semaphore>,
@@ -46,6 +50,8 @@ struct Lane {
 pub(crate) struct Preparation {
     small: Lane,
     large: Lane,
+    /// Requests that have given their slot back while they wait for their model.
+    aside: Arc<Shares>,
 }
 
 /// Why there is no slot.
@@ -53,6 +59,8 @@ pub(crate) struct Preparation {
 pub(crate) enum NoSlot {
     /// Too many wait.
     Queue(LimitReached),
+    /// Too many wait for models.
+    Models(LimitReached),
     /// The wait was too long.
     Late,
 }
@@ -66,6 +74,14 @@ impl NoSlot {
             }
             NoSlot::Queue(LimitReached::Total) => {
                 Fault::busy(format!("{WAITING} requests wait to be read, the limit"), 2)
+            }
+            NoSlot::Models(LimitReached::PerOwner) => {
+                let message =
+                    format!("{ASIDE_EACH} requests of this client wait for models to load, its limit");
+                Fault::busy(message, 2)
+            }
+            NoSlot::Models(LimitReached::Total) => {
+                Fault::busy(format!("{ASIDE} requests wait for models to load, the limit"), 5)
             }
             NoSlot::Late => {
                 let seconds = LONGEST_WAIT.as_secs();
@@ -81,7 +97,8 @@ impl Default for Preparation {
             slots: Arc::new(Semaphore::new(slots)),
             waiting: Shares::new(WAITING, WAITING_EACH),
         };
-        Preparation { small: lane(SMALL_SLOTS), large: lane(LARGE_SLOTS) }
+        let aside = Shares::new(ASIDE, ASIDE_EACH);
+        Preparation { small: lane(SMALL_SLOTS), large: lane(LARGE_SLOTS), aside }
     }
 }
 
@@ -95,6 +112,17 @@ impl Preparation {
             // The semaphore is never closed.
             Ok(Err(_)) | Err(_) => Err(NoSlot::Late),
         }
+    }
+
+    /// Takes a request's slot back while it waits for its model, so that others are read meanwhile; gives back its place
+    /// among those that wait. A large body keeps its slot, which bounds the memory of those that are parsed.
+    pub(crate) fn step_aside(&self, owner: Owner, admitted: &mut Admitted) -> Result<Option<Share>, NoSlot> {
+        if admitted.bytes >= LARGE {
+            return Ok(None);
+        }
+        let place = self.aside.take(owner, 1).map_err(NoSlot::Models)?;
+        admitted.slot = None;
+        Ok(Some(place))
     }
 }
 
@@ -110,13 +138,25 @@ impl Drop for Leaving {
 /// A request that was let in, with all that it holds of the machine until it is computed.
 pub struct Admitted {
     permit: Option<Permit>,
-    _slot: OwnedSemaphorePermit,
+    slot: Option<OwnedSemaphorePermit>,
+    /// Bytes of its body.
+    bytes: usize,
     held: Vec<Box<dyn Any + Send>>,
 }
 
 impl Admitted {
-    pub(crate) fn new(permit: Option<Permit>, slot: OwnedSemaphorePermit) -> Admitted {
-        Admitted { permit, _slot: slot, held: Vec::new() }
+    pub(crate) fn new(permit: Option<Permit>, slot: OwnedSemaphorePermit, bytes: usize) -> Admitted {
+        Admitted { permit, slot: Some(slot), bytes, held: Vec::new() }
+    }
+
+    /// Bytes of its body.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives it a slot again.
+    pub(crate) fn resume(&mut self, slot: OwnedSemaphorePermit) {
+        self.slot = Some(slot);
     }
 
     /// Keeps something until the request is in the engine: the memory of its body.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use events::{Event, Format, HourlyPrice, InferenceCounts, Metrics, ModelBudget, Rejection};
@@ -296,16 +297,33 @@ impl Service {
             Takes::Texts => None,
         };
         let slot = self.preparation.enter(context.owner(), size).await.map_err(|none| self.no_slot(none))?;
-        Ok(Admitted::new(permit, slot))
+        Ok(Admitted::new(permit, slot, size))
     }
 
     /// Answers a request that was let in.
     ///
     /// # Errors
     /// A model that is not there, a request that it cannot honour, or one too many.
-    pub async fn answer(&self, request: Request, admitted: Admitted) -> Result<Output, Fault> {
-        let model = self.model(request.operation.model()).await?;
+    pub async fn answer(&self, request: Request, mut admitted: Admitted) -> Result<Output, Fault> {
+        let model = self.model_of(&request, &mut admitted).await?;
         self.answer_with(model, request, admitted).await
+    }
+
+    /// The model of a request. While that is loaded, the request's slot is free for those whose models are there.
+    async fn model_of(&self, request: &Request, admitted: &mut Admitted) -> Result<Lease, Fault> {
+        let mut model = std::pin::pin!(self.model(request.operation.model()));
+        let at_once = std::future::poll_fn(|task| Poll::Ready(model.as_mut().poll(task))).await;
+        if let Poll::Ready(model) = at_once {
+            return model;
+        }
+        let owner = request.context.owner();
+        let aside = self.preparation.step_aside(owner, admitted).map_err(|none| self.no_slot(none))?;
+        let model = model.await?;
+        if aside.is_some() {
+            let slot = self.preparation.enter(owner, admitted.bytes()).await;
+            admitted.resume(slot.map_err(|none| self.no_slot(none))?);
+        }
+        Ok(model)
     }
 
     /// As [`Service::answer`], by this model, whichever the request names.

@@ -71,6 +71,8 @@ fn fault_docs_limits_are_those_of_the_code() {
         (PREPARATION, "SMALL_SLOTS", "tokenized at once | {} under", &plain),
         (PREPARATION, "WAITING", "of each kind | {}", &plain),
         (PREPARATION, "WAITING_EACH", "{} of one client | 429", &plain),
+        (PREPARATION, "ASIDE", "wait for a model to load | {}", &plain),
+        (PREPARATION, "ASIDE_EACH", "to load | 256, {} of one client", &plain),
         (WIRE, "BODY_VALUES", "JSON values in a body | {}", &thousands),
         (WIRE, "VALUES_OF_AN_OBJECT", "an object counts as {}", &plain),
         (WIRE, "COUNTED_TOKENS", "count_tokens` count | {}", &thousands),
