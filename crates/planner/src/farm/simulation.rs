@@ -98,6 +98,10 @@ pub fn simulate(plan: &FarmPlan) -> Result<FarmOutcome, Error> {
     }
     let mut world = World::new(plan, memory, &groups);
     while let Some(Reverse(event)) = world.events.pop() {
+        // After the last request time goes on only until it is answered.
+        if world.arrivals_left == 0 && matches!(event.happens, Happens::Arrives(_) | Happens::Expires) {
+            continue;
+        }
         world.now_s = event.at_s;
         world.step(event.happens);
         while std::mem::take(&mut world.has_changed) {
@@ -173,17 +177,12 @@ impl<'a> World<'a> {
             Happens::Expires => {
                 let going = self.table.expire(self.now());
                 self.unload(going);
-                if self.arrivals_left > 0 {
-                    self.schedule(self.now_s + 1.0, Happens::Expires);
-                }
+                self.schedule(self.now_s + 1.0, Happens::Expires);
             }
         }
     }
 
     fn arrives(&mut self, model: usize) {
-        if self.arrivals_left == 0 {
-            return;
-        }
         self.arrivals_left -= 1;
         let next = self.random.exponential(1.0 / self.group(model).per_s);
         self.schedule(self.now_s + next, Happens::Arrives(model));
