@@ -7,7 +7,7 @@
 //!
 //! * when it has been idle for as long as its load took: waiting for its next request longer would cost more than loading
 //!   it again (the rule of ski rental, at most twice the cost of the best choice in hindsight); or
-//! * when it has been loaded for [`RESIDENCY`](RESIDENCY) times its load: from then on it takes no new requests, finishes what it has,
+//! * when it has been loaded for [`RESIDENCY`] times its load: from then on it takes no new requests, finishes what it has,
 //!   and makes room for whoever has waited longest, so that loads take a bounded share of the time and nobody starves.
 //!
 //! Of the models that may go, those go first that are worth least: requests in the last minutes × the duration of a load ÷
