@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::found::{Found, of};
 
 /// Raised when probes, limits or numerics change, so that older verdicts are not taken.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 const SEED: u64 = 0x6772_6973_746d_696c;
 const PROBES: usize = 32;
 /// What probes are made of.
