@@ -172,7 +172,8 @@ def run(given):
             row = {s.version: [quantile(found[s.version, r, kind], share) for r in range(given.rounds)] for s in systems}
             ratios = [a / b for a, b in zip(*row.values())]
             cells = ", ".join(f"{name} {statistics.median(values):.1f} ms" for name, values in row.items())
-            print(f"{kind} p{100 * share:.0f}: {cells}; ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            rounds = " | ".join(f"{a:.1f}:{b:.1f}" for a, b in zip(*row.values()))
+            print(f"{kind} p{100 * share:.0f}: {cells} ({rounds}); ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     worse = 0
     for name in names:
         ours, theirs = ([v for r in range(given.rounds) for v in found.get((s.version, r, name), [])] for s in systems)
