@@ -289,6 +289,8 @@ impl World {
         let held: u64 = self.held.values().map(|version| version.bytes).sum();
         assert_eq!(held, self.table.reserved(), "what is reserved is what is there");
         assert!(held <= LIMIT, "{held} bytes of {LIMIT}");
+        let is_stuck = |entry: &crate::Entry<Version>| entry.standing == Standing::Retired && entry.pinned;
+        assert!(!self.table.entries.iter().any(is_stuck), "a model that was removed stays pinned");
         let mut listed = [None; NAMES];
         for (place, _) in self.table.listed() {
             let before = listed[self.placed[&place].name].replace(self.table.id(place));
