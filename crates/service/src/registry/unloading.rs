@@ -12,6 +12,17 @@ use crate::LoadedModel;
 
 /// How long an engine may take to end that has nothing to do.
 const UNLOAD: Duration = Duration::from_secs(30);
+/// How long others may hold a model that is unloaded.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Drops a model when nobody else has it, so that its memory is free afterwards: a request that has just ended, or a list of
+/// the models, may hold it for a moment longer than the table counts.
+fn last_of(model: Arc<LoadedModel>) {
+    let end = Instant::now() + LINGER;
+    while Arc::strong_count(&model) > 1 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 impl Registry {
     /// Ends the engines of models that nobody uses, on a thread that may block.
@@ -28,8 +39,7 @@ impl Registry {
             for (index, model) in going {
                 model.drain(UNLOAD);
                 registry.recorder.unloaded(index, model.name(), reason);
-                // The memory is free when the last of the model is dropped, which this is.
-                drop(model);
+                last_of(model);
                 registry.table().unloaded(index);
                 registry.changed.notify_waiters();
             }
