@@ -260,3 +260,10 @@ pub struct Infer {
     /// Options for the model, such as those of sampling.
     pub parameters: Parameters,
 }
+
+impl Infer {
+    /// Items of the request, as statistics count them: rows of the first input, 1 without rows.
+    pub fn items(&self) -> usize {
+        self.inputs.first().and_then(|input| input.shape.first()).copied().unwrap_or(1).max(1)
+    }
+}

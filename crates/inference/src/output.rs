@@ -40,7 +40,7 @@ pub enum Output {
 pub struct Inferred {
     /// Name of the answering model.
     pub model: String,
-    /// Its version.
+    /// The version of the model.
     pub version: Arc<str>,
     /// The tensors, in the order of the request.
     pub outputs: Vec<Tensor>,

@@ -54,7 +54,7 @@ pub enum Work {
 /// A step: what it does, and with which tensors of the pipeline.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its name in messages: what it does, and to which output.
+    /// The step's name in messages: what it does, and to which output.
     pub name: String,
     /// The tensors that it takes.
     pub inputs: Vec<String>,

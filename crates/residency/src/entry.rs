@@ -66,7 +66,7 @@ impl<M> State<M> {
 /// A model of the registry. A place is used again after its model was removed, with another epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ModelId {
-    /// Its place in the table.
+    /// The place in the table.
     pub place: usize,
     pub(crate) epoch: u32,
 }

@@ -10,7 +10,7 @@
 //! * when it has been loaded for [`RESIDENCY`] times its load: from then on it takes no new requests, finishes what it has,
 //!   and makes room for whoever has waited longest, so that loads take a bounded share of the time and nobody starves.
 //!
-//! Of the models that may go, those go first that are worth least: requests in the last minutes × the duration of a load ÷
+//! Models that may go do so in the order of their worth, the least first: requests in the last minutes × the duration of a load ÷
 //! bytes, the time that a byte of memory saves (GreedyDual-Size-Frequency, Cherkasova, 1998; decision 63).
 //!
 //! A model can be replaced by another generation of itself, which is loaded and checked beside it as a *candidate*, and then

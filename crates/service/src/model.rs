@@ -25,7 +25,7 @@ pub struct LoadedModel {
     pub names: Vec<String>,
     /// When it was loaded, Unix seconds.
     pub created: u64,
-    /// Its version.
+    /// The version of the model.
     pub version: Arc<str>,
     /// What its file is.
     pub details: ModelDetails,

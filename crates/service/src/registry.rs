@@ -219,7 +219,7 @@ impl Registry {
     /// The model, loaded first if it is not. If it is replaced while it is waited for, the one that has its name now.
     ///
     /// # Errors
-    /// It cannot be loaded, or not in time, or was removed.
+    /// A model that cannot be loaded, or not in time, or that was removed.
     pub async fn acquire(self: &Arc<Self>, id: ModelId) -> Result<Lease, Fault> {
         let asked = Instant::now();
         let name = self.facts_of(id).map(|facts| facts.names[0].clone());

@@ -80,7 +80,7 @@ struct Image {
     options: Options,
     is_float: bool,
     scale: f32,
-    /// Of each channel.
+    /// The mean of each channel.
     mean: Vec<f32>,
     std: Vec<f32>,
 }

@@ -35,7 +35,7 @@ impl World {
                 } else {
                     assert!(self.table.replace(old, candidate.place));
                     (self.folder[name], self.replacing[name]) = (Some(candidate), false);
-                    self.expire();
+                    self.let_go();
                 }
             }
         }
@@ -44,7 +44,7 @@ impl World {
     pub(super) fn remove(&mut self, id: ModelId) {
         let place = self.table.place(id).expect("nobody else removes models");
         self.table.retire(place);
-        self.expire();
+        self.let_go();
     }
 
     pub(super) fn probed(&mut self, at: usize) {
@@ -73,12 +73,17 @@ impl World {
         } else {
             self.table.retire(id.place);
         }
-        self.expire();
+        self.let_go();
     }
 
     pub(super) fn expire(&mut self) {
         let going = self.table.expire(self.now);
         self.begin_unload(going, false);
+    }
+
+    /// Unloads models that were removed or replaced, and tells everyone who waits, as the registry does.
+    fn let_go(&mut self) {
+        self.expire();
         self.changed();
     }
 

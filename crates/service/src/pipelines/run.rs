@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     context.record_submission(&name);
     check(&name, &pipeline.plan.signature, &infer)?;
     check_rows(&pipeline, &infer.inputs)?;
-    let items = infer.inputs.first().and_then(|input| input.shape.first()).copied().unwrap_or(1).max(1);
+    let items = infer.items();
     // The slot of its text is free before it waits; its body's memory is not.
     let held: Vec<Box<dyn Any + Send>> = admitted.into_held();
     let asked = Instant::now();

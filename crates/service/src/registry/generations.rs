@@ -71,23 +71,19 @@ impl Registry {
         };
         let new = self.insert(registration, Standing::Candidate, Some(place))?;
         let passed = if is_loaded || check.is_some() { self.passes(new, check).await } else { Ok(()) };
-        let mut table = self.table();
-        match passed {
-            Ok(()) if table.replace(old, new.place) => {}
-            outcome => {
+        let outcome = {
+            let mut table = self.table();
+            let outcome = passed.and_then(|()| table.replace(old, new.place).then_some(()).ok_or_else(gone));
+            if outcome.is_err() {
                 table.retire(new.place);
-                let why = outcome.err().unwrap_or_else(gone);
-                if let Some(place) = table.place(old) {
-                    table.entry_mut(place).rejected = Some(why.clone());
-                }
-                drop(table);
-                self.expire();
-                return Err(why);
             }
+            outcome
+        };
+        if let Err(why) = &outcome {
+            self.reject(old, why);
         }
-        drop(table);
-        self.expire();
-        Ok(new)
+        self.let_go();
+        outcome.map(|()| new)
     }
 
     /// Tells of a model why another generation of it is not served; the model stays.
@@ -116,7 +112,7 @@ impl Registry {
                 table.retire(place);
             }
         }
-        self.expire();
+        self.let_go();
     }
 
     /// Has a model stay loaded whatever else is asked for, or no longer.

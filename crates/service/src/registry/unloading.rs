@@ -97,7 +97,11 @@ impl Registry {
                 self.begin_unload(going, reason);
             }
         }
-        // Requests that wait for a model which was removed or replaced look for its name again.
+    }
+
+    /// Unloads models that were removed or replaced, and has requests that wait for them look for their names again.
+    pub(super) fn let_go(self: &Arc<Self>) {
+        self.expire();
         self.changed.notify_waiters();
     }
 

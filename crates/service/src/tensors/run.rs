@@ -43,7 +43,7 @@ pub(super) async fn answer(
     check(&name, &tensors.signature(), &infer)?;
     // The slot of its text is free before it waits for one to compute in; its body's memory is not.
     let held = admitted.into_held();
-    let items = infer.inputs.first().and_then(|input| input.shape.first()).copied().unwrap_or(1).max(1);
+    let items = infer.items();
     let asked = Instant::now();
     let slot =
         core.tensors.enter(context.owner(), deadline, tensors.instances()).await.inspect_err(|fault| {

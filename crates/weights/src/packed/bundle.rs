@@ -22,7 +22,7 @@ use super::{Error, PRELUDE, Problem, checked, data_start, prelude};
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleKind {
-    /// Its first bytes.
+    /// The first bytes of the file.
     pub magic: [u8; 8],
     /// The longest file, in bytes.
     pub max_bytes: u64,

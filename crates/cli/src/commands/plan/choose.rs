@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::compare::Month;
 use super::report::Report;
-use super::session::{Common, Figures, Session};
+use super::session::{Common, Figures, Session, given};
 use crate::Failure;
 
 #[derive(clap::Args, Debug)]
@@ -41,8 +41,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         ("choose.model_billions", &args.model_billions),
         ("choose.budget_per_month", &args.budget),
     ];
-    let settings = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
-    let session = args.common.open(Some(&args.figures), settings.collect())?;
+    let session = args.common.open(Some(&args.figures), given(&fields))?;
     let month = Month::of(&session)?;
     let facts = facts(&session, &month)?;
     let choice = choose(&facts, session.currency);

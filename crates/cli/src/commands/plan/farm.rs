@@ -6,7 +6,7 @@ use planner::farm::{self, FarmOutcome, GroupOutcome};
 use serde::Serialize;
 
 use super::report::{Report, count, percent, time};
-use super::session::{Common, Figures, Session};
+use super::session::{Common, Figures, Session, given};
 use crate::Failure;
 
 /// A command that runs as it stands.
@@ -58,8 +58,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         ("farm.requests", &args.simulated_requests),
         ("farm.seed", &args.seed),
     ];
-    let settings = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
-    let session = args.common.open(Some(&args.figures), settings.collect())?;
+    let session = args.common.open(Some(&args.figures), given(&fields))?;
     if session.plan.farm.model.is_empty() {
         return Err(Failure::new(format!(
             "farm.model is missing: the models that share the machine, as in: {EXAMPLE}"

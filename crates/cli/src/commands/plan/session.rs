@@ -83,8 +83,13 @@ impl Figures {
             ("work.input_tokens", &self.input_tokens),
             ("work.output_tokens", &self.output_tokens),
         ];
-        fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))).collect()
+        given(&fields)
     }
+}
+
+/// The fields of a plan for which a flag was given, with its value.
+pub(super) fn given(fields: &[(&str, &Option<String>)]) -> Vec<(String, String)> {
+    fields.iter().filter_map(|(field, value)| Some(((*field).to_owned(), (*value).clone()?))).collect()
 }
 
 /// Flags of the commands that ask for nothing else.

@@ -6,7 +6,7 @@ use planner::tco::{self, Comparison, Purchase, Rent};
 use serde::Serialize;
 
 use super::report::{Lines, Part, Report, Tornado, percent};
-use super::session::{Common, Session};
+use super::session::{Common, Session, given};
 use crate::Failure;
 
 /// A command that runs as it stands: a server bought, against what the same costs rented.
@@ -55,8 +55,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         ("rent.per_month", &args.rent_per_month),
         ("tco.months", &args.months),
     ];
-    let settings = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
-    let session = args.common.open(None, settings.collect())?;
+    let session = args.common.open(None, given(&fields))?;
     let needs = |what: &str| {
         Failure::new(format!(
             "[{what}] is missing: buying is compared with renting, and both are needed, as in: {EXAMPLE}"
