@@ -138,11 +138,38 @@ pub const RULES: &[Rule] = &[
         effects: &[Clock, Sockets],
     },
     Rule {
-        name: "gateway",
-        // Not built yet.
+        name: "routing",
         depends: &[],
         tests_depend: &[],
-        never_links: &["engine", "model", "kernels", "weights", "text", "cpu"],
+        never_links: &["tokio", "libc", "rustix"],
+        effects: &[],
+    },
+    Rule {
+        name: "ledger",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["axum", "hyper", "engine"],
+        effects: &[Clock, Files],
+    },
+    Rule {
+        name: "privacy",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "libc"],
+        effects: &[],
+    },
+    Rule {
+        name: "translation",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["tokio", "axum", "hyper", "libc"],
+        effects: &[],
+    },
+    Rule {
+        name: "gateway",
+        depends: &[],
+        tests_depend: &[],
+        never_links: &["service", "engine", "model", "kernels", "weights", "text", "cpu"],
         effects: &[],
     },
     Rule {
