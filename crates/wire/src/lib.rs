@@ -28,6 +28,7 @@ pub mod llamacpp;
 pub mod logprobs;
 pub mod message;
 pub mod models;
+pub mod node;
 pub mod numbers;
 pub mod oip;
 pub mod ollama;

@@ -7,6 +7,7 @@ mod bodies;
 mod clients;
 mod documented;
 mod model_config;
+mod node;
 mod oip;
 mod oip_grpc;
 mod ollama;
