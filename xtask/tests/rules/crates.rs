@@ -173,6 +173,14 @@ pub const RULES: &[Rule] = &[
         effects: &[],
     },
     Rule {
+        name: "fake_provider",
+        depends: &[],
+        tests_depend: &[],
+        // For tests and benchmarks: no crate of the product but by its tests.
+        never_links: &["service", "engine", "model", "kernels", "weights", "text", "cpu", "gateway"],
+        effects: &[Clock, Sockets],
+    },
+    Rule {
         name: "cli",
         depends: &[
             "cpu",
