@@ -1,5 +1,26 @@
 //! One API's requests, answers, streams and errors as another's: OpenAI chat and Responses, Anthropic, Gemini.
 //!
-//! Where the dialects of client and upstream match, bytes pass unparsed and a scanner finds usage, errors and endings.
+//! Where the dialects of client and upstream match, bytes pass unparsed: [`Head`] reads what a gateway decides by from a
+//! request and edits top-level fields in place, and [`Scanner`] finds usage, errors and the ending in an answer. Nothing
+//! here holds more than one event of a stream.
 //!
-//! Deliberately absent: HTTP, clocks, tokens of any model.
+//! Deliberately absent: HTTP, clocks, random ids, tokens of any model.
+
+mod dialect;
+mod edit;
+mod finish;
+pub mod head;
+mod object;
+pub mod scanner;
+mod skim;
+mod sse;
+mod turns;
+pub mod usage;
+
+pub use dialect::{Dialect, GeminiPath};
+pub use edit::Edit;
+pub use finish::FinishReason;
+pub use head::Head;
+pub use scanner::{Ending, Framing, Scanner, ScannerOptions, ScannerState, StreamError};
+pub use sse::EventTooLong;
+pub use usage::TokenUsage;

@@ -160,7 +160,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "translation",
-        depends: &[],
+        depends: &["wire"],
         tests_depend: &[],
         never_links: &["tokio", "axum", "hyper", "libc"],
         effects: &[],
