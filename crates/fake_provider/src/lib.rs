@@ -27,7 +27,9 @@ mod attempt;
 mod dialect;
 mod dialects;
 mod fault;
-
+mod flags;
+mod histogram;
+mod load;
 mod produce;
 mod provider;
 mod record;
@@ -39,7 +41,9 @@ mod words;
 
 pub use dialect::Dialect;
 pub use fault::{Fault, FaultRule, When};
-
+pub use flags::{FlagError, Flags};
+pub use histogram::Histogram;
+pub use load::{Latency, Load, LoadError, LoadMode, LoadReport};
 pub use provider::{Provider, ProviderError};
 pub use record::{Outcome, Price, Record, Totals, Usage};
 pub use reply::{Ending, Reply};

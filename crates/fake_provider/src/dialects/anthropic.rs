@@ -1,6 +1,6 @@
 //! Anthropic's messages.
 
-use super::{Events, named};
+use super::stream::{Events, named};
 use crate::Ending;
 use crate::answer::Answer;
 use serde_json::{Map, Value, json};

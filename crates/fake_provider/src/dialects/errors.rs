@@ -1,6 +1,6 @@
 //! Errors as each provider writes them: as bodies, and as events of a stream that has begun.
 
-use super::{data, named};
+use super::stream::{data, named};
 use crate::Dialect;
 use bytes::Bytes;
 use serde_json::{Value, json};

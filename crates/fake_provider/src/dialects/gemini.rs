@@ -1,6 +1,6 @@
 //! Gemini's `generateContent` and `streamGenerateContent`.
 
-use super::{Events, data};
+use super::stream::{Events, data};
 use crate::Ending;
 use crate::answer::Answer;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! OpenAI's chat completions, completions and embeddings.
 
-use super::{Events, data};
+use super::stream::{Events, data};
 use crate::answer::Answer;
 use crate::{Dialect, Ending, Usage};
 use bytes::Bytes;

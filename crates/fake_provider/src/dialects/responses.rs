@@ -1,6 +1,6 @@
 //! OpenAI's Responses.
 
-use super::{Events, named};
+use super::stream::{Events, named};
 use crate::Ending;
 use crate::answer::Answer;
 use serde_json::{Value, json};
