@@ -149,7 +149,7 @@ pub const RULES: &[Rule] = &[
         depends: &[],
         tests_depend: &[],
         never_links: &["axum", "hyper", "engine"],
-        effects: &[Clock, Files],
+        effects: &[Files],
     },
     Rule {
         name: "privacy",
