@@ -22,6 +22,14 @@ impl AnswerBody {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
     }
+
+    /// The bytes of a body that is whole.
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Whole(bytes) => bytes.as_ref(),
+            Self::Sent(_) => None,
+        }
+    }
 }
 
 impl Body for AnswerBody {

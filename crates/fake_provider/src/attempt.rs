@@ -1,7 +1,9 @@
 //! One request on the provider's books, from its number to its bill.
 
 use crate::dialect::Question;
+use crate::repeat::Repeated;
 use crate::{Dialect, Outcome, Record, Script, Totals, Usage};
+use bytes::Bytes;
 use hyper::HeaderMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,7 @@ pub(crate) struct Shared {
     started: Instant,
     script: Mutex<Arc<Script>>,
     books: Mutex<Books>,
+    repeated: Mutex<Option<Arc<Repeated>>>,
 }
 
 /// The lock's content. What a panic left is used on: sums of a test's provider are not worth a second panic.
@@ -32,6 +35,7 @@ impl Shared {
             started: Instant::now(),
             script: Mutex::new(Arc::new(script)),
             books: Mutex::new(Books::default()),
+            repeated: Mutex::new(None),
         }
     }
 
@@ -41,6 +45,26 @@ impl Shared {
 
     pub(crate) fn set_script(&self, script: Script) {
         *lock(&self.script) = Arc::new(script);
+        self.keep(None);
+    }
+
+    /// The last answer, if the request is equal to the last one.
+    pub(crate) fn repeated(&self, path: &str, body: &Bytes) -> Option<Arc<Repeated>> {
+        lock(&self.repeated).clone().filter(|last| last.is_of(path, body))
+    }
+
+    pub(crate) fn keep(&self, answer: Option<Repeated>) {
+        *lock(&self.repeated) = answer.map(Arc::new);
+    }
+
+    /// Counts a request that was answered by the last answer.
+    pub(crate) fn count_repeated(&self, script: &Script, usage: Usage) {
+        let billed = script.price.of(usage);
+        let totals = &mut lock(&self.books).totals;
+        totals.attempts += 1;
+        totals.completed += 1;
+        totals.usage += usage;
+        totals.billed += billed;
     }
 
     pub(crate) fn totals(&self) -> Totals {

@@ -33,6 +33,7 @@ mod load;
 mod produce;
 mod provider;
 mod record;
+mod repeat;
 mod reply;
 mod script;
 mod serve;

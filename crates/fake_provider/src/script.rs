@@ -41,6 +41,9 @@ pub struct Script {
     /// Faults. The first that hits a request is played.
     #[serde(rename = "fault")]
     pub faults: Vec<FaultRule>,
+    /// Whether a request that is equal to the last one gets the same bytes, ids included. It is then neither read nor
+    /// logged: for benchmarks, where the provider is to cost little. Only whole answers without waits and faults.
+    pub repeat: bool,
     /// Records that the log keeps; the oldest are forgotten.
     pub log_records: usize,
     /// Bytes of a body that a record keeps.
@@ -63,6 +66,7 @@ impl Default for Script {
             max_concurrent: 0,
             dimensions: 8,
             faults: Vec::new(),
+            repeat: false,
             log_records: 4_096,
             log_body_bytes: 16 << 10,
         }

@@ -8,8 +8,9 @@ use crate::dialects::errors::Trouble;
 use crate::dialects::whole;
 use crate::fault::Draw;
 use crate::produce::{SILENCE, Sender, stream, whole_slowly};
+use crate::repeat::Repeated;
 use crate::socket::ResetFlag;
-use crate::{Dialect, Fault, FaultRule, Outcome, Script};
+use crate::{Dialect, Fault, FaultRule, Outcome, Script, Usage};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -54,6 +55,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, reset: ResetFlag, request: Reques
         return Ok(state(&shared, &head.method, name, &body));
     }
     let script = shared.script();
+    if script.repeat
+        && let Some(last) = shared.repeated(path, &body)
+    {
+        shared.count_repeated(&script, last.usage);
+        return Ok(respond(200, "application/json", AnswerBody::whole(last.answer.clone())));
+    }
     if head.method == Method::GET && path == "/v1/models" {
         let rows: Vec<_> = script
             .models
@@ -76,11 +83,19 @@ pub(crate) async fn serve(shared: Arc<Shared>, reset: ResetFlag, request: Reques
     };
     let attempt = Attempt::begin(&shared, &script, &arrival);
     let refused = refusal(&script, &head.headers, query, &read, attempt.running);
-    let request = Admitted { script, dialect: route.dialect, attempt, reset };
+    let request = Admitted { script: Arc::clone(&script), dialect: route.dialect, attempt, reset };
     match (read, refused) {
         (_, Some(refused)) => Ok(request.refuse(&refused)),
         (Err(message), None) => Ok(request.refuse(&Trouble::invalid(message))),
-        (Ok(question), None) => request.play(&question, &body).await,
+        (Ok(question), None) => {
+            let answered = request.play(&question, &body).await;
+            if let Ok((response, usage)) = &answered
+                && let Some(answer) = response.body().bytes().filter(|_| response.status() == StatusCode::OK)
+            {
+                shared.keep(Repeated::keep(&script, path, &body, answer, *usage));
+            }
+            answered.map(|(response, _)| response)
+        }
     }
 }
 
@@ -159,7 +174,7 @@ impl Admitted {
     }
 
     /// Plays the fault that hits the request, or answers it.
-    async fn play(mut self, question: &Question, body: &[u8]) -> Answered {
+    async fn play(mut self, question: &Question, body: &[u8]) -> Result<(Response<AnswerBody>, Usage), Cut> {
         let rule = self.rule(question, body);
         let mut answer =
             Answer::to(&self.script, self.dialect, question, self.attempt.number, unix_seconds());
@@ -182,8 +197,13 @@ impl Admitted {
                 self.attempt.end(Outcome::Failed);
                 Err(Cut)
             }
-            Some(fault) if self.is_refusal(fault, question.stream) => Ok(self.refusal(fault, question)),
-            _ => Ok(self.answer(question, answer, fault).await),
+            Some(fault) if self.is_refusal(fault, question.stream) => {
+                Ok((self.refusal(fault, question), Usage::default()))
+            }
+            _ => {
+                let usage = answer.usage;
+                Ok((self.answer(question, answer, fault).await, usage))
+            }
         }
     }
 

@@ -232,3 +232,18 @@ async fn programs_read_and_change_its_state() {
     let mut stream = open(provider.addr(), "PUT", "/_fake/script", "", "tokens = \"x\"").await;
     assert_eq!(read(&mut stream, Duration::from_secs(20)).await.status(), 400);
 }
+
+#[tokio::test]
+async fn equal_requests_may_be_repeated_and_are_counted() {
+    let provider = Provider::start(Script { repeat: true, ..Script::new() }).await.unwrap();
+    let mut bodies = Vec::new();
+    for text in ["a", "a", "b", "a"] {
+        let got = post(provider.addr(), CHAT, &chat(text, false)).await;
+        assert_eq!(got.json()["usage"]["completion_tokens"], 16);
+        bodies.push(got.body);
+    }
+    assert_eq!(bodies[0], bodies[1]);
+    assert!(bodies[2] != bodies[1] && bodies[3] != bodies[1], "only the last one is kept");
+    let totals = provider.totals();
+    assert_eq!((totals.attempts, totals.completed, totals.usage.output), (4, 4, 64));
+}

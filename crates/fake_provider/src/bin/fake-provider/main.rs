@@ -15,6 +15,7 @@ fake-provider [FLAGS]: answers like OpenAI, Anthropic and Gemini, and fails as i
   --gap-ms N           wait between two tokens (0)
   --seed N             where words and faults are drawn from (1)
   --log-records N      requests that GET /_fake/log tells of (4096); 0 is fastest
+  --repeat             equal requests get equal bytes, and are not logged: fastest
   --threads N          threads (1)
 GET /_fake/totals and /_fake/log tell what happened; PUT /_fake/script takes another script.
 ";
@@ -43,6 +44,7 @@ fn options(mut flags: Flags) -> Result<Option<Options>, Box<dyn Error>> {
             "--gap-ms" => script.gap_ms = flags.value(&flag)?,
             "--seed" => script.seed = flags.value(&flag)?,
             "--log-records" => script.log_records = flags.value(&flag)?,
+            "--repeat" => script.repeat = true,
             "--threads" => options.threads = flags.value(&flag)?,
             _ => return Err(Flags::unknown(&flag, USAGE).into()),
         }
