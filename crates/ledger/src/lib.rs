@@ -7,6 +7,7 @@
 
 mod account;
 mod amount;
+pub mod audit;
 mod book;
 mod bucket;
 mod calendar;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+mod audit;
 mod book;
 mod common;
 mod ledger;
