@@ -111,7 +111,8 @@ impl Context<'_> {
         slots.extend(best.map(|state| state.id.slot));
         for _ in 0..HOLDERS {
             let deeper = |slot: &u32| scratch.depths[*slot as usize];
-            let rest = (0..scratch.depths.len() as u32).filter(|slot| deeper(slot) > 0 && !slots.contains(slot));
+            let rest =
+                (0..scratch.depths.len() as u32).filter(|slot| deeper(slot) > 0 && !slots.contains(slot));
             let Some(next) = rest.max_by_key(deeper) else { break };
             slots.push(next);
         }
@@ -191,7 +192,7 @@ impl Context<'_> {
             affinity,
             turn_weight: state.turn_weight,
             depth,
-            own_depth: if depth > shared { depth } else { 0 },
+            own_depth: if depth > shared && !self.is_shared { depth } else { 0 },
             cached,
             assumed: 0,
             estimate: self.estimate(ask, state, cached, output),
@@ -199,13 +200,7 @@ impl Context<'_> {
         }
     }
 
-    fn estimate(
-        &self,
-        ask: &Ask<'_>,
-        state: &TargetState,
-        cached: f64,
-        output: f64,
-    ) -> Estimate {
+    fn estimate(&self, ask: &Ask<'_>, state: &TargetState, cached: f64, output: f64) -> Estimate {
         let uncached = (ask.prompt_tokens as f64 - cached).max(1.0);
         let sizes = Sizes { uncached, output, mean_output: self.lengths.mean() };
         state.known.estimate(self.now, &state.target, state.in_flight, sizes, self.rates.as_ref())
@@ -216,9 +211,12 @@ impl Context<'_> {
     fn assume_held(&self, ask: &Ask<'_>, output: f64, scratch: &mut Scratch) {
         let earlier = ask.chain.len().saturating_sub(2);
         let is_on = *self.method == Method::ExpectedCompletion && ask.affinity != 0 && earlier > 0;
-        let Some(candidate) = scratch.own.iter_mut().filter(|_| is_on).max_by(|a, b| a.by_affinity(b)) else { return };
+        let Some(candidate) = scratch.own.iter_mut().filter(|_| is_on).max_by(|a, b| a.by_affinity(b)) else {
+            return;
+        };
         let Some(state) = self.pool.in_slot(candidate.slot) else { return };
-        let missing = tokens_of(ask.chain, earlier).saturating_sub(tokens_of(ask.chain, candidate.depth as usize));
+        let missing =
+            tokens_of(ask.chain, earlier).saturating_sub(tokens_of(ask.chain, candidate.depth as usize));
         if missing > 0 {
             candidate.assumed = missing;
             let assumed = candidate.cached + self.assumed_held * state.trust * missing as f64;
@@ -246,7 +244,9 @@ impl Context<'_> {
         let (Some(overflow), Method::ExpectedCompletion) = (self.overflow, self.method) else {
             return Some((choice, false, None));
         };
-        let Some(away) = choose_outside(outside, overflow.level_s()) else { return Some((choice, false, None)) };
+        let Some(away) = choose_outside(outside, overflow.level_s()) else {
+            return Some((choice, false, None));
+        };
         let here = &own[choice.at];
         let price = outside[away.at].price.unwrap_or(0);
         let leaver = Leaver { own_s: here.first_token_s(), machine_s: here.estimate.machine_s, price };

@@ -58,7 +58,14 @@ impl<V> Lru<V> {
 
     pub(crate) fn new(limit: usize) -> Lru<V> {
         let limit = limit.clamp(1, NONE as usize - 1);
-        Lru { places: KeyMap::default(), nodes: Vec::new(), free: Vec::new(), newest: NONE, oldest: NONE, limit }
+        Lru {
+            places: KeyMap::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            limit,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -56,6 +56,9 @@ mod tests {
 
     #[test]
     fn bounds_are_rounded_up() {
-        assert_eq!([bounded_load(1.0, 1, 4), bounded_load(8.0, 1, 4), bounded_load(16.0, 2, 4)], [1.0, 3.0, 10.0]);
+        assert_eq!(
+            [bounded_load(1.0, 1, 4), bounded_load(8.0, 1, 4), bounded_load(16.0, 2, 4)],
+            [1.0, 3.0, 10.0]
+        );
     }
 }

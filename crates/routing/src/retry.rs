@@ -126,7 +126,8 @@ fn evidence(failure: Failure) -> Evidence {
 pub fn rule(failure: Failure, tier: Tier, visible: bool, policy: &RetryPolicy) -> Rule {
     let is_paid = tier == Tier::Metered;
     let evidence = evidence(failure);
-    let worked = matches!(evidence, Evidence::Uncertain | Evidence::Filtered) || failure == Failure::Timeout(Limit::Total);
+    let worked = matches!(evidence, Evidence::Uncertain | Evidence::Filtered)
+        || failure == Failure::Timeout(Limit::Total);
     let may_be_billed = is_paid && (visible || worked);
     let (next, takes_budget) = match (evidence, visible) {
         (Evidence::Final, _) => (Next::Stop, false),
@@ -300,12 +301,14 @@ mod tests {
     #[test]
     fn the_same_model_never_sees_again_what_it_cannot_do() {
         for (_, failure) in ROWS {
-            for policy in [true, false].map(|fallback| RetryPolicy {
-                content_filter_falls_back: fallback,
-                ..RetryPolicy::default()
-            }) {
+            for policy in [true, false]
+                .map(|fallback| RetryPolicy { content_filter_falls_back: fallback, ..RetryPolicy::default() })
+            {
                 let next = rule(failure, Tier::Own, false, &policy).next;
-                if matches!(failure, Failure::ContentFilter | Failure::ContextLength | Failure::Status(400 | 413)) {
+                if matches!(
+                    failure,
+                    Failure::ContentFilter | Failure::ContextLength | Failure::Status(400 | 413)
+                ) {
                     assert!(matches!(next, Next::OtherModel | Next::Stop), "{failure:?}");
                 }
             }

@@ -158,12 +158,11 @@ impl Pool {
     /// Requests at own targets over their slots, each weighted by its slots. 0 where no slots are known.
     pub(crate) fn saturation(&self, now: Duration) -> f64 {
         let own = self.iter().filter(|state| state.target.tier == Tier::Own && !state.breaker.is_out());
-        let (requests, slots) = own.fold((0.0, 0.0), |(requests, slots), state| {
-            match state.known.slots(&state.target) {
+        let (requests, slots) =
+            own.fold((0.0, 0.0), |(requests, slots), state| match state.known.slots(&state.target) {
                 Some(count) => (requests + state.known.requests(now, state.in_flight), slots + count),
                 None => (requests, slots),
-            }
-        });
+            });
         if slots > 0.0 { requests / slots } else { 0.0 }
     }
 }

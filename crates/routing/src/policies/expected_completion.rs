@@ -13,18 +13,17 @@ use crate::random::Random;
 const NEAR: f64 = 1.1;
 /// The same where other replicas of the gateway serve turns of the same conversations: a target that all of them would
 /// choose is worth a wait, because no other will hold the conversation for all of them.
-const NEAR_SHARED: f64 = 3.0;
+const NEAR_SHARED: f64 = 1.5;
 /// So are those within this many seconds: less than a step of most nodes.
 const NEAR_S: f64 = 0.02;
 
 /// The chosen candidate. `is_shared` tells that other replicas serve the same conversations.
 pub(crate) fn choose(candidates: &[Candidate], is_shared: bool, random: &mut Random) -> Option<Choice> {
-    let least_at = (0..candidates.len())
-        .min_by(|a, b| candidates[*a].cost_s().total_cmp(&candidates[*b].cost_s()))?;
+    let least_at =
+        (0..candidates.len()).min_by(|a, b| candidates[*a].cost_s().total_cmp(&candidates[*b].cost_s()))?;
     let least = candidates[least_at].cost_s();
-    let is_near_by = |factor: f64| {
-        move |at: &usize| candidates[*at].cost_s() <= (least * factor).max(least + NEAR_S)
-    };
+    let is_near_by =
+        |factor: f64| move |at: &usize| candidates[*at].cost_s() <= (least * factor).max(least + NEAR_S);
     let is_near = is_near_by(NEAR);
     let near = (0..candidates.len()).filter(is_near);
     // A cache that saves much makes its holder the only near one.

@@ -22,7 +22,5 @@ pub(crate) fn choose(candidates: &[Candidate], random: &mut Random) -> Option<Ch
 pub(crate) fn within_bound(candidates: &[Candidate]) -> impl Fn(&Candidate) -> bool {
     let total = 1.0 + candidates.iter().map(|candidate| candidate.requests).sum::<f64>();
     let weights: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight.max(1))).sum();
-    move |candidate: &Candidate| {
-        candidate.requests + 1.0 <= bounded_load(total, candidate.weight, weights)
-    }
+    move |candidate: &Candidate| candidate.requests + 1.0 <= bounded_load(total, candidate.weight, weights)
 }

@@ -104,7 +104,9 @@ impl World<'_> {
 
     fn done(&mut self, node: usize, job: &Job) {
         let Some(Some(sent)) = self.requests.get(job.request) else { return };
-        let Some(attempt) = sent.under_way.iter().find(|attempt| attempt.number == job.attempt) else { return };
+        let Some(attempt) = sent.under_way.iter().find(|attempt| attempt.number == job.attempt) else {
+            return;
+        };
         let seconds = |at: Duration| at.saturating_sub(attempt.sent_at).as_secs_f64();
         let tells = self.nodes[node].spec.tells;
         let answer = Answer {
@@ -167,7 +169,8 @@ impl World<'_> {
     pub(super) fn overdue(&mut self, request: usize, number: u32) {
         let Some(Some(sent)) = self.requests.get(request) else { return };
         let is_late = |attempt: &Attempt| attempt.number == number && attempt.first_at.is_none();
-        if let Some(node) = sent.under_way.iter().find(|attempt| is_late(attempt)).map(|attempt| attempt.node) {
+        if let Some(node) = sent.under_way.iter().find(|attempt| is_late(attempt)).map(|attempt| attempt.node)
+        {
             self.nodes[node].cancel(request, number);
             self.fail(request, number, Failure::Timeout(Limit::FirstByte));
         }

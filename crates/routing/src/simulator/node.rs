@@ -213,7 +213,8 @@ impl Node {
             backlog_tokens: waiting.chain(running).sum(),
             prompt_tokens_per_s: Some(self.spec.speed.prompt_tokens_per_s / self.slow),
             steps: crate::target::StepTimes::new(
-                [1.0, 2.0, 4.0, 8.0, 16.0].map(|rows| (rows, self.spec.speed.steps.seconds(rows) * self.slow)),
+                [1.0, 2.0, 4.0, 8.0, 16.0]
+                    .map(|rows| (rows, self.spec.speed.steps.seconds(rows) * self.slow)),
             ),
             slots: self.spec.speed.slots,
         }

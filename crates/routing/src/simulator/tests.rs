@@ -45,20 +45,60 @@ fn scenario(nodes: usize, clients: usize, requests: usize) -> Scenario {
     }
 }
 
+/// Some lines on a run, for the messages of assertions.
 fn told(report: &Report) -> String {
-    let of = |sorted: &[f32]| format!("{:.2}/{:.2}/{:.2}", quantile(sorted, 0.5), quantile(sorted, 0.95), quantile(sorted, 0.99));
-    let nodes: Vec<String> = report.nodes.iter().map(|n| format!("{} {}a {}f {:.2}u {:.2}c", n.name, n.answered, n.failed, n.utilization, n.crowding)).collect();
-    format!("answered {} failed {} retries {} resumed {} hedges {} in flight {} hit {:.3} predicted {:.3} imbalance {:.3} left {} cost {} ttft {} total {} s {:.0}\n{}",
-        report.answered, report.failed, report.retries, report.resumed, report.hedges, report.in_flight, report.hit_rate(), report.predicted_cached as f64 / report.prompt_tokens as f64, report.imbalance(), report.left, report.cost, of(&report.first_token_s), of(&report.total_s), report.seconds, nodes.join("\n"))
+    let of = |sorted: &[f32]| [0.5, 0.95, 0.99].map(|share| quantile(sorted, share));
+    format!(
+        "{:?} {:?} {} s, hits {}, imbalance {}, answered {}, failed {}, retries {}, resumed {}, {:#?}",
+        of(&report.first_token_s),
+        of(&report.total_s),
+        report.seconds,
+        report.hit_rate(),
+        report.imbalance(),
+        report.answered,
+        report.failed,
+        report.retries,
+        report.resumed,
+        report.nodes
+    )
+}
+
+/// What must hold in every run: each request ends once, and nothing stays in flight.
+fn whole(report: &Report, requests: usize) {
+    let ended = report.answered + report.failed;
+    assert_eq!((report.requests, ended, report.in_flight), (requests as u64, requests as u64, 0));
+}
+
+fn shared(replicas: u32, scenario: Scenario) -> Scenario {
+    let policy = Policy { replicas, ..scenario.policy };
+    Scenario { replicas: replicas as usize, policy, ..scenario }
 }
 
 #[test]
-fn explore() {
-    for (nodes, clients) in [(1, 8), (4, 32), (4, 20), (3, 16)] {
-        for replicas in [1, 3] {
-            let start = std::time::Instant::now();
-            let report = run(&Scenario { replicas, policy: Policy { replicas: replicas as u32, ..Policy::default() }, ..scenario(nodes, clients, 20_000) });
-            println!("{nodes} nodes {clients} clients {replicas} replicas: {} in {:?}\n", told(&report), start.elapsed());
-        }
+fn chats_find_their_caches_and_nodes_are_equally_loaded() {
+    let single = run(&scenario(1, 8, 20_000));
+    let (mut report, mut seeds) = (Report::default(), 0);
+    for (nodes, clients) in [(3, 16), (4, 32), (8, 48)] {
+        report = run(&Scenario { seed: 2 + seeds, ..scenario(nodes, clients, 20_000) });
+        seeds += 1;
+        whole(&report, 20_000);
+        assert_eq!(report.failed, 0);
+        assert!(report.hit_rate() >= 0.9 * single.hit_rate(), "{} {}", single.hit_rate(), told(&report));
+        assert!(report.imbalance() <= 1.25, "{}", told(&report));
     }
+    assert!(report.predicted_cached <= report.cached_tokens, "{}", told(&report));
+}
+
+#[test]
+fn replicas_agree_on_where_a_conversation_belongs() {
+    let single = run(&scenario(1, 8, 20_000)).hit_rate();
+    let agreed = run(&shared(3, scenario(4, 24, 20_000)));
+    whole(&agreed, 20_000);
+    assert!(agreed.hit_rate() >= 0.85 * single, "{single} {}", told(&agreed));
+    assert!(agreed.imbalance() <= 1.25, "{}", told(&agreed));
+    // Without a conversation's mark they do not: this is what the agreement is worth.
+    let mut apart = shared(3, scenario(4, 24, 20_000));
+    apart.policy.method = crate::Method::LeastConnections(crate::MaxFails::default());
+    let apart = run(&apart);
+    assert!(apart.hit_rate() < agreed.hit_rate() - 0.15, "{}", told(&apart));
 }

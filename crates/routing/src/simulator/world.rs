@@ -135,7 +135,8 @@ pub fn run(scenario: &Scenario) -> Report {
 impl World<'_> {
     fn new(scenario: &Scenario) -> World<'_> {
         let targets: Vec<_> = scenario.nodes.iter().map(|node| node.target.clone()).collect();
-        let replica = |at: usize| Router::new(scenario.policy, targets.clone(), scenario.seed + 101 * at as u64);
+        let replica =
+            |at: usize| Router::new(scenario.policy, targets.clone(), scenario.seed + 101 * at as u64);
         let routers: Vec<Router> = (0..scenario.replicas.max(1)).map(replica).collect();
         let name = |node: &NodeSpec| NodeReport { name: node.target.name.clone(), ..NodeReport::default() };
         let report = Report { nodes: scenario.nodes.iter().map(name).collect(), ..Report::default() };
