@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// An event, or the line that it is made of, is longer than the limit.
+/// An event of an answer, or the answer, is longer than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the answer has an event of more than {limit} bytes")]
+#[error("the answer, or an event of it, is longer than {limit} bytes")]
 pub struct EventTooLong {
     /// The limit in bytes.
     pub limit: usize,

@@ -1,0 +1,6 @@
+//! Anthropic's messages.
+
+pub(crate) mod answer;
+mod blocks;
+pub(crate) mod request;
+pub(crate) mod stream;

@@ -1,0 +1,5 @@
+//! OpenAI's chat completions.
+
+pub(crate) mod answer;
+pub(crate) mod request;
+pub(crate) mod stream;
