@@ -1,7 +1,7 @@
 //! An answer before it is written in a dialect.
 
 use crate::dialect::Question;
-use crate::words::{answer_words, hash};
+use crate::words::{Tokens, hash};
 use crate::{Dialect, Ending, Reply, Script, Usage};
 
 /// The most tokens of an answer, whatever script and request say.
@@ -15,7 +15,7 @@ pub(crate) struct Answer {
     /// Unique to the request; ids of the answer are made of it.
     pub(crate) id: String,
     /// Text, or the arguments of the call, in pieces of one token.
-    pub(crate) tokens: Vec<String>,
+    pub(crate) tokens: Tokens,
     /// The name of the tool that is called.
     pub(crate) tool: Option<String>,
     pub(crate) ending: Ending,
@@ -30,11 +30,6 @@ pub(crate) struct Answer {
     pub(crate) created: u64,
 }
 
-/// Cuts a text after each space, so that the pieces together are the text.
-fn pieces(text: &str) -> Vec<String> {
-    text.split_inclusive(' ').map(str::to_owned).collect()
-}
-
 impl Answer {
     /// The answer to a question. `number` is the request's, `created` seconds since 1970.
     pub(crate) fn to(
@@ -44,17 +39,17 @@ impl Answer {
         number: u64,
         created: u64,
     ) -> Self {
-        let (mut tokens, mut tool, mut ending) = (Vec::new(), None, Ending::Stop);
+        let (mut tokens, mut tool, mut ending) = (Tokens::Pieces(Vec::new()), None, Ending::Stop);
         match &script.reply {
             _ if dialect == Dialect::Embeddings => {}
             Reply::Tool { name, arguments } if question.tools => {
-                (tokens, tool, ending) = (pieces(arguments), Some(name.clone()), Ending::ToolCall);
+                (tokens, tool, ending) = (Tokens::pieces(arguments), Some(name.clone()), Ending::ToolCall);
             }
-            Reply::Text(text) => tokens = pieces(text),
-            Reply::Echo => tokens = pieces(&question.last),
+            Reply::Text(text) => tokens = Tokens::pieces(text),
+            Reply::Echo => tokens = Tokens::pieces(&question.last),
             Reply::Words | Reply::Tool { .. } => {
                 let count = script.tokens.min(TOKENS).min(question.max_tokens.unwrap_or(TOKENS));
-                tokens = answer_words(script.seed, &question.prompt, count);
+                tokens = Tokens::words(script.seed, &question.prompt, count);
                 if count < script.tokens {
                     ending = Ending::Length;
                 }
@@ -90,7 +85,7 @@ impl Answer {
 
     /// The whole text.
     pub(crate) fn text(&self) -> String {
-        self.tokens.concat()
+        self.tokens.text()
     }
 
     /// The answer as if the model had ended after so many tokens.

@@ -4,7 +4,6 @@ use crate::answer::Answer;
 use crate::answer_body::Cut;
 use crate::attempt::Attempt;
 use crate::dialects::errors::Trouble;
-use crate::dialects::stream::Events;
 use crate::dialects::{events, whole};
 use crate::socket::ResetFlag;
 use crate::{Dialect, Fault, Outcome, Script};
@@ -145,11 +144,12 @@ async fn stream_inner(
     array: bool,
     fault: Option<Fault>,
 ) -> Result<Outcome, Left> {
-    let Events { before, tokens, mut after, closing } = events(answer, array);
-    let mut planned_fault = tokens_before(fault.as_ref()).map(|at| at.min(tokens.len()));
+    let events = events(answer, array);
+    let count = events.count();
+    let mut planned_fault = tokens_before(fault.as_ref()).map(|at| at.min(count));
     attempt.generated(0);
-    sender.send_all(&before).await?;
-    for index in 0..=tokens.len() {
+    sender.send_all(&events.before()).await?;
+    for index in 0..=count {
         if planned_fault == Some(index) {
             planned_fault = None;
             if let Some(fault) = &fault
@@ -158,17 +158,18 @@ async fn stream_inner(
                 return Ok(outcome);
             }
         }
-        if let Some(token) = tokens.get(index) {
+        if index < count {
             if index > 0 {
                 sender.pause(Duration::from_millis(script.gap_ms)).await?;
             }
-            sender.send(token.clone()).await?;
+            sender.send(events.token(index)).await?;
             attempt.generated((index + 1).min(answer.tokens.len()));
         }
     }
+    let mut after = events.after();
     let is_whole = !matches!(fault, Some(Fault::NoDone));
     if !is_whole {
-        after.truncate(after.len() - closing);
+        after.truncate(after.len() - events.closing());
     }
     sender.send_all(&after).await?;
     Ok(if is_whole { Outcome::Completed } else { Outcome::Failed })

@@ -54,6 +54,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, reset: ResetFlag, request: Reques
     if let Some(name) = path.strip_prefix("/_fake/") {
         return Ok(state(&shared, &head.method, name, &body));
     }
+    if head.method == Method::GET && path == "/health" {
+        return Ok(json(200, "{}".to_owned()));
+    }
     let script = shared.script();
     if script.repeat
         && let Some(last) = shared.repeated(path, &body)

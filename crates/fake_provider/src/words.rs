@@ -25,17 +25,62 @@ pub(crate) fn hash(start: u64, text: &str) -> u64 {
     })
 }
 
+/// The token at a place of an answer whose words are drawn from `start`.
+fn word(start: u64, index: u64) -> String {
+    let word = WORDS[(mix(start.wrapping_add(index)) % WORDS.len() as u64) as usize];
+    if index == 0 { word.to_owned() } else { format!(" {word}") }
+}
+
 /// The first `count` tokens of the answer to a prompt. They are the same in every dialect.
 ///
 /// `prompt` is the concatenated text of the request's messages, system prompt first.
 pub fn answer_words(seed: u64, prompt: &str, count: usize) -> Vec<String> {
-    let start = hash(mix(seed), prompt);
-    (0..count as u64)
-        .map(|index| {
-            let word = WORDS[(mix(start.wrapping_add(index)) % WORDS.len() as u64) as usize];
-            if index == 0 { word.to_owned() } else { format!(" {word}") }
-        })
-        .collect()
+    let tokens = Tokens::words(seed, prompt, count);
+    (0..count).map(|index| tokens.get(index)).collect()
+}
+
+/// The tokens of an answer. Words are drawn when they are asked for, so that a long answer takes no memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Tokens {
+    Words { start: u64, count: usize },
+    Pieces(Vec<String>),
+}
+
+impl Tokens {
+    pub(crate) fn words(seed: u64, prompt: &str, count: usize) -> Self {
+        Self::Words { start: hash(mix(seed), prompt), count }
+    }
+
+    /// A text, cut after each space.
+    pub(crate) fn pieces(text: &str) -> Self {
+        Self::Pieces(text.split_inclusive(' ').map(str::to_owned).collect())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Words { count, .. } => *count,
+            Self::Pieces(pieces) => pieces.len(),
+        }
+    }
+
+    /// The token at a place below the length.
+    pub(crate) fn get(&self, index: usize) -> String {
+        match self {
+            Self::Words { start, .. } => word(*start, index as u64),
+            Self::Pieces(pieces) => pieces.get(index).cloned().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        (0..self.len()).map(|index| self.get(index)).collect()
+    }
+
+    pub(crate) fn truncate(&mut self, length: usize) {
+        match self {
+            Self::Words { count, .. } => *count = length.min(*count),
+            Self::Pieces(pieces) => pieces.truncate(length),
+        }
+    }
 }
 
 /// The tokens of a prompt as this provider counts them: a quarter of its characters, rounded up.

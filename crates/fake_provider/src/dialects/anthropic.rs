@@ -3,6 +3,7 @@
 use super::stream::{Events, named};
 use crate::Ending;
 use crate::answer::Answer;
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 fn stop_reason(ending: Ending) -> &'static str {
@@ -60,38 +61,53 @@ pub(crate) fn whole(answer: &Answer) -> Value {
 }
 
 /// The events of a stream, `message_stop` last.
-pub(crate) fn events(answer: &Answer) -> Events {
-    let block = match &answer.tool {
-        None => json!({"type": "text", "text": ""}),
-        Some(name) => {
-            json!({"type": "tool_use", "id": format!("toolu_{}", answer.id), "name": name, "input": {}})
-        }
-    };
-    let delta = |token: &String| match &answer.tool {
-        None => json!({"type": "text_delta", "text": token}),
-        Some(_) => json!({"type": "input_json_delta", "partial_json": token}),
-    };
-    let before = vec![
-        named(&json!({"type": "message_start", "message": message(answer, json!([]), Value::Null, 1)})),
-        named(&json!({"type": "content_block_start", "index": 0, "content_block": block})),
-        named(&json!({"type": "ping"})),
-    ];
-    let tokens = answer
-        .tokens
-        .iter()
-        .map(|token| named(&json!({"type": "content_block_delta", "index": 0, "delta": delta(token)})))
-        .collect();
-    let mut last = json!({
-        "type": "message_delta",
-        "delta": {"stop_reason": stop_reason(answer.ending), "stop_sequence": null},
-    });
-    if !answer.without_usage {
-        last["usage"] = usage(answer, answer.usage.output);
+pub(crate) struct MessageEvents<'a>(pub(crate) &'a Answer);
+
+impl Events for MessageEvents<'_> {
+    fn before(&self) -> Vec<Bytes> {
+        let Self(answer) = self;
+        let block = match &answer.tool {
+            None => json!({"type": "text", "text": ""}),
+            Some(name) => {
+                json!({"type": "tool_use", "id": format!("toolu_{}", answer.id), "name": name, "input": {}})
+            }
+        };
+        vec![
+            named(&json!({"type": "message_start", "message": message(answer, json!([]), Value::Null, 1)})),
+            named(&json!({"type": "content_block_start", "index": 0, "content_block": block})),
+            named(&json!({"type": "ping"})),
+        ]
     }
-    let after = vec![
-        named(&json!({"type": "content_block_stop", "index": 0})),
-        named(&last),
-        named(&json!({"type": "message_stop"})),
-    ];
-    Events { before, tokens, after, closing: 1 }
+
+    fn count(&self) -> usize {
+        self.0.tokens.len()
+    }
+
+    fn token(&self, index: usize) -> Bytes {
+        let token = self.0.tokens.get(index);
+        let delta = match &self.0.tool {
+            None => json!({"type": "text_delta", "text": token}),
+            Some(_) => json!({"type": "input_json_delta", "partial_json": token}),
+        };
+        named(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+    }
+
+    fn after(&self) -> Vec<Bytes> {
+        let mut last = json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": stop_reason(self.0.ending), "stop_sequence": null},
+        });
+        if !self.0.without_usage {
+            last["usage"] = usage(self.0, self.0.usage.output);
+        }
+        vec![
+            named(&json!({"type": "content_block_stop", "index": 0})),
+            named(&last),
+            named(&json!({"type": "message_stop"})),
+        ]
+    }
+
+    fn closing(&self) -> usize {
+        1
+    }
 }

@@ -50,26 +50,48 @@ pub(crate) fn whole(answer: &Answer) -> Value {
 
 /// A stream: one response a token, as events or as the elements of an array. A call of a tool comes in one piece. The
 /// last response has the finish reason.
-pub(crate) fn events(answer: &Answer, array: bool) -> Events {
-    let reason = finish_reason(answer.ending);
-    let write = |first: bool, value: Value| match (array, first) {
-        (false, _) => data(&value),
-        (true, true) => Bytes::from(format!("[{value}")),
-        (true, false) => Bytes::from(format!(",\r\n{value}")),
-    };
-    let texts = match answer.tool {
-        None => answer.tokens.clone(),
-        Some(_) => vec![answer.text()],
-    };
-    let mut tokens = Vec::with_capacity(texts.len());
-    for (index, text) in texts.iter().enumerate() {
-        tokens.push(write(index == 0, response(answer, parts(answer, text), None, index as u64 + 1)));
+pub(crate) struct Responses<'a> {
+    pub(crate) answer: &'a Answer,
+    pub(crate) array: bool,
+}
+
+impl Responses<'_> {
+    fn write(&self, first: bool, value: &Value) -> Bytes {
+        match (self.array, first) {
+            (false, _) => data(value),
+            (true, true) => Bytes::from(format!("[{value}")),
+            (true, false) => Bytes::from(format!(",\r\n{value}")),
+        }
     }
-    let last = response(answer, json!([{"text": ""}]), Some(reason), answer.usage.output);
-    let mut after = vec![write(tokens.is_empty(), last)];
-    if array {
-        after.push(Bytes::from_static(b"]"));
+}
+
+impl Events for Responses<'_> {
+    fn before(&self) -> Vec<Bytes> {
+        Vec::new()
     }
-    let closing = after.len();
-    Events { before: Vec::new(), tokens, after, closing }
+
+    fn count(&self) -> usize {
+        if self.answer.tool.is_some() { 1 } else { self.answer.tokens.len() }
+    }
+
+    fn token(&self, index: usize) -> Bytes {
+        let text =
+            if self.answer.tool.is_some() { self.answer.text() } else { self.answer.tokens.get(index) };
+        let value = response(self.answer, parts(self.answer, &text), None, index as u64 + 1);
+        self.write(index == 0, &value)
+    }
+
+    fn after(&self) -> Vec<Bytes> {
+        let reason = finish_reason(self.answer.ending);
+        let last = response(self.answer, json!([{"text": ""}]), Some(reason), self.answer.usage.output);
+        let mut after = vec![self.write(self.count() == 0, &last)];
+        if self.array {
+            after.push(Bytes::from_static(b"]"));
+        }
+        after
+    }
+
+    fn closing(&self) -> usize {
+        if self.array { 2 } else { 1 }
+    }
 }

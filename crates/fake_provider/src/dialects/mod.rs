@@ -27,11 +27,11 @@ pub(crate) fn whole(answer: &Answer) -> Value {
 }
 
 /// The stream; `array` is Gemini's form without events.
-pub(crate) fn events(answer: &Answer, array: bool) -> Events {
+pub(crate) fn events<'a>(answer: &'a Answer, array: bool) -> Box<dyn Events + 'a> {
     match answer.dialect {
-        Dialect::Chat | Dialect::Completions | Dialect::Embeddings => openai::events(answer),
-        Dialect::Responses => responses::events(answer),
-        Dialect::Messages => anthropic::events(answer),
-        Dialect::Gemini => gemini::events(answer, array),
+        Dialect::Chat | Dialect::Completions | Dialect::Embeddings => Box::new(openai::Chunks(answer)),
+        Dialect::Responses => Box::new(responses::ResponseEvents(answer)),
+        Dialect::Messages => Box::new(anthropic::MessageEvents(answer)),
+        Dialect::Gemini => Box::new(gemini::Responses { answer, array }),
     }
 }

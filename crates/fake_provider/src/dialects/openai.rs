@@ -108,47 +108,79 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// The chunks of a stream, `[DONE]` last.
-pub(crate) fn events(answer: &Answer) -> Events {
-    let is_chat = answer.dialect == Dialect::Chat;
-    let base = if is_chat {
-        head(answer, "chatcmpl", "chat.completion.chunk")
-    } else {
-        head(answer, "cmpl", "text_completion")
-    };
-    let chunk = |choices: Value, counted: Option<Value>| {
-        let mut value = base.clone();
+pub(crate) struct Chunks<'a>(pub(crate) &'a Answer);
+
+impl Chunks<'_> {
+    fn is_chat(&self) -> bool {
+        self.0.dialect == Dialect::Chat
+    }
+
+    fn counts(&self) -> bool {
+        self.0.include_usage && !self.0.without_usage
+    }
+
+    fn chunk(&self, choices: Value, counted: Option<Value>) -> Bytes {
+        let mut value = if self.is_chat() {
+            head(self.0, "chatcmpl", "chat.completion.chunk")
+        } else {
+            head(self.0, "cmpl", "text_completion")
+        };
         value["choices"] = choices;
-        if answer.include_usage && !answer.without_usage {
+        if self.counts() {
             value["usage"] = counted.unwrap_or(Value::Null);
         }
         data(&value)
-    };
-    let choice = |delta: Value, reason: Value| {
-        if is_chat {
-            json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}])
-        } else {
-            json!([{"index": 0, "text": delta["content"].as_str().unwrap_or(""), "logprobs": null,
-                "finish_reason": reason}])
-        }
-    };
-    let delta = |token: &String| match &answer.tool {
-        None => json!({"content": token}),
-        Some(_) => json!({"tool_calls": [{"index": 0, "function": {"arguments": token}}]}),
-    };
-    let opening = match &answer.tool {
-        None => json!({"role": "assistant", "content": "", "refusal": null}),
-        Some(name) => json!({"role": "assistant", "content": null, "tool_calls": [{
-            "index": 0, "id": format!("call_{}", answer.id), "type": "function",
-            "function": {"name": name, "arguments": ""}}]}),
-    };
-    let before = if is_chat { vec![chunk(choice(opening, Value::Null), None)] } else { Vec::new() };
-    let tokens = answer.tokens.iter().map(|token| chunk(choice(delta(token), Value::Null), None)).collect();
-    let mut after = vec![chunk(choice(json!({}), json!(finish_reason(answer.ending))), None)];
-    if answer.include_usage && !answer.without_usage {
-        after.push(chunk(json!([]), Some(usage(answer.usage))));
     }
-    after.push(Bytes::from_static(b"data: [DONE]\n\n"));
-    Events { before, tokens, after, closing: 1 }
+
+    fn choice(&self, delta: Value, reason: Value) -> Bytes {
+        let mut choice = json!({"index": 0});
+        if self.is_chat() {
+            choice["delta"] = delta;
+        } else {
+            choice["text"] = json!(delta["content"].as_str().unwrap_or(""));
+        }
+        choice["logprobs"] = Value::Null;
+        choice["finish_reason"] = reason;
+        self.chunk(json!([choice]), None)
+    }
+}
+
+impl Events for Chunks<'_> {
+    fn before(&self) -> Vec<Bytes> {
+        let opening = match &self.0.tool {
+            None => json!({"role": "assistant", "content": "", "refusal": null}),
+            Some(name) => json!({"role": "assistant", "content": null, "tool_calls": [{
+                "index": 0, "id": format!("call_{}", self.0.id), "type": "function",
+                "function": {"name": name, "arguments": ""}}]}),
+        };
+        if self.is_chat() { vec![self.choice(opening, Value::Null)] } else { Vec::new() }
+    }
+
+    fn count(&self) -> usize {
+        self.0.tokens.len()
+    }
+
+    fn token(&self, index: usize) -> Bytes {
+        let token = self.0.tokens.get(index);
+        let delta = match &self.0.tool {
+            None => json!({"content": token}),
+            Some(_) => json!({"tool_calls": [{"index": 0, "function": {"arguments": token}}]}),
+        };
+        self.choice(delta, Value::Null)
+    }
+
+    fn after(&self) -> Vec<Bytes> {
+        let mut after = vec![self.choice(json!({}), json!(finish_reason(self.0.ending)))];
+        if self.counts() {
+            after.push(self.chunk(json!([]), Some(usage(self.0.usage))));
+        }
+        after.push(Bytes::from_static(b"data: [DONE]\n\n"));
+        after
+    }
+
+    fn closing(&self) -> usize {
+        1
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::stream::{Events, named};
 use crate::Ending;
 use crate::answer::Answer;
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 fn item_id(answer: &Answer) -> String {
@@ -13,7 +14,6 @@ fn item_id(answer: &Answer) -> String {
 fn item(answer: &Answer, text: Option<&str>, status: &str) -> Value {
     match &answer.tool {
         None => {
-            let part = |text| json!({"type": "output_text", "text": text, "annotations": []});
             let content: Vec<Value> = text.map(part).into_iter().collect();
             json!({"type": "message", "id": item_id(answer), "status": status, "role": "assistant",
                 "content": content})
@@ -71,51 +71,84 @@ pub(crate) fn whole(answer: &Answer) -> Value {
 }
 
 /// The events of a stream; `response.completed` or `response.incomplete` is last.
-pub(crate) fn events(answer: &Answer) -> Events {
-    let id = item_id(answer);
-    let text = answer.text();
-    let status = last_status(answer);
-    let part = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
-    let place = json!({"item_id": id, "output_index": 0, "content_index": 0});
-    let mut number = 0u64;
-    let mut event = |kind: &str, fields: Value| {
-        let mut value = json!({"type": kind, "sequence_number": number});
-        number += 1;
-        if let (Value::Object(value), Value::Object(fields)) = (&mut value, fields) {
-            value.extend(fields);
-        }
-        named(&value)
-    };
-    let placed = |field: &str, value: Value| {
-        let mut fields = place.clone();
+pub(crate) struct ResponseEvents<'a>(pub(crate) &'a Answer);
+
+impl ResponseEvents<'_> {
+    fn is_text(&self) -> bool {
+        self.0.tool.is_none()
+    }
+
+    /// Events before the first token.
+    fn opening(&self) -> usize {
+        if self.is_text() { 4 } else { 3 }
+    }
+
+    /// What the tokens are, at the beginning of the events' names.
+    fn kind(&self) -> &'static str {
+        if self.is_text() { "response.output_text" } else { "response.function_call_arguments" }
+    }
+
+    /// The place of the output's only part, and one further field.
+    fn placed(&self, field: &str, value: Value) -> Value {
+        let mut fields = json!({"item_id": item_id(self.0), "output_index": 0, "content_index": 0});
         fields[field] = value;
         fields
-    };
-    let begun = response(answer, "in_progress", json!([]), false);
-    let mut before = vec![
-        event("response.created", json!({"response": begun})),
-        event("response.in_progress", json!({"response": begun})),
-        event(
-            "response.output_item.added",
-            json!({"output_index": 0, "item": item(answer, None, "in_progress")}),
-        ),
-    ];
-    let kind =
-        if answer.tool.is_none() { "response.output_text" } else { "response.function_call_arguments" };
-    if answer.tool.is_none() {
-        before.push(event("response.content_part.added", placed("part", part(""))));
     }
-    let delta = format!("{kind}.delta");
-    let tokens: Vec<_> =
-        answer.tokens.iter().map(|token| event(&delta, placed("delta", json!(token)))).collect();
-    let whole = if answer.tool.is_none() { "text" } else { "arguments" };
-    let mut after = vec![event(&format!("{kind}.done"), placed(whole, json!(text)))];
-    if answer.tool.is_none() {
-        after.push(event("response.content_part.done", placed("part", part(&text))));
+}
+
+fn event(kind: &str, number: usize, fields: Value) -> Bytes {
+    let mut value = json!({"type": kind, "sequence_number": number});
+    if let (Value::Object(value), Value::Object(fields)) = (&mut value, fields) {
+        value.extend(fields);
     }
-    let done = item(answer, Some(&text), status);
-    after.push(event("response.output_item.done", json!({"output_index": 0, "item": done})));
-    let last = response(answer, status, json!([done]), true);
-    after.push(event(&format!("response.{status}"), json!({"response": last})));
-    Events { before, tokens, after, closing: 1 }
+    named(&value)
+}
+
+fn part(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": []})
+}
+
+impl Events for ResponseEvents<'_> {
+    fn before(&self) -> Vec<Bytes> {
+        let begun = response(self.0, "in_progress", json!([]), false);
+        let added = json!({"output_index": 0, "item": item(self.0, None, "in_progress")});
+        let mut before = vec![
+            event("response.created", 0, json!({"response": begun})),
+            event("response.in_progress", 1, json!({"response": begun})),
+            event("response.output_item.added", 2, added),
+        ];
+        if self.is_text() {
+            before.push(event("response.content_part.added", 3, self.placed("part", part(""))));
+        }
+        before
+    }
+
+    fn count(&self) -> usize {
+        self.0.tokens.len()
+    }
+
+    fn token(&self, index: usize) -> Bytes {
+        let delta = self.placed("delta", json!(self.0.tokens.get(index)));
+        event(&format!("{}.delta", self.kind()), self.opening() + index, delta)
+    }
+
+    fn after(&self) -> Vec<Bytes> {
+        let (text, status) = (self.0.text(), last_status(self.0));
+        let whole = if self.is_text() { "text" } else { "arguments" };
+        let done = item(self.0, Some(&text), status);
+        let last = response(self.0, status, json!([done]), true);
+        let mut all = vec![(format!("{}.done", self.kind()), self.placed(whole, json!(text)))];
+        if self.is_text() {
+            all.push(("response.content_part.done".to_owned(), self.placed("part", part(&text))));
+        }
+        all.push(("response.output_item.done".to_owned(), json!({"output_index": 0, "item": done})));
+        all.push((format!("response.{status}"), json!({"response": last})));
+        let first = self.opening() + self.count();
+        let numbered = all.into_iter().enumerate();
+        numbered.map(|(index, (kind, fields))| event(&kind, first + index, fields)).collect()
+    }
+
+    fn closing(&self) -> usize {
+        1
+    }
 }

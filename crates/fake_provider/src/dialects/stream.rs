@@ -3,13 +3,22 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-/// A stream before it is sent: what comes before the first token, one event a token, and what comes after the last.
-pub(crate) struct Events {
-    pub(crate) before: Vec<Bytes>,
-    pub(crate) tokens: Vec<Bytes>,
-    pub(crate) after: Vec<Bytes>,
-    /// The last events without which a stream is not whole, already part of `after`: their number.
-    pub(crate) closing: usize,
+/// A stream, whose events are written when they are sent: streams of many tokens take no memory.
+pub(crate) trait Events: Send + Sync {
+    /// What comes before the first token.
+    fn before(&self) -> Vec<Bytes>;
+
+    /// The number of events with tokens.
+    fn count(&self) -> usize;
+
+    /// An event with a token, or with all of them where the dialect does not cut a call of a tool.
+    fn token(&self, index: usize) -> Bytes;
+
+    /// What comes after the last token.
+    fn after(&self) -> Vec<Bytes>;
+
+    /// The last events of `after` without which a stream is not whole: their number.
+    fn closing(&self) -> usize;
 }
 
 /// An event with data alone.
