@@ -9,6 +9,7 @@
 //! to hold all running requests, which `plan fit` checks.
 
 pub mod arrivals;
+mod gateway;
 pub mod lengths;
 mod machine;
 mod outcome;
@@ -69,6 +70,8 @@ pub enum Balance {
     LeastRequests,
     /// All requests wait in one queue, from which each machine takes the next when it has a free slot.
     OneQueue,
+    /// Each request goes at once to the machine where the gateway's own policy expects the least time.
+    Gateway,
 }
 
 impl Default for FleetPlan {

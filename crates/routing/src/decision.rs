@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use crate::ask::{Ask, Class};
 use crate::breaker::Gate;
+use crate::candidate::{Candidate, Choice, Reason};
 use crate::estimate::{Estimate, PoolRates, Sizes};
 use crate::lengths::AnswerLengths;
 use crate::overflow::{Leaver, Overflow};
-use crate::policies::{
-    Candidate, Choice, Method, Reason, expected_completion, least_connections, round_robin, sticky, weighted,
-};
+use crate::policies::{Method, expected_completion, least_connections, round_robin, sticky, weighted};
 use crate::prefix::{PrefixIndex, tokens_of};
 use crate::random::Random;
 use crate::rendezvous::score;

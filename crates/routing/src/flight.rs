@@ -1,7 +1,7 @@
 //! A request at a target: what was expected of it, and what must be undone when it fails.
 
+use crate::candidate::Reason;
 use crate::chain::Boundary;
-use crate::policies::Reason;
 use crate::target::TargetId;
 
 /// A request that was dispatched: counted in flight at its target until it is handed to

@@ -13,6 +13,7 @@
 pub mod admission;
 mod ask;
 mod breaker;
+mod candidate;
 mod chain;
 mod decision;
 mod estimate;
@@ -36,13 +37,14 @@ mod verdict;
 
 pub use ask::{Ask, Class};
 pub use breaker::Gate;
+pub use candidate::Reason;
 pub use chain::{BYTES_PER_TOKEN, Boundary, Chain, MAX_BOUNDARIES};
 pub use failure::{Answer, Failure, Limit, Outcome};
 pub use flight::Flight;
 pub use hedge::HedgePolicy;
 pub use overflow::OverflowPolicy;
+pub use policies::Method;
 pub use policies::least_connections::MaxFails;
-pub use policies::{Method, Reason};
 pub use random::Random;
 pub use rendezvous::LOAD_BOUND;
 pub use router::{Policy, Router, TargetStatus};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::ask::Ask;
 use crate::breaker::Gate;
+use crate::candidate::{Candidate, Reason};
 use crate::decision::{Context, Decision, Scratch};
 use crate::estimate::PoolRates;
 use crate::failure::{Answer, Failure, Outcome};
@@ -14,7 +15,7 @@ use crate::flight::Flight;
 use crate::hedge::{HedgePolicy, Hedger};
 use crate::lengths::AnswerLengths;
 use crate::overflow::{Overflow, OverflowPolicy};
-use crate::policies::{Candidate, Method, Reason};
+use crate::policies::Method;
 use crate::prefix::{PrefixIndex, tokens_of};
 use crate::random::Random;
 use crate::state::{Pool, TRUSTED, TargetState};

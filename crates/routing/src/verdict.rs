@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::policies::Reason;
+use crate::candidate::Reason;
 use crate::target::TargetId;
 
 /// What a target looks like to a request.

@@ -46,7 +46,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "planner",
-        depends: &["residency"],
+        depends: &["residency", "routing"],
         tests_depend: &[],
         never_links: &["tokio", "libc", "rustix"],
         effects: &[],

@@ -18,6 +18,8 @@ const AGING: f64 = 0.5;
 #[derive(Clone, Copy)]
 pub(super) struct QueuedRequest {
     pub(super) arrival: Arrival,
+    /// Number of the request, from 0.
+    pub(super) number: usize,
     /// Whether the request is part of the statistics (it did not arrive in the warm-up).
     pub(super) counted: bool,
 }
@@ -52,6 +54,14 @@ impl SimulatedMachine {
     /// The number of waiting and running requests.
     pub(super) fn requests(&self) -> usize {
         self.waiting.len() + self.running.len()
+    }
+
+    /// Running requests, waiting ones, and their prompt tokens that are not computed yet.
+    pub(super) fn load(&self) -> (u32, u32, u64) {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let waiting = self.waiting.iter().map(|request| u64::from(request.arrival.input));
+        let running = self.running.iter().map(|running| u64::from(running.prompt_left));
+        (count(self.running.len()), count(self.waiting.len()), waiting.chain(running).sum())
     }
 
     /// Plans the next step. New requests come from the queue `shared` if given, else from the machine's own. Returns

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::arrivals::Arrival;
+use super::gateway::Gateway;
 use super::machine::{Pace, QueuedRequest, SimulatedMachine};
 use super::outcome::{Outcome, Samples, Spread};
 use super::{Balance, FleetPlan, StepCost};
@@ -39,6 +40,8 @@ struct Simulation<'a> {
     machines: Vec<SimulatedMachine>,
     /// The queue of [`Balance::OneQueue`].
     shared: VecDeque<QueuedRequest>,
+    /// The router of [`Balance::Gateway`].
+    gateway: Option<Gateway>,
     /// Ends of the running steps, with the index of the machine.
     ends: BinaryHeap<Reverse<(OrderedTime, usize)>>,
     now_s: f64,
@@ -59,6 +62,8 @@ pub fn run(arrivals: &[Arrival], machines: usize, cost: &StepCost, plan: &FleetP
         pace: Pace::new(cost, plan),
         machines: (0..machines.max(1)).map(|_| SimulatedMachine::default()).collect(),
         shared: VecDeque::new(),
+        gateway: (plan.balance == Balance::Gateway)
+            .then(|| Gateway::new(machines.max(1), arrivals.len(), cost, plan)),
         ends: BinaryHeap::new(),
         now_s: 0.0,
         in_system: 0,
@@ -70,7 +75,7 @@ pub fn run(arrivals: &[Arrival], machines: usize, cost: &StepCost, plan: &FleetP
     let uncounted = (arrivals.len() as f64 * WARM_UP) as usize;
     for (index, arrival) in arrivals.iter().enumerate() {
         simulation.advance(arrival.at_s);
-        simulation.arrive(QueuedRequest { arrival: *arrival, counted: index >= uncounted });
+        simulation.arrive(QueuedRequest { arrival: *arrival, number: index, counted: index >= uncounted });
     }
     simulation.advance(f64::INFINITY);
     simulation.outcome(arrivals.last().map_or(0.0, |last| last.at_s))
@@ -119,17 +124,28 @@ impl Simulation<'_> {
             Balance::LeastRequests => {
                 let least = (0..self.machines.len()).min_by_key(|&m| self.machines[m].requests());
                 let Some(index) = least else { return };
-                let machine = &mut self.machines[index];
-                if machine.waiting.len() >= most {
+                if self.machines[index].waiting.len() >= most {
                     self.refused += 1;
                     return;
                 }
-                self.in_system += 1;
-                machine.waiting.push_back(request);
-                if !machine.stepping {
-                    self.begin_step(index);
+                self.enqueue(index, request);
+            }
+            Balance::Gateway => {
+                let (now_s, Some(gateway)) = (self.now_s, &mut self.gateway) else { return };
+                match gateway.dispatch(now_s, request.number, request.arrival.input) {
+                    Some(index) => self.enqueue(index, request),
+                    None => self.refused += 1,
                 }
             }
+        }
+    }
+
+    /// Has a request wait at a machine.
+    fn enqueue(&mut self, index: usize, request: QueuedRequest) {
+        self.in_system += 1;
+        self.machines[index].waiting.push_back(request);
+        if !self.machines[index].stepping {
+            self.begin_step(index);
         }
     }
 
@@ -137,7 +153,7 @@ impl Simulation<'_> {
     fn begin_step(&mut self, index: usize) {
         let shared = match self.plan.balance {
             Balance::OneQueue => Some(&mut self.shared),
-            Balance::LeastRequests => None,
+            Balance::LeastRequests | Balance::Gateway => None,
         };
         let seconds = self.machines[index].begin_step(shared, &self.pace, self.now_s);
         if let Some(seconds) = seconds {
@@ -147,12 +163,21 @@ impl Simulation<'_> {
 
     fn end_step(&mut self, index: usize) {
         let (now_s, samples, in_system) = (self.now_s, &mut self.samples, &mut self.in_system);
+        let gateway = &mut self.gateway;
+        let mut answered = false;
         self.tokens += self.machines[index].end_step(now_s, |running| {
             *in_system -= 1;
+            answered = true;
+            if let Some(gateway) = gateway {
+                gateway.answered(now_s, running);
+            }
             if running.request.counted {
                 samples.add(running, now_s);
             }
         });
+        if let Some(gateway) = self.gateway.as_mut().filter(|_| answered) {
+            gateway.observe(now_s, index, &self.machines[index]);
+        }
     }
 
     fn outcome(self, last_arrival_s: f64) -> Outcome {
@@ -291,11 +316,37 @@ mod tests {
     #[test]
     fn a_full_queue_refuses() {
         let requests: Vec<Arrival> = (0..20).map(|_| Arrival { at_s: 0.0, input: 1, output: 5 }).collect();
-        for balance in [Balance::LeastRequests, Balance::OneQueue] {
+        // The first of each machine begins at once and alone. The gateway counts requests, running or not.
+        let taken = [(Balance::LeastRequests, 2 + 6), (Balance::OneQueue, 2 + 6), (Balance::Gateway, 4 + 6)];
+        for (balance, taken) in taken {
             let small = FleetPlan { max_running: 2, max_queued: 3, balance, ..FleetPlan::default() };
             let out = run(&requests, 2, &flat(10.0), &small);
-            // The first of each machine begins at once and alone.
-            assert_eq!(out.refused, 20 - 2 - 6, "{balance:?}");
+            assert_eq!(out.refused, 20 - taken, "{balance:?}");
+        }
+    }
+
+    /// Prompts of very different lengths: the fewest requests are not the least time.
+    #[test]
+    fn the_gateways_policy_waits_less_than_the_fewest_requests() {
+        let cost =
+            StepCost::measured(&[(1.0, 13.0), (4.0, 20.0), (8.0, 30.0), (64.0, 130.0), (256.0, 530.0)])
+                .unwrap();
+        let input = Lengths::LogNormal { mean: 600.0, p95: 2000.0 };
+        let output = Lengths::LogNormal { mean: 100.0, p95: 250.0 };
+        let mean = |balance, of: fn(&Outcome) -> f64| {
+            let of_seed = |seed| {
+                let requests = arrivals::poisson(5_000.0, 4_000, &input, &output, seed).unwrap();
+                let out = run(&requests, 4, &cost, &plan(8, balance));
+                assert_eq!((out.requests, out.refused), (3_600, 0));
+                of(&out)
+            };
+            (1..=3).map(of_seed).sum::<f64>() / 3.0
+        };
+        for of in
+            [|o: &Outcome| o.latency_ms.mean, |o: &Outcome| o.latency_ms.p95, |o: &Outcome| o.ttft_ms.p95]
+        {
+            let (gateway, least) = (mean(Balance::Gateway, of), mean(Balance::LeastRequests, of));
+            assert!(gateway < least, "{gateway} {least}");
         }
     }
 

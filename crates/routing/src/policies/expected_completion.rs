@@ -6,7 +6,7 @@
 //! loaded of two random ones, so that replicas with the same records do not all choose the same target.
 
 use super::sticky::within_bound;
-use super::{Candidate, Choice, Reason};
+use crate::candidate::{Candidate, Choice, Reason};
 use crate::random::Random;
 
 /// Targets within this factor of the least time are near ties.

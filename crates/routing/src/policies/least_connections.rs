@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Candidate, Choice};
 use crate::breaker::Gate;
+use crate::candidate::{Candidate, Choice};
 
 /// nginx's `max_fails` and `fail_timeout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! One target after the other.
 
-use super::{Candidate, Choice};
+use crate::candidate::{Candidate, Choice};
 
 /// The candidate in the first slot after the one chosen last.
 pub(crate) fn choose(candidates: &[Candidate], last: u32) -> Option<Choice> {

@@ -1,6 +1,6 @@
 //! The conversation's own target by rendezvous hashing, or the next in that order if its load is above the bound.
 
-use super::{Candidate, Choice, Reason};
+use crate::candidate::{Candidate, Choice, Reason};
 use crate::random::Random;
 use crate::rendezvous::bounded_load;
 

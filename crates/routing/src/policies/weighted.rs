@@ -2,7 +2,7 @@
 //! most credit is chosen and pays the sum of the weights. So a target of weight 5 among ones of 1 is not chosen five
 //! times in a row.
 
-use super::{Candidate, Choice};
+use crate::candidate::{Candidate, Choice};
 
 /// The candidate with the most credit after this turn.
 pub(crate) fn choose(candidates: &[Candidate]) -> Option<Choice> {
