@@ -14,6 +14,7 @@ mod encoder;
 mod engine;
 mod event;
 mod family;
+mod gateway;
 mod histogram;
 mod inference;
 mod llamacpp;
@@ -32,6 +33,7 @@ pub use cost::{HourlyPrice, MachineTime};
 pub use event::{
     Ending, Event, Gauges, LoadEvent, ModelEvent, ModelMemory, ModelState, Rejection, UnloadReason,
 };
+pub use gateway::{GatewayAttempt, GatewayBudget, GatewayMetrics, GatewayRequest, GatewayUpstream};
 pub use inference::{CountedTime, InferenceCounts, InferenceSample};
 pub use metrics::Metrics;
 pub use model::{EngineShape, ModelMetrics};

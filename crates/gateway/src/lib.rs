@@ -1,1 +1,40 @@
-//! gateway
+//! Many machines as one: requests go to whoever answers soonest for the least money within the rules.
+//!
+//! A request's way: [`httpd`] (connection, key, body) → `asked` (model, label, class, sizes) → `exchange` (budget →
+//! policy → attempt, again until there is an answer) → `relay` (bytes as they are where the dialects match, translated
+//! where they do not). What is decided is decided by crates without clock or sockets: [`routing`] (which upstream),
+//! [`ledger`] (what it may cost), [`privacy`] (how far it may travel), [`translation`] (how it is said).
+//!
+//! Deliberately absent: the engine, files and the environment (whoever starts the gateway reads them).
+
+mod address;
+mod api;
+mod asked;
+mod budget;
+mod client;
+pub mod config;
+mod detection;
+mod exchange;
+mod keys;
+mod nodes;
+mod receipt;
+mod route;
+mod server;
+mod snapshot;
+mod tls;
+mod translate;
+mod upstream;
+
+use std::path::Path;
+
+pub use config::Config;
+pub use server::{ConfigError, Gateway, Secrets, read_config};
+
+/// A secret that the configuration names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secret<'a> {
+    /// An environment variable.
+    Environment(&'a str),
+    /// A file.
+    File(&'a Path),
+}

@@ -201,6 +201,11 @@ impl RequestContext {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).client
     }
 
+    /// The name of the client's API key; none where no key was shown or needed.
+    pub fn key(&self) -> Option<String> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).record.key.clone()
+    }
+
     /// The owner that shared limits count the request for.
     pub fn owner(&self) -> Owner {
         Owner::new(self.client(), self.address)

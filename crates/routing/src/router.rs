@@ -35,6 +35,8 @@ pub struct Policy {
     pub overflow: Option<OverflowPolicy>,
     /// When a second attempt is made beside a slow one.
     pub hedge: HedgePolicy,
+    /// Whether others answer when no target can: then all circuit breakers may open, else half of them.
+    pub has_fallback: bool,
 }
 
 impl Default for Policy {
@@ -282,7 +284,7 @@ impl Router {
     /// Whether one more circuit breaker may open: at most half of the targets are out at a time.
     fn may_open(&self) -> bool {
         let out = self.pool.iter().filter(|state| state.breaker.is_out()).count();
-        (out + 1) * 2 <= self.pool.live()
+        self.policy.has_fallback || (out + 1) * 2 <= self.pool.live()
     }
 
     /// Takes a node's record.

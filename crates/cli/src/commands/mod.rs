@@ -5,6 +5,7 @@ pub(crate) mod classify;
 pub(crate) mod doctor;
 pub(crate) mod embed;
 pub(crate) mod farm;
+pub(crate) mod gateway;
 pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod perplexity;

@@ -1,0 +1,163 @@
+//! A request as the gateway sees it: what is asked, by whom, and how far it may travel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use inference::{RequestContext, Share};
+use privacy::Label;
+use routing::{Boundary, Chain, Class};
+use translation::{GeminiPath, Head};
+use wire::Fault;
+
+use crate::api::Api;
+use crate::config;
+use crate::keys::KeyPolicy;
+use crate::server::Shared;
+use crate::snapshot::Snapshot;
+
+/// Answer tokens of a request that does not say how many it wants, for estimates and reservations.
+const USUAL_TOKENS: u64 = 4_096;
+/// A request's own label: `public`, `internal` or `secret`. What is known otherwise can only raise it.
+const LABEL: &str = "x-gristmill-label";
+/// A request's class, at most that of its key.
+const CLASS: &str = "x-gristmill-class";
+/// A request's time limit in seconds.
+const TIMEOUT: &str = "x-request-timeout";
+
+/// A request.
+pub(crate) struct Asked {
+    pub(crate) api: &'static Api,
+    pub(crate) body: Bytes,
+    pub(crate) head: Head,
+    pub(crate) model: String,
+    pub(crate) stream: bool,
+    pub(crate) label: Label,
+    /// Kinds of findings that raised the label.
+    pub(crate) found: Vec<String>,
+    pub(crate) class: config::Class,
+    pub(crate) key: Option<Arc<KeyPolicy>>,
+    pub(crate) tenant: u64,
+    pub(crate) chain: Vec<Boundary>,
+    pub(crate) affinity: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) max_tokens: u64,
+    pub(crate) request_id: String,
+    /// The request's own limit of time.
+    pub(crate) limit: Option<Duration>,
+    /// Bytes of the body, counted until the request has ended.
+    _memory: Share,
+}
+
+impl Asked {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// A body that is not what the operation takes, a model or a label that the key may not ask for.
+    pub(crate) async fn read(
+        shared: &Shared,
+        snapshot: &Snapshot,
+        api: &'static Api,
+        request: Request,
+        context: &Arc<RequestContext>,
+    ) -> Result<Asked, Fault> {
+        let gemini = GeminiPath::parse(request.uri().path());
+        let headers = Wishes::read(request.headers())?;
+        let read = httpd::body::read(&shared.edge, request, httpd::body::Media::Json).await?;
+        let (body, memory) = read.decompressed(shared.edge.options.body_bytes)?;
+        let body = Bytes::from(body);
+        let mut head = Head::read(api.dialect, &body)?;
+        if let Some(path) = gemini {
+            head.stream = path.streams();
+            head.model = Some(path.model);
+        }
+        let model = head.model.clone().ok_or_else(|| Fault::missing("model"))?;
+        let key = context.key().and_then(|name| snapshot.keys.get(&name).cloned());
+        let route = snapshot.route(&model).ok_or_else(|| no_model(snapshot, &model, key.as_deref()))?;
+        if key.as_ref().is_some_and(|key| !key.may_ask(route.names())) {
+            return Err(no_model(snapshot, &model, key.as_deref()));
+        }
+        let tenant = context.client().0;
+        let (label, found) = crate::detection::label(snapshot, route, key.as_deref(), &headers, &head, &body);
+        let mut chain = Chain::new(route.name(), tenant);
+        for message in head.raw_messages(&body) {
+            chain.push("", message);
+        }
+        let class = key.as_ref().map_or(config::Class::Standard, |key| key.class);
+        let class = headers.class.map_or(class, |wish| if key.is_none() { wish } else { wish.min(class) });
+        Ok(Asked {
+            api,
+            model,
+            stream: head.stream && api.generates,
+            label,
+            found,
+            class,
+            tenant,
+            affinity: chain.affinity(),
+            prompt_tokens: (head.prompt_bytes() as u64).div_ceil(4).max(1),
+            max_tokens: head.max_tokens.unwrap_or(USUAL_TOKENS) * head.n.max(1),
+            chain: chain.boundaries().to_vec(),
+            request_id: context.request_id(),
+            limit: headers.limit,
+            key,
+            head,
+            body,
+            _memory: memory,
+        })
+    }
+
+    /// The class as the router knows it.
+    pub(crate) fn routing_class(&self) -> Class {
+        match self.class {
+            config::Class::Urgent => Class::Urgent,
+            config::Class::Premium => Class::Premium,
+            config::Class::Standard => Class::Standard,
+            config::Class::Batch => Class::Batch,
+        }
+    }
+}
+
+/// What a request's headers wish.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    pub(crate) label: Option<Label>,
+    pub(crate) class: Option<config::Class>,
+    limit: Option<Duration>,
+}
+
+impl Wishes {
+    fn read(headers: &HeaderMap) -> Result<Wishes, Fault> {
+        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+        let label = text(LABEL).map(str::parse::<Label>).transpose();
+        let class = match text(CLASS) {
+            None => None,
+            Some("batch") => Some(config::Class::Batch),
+            Some("standard") => Some(config::Class::Standard),
+            Some("premium") => Some(config::Class::Premium),
+            Some("urgent") => Some(config::Class::Urgent),
+            Some(other) => {
+                let other = wire::error::quote(other);
+                let message = format!("{CLASS} is {other}; it must be batch, standard, premium or urgent");
+                return Err(Fault::field(CLASS, message));
+            }
+        };
+        let limit = match text(TIMEOUT) {
+            None => None,
+            Some(text) => {
+                let seconds = text.parse::<f64>().ok().filter(|s| (0.001..=86_400.0).contains(s));
+                let wrong = || format!("{TIMEOUT} is {}; it must be 0.001 to 86400 seconds", wire::error::quote(text));
+                Some(Duration::from_secs_f64(seconds.ok_or_else(|| Fault::field(TIMEOUT, wrong()))?))
+            }
+        };
+        Ok(Wishes { label: label.map_err(|error| Fault::field(LABEL, error.to_string()))?, class, limit })
+    }
+}
+
+/// A model that is not there, or that the key may not ask for: whoever may not, does not hear that it is there.
+fn no_model(snapshot: &Snapshot, model: &str, key: Option<&KeyPolicy>) -> Fault {
+    let names = snapshot.routes.iter().filter(|route| key.is_none_or(|key| key.may_ask(route.names())));
+    let names: Vec<String> = names.map(|route| route.name().to_owned()).collect();
+    Fault::no_model(model, &names)
+}

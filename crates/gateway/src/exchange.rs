@@ -1,0 +1,333 @@
+//! One request's way through the gateway: label → budget → policy → attempt, again until there is an answer or a reason.
+//!
+//! Nothing is sent but by an [`attempt`], which needs a [`privacy::Permit`] for its upstream: a retry, a hedge, a fallback,
+//! a cascade and a continued stream each ask for their own.
+
+mod attempt;
+mod bill;
+mod fault;
+mod pump;
+mod relay;
+mod select;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use events::GatewayRequest;
+use inference::RequestContext;
+use routing::Failure;
+use routing::retry::{self, Next};
+use wire::Fault;
+
+use crate::asked::Asked;
+use crate::config::Class;
+use crate::receipt::{Attempts, Ended};
+use crate::route::{Flight, Route, Target};
+use crate::server::Shared;
+use crate::snapshot::Snapshot;
+use attempt::{Failed, Started, StartedBody};
+pub(crate) use fault::respond;
+
+/// The upstream that answered.
+const UPSTREAM: HeaderName = HeaderName::from_static("x-gristmill-upstream");
+/// How many attempts it took.
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-gristmill-attempts");
+/// The label that the request had.
+const LABEL: HeaderName = HeaderName::from_static("x-gristmill-label");
+/// Models that are asked one after the other, the first included.
+const MAX_MODELS: usize = 8;
+/// Between attempts where the upstream does not say how long to wait: doubled each time, with jitter.
+const BACKOFF: Duration = Duration::from_millis(250);
+
+/// A request under way.
+pub(crate) struct Exchange {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) asked: Asked,
+    pub(crate) context: Arc<RequestContext>,
+    pub(crate) attempts: Attempts,
+    began: Instant,
+    /// When the first attempt was sent.
+    sent: Option<Instant>,
+    first: Option<Instant>,
+    ended: Option<&'static str>,
+}
+
+/// Why a request has no answer: what its client is told.
+pub(crate) enum Refusal {
+    /// A fault of the gateway's own.
+    Fault(Fault),
+    /// An upstream's answer in the client's dialect.
+    Upstream { status: StatusCode, body: Vec<u8>, retry_after: Option<Duration> },
+}
+
+/// What follows a failed attempt.
+enum After {
+    /// The same target, after a pause.
+    Again(Duration),
+    /// Another target of the same model.
+    Other,
+    /// The next model of the chain.
+    NextModel,
+    /// Nothing.
+    Stop,
+}
+
+/// What follows when a model's targets have failed.
+enum Left {
+    /// The next model of the chain.
+    NextModel(Refusal),
+    /// Nothing.
+    Stop(Refusal),
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        snapshot: Arc<Snapshot>,
+        asked: Asked,
+        context: Arc<RequestContext>,
+    ) -> Exchange {
+        Exchange {
+            shared,
+            snapshot,
+            asked,
+            began: context.began(),
+            context,
+            attempts: Attempts::default(),
+            sent: None,
+            first: None,
+            ended: None,
+        }
+    }
+
+    /// The answer of whoever gives one.
+    pub(crate) async fn answer(mut self) -> Response<Body> {
+        let limit = self.asked.limit;
+        let run = self.run();
+        let outcome = match limit {
+            None => run.await,
+            Some(limit) => match tokio::time::timeout(limit, run).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Refusal::Fault(Fault::expired(format!("the request's limit of {limit:?} has passed")))),
+            },
+        };
+        match outcome {
+            Ok(started) => self.respond(started),
+            Err(refusal) => self.refuse(refusal),
+        }
+    }
+
+    /// Asks the model's targets, then those of its fallbacks.
+    async fn run(&mut self) -> Result<Started, Refusal> {
+        let mut last: Option<Refusal> = None;
+        for (place, route) in self.models().into_iter().enumerate() {
+            if place > 0 && !self.may_use(&route) {
+                continue;
+            }
+            match self.ask_route(&route, place).await {
+                Ok(started) => return Ok(started),
+                Err(Left::Stop(refusal)) => return Err(refusal),
+                // The first model's own reason is what the client should hear, unless there was none to ask.
+                Err(Left::NextModel(refusal)) => {
+                    last.get_or_insert(refusal);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| Refusal::Fault(Fault::internal("the model has no targets"))))
+    }
+
+    /// The model that was asked for and its fallbacks, in order, each once.
+    fn models(&self) -> Vec<Arc<Route>> {
+        let mut models: Vec<Arc<Route>> = self.snapshot.route(&self.asked.model).into_iter().cloned().collect();
+        let mut at = 0;
+        while let Some(route) = models.get(at).cloned() {
+            for name in route.fallbacks() {
+                let next = self.snapshot.route(name);
+                let is_new = |next: &&Arc<Route>| models.iter().all(|route| route.name() != next.name());
+                if let Some(next) = next.filter(is_new)
+                    && models.len() < MAX_MODELS
+                {
+                    models.push(next.clone());
+                }
+            }
+            at += 1;
+        }
+        models
+    }
+
+    /// Whether the key may use a fallback: a model that it may not ask for does not answer in another's place.
+    fn may_use(&self, route: &Route) -> bool {
+        self.asked.key.as_ref().is_none_or(|key| key.may_ask(route.names()))
+    }
+
+    /// Asks one model's targets until one answers.
+    async fn ask_route(&mut self, route: &Arc<Route>, place: usize) -> Result<Started, Left> {
+        let settings = self.snapshot.config.retry;
+        let mut tried: Vec<String> = Vec::new();
+        let mut again: Option<Arc<Target>> = None;
+        let mut last = None;
+        for count in 0..settings.attempts {
+            let why = match (place, count) {
+                (0, 0) => "first",
+                (_, 0) => "fallback",
+                _ => "retry",
+            };
+            if count > 0 && !self.shared.retries.take() {
+                break;
+            }
+            let (flight, permit) = match self.pick(route, &tried, again.take().as_deref()) {
+                Ok(picked) => picked,
+                Err(refusal) => return Err(Left::NextModel(last.unwrap_or(refusal))),
+            };
+            let target = flight.target().clone();
+            let failed = match self.attempt(route, flight, permit, why).await {
+                Ok(started) => return Ok(started),
+                Err(failed) => failed,
+            };
+            let others = self.has_others(route, &tried, &target);
+            match self.after(&failed, &target, count, others) {
+                After::Stop => return Err(Left::Stop(failed.refusal)),
+                After::NextModel => return Err(Left::NextModel(failed.refusal)),
+                After::Other => tried.push(target.name().to_owned()),
+                After::Again(pause) => {
+                    if !pause.is_zero() {
+                        tokio::time::sleep(self.shared.jittered(pause)).await;
+                    }
+                    again = Some(target);
+                }
+            }
+            last = Some(failed.refusal);
+        }
+        Err(Left::NextModel(last.unwrap_or_else(|| {
+            Refusal::Fault(Fault::busy("too many requests are being retried: the retry budget is used up", 1))
+        })))
+    }
+
+    /// What follows a failed attempt among a model's targets.
+    fn after(&self, failed: &Failed, target: &Target, count: u32, others: bool) -> After {
+        let settings = self.snapshot.config.retry;
+        let rule = retry::rule(failed.failure, target.tier(), false, &self.snapshot.retry_policy());
+        let is_last = count + 1 >= settings.attempts;
+        match rule.next {
+            Next::Stop | Next::Resume => After::Stop,
+            Next::OtherModel => After::NextModel,
+            _ if is_last => After::NextModel,
+            Next::SameTarget => After::Again(Duration::ZERO),
+            Next::OtherTarget if others => After::Other,
+            Next::OtherTarget => {
+                // The only target is asked again where that can help: what refused says when, a silent one is not asked.
+                let pause = failed.retry_after().unwrap_or(BACKOFF * 2_u32.pow(count.min(4)));
+                let helps = match failed.failure {
+                    Failure::Refused { .. } => pause <= settings.wait.0,
+                    Failure::Reset | Failure::Cut | Failure::MalformedStream | Failure::Status(500..) => count == 0,
+                    _ => false,
+                };
+                if helps { After::Again(pause) } else { After::NextModel }
+            }
+        }
+    }
+
+    /// The answer as a response.
+    fn respond(mut self, started: Started) -> Response<Body> {
+        self.first = started.first_content;
+        let upstream = started.target.upstream.name.clone();
+        let (attempts, label) = (self.attempts.count(), self.asked.label.name());
+        let mut response = match started.body {
+            StartedBody::Whole { body, bill, ending } => {
+                let mut response = Response::new(Body::from(body));
+                let kind = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+                bill.settle(&mut self, &ending);
+                self.end("ok");
+                response
+            }
+            StartedBody::Stream(stream) => {
+                let mut response = Response::new(pump::body(self, stream));
+                let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+                response
+            }
+        };
+        let headers = response.headers_mut();
+        if let Ok(value) = HeaderValue::from_str(&upstream) {
+            headers.insert(UPSTREAM, value);
+        }
+        headers.insert(ATTEMPTS, HeaderValue::from(attempts));
+        headers.insert(LABEL, HeaderValue::from_static(label));
+        response
+    }
+
+    fn refuse(mut self, refusal: Refusal) -> Response<Body> {
+        let dialect = self.asked.api.dialect;
+        let response = match refusal {
+            Refusal::Fault(fault) => respond(dialect, &fault),
+            Refusal::Upstream { status, body, retry_after } => {
+                let mut response = Response::new(Body::from(body));
+                *response.status_mut() = status;
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                if let Some(after) = retry_after {
+                    headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+                }
+                response
+            }
+        };
+        let refused = response.status() == StatusCode::TOO_MANY_REQUESTS;
+        self.end(if refused { "refused" } else { "error" });
+        let mut response = response;
+        response.headers_mut().insert(ATTEMPTS, HeaderValue::from(self.attempts.count()));
+        response
+    }
+
+    /// Notes how the request has ended; the first word counts.
+    pub(crate) fn end(&mut self, outcome: &'static str) {
+        self.ended.get_or_insert(outcome);
+    }
+
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // Whoever is dropped before an end was noted has been left by the client.
+        let outcome = self.ended.unwrap_or("cancelled");
+        let now = Instant::now();
+        let sent = self.sent.unwrap_or(now);
+        let model = self.snapshot.route(&self.asked.model).map_or("", |route| route.name());
+        self.shared.metrics.request(&GatewayRequest {
+            model,
+            class: class_name(self.asked.class),
+            label: self.asked.label.name(),
+            outcome,
+            seconds: now.saturating_duration_since(self.began).as_secs_f64(),
+            first_s: self.first.map(|at| at.saturating_duration_since(self.began).as_secs_f64()),
+            own_s: sent.saturating_duration_since(self.began).as_secs_f64(),
+        });
+        self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &self.attempts, began: self.began });
+    }
+}
+
+fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Batch => "batch",
+        Class::Standard => "standard",
+        Class::Premium => "premium",
+        Class::Urgent => "urgent",
+    }
+}
+
+impl Failed {
+    fn retry_after(&self) -> Option<Duration> {
+        match self.failure {
+            Failure::Refused { retry_after } => retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// A flight's prediction against what happened, for the metric.
+pub(crate) fn ratio(flight: &Flight, seconds: f64) -> Option<f64> {
+    flight.predicted_s().filter(|predicted| *predicted > 0.0).map(|predicted| seconds / predicted)
+}

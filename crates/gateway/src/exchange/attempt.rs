@@ -1,0 +1,400 @@
+//! One attempt: a request to one upstream, up to the first content of its answer.
+//!
+//! Until then nothing has reached the client, so that a failed attempt can be followed by another.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use privacy::Permit;
+use routing::{Failure, Limit};
+use serde_json::Value;
+use translation::{Dialect, Edit, Ending, Framing, Scanner, ScannerOptions, TokenUsage};
+use wire::Fault;
+
+use super::bill::Bill;
+use super::relay::{self, Relay};
+use super::{Exchange, Refusal};
+use crate::api::Native;
+use crate::client::{Answer, SendError};
+use crate::config::{Kind, OnCut};
+use crate::route::{Flight, Route, Target};
+use crate::translate;
+
+/// Most bytes of an answer that says why there is none.
+const ERROR_BYTES: usize = 256 << 10;
+
+/// What an attempt is to do beyond the request.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    /// Token ids of the answer so far, to be continued.
+    pub(crate) resume: Option<Vec<u32>>,
+}
+
+/// An attempt that failed.
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    /// What the client is told if no other attempt follows.
+    pub(crate) refusal: Refusal,
+}
+
+/// An answer that has begun.
+pub(crate) struct Started {
+    pub(crate) target: Arc<Target>,
+    pub(crate) first_content: Option<Instant>,
+    pub(crate) body: StartedBody,
+}
+
+/// The answer's body.
+pub(crate) enum StartedBody {
+    /// All of it, in the client's dialect.
+    Whole { body: Bytes, bill: Box<Bill>, ending: Measured },
+    /// A stream.
+    Stream(Box<Stream>),
+}
+
+/// A stream that has begun.
+pub(crate) struct Stream {
+    pub(crate) opened: Opened,
+    pub(crate) relay: Relay,
+    /// What the client gets first.
+    pub(crate) ready: Vec<u8>,
+    pub(crate) route: Arc<Route>,
+}
+
+/// An upstream that has begun to answer.
+pub(crate) struct Opened {
+    pub(crate) target: Arc<Target>,
+    pub(crate) answer: Answer,
+    pub(crate) dialect: Dialect,
+    pub(crate) bill: Bill,
+    /// When the attempt has to end.
+    pub(crate) deadline: tokio::time::Instant,
+}
+
+/// What was measured of an ended answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) usage: Option<TokenUsage>,
+    pub(crate) events: u64,
+    pub(crate) first_s: f64,
+    pub(crate) total_s: f64,
+}
+
+impl Exchange {
+    /// Asks one target, up to the first content of its answer.
+    pub(crate) async fn attempt(
+        &mut self,
+        route: &Arc<Route>,
+        flight: Flight,
+        permit: Permit,
+        why: &'static str,
+    ) -> Result<Started, Failed> {
+        let opened = self.open(route, flight, permit, why, &Wanted::default()).await?;
+        let is_stream = self.asked.stream && framing(&opened.answer.headers) == Framing::Events;
+        if is_stream { self.first_content(route, opened).await } else { self.whole(opened).await }
+    }
+
+    /// Sends the request and checks the status of the answer.
+    pub(crate) async fn open(
+        &mut self,
+        route: &Arc<Route>,
+        flight: Flight,
+        permit: Permit,
+        why: &'static str,
+        wanted: &Wanted,
+    ) -> Result<Opened, Failed> {
+        let target = flight.target().clone();
+        let upstream = target.upstream.clone();
+        // The proof that this request may go there: of this label, and made for this upstream's clearance.
+        assert_eq!((permit.label(), permit.clearance()), (self.asked.label, upstream.clearance));
+        let api = self.asked.api;
+        let dialect = upstream.dialect(api).ok_or_else(|| {
+            let message = format!("upstream {:?} does not speak {}", upstream.name, api.path);
+            Failed { failure: Failure::Status(501), refusal: Refusal::Fault(Fault::unavailable("no_upstream", message, 1)) }
+        })?;
+        let body = self.body_for(route, &target, dialect, wanted).map_err(|fault| Failed {
+            // Another target may speak the client's dialect.
+            failure: Failure::Status(501),
+            refusal: Refusal::Fault(fault),
+        })?;
+        let mut bill = self.reserve(route, flight, why).await?;
+        let request = upstream
+            .request(api, dialect, &target.model, self.asked.stream, body, &self.asked.request_id)
+            .map_err(|why| Failed {
+                failure: Failure::NotWritten,
+                refusal: Refusal::Fault(Fault::internal(format!("upstream {:?}: {why}", upstream.name))),
+            });
+        let request = match request {
+            Ok(request) => request,
+            Err(failed) => return Err(self.failed(bill, failed, 0)),
+        };
+        self.sent.get_or_insert_with(Instant::now);
+        let times = upstream.times;
+        let deadline = tokio::time::Instant::now() + times.total;
+        let sent = upstream.client.send(request, times.connect, times.first_byte).await;
+        let mut answer = match sent {
+            Ok(answer) => answer,
+            Err(error) => {
+                let failed = not_answered(&upstream.name, &error);
+                return Err(self.failed(bill, failed, 0));
+            }
+        };
+        crate::nodes::note_load(&self.shared, bill.flight(), &answer.headers);
+        if answer.status.is_success() {
+            bill.answered(answer.status.as_u16());
+            return Ok(Opened { target, answer, dialect, bill, deadline });
+        }
+        let status = answer.status;
+        let retry_after = retry_after(&answer.headers);
+        let said = answer.whole(ERROR_BYTES, times.idle).await.unwrap_or_default();
+        let failed = self.refused(&upstream.name, dialect, status, retry_after, &said);
+        Err(self.failed(bill, failed, status.as_u16()))
+    }
+
+    /// The body in the upstream's dialect.
+    fn body_for(&self, route: &Route, target: &Target, dialect: Dialect, wanted: &Wanted) -> Result<Bytes, Fault> {
+        let asked = &self.asked;
+        let is_node = target.upstream.kind == Kind::Gristmill;
+        let mut extra: Vec<(&str, Value)> = Vec::new();
+        if self.keeps_ids(route, target, dialect) {
+            extra.push(("return_token_ids", Value::from(true)));
+            if asked.head.seed.is_none() {
+                extra.push(("seed", Value::from(self.seed())));
+            }
+        }
+        if let Some(ids) = &wanted.resume {
+            extra.push(("resume", serde_json::json!({"token_ids": ids})));
+        }
+        // A node keeps a prefix cache for each of its keys, and the gateway has one: tenants are told apart by salt.
+        let salt = (is_node && asked.tenant != 0 && asked.head.cache_salt.is_none() && asked.api.generates)
+            .then(|| format!("{:016x}", asked.tenant));
+        let edit = Edit {
+            model: Some(&target.model),
+            include_usage: asked.stream && asked.api.native == Native::Chat || self.is_completion_stream(),
+            cache_salt: salt.as_deref(),
+            extra: &extra,
+        };
+        if dialect == asked.api.dialect {
+            return Ok(Bytes::from(asked.head.rewrite(&asked.body, &edit)));
+        }
+        let translated = translate::request(asked.api.dialect, dialect, &asked.body, &target.model, asked.stream)?;
+        for warning in translated.warnings {
+            self.context.warn(warning);
+        }
+        if extra.is_empty() && salt.is_none() {
+            return Ok(Bytes::from(translated.body));
+        }
+        let head = translation::Head::read(dialect, &translated.body)?;
+        Ok(Bytes::from(head.rewrite(&translated.body, &edit)))
+    }
+
+    fn is_completion_stream(&self) -> bool {
+        self.asked.stream && self.asked.api.path == "/v1/completions"
+    }
+
+    /// Whether token ids are asked for and kept, so that another node can continue the answer.
+    pub(crate) fn keeps_ids(&self, route: &Route, target: &Target, dialect: Dialect) -> bool {
+        self.asked.stream
+            && route.on_cut() != OnCut::Error
+            && target.upstream.kind == Kind::Gristmill
+            && dialect == Dialect::OpenAiChat
+            && self.asked.api.generates
+            && self.asked.head.n <= 1
+    }
+
+    /// A seed for a request without one, the same in every attempt: it makes an answer one that another node continues.
+    fn seed(&self) -> u64 {
+        crate::server::hash(self.asked.request_id.as_bytes()) >> 11
+    }
+
+    fn relay_options(&self, route: &Route, opened: &Opened) -> relay::Options {
+        let asked = &self.asked;
+        let keeps_ids = self.keeps_ids(route, &opened.target, opened.dialect);
+        let asked_ids = asked.head.raw_field(&asked.body, "return_token_ids").is_some_and(|raw| raw == b"true");
+        relay::Options {
+            upstream: opened.dialect,
+            client: asked.api.dialect,
+            max_event_bytes: self.snapshot.config.gateway.answer_bytes.min(1 << 20),
+            strip_usage: !asked.head.include_usage,
+            strip_ids: keeps_ids && !asked_ids,
+            keep: keeps_ids || (route.on_cut() == OnCut::Replay && opened.dialect == Dialect::OpenAiChat),
+            request_id: asked.request_id.clone(),
+            model: asked.model.clone(),
+        }
+    }
+
+    /// How another upstream's stream goes on in the relay of one that broke.
+    pub(crate) fn continued(&self, route: &Route, opened: &Opened, relay: &mut Relay, resumes: bool) {
+        let options = self.relay_options(route, opened);
+        if resumes { relay.resume(&options) } else { relay.replay(&options) }
+    }
+
+    /// Reads a stream up to its first content.
+    async fn first_content(&mut self, route: &Arc<Route>, mut opened: Opened) -> Result<Started, Failed> {
+        let mut relay = Relay::new(&self.relay_options(route, &opened));
+        let times = opened.target.upstream.times;
+        let until = opened.bill.began() + times.first_byte;
+        let mut ready = Vec::new();
+        let name = opened.target.upstream.name.clone();
+        let failure = loop {
+            match tokio::time::timeout_at(until.into(), opened.answer.chunk()).await {
+                Err(_) => break Failure::Timeout(Limit::FirstByte),
+                Ok(Err(_)) => break Failure::Reset,
+                Ok(Ok(None)) => match relay.ending(&mut ready) {
+                    // An answer without content: the model said nothing.
+                    Ok(Ending::Complete) => {
+                        let stream = Stream { opened, relay, ready, route: route.clone() };
+                        return Ok(started(stream, None));
+                    }
+                    Ok(Ending::Error) => break self.stream_failure(&relay),
+                    Ok(Ending::Cut) | Err(_) => break Failure::Cut,
+                },
+                Ok(Ok(Some(bytes))) => {
+                    if relay.feed(&bytes, &mut ready).is_err() {
+                        break Failure::MalformedStream;
+                    }
+                }
+            }
+            if relay.error().is_some() {
+                break self.stream_failure(&relay);
+            }
+            if relay.has_content() || relay.is_over() {
+                let stream = Stream { opened, relay, ready, route: route.clone() };
+                return Ok(started(stream, Some(Instant::now())));
+            }
+        };
+        let message = match (failure, relay.error()) {
+            (_, Some(error)) => format!("upstream {name:?} failed: {}", error.message),
+            (Failure::Timeout(_), None) => format!("upstream {name:?} sent no content within {:?}", times.first_byte),
+            _ => format!("upstream {name:?} ended its answer before any content"),
+        };
+        let refusal = Refusal::Fault(Fault::unavailable("upstream_failed", message, 1));
+        let status = opened.answer.status.as_u16();
+        Err(self.failed(opened.bill, Failed { failure, refusal }, status))
+    }
+
+    /// The failure that an error inside a stream is.
+    fn stream_failure(&self, relay: &Relay) -> Failure {
+        let status = relay.error().and_then(|error| error.status);
+        match status {
+            Some(429 | 529) => Failure::Refused { retry_after: None },
+            Some(status) => Failure::Status(status),
+            None => Failure::Status(500),
+        }
+    }
+
+    /// Reads a whole answer.
+    async fn whole(&mut self, mut opened: Opened) -> Result<Started, Failed> {
+        let times = opened.target.upstream.times;
+        let limit = self.snapshot.config.gateway.answer_bytes;
+        let name = opened.target.upstream.name.clone();
+        let read = opened.answer.whole(limit, times.first_byte.max(times.idle));
+        let body = match tokio::time::timeout_at(opened.deadline, read).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(why)) => {
+                let refusal = Refusal::Fault(Fault::unavailable("upstream_failed", format!("upstream {name:?}: {why}"), 1));
+                return Err(self.failed(opened.bill, Failed { failure: Failure::Cut, refusal }, 200));
+            }
+            Err(_) => {
+                let message = format!("upstream {name:?} did not finish within {:?}", times.total);
+                let refusal = Refusal::Fault(Fault::unavailable("upstream_timeout", message, 1));
+                let failure = Failure::Timeout(Limit::Total);
+                return Err(self.failed(opened.bill, Failed { failure, refusal }, 200));
+            }
+        };
+        let mut scanner = Scanner::new(opened.dialect, Framing::Json, ScannerOptions::default());
+        let _ = scanner.feed(&body);
+        let ending = scanner.end();
+        let state = scanner.state();
+        if ending != Ending::Complete {
+            let why = state.error.as_ref().map_or("the answer is not whole", |error| error.message.as_str());
+            let refusal =
+                Refusal::Fault(Fault::unavailable("upstream_failed", format!("upstream {name:?}: {why}"), 1));
+            return Err(self.failed(opened.bill, Failed { failure: Failure::MalformedStream, refusal }, 200));
+        }
+        let usage = state.usage;
+        let client = self.asked.api.dialect;
+        let body = if opened.dialect == client {
+            body
+        } else {
+            match translate::answer(opened.dialect, client, &body, &self.asked.model, &self.asked.request_id) {
+                Ok(body) => Bytes::from(body),
+                Err(fault) => {
+                    let failed = Failed { failure: Failure::MalformedStream, refusal: Refusal::Fault(fault) };
+                    return Err(self.failed(opened.bill, failed, 200));
+                }
+            }
+        };
+        let took = opened.bill.began().elapsed().as_secs_f64();
+        let ending = Measured { usage, events: 0, first_s: took, total_s: took };
+        let bill = Box::new(opened.bill);
+        let body = StartedBody::Whole { body, bill, ending };
+        Ok(Started { target: opened.target, first_content: Some(Instant::now()), body })
+    }
+
+    /// An upstream's refusal: what it means, and what the client is told.
+    fn refused(
+        &self,
+        name: &str,
+        dialect: Dialect,
+        status: StatusCode,
+        retry_after: Option<Duration>,
+        said: &[u8],
+    ) -> Failed {
+        let code = status.as_u16();
+        let failure = match translate::classify(dialect, code, said) {
+            translate::Class::RateLimited | translate::Class::Overloaded => Failure::Refused { retry_after },
+            translate::Class::ContextLength => Failure::ContextLength,
+            translate::Class::ContentFilter => Failure::ContentFilter,
+            _ => Failure::Status(code),
+        };
+        // A key or an account that an upstream does not take is the operator's fault, not the client's.
+        if matches!(code, 401..=403) {
+            let message = format!("upstream {name:?} refused the gateway's own key or account (HTTP {code})");
+            return Failed { failure, refusal: Refusal::Fault(Fault::unavailable("upstream_refused", message, 5)) };
+        }
+        let (status, body) = translate::error(dialect, self.asked.api.dialect, code, said);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+        Failed { failure, refusal: Refusal::Upstream { status, body, retry_after } }
+    }
+
+    /// Notes a failed attempt in the ledger, the router and the metrics.
+    pub(crate) fn failed(&mut self, bill: Bill, failed: Failed, status: u16) -> Failed {
+        bill.failed(self, failed.failure, status);
+        failed
+    }
+}
+
+fn started(stream: Stream, first_content: Option<Instant>) -> Started {
+    Started { target: stream.opened.target.clone(), first_content, body: StartedBody::Stream(Box::new(stream)) }
+}
+
+fn framing(headers: &HeaderMap) -> Framing {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    Framing::of(kind.unwrap_or_default())
+}
+
+fn not_answered(name: &str, error: &SendError) -> Failed {
+    let failure = match error {
+        SendError::Connect(_) => Failure::Connect,
+        SendError::NotWritten => Failure::NotWritten,
+        SendError::Reset(_) => Failure::Reset,
+        SendError::Timeout(_) => Failure::Timeout(Limit::FirstByte),
+    };
+    let code = if matches!(error, SendError::Timeout(_)) { "upstream_timeout" } else { "upstream_failed" };
+    let refusal = Refusal::Fault(Fault::unavailable(code, format!("upstream {name:?}: {error}"), 1));
+    Failed { failure, refusal }
+}
+
+/// `Retry-After` in seconds; a date is not taken, which no provider sends.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let milliseconds = headers.get("retry-after-ms").and_then(|value| value.to_str().ok());
+    if let Some(ms) = milliseconds.and_then(|text| text.trim().parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64((ms / 1e3).min(86_400.0)).ok();
+    }
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    let seconds: f64 = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds.min(86_400.0)).ok()
+}

@@ -1,0 +1,237 @@
+//! Nodes of ours: those that register themselves, and the records by which all are chosen.
+//!
+//! A node pushes its record when something has changed, and every answer carries its load. Nodes that are in the file are
+//! asked for their records when they have told nothing for a while. A record that is old widens doubt; a node that has
+//! said nothing for long and registered itself is taken out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use privacy::Label;
+use wire::Fault;
+use wire::node::{LOAD_HEADER, NODE_HEADER, NODE_PATH, NodeLoad, NodePush, NodeRecord, NodeState, PUSH_BYTES};
+
+use crate::Secret;
+use crate::config::{self, Config, Kind, Tier};
+use crate::route::Flight;
+use crate::server::{Secrets, Shared};
+use crate::snapshot::Snapshot;
+use crate::upstream::Upstream;
+
+/// The name of the key by which nodes register themselves.
+pub(crate) const KEY_NAME: &str = "gristmill/nodes";
+/// Most nodes that have registered themselves.
+const MOST: usize = 1_024;
+/// A node that has said nothing for so long is taken out.
+const SILENT: Duration = Duration::from_secs(20);
+/// Between two records that are asked for.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// For an answer with a record.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The nodes that have registered themselves, by id.
+#[derive(Default)]
+pub(crate) struct Nodes(Mutex<BTreeMap<String, Node>>);
+
+struct Node {
+    upstream: Arc<Upstream>,
+    url: String,
+    record: NodeRecord,
+    seen: Instant,
+}
+
+/// The key by which nodes register themselves.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn key(config: &Config, secrets: &Secrets) -> Result<Option<String>, String> {
+    let Some(path) = &config.gateway.nodes_key_file else { return Ok(None) };
+    let text = secrets(&Secret::File(path)).map_err(|why| format!("gateway.nodes_key_file: {why}"))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
+impl Nodes {
+    /// Takes a node's record; whether the set of nodes has changed.
+    fn take(&self, snapshot: &Snapshot, push: NodePush) -> Result<bool, Fault> {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = push.record.id.clone();
+        if let Some(node) = nodes.get_mut(&id)
+            && node.url == push.advertise
+        {
+            node.seen = Instant::now();
+            // An older record that was late says nothing new.
+            if push.record.sequence >= node.record.sequence {
+                let changed = node.record.state != push.record.state
+                    || node.record.models.len() != push.record.models.len();
+                node.record = push.record;
+                return Ok(changed);
+            }
+            return Ok(false);
+        }
+        // A node that was started again at the same place takes the place of the one before.
+        nodes.retain(|_, node| node.url != push.advertise);
+        if nodes.len() >= MOST {
+            return Err(Fault::busy(format!("{MOST} nodes have registered themselves, the limit"), 5));
+        }
+        let table = config::Upstream {
+            name: name(&push),
+            url: push.advertise.clone(),
+            kind: Kind::Gristmill,
+            tier: Some(Tier::Own),
+            clearance: Some(Label::Secret),
+            key_env: None,
+            key_file: None,
+            api_version: None,
+            responses: false,
+            max_in_flight: None,
+            timeouts: config::Timeouts::default(),
+            headers: BTreeMap::new(),
+        };
+        let upstream = Upstream::new(&table, None, &snapshot.tls).map_err(|why| Fault::field("advertise", why))?;
+        let node =
+            Node { upstream: Arc::new(upstream), url: push.advertise, record: push.record, seen: Instant::now() };
+        nodes.insert(id, node);
+        Ok(true)
+    }
+
+    fn remove(&self, id: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id).is_some()
+    }
+
+    /// Takes out those that have said nothing for long; whether there were any.
+    fn forget_silent(&self) -> bool {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = nodes.len();
+        nodes.retain(|_, node| node.seen.elapsed() < SILENT);
+        nodes.len() != before
+    }
+
+    /// Makes the nodes targets of the routes that take them, and tells their records.
+    pub(crate) fn join(&self, snapshot: &Snapshot) {
+        let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for route in &snapshot.routes {
+            let Some(table) = route.takes_nodes() else { continue };
+            let model = table.model.as_deref().unwrap_or(route.name());
+            let ready = nodes.values().filter(|node| {
+                node.record.state == NodeState::Ready && node.record.models.iter().any(|m| m.names.iter().any(|n| n == model))
+            });
+            route.set_nodes(ready.map(|node| route.node(node.upstream.clone(), table)).collect());
+        }
+        for node in nodes.values() {
+            tell(snapshot, &node.upstream.name, &node.record);
+        }
+    }
+}
+
+/// The name of a node that registered itself: its place, which outlives its process.
+fn name(push: &NodePush) -> String {
+    let place = push.advertise.trim_start_matches("http://").trim_start_matches("https://");
+    format!("node:{}", place.trim_end_matches('/'))
+}
+
+/// Tells a node's record to all routes.
+fn tell(snapshot: &Snapshot, upstream: &str, record: &NodeRecord) {
+    for route in &snapshot.routes {
+        for model in &record.models {
+            route.observe(upstream, &record.id, model);
+        }
+    }
+}
+
+/// Takes a record that a node pushes.
+pub(crate) async fn push(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    match take(&shared, request).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(fault) => httpd::respond(&fault),
+    }
+}
+
+async fn take(shared: &Shared, request: Request) -> Result<(), Fault> {
+    check_key(shared, &request)?;
+    let body = httpd::body::read(&shared.edge, request, httpd::body::Media::Json).await?;
+    let (body, _memory) = body.decompressed(PUSH_BYTES)?;
+    let push = NodePush::parse(&body)?;
+    let snapshot = shared.snapshot.load_full();
+    let (name, record) = (name(&push), push.record.clone());
+    if shared.nodes.take(&snapshot, push)? {
+        tracing::info!(node = %name, "a node has registered itself or changed");
+        shared.nodes.join(&snapshot);
+    } else {
+        tell(&snapshot, &name, &record);
+    }
+    Ok(())
+}
+
+/// Takes out a node that is about to stop.
+pub(crate) async fn leave(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    if let Err(fault) = check_key(&shared, &request) {
+        return httpd::respond(&fault);
+    }
+    if shared.nodes.remove(&id) {
+        shared.nodes.join(&shared.snapshot.load_full());
+    }
+    StatusCode::NO_CONTENT.into_response()
+}
+
+/// Whether a request shows the nodes' key. Without one in the configuration no node can register.
+fn check_key(shared: &Shared, request: &Request) -> Result<(), Fault> {
+    let snapshot = shared.snapshot.load();
+    let wanted = key(&snapshot.config, &shared.secrets).map_err(Fault::internal)?;
+    let Some(wanted) = wanted else {
+        return Err(Fault::origin("nodes cannot register here: the configuration has no gateway.nodes_key_file"));
+    };
+    let shown = request.headers().get(axum::http::header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let shown = shown.and_then(|text| text.split_once(' ')).map(|(_, key)| key.trim());
+    let same = shown.is_some_and(|shown| {
+        use sha2::{Digest, Sha256};
+        // Of hashes, how far they agree tells nothing of the key.
+        Sha256::digest(shown.as_bytes()) == Sha256::digest(wanted.as_bytes())
+    });
+    if same { Ok(()) } else { Err(Fault::unauthorized("the nodes' key is wrong or missing")) }
+}
+
+/// Takes the load that a node told with an answer.
+pub(crate) fn note_load(_shared: &Shared, flight: &Flight, headers: &HeaderMap) {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if let (Some(load), Some(boot)) = (text(LOAD_HEADER).and_then(NodeLoad::read_header), text(NODE_HEADER)) {
+        flight.observe(boot, &load);
+    }
+}
+
+/// Asks nodes of the file for their records, and takes out registered ones that are silent.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    loop {
+        let snapshot = shared.snapshot.load_full();
+        if shared.nodes.forget_silent() {
+            shared.nodes.join(&snapshot);
+        }
+        let nodes = snapshot.upstreams.iter().filter(|upstream| upstream.kind == Kind::Gristmill);
+        let asked: Vec<_> = nodes.cloned().map(|upstream| tokio::spawn(record(upstream))).collect();
+        for task in asked {
+            if let Ok(Some((name, record))) = task.await {
+                tell(&snapshot, &name, &record);
+            }
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+/// A node's record, if it tells one in time.
+async fn record(upstream: Arc<Upstream>) -> Option<(String, NodeRecord)> {
+    let request = upstream.get(NODE_PATH).ok()?;
+    let mut answer = upstream.client.send(request, ASK_TIMEOUT, ASK_TIMEOUT).await.ok()?;
+    if !answer.status.is_success() {
+        return None;
+    }
+    let body = answer.whole(PUSH_BYTES, ASK_TIMEOUT).await.ok()?;
+    let record = NodeRecord::parse(&body).ok()?;
+    Some((upstream.name.clone(), record))
+}

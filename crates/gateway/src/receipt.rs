@@ -1,0 +1,72 @@
+//! What is kept of a request: its attempts while it is under way, and its receipt at the end.
+
+use std::time::Instant;
+
+use ledger::{AttemptRecord, Receipt};
+use translation::TokenUsage;
+
+use crate::asked::Asked;
+
+/// The attempts of a request.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    receipt: Option<Box<Receipt>>,
+    count: u32,
+    results: Vec<&'static str>,
+    usage: TokenUsage,
+}
+
+/// Attempts whose results are kept.
+const MOST_RESULTS: usize = 8;
+
+impl Attempts {
+    /// How many there were.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Adds one, with its result and usage.
+    pub(crate) fn add(&mut self, attempt: AttemptRecord, result: &'static str, usage: &TokenUsage) {
+        self.count = self.count.saturating_add(1);
+        if self.results.len() < MOST_RESULTS {
+            self.results.push(result);
+        }
+        self.usage.input = self.usage.input.saturating_add(usage.input);
+        self.usage.cached = self.usage.cached.saturating_add(usage.cached);
+        self.usage.output = self.usage.output.saturating_add(usage.output);
+        self.receipt.get_or_insert_default().add_attempt(attempt);
+    }
+
+    /// The upstreams that were asked with what came of it, for the audit log.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&AttemptRecord, &'static str)> {
+        let attempts = self.receipt.iter().flat_map(|receipt| &receipt.attempts);
+        attempts.zip(self.results.iter().copied())
+    }
+}
+
+/// A request that has ended.
+pub(crate) struct Ended<'a> {
+    pub(crate) asked: &'a Asked,
+    pub(crate) model: &'a str,
+    pub(crate) outcome: &'static str,
+    pub(crate) attempts: &'a Attempts,
+    pub(crate) began: Instant,
+}
+
+impl Ended<'_> {
+    /// Its receipt at a time in Unix seconds.
+    pub(crate) fn receipt(&self, at: i64) -> Receipt {
+        let mut receipt = self.attempts.receipt.as_deref().cloned().unwrap_or_default();
+        let key = self.asked.key.as_deref();
+        receipt.time = at;
+        receipt.request.clone_from(&self.asked.request_id);
+        receipt.key = key.map(|key| key.name.clone()).unwrap_or_default();
+        receipt.team = key.and_then(|key| key.team.clone()).unwrap_or_default();
+        receipt.model = self.model.to_owned();
+        receipt.upstream = receipt.attempts.last().map(|last| last.upstream.clone()).unwrap_or_default();
+        receipt.label = self.asked.label.name().to_owned();
+        receipt.input_tokens = self.attempts.usage.input;
+        receipt.output_tokens = self.attempts.usage.output;
+        receipt
+    }
+}

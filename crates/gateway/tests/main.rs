@@ -1,0 +1,6 @@
+//! The gateway as its clients see it.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod faults;
+mod support;
