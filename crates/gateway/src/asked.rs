@@ -147,7 +147,9 @@ impl Wishes {
             None => None,
             Some(text) => {
                 let seconds = text.parse::<f64>().ok().filter(|s| (0.001..=86_400.0).contains(s));
-                let wrong = || format!("{TIMEOUT} is {}; it must be 0.001 to 86400 seconds", wire::error::quote(text));
+                let wrong = || {
+                    format!("{TIMEOUT} is {}; it must be 0.001 to 86400 seconds", wire::error::quote(text))
+                };
                 Some(Duration::from_secs_f64(seconds.ok_or_else(|| Fault::field(TIMEOUT, wrong()))?))
             }
         };

@@ -74,8 +74,11 @@ impl Budgets {
     ) -> Result<Option<Reservation>, Fault> {
         let Some(ledger) = self.ledger() else { return Ok(None) };
         let key = asked.key.as_deref();
-        let subjects =
-            Subjects { key: key.map_or("", |key| &key.name), team: key.and_then(|key| key.team.as_deref()), model };
+        let subjects = Subjects {
+            key: key.map_or("", |key| &key.name),
+            team: key.and_then(|key| key.team.as_deref()),
+            model,
+        };
         let deadline = tokio::time::Instant::now() + LEASE_TIMEOUT;
         match ledger.reserve(now(), subjects, *bounds, deadline).await {
             Ok(reservation) => Ok(Some(reservation)),
@@ -99,7 +102,9 @@ impl Budgets {
                     tracing::warn!(%error, "the last settlements are not in the store");
                 }
             }
-            Err(_) => tracing::warn!("the ledger is in use while the gateway stops; its leases count as spent"),
+            Err(_) => {
+                tracing::warn!("the ledger is in use while the gateway stops; its leases count as spent")
+            }
         }
     }
 }

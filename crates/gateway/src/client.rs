@@ -133,7 +133,13 @@ impl Client {
 
     fn answer(self: &Arc<Self>, response: Response<Incoming>, sender: Sender) -> Answer {
         let (head, body) = response.into_parts();
-        Answer { status: head.status, headers: head.headers, body, sender: Some(sender), client: self.clone() }
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+            sender: Some(sender),
+            client: self.clone(),
+        }
     }
 
     /// The connection that was given back last, if it is ready.

@@ -31,7 +31,9 @@ impl Detection {
     }
 
     fn scan(&self, body: &[u8]) -> (Label, Vec<String>) {
-        let Ok(body) = serde_json::from_slice(body) else { return (Label::Secret, vec!["unreadable".to_owned()]) };
+        let Ok(body) = serde_json::from_slice(body) else {
+            return (Label::Secret, vec!["unreadable".to_owned()]);
+        };
         let scan = self.rules.scan_json(&body, Some(&self.verdicts));
         let mut label = if scan.complete { scan.label } else { Label::Secret };
         let mut kinds: Vec<String> = Vec::new();

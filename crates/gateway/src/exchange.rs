@@ -111,7 +111,9 @@ impl Exchange {
             None => run.await,
             Some(limit) => match tokio::time::timeout(limit, run).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(Refusal::Fault(Fault::expired(format!("the request's limit of {limit:?} has passed")))),
+                Err(_) => Err(Refusal::Fault(Fault::expired(format!(
+                    "the request's limit of {limit:?} has passed"
+                )))),
             },
         };
         match outcome {
@@ -141,7 +143,8 @@ impl Exchange {
 
     /// The model that was asked for and its fallbacks, in order, each once.
     fn models(&self) -> Vec<Arc<Route>> {
-        let mut models: Vec<Arc<Route>> = self.snapshot.route(&self.asked.model).into_iter().cloned().collect();
+        let mut models: Vec<Arc<Route>> =
+            self.snapshot.route(&self.asked.model).into_iter().cloned().collect();
         let mut at = 0;
         while let Some(route) = models.get(at).cloned() {
             for name in route.fallbacks() {
@@ -222,7 +225,9 @@ impl Exchange {
                 let pause = failed.retry_after().unwrap_or(BACKOFF * 2_u32.pow(count.min(4)));
                 let helps = match failed.failure {
                     Failure::Refused { .. } => pause <= settings.wait.0,
-                    Failure::Reset | Failure::Cut | Failure::MalformedStream | Failure::Status(500..) => count == 0,
+                    Failure::Reset | Failure::Cut | Failure::MalformedStream | Failure::Status(500..) => {
+                        count == 0
+                    }
                     _ => false,
                 };
                 if helps { After::Again(pause) } else { After::NextModel }
@@ -286,7 +291,6 @@ impl Exchange {
     pub(crate) fn end(&mut self, outcome: &'static str) {
         self.ended.get_or_insert(outcome);
     }
-
 }
 
 impl Drop for Exchange {
@@ -305,7 +309,13 @@ impl Drop for Exchange {
             first_s: self.first.map(|at| at.saturating_duration_since(self.began).as_secs_f64()),
             own_s: sent.saturating_duration_since(self.began).as_secs_f64(),
         });
-        self.shared.record(&Ended { asked: &self.asked, model, outcome, attempts: &self.attempts, began: self.began });
+        self.shared.record(&Ended {
+            asked: &self.asked,
+            model,
+            outcome,
+            attempts: &self.attempts,
+            began: self.began,
+        });
     }
 }
 

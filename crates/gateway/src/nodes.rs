@@ -13,7 +13,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use privacy::Label;
 use wire::Fault;
-use wire::node::{LOAD_HEADER, NODE_HEADER, NODE_PATH, NodeLoad, NodePush, NodeRecord, NodeState, PUSH_BYTES};
+use wire::node::{
+    LOAD_HEADER, NODE_HEADER, NODE_PATH, NodeLoad, NodePush, NodeRecord, NodeState, PUSH_BYTES,
+};
 
 use crate::Secret;
 use crate::config::{self, Config, Kind, Tier};
@@ -91,9 +93,14 @@ impl Nodes {
             timeouts: config::Timeouts::default(),
             headers: BTreeMap::new(),
         };
-        let upstream = Upstream::new(&table, None, &snapshot.tls).map_err(|why| Fault::field("advertise", why))?;
-        let node =
-            Node { upstream: Arc::new(upstream), url: push.advertise, record: push.record, seen: Instant::now() };
+        let upstream =
+            Upstream::new(&table, None, &snapshot.tls).map_err(|why| Fault::field("advertise", why))?;
+        let node = Node {
+            upstream: Arc::new(upstream),
+            url: push.advertise,
+            record: push.record,
+            seen: Instant::now(),
+        };
         nodes.insert(id, node);
         Ok(true)
     }
@@ -117,7 +124,8 @@ impl Nodes {
             let Some(table) = route.takes_nodes() else { continue };
             let model = table.model.as_deref().unwrap_or(route.name());
             let ready = nodes.values().filter(|node| {
-                node.record.state == NodeState::Ready && node.record.models.iter().any(|m| m.names.iter().any(|n| n == model))
+                node.record.state == NodeState::Ready
+                    && node.record.models.iter().any(|m| m.names.iter().any(|n| n == model))
             });
             route.set_nodes(ready.map(|node| route.node(node.upstream.clone(), table)).collect());
         }
@@ -186,7 +194,9 @@ fn check_key(shared: &Shared, request: &Request) -> Result<(), Fault> {
     let snapshot = shared.snapshot.load();
     let wanted = key(&snapshot.config, &shared.secrets).map_err(Fault::internal)?;
     let Some(wanted) = wanted else {
-        return Err(Fault::origin("nodes cannot register here: the configuration has no gateway.nodes_key_file"));
+        return Err(Fault::origin(
+            "nodes cannot register here: the configuration has no gateway.nodes_key_file",
+        ));
     };
     let shown = request.headers().get(axum::http::header::AUTHORIZATION).and_then(|v| v.to_str().ok());
     let shown = shown.and_then(|text| text.split_once(' ')).map(|(_, key)| key.trim());

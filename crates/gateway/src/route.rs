@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use events::GatewayMetrics;
 use privacy::Label;
 use routing::{
-    Ask, Considered, Failure, Gate, MaxFails, Method, NodeRecord, Outcome, OverflowPolicy, Refused, Router, TargetId,
+    Ask, Considered, Failure, Gate, MaxFails, Method, NodeRecord, Outcome, OverflowPolicy, Refused, Router,
+    TargetId,
 };
 
 use crate::config::{self, Config, OnCut, Policy, Price, REGISTERED, Tier};
@@ -180,7 +181,9 @@ impl Route {
         let seed = crate::server::hash(model.name.as_bytes());
         let same = before.filter(|before| {
             let had = &before.model;
-            had.policy == model.policy && had.slo == model.slo && had.fallbacks.is_empty() == model.fallbacks.is_empty()
+            had.policy == model.policy
+                && had.slo == model.slo
+                && had.fallbacks.is_empty() == model.fallbacks.is_empty()
         });
         let (router, began) = match same {
             Some(before) => (before.router.clone(), before.began),
@@ -382,7 +385,12 @@ fn policy(model: &config::Model, config: &Config) -> routing::Policy {
     };
     let level = model.slo.first_token.filter(|_| config.overflow.enabled);
     let overflow = level.map(|level| OverflowPolicy::for_level(level.0.as_secs_f64()));
-    routing::Policy { method, overflow, has_fallback: !model.fallbacks.is_empty(), ..routing::Policy::default() }
+    routing::Policy {
+        method,
+        overflow,
+        has_fallback: !model.fallbacks.is_empty(),
+        ..routing::Policy::default()
+    }
 }
 
 /// A failure's word in metrics and receipts.

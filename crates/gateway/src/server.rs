@@ -153,7 +153,11 @@ impl Gateway {
     ///
     /// # Errors
     /// A configuration that cannot be used, or a store that cannot be opened.
-    pub async fn new(config: Config, options: httpd::Options, secrets: Secrets) -> Result<Gateway, ConfigError> {
+    pub async fn new(
+        config: Config,
+        options: httpd::Options,
+        secrets: Secrets,
+    ) -> Result<Gateway, ConfigError> {
         let metrics = Arc::new(GatewayMetrics::new());
         let budgets = Budgets::open(&config).await.map_err(ConfigError::Unusable)?;
         let (snapshot, keys) =
@@ -197,7 +201,8 @@ impl Gateway {
         let node_key = nodes::key(&snapshot.config, &shared.secrets).map_err(ConfigError::Unusable)?;
         let keys = with_node_key(keys, node_key.as_deref())?;
         if !shared.edge.set_keys(keys) {
-            let message = "the new configuration has no keys, and the present one has: everybody could come in";
+            let message =
+                "the new configuration has no keys, and the present one has: everybody could come in";
             return Err(ConfigError::Unusable(message.to_owned()));
         }
         shared.budgets.set(&snapshot.config).map_err(ConfigError::Unusable)?;
@@ -231,7 +236,8 @@ impl Gateway {
 fn with_node_key(mut keys: Keys, node_key: Option<&str>) -> Result<Keys, ConfigError> {
     if let Some(key) = node_key.filter(|_| !keys.is_empty()) {
         let line = format!("{} name={}", key.trim(), nodes::KEY_NAME);
-        keys.add_lines(&line).map_err(|error| ConfigError::Unusable(format!("gateway.nodes_key_file: {error}")))?;
+        keys.add_lines(&line)
+            .map_err(|error| ConfigError::Unusable(format!("gateway.nodes_key_file: {error}")))?;
     }
     Ok(keys)
 }
@@ -261,7 +267,9 @@ struct Paths;
 
 impl httpd::Site for Paths {
     fn label(&self, path: &str) -> Option<&'static str> {
-        if ["/health", "/health/live", "/health/ready", "/metrics"].contains(&path) || path.starts_with(PUSH_PATH) {
+        if ["/health", "/health/live", "/health/ready", "/metrics"].contains(&path)
+            || path.starts_with(PUSH_PATH)
+        {
             return None;
         }
         Some(api::at(path).map_or("none", |api| api.path))
@@ -348,7 +356,11 @@ async fn metrics(Shared_(shared): Shared_<Arc<Shared>>, request: Request) -> Res
     }
     let upstreams: Vec<GatewayUpstream<'_>> = loads
         .iter()
-        .map(|(name, (in_flight, available))| GatewayUpstream { name, in_flight: *in_flight, available: *available })
+        .map(|(name, (in_flight, available))| GatewayUpstream {
+            name,
+            in_flight: *in_flight,
+            available: *available,
+        })
         .collect();
     let mut text = shared.metrics.write(&upstreams, &[], 0, format);
     text.push_str(&shared.edge.metrics.write(&[], format));

@@ -16,7 +16,9 @@ pub(crate) fn client(authorities: Option<&str>) -> Result<Arc<ClientConfig>, Str
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             let certificate = certificate.map_err(|error| format!("is not PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("has a certificate that cannot be used: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("has a certificate that cannot be used: {error}"))?;
             count += 1;
         }
         if count == 0 {

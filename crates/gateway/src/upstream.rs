@@ -143,7 +143,10 @@ impl Upstream {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accept = if stream { "text/event-stream" } else { "application/json" };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("gristmill/", env!("CARGO_PKG_VERSION"))));
+        headers.insert(
+            header::USER_AGENT,
+            HeaderValue::from_static(concat!("gristmill/", env!("CARGO_PKG_VERSION"))),
+        );
         if let Ok(id) = HeaderValue::from_str(request_id) {
             headers.insert(httpd::REQUEST_ID, id);
         }

@@ -91,13 +91,15 @@ async fn s08_a_stream_that_is_cut_is_continued_or_fails() {
 
 #[tokio::test]
 async fn s09_a_stream_that_stalls_is_continued() {
-    let (replies, ..) = asked(Script::new().fault(When::requests([1]), Fault::Stall { after_tokens: 20 }), 2).await;
+    let (replies, ..) =
+        asked(Script::new().fault(When::requests([1]), Fault::Stall { after_tokens: 20 }), 2).await;
     replies.iter().for_each(is_whole);
 }
 
 #[tokio::test]
 async fn s08_without_replay_a_cut_stream_ends_with_an_error() {
-    let script = Script::new().tokens(60).fault(When::always(), Fault::Cut { after_tokens: 40, reset: false });
+    let script =
+        Script::new().tokens(60).fault(When::always(), Fault::Cut { after_tokens: 40, reset: false });
     let primary = Provider::start(script).await.unwrap();
     let backup = Provider::start(Script::new().tokens(60)).await.unwrap();
     let config = two(&primary.url(), &backup.url(), "").replace("on_cut = \"replay\"", "on_cut = \"error\"");
@@ -111,7 +113,8 @@ async fn s08_without_replay_a_cut_stream_ends_with_an_error() {
 
 #[tokio::test]
 async fn s08_a_replay_that_differs_ends_with_an_error() {
-    let script = Script::new().tokens(60).fault(When::always(), Fault::Cut { after_tokens: 40, reset: false });
+    let script =
+        Script::new().tokens(60).fault(When::always(), Fault::Cut { after_tokens: 40, reset: false });
     let primary = Provider::start(script).await.unwrap();
     let backup = Provider::start(Script::new().tokens(60).seed(99)).await.unwrap();
     let running = start(&two(&primary.url(), &backup.url(), "")).await;

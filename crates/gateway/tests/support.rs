@@ -68,7 +68,10 @@ impl Reply {
 
     /// The data of the stream's events.
     pub(crate) fn events(&self) -> Vec<&str> {
-        self.body.split("\n\n").filter_map(|event| event.lines().find_map(|l| l.strip_prefix("data: "))).collect()
+        self.body
+            .split("\n\n")
+            .filter_map(|event| event.lines().find_map(|l| l.strip_prefix("data: ")))
+            .collect()
     }
 
     /// The text of a chat answer, whole or streamed.
@@ -76,7 +79,8 @@ impl Reply {
         if self.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
             return self.json()["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
         }
-        let chunks = self.events().into_iter().filter_map(|e| serde_json::from_str::<serde_json::Value>(e).ok());
+        let chunks =
+            self.events().into_iter().filter_map(|e| serde_json::from_str::<serde_json::Value>(e).ok());
         chunks.filter_map(|c| c["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
     }
 
@@ -123,7 +127,8 @@ fn parse(all: &[u8], cut: bool, took: Duration) -> Reply {
     };
     let head = String::from_utf8_lossy(&all[..at]).into_owned();
     let mut lines = head.lines();
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|s| s.parse().ok()).unwrap_or(0);
+    let status =
+        lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|s| s.parse().ok()).unwrap_or(0);
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(':').map(|(n, v)| (n.to_ascii_lowercase(), v.trim().to_owned())))
         .collect();

@@ -42,7 +42,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Policy {
         let (method, hedge) = (Method::default(), HedgePolicy::default());
-        Policy { method, prefix_bytes: 8 << 20, replicas: 1, overflow: None, hedge }
+        Policy { method, prefix_bytes: 8 << 20, replicas: 1, overflow: None, hedge, has_fallback: false }
     }
 }
 

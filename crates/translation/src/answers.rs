@@ -18,6 +18,41 @@ pub struct AnswerOptions<'a> {
     pub schema_tool: Option<&'a str>,
 }
 
+/// Options that a stream keeps as long as it lasts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeptOptions {
+    model: Option<String>,
+    id: String,
+    created_s: u64,
+    include_usage: bool,
+    request: Option<serde_json::Value>,
+    schema_tool: Option<String>,
+}
+
+impl KeptOptions {
+    pub(crate) fn new(options: &AnswerOptions<'_>) -> KeptOptions {
+        KeptOptions {
+            model: options.model.map(str::to_owned),
+            id: options.id.to_owned(),
+            created_s: options.created_s,
+            include_usage: options.include_usage,
+            request: options.request.cloned(),
+            schema_tool: options.schema_tool.map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn lent(&self) -> AnswerOptions<'_> {
+        AnswerOptions {
+            model: self.model.as_deref(),
+            id: &self.id,
+            created_s: self.created_s,
+            include_usage: self.include_usage,
+            request: self.request.as_ref(),
+            schema_tool: self.schema_tool.as_deref(),
+        }
+    }
+}
+
 impl AnswerOptions<'_> {
     pub(crate) fn id(&self, upstream: Option<&str>) -> String {
         let fallback = if self.id.is_empty() { "gen-0" } else { self.id };

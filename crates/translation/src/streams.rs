@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::answers::AnswerOptions;
+use crate::answers::{AnswerOptions, KeptOptions};
 use crate::dialects::anthropic::stream::{AnthropicReader, AnthropicWriter};
 use crate::dialects::gemini::stream::{GeminiReader, GeminiWriter};
 use crate::dialects::openai_chat::stream::{ChatReader, ChatWriter};
@@ -52,9 +52,9 @@ enum Writer {
 /// Translates a stream. What is written are whole events; a stream that is cut ends with an error event of the client's
 /// dialect.
 #[derive(Debug)]
-pub struct StreamTranslator<'a> {
+pub struct StreamTranslator {
     to: Dialect,
-    options: AnswerOptions<'a>,
+    options: KeptOptions,
     cutter: EventCutter,
     machine: Machine,
     fed: usize,
@@ -76,9 +76,10 @@ struct Machine {
     in_schema_call: bool,
 }
 
-impl<'a> StreamTranslator<'a> {
+impl StreamTranslator {
     /// A translator of one stream. The dialects may be the same: the events are then written anew.
-    pub fn new(from: Dialect, to: Dialect, options: AnswerOptions<'a>) -> StreamTranslator<'a> {
+    pub fn new(from: Dialect, to: Dialect, options: AnswerOptions<'_>) -> StreamTranslator {
+        let kept = KeptOptions::new(&options);
         let reader = match from {
             Dialect::OpenAiChat => Reader::Chat(ChatReader::default()),
             Dialect::OpenAiResponses => Reader::Responses(ResponsesReader::default()),
@@ -101,7 +102,7 @@ impl<'a> StreamTranslator<'a> {
             terminal: false,
             in_schema_call: false,
         };
-        StreamTranslator { to, options, cutter: EventCutter::new(MAX_EVENT_BYTES), machine, fed: 0 }
+        StreamTranslator { to, options: kept, cutter: EventCutter::new(MAX_EVENT_BYTES), machine, fed: 0 }
     }
 
     /// Reads the upstream's bytes and writes the client's.
@@ -114,8 +115,8 @@ impl<'a> StreamTranslator<'a> {
         if self.fed > MAX_STREAM_BYTES {
             return Err(EventTooLong { limit: MAX_STREAM_BYTES });
         }
-        let (machine, options) = (&mut self.machine, &self.options);
-        self.cutter.feed(bytes, |raw| machine.event(raw, options, out))
+        let (machine, options) = (&mut self.machine, self.options.lent());
+        self.cutter.feed(bytes, |raw| machine.event(raw, &options, out))
     }
 
     /// What the stream has brought so far.
@@ -128,7 +129,7 @@ impl<'a> StreamTranslator<'a> {
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Ending {
         let rest = self.cutter.rest();
         if !rest.is_empty() {
-            self.machine.event(&rest, &self.options, out);
+            self.machine.event(&rest, &self.options.lent(), out);
         }
         let machine = &mut self.machine;
         if machine.progress.error.is_none() && !machine.terminal {
@@ -140,7 +141,7 @@ impl<'a> StreamTranslator<'a> {
                 return Ending::Cut;
             }
             machine.terminal = true;
-            machine.writer.write(Piece::Done, &self.options, out);
+            machine.writer.write(Piece::Done, &self.options.lent(), out);
         }
         match machine.progress.error.clone() {
             None => Ending::Complete,

@@ -104,9 +104,12 @@ impl Config {
                 problems.add(&place, "no model has it as a target");
             }
             let times = upstream.timeouts;
-            for (name, time) in
-                [("connect", times.connect), ("first_byte", times.first_byte), ("idle", times.idle), ("total", times.total)]
-            {
+            for (name, time) in [
+                ("connect", times.connect),
+                ("first_byte", times.first_byte),
+                ("idle", times.idle),
+                ("total", times.total),
+            ] {
                 if time.0.is_zero() {
                     problems.add(&place, format!("timeouts.{name} is 0"));
                 }
@@ -130,11 +133,15 @@ impl Config {
             for target in &model.targets {
                 if target.upstream == REGISTERED {
                     if self.gateway.nodes_key_file.is_none() {
-                        problems.add(&place, "upstream \"*\" needs gateway.nodes_key_file, with which nodes register");
+                        problems.add(
+                            &place,
+                            "upstream \"*\" needs gateway.nodes_key_file, with which nodes register",
+                        );
                     }
                 } else if !upstreams.contains(target.upstream.as_str()) {
                     let known = listed(&upstreams);
-                    problems.add(&place, format!("upstream {:?} is not there; known: {known}", target.upstream));
+                    problems
+                        .add(&place, format!("upstream {:?} is not there; known: {known}", target.upstream));
                 }
                 if !seen.insert((&target.upstream, &target.model)) {
                     problems.add(&place, format!("upstream {:?} is a target twice", target.upstream));
@@ -209,10 +216,14 @@ impl Config {
 
     /// All caps with the place where they stand.
     fn caps(&self) -> impl Iterator<Item = (String, &Budget)> {
-        let keys = self.keys.iter().flat_map(|k| k.budgets.iter().map(move |b| (format!("key {:?}", k.name), b)));
-        let teams = self.teams.iter().flat_map(|t| t.budgets.iter().map(move |b| (format!("team {:?}", t.name), b)));
-        let models =
-            self.models.iter().flat_map(|m| m.budgets.iter().map(move |b| (format!("model {:?}", m.name), b)));
+        let keys =
+            self.keys.iter().flat_map(|k| k.budgets.iter().map(move |b| (format!("key {:?}", k.name), b)));
+        let teams =
+            self.teams.iter().flat_map(|t| t.budgets.iter().map(move |b| (format!("team {:?}", t.name), b)));
+        let models = self
+            .models
+            .iter()
+            .flat_map(|m| m.budgets.iter().map(move |b| (format!("model {:?}", m.name), b)));
         keys.chain(teams).chain(models).chain(self.budgets.iter().map(|b| ("budget".to_owned(), b)))
     }
 
@@ -227,7 +238,10 @@ impl Config {
             }
         }
         if any && self.store.is_none() {
-            problems.add("budget", "budgets need [store] with sqlite or postgres: they would be lost with the process");
+            problems.add(
+                "budget",
+                "budgets need [store] with sqlite or postgres: they would be lost with the process",
+            );
         }
         if let Some(store) = &self.store {
             match (&store.sqlite, &store.postgres) {
@@ -275,12 +289,16 @@ impl Config {
             problems.add("admission", "running is 0; nothing would be served");
         }
         if self.gateway.listen.parse::<std::net::SocketAddr>().is_err() {
-            let message = format!("listen is {:?}; write an address and a port: 127.0.0.1:8090", self.gateway.listen);
+            let message =
+                format!("listen is {:?}; write an address and a port: 127.0.0.1:8090", self.gateway.listen);
             problems.add("gateway", message);
         }
         if !(1_024..=wire::limits::BODY_BYTES).contains(&self.gateway.body_bytes) {
             let most = wire::limits::BODY_BYTES;
-            problems.add("gateway", format!("body_bytes is {}; it must be 1024 to {most}", self.gateway.body_bytes));
+            problems.add(
+                "gateway",
+                format!("body_bytes is {}; it must be 1024 to {most}", self.gateway.body_bytes),
+            );
         }
     }
 }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use privacy::Label;
 use serde::Deserialize;
 
-pub(crate) use check::REGISTERED;
 pub use check::Problem;
+pub(crate) use check::REGISTERED;
 pub use quantity::{Nanos, Time};
 
 /// A configuration as it stands in the file.

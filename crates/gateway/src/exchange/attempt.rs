@@ -112,7 +112,10 @@ impl Exchange {
         let api = self.asked.api;
         let dialect = upstream.dialect(api).ok_or_else(|| {
             let message = format!("upstream {:?} does not speak {}", upstream.name, api.path);
-            Failed { failure: Failure::Status(501), refusal: Refusal::Fault(Fault::unavailable("no_upstream", message, 1)) }
+            Failed {
+                failure: Failure::Status(501),
+                refusal: Refusal::Fault(Fault::unavailable("no_upstream", message, 1)),
+            }
         })?;
         let body = self.body_for(route, &target, dialect, wanted).map_err(|fault| Failed {
             // Another target may speak the client's dialect.
@@ -154,7 +157,13 @@ impl Exchange {
     }
 
     /// The body in the upstream's dialect.
-    fn body_for(&self, route: &Route, target: &Target, dialect: Dialect, wanted: &Wanted) -> Result<Bytes, Fault> {
+    fn body_for(
+        &self,
+        route: &Route,
+        target: &Target,
+        dialect: Dialect,
+        wanted: &Wanted,
+    ) -> Result<Bytes, Fault> {
         let asked = &self.asked;
         let is_node = target.upstream.kind == Kind::Gristmill;
         let mut extra: Vec<(&str, Value)> = Vec::new();
@@ -179,15 +188,17 @@ impl Exchange {
         if dialect == asked.api.dialect {
             return Ok(Bytes::from(asked.head.rewrite(&asked.body, &edit)));
         }
-        let translated = translate::request(asked.api.dialect, dialect, &asked.body, &target.model, asked.stream)?;
-        for warning in translated.warnings {
+        let (body, warnings) =
+            translate::request(asked.api.dialect, dialect, &asked.body, &target.model, asked.stream)?;
+        for warning in warnings {
             self.context.warn(warning);
         }
-        if extra.is_empty() && salt.is_none() {
-            return Ok(Bytes::from(translated.body));
+        let edit = Edit { include_usage: asked.stream && dialect == Dialect::OpenAiChat, ..edit };
+        if extra.is_empty() && salt.is_none() && !edit.include_usage {
+            return Ok(Bytes::from(body));
         }
-        let head = translation::Head::read(dialect, &translated.body)?;
-        Ok(Bytes::from(head.rewrite(&translated.body, &edit)))
+        let head = translation::Head::read(dialect, &body)?;
+        Ok(Bytes::from(head.rewrite(&body, &edit)))
     }
 
     fn is_completion_stream(&self) -> bool {
@@ -212,16 +223,29 @@ impl Exchange {
     fn relay_options(&self, route: &Route, opened: &Opened) -> relay::Options {
         let asked = &self.asked;
         let keeps_ids = self.keeps_ids(route, &opened.target, opened.dialect);
-        let asked_ids = asked.head.raw_field(&asked.body, "return_token_ids").is_some_and(|raw| raw == b"true");
+        let asked_ids =
+            asked.head.raw_field(&asked.body, "return_token_ids").is_some_and(|raw| raw == b"true");
         relay::Options {
             upstream: opened.dialect,
             client: asked.api.dialect,
             max_event_bytes: self.snapshot.config.gateway.answer_bytes.min(1 << 20),
-            strip_usage: !asked.head.include_usage,
+            // A translated stream has its usage where the client's dialect has it.
+            strip_usage: opened.dialect == asked.api.dialect && !asked.head.include_usage,
             strip_ids: keeps_ids && !asked_ids,
             keep: keeps_ids || (route.on_cut() == OnCut::Replay && opened.dialect == Dialect::OpenAiChat),
-            request_id: asked.request_id.clone(),
+            asker: self.asker(),
+        }
+    }
+
+    /// What the translation of an answer needs to know of the request.
+    fn asker(&self) -> translate::Asker {
+        let asked = &self.asked;
+        let repeats = asked.api.dialect == Dialect::OpenAiResponses;
+        translate::Asker {
             model: asked.model.clone(),
+            id: asked.request_id.clone(),
+            include_usage: asked.head.include_usage,
+            request: repeats.then(|| serde_json::from_slice(&asked.body).ok()).flatten(),
         }
     }
 
@@ -267,7 +291,9 @@ impl Exchange {
         };
         let message = match (failure, relay.error()) {
             (_, Some(error)) => format!("upstream {name:?} failed: {}", error.message),
-            (Failure::Timeout(_), None) => format!("upstream {name:?} sent no content within {:?}", times.first_byte),
+            (Failure::Timeout(_), None) => {
+                format!("upstream {name:?} sent no content within {:?}", times.first_byte)
+            }
             _ => format!("upstream {name:?} ended its answer before any content"),
         };
         let refusal = Refusal::Fault(Fault::unavailable("upstream_failed", message, 1));
@@ -277,12 +303,8 @@ impl Exchange {
 
     /// The failure that an error inside a stream is.
     fn stream_failure(&self, relay: &Relay) -> Failure {
-        let status = relay.error().and_then(|error| error.status);
-        match status {
-            Some(429 | 529) => Failure::Refused { retry_after: None },
-            Some(status) => Failure::Status(status),
-            None => Failure::Status(500),
-        }
+        let Some(error) = relay.error() else { return Failure::Status(500) };
+        translate::failure(translation::classify_stream(error), error.status.unwrap_or(500), None)
     }
 
     /// Reads a whole answer.
@@ -294,7 +316,11 @@ impl Exchange {
         let body = match tokio::time::timeout_at(opened.deadline, read).await {
             Ok(Ok(body)) => body,
             Ok(Err(why)) => {
-                let refusal = Refusal::Fault(Fault::unavailable("upstream_failed", format!("upstream {name:?}: {why}"), 1));
+                let refusal = Refusal::Fault(Fault::unavailable(
+                    "upstream_failed",
+                    format!("upstream {name:?}: {why}"),
+                    1,
+                ));
                 return Err(self.failed(opened.bill, Failed { failure: Failure::Cut, refusal }, 200));
             }
             Err(_) => {
@@ -319,7 +345,7 @@ impl Exchange {
         let body = if opened.dialect == client {
             body
         } else {
-            match translate::answer(opened.dialect, client, &body, &self.asked.model, &self.asked.request_id) {
+            match translate::answer(opened.dialect, client, &body, &self.asker()) {
                 Ok(body) => Bytes::from(body),
                 Err(fault) => {
                     let failed = Failed { failure: Failure::MalformedStream, refusal: Refusal::Fault(fault) };
@@ -344,18 +370,23 @@ impl Exchange {
         said: &[u8],
     ) -> Failed {
         let code = status.as_u16();
-        let failure = match translate::classify(dialect, code, said) {
-            translate::Class::RateLimited | translate::Class::Overloaded => Failure::Refused { retry_after },
-            translate::Class::ContextLength => Failure::ContextLength,
-            translate::Class::ContentFilter => Failure::ContentFilter,
-            _ => Failure::Status(code),
-        };
+        let failure = translate::failure(translation::classify(code, said), code, retry_after);
         // A key or an account that an upstream does not take is the operator's fault, not the client's.
         if matches!(code, 401..=403) {
             let message = format!("upstream {name:?} refused the gateway's own key or account (HTTP {code})");
-            return Failed { failure, refusal: Refusal::Fault(Fault::unavailable("upstream_refused", message, 5)) };
+            return Failed {
+                failure,
+                refusal: Refusal::Fault(Fault::unavailable("upstream_refused", message, 5)),
+            };
         }
-        let (status, body) = translate::error(dialect, self.asked.api.dialect, code, said);
+        let client = self.asked.api.dialect;
+        // An error of the client's own dialect keeps its bytes, if it is one.
+        let is_json = said.first() == Some(&b'{');
+        let (status, body) = if dialect == client && is_json {
+            (code, said.to_vec())
+        } else {
+            translation::error(client, code, said)
+        };
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
         Failed { failure, refusal: Refusal::Upstream { status, body, retry_after } }
     }
@@ -368,7 +399,11 @@ impl Exchange {
 }
 
 fn started(stream: Stream, first_content: Option<Instant>) -> Started {
-    Started { target: stream.opened.target.clone(), first_content, body: StartedBody::Stream(Box::new(stream)) }
+    Started {
+        target: stream.opened.target.clone(),
+        first_content,
+        body: StartedBody::Stream(Box::new(stream)),
+    }
 }
 
 fn framing(headers: &HeaderMap) -> Framing {

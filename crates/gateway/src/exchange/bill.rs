@@ -10,8 +10,8 @@ use ledger::{Amount, AttemptRecord, Billing, Bounds, Cost, Reservation};
 use routing::{Answer, Failure, Outcome};
 use translation::TokenUsage;
 
-use super::attempt::{Failed, Measured};
 use super::Exchange;
+use super::attempt::{Failed, Measured};
 use crate::config::{Price, Tier};
 use crate::route::{Flight, Route, word};
 
@@ -63,10 +63,9 @@ impl Exchange {
                 let bound = bound.unwrap_or(Amount::ZERO);
                 Ok(Bill { flight, reservation, why, began, status: 0, bound })
             }
-            Err(fault) => Err(Failed {
-                failure: Failure::Status(402),
-                refusal: super::Refusal::Fault(fault),
-            }),
+            Err(fault) => {
+                Err(Failed { failure: Failure::Status(402), refusal: super::Refusal::Fault(fault) })
+            }
         }
     }
 }
@@ -114,7 +113,14 @@ impl Bill {
         };
         let mut bill = self;
         bill.status = status;
-        bill.close(exchange, &Outcome::Failed(failure), word(failure), &TokenUsage::default(), amount, billing);
+        bill.close(
+            exchange,
+            &Outcome::Failed(failure),
+            word(failure),
+            &TokenUsage::default(),
+            amount,
+            billing,
+        );
     }
 
     /// Settles a stream that broke after content.

@@ -225,5 +225,9 @@ impl Exchange {
 
 /// The refusal of a request that no target may get.
 pub(crate) fn no_target(model: &str, why: &str) -> Refusal {
-    Refusal::Fault(Fault::unavailable("no_upstream", format!("no upstream of model {model:?} can answer: {why}"), 1))
+    Refusal::Fault(Fault::unavailable(
+        "no_upstream",
+        format!("no upstream of model {model:?} can answer: {why}"),
+        1,
+    ))
 }

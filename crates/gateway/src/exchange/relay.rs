@@ -2,9 +2,11 @@
 //! the dialects differ, and continued where another upstream took over.
 
 use serde_json::Value;
-use translation::{Dialect, Ending, Framing, Scanner, ScannerOptions, StreamError, TokenUsage};
+use translation::{
+    Dialect, Ending, Framing, Scanner, ScannerOptions, StreamError, StreamTranslator, TokenUsage,
+};
 
-use crate::translate::{self, StreamTranslator};
+use crate::translate::{self, Asker};
 
 /// Most bytes of an answer's text, and of its token ids, that are kept to continue it elsewhere.
 const KEPT_BYTES: usize = 256 << 10;
@@ -35,8 +37,7 @@ pub(crate) struct Options {
     pub(crate) strip_ids: bool,
     /// Whether text and token ids are kept.
     pub(crate) keep: bool,
-    pub(crate) request_id: String,
-    pub(crate) model: String,
+    pub(crate) asker: Asker,
 }
 
 /// Why a stream cannot go on.
@@ -61,9 +62,8 @@ struct Continued {
 impl Relay {
     /// A stream from its beginning.
     pub(crate) fn new(options: &Options) -> Relay {
-        let translator = (options.upstream != options.client).then(|| {
-            StreamTranslator::new(options.upstream, options.client, &options.model, &options.request_id)
-        });
+        let translator = (options.upstream != options.client)
+            .then(|| translate::stream(options.upstream, options.client, &options.asker));
         Relay {
             scanner: Scanner::new(options.upstream, Framing::Events, Relay::scanner(options)),
             is_chat: options.upstream == Dialect::OpenAiChat,
@@ -109,7 +109,7 @@ impl Relay {
         }
         match &mut self.translator {
             None => out.extend_from_slice(&bytes),
-            Some(translator) => translator.feed(&bytes, out),
+            Some(translator) => translator.feed(&bytes, out).map_err(|_| Broken::TooLong)?,
         }
         self.between = bytes;
         Ok(())
@@ -139,7 +139,7 @@ impl Relay {
     /// Ends the client's stream after a complete answer.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         if let Some(translator) = &mut self.translator {
-            translator.finish(Ending::Complete, out);
+            translator.finish(out);
         } else if !self.scanner.state().terminal && self.is_chat {
             // Some providers leave it out, and clients wait for it.
             out.extend_from_slice(wire::sse::DONE.as_bytes());
@@ -149,8 +149,8 @@ impl Relay {
     /// Ends the client's stream with an error, in its dialect.
     pub(crate) fn fail(&mut self, client: Dialect, message: &str, out: &mut Vec<u8>) {
         match &mut self.translator {
-            Some(translator) => translator.fail(message, out),
-            None => out.extend_from_slice(translate::stream_error(client, message).as_bytes()),
+            Some(translator) => translator.fail(&translate::stream_error(message), out),
+            None => out.extend(translation::stream_error(client, &translate::stream_error(message), 0)),
         }
     }
 
@@ -266,9 +266,10 @@ impl Continued {
                 *text = self.rest_of(text)?;
                 says = !text.is_empty();
             }
-            let other = choice.get("delta").and_then(Value::as_object).is_some_and(|delta| {
-                delta.iter().any(|(name, value)| name != "content" && !value.is_null())
-            });
+            let other = choice
+                .get("delta")
+                .and_then(Value::as_object)
+                .is_some_and(|delta| delta.iter().any(|(name, value)| name != "content" && !value.is_null()));
             if !says && !ends && !other {
                 return Ok(());
             }
@@ -297,7 +298,9 @@ mod tests {
     use super::*;
 
     fn chunk(id: &str, text: &str) -> String {
-        format!("data: {{\"id\":\"{id}\",\"created\":1,\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n")
+        format!(
+            "data: {{\"id\":\"{id}\",\"created\":1,\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+        )
     }
 
     fn continued(skip: &str) -> Continued {

@@ -54,12 +54,17 @@ impl Exchange {
                     None => !tried.iter().any(|name| name == target.name()),
                 }
         });
-        let flight = chosen.map_err(|refused| self.why_none(route, &refused.to_string(), refused.retry_after))?;
+        let flight =
+            chosen.map_err(|refused| self.why_none(route, &refused.to_string(), refused.retry_after))?;
         self.permitted(route, flight)
     }
 
     /// A target whose text would be the same as that of a broken one.
-    pub(crate) fn pick_equal(&self, route: &Arc<Route>, broken: &Target) -> Result<(Flight, Permit), Refusal> {
+    pub(crate) fn pick_equal(
+        &self,
+        route: &Arc<Route>,
+        broken: &Target,
+    ) -> Result<(Flight, Permit), Refusal> {
         let fingerprint = broken.fingerprint();
         let everywhere = |_| true;
         let ask = self.ask(route, &everywhere);
@@ -84,7 +89,9 @@ impl Exchange {
     /// Whether there is another target that the request may go to.
     pub(crate) fn has_others(&self, route: &Route, tried: &[String], target: &Target) -> bool {
         let is_other = |other: &Arc<Target>| {
-            other.name() != target.name() && !tried.iter().any(|name| name == other.name()) && self.is_open(other)
+            other.name() != target.name()
+                && !tried.iter().any(|name| name == other.name())
+                && self.is_open(other)
         };
         route.all().iter().any(is_other)
     }
@@ -108,7 +115,8 @@ impl Exchange {
             let message = format!("no upstream of model {:?} answers {}", route.name(), self.asked.api.path);
             return Refusal::Fault(wire::Fault::unsupported("model", message));
         }
-        let after = after.map_or(1, |after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX).clamp(1, 3_600));
+        let after =
+            after.map_or(1, |after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX).clamp(1, 3_600));
         let message = format!("no upstream of model {:?} can answer now: {refused}", route.name());
         Refusal::Fault(wire::Fault::unavailable("no_upstream", message, after))
     }
