@@ -341,7 +341,7 @@ def closed_loop(load, pid, seconds):
 
 
 def fixed_rate(load, rate, seconds):
-    report = load.run("--connections", 64, "--rate", rate, "--warmup", 1, "--seconds", seconds)
+    report = load.run("--connections", 64, "--rate", rate, "--warmup", 1, "--seconds", seconds, "--timeout", 5)
     report["bears"] = (
         report["answered"] >= 0.99 * rate * seconds and not report["errors"] and report["latency"]["p99_ms"] <= 100
     )
@@ -392,7 +392,7 @@ def measure(given, kind, folder, bodies):
             process = stack.enter_context(running(command, log, gateway_core, gateway.environment()))
             port = GATEWAY
             url = f"http://127.0.0.1:{port}{gateway.path}"
-            found["ready_s"] = ready(url, bodies["whole"].read_bytes(), gateway.headers, process, 90)
+            found["ready_s"] = ready(url, bodies["whole"].read_bytes(), gateway.headers, process, 240)
         url = f"http://127.0.0.1:{port}{gateway.path}"
         pid = process.pid
         found["idle_mib"] = resident_mib(pid)

@@ -50,7 +50,8 @@ pub struct Load {
     pub warmup: Duration,
     /// Time of the measurement.
     pub time: Duration,
-    /// The longest wait for an answer, or for the next bytes of a stream that is held.
+    /// The longest wait for an answer, or for the next bytes of a stream that is held. What is still due so long after
+    /// the end of the measurement is not sent, and counted as that.
     pub timeout: Duration,
     /// What a whole answer ends with; others are counted as incomplete.
     pub ends_with: Option<String>,
@@ -230,6 +231,10 @@ impl Plan {
                 return tally;
             }
             pacer.until(due).await;
+            if Instant::now() > self.end + self.load.timeout {
+                *tally.errors.entry("not sent".to_owned()).or_default() += 1;
+                continue;
+            }
             let exchange = self.target.exchange(&mut connection);
             let result = match tokio::time::timeout(self.load.timeout, exchange).await {
                 Ok(result) => result,

@@ -6,3 +6,4 @@ mod answers;
 mod bills;
 mod client;
 mod faults;
+mod loads;
