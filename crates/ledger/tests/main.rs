@@ -6,4 +6,6 @@ mod audit;
 mod book;
 mod common;
 mod ledger;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod stores;

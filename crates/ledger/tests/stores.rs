@@ -175,3 +175,19 @@ async fn an_sqlite_file_of_a_later_version_is_refused() {
     let error = SqliteStore::open(&folder.path().join("text")).unwrap_err().to_string();
     assert!(error.contains("text: SQLite: file is not a database"), "{error}");
 }
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_store_in_postgresql() {
+    let Some(server) = crate::postgres::server().await else { return };
+    sessions(&*server.store("sessions").await).await;
+    reports(&*server.store("reports").await).await;
+    let later = server.store("later").await;
+    later.totals(NOON).await.unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&server.url("later"), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("UPDATE ledger_schema SET version = 99").await.unwrap();
+    let error = server.store("later").await.totals(NOON).await.unwrap_err();
+    assert!(matches!(error, StoreError::TooNew { found: 99, .. }), "{error}");
+}

@@ -2,6 +2,8 @@
 
 pub(crate) mod account;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod rows;
 mod schema;
 pub mod sqlite;
