@@ -96,6 +96,12 @@ impl Account {
         self.wanted = self.wanted.saturating_add(lacking);
     }
 
+    pub(crate) fn ask_nothing(&mut self) {
+        self.need = 0;
+        self.wanted = 0;
+        self.top_up = false;
+    }
+
     /// Reserves a bound that [`short_of`](Self::short_of) has room for. Returns whether the lease runs low.
     pub(crate) fn reserve(&mut self, bound: i64, now: i64) -> bool {
         self.reserved += bound;
@@ -159,9 +165,7 @@ impl Account {
             wanted: self.wanted,
             top_up: self.top_up,
         };
-        self.need = 0;
-        self.wanted = 0;
-        self.top_up = false;
+        self.ask_nothing();
         // Until the answer is here, what the store holds is not known.
         self.synced = false;
         line
@@ -205,7 +209,7 @@ impl Account {
         BudgetFull {
             bucket: cap.bucket.clone(),
             used: spent.saturating_add(unsettled),
-            reserved: leased.saturating_sub(unsettled).max(self.reserved),
+            reserved: leased.saturating_sub(unsettled).saturating_add((-self.available()).max(0)),
             limit: cap.limit,
             needed,
             resets_at: cap.bucket.window.end_of(self.period),

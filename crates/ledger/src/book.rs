@@ -355,14 +355,17 @@ impl Book {
         }
     }
 
-    /// Returns all leases that no attempt holds, as before the end of the process.
+    /// Returns all leases that no attempt holds and asks for no more, as before the end of the process.
     pub fn give_back_all(&mut self) {
         let now = self.now;
         for index in 0..self.entries.len() {
             let Some(entry) = &mut self.entries[index] else { continue };
-            let returned =
-                entry.accounts.iter_mut().filter_map(|account| account.give_back(now, true).then_some(()));
-            if returned.count() > 0 {
+            let mut returned = false;
+            for account in &mut entry.accounts {
+                account.ask_nothing();
+                returned |= account.give_back(now, true);
+            }
+            if returned {
                 self.list(u32::try_from(index).unwrap_or(u32::MAX));
             }
         }

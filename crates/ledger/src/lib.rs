@@ -13,6 +13,7 @@ mod bucket;
 mod calendar;
 mod exchanger;
 mod ledger;
+mod rates;
 mod receipt;
 mod refused;
 mod shared;
@@ -25,6 +26,7 @@ pub use bucket::{
 };
 pub use calendar::{Window, date, timestamp};
 pub use ledger::{Ledger, LedgerStats, Reservation};
+pub use rates::{Limited, RateHold, RateLimit, RateLimitError, RateUnit, Rates};
 pub use receipt::{
     AttemptRecord, Billing, BucketTotal, GroupBy, MAX_ATTEMPTS, MAX_REPORT_ROWS, Receipt, ReportRow,
 };

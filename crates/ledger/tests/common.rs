@@ -32,6 +32,10 @@ impl TestClock {
         TestClock(Arc::new(AtomicI64::new(now)))
     }
 
+    pub(crate) fn now(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn set(&self, now: i64) {
         self.0.store(now, Ordering::SeqCst);
     }

@@ -5,7 +5,11 @@
 mod audit;
 mod book;
 mod common;
+mod killed;
 mod ledger;
+mod outage;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod rates;
+mod replicas;
 mod stores;

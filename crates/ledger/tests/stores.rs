@@ -25,6 +25,11 @@ pub(crate) fn sqlite() -> Place {
     Place { store: Arc::new(store), _folder: folder }
 }
 
+/// Three replicas' connections to one file.
+pub(crate) fn sqlite_files(path: &std::path::Path) -> Vec<Arc<dyn Store>> {
+    (0..3).map(|_| Arc::new(SqliteStore::open(path).unwrap()) as Arc<dyn Store>).collect()
+}
+
 fn receipt(time: i64, key: &str, amount: i64) -> Receipt {
     let mut receipt = Receipt {
         time,
