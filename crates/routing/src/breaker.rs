@@ -29,6 +29,18 @@ struct Bucket {
     failed: u32,
 }
 
+/// How a failure may open a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// For a time that doubles.
+    Full,
+    /// For the first time only: half of the pool is out already, but this target refuses connections. Failures that
+    /// take no time would draw all requests to it.
+    Brief,
+    /// Not at all: half of the pool is out already.
+    Never,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Closed,
@@ -102,17 +114,17 @@ impl Breaker {
         }
     }
 
-    /// A request failed. `may_open` is false when half of the pool is out already. `jitter` is 0 to 1. Returns whether
-    /// the breaker opened.
-    pub(crate) fn failed(&mut self, now: Duration, probe: bool, may_open: bool, jitter: f64) -> bool {
+    /// A request failed. `jitter` is 0 to 1. Returns whether the breaker opened.
+    pub(crate) fn failed(&mut self, now: Duration, probe: bool, opening: Opening, jitter: f64) -> bool {
         self.bucket(now).failed += 1;
         match self.state {
-            State::Probing if probe => self.open(now, jitter),
-            State::Closed if may_open && self.trips_now(now) => {
+            State::Probing if probe && opening != Opening::Full => self.open(now, Opening::Brief, jitter),
+            State::Probing if probe => self.open(now, opening, jitter),
+            State::Closed if opening != Opening::Never && self.trips_now(now) => {
                 if now.saturating_sub(self.closed_at) > CALM {
                     self.trips = 0;
                 }
-                self.open(now, jitter);
+                self.open(now, opening, jitter);
             }
             State::Closed | State::Open { .. } | State::Probing => return false,
         }
@@ -137,8 +149,9 @@ impl Breaker {
         }
     }
 
-    fn open(&mut self, now: Duration, jitter: f64) {
-        let doubled = FIRST_OPEN * 2_u32.saturating_pow(self.trips.min(10));
+    fn open(&mut self, now: Duration, opening: Opening, jitter: f64) {
+        let trips = if opening == Opening::Full { self.trips.min(10) } else { 0 };
+        let doubled = FIRST_OPEN * 2_u32.saturating_pow(trips);
         let time = doubled.min(LONGEST_OPEN).mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
         self.trips = self.trips.saturating_add(1);
         self.state = State::Open { until: now + time };
@@ -146,10 +159,22 @@ impl Breaker {
     }
 
     fn trips_now(&self, now: Duration) -> bool {
+        let (answered, failed) = self.recent(now);
+        failed >= MIN_FAILURES && failed > answered
+    }
+
+    /// Requests of the last ten seconds that were answered, and that failed.
+    fn recent(&self, now: Duration) -> (u32, u32) {
         let number = number_of(now);
         let recent = self.ring.iter().filter(|bucket| bucket.number + BUCKETS > number);
-        let (answered, failed) = recent.fold((0, 0), |(a, f), b| (a + b.answered, f + b.failed));
-        failed >= MIN_FAILURES && failed > answered
+        recent.fold((0, 0), |(answered, failed), bucket| (answered + bucket.answered, failed + bucket.failed))
+    }
+
+    /// Expected failures before an answer: the odds of the last ten seconds, with two answers more. A target that
+    /// fails but may not be left, because half of the pool is out, is thereby the last choice.
+    pub(crate) fn failures_expected(&self, now: Duration) -> f64 {
+        let (answered, failed) = self.recent(now);
+        f64::from(failed) / (f64::from(answered) + 2.0)
     }
 
     fn bucket(&mut self, now: Duration) -> &mut Bucket {
@@ -177,7 +202,7 @@ mod tests {
     fn tripped() -> Breaker {
         let mut breaker = Breaker::new();
         for _ in 0..5 {
-            breaker.failed(at(0), false, true, 0.5);
+            breaker.failed(at(0), false, Opening::Full, 0.5);
         }
         breaker
     }
@@ -187,14 +212,14 @@ mod tests {
         let mut breaker = Breaker::new();
         (0..5).for_each(|_| breaker.answered(at(0), false));
         for failures in 1..=5 {
-            assert!(!breaker.failed(at(500), false, true, 0.5), "{failures}");
+            assert!(!breaker.failed(at(500), false, Opening::Full, 0.5), "{failures}");
         }
-        assert!(breaker.failed(at(600), false, true, 0.5));
+        assert!(breaker.failed(at(600), false, Opening::Full, 0.5));
         assert_eq!(breaker.gate(at(700)), Gate::Open(at(1600)));
         // Old successes are forgotten, and so are old failures.
         let mut slow = Breaker::new();
         for second in 0..50 {
-            assert!(!slow.failed(at(second * 3_000), false, true, 0.5));
+            assert!(!slow.failed(at(second * 3_000), false, Opening::Full, 0.5));
         }
     }
 
@@ -208,7 +233,7 @@ mod tests {
         // What was sent before says nothing of the probe.
         breaker.answered(at(1002), false);
         assert!(matches!(breaker.gate(at(1003)), Gate::Open(_)));
-        assert!(breaker.failed(at(1100), true, true, 0.5));
+        assert!(breaker.failed(at(1100), true, Opening::Full, 0.5));
         assert_eq!(breaker.gate(at(1101)), Gate::Open(at(3100)));
         breaker.probing();
         breaker.undecided(at(3200), true);
@@ -219,10 +244,10 @@ mod tests {
         // Soon after, the next trip goes on doubling; it is never longer than a minute.
         for _ in 0..20 {
             for _ in 0..5 {
-                breaker.failed(at(3400), false, true, 1.0);
+                breaker.failed(at(3400), false, Opening::Full, 1.0);
             }
             breaker.probing();
-            breaker.failed(at(3400), true, true, 1.0);
+            breaker.failed(at(3400), true, Opening::Full, 1.0);
         }
         assert_eq!(breaker.gate(at(3400)), Gate::Open(at(3400) + LONGEST_OPEN.mul_f64(1.2)));
     }
@@ -244,10 +269,18 @@ mod tests {
     fn it_does_not_open_when_half_of_the_pool_is_out() {
         let mut breaker = Breaker::new();
         for _ in 0..50 {
-            assert!(!breaker.failed(at(0), false, false, 0.5));
+            assert!(!breaker.failed(at(0), false, Opening::Never, 0.5));
         }
         assert_eq!(breaker.gate(at(0)), Gate::Closed);
-        // It opens once the others are back.
-        assert!(breaker.failed(at(10), false, true, 0.5));
+        // It opens once the others are back, or for a second if it refuses connections.
+        let mut refusing = breaker.clone();
+        assert!(refusing.failed(at(10), false, Opening::Brief, 0.5));
+        assert_eq!(refusing.gate(at(10)), Gate::Open(at(1010)));
+        for probe in 0..3 {
+            refusing.probing();
+            refusing.failed(at(2000 * (probe + 1)), true, Opening::Brief, 0.5);
+            assert_eq!(refusing.gate(at(2000 * (probe + 1))), Gate::Open(at(2000 * (probe + 1) + 1000)));
+        }
+        assert!(breaker.failed(at(10), false, Opening::Full, 0.5));
     }
 }

@@ -5,6 +5,9 @@ use std::cmp::Ordering;
 use crate::breaker::Gate;
 use crate::estimate::Estimate;
 
+/// Seconds that a failed attempt costs beside its own time.
+const FAILURE_S: f64 = 1.0;
+
 /// Why a target was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -38,6 +41,8 @@ pub(crate) struct Candidate {
     pub(crate) in_flight: u32,
     /// Requests believed to be there, those of others included.
     pub(crate) requests: f64,
+    /// Failures to expect before an answer.
+    pub(crate) failures: f64,
     /// Rendezvous score for the conversation; 0 without one.
     pub(crate) affinity: f64,
     pub(crate) turn_weight: i64,
@@ -68,9 +73,9 @@ impl Candidate {
         self.first_token_s() + self.estimate.decode_s
     }
 
-    /// Seconds that the request costs everyone: its own, and those by which it delays others.
+    /// Seconds that the request costs everyone: its own, those by which it delays others, and attempts that fail.
     pub(crate) fn cost_s(&self) -> f64 {
-        self.completion_s() + self.estimate.delay_s
+        (self.completion_s() + self.estimate.delay_s) * (1.0 + self.failures) + self.failures * FAILURE_S
     }
 }
 

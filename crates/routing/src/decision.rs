@@ -188,6 +188,7 @@ impl Context<'_> {
             weight: state.target.weight.max(1),
             in_flight: state.in_flight,
             requests: state.known.requests(self.now, state.in_flight),
+            failures: state.breaker.failures_expected(self.now),
             affinity,
             turn_weight: state.turn_weight,
             depth,

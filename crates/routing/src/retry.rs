@@ -38,7 +38,9 @@ pub struct Rule {
     pub next: Next,
     /// Whether the attempt may be on the bill of the service.
     pub may_be_billed: bool,
-    /// Whether the next attempt is taken from the retry budget: work may be done twice.
+    /// Whether the next attempt is taken from the retry budget: it may add to an overload. Connections that were not
+    /// made and streams that are resumed are bounded by the attempts alone, so that a node that dies with many
+    /// requests fails none of them.
     pub takes_budget: bool,
 }
 
@@ -132,10 +134,10 @@ pub fn rule(failure: Failure, tier: Tier, visible: bool, policy: &RetryPolicy) -
     let (next, takes_budget) = match (evidence, visible) {
         (Evidence::Final, _) => (Next::Stop, false),
         // Whatever the failure was, a part of the answer is out.
-        (_, true) if tier == Tier::Own => (Next::Resume, true),
+        (_, true) if tier == Tier::Own => (Next::Resume, false),
         (_, true) => (Next::Stop, false),
         (Evidence::NotWritten, false) => (Next::SameTarget, false),
-        (Evidence::Refused, false) => (Next::OtherTarget, true),
+        (Evidence::Refused, false) => (Next::OtherTarget, failure != Failure::Connect),
         (Evidence::Uncertain, false) if is_paid && !policy.paid_uncertain => (Next::Stop, false),
         (Evidence::Uncertain, false) => (Next::OtherTarget, true),
         (Evidence::Request, false) => (Next::OtherModel, false),
@@ -152,8 +154,8 @@ pub struct RetryBudget {
     left: f64,
 }
 
-/// Retries that may be saved up, and that there are at the start.
-const SAVED: f64 = 10.0;
+/// Retries that may be saved up, and that there are at the start: those of the requests that a node loses at once.
+const SAVED: f64 = 100.0;
 
 impl RetryBudget {
     /// A budget for a share of the requests, 0 to 1.
@@ -318,7 +320,7 @@ mod tests {
     #[test]
     fn attempts_time_and_budget_are_limits() {
         let policy = RetryPolicy::default();
-        let failed = attempt(Failure::Connect, Tier::Own);
+        let failed = attempt(Failure::Reset, Tier::Own);
         let third = FailedAttempt { attempts: 3, ..failed };
         assert_eq!(advised(&third, &policy).limit, Some("the most attempts were made"));
         let late = advise(&failed, &policy, &mut RetryBudget::new(0.1), Duration::ZERO);
@@ -331,7 +333,7 @@ mod tests {
             retries += u32::from(advice.next == Next::OtherTarget);
         }
         // A tenth, and those saved at the start.
-        assert!((1_000..=1_011).contains(&retries), "{retries}");
+        assert!((1_000..=1_101).contains(&retries), "{retries}");
         assert!(!RetryBudget::new(0.0).take());
     }
 

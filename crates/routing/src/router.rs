@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::ask::Ask;
-use crate::breaker::Gate;
+use crate::breaker::{Gate, Opening};
 use crate::candidate::{Candidate, Reason};
 use crate::decision::{Context, Decision, Scratch};
 use crate::estimate::PoolRates;
@@ -265,7 +265,12 @@ impl Router {
                 }
             }
             Outcome::Failed(failure) => {
-                state.failed_gate(now, flight.probe, *failure, may_open.then_some(jitter), &method);
+                let opening = match failure {
+                    _ if may_open => Opening::Full,
+                    Failure::Connect => Opening::Brief,
+                    _ => Opening::Never,
+                };
+                state.failed_gate(now, flight.probe, *failure, (opening, jitter), &method);
                 state.known.withdrawn(now, &state.target, flight.uncached);
                 self.prefixes.truncate(&flight.chain, flight.depth, flight.target.slot);
             }
@@ -281,7 +286,7 @@ impl Router {
         }
     }
 
-    /// Whether one more circuit breaker may open: at most half of the targets are out at a time.
+    /// Whether one more circuit breaker may open fully: at most half of the targets are out at a time.
     fn may_open(&self) -> bool {
         let out = self.pool.iter().filter(|state| state.breaker.is_out()).count();
         self.policy.has_fallback || (out + 1) * 2 <= self.pool.live()
@@ -420,13 +425,12 @@ impl TargetState {
         self.breaker.undecided(now, probe);
     }
 
-    /// `jitter` is none when no more breakers may open.
     fn failed_gate(
         &mut self,
         now: Duration,
         probe: bool,
         failure: Failure,
-        jitter: Option<f64>,
+        (opening, jitter): (Opening, f64),
         method: &Method,
     ) {
         match (failure, method) {
@@ -438,7 +442,7 @@ impl TargetState {
                 self.fails.failed(now, probe, limits);
             }
             (failure, _) if failure.is_unwell() => {
-                self.breaker.failed(now, probe, jitter.is_some(), jitter.unwrap_or(0.5));
+                self.breaker.failed(now, probe, opening, jitter);
             }
             _ => self.undecided_gate(now, probe),
         }
@@ -501,3 +505,7 @@ fn correct_prefix(prefixes: &mut PrefixIndex, state: &mut TargetState, flight: &
     let now_held = if state.trust >= TRUSTED { flight.chain.len() } else { kept };
     prefixes.insert(&flight.chain[..now_held], slot);
 }
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

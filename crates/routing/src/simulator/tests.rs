@@ -102,3 +102,59 @@ fn replicas_agree_on_where_a_conversation_belongs() {
     let apart = run(&apart);
     assert!(apart.hit_rate() < agreed.hit_rate() - 0.15, "{}", told(&apart));
 }
+
+/// A hundred thousand requests while nodes crash, slow down, hang, flap and refuse: each is answered, once.
+#[test]
+fn nothing_is_lost_to_faults() {
+    let fault = |node, kind, from_s: f64, for_s: f64| Fault { node, kind, from_s, to_s: from_s + for_s };
+    let mut faults = vec![
+        fault(0, FaultKind::Crash, 100.0, 60.0),
+        fault(1, FaultKind::Slow(5.0), 300.0, 200.0),
+        fault(2, FaultKind::Hang, 600.0, 40.0),
+        fault(3, FaultKind::Refuse, 900.0, 30.0),
+    ];
+    faults.extend((0..20).map(|at| fault(4, FaultKind::Crash, 1_200.0 + 10.0 * f64::from(at), 5.0)));
+    faults.extend((0..2).map(|node| fault(node, FaultKind::Crash, 1_600.0, 20.0)));
+    let chaos = Scenario { faults, first_byte: Duration::from_secs(30), ..scenario(5, 40, 100_000) };
+    let short = Scenario { requests: 20_000, ..chaos.clone() };
+    for scenario in [short, Scenario { hedges: true, ..shared(3, chaos) }] {
+        let report = run(&scenario);
+        whole(&report, scenario.requests);
+        // What may fail: a request whose third attempt met a third fault.
+        assert!(report.failed <= 2, "{}", told(&report));
+        assert!(report.resumed > 10 && report.retries < 2_000, "{}", told(&report));
+        assert!(report.hedges <= 5_000 + 15 && (report.hedges > 0) == scenario.hedges, "{}", told(&report));
+        // The node that flaps gets few requests while it does: five failures a trip at most, and probes.
+        assert!(report.nodes[4].failed < 600, "{}", told(&report));
+    }
+}
+
+/// A node of half the speed gets about half the work, and no one waits long for it.
+#[test]
+fn work_follows_speed() {
+    let mut unequal = scenario(4, 24, 20_000);
+    let slow = StepTimes::new([(1.0, 0.026), (4.0, 0.040), (8.0, 0.060)]).unwrap();
+    unequal.nodes[3].speed = Speed { prompt_tokens_per_s: 240.0, steps: slow, slots: Some(8) };
+    // The router is told nothing of the speeds: it learns them.
+    let known = run(&unequal);
+    unequal.nodes.iter_mut().for_each(|node| node.tells = false);
+    let learned = run(&unequal);
+    for report in [&known, &learned] {
+        whole(report, 20_000);
+        let tokens = |at: usize| report.nodes[at].tokens as f64;
+        let share = tokens(3) / ((tokens(0) + tokens(1) + tokens(2)) / 3.0);
+        assert!((0.25..0.8).contains(&share), "{share} {}", told(report));
+    }
+    let p95 = |report: &Report| quantile(&report.total_s, 0.95);
+    let mut blind = unequal;
+    blind.policy.method = crate::Method::RoundRobin;
+    let blind = run(&blind);
+    assert!(p95(&known) < p95(&blind) && p95(&learned) < p95(&blind), "{} {}", told(&learned), told(&blind));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let of = |seed| run(&Scenario { seed, ..shared(2, scenario(3, 20, 3_000)) });
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}
