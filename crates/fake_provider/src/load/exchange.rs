@@ -1,6 +1,5 @@
 //! One request and its answer.
 
-use super::{Load, LoadError};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -57,30 +56,30 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn read(load: &Load) -> Result<Self, LoadError> {
-        let error = |reason: &str| LoadError::Url { url: load.url.clone(), reason: reason.to_owned() };
-        let uri: Uri = load.url.parse().map_err(|_| error("no URL"))?;
+    /// The target of a URL; the error says what is wrong.
+    pub(super) fn read(
+        url: &str,
+        given: &[(String, String)],
+        body: Bytes,
+        ends_with: Option<&str>,
+    ) -> Result<Self, &'static str> {
+        let uri: Uri = url.parse().map_err(|_| "no URL")?;
         if uri.scheme_str() != Some("http") {
-            return Err(error("only http:// is spoken"));
+            return Err("only http:// is spoken");
         }
-        let authority = uri.authority().ok_or_else(|| error("no host"))?;
+        let authority = uri.authority().ok_or("no host")?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let path = path.parse().map_err(|_| error("no path"))?;
+        let path = path.parse().map_err(|_| "no path")?;
         let mut headers = HeaderMap::new();
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| error("no host"))?;
-        headers.insert(HOST, host);
+        headers.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| "no host")?);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in &load.headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| error("a header's name"))?;
-            headers.insert(name, HeaderValue::from_str(value).map_err(|_| error("a header's value"))?);
+        for (name, value) in given {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "a header's name")?;
+            headers.insert(name, HeaderValue::from_str(value).map_err(|_| "a header's value")?);
         }
-        Ok(Self {
-            address: format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)),
-            path,
-            headers,
-            body: load.body.clone(),
-            ends_with: load.ends_with.clone().map(Bytes::from),
-        })
+        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let ends_with = ends_with.map(|end| Bytes::copy_from_slice(end.as_bytes()));
+        Ok(Self { address, path, headers, body, ends_with })
     }
 
     async fn connect(&self) -> Result<Connection, Failure> {

@@ -173,7 +173,9 @@ impl Load {
         if self.connections == 0 || rate_is_wrong {
             return Err(LoadError::Nothing);
         }
-        let target = Target::read(&self)?;
+        let target = Target::read(&self.url, &self.headers, self.body.clone(), self.ends_with.as_deref());
+        let target =
+            target.map_err(|reason| LoadError::Url { url: self.url.clone(), reason: reason.to_owned() })?;
         let begin = Instant::now();
         let measured_from = begin + self.warmup;
         let end = measured_from + self.time;
