@@ -97,7 +97,7 @@ impl Completer {
         let Running { sequence, table, computed, speculation, .. } = running;
         let proposal = std::mem::take(&mut speculation.proposal);
         let (mut tokens, mut accepted) = (0, 0);
-        let mut next = if sequence.is_unanswered() { self.end_prompt(sequence) } else { Next::Continue };
+        let mut next = if !sequence.is_prompt_done() { self.end_prompt(sequence) } else { Next::Continue };
         while next == Next::Continue {
             let logits = rows.next().ok_or_else(|| Error::Model("fewer logits than rows".into()))?;
             next = sequence.advance(logits, self.vocabulary.as_ref(), &mut self.scratch, now)?;
@@ -129,7 +129,7 @@ impl Completer {
     /// Ends a sequence in any state: counts it, and sends the last event to its outbox.
     pub(crate) fn end(&self, sequence: &mut Sequence, outcome: Result<FinishReason, Error>, now: Duration) {
         if sequence.is_new() {
-            self.counters.leaves_queue(sequence.prompt_len);
+            self.counters.leaves_queue(sequence.queued_tokens());
         }
         self.counters.count(outcome.as_ref().ok().copied());
         match outcome {

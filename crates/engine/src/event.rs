@@ -15,6 +15,11 @@ pub enum Event {
         /// One for each token of the prompt but the first.
         logprobs: Vec<TokenLogprobs>,
     },
+    /// The tokens of [`Request::resume`](crate::Request::resume), before all other events, if there are some.
+    Resumed {
+        /// Each token with the text that it completes, as its [`Event::Token`] had it.
+        tokens: Vec<(u32, String)>,
+    },
     /// A generated token.
     Token {
         /// Text that is complete now: whole characters that cannot begin a stop string. Often empty.
@@ -96,8 +101,10 @@ impl FinishReason {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens generated, an end token included.
+    /// Tokens generated, an end token and those of [`Request::resume`](crate::Request::resume) included.
     pub completion_tokens: usize,
+    /// Tokens of [`Request::resume`](crate::Request::resume).
+    pub resumed_tokens: usize,
     /// Tokens of the prompt that the prefix cache had.
     pub cached_tokens: usize,
     /// Share of the steps' time for rows of the prompt, and of rows computed again after a preemption.

@@ -103,13 +103,17 @@ impl Handle {
         (Handle { shared: shared.clone(), _close_on_drop: Arc::new(CloseOnDrop(shared.clone())) }, shared)
     }
 
-    /// Puts a request in the queue. The outbox then gets its events, `Done` or `Failed` last.
+    /// Puts a request in the queue. The outbox then gets its events, `Done` or `Failed` last. Replaying the tokens of
+    /// [`Request::resume`] takes as long as the masks of their constraint, and is done here.
     pub fn submit(&self, request: Request, outbox: Box<dyn Outbox>) -> Result<Ticket, Refused> {
         self.shared.check(&request)?;
         let seed = request.params.seed.unwrap_or_else(os_seed);
-        let prompt = request.prompt.len();
+        let resume = request.resume.clone();
+        let prompt = request.prompt.len() + resume.len();
         let (context, vocabulary) = (self.shared.shape.context, &self.shared.vocabulary);
-        let sequence = Sequence::new(request, seed, context, vocabulary, outbox, self.shared.inbox.now());
+        let mut sequence = Sequence::new(request, seed, context, vocabulary, outbox, self.shared.inbox.now());
+        sequence.replay(&resume, vocabulary.as_ref())?;
+        sequence.tell_resumed();
         let cancelled = sequence.cancel_flag();
         let mut inbox = self.shared.inbox.lock();
         if inbox.closed {
@@ -196,8 +200,43 @@ impl Shared {
         if let Some(stop) = request.stop.iter().find(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
             return Err(invalid("stop", format!("a string of {} bytes", stop.len()), "1 to 1024 bytes"));
         }
+        self.check_resume(request)?;
         if request.stop_ids.len() > MAX_STOPS {
             return Err(invalid("stop_ids", format!("{} ids", request.stop_ids.len()), "at most 64"));
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Checks that the answer can go on exactly.
+    fn check_resume(&self, request: &Request) -> Result<(), Refused> {
+        let Shape { vocab, context, .. } = self.shape;
+        let Request { resume, params, .. } = request;
+        if resume.is_empty() {
+            return Ok(());
+        }
+        let name = "resume";
+        if let Some(id) = resume.iter().find(|id| **id as usize >= vocab) {
+            return Err(invalid(name, id, &format!("token ids below {vocab}")));
+        }
+        let most = request.max_tokens.unwrap_or(usize::MAX).min(context - request.prompt.len());
+        if resume.len() > most {
+            let expected = format!("at most the {most} that max_tokens and the context leave");
+            return Err(invalid(name, format!("{} token ids", resume.len()), &expected));
+        }
+        if params.temperature > 0.0 && params.seed.is_none() {
+            return Err(invalid(
+                name,
+                "given without a seed",
+                "the seed that the tokens came from, or temperature 0",
+            ));
+        }
+        if params.temperature > 0.0 && params.mirostat.is_some() {
+            return Err(invalid(name, "given with mirostat", "no mirostat: its state is not in the tokens"));
+        }
+        if request.prompt_logprobs.is_some() {
+            return Err(invalid(name, "given with prompt_logprobs", "one of both"));
         }
         Ok(())
     }

@@ -10,6 +10,10 @@ use crate::{Constrain, Params};
 pub struct Request {
     /// Token ids, special ones included.
     pub prompt: Vec<u32>,
+    /// The answer's first tokens, which another engine of the same weights generated for the same request; the answer
+    /// goes on after them as it would have gone on there ([`Event::Resumed`](crate::Event::Resumed)). They count as
+    /// tokens of the answer. Not with log-probabilities of the prompt or mirostat; with a temperature only with a seed.
+    pub resume: Vec<u32>,
     /// Most tokens to generate; none is limited by the context only. With 0 the prompt is prefilled and no token is
     /// generated.
     pub max_tokens: Option<usize>,

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use text::StopMatcher;
 
+use crate::params::invalid;
 use crate::sample::{ConstraintState, EndTokens, Sampler, SamplerScratch, score};
 use crate::{
-    Caller, Detokenizer, Error, Event, FinishReason, MatchedStop, Outbox, Request, Timings, TokenLogprobs,
-    Usage, Vocabulary,
+    Caller, Detokenizer, Error, Event, FinishReason, MatchedStop, Outbox, Refused, Request, Timings,
+    TokenLogprobs, Usage, Vocabulary,
 };
 
 /// A request with all of its state except KV blocks, which only running sequences have.
@@ -18,6 +19,14 @@ pub(crate) struct Sequence {
     /// Prompt, then answer.
     pub(crate) tokens: Vec<u32>,
     pub(crate) prompt_len: usize,
+    /// Tokens of the answer that another engine generated.
+    pub(crate) resumed: usize,
+    /// See [`Event::Resumed`], until it is sent.
+    resumed_texts: Vec<(u32, String)>,
+    /// Why the answer ended with the resumed tokens, if it did.
+    ended: Option<FinishReason>,
+    /// Whether the whole prompt was computed and told.
+    prompt_done: bool,
     /// Most tokens of prompt and answer together.
     end: usize,
     stop_ids: Vec<u32>,
@@ -92,6 +101,10 @@ impl Sequence {
         };
         Sequence {
             prompt_len,
+            resumed: 0,
+            resumed_texts: Vec::new(),
+            ended: None,
+            prompt_done: false,
             end: context.min(prompt_len.saturating_add(request.max_tokens.unwrap_or(usize::MAX))),
             scores: request.prompt_logprobs.map(|count| Scores { count, found: Vec::new() }),
             sampler: Sampler::new(request.params, seed, ends, vocabulary.as_ref(), &tokens),
@@ -158,11 +171,26 @@ impl Sequence {
         Some(Error::Expired { limit: deadline - self.submitted, tokens: self.tokens.len() - self.prompt_len })
     }
 
+    /// Why the sequence is over before it began: its resumed tokens ended the answer.
+    pub(crate) fn ended(&self) -> Option<FinishReason> {
+        self.ended
+    }
+
+    /// Tokens to compute before the first one is sampled.
+    pub(crate) fn queued_tokens(&self) -> usize {
+        self.prompt_len + self.resumed
+    }
+
     /// Records that `tokens` tokens were found in the prefix cache. (After a preemption they were computed once.)
     pub(crate) fn reused(&mut self, tokens: usize) {
         if self.preemptions == 0 {
-            self.cached += tokens;
+            self.cached = self.prompt_len.min(self.cached + tokens);
         }
+    }
+
+    /// Whether the prompt was computed and told ([`Sequence::end_prompt`]).
+    pub(crate) fn is_prompt_done(&self) -> bool {
+        self.prompt_done
     }
 
     /// Whether no answer token was generated yet.
@@ -198,6 +226,7 @@ impl Sequence {
 
     /// Ends the prompt: sends its log-probabilities, if they were requested. Finishes if no token is to be generated.
     pub(crate) fn end_prompt(&mut self) -> Next {
+        self.prompt_done = true;
         if let Some(Scores { found, .. }) = self.scores.take()
             && self.outbox.put(Event::Prompt { logprobs: found }).is_err()
         {
@@ -216,13 +245,23 @@ impl Sequence {
     ) -> Result<Next, Error> {
         let id = self.sampler.pick(logits, &self.tokens, self.constraint.as_mut(), vocabulary, scratch)?;
         let logprobs = self.sampler.logprobs(logits, id);
-        self.tokens.push(id);
-        self.sampler.accept(id, vocabulary);
         self.first_token.get_or_insert(now);
         let complete = match &mut self.constraint {
             Some(constraint) => constraint.accept(id, &vocabulary.bytes(id), &mut scratch.mask_worker)?,
             None => false,
         };
+        let (text, next) = self.append(id, complete, vocabulary);
+        if self.outbox.put(Event::Token { text, id, logprobs }).is_err() {
+            return Ok(Next::Finish(FinishReason::Cancelled));
+        }
+        Ok(next)
+    }
+
+    /// Appends a token to the answer, which is `complete` with it if the constraint says so. Returns the text that it
+    /// completes, and whether the answer goes on.
+    fn append(&mut self, id: u32, complete: bool, vocabulary: &dyn Vocabulary) -> (String, Next) {
+        self.tokens.push(id);
+        self.sampler.accept(id, vocabulary);
         let own_end = !self.ignore_end && vocabulary.is_end(id);
         let by_id = !own_end && self.stop_ids.contains(&id);
         if by_id {
@@ -231,13 +270,44 @@ impl Sequence {
         let ends = own_end || by_id;
         let silent = own_end || (by_id && !self.show_stop);
         let (text, stopped) = if silent { (String::new(), false) } else { self.detokenize(id) };
-        if self.outbox.put(Event::Token { text, id, logprobs }).is_err() {
-            return Ok(Next::Finish(FinishReason::Cancelled));
-        }
         if ends || stopped || complete {
-            return Ok(Next::Finish(FinishReason::Stop));
+            return (text, Next::Finish(FinishReason::Stop));
         }
-        Ok(if self.tokens.len() >= self.end { Next::Finish(FinishReason::Length) } else { Next::Continue })
+        let is_full = self.tokens.len() >= self.end;
+        (text, if is_full { Next::Finish(FinishReason::Length) } else { Next::Continue })
+    }
+
+    /// Appends the tokens that another engine of the same model generated for the same request, and brings sampler,
+    /// constraint, detokenizer and stops to where they were there.
+    ///
+    /// # Errors
+    /// A token that the constraint forbids, or one that follows the answer's end.
+    pub(crate) fn replay(&mut self, ids: &[u32], vocabulary: &dyn Vocabulary) -> Result<(), Refused> {
+        for (at, id) in ids.iter().copied().enumerate() {
+            let refused = |why: String| invalid("resume", format!("token {id} at index {at}"), &why);
+            if self.ended.is_some() {
+                return Err(refused("no token after the one that ends the answer".into()));
+            }
+            let accepted = self.constraint.as_mut().map(|state| state.replay(id, &vocabulary.bytes(id)));
+            let complete =
+                accepted.transpose().map_err(|why| refused(format!("one that the form allows: {why}")))?;
+            self.sampler.skip();
+            let (text, next) = self.append(id, complete.unwrap_or(false), vocabulary);
+            self.resumed_texts.push((id, text));
+            if let Next::Finish(reason) = next {
+                self.ended = Some(reason);
+            }
+        }
+        self.resumed = ids.len();
+        Ok(())
+    }
+
+    /// Sends the resumed tokens, if there are some.
+    pub(crate) fn tell_resumed(&mut self) {
+        let tokens = std::mem::take(&mut self.resumed_texts);
+        if !tokens.is_empty() && self.outbox.put(Event::Resumed { tokens }).is_err() {
+            self.cancelled.store(true, Ordering::Release);
+        }
     }
 
     /// The text that a token completes, and whether a stop string was met.
@@ -280,6 +350,7 @@ impl Sequence {
         Usage {
             prompt_tokens: self.prompt_len,
             completion_tokens: self.tokens.len() - self.prompt_len,
+            resumed_tokens: self.resumed,
             cached_tokens: self.cached,
             prompt_time: self.prompt_time,
             completion_time: self.completion_time,

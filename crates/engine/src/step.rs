@@ -187,7 +187,7 @@ impl<F: Forward> EngineCore<F> {
         self.completer.counters.preemptions.fetch_add(plan.preempted as u64, Relaxed);
         for running in &mut self.scheduler.running {
             if running.sequence.is_new() {
-                self.completer.counters.leaves_queue(running.sequence.prompt_len);
+                self.completer.counters.leaves_queue(running.sequence.queued_tokens());
                 running.sequence.start(began);
             }
         }
@@ -224,6 +224,8 @@ impl<F: Forward> EngineCore<F> {
         let over = |sequence: &mut Sequence| {
             let outcome = if sequence.is_cancelled() {
                 Ok(FinishReason::Cancelled)
+            } else if let Some(reason) = sequence.ended() {
+                Ok(reason)
             } else if let Some(error) = sequence.expired(now).or_else(|| sequence.overdue(now, *max_wait)) {
                 Err(error)
             } else {

@@ -20,12 +20,12 @@ use model::Model;
 
 /// Held by each test: engines that compute at the same time on the same CPUs wait for each other at every barrier of their
 /// threads.
-fn one_at_a_time() -> MutexGuard<'static, ()> {
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static RUNNING: Mutex<()> = Mutex::new(());
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn fixtures() -> Vec<PathBuf> {
+pub(crate) fn fixtures() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
     let mut found: Vec<PathBuf> = std::fs::read_dir(root)
         .expect("the fixtures")
@@ -37,7 +37,7 @@ fn fixtures() -> Vec<PathBuf> {
     found
 }
 
-fn requests(model: &Model) -> Vec<Request> {
+pub(crate) fn requests(model: &Model) -> Vec<Request> {
     let vocab = model.spec.vocab as u32;
     let context = model.spec.context;
     (0..8u32)
@@ -57,7 +57,12 @@ fn requests(model: &Model) -> Vec<Request> {
         .collect()
 }
 
-fn engine(path: &Path, tier: Tier, kv_contexts: usize, speculation: Speculation) -> (Arc<Model>, Handle) {
+pub(crate) fn engine(
+    path: &Path,
+    tier: Tier,
+    kv_contexts: usize,
+    speculation: Speculation,
+) -> (Arc<Model>, Handle) {
     engine_keeping(None, path, tier, kv_contexts, speculation)
 }
 

@@ -56,7 +56,7 @@ fn read(from: &Receiver<Event>) -> Answer {
     let (mut tokens, mut all) = (Vec::new(), String::new());
     loop {
         match from.recv_timeout(Duration::from_secs(20)).expect("an answer ends") {
-            Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
+            Event::Prompt { .. } | Event::Resumed { .. } => panic!("nobody asked for it"),
             Event::Token { text, id, .. } => {
                 tokens.push(id);
                 all.push_str(&text);

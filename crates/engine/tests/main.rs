@@ -11,5 +11,6 @@ mod models_batch;
 mod models_speculation;
 mod models_structured;
 mod prompt_logprobs;
+mod resume;
 mod stops;
 mod structured;

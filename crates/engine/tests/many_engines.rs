@@ -79,7 +79,7 @@ fn read(from: &Receiver<Event>) -> (Vec<u32>, FinishReason) {
     let mut tokens = Vec::new();
     loop {
         match from.recv_timeout(Duration::from_secs(20)).expect("an answer ends") {
-            Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
+            Event::Prompt { .. } | Event::Resumed { .. } => panic!("nobody asked for it"),
             Event::Token { id, .. } => tokens.push(id),
             Event::Done { reason, .. } => return (tokens, reason),
             Event::Failed { error, .. } => panic!("{error}"),

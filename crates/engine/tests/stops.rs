@@ -30,7 +30,7 @@ fn answer(handle: &Handle, request: Request) -> Answer {
     let (mut text, mut ids) = (String::new(), Vec::new());
     for event in from {
         match event {
-            Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
+            Event::Prompt { .. } | Event::Resumed { .. } => panic!("nobody asked for it"),
             Event::Token { text: more, id, .. } => {
                 text.push_str(&more);
                 ids.push(id);

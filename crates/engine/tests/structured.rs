@@ -16,12 +16,12 @@ use text::{
     ReasoningTags, RequiredToolCalls, Tokenizer, ToolCallStyle,
 };
 
-fn tokenizer() -> Arc<Tokenizer> {
+pub(crate) fn tokenizer() -> Arc<Tokenizer> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../text/tests/fixtures/tiny/byte-level.json");
     Arc::new(Tokenizer::open_path(&path).expect("the fixture"))
 }
 
-fn engine(tokenizer: &Arc<Tokenizer>, blocks: usize, speculation: Speculation) -> Handle {
+pub(crate) fn engine(tokenizer: &Arc<Tokenizer>, blocks: usize, speculation: Speculation) -> Handle {
     // A few logits more than tokens, as padded models have.
     let mut model = FakeModel::new(tokenizer.vocab_size() + 5, 1024, blocks, 16);
     model.habit = 0.6;
@@ -53,7 +53,7 @@ fn ask(handle: &Handle, requests: impl IntoIterator<Item = Request>) -> Vec<(Str
         let mut all = String::new();
         loop {
             match from.recv_timeout(Duration::from_secs(300)).expect("an answer") {
-                Event::Prompt { .. } => panic!("nobody asked for the prompt's"),
+                Event::Prompt { .. } | Event::Resumed { .. } => panic!("nobody asked for it"),
                 Event::Token { text, .. } => all.push_str(&text),
                 Event::Done { text, reason, .. } => return (all + &text, reason),
                 Event::Failed { error, .. } => panic!("{error}"),
@@ -63,7 +63,7 @@ fn ask(handle: &Handle, requests: impl IntoIterator<Item = Request>) -> Vec<(Str
     running.iter().map(|(_ticket, from)| read(from)).collect()
 }
 
-fn guidance(tokenizer: &Arc<Tokenizer>, form: &AnswerConstraint) -> Arc<dyn Constrain> {
+pub(crate) fn guidance(tokenizer: &Arc<Tokenizer>, form: &AnswerConstraint) -> Arc<dyn Constrain> {
     let grammars = ConstraintCompiler::new(tokenizer.clone()).expect("grammars");
     Arc::new(grammars.guidance(Some(form), None, None).unwrap_or_else(|e| panic!("{form:?}: {e}")))
 }
@@ -126,7 +126,7 @@ fn valid(schema: &Value, value: &Value, root: &Value) -> bool {
     })
 }
 
-fn schemas() -> Vec<Value> {
+pub(crate) fn schemas() -> Vec<Value> {
     let text = json!({"type": "string", "maxLength": 8});
     vec![
         json!({"type": "object"}),

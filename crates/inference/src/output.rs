@@ -232,6 +232,9 @@ pub trait Events: Send {
 pub enum Event {
     /// Log-probabilities of the choice's prompt, before the first token, if requested.
     Prompt(PromptScores),
+    /// Tokens that another node generated, before all other events, if the request resumes an answer
+    /// ([`wire::Resume`]): what a stream has sent already.
+    Resumed(Vec<Token>),
     /// A generated token.
     Token(Token),
     /// The end of the choice.
@@ -248,6 +251,7 @@ impl Event {
     pub fn split(self) -> (Vec<Part>, Option<End>) {
         match self {
             Event::Prompt(_) => (Vec::new(), None),
+            Event::Resumed(tokens) => (tokens.into_iter().flat_map(|token| token.parts).collect(), None),
             Event::Token(token) => (token.parts, None),
             Event::Done { parts, end } => (parts, Some(end)),
         }

@@ -88,6 +88,12 @@ pub(crate) async fn gather(
         let choice = &mut choices[index];
         match event {
             Event::Prompt(told) => scores[index / generation.n] = Some(told),
+            Event::Resumed(tokens) => {
+                for Token { id, parts, .. } in tokens {
+                    choice.add(parts);
+                    choice.ids.push(id);
+                }
+            }
             Event::Token(Token { id, parts, ends, score }) => {
                 choice.add(parts);
                 choice.began.get_or_insert_with(Instant::now);

@@ -262,7 +262,7 @@ impl Writer {
 impl Dialect for Writer {
     fn write(&mut self, generation: &Generation, choice: usize, event: Event, out: &mut String) {
         let (parts, token, end) = match event {
-            Event::Prompt(_) => return,
+            Event::Prompt(_) | Event::Resumed(_) => return,
             Event::Token(Token { parts, id, score, .. }) => (parts, Some((id, score)), None),
             Event::Done { parts, end } => (parts, None, Some(end)),
         };

@@ -18,6 +18,8 @@ pub(crate) struct Shown {
     pub(crate) prompt_logprobs: Option<usize>,
     /// What is said of token ids.
     pub(crate) ids: wire::Ids,
+    /// Whether another node began the answer, so that a stream of it goes on where that one ended.
+    pub(crate) resumed: bool,
     /// How it is sent.
     pub(crate) stream: chat::Stream,
 }
@@ -32,6 +34,7 @@ impl Shown {
             echo: false,
             prompt_logprobs: request.prompt_logprobs,
             ids: request.ids,
+            resumed: request.resume.is_some(),
             stream: request.stream,
         }
     }
@@ -45,6 +48,7 @@ impl Shown {
             echo: request.echo,
             prompt_logprobs: request.prompt_logprobs,
             ids: request.ids,
+            resumed: request.resume.is_some(),
             stream: request.stream,
         }
     }

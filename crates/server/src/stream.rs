@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use inference::{End, Event, Generation, Part, PromptScores};
+use inference::{End, Event, Generation, Part, PromptScores, Token};
 use serde::Serialize;
 use service::unix_seconds;
 use tokio::time::{Instant, Sleep};
@@ -141,16 +141,49 @@ struct Beside<'a> {
 impl Writer {
     pub(crate) fn new(generation: &Generation, shown: Shown, id: String) -> Writer {
         let choices = generation.choices();
-        let ids = |choice| generation.prompt_of(choice).and_then(|prompt| prompt.ids.clone());
+        let told = shown.resumed;
+        let ids =
+            |choice| generation.prompt_of(choice).filter(|_| !told).and_then(|prompt| prompt.ids.clone());
         Writer {
             id,
-            shown,
             created: unix_seconds(),
             model: generation.model.clone(),
-            begun: vec![false; choices],
+            begun: vec![shown.resumed; choices],
             offsets: vec![0; choices],
             prompts: (0..choices).map(ids).collect(),
             echoed: vec![None; choices],
+            shown,
+        }
+    }
+
+    /// Counts what another node has sent of a choice.
+    fn resume(&mut self, choice: usize, tokens: &[Token]) {
+        let characters = |part: &Part| match part {
+            Part::Content(text) => text.chars().count(),
+            Part::Reasoning(_) | Part::Call { .. } | Part::Arguments { .. } => 0,
+        };
+        self.offsets[choice] += tokens.iter().flat_map(|token| &token.parts).map(characters).sum::<usize>();
+    }
+
+    /// All that a token or the end makes certain, as one event.
+    fn joined(&mut self, choice: usize, parts: Vec<Part>, beside: Beside<'_>, out: &mut String) {
+        let mut delta = chat::MessageDelta::default();
+        for part in parts {
+            match part {
+                Part::Content(text) => delta.content.get_or_insert_default().push_str(&text),
+                Part::Reasoning(text) => delta.reasoning_content.get_or_insert_default().push_str(&text),
+                Part::Call { .. } => delta.tool_calls.extend(call(part)),
+                Part::Arguments { index, ref text } => match delta.tool_calls.last_mut() {
+                    Some(last) if last.index == Some(index) => last.function.arguments.push_str(text),
+                    _ => delta.tool_calls.extend(call(part)),
+                },
+            }
+        }
+        if self.shown.chat {
+            self.piece(choice, delta, String::new(), beside, out);
+        } else {
+            let text = delta.content.take().unwrap_or_default();
+            self.piece(choice, chat::MessageDelta::default(), text, beside, out);
         }
     }
 
@@ -159,18 +192,7 @@ impl Writer {
         match part {
             Part::Content(text) => return self.text(choice, text, beside, out),
             Part::Reasoning(text) => saying.reasoning_content = Some(text),
-            Part::Call { index, id, name } => saying.tool_calls.push(chat::ToolCall {
-                index: Some(index),
-                id: Some(id),
-                r#type: Some("function"),
-                function: chat::FunctionCall { name: Some(name), arguments: String::new() },
-            }),
-            Part::Arguments { index, text } => saying.tool_calls.push(chat::ToolCall {
-                index: Some(index),
-                id: None,
-                r#type: None,
-                function: chat::FunctionCall { name: None, arguments: text },
-            }),
+            Part::Call { .. } | Part::Arguments { .. } => saying.tool_calls.extend(call(part)),
         }
         self.piece(choice, saying, String::new(), beside, out);
     }
@@ -297,6 +319,7 @@ impl Dialect for Writer {
     fn write(&mut self, generation: &Generation, choice: usize, event: Event, out: &mut String) {
         let (mut parts, position, mut id, end) = match event {
             Event::Prompt(scores) => return self.score(generation, choice, &scores),
+            Event::Resumed(tokens) => return self.resume(choice, &tokens),
             Event::Token(token) => {
                 let position = self.shown.position(token.ends, token.score.as_ref());
                 (token.parts, position, Some(token.id), None)
@@ -313,6 +336,15 @@ impl Dialect for Writer {
             && (position.is_some() || id.is_some() || (first && !self.shown.chat && end.is_none()))
         {
             parts.push(Part::Content(String::new()));
+        }
+        if self.shown.ids.returned {
+            // One event a token: text and token ids arrive together or not at all, so that another node can go on after
+            // whichever event was the last.
+            if !parts.is_empty() || end.is_some() {
+                let beside = Beside { positions: position.as_slice(), id, end, ..Beside::default() };
+                self.joined(choice, parts, beside, out);
+            }
+            return;
         }
         // A token is scored once, beside the first part that it made certain.
         let mut scored = position.as_slice();
@@ -337,6 +369,25 @@ impl Dialect for Writer {
     fn fail(&mut self, fault: &Fault, out: &mut String) {
         out.push_str(&sse::fault(fault));
         out.push_str(sse::DONE);
+    }
+}
+
+/// The piece of a tool call that a part is, if it is one.
+fn call(part: Part) -> Option<chat::ToolCall> {
+    match part {
+        Part::Call { index, id, name } => Some(chat::ToolCall {
+            index: Some(index),
+            id: Some(id),
+            r#type: Some("function"),
+            function: chat::FunctionCall { name: Some(name), arguments: String::new() },
+        }),
+        Part::Arguments { index, text } => Some(chat::ToolCall {
+            index: Some(index),
+            id: None,
+            r#type: None,
+            function: chat::FunctionCall { name: None, arguments: text },
+        }),
+        Part::Content(_) | Part::Reasoning(_) => None,
     }
 }
 

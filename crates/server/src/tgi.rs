@@ -267,7 +267,7 @@ impl Writer {
 impl Dialect for Writer {
     fn write(&mut self, generation: &Generation, _choice: usize, event: Event, out: &mut String) {
         match event {
-            Event::Prompt(_) => {}
+            Event::Prompt(_) | Event::Resumed(_) => {}
             Event::Token(event) => {
                 let content = self.content(event.parts);
                 let unknown = TokenText { id: event.id, ..TokenText::default() };

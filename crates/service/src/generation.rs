@@ -13,6 +13,7 @@ use inference::{
 };
 use text::{AnswerParser, ToolCallStyle};
 use tokio::sync::mpsc::{self, Receiver};
+use wire::usage::CompletionDetails;
 use wire::{Cost, Fault, StopReason, Usage};
 
 use crate::admission::Permit;
@@ -33,6 +34,8 @@ struct Local {
     text: Arc<dyn TextPipeline>,
     /// Answers a prompt.
     n: usize,
+    /// Another node began the answer.
+    resumes: bool,
     /// Tokens that end an answer beside the model's own, unless they are shown.
     silent: Vec<u32>,
     /// The prompts' tokens, if their log-probabilities are told.
@@ -55,6 +58,7 @@ struct Tally {
     prompt_tokens: usize,
     cached_tokens: usize,
     completion_tokens: usize,
+    resumed_tokens: usize,
     prompt_time: Duration,
     completion_time: Duration,
 }
@@ -63,7 +67,7 @@ struct Tally {
 ///
 /// # Errors
 /// A prompt that is too long, a price that is not known, an engine that takes no more.
-fn start(
+async fn start(
     core: &Core,
     model: Lease,
     mut plan: Plan,
@@ -82,9 +86,10 @@ fn start(
     let choices = facts.len() * plan.n;
     let prompt_tokens = facts.iter().map(|prompt| prompt.tokens).sum();
     let name = model.name().to_owned();
-    let (receiver, tickets) = submit(core, model.name(), &generating, &mut plan, choices, context)?;
+    let (receiver, tickets) = submit(core, model.name(), &generating, &mut plan, choices, context).await?;
     let local = Local {
         n: plan.n,
+        resumes: plan.resumes,
         silent: if plan.template.show_stop { Vec::new() } else { plan.template.stop_ids.clone() },
         prompts,
         events: receiver,
@@ -140,12 +145,12 @@ pub(crate) async fn answer(
         None => core.admission.enter().inspect_err(count)?,
     };
     permit.grow(plan.choices()).inspect_err(count)?;
-    start(core, model, plan, permit, &context)
+    start(core, model, plan, permit, &context).await
 }
 
 type Submitted = (Receiver<(usize, engine::Event)>, Vec<Ticket>);
 
-fn submit(
+async fn submit(
     core: &Core,
     name: &str,
     model: &Generating,
@@ -186,11 +191,31 @@ fn submit(
                 max_tokens: plan.template.max_tokens,
                 context: context.clone(),
             };
-            let ticket = model.engine.submit(request, Box::new(outbox));
+            let ticket = if request.resume.is_empty() {
+                model.engine.submit(request, Box::new(outbox))
+            } else {
+                replayed(model.engine.clone(), request, outbox).await?
+            };
             tickets.push(ticket.map_err(|refused| fault_of_refusal(core, &metrics, refused, plan.field))?);
         }
     }
     Ok((receiver, tickets))
+}
+
+/// Submits a request whose first tokens are replayed, which takes as long as the masks of their form: off the async
+/// threads. The request's slot of preparation is held meanwhile.
+async fn replayed(
+    engine: engine::Handle,
+    request: engine::Request,
+    outbox: Outbox,
+) -> Result<Result<Ticket, Refused>, Fault> {
+    let submitted = tokio::task::spawn_blocking(move || engine.submit(request, Box::new(outbox)));
+    match submitted.await {
+        Ok(ticket) => Ok(ticket),
+        Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+        // The runtime ends.
+        Err(_) => Err(Fault::unavailable("draining", "the server is shutting down", 5)),
+    }
 }
 
 impl Local {
@@ -202,11 +227,13 @@ impl Local {
         };
         let event = match event {
             engine::Event::Prompt { logprobs } => Event::Prompt(self.prompt_scores(choice, &logprobs)),
+            engine::Event::Resumed { tokens } => {
+                let tokens = tokens.into_iter().map(|(id, text)| self.said(choice, id, &text));
+                Event::Resumed(tokens.collect())
+            }
             engine::Event::Token { text, id, logprobs } => {
-                let parts = self.readers[choice].push(&text);
-                let ends = self.silent.contains(&id) || self.text.is_end(id);
                 let score = logprobs.map(|logprobs| self.score(id, &logprobs));
-                Event::Token(Token { id, parts: self.parts(choice, parts), ends, score })
+                Event::Token(Token { score, ..self.said(choice, id, &text) })
             }
             engine::Event::Failed { error, .. } => return Err(fault_of_error(&error)),
             engine::Event::Done { reason: FinishReason::Cancelled, .. } => {
@@ -223,6 +250,13 @@ impl Local {
         Ok((choice, event))
     }
 
+    /// A token of an answer, with what the text that it completes says.
+    fn said(&mut self, choice: usize, id: u32, text: &str) -> Token {
+        let parts = self.readers[choice].push(text);
+        let ends = self.silent.contains(&id) || self.text.is_end(id);
+        Token { id, parts: self.parts(choice, parts), ends, score: None }
+    }
+
     fn done(
         &mut self,
         choice: usize,
@@ -233,6 +267,7 @@ impl Local {
     ) -> Event {
         self.tally.open -= 1;
         self.tally.completion_tokens += usage.completion_tokens;
+        self.tally.resumed_tokens += usage.resumed_tokens;
         self.tally.prompt_time += usage.prompt_time;
         self.tally.completion_time += usage.completion_time;
         if choice.is_multiple_of(self.n) {
@@ -301,7 +336,10 @@ impl Events for Local {
         let Tally { prompt_tokens, completion_tokens, cached_tokens, .. } = self.tally;
         let seconds = [self.tally.prompt_time, self.tally.completion_time].map(|time| time.as_secs_f64());
         let cost = self.price.map(|price| Cost::new(price.currency, price.per_hour, seconds[0], seconds[1]));
-        Usage { cost, ..Usage::new(prompt_tokens, completion_tokens, cached_tokens) }
+        let resumed_tokens = self.tally.resumed_tokens;
+        let details = self.resumes.then_some(CompletionDetails { resumed_tokens });
+        let usage = Usage::new(prompt_tokens, completion_tokens, cached_tokens);
+        Usage { cost, completion_tokens_details: details, ..usage }
     }
 }
 

@@ -409,7 +409,7 @@ impl Asked<'_> {
                 }
                 Event::Done { .. } => drop(tickets.remove(&choice)),
                 Event::Failed { error, .. } => return Err(fault_of_error(&error)),
-                Event::Prompt { .. } | Event::Token { .. } => {}
+                Event::Prompt { .. } | Event::Resumed { .. } | Event::Token { .. } => {}
             }
         }
         Ok(found)

@@ -51,7 +51,7 @@ impl Group {
 impl engine::Outbox for Outbox {
     fn put(&mut self, event: engine::Event) -> Result<(), ReceiverGone> {
         match &event {
-            engine::Event::Prompt { .. } => {}
+            engine::Event::Prompt { .. } | engine::Event::Resumed { .. } => {}
             engine::Event::Token { .. } => self.count_token(),
             engine::Event::Done { reason, usage, timings, .. } => {
                 self.count_end(ending(*reason), usage, timings);
@@ -86,7 +86,7 @@ impl Outbox {
             ending,
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.cached_tokens,
-            generated_tokens: usage.completion_tokens,
+            generated_tokens: usage.completion_tokens - usage.resumed_tokens,
             max_tokens: self.max_tokens,
             total: self.context.began().elapsed(),
             queued: timings.queued,
@@ -107,7 +107,8 @@ impl Outbox {
         self.context.record_ending(&RequestUsage {
             prompt_tokens: of_prompt(usage.prompt_tokens),
             cached_tokens: of_prompt(usage.cached_tokens),
-            completion_tokens: usage.completion_tokens,
+            // Resumed tokens were counted where they were generated.
+            completion_tokens: usage.completion_tokens - usage.resumed_tokens,
             ending: ending.name(),
             queued: timings.queued,
             started: !(timings.prefill + timings.decode).is_zero(),

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use text::AnswerParserOptions;
 use wire::completion::Prompt;
 use wire::message::ToolChoice;
-use wire::{ChatRequest, CompletionRequest, Fault, Handling, Sampling, Truncate, limits};
+use wire::{ChatRequest, CompletionRequest, Fault, Handling, Resume, Sampling, Truncate, limits};
 
 use crate::model::Generating;
 use crate::preparation::Work;
@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) reading: AnswerParserOptions,
     /// Whether answers are read as they come.
     pub(crate) streamed: bool,
+    /// Whether another node began the answer.
+    pub(crate) resumes: bool,
     /// Whether `usage` is to say what it cost.
     pub(crate) include_cost: bool,
     /// The field at fault when a prompt is too long.
@@ -82,6 +84,7 @@ fn conversation(work: &Work, request: ChatRequest) -> Result<Plan, Fault> {
     let mut warnings: Vec<String> = request.warnings.iter().cloned().chain(told).collect();
     template.constrain = shape::constrain(work.text.as_ref(), &request, &reading, &mut warnings)?;
     template.prompt_logprobs = request.prompt_logprobs;
+    template.resume = resumed(work, request.resume.as_ref())?;
     let plan = Plan {
         prompts: vec![prompt],
         texts: Vec::new(),
@@ -92,6 +95,7 @@ fn conversation(work: &Work, request: ChatRequest) -> Result<Plan, Fault> {
         template,
         reading,
         streamed: request.stream.on,
+        resumes: request.resume.is_some(),
         include_cost: request.handling.include_cost,
         field: "messages",
         warnings,
@@ -173,6 +177,7 @@ fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Re
             *text = work.text.decode(prompt);
         }
     }
+    template.resume = resumed(work, request.resume.as_ref())?;
     // The larger count holds the smaller one.
     template.prompt_logprobs = request.prompt_logprobs.max(request.logprobs.filter(|_| request.echo));
     let plan = Plan {
@@ -185,12 +190,29 @@ fn continuation(work: &Work, request: CompletionRequest, wants_text: bool) -> Re
         template,
         reading: AnswerParserOptions::default(),
         streamed: request.stream.on,
+        resumes: request.resume.is_some(),
         include_cost: request.handling.include_cost,
         field: "prompt",
         warnings,
     };
     check_scores(&plan)?;
     Ok(plan)
+}
+
+/// The tokens of an answer that another node began, which are charged as those of a prompt.
+fn resumed(work: &Work, resume: Option<&Resume>) -> Result<Vec<u32>, Fault> {
+    let Some(Resume { token_ids }) = resume else { return Ok(Vec::new()) };
+    let most = work.engine.context();
+    if token_ids.len() >= most {
+        let message = format!(
+            "resume.token_ids has {} tokens; this server's context is {most} tokens",
+            token_ids.len()
+        );
+        return Err(Fault::field("resume.token_ids", message));
+    }
+    work.charge(token_ids.len());
+    work.goes_on()?;
+    Ok(token_ids.clone())
 }
 
 /// How tokens are chosen, with the server's defaults (the engine's, which are llama.cpp's) for what a request leaves out.
@@ -244,6 +266,7 @@ fn engine_request(
     let params = engine::Params { bad_words: bad_words(model, &s.bad_words)?, ..params(s, logprobs) };
     Ok(engine::Request {
         prompt: Vec::new(),
+        resume: Vec::new(),
         max_tokens,
         params,
         prompt_logprobs: None,

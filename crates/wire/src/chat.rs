@@ -5,11 +5,12 @@ use serde_json::{Map, Value};
 
 use crate::error::Fault;
 use crate::fields::Fields;
+use crate::ids::Resumed;
 use crate::message::ToolChoice;
 use crate::numbers::{self, Exact};
 use crate::request_fields::Route;
 use crate::{
-    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, message,
+    Guided, Handling, Ids, Resume, Sampling, StopReason, Usage, guided, json, limits, logprobs, message,
     request_fields, sampling, thinking,
 };
 
@@ -44,6 +45,8 @@ pub struct ChatRequest {
     pub handling: Handling,
     /// Options about token ids.
     pub ids: Ids,
+    /// An answer that another node began.
+    pub resume: Option<Resume>,
     /// Number of alternatives of the answer's log-probabilities; none without log-probabilities.
     pub logprobs: Option<usize>,
     /// Number of alternatives of the prompt's log-probabilities; none without them. Not with `stream`.
@@ -126,6 +129,7 @@ impl ChatRequest {
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             ids: Ids::read(&body)?,
+            resume: Resume::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
             guided: guided::read(&body, &exact)?,
@@ -143,6 +147,14 @@ impl ChatRequest {
 impl ChatRequest {
     fn check(&self) -> Result<(), Fault> {
         sampling::check_min_tokens(&self.sampling, self.max_tokens)?;
+        if let Some(resume) = &self.resume {
+            resume.check(&Resumed {
+                answers: ("n", self.n),
+                max_tokens: self.max_tokens,
+                whole_logprobs: self.logprobs.is_some() && !self.stream.on,
+                of_prompt: self.prompt_logprobs.map(|_| "prompt_logprobs"),
+            })?;
+        }
         self.check_continuation()
     }
 }

@@ -6,11 +6,12 @@ use serde_json::Value;
 use crate::chat::Stream;
 use crate::error::Fault;
 use crate::fields::{self, Fields};
+use crate::ids::Resumed;
 use crate::numbers::{self, Exact};
 use crate::request_fields::Route;
 use crate::{
-    Guided, Handling, Ids, Sampling, StopReason, Usage, guided, json, limits, logprobs, request_fields,
-    sampling,
+    Guided, Handling, Ids, Resume, Sampling, StopReason, Usage, guided, json, limits, logprobs,
+    request_fields, sampling,
 };
 
 /// Default of `max_tokens`, as OpenAI's.
@@ -40,6 +41,8 @@ pub struct CompletionRequest {
     pub handling: Handling,
     /// Options about token ids.
     pub ids: Ids,
+    /// An answer that another node began; then there is one prompt.
+    pub resume: Option<Resume>,
     /// Number of alternatives of the answer's log-probabilities; none without log-probabilities.
     pub logprobs: Option<usize>,
     /// Number of alternatives of the prompt's log-probabilities; none without them. Not with `stream`.
@@ -95,6 +98,7 @@ impl CompletionRequest {
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             ids: Ids::read(&body)?,
+            resume: Resume::read(&body)?,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: logprobs::of_prompt_wanted(&body, stream.on)?,
             guided: guided::read(&body, exact)?,
@@ -124,6 +128,15 @@ impl CompletionRequest {
                 self.best_of, self.n
             );
             return Err(Fault::field("best_of", message));
+        }
+        if let Some(resume) = &self.resume {
+            let name = if self.best_of > self.n { "best_of" } else { "n" };
+            resume.check(&Resumed {
+                answers: (if self.prompts.len() > 1 { "prompt" } else { name }, choices),
+                max_tokens: self.max_tokens,
+                whole_logprobs: self.logprobs.is_some() && !self.stream.on,
+                of_prompt: self.echo.then_some("echo").or(self.prompt_logprobs.map(|_| "prompt_logprobs")),
+            })?;
         }
         if self.max_tokens == Some(0) && !self.echo {
             let message = "max_tokens is 0; it must be at least 1, or echo must be true";

@@ -56,7 +56,7 @@ pub use completion::CompletionRequest;
 pub use error::Fault;
 pub use guided::Guided;
 pub use handling::{Handling, Priority};
-pub use ids::{Ids, StopReason, Truncate};
+pub use ids::{Ids, Resume, StopReason, Truncate};
 pub use responses::ResponsesRequest;
 pub use sampling::Sampling;
 pub use usage::{Cost, Currency, EncoderUsage, Usage};

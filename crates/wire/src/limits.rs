@@ -72,6 +72,8 @@ pub const GUIDED_CHOICE_BYTES: usize = 1_024;
 pub const INPUTS: usize = 2_048;
 /// Token ids in one input.
 pub const INPUT_TOKENS: usize = 262_144;
+/// Token ids of an answer that another node began (`resume.token_ids`).
+pub const RESUMED_TOKENS: usize = 262_144;
 /// Documents of one rerank request.
 pub const DOCUMENTS: usize = 10_000;
 /// Bytes of a text that is paired with others, times their number.

@@ -52,6 +52,7 @@ impl LlamaRequest {
             sampling: Sampling::read(&body)?,
             handling: Handling::read(&body)?,
             ids: Ids::default(),
+            resume: None,
             logprobs: logprobs_wanted(&body)?,
             prompt_logprobs: None,
             guided: guided::read(&body, &exact)?,

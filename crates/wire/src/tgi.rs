@@ -85,6 +85,7 @@ impl TgiRequest {
                 sampling: sampling(&parameters)?,
                 handling: Handling::read(&parameters)?,
                 ids: Ids { truncate: truncate(&parameters)?, ..Ids::default() },
+                resume: None,
                 // Details have the log-probability of each token, stream events always.
                 logprobs: (details || stream.on || alternatives > 0).then_some(alternatives),
                 prompt_logprobs: prefill.then_some(0),

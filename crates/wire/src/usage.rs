@@ -13,6 +13,9 @@ pub struct Usage {
     pub total_tokens: usize,
     /// Details of the prompt tokens.
     pub prompt_tokens_details: PromptDetails,
+    /// Details of the generated tokens, for an answer that another node began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionDetails>,
     /// The request's cost, if requested (`include_cost`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
@@ -25,6 +28,13 @@ pub struct PromptDetails {
     pub cached_tokens: usize,
 }
 
+/// `usage.completion_tokens_details`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CompletionDetails {
+    /// Tokens of the answer that another node generated (`resume`).
+    pub resumed_tokens: usize,
+}
+
 impl Usage {
     /// Usage with these counts, without a cost.
     pub fn new(prompt_tokens: usize, completion_tokens: usize, cached_tokens: usize) -> Usage {
@@ -33,6 +43,7 @@ impl Usage {
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
             prompt_tokens_details: PromptDetails { cached_tokens },
+            completion_tokens_details: None,
             cost: None,
         }
     }

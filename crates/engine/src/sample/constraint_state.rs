@@ -68,6 +68,25 @@ impl ConstraintState {
         Ok(over)
     }
 
+    /// Records a token that was chosen elsewhere; returns whether nothing can follow it. The next mask is computed here.
+    ///
+    /// # Errors
+    /// In words: the constraint does not allow the token.
+    pub(crate) fn replay(&mut self, id: u32, bytes: &[u8]) -> Result<bool, String> {
+        let (constraint, outcome) = self.arrived().map_err(|error| error.to_string())?;
+        outcome.clone()?;
+        let is_set =
+            |words: &[u32]| words.get(id as usize / 32).is_some_and(|word| word >> (id % 32) & 1 == 1);
+        if !constraint.allowed().is_none_or(is_set) {
+            return Err("it may not come here".into());
+        }
+        let over = constraint.accept(id, bytes)?;
+        if !over {
+            *outcome = constraint.prepare();
+        }
+        Ok(over)
+    }
+
     /// Tokens that the constraint forces, next first; none without speculation.
     pub(crate) fn forced_tokens(&self) -> &[u32] {
         &self.forced

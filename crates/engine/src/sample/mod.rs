@@ -119,6 +119,17 @@ impl Sampler {
         }
     }
 
+    /// Draws the random numbers that the choice of a known token took. (Mirostat's state cannot be brought along so.)
+    pub(crate) fn skip(&mut self) {
+        if self.params.temperature == 0.0 {
+            return;
+        }
+        let draws = 1 + usize::from(self.cut.is_none() && self.is_enabled(Filter::Xtc));
+        (0..draws).for_each(|_| {
+            self.rng.next();
+        });
+    }
+
     /// Chooses the token after `tokens` from the logits of the last of them.
     pub(crate) fn pick(
         &mut self,

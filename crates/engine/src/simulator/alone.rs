@@ -66,6 +66,7 @@ fn a_hundred_thousand_requests() {
         "accepted",
         "wrong",
         "scored",
+        "resumed",
     ] {
         assert!(total.get(name).is_some_and(|n| *n >= 200), "too few of {name}: {total:?}");
     }

@@ -52,6 +52,11 @@ impl Outbox for Reader {
                 assert!(seen.tokens.is_empty() && seen.prompt.is_none(), "told once, before the answer");
                 seen.prompt = Some(logprobs);
             }
+            Event::Resumed { tokens } => {
+                assert!(seen.tokens.is_empty() && seen.prompt.is_none(), "told once, before the answer");
+                seen.text.extend(tokens.iter().map(|(_, text)| text.as_str()));
+                seen.tokens.extend(tokens.iter().map(|(id, _)| *id));
+            }
             Event::Token { text, id, .. } => {
                 seen.tokens.push(id);
                 seen.text.push_str(&text);
@@ -317,9 +322,15 @@ impl SimulatedEngine {
 
     /// A request of chance's, submitted at `now`, which the core has not got yet.
     fn submit(&mut self, chance: &mut Chance, now: Duration) -> Sequence {
-        let request = chance.request();
+        let mut request = chance.request();
         let leaves_after = (chance.below(8) == 0).then(|| 1 + chance.below(6));
-        self.submit_request(request, chance.0.next(), leaves_after, now)
+        let seed = chance.0.next();
+        if request.prompt_logprobs.is_none() && chance.below(4) == 0 {
+            // Another engine has generated a part of the answer, or all of it.
+            let (answer, _) = oracle(&request, seed, self.habit, self.prefill_differs);
+            request.resume = answer[..chance.below(answer.len() + 1)].to_vec();
+        }
+        self.submit_request(request, seed, leaves_after, now)
     }
 
     fn submit_request(
@@ -331,8 +342,10 @@ impl SimulatedEngine {
     ) -> Sequence {
         let seen = Arc::new(Mutex::new(Seen { leaves_after, ..Seen::default() }));
         let outbox = Box::new(Reader(seen.clone()));
-        let sequence = Sequence::new(request.clone(), seed, self.context, &self.vocabulary, outbox, now);
-        self.counters.enters_queue(request.prompt.len());
+        let mut sequence = Sequence::new(request.clone(), seed, self.context, &self.vocabulary, outbox, now);
+        sequence.replay(&request.resume, self.vocabulary.as_ref()).expect("tokens of the oracle");
+        sequence.tell_resumed();
+        self.counters.enters_queue(sequence.queued_tokens());
         let cancel = sequence.cancel_flag();
         self.requests.push(Asked { request, seed, seen, cancel, cancelled: false });
         sequence
@@ -356,6 +369,9 @@ impl SimulatedEngine {
             *outcomes.entry(self.check_request(asked, &what)).or_insert(0) += 1;
             let seen = asked.seen.lock().unwrap();
             *outcomes.entry("scored").or_insert(0) += usize::from(seen.prompt.is_some());
+            let resumed = asked.request.resume.len();
+            *outcomes.entry("resumed").or_insert(0) += usize::from(resumed > 0);
+            assert_eq!(seen.usage.resumed_tokens, resumed, "{what}");
             charged[0] += seen.usage.prompt_time;
             charged[1] += seen.usage.completion_time;
         }
@@ -402,7 +418,7 @@ impl SimulatedEngine {
                 "expired"
             }
             Err(Error::Waited { waited, limit }) => {
-                assert!(waited > limit && seen.tokens.is_empty(), "{what}");
+                assert!(waited > limit && seen.tokens == request.resume, "{what}");
                 "waited"
             }
             Err(error) => panic!("{what}: {error}"),

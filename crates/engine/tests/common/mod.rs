@@ -61,6 +61,10 @@ pub(crate) fn ask(handle: &Handle, requests: Vec<Request>) -> Vec<Answer> {
         loop {
             match from.recv_timeout(Duration::from_secs(600)).expect("an answer") {
                 Event::Prompt { logprobs } => prompt = logprobs,
+                Event::Resumed { tokens: resumed } => {
+                    all.extend(resumed.iter().map(|(_, text)| text.as_str()));
+                    tokens.extend(resumed.iter().map(|(id, _)| *id));
+                }
                 Event::Token { text, id, .. } => {
                     tokens.push(id);
                     all.push_str(&text);

@@ -100,7 +100,7 @@ impl Writer {
 impl Dialect for Writer {
     fn write(&mut self, generation: &Generation, _choice: usize, event: Event, out: &mut String) {
         let (parts, position, end) = match event {
-            Event::Prompt(_) => return,
+            Event::Prompt(_) | Event::Resumed(_) => return,
             Event::Token(Token { parts, ends, score, .. }) => {
                 self.first.get_or_insert_with(Instant::now);
                 let most = self.wanted.logprobs;

@@ -79,6 +79,13 @@ const HONOURED: &[Group] = &[
     row(Honoured, OPEN, "n_cmpl", "llama.cpp's name for n"),
     honoured(&[LlamaCompletion], "n"),
     honoured(OPENAI, "truncate_prompt_tokens return_token_ids return_tokens_as_token_ids"),
+    row(
+        Honoured,
+        OPENAI,
+        "resume",
+        "an answer that another node began: `{\"token_ids\": […]}`, as `return_token_ids` gave them there, with the same seed or \
+         temperature 0",
+    ),
     honoured(&[Chat], "messages top_logprobs tools tool_choice parallel_tool_calls include_reasoning"),
     honoured(&[Chat], "reasoning_effort add_generation_prompt continue_final_message thinking_token_budget"),
     row(

@@ -56,7 +56,7 @@ pub(super) fn stream(
         }
         match events.recv_timeout(LOOK_EVERY) {
             // Not asked for.
-            Ok(Event::Prompt { .. }) => {}
+            Ok(Event::Prompt { .. } | Event::Resumed { .. }) => {}
             Ok(Event::Token { text, id, logprobs }) => {
                 tokens.push(id);
                 all_logprobs.extend(logprobs);
