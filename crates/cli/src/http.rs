@@ -89,6 +89,15 @@ impl Client {
 
     pub(crate) async fn send(&self, path: &str, body: Option<Bytes>) -> Result<Response<Incoming>, String> {
         let method = if body.is_some() { Method::POST } else { Method::GET };
+        self.call(method, path, body).await
+    }
+
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>, String> {
         let mut request = Request::new(Full::new(body.unwrap_or_default()));
         *request.method_mut() = method;
         *request.uri_mut() = format!("{}{path}", self.base)

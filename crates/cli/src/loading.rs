@@ -3,6 +3,7 @@
 //! resolve (pull if it is not there) → open → read the spec → plan memory, and refuse before anything is loaded →
 //! load weights, tokenizer and template.
 
+mod fingerprint;
 mod words;
 
 use std::path::PathBuf;

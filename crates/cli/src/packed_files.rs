@@ -51,6 +51,11 @@ impl PackedFiles {
         Some(PackedFiles { cache, digest: digest.to_owned(), folder })
     }
 
+    /// The digest of the model's files.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// Where packed weights are.
     pub(crate) fn place(&self) -> PackedPlace<'_> {
         PackedPlace { cache: self.cache, folder: self.folder.as_deref() }

@@ -6,6 +6,7 @@ mod bench;
 mod bench_serve;
 mod encoders;
 mod faults;
+mod gateway;
 mod inspect;
 mod models_bench_serve;
 mod models_greedy;

@@ -88,6 +88,12 @@ impl StepCosts {
         self.seconds.iter().position(|s| *s > 0.0).map_or(usize::MAX, |at| self.rows[at])
     }
 
+    /// The largest number of rows of the class that [`StepCosts::largest`] begins.
+    pub(crate) fn largest_row(&self) -> usize {
+        let next = self.rows.partition_point(|rows| *rows <= self.largest());
+        self.rows.get(next).map_or(self.largest(), |next| next - 1)
+    }
+
     /// The largest number of rows that was measured; 0 if none was.
     pub(crate) fn largest(&self) -> usize {
         self.seconds.iter().rposition(|s| *s > 0.0).map_or(0, |at| self.rows[at])

@@ -12,7 +12,7 @@ use crate::inbox::Inbox;
 use crate::params::{MAX_LOGPROBS, invalid};
 use crate::sequence::Sequence;
 use crate::stats::Counters;
-use crate::{Limits, MemoryBudget, MemoryUse, Outbox, Refused, Request, Stats, Vocabulary};
+use crate::{Limits, MemoryBudget, MemoryUse, Outbox, Refused, Request, Speed, Stats, Vocabulary};
 
 /// Upper bound of the number of stop strings, and of the bytes of one.
 pub const MAX_STOPS: usize = 64;
@@ -150,6 +150,16 @@ impl Handle {
             shape.context,
             self.shared.inbox.now(),
         )
+    }
+
+    /// Measured speed of the last steps.
+    pub fn speed(&self) -> Speed {
+        self.shared.counters.speed.read()
+    }
+
+    /// Slots: most requests computed at once.
+    pub fn slots(&self) -> usize {
+        self.shared.limits.max_running
     }
 
     /// What is reserved of the device's memory under the engine's name.

@@ -39,6 +39,7 @@ mod sequence;
 #[cfg(test)]
 mod simulator;
 mod speculate;
+mod speed;
 mod stats;
 mod step;
 mod times;
@@ -58,4 +59,5 @@ pub use params::{
     MAX_SCORED_IDS, Mirostat, MirostatVersion, Params, Xtc,
 };
 pub use request::{Caller, Priority, Request};
+pub use speed::Speed;
 pub use stats::{Stats, StepReport, Unwatched, Watch};

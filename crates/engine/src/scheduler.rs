@@ -26,6 +26,7 @@ use crate::pace::{Pace, StepWork};
 use crate::queue::{AGING, FairShares, QueueRank};
 use crate::running::{Running, SchedulerSequence, StepBudget};
 use crate::speculate::guess::SpeculationState;
+use crate::speed::SpeedGauges;
 
 /// The queue and the running sequences.
 pub(crate) struct Scheduler<S> {
@@ -165,6 +166,11 @@ impl<S: SchedulerSequence> Scheduler<S> {
         } else {
             Urgency::Batch
         }
+    }
+
+    /// Tells how fast steps are.
+    pub(crate) fn tell_speed(&self, gauges: &SpeedGauges) {
+        gauges.store(&self.pace, self.bounds.prefill_chunk);
     }
 
     fn seconds(&self, tokens: usize) -> f32 {

@@ -29,6 +29,8 @@ pub(crate) struct Sequence {
     prompt_done: bool,
     /// Most tokens of prompt and answer together.
     end: usize,
+    /// Whether the request bounds the answer.
+    bounded: bool,
     stop_ids: Vec<u32>,
     ignore_end: bool,
     show_stop: bool,
@@ -105,6 +107,7 @@ impl Sequence {
             resumed_texts: Vec::new(),
             ended: None,
             prompt_done: false,
+            bounded: request.max_tokens.is_some(),
             end: context.min(prompt_len.saturating_add(request.max_tokens.unwrap_or(usize::MAX))),
             scores: request.prompt_logprobs.map(|count| Scores { count, found: Vec::new() }),
             sampler: Sampler::new(request.params, seed, ends, vocabulary.as_ref(), &tokens),
@@ -196,6 +199,11 @@ impl Sequence {
     /// Whether no answer token was generated yet.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.tokens.len() == self.prompt_len
+    }
+
+    /// Whether the request bounds the answer, and not the context only.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.bounded
     }
 
     /// Tokens that may still be generated.

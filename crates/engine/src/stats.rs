@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::FinishReason;
+use crate::speed::SpeedGauges;
 use crate::times::{TimeSplit, TimeTotals};
 
 /// Gauges and totals. Each is exact, but they may be read at slightly different times.
@@ -15,6 +16,13 @@ pub struct Stats {
     pub waiting: usize,
     /// Prompt tokens of those in the queue that never ran.
     pub waiting_tokens: usize,
+    /// Tokens to compute before the next one of each request is sampled, of all requests, as far as there are more than
+    /// one of a request.
+    pub backlog_tokens: usize,
+    /// Tokens that may still be generated for requests with [`Request::max_tokens`](crate::Request::max_tokens).
+    pub output_tokens: usize,
+    /// Requests without it.
+    pub unbounded: usize,
     /// KV blocks in use.
     pub kv_blocks_used: usize,
     /// KV blocks that no request holds and that the prefix cache keeps.
@@ -98,6 +106,10 @@ pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) waiting: AtomicUsize,
     pub(crate) waiting_tokens: AtomicUsize,
+    /// Tokens to compute, of requests that have run.
+    pub(crate) unfinished_tokens: AtomicUsize,
+    pub(crate) output_tokens: AtomicUsize,
+    pub(crate) unbounded: AtomicUsize,
     /// Preempted requests in the queue; `waiting` counts those that never ran.
     pub(crate) requeued: AtomicUsize,
     pub(crate) kv_blocks_used: AtomicUsize,
@@ -116,6 +128,7 @@ pub(crate) struct Counters {
     pub(crate) proposed_tokens: AtomicU64,
     pub(crate) accepted_tokens: AtomicU64,
     pub(crate) times: TimeTotals,
+    pub(crate) speed: SpeedGauges,
 }
 
 impl Counters {
@@ -151,6 +164,9 @@ impl Counters {
             running: self.running.load(Relaxed),
             waiting: self.waiting.load(Relaxed) + self.requeued.load(Relaxed),
             waiting_tokens: self.waiting_tokens.load(Relaxed),
+            backlog_tokens: self.waiting_tokens.load(Relaxed) + self.unfinished_tokens.load(Relaxed),
+            output_tokens: self.output_tokens.load(Relaxed),
+            unbounded: self.unbounded.load(Relaxed),
             kv_blocks_used: self.kv_blocks_used.load(Relaxed),
             kv_blocks_cached: self.kv_blocks_cached.load(Relaxed),
             kv_blocks_total: blocks,

@@ -206,6 +206,7 @@ impl<F: Forward> EngineCore<F> {
             if plan.rows == rows {
                 // The speculator observes steps with proposals.
                 self.scheduler.pace.observe(work, took);
+                self.scheduler.tell_speed(&self.completer.counters.speed);
             }
             let Plan { decoding, .. } = plan;
             let prompt_rows = work.prompt_rows;
@@ -294,6 +295,15 @@ impl<F: Forward> EngineCore<F> {
         let requeued = scheduler.waiting.iter().filter(|s| !s.is_new()).count();
         counters.running.store(scheduler.running.len(), Relaxed);
         counters.requeued.store(requeued, Relaxed);
+        let unfinished =
+            scheduler.running.iter().filter(|r| r.is_prefill()).map(Running::uncomputed).sum::<usize>();
+        let preempted =
+            scheduler.waiting.iter().filter(|s| !s.is_new()).map(|s| s.tokens.len()).sum::<usize>();
+        counters.unfinished_tokens.store(unfinished + preempted, Relaxed);
+        let all = || scheduler.running.iter().map(|r| &r.sequence).chain(&scheduler.waiting);
+        let bounded = all().filter(|s| s.is_bounded()).map(Sequence::answer_left).sum();
+        counters.output_tokens.store(bounded, Relaxed);
+        counters.unbounded.store(all().filter(|s| !s.is_bounded()).count(), Relaxed);
         counters.kv_blocks_used.store(scheduler.pool().used(), Relaxed);
         counters.kv_blocks_cached.store(scheduler.pool().cached(), Relaxed);
     }

@@ -262,9 +262,7 @@ fn every_family_goes_on_the_same_cold_warm_alone_and_together() {
             let what = format!("{} on {tier}", path.display());
             let alone = resumed(0).into_iter().flat_map(|request| common::ask(&second, vec![request]));
             assert_eq!(alone.collect::<Vec<_>>(), whole, "{what}");
-            for part in 0..3 {
-                assert_eq!(common::ask(&second, resumed(part)), whole, "{what}, part {part}");
-            }
+            assert_eq!(common::ask(&second, resumed(1)), whole, "{what}, together");
         }
     }
 }

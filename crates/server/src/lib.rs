@@ -18,6 +18,7 @@ mod hints;
 mod items;
 mod llamacpp;
 mod messages;
+mod node;
 mod oip;
 mod ollama;
 mod options;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Path, Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, delete, get, post};
+use axum::{Router, middleware};
 use events::Format;
 use inference::Generate;
 use service::{Facts, ModelId};
@@ -18,7 +18,8 @@ use crate::requests::{Begun, Read, begin};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::{
-    encoders, faults, grpc, hints, llamacpp, messages, oip, ollama, page, responses, stream, tgi, tokens,
+    encoders, faults, grpc, hints, llamacpp, messages, node, oip, ollama, page, responses, stream, tgi,
+    tokens,
 };
 
 /// Paths of OpenAI's that are said rather than found missing.
@@ -31,6 +32,7 @@ fn handler(route: &Route) -> Option<MethodRouter<Arc<State>>> {
         "healthLive" => get(live),
         "metrics" => get(metrics),
         "openApi" => get(openapi),
+        "getNode" => get(node::record),
         "createChatCompletion" => post(chat),
         "createCompletion" => post(completions),
         "createResponse" => post(responses::create),
@@ -121,6 +123,11 @@ pub(crate) fn router(state: &Arc<State>) -> Router {
     // The page's own `GET /` is in the place of Ollama's.
     for route in ROUTES.iter().filter(|route| !(state.page && route.id == "ollamaRunning")) {
         if let Some(handler) = handler(route) {
+            let handler = if route.infers() {
+                handler.layer(middleware::from_fn_with_state(state.clone(), node::add_load))
+            } else {
+                handler
+            };
             router = router.route(routed_path(route), handler);
         }
     }

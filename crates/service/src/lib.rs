@@ -17,6 +17,7 @@ mod generation;
 mod likelihood;
 mod model;
 mod model_details;
+mod node;
 mod onnx_model;
 mod options;
 mod outbox;

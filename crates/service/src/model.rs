@@ -27,6 +27,9 @@ pub struct LoadedModel {
     pub created: u64,
     /// The version of the model.
     pub version: Arc<str>,
+    /// Everything that generated text depends on: weights, tier, storage of the KV cache. Models of equal fingerprints
+    /// continue each other's answers; none if it is not known.
+    pub fingerprint: Option<Arc<str>>,
     /// What its file is.
     pub details: ModelDetails,
     /// The configuration that it was given.
@@ -76,6 +79,7 @@ impl LoadedModel {
             names,
             created,
             version,
+            fingerprint: None,
             details,
             config: None,
             generating,
@@ -96,6 +100,13 @@ impl LoadedModel {
     #[must_use]
     pub fn with_details(mut self, details: ModelDetails) -> LoadedModel {
         self.details = details;
+        self
+    }
+
+    /// The same, with what its text depends on.
+    #[must_use]
+    pub fn with_fingerprint(mut self, fingerprint: impl Into<Arc<str>>) -> LoadedModel {
+        self.fingerprint = Some(fingerprint.into());
         self
     }
 

@@ -21,6 +21,8 @@ pub struct Options {
     pub longest_load: Duration,
     /// Whether a request for a model of a name that is not known is answered by the default one.
     pub any_model_name: bool,
+    /// The instruction tier of the kernels, for the record of this node.
+    pub tier: String,
     /// Whether vectors are cut to any number of dimensions, also those of models that were not trained for it.
     pub any_dimensions: bool,
 }
@@ -47,6 +49,7 @@ impl Default for Options {
             model_bytes: u64::MAX,
             longest_load: Duration::from_secs(300),
             any_model_name: false,
+            tier: String::new(),
             any_dimensions: false,
         }
     }

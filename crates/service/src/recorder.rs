@@ -3,7 +3,7 @@
 //! An engine counts since its load, the metrics since the start. So an engine's last figures are taken when it ends, and
 //! no look at the metrics may fall between two of its steps: all of it happens under one lock.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use engine::MemoryUse;
@@ -12,7 +12,9 @@ use events::{
     EngineShape, Format, Gauges, LoadEvent, MachineTime, Metrics, ModelMemory, ModelMetrics, UnloadReason,
 };
 
-use crate::LoadedModel;
+use wire::node::NodeLoad;
+
+use crate::{LoadedModel, node};
 
 /// The metrics of models, and the engines that they are read from.
 pub(crate) struct Recorder {
@@ -21,6 +23,8 @@ pub(crate) struct Recorder {
     /// From there to the engine's start, of a model that was loaded before there were requests and stays.
     loading: OnceLock<Duration>,
     engines: Mutex<Engines>,
+    /// The engines that run, for whoever must not wait while the metrics are written.
+    live: RwLock<Arc<[ModelEngines]>>,
 }
 
 #[derive(Default)]
@@ -39,6 +43,7 @@ struct Counted {
 }
 
 /// The engines of one model.
+#[derive(Clone)]
 struct ModelEngines {
     generating: Option<engine::Handle>,
     encoding: Option<EncoderHandle>,
@@ -67,6 +72,12 @@ impl ModelEngines {
         }
     }
 
+    fn load(&self) -> NodeLoad {
+        let generating = self.generating.as_ref().map(|engine| node::engine_load(&engine.stats()));
+        let encoding = self.encoding.as_ref().map(|encoder| node::encoder_load(&encoder.stats()));
+        generating.unwrap_or_default().plus(encoding.unwrap_or_default())
+    }
+
     fn gauges(&self) -> Gauges {
         let mut gauges = self.generating.as_ref().map(of_engine).unwrap_or_default();
         if let Some(encoder) = &self.encoding {
@@ -85,7 +96,25 @@ impl ModelEngines {
 impl Recorder {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Arc<Recorder> {
         let (began, loading) = (Instant::now(), OnceLock::new());
-        Arc::new(Recorder { metrics, began, loading, engines: Mutex::default() })
+        let live = RwLock::new(Arc::from([]));
+        Arc::new(Recorder { metrics, began, loading, engines: Mutex::default(), live })
+    }
+
+    /// Time since the start.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The load of all engines.
+    pub(crate) fn load(&self) -> NodeLoad {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
+        live.iter().fold(NodeLoad::default(), |sum, engines| sum.plus(engines.load()))
+    }
+
+    /// Tells which engines run now.
+    fn publish(&self, engines: &Engines) {
+        let live = engines.running.iter().map(|counted| counted.engines.clone()).collect();
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
     }
 
     /// There is a model of this name from now on.
@@ -116,6 +145,7 @@ impl Recorder {
         let (name, of) = (model.name().to_owned(), ModelEngines::of(model));
         let counted = Counted { place, name, metrics, engines: of };
         engines.running.push(counted);
+        self.publish(&engines);
     }
 
     /// As [`Recorder::loaded`], for a model that was loaded before there were requests and stays.
@@ -144,6 +174,7 @@ impl Recorder {
             metrics.engine_ended(&gauges);
             engines.past.0 += gauges.prompt_time;
             engines.past.1 += gauges.output_time;
+            self.publish(&engines);
         }
         self.metrics.model(model).record_load(LoadEvent::Unloaded(reason));
     }

@@ -1,6 +1,6 @@
 //! The contract kept by this machine: what its models can be asked, how much is let in, and what becomes of it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -42,6 +42,10 @@ pub struct Service {
     starting: RwLock<Option<String>>,
     draining: AtomicBool,
     leaving: AtomicBool,
+    /// See [`wire::node::NodeRecord::id`].
+    id: String,
+    /// Records of this node so far.
+    records: AtomicU64,
 }
 
 /// What a request takes of the machine.
@@ -70,6 +74,8 @@ impl Service {
             starting: RwLock::new(Some("starting".into())),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            id: random_id(),
+            records: AtomicU64::new(0),
             watchdog: Arc::default(),
             core: Core {
                 metrics,
@@ -84,6 +90,29 @@ impl Service {
 
     pub(crate) fn core(&self) -> &Core {
         &self.core
+    }
+
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Identity of this process: 32 hexadecimal digits, other ones after each start.
+    pub fn node_id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn next_record(&self) -> u64 {
+        self.records.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the first request is not taken yet.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.starting.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether no request should come any more.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) || self.draining.load(Ordering::Acquire)
     }
 
     /// Bounds of the service.
@@ -241,7 +270,7 @@ impl Service {
         self.registry.facts_of(id).map(|facts| self.capability_with(facts))
     }
 
-    fn capability_with(&self, facts: Facts) -> Capability {
+    pub(crate) fn capability_with(&self, facts: Facts) -> Capability {
         let Abilities { operations, context, encoder, signature, config } = self.registry.abilities(facts.id);
         Capability { names: facts.names, context, operations, encoder, signature, config }
     }
@@ -371,6 +400,13 @@ impl Service {
     pub fn counted<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
         self.core.counted(outcome)
     }
+}
+
+/// 128 bits of the operating system's randomness, by the way the standard library seeds its hash tables.
+fn random_id() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let number = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", number(), number())
 }
 
 /// Watches the engine until it is aborted.

@@ -237,6 +237,7 @@ fn schemas() -> Value {
             "tokens": {"type": "array", "items": {"type": "integer"}}}), json!({}), &["count", "tokens"]),
         "Text": object(json!({"prompt": {"type": "string"}}), json!({}), &["prompt"]),
         "Version": object(json!({"version": {"type": "string"}}), json!({}), &["version"]),
+        "Node": node(),
         "Object": {"type": "object"},
         "Error": object(json!({"error": object(json!({"message": {"type": "string"}, "type": {"type": "string"},
             "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}), json!({}),
@@ -244,6 +245,37 @@ fn schemas() -> Value {
         "AnthropicError": object(json!({"type": {"const": "error"}, "error": object(json!({"type": {"type": "string"},
             "message": {"type": "string"}}), json!({}), &["type", "message"])}), json!({}), &["type", "error"]),
     })
+}
+
+/// The schema of a node's record.
+fn node() -> Value {
+    let count = json!({"type": "integer", "minimum": 0});
+    let load = object(
+        json!({"running": count, "waiting": count, "backlog_tokens": count}),
+        json!({}),
+        &["running", "waiting", "backlog_tokens"],
+    );
+    let step = object(json!({"rows": count, "ms": {"type": "number"}}), json!({}), &["rows", "ms"]);
+    let cache =
+        json!({"bytes": count, "capacity_bytes": count, "queried_tokens": count, "hit_tokens": count});
+    let model = json!({
+        "names": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "state": {"enum": ["registered", "loading", "ready", "draining", "failed"]},
+        "operations": {"type": "array", "items": {"type": "string"}},
+        "fingerprint": {"type": "string"}, "context": count, "load": load, "output_tokens": count,
+        "unbounded": count, "slots": count, "prompt_tokens_per_s": {"type": "number"},
+        "step_times": {"type": "array", "maxItems": crate::node::STEP_TIMES, "items": step},
+        "prefix_cache": object(cache, json!({}), &["bytes", "capacity_bytes", "queried_tokens", "hit_tokens"]),
+    });
+    object(
+        json!({
+            "id": {"type": "string"}, "sequence": count, "version": {"type": "string"}, "tier": {"type": "string"},
+            "uptime_s": count, "state": {"enum": ["starting", "ready", "draining"]}, "load": load,
+            "models": {"type": "array", "items": object(model, json!({}), &["names", "state", "operations", "load"])},
+        }),
+        json!({}),
+        &["id", "sequence", "version", "tier", "uptime_s", "state", "load", "models"],
+    )
 }
 
 /// The schema of a text-generation-inference request.

@@ -8,6 +8,7 @@ mod audit;
 mod clients;
 mod descriptors;
 mod door;
+mod gateway;
 mod limits;
 mod many;
 mod name;
@@ -70,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
     let (log, scheme) = (args.operations.log_format, if tls.is_some() { "https" } else { "http" });
     let traces = Traces::start(args.operations.otlp_endpoint.as_deref(), scheme)?;
+    let gateway = args.gateway.gateway(&args.host)?;
     if args.operations.check {
         return check(&args, &options);
     }
@@ -109,8 +111,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let _inside = runtime.enter();
         Signals::new(files)?
     };
+    let node = gateway.map(|gateway| gateway.join(&server, scheme, address, log, &runtime));
     let failed = load_beside(args, server.clone(), invitation, runtime.handle().clone(), began)?;
-    let outcome = serve(&runtime, server, listener, drain, failed, log, traces, signals);
+    let beside = Beside { traces, node, signals };
+    let outcome = serve(&runtime, server, listener, drain, failed, log, beside);
     // Not dropped, which would wait for whatever a thread is at.
     runtime.shutdown_timeout(LAST_WORDS);
     outcome
@@ -154,6 +158,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         any_model_name: args.clients.any_model_name(),
         model_bytes: if args.is_many() { many::limit(args, &cpu::probe::detect()) } else { u64::MAX },
         longest_load: args.many.load_wait(),
+        tier: args.compute.tier()?.to_string(),
         ..service::Options::default()
     };
     let (page, metrics_llamacpp) = (!args.no_page, args.metrics_llamacpp);
@@ -319,10 +324,11 @@ fn load(args: &Args, server: &Server, began: Instant) -> Result<Ready, Failure> 
     };
     match planned {
         PlannedModel::Generates(planned) => {
+            let fingerprint = planned.fingerprint()?;
             let loaded = planned.load(&mut progress)?;
             drop(bar);
             loaded.remarks.iter().for_each(|remark| args.operations.log_format.say(remark));
-            start(args, server, loaded, began)
+            start(args, server, loaded, fingerprint, began)
         }
         PlannedModel::Encodes(planned) => {
             let (loaded, compute) = planned.load(&mut progress)?;
@@ -354,7 +360,13 @@ fn start_encoder(
     Ok(ready)
 }
 
-fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result<Ready, Failure> {
+fn start(
+    args: &Args,
+    server: &Server,
+    loaded: Loaded,
+    fingerprint: String,
+    began: Instant,
+) -> Result<Ready, Failure> {
     let names = args.clients.names(&args.served_model_name, &name::of(args.model()));
     let tier = loaded.compute.tier;
     let threads = match &loaded.tuned {
@@ -381,7 +393,8 @@ fn start(args: &Args, server: &Server, loaded: Loaded, began: Instant) -> Result
     let example = if loaded.template.is_some() { Example::Chat } else { Example::Completion };
     let ready = Ready { name: names[0].clone(), example, facts };
     let text = text_of(args, loaded.tokenizer, loaded.template);
-    server.ready(LoadedModel::new(names, engine, text).with_details(loaded.details), began);
+    let model = LoadedModel::new(names, engine, text).with_fingerprint(fingerprint);
+    server.ready(model.with_details(loaded.details), began);
     Ok(ready)
 }
 
@@ -410,6 +423,13 @@ impl Ready {
     }
 }
 
+/// What goes on beside the requests, and ends with the server.
+struct Beside {
+    traces: Option<Traces>,
+    node: Option<gateway::Node>,
+    signals: Signals,
+}
+
 /// Serves until a signal, or until loading fails.
 fn serve(
     runtime: &Runtime,
@@ -418,9 +438,9 @@ fn serve(
     drain: Duration,
     mut failed: oneshot::Receiver<Failure>,
     log: LogFormat,
-    traces: Option<Traces>,
-    mut signals: Signals,
+    beside: Beside,
 ) -> Result<(), Failure> {
+    let Beside { traces, node, mut signals } = beside;
     let (mut failure, mut stopped) = (None, None);
     let cut = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -432,6 +452,9 @@ fn serve(
                         "{name}: finishing running answers for at most {seconds} s; again to end at once"
                     ));
                     tokio::spawn(end_at_once(signals, log));
+                    if let Some(node) = node {
+                        node.leave().await;
+                    }
                 }
                 // A loader that panicked has said so and dropped the channel.
                 loading = &mut failed => {

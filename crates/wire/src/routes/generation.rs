@@ -1,5 +1,7 @@
 //! Routes of the server itself, of generation in the APIs of OpenAI and Anthropic, and of models.
 
+use crate::node::NODE_PATH;
+
 use super::route::{ErrorFormat, GET, HEALTH, LIVE, METRICS, POST, PROBE, READY, ResponseMode, Route};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -8,6 +10,14 @@ pub(super) const ROUTES: &[Route] = &[
     Route { path: READY, id: "healthReady", ..PROBE },
     Route { path: METRICS, id: "metrics", ..PROBE },
     Route { path: "/openapi.json", id: "openApi", ..PROBE },
+    Route {
+        path: NODE_PATH,
+        id: "getNode",
+        summary: "Tells what this node serves, how busy it is, and how fast.",
+        answers: "The record of the node, as it is pushed to a gateway.",
+        answer: "Node",
+        ..GET
+    },
     Route {
         path: "/v1/chat/completions",
         id: "createChatCompletion",

@@ -104,6 +104,13 @@ impl Route {
         if self.label.is_empty() { self.path } else { self.label }
     }
 
+    /// Whether the route computes with a model. Answers of such routes carry the node's load.
+    pub fn infers(&self) -> bool {
+        let tags = ["completions", "responses", "messages", "encoders", "inference", "ollama"];
+        let acts = self.method == "POST" && self.request.is_some();
+        acts && self.tag.is_some_and(|tag| tags.contains(&tag))
+    }
+
     /// Whether the route's pattern matches a path.
     pub(super) fn matches(&self, path: &str) -> bool {
         if let Some((start, rest)) = self.path.split_once("{*") {

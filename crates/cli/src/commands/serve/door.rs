@@ -33,6 +33,12 @@ pub(super) fn is_loopback(host: &str) -> bool {
     addresses.is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback()))
 }
 
+/// Whether `host` is a place to listen that has no address of its own.
+pub(super) fn is_unspecified(host: &str) -> bool {
+    let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    name.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+}
+
 /// An address that this machine can reach the server at: 0.0.0.0 is a place to listen, not to call.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {

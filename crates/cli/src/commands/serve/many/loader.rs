@@ -182,7 +182,8 @@ impl FromFile {
         let mut progress = |share| progress(format!("{:.0} % of the weights are read", share * 100.0));
         match planned {
             PlannedModel::Generates(planned) => {
-                self.generating(planned.load_with(compute, &mut progress)?, memory)
+                let fingerprint = planned.fingerprint()?;
+                self.generating(planned.load_with(compute, &mut progress)?, memory, fingerprint)
             }
             PlannedModel::Encodes(planned) => {
                 let scratch = reserve(MemoryKind::Scratch, planned.need.scratch)?;
@@ -208,7 +209,12 @@ impl FromFile {
         Ok(LoadedModel::encoder(self.names.clone(), encoding).with_details(details))
     }
 
-    fn generating(&self, loaded: Loaded, memory: Reservation) -> Result<LoadedModel, Failure> {
+    fn generating(
+        &self,
+        loaded: Loaded,
+        memory: Reservation,
+        fingerprint: String,
+    ) -> Result<LoadedModel, Failure> {
         let name = &self.names[0];
         loaded.remarks.iter().for_each(|remark| self.args.operations.log_format.say(remark));
         let watch = self.server.watch_reads(name, &|rows| loaded.model.weight_read_bytes(rows));
@@ -216,7 +222,8 @@ impl FromFile {
         let setup = setup.named(name.clone()).watched(watch).holding(memory);
         let engine = Engine::start_on(&self.device, loaded.model, loaded.draft, setup)?;
         let text = text_of(&self.args, loaded.tokenizer, loaded.template);
-        Ok(LoadedModel::new(self.names.clone(), engine, text).with_details(loaded.details))
+        let model = LoadedModel::new(self.names.clone(), engine, text).with_fingerprint(fingerprint);
+        Ok(model.with_details(loaded.details))
     }
 }
 
