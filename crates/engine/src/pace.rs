@@ -77,13 +77,13 @@ impl Pace {
     /// Measured seconds of a step of `rows` rows; none beyond the steps that were measured.
     pub(crate) fn measured(&self, rows: usize) -> Option<f32> {
         let measured = self.steps.smallest()..=self.steps.largest_row();
-        self.steps.estimate(rows).filter(|_| measured.contains(&rows))
+        self.seconds(rows, 0.0).filter(|_| measured.contains(&rows))
     }
 
-    /// Rows a second of the largest steps that were measured, if they have as many rows as one of `rows`.
-    pub(crate) fn prefill_rate(&self, rows: std::ops::RangeInclusive<usize>) -> Option<f32> {
-        let largest = self.steps.largest_row().min(*rows.end());
-        let seconds = self.steps.estimate(largest).filter(|_| rows.contains(&largest))?;
+    /// Rows a second of the largest steps that were measured, if those have at least so many rows.
+    pub(crate) fn prefill_rate(&self, least: usize) -> Option<f32> {
+        let largest = self.steps.largest();
+        let seconds = self.steps.estimate(largest).filter(|_| largest >= least)?;
         Some(largest as f32 / seconds)
     }
 

@@ -34,7 +34,7 @@ impl SpeedGauges {
         for (rows, seconds) in ROWS.iter().zip(&self.steps) {
             seconds.store(bits(pace.measured(*rows)), Relaxed);
         }
-        let rate = pace.prefill_rate(PREFILL_ROWS.min(chunk)..=chunk);
+        let rate = pace.prefill_rate(PREFILL_ROWS.min(chunk));
         self.prompt_tokens_per_s.store(bits(rate), Relaxed);
     }
 
@@ -73,7 +73,6 @@ mod tests {
         (0..40).for_each(|_| pace.observe(work(256, 256), took(256)));
         gauges.store(&pace, 256);
         let rate = gauges.read().prompt_tokens_per_s.unwrap();
-        // A class begins at fewer rows than 256, to which its time is scaled.
         assert!((rate / (256.0 / 0.266) - 1.0).abs() < 0.02, "{rate}");
         assert_eq!(gauges.read().steps.len(), 7);
     }

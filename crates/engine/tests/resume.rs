@@ -156,7 +156,7 @@ fn an_answer_goes_on_the_same_from_each_token() {
                 let answer = check(&first, &second, &request, &what);
                 stopped += usize::from(answer.matched_stop.is_some());
             }
-            assert!(stopped >= 3, "stops are to be met too: {stopped}");
+            assert!(stopped >= 2, "stops are to be met too: {stopped}");
         }
     }
 }

@@ -103,13 +103,6 @@ impl LoadedModel {
         self
     }
 
-    /// The same, with what its text depends on.
-    #[must_use]
-    pub fn with_fingerprint(mut self, fingerprint: impl Into<Arc<str>>) -> LoadedModel {
-        self.fingerprint = Some(fingerprint.into());
-        self
-    }
-
     /// The same, with the configuration that it was given.
     #[must_use]
     pub fn with_config(mut self, config: Option<Arc<ModelConfig>>) -> LoadedModel {

@@ -1,6 +1,7 @@
 //! The record of this node for a gateway: its models, how busy they are, and how fast.
 
-use engine::encoder::EncoderStats;
+use std::sync::Arc;
+
 use engine::{MemoryUse, Speed, Stats};
 use wire::limits::NAME_BYTES;
 use wire::node::{
@@ -10,6 +11,7 @@ use wire::node::{
 use crate::LoadedModel;
 use crate::encoding::Encoding;
 use crate::model::Generating;
+use crate::recorder::{encoder_load, engine_load};
 use crate::registry::Facts;
 use crate::service::Service;
 
@@ -54,6 +56,15 @@ impl Service {
             describe(&mut record, &model);
         }
         record
+    }
+}
+
+impl LoadedModel {
+    /// The same, with what its text depends on.
+    #[must_use]
+    pub fn with_fingerprint(mut self, fingerprint: impl Into<Arc<str>>) -> LoadedModel {
+        self.fingerprint = Some(fingerprint.into());
+        self
     }
 }
 
@@ -105,22 +116,6 @@ fn prefix_cache(stats: &Stats, memory: MemoryUse) -> PrefixCacheRecord {
         capacity_bytes: memory.kv_cache,
         queried_tokens: stats.prompt_tokens,
         hit_tokens: stats.cached_tokens,
-    }
-}
-
-pub(crate) fn engine_load(stats: &Stats) -> NodeLoad {
-    NodeLoad {
-        running: stats.running as u64,
-        waiting: stats.waiting as u64,
-        backlog_tokens: stats.backlog_tokens as u64,
-    }
-}
-
-pub(crate) fn encoder_load(stats: &EncoderStats) -> NodeLoad {
-    NodeLoad {
-        running: stats.running as u64,
-        waiting: stats.waiting as u64,
-        backlog_tokens: stats.waiting_tokens as u64,
     }
 }
 

@@ -6,15 +6,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use engine::MemoryUse;
-use engine::encoder::EncoderHandle;
+use engine::encoder::{EncoderHandle, EncoderStats};
+use engine::{MemoryUse, Stats};
 use events::{
     EngineShape, Format, Gauges, LoadEvent, MachineTime, Metrics, ModelMemory, ModelMetrics, UnloadReason,
 };
 
 use wire::node::NodeLoad;
 
-use crate::{LoadedModel, node};
+use crate::LoadedModel;
 
 /// The metrics of models, and the engines that they are read from.
 pub(crate) struct Recorder {
@@ -73,8 +73,8 @@ impl ModelEngines {
     }
 
     fn load(&self) -> NodeLoad {
-        let generating = self.generating.as_ref().map(|engine| node::engine_load(&engine.stats()));
-        let encoding = self.encoding.as_ref().map(|encoder| node::encoder_load(&encoder.stats()));
+        let generating = self.generating.as_ref().map(|engine| engine_load(&engine.stats()));
+        let encoding = self.encoding.as_ref().map(|encoder| encoder_load(&encoder.stats()));
         generating.unwrap_or_default().plus(encoding.unwrap_or_default())
     }
 
@@ -219,6 +219,22 @@ impl Recorder {
 
     fn engines(&self) -> MutexGuard<'_, Engines> {
         self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn engine_load(stats: &Stats) -> NodeLoad {
+    NodeLoad {
+        running: stats.running as u64,
+        waiting: stats.waiting as u64,
+        backlog_tokens: stats.backlog_tokens as u64,
+    }
+}
+
+pub(crate) fn encoder_load(stats: &EncoderStats) -> NodeLoad {
+    NodeLoad {
+        running: stats.running as u64,
+        waiting: stats.waiting as u64,
+        backlog_tokens: stats.waiting_tokens as u64,
     }
 }
 

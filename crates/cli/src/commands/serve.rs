@@ -113,8 +113,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let node = gateway.map(|gateway| gateway.join(&server, scheme, address, log, &runtime));
     let failed = load_beside(args, server.clone(), invitation, runtime.handle().clone(), began)?;
-    let beside = Beside { traces, node, signals };
-    let outcome = serve(&runtime, server, listener, drain, failed, log, beside);
+    let outcome = serve(&runtime, server, listener, drain, failed, log, Beside { traces, node, signals });
     // Not dropped, which would wait for whatever a thread is at.
     runtime.shutdown_timeout(LAST_WORDS);
     outcome
